@@ -44,7 +44,8 @@ from privateer_core.serving.process import (
     run,
 )
 from privateer_core.serving.settings import ServiceParser
-from privateer_core.serving.store.sqlite import is_writable, watch_disk
+from privateer_core.serving.store.sqlite import is_writable
+from privateer_core.serving.write_health import WriteHealth
 from privateer_core.wire.attestation import HEADER
 from privateer_core.wire.token import REQUEST_SIZE, REQUEST_TYPE, RESPONSE_TYPE, SIGNATURE_SIZE
 from privateer_core.wire.token_keys import MEDIA_TYPE, Directory
@@ -130,11 +131,8 @@ def document() -> dict[str, Any]:
 class IssuerPages:
     """The pages that are not for tokens."""
 
-    def __init__(
-        self, folder: Path, keys: IssuerKeys, shares: TokenShares, background: Background, metrics: IssuerMetrics
-    ) -> None:
-        self._folder, self._keys, self._shares = folder, keys, shares
-        self._background, self._metrics = background, metrics
+    def __init__(self, keys: IssuerKeys, writes: WriteHealth, background: Background, metrics: IssuerMetrics) -> None:
+        self._keys, self._writes, self._background, self._metrics = keys, writes, background, metrics
 
     async def keys(self, _: Request) -> Response:
         """Show the public keys."""
@@ -146,8 +144,7 @@ class IssuerPages:
 
     async def readyz(self, _: Request) -> Response:
         """Answer whether tokens can be counted and signed."""
-        healthy = not (self._background.failed or self._shares.failed)
-        if not healthy or not await asyncio.to_thread(is_writable, self._folder):
+        if self._background.failed or not await self._writes.check():
             raise Unavailable("the issuer cannot count tokens", remedy="check its disk and its log")
         return answer(IssuerStatus("ready"), _OK)
 
@@ -181,17 +178,18 @@ def create_app(settings: IssuerSettings, clock: Clock | None = None) -> ASGIApp:
     except (sqlite3.Error, OSError):
         store.close()
         raise
-    shares, metrics, background = TokenShares(store, settings.tokens_per_device), IssuerMetrics(), Background()
+    writes = WriteHealth(partial(asyncio.to_thread, is_writable, settings.data), _log, clock)
+    shares, metrics, background = TokenShares(store, settings.tokens_per_device, writes), IssuerMetrics(), Background()
     metrics.watch_keys(lambda: keys.newest)
-    metrics.watch("counting", "1 as long as tokens can be counted", lambda: not shares.failed)
+    metrics.watch("counting", "1 as long as tokens can be counted", lambda: writes.is_writing and not background.failed)
     metrics.watch("disk_free_bytes", "Free bytes of the disk with the data", lambda: _free(settings.data))
-    pages = IssuerPages(settings.data, keys, shares, background, metrics)
+    pages = IssuerPages(keys, writes, background, metrics)
     issuing = TokenRequests(keys, shares, plug, metrics, Budget(_BUDGET), clock)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         background.start(_rotating(keys))
-        background.start(watch_disk(partial(asyncio.to_thread, is_writable, settings.data), _log))
+        background.start(writes.run())
         try:
             yield
         finally:

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Final
 
 from fastapi import FastAPI, Request
@@ -34,6 +35,7 @@ from privateer_core.serving.process import (
 )
 from privateer_core.serving.rate_limit import RateLimit
 from privateer_core.serving.token_gate import TokenGate
+from privateer_core.serving.write_health import WriteHealth
 from privateer_core.spec.sections import said
 from privateer_core.wire.keys import TrustedKeys
 from privateer_server.admin_tokens import AdminTokens
@@ -45,6 +47,7 @@ from privateer_server.api.experiment_routes import experiments_router
 from privateer_server.api.operators import Admins, Gauges, backup_router, operations_router
 from privateer_server.api.pages import OPERATOR, READING, PageVersions, pages
 from privateer_server.api.transparency import log_router, tokens_router
+from privateer_server.data import Data
 from privateer_server.experiments.catalog import open_experiments
 from privateer_server.experiments.executor import ChangeExecutor
 from privateer_server.experiments.replication import Follower
@@ -171,16 +174,16 @@ def create_app(settings: ServerSettings, clock: Clock | None = None) -> Server:
     metrics = ServerMetrics(traces.stage)
     admins = Admins(AdminTokens(settings.admin_token, settings.admin_tokens), clock)
     data, experiments = open_experiments(settings, clock)
-    intake, background = Intake(data, experiments, metrics, clock, settings.openers), Background()
+    writes, background = WriteHealth(partial(_probe, data, metrics), _log, clock), Background()
+    intake = Intake(data, experiments, metrics, clock, settings.openers, writes)
     deadlines = Deadlines(experiments, intake, clock, background)
-    gauges = Gauges(metrics, data, experiments, intake)
+    gauges = Gauges(metrics, data, experiments, intake, writes)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         intake.start()
-        background.start(deadlines.run())
-        background.start(data.clean(clock))
-        background.start(traces.run())
+        for work in (deadlines.run(), data.clean(clock), traces.run(), writes.run()):
+            background.start(work)
         if data.notifications:
             background.start(Follower(data, data.notifications, experiments, intake).run())
         yield
@@ -201,7 +204,7 @@ def create_app(settings: ServerSettings, clock: Clock | None = None) -> Server:
         responses=refusals(),
     )
     answer_problems(control)
-    control.include_router(operations_router(intake, experiments, data.store, metrics, gauges))
+    control.include_router(operations_router(intake, experiments, writes, metrics, gauges))
     control.include_router(backup_router(data.store, admins))
     budget = Budget(settings.body_budget)
     shufflers = TrustedKeys(settings.shuffler_keys)
@@ -232,6 +235,11 @@ def create_app(settings: ServerSettings, clock: Clock | None = None) -> Server:
     rate_limit = _rate_limit(required, metrics, senders, settings.origins) if required else None
     kept = PageCache(Heads(control), PageVersions(experiments))
     return Server(uploads, batches, policies, kept, end_waits, answered, settings.origins, rate_limit)
+
+
+async def _probe(data: Data, metrics: ServerMetrics) -> None:
+    with metrics.stage("probe"):
+        await asyncio.to_thread(data.check)
 
 
 def _rate_limit(gate: TokenGate, metrics: ServerMetrics, senders: TrustedKeys, origins: tuple[str, ...]) -> RateLimit:

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from privateer_core.errors import PrivateerError, SpecError, Unavailable
 from privateer_core.serving.logs import tell
 from privateer_core.serving.store.sqlite import check_header, was_cut_short
-from privateer_core.wire.identity import check_signed
+from privateer_core.wire.identity import check_signed, key_changed
 from privateer_core.wire.keys import own_key, read_public_keys, write_public_key
 from privateer_shuffler.pool.round_file import ROUND_DATABASE, SUFFIX
 from privateer_shuffler.pool.spent_tokens import TOKENS_DATABASE, TOKENS_FILE, FiledTokens
@@ -59,6 +59,17 @@ class Pin:
         if not self._known:
             self._known = frozenset({self._keep(key)})
             check_signed(signed, body, self._known)  # another replica may have met another server
+
+    def check_key(self, key: bytes) -> None:
+        """Refuse a server that shows another key than the known ones; anybody can show one that is known.
+
+        Raises
+        ------
+        KeyChanged
+            If it is another one.
+        """
+        if self._known and key not in self._known:
+            raise key_changed()
 
 
 def _pinned(path: Path) -> frozenset[bytes]:

@@ -1,4 +1,4 @@
-"""Every command that runs a service starts it, and so does every line of the docs that should: each is asked something."""
+"""Every command that runs a service starts it, and so does every such line of the docs: each is asked something."""
 
 import os
 import re
@@ -118,8 +118,9 @@ def run_all(folder: Path) -> None:
     with started(["privateer", "up", "--tokens", name, *ports.options()], folder, environment) as process:
         for service in ("server", "shuffler", "issuer"):
             ask(service, ports, process, folder)
-        said = (folder / "log").read_text()
-        assert f"issuer    http://127.0.0.1:{ports.issuer}  (private: http://127.0.0.1:{ports.private['issuer']})" in said
+        private = ports.private["issuer"]
+        line = f"issuer    http://127.0.0.1:{ports.issuer}  (private: http://127.0.0.1:{private})"
+        assert line in (folder / "log").read_text()
 
 
 def run_load(folder: Path) -> None:

@@ -32,7 +32,7 @@ async def test_a_store_that_does_not_write_is_not_ready(
     for _ in range(2):
         assert (await api.client.get("/readyz")).status_code == 200
     lines = [one.getMessage() for one in caplog.records if one.name == "privateer.server"]
-    assert [line.partition(":")[0] for line in lines] == ["the store does not write", "the store writes again"]
+    assert [line.partition(":")[0] for line in lines] == ["the data cannot be written", "the data can be written again"]
 
 
 @pytest.mark.parametrize("path", ["/", "/nothing", "/experiments/test/nothing", "/reports/"])
