@@ -3,12 +3,10 @@
 import asyncio
 import logging
 import os
-import shutil
 import sqlite3
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -45,7 +43,7 @@ from privateer_core.serving.process import (
 )
 from privateer_core.serving.settings import ServiceParser
 from privateer_core.serving.store.sqlite import is_writable
-from privateer_core.serving.write_health import WriteHealth
+from privateer_core.serving.write_health import WriteHealth, free_bytes
 from privateer_core.wire.attestation import HEADER
 from privateer_core.wire.token import REQUEST_SIZE, REQUEST_TYPE, RESPONSE_TYPE, SIGNATURE_SIZE
 from privateer_core.wire.token_keys import MEDIA_TYPE, Directory
@@ -182,7 +180,7 @@ def create_app(settings: IssuerSettings, clock: Clock | None = None) -> ASGIApp:
     shares, metrics, background = TokenShares(store, settings.tokens_per_device, writes), IssuerMetrics(), Background()
     metrics.watch_keys(lambda: keys.newest)
     metrics.watch("counting", "1 as long as tokens can be counted", lambda: writes.is_writing and not background.failed)
-    metrics.watch("disk_free_bytes", "Free bytes of the disk with the data", lambda: _free(settings.data))
+    metrics.watch("disk_free_bytes", "Free bytes of the disk with the data", partial(free_bytes, settings.data))
     pages = IssuerPages(keys, writes, background, metrics)
     issuing = TokenRequests(keys, shares, plug, metrics, Budget(_BUDGET), clock)
 
@@ -253,7 +251,3 @@ def _start() -> ServiceListeners:
 
 def _is_public(_: str, path: str) -> bool:
     return path != "/metrics"
-
-
-def _free(folder: Path) -> float:
-    return shutil.disk_usage(folder).free

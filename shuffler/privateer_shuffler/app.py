@@ -2,7 +2,6 @@
 
 import logging
 import os
-import shutil
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
@@ -35,7 +34,7 @@ from privateer_core.serving.process import (
 from privateer_core.serving.rate_limit import RateLimit
 from privateer_core.serving.settings import ServiceParser
 from privateer_core.serving.token_gate import TokenGate
-from privateer_core.serving.write_health import WriteHealth
+from privateer_core.serving.write_health import WriteHealth, free_bytes
 from privateer_core.wire.keys import TrustedKeys, public_hex, publish_key, signing_key_id
 from privateer_core.wire.token_keys import MEDIA_TYPE
 from privateer_shuffler.api import (
@@ -294,7 +293,7 @@ def _is_public(_: str, path: str) -> bool:
 
 def _free(folder: Path) -> int:
     """Return the free bytes in steps, as if no log were there: the logs grow with uploads until they are emptied."""
-    free = shutil.disk_usage(folder).free
+    free = free_bytes(folder)
     for log in folder.glob("*-wal"):
         with suppress(FileNotFoundError):
             free += log.stat().st_blocks * _BLOCK

@@ -254,7 +254,7 @@ class FollowedRounds:
     async def _follow(self, name: str) -> None:
         while self._followed[name].round.batch and not self._followed[name].deleted:
             try:
-                await self._fetch(name, _POLL_SECONDS)
+                await self._fetch(name, _POLL_SECONDS if self._server.follows(name) else 0)
                 self._server.find_again(name)
                 await asyncio.sleep(_BREATH_SECONDS)
             except Deleted:

@@ -34,9 +34,13 @@ class ServerHealth:
         """Take note of a publication that it has signed."""
         self._refusal = None
 
+    def follows(self, name: str) -> bool:
+        """Whether the last question for an experiment's publication was answered as it should be."""
+        return name not in self._lost
+
     def lose(self, name: str) -> bool:
         """Take note that an experiment could not be followed; return whether it could before."""
-        was_followed = name not in self._lost
+        was_followed = self.follows(name)
         self._lost.add(name)
         return was_followed
 

@@ -4,7 +4,6 @@ Gauges are set when somebody looks: experiments, what waits, keys and disks.
 """
 
 import logging
-import shutil
 from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -23,7 +22,7 @@ from privateer_core.errors import Conflict, ScopeMissing, Unauthorized, Unavaila
 from privateer_core.serving.http.openapi import ADMIN_REFUSALS, refusals
 from privateer_core.serving.http.timing import WHO, known_method
 from privateer_core.serving.logs import tell
-from privateer_core.serving.write_health import WriteHealth
+from privateer_core.serving.write_health import WriteHealth, free_bytes
 from privateer_server.admin_tokens import AdminTokens, Scope
 from privateer_server.api.models import PublicKey
 from privateer_server.api.views import public_key
@@ -90,14 +89,10 @@ class Gauges:
         text = "Free bytes of the disk with the data, and of that with the journal."
         free = self._gauge("disk_free_bytes", text, "of")
         for name, folder in folders.items():
-            free.labels(name).set_function(partial(_free, folder))
+            free.labels(name).set_function(partial(free_bytes, folder))
 
     def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
         return Gauge(f"privateer_{name}", text, labels, registry=self._registry)
-
-
-def _free(folder: Path) -> float:
-    return shutil.disk_usage(folder).free
 
 
 class Admins:

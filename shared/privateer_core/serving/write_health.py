@@ -2,7 +2,9 @@
 
 import asyncio
 import logging
+import shutil
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Final
 
 from privateer_core.clock import Clock, SystemClock
@@ -14,6 +16,14 @@ _PATIENCE_SECONDS: Final = 10.0
 _MEMORY_SECONDS: Final = 30.0
 """On a disk that is nearly full a probe finds room where the next commit does not. But a balancer sends nothing to a
 service that is not ready, so in the end a failure is forgotten."""
+
+
+def free_bytes(folder: Path) -> int:
+    """Return the free bytes of a folder's disk; 0 if it is away, so that the alert for a full one fires."""
+    try:
+        return shutil.disk_usage(folder).free
+    except OSError:
+        return 0
 
 
 class LastCommit:
