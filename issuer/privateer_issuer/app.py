@@ -180,6 +180,7 @@ def create_app(settings: IssuerSettings, clock: Clock | None = None) -> ASGIApp:
     shares, metrics, background = TokenShares(store, settings.tokens_per_device, writes), IssuerMetrics(), Background()
     metrics.watch_keys(lambda: keys.newest)
     metrics.watch("counting", "1 as long as tokens can be counted", lambda: writes.is_writing and not background.failed)
+    metrics.watch("time_seconds", "The time of day here, in seconds since 1970", clock.now)
     metrics.watch("disk_free_bytes", "Free bytes of the disk with the data", partial(free_bytes, settings.data))
     pages = IssuerPages(keys, writes, background, metrics)
     issuing = TokenRequests(keys, shares, plug, metrics, Budget(_BUDGET), clock)

@@ -177,7 +177,7 @@ def create_app(settings: ServerSettings, clock: Clock | None = None) -> Server:
     writes, background = WriteHealth(partial(_probe, data, metrics), _log, clock), Background()
     intake = Intake(data, experiments, metrics, clock, settings.openers, writes)
     deadlines = Deadlines(experiments, intake, clock, background)
-    gauges = Gauges(metrics, data, experiments, intake, writes)
+    gauges = Gauges(metrics, data, experiments, intake, writes, clock)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:

@@ -16,6 +16,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from privateer_core.clock import SystemClock
 from privateer_core.errors import NotFound, PrivateerError, Unavailable
 from privateer_core.serving.body_budget import Budget
 from privateer_core.serving.http.listeners import IS_PUBLIC, Hosts, Origins, PublicPages
@@ -260,6 +261,7 @@ def _watch(metrics: ShufflerMetrics, rounds: FollowedRounds, held: Resources) ->
         "In which hour the oldest full batch that waits for the server became full; 0: none waits",
         lambda: rounds.full_since // _HOUR * _HOUR,
     )
+    metrics.watch("time_seconds", "The time of day here, in seconds since 1970", SystemClock().now)
     if held.folder:
         text = "Free bytes of the disk with the data, in steps of 16 MiB"
         metrics.watch("disk_free_bytes", text, partial(_free, held.folder))

@@ -52,7 +52,13 @@ class Gauges:
     """Metrics that are read when they are shown. Times are absolute: their reader knows how old they are."""
 
     def __init__(
-        self, metrics: ServerMetrics, data: Data, experiments: Experiments, intake: Intake, writes: WriteHealth
+        self,
+        metrics: ServerMetrics,
+        data: Data,
+        experiments: Experiments,
+        intake: Intake,
+        writes: WriteHealth,
+        clock: Clock,
     ) -> None:
         self._registry, self._data, self._experiments, self._intake = metrics.registry, data, experiments, intake
         self._writes = writes
@@ -66,6 +72,7 @@ class Gauges:
         self._oldest = self._gauge("oldest_request_seconds", "How long the oldest of them has waited.")
         self._unerased = self._gauge("keys_not_erased", "Keys of closed rounds that the disk did not let go.")
         self._counting = self._gauge("counting", "1 as long as reports are counted and the store writes.")
+        self._gauge("time_seconds", "The time of day here, in seconds since 1970.").set_function(clock.now)
         self._watch_disks(data.folders)
 
     def refresh(self) -> None:
@@ -79,7 +86,7 @@ class Gauges:
         statuses = Counter(one.status for one in self._experiments)
         for status in get_args(Status):
             self._statuses.labels(status).set(statuses[status])
-        self._unclosed.set(sum(self._experiments.is_put_off(one) for one in self._experiments))
+        self._unclosed.set(sum(one.is_put_off for one in self._experiments))
         self._waiting.set(self._intake.waiting)
         self._oldest.set(self._intake.oldest_wait)
         self._unerased.set(self._data.keys.unerased)
