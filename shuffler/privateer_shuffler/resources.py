@@ -72,8 +72,14 @@ class Pin:
             raise key_changed()
 
 
-def _pinned(path: Path) -> frozenset[bytes]:
-    """Return the keys in a file."""
+def pinned_keys(path: Path) -> frozenset[bytes]:
+    """Return the keys in a file; none if there is no file.
+
+    Raises
+    ------
+    SpecError
+        If it cannot be read.
+    """
     try:
         return frozenset(key.public_bytes_raw() for key in read_public_keys(path))
     except FileNotFoundError:
@@ -132,7 +138,7 @@ def open_resources(settings: ShufflerSettings) -> Resources:
         key_file = settings.signing_key or folder / KEY_FILE
         key = own_key(key_file, "PRIVATEER_SIGNING_KEY" if settings.signing_key else "PRIVATEER_DATA")
         file = folder / PIN_FILE
-        pin = Pin(settings.server_key, partial(_pinned, file), partial(_pin, file))
+        pin = Pin(settings.server_key, partial(pinned_keys, file), partial(_pin, file))
         pool_store = FolderStore(folder, history, FiledTokens(folder) if settings.tokens.required else None)
     except (PrivateerError, OSError):
         history.close()
