@@ -27,8 +27,9 @@ from privateer_core.errors import (
     Unavailable,
 )
 from privateer_core.serving.body_budget import Budget
+from privateer_core.serving.build import BUILD, Build
 from privateer_core.serving.http.listeners import IS_PUBLIC, Hosts, Origins, PublicPages
-from privateer_core.serving.http.openapi import REF, SCHEMAS, VERSION, answers, public_part, refusals
+from privateer_core.serving.http.openapi import REF, SCHEMAS, answers, public_part, refusals
 from privateer_core.serving.http.page_cache import PageCache, common_version
 from privateer_core.serving.http.problems import answer_problems
 from privateer_core.serving.http.report_endpoint import answer
@@ -105,21 +106,22 @@ def _page(summary: str, operation: str, good: _Answers, bad: _Answers, **more: A
 
 def document() -> dict[str, Any]:
     """Return the OpenAPI document."""
-    _, schemas = msgspec.json.schema_components((IssuerStatus, Directory), ref_template=REF)
+    _, schemas = msgspec.json.schema_components((IssuerStatus, Directory, Build), ref_template=REF)
     alive, signs = answers("IssuerStatus", "It is so."), refusals(*_TOKEN_REFUSALS)
     asks = {"parameters": [_NAME, _ATTESTATION], "requestBody": _REQUEST}
     return {
         "openapi": "3.1.0",
         "info": {
             "title": "Privateer issuer",
-            "description": "It signs upload tokens blindly. Metrics are on the private listener alone.",
-            "version": VERSION,
+            "description": "It signs upload tokens blindly. /version and /metrics are on the private listener alone.",
+            "version": BUILD.version,
         },
         "paths": {
             "/experiments/{name}/tokens": {"post": _page("Sign a blinded token.", "tokens", _SIGNED, signs, **asks)},
             "/token-keys": {"get": _page("Show the public keys of all experiments.", "keys", _KEYS, refusals())},
             "/healthz": {"get": _page("Say that the process answers.", "healthz", alive, refusals())},
             "/readyz": {"get": _page("Say whether tokens can be issued.", "readyz", alive, refusals(Unavailable))},
+            "/version": {"get": _page("Say which build this is.", "version", answers("Build", "It."), refusals())},
             "/metrics": {"get": _page("Show counts for Prometheus.", "metrics", _METRICS, refusals())},
         },
         "components": {"schemas": schemas | SCHEMAS},
@@ -145,6 +147,10 @@ class IssuerPages:
         if self._background.failed or not await self._writes.check():
             raise Unavailable("the issuer cannot count tokens", remedy="check its disk and its log")
         return answer(IssuerStatus("ready"), _OK)
+
+    async def version(self, _: Request) -> Response:
+        """Show which build this is."""
+        return answer(BUILD, _OK)
 
     async def metrics(self, _: Request) -> Response:
         """Show counts for Prometheus."""
@@ -203,11 +209,12 @@ def create_app(settings: IssuerSettings, clock: Clock | None = None) -> ASGIApp:
             Route("/openapi.json", pages.openapi),
             Route("/healthz", pages.healthz),
             Route("/readyz", pages.readyz),
+            Route("/version", pages.version),
             Route("/metrics", pages.metrics),
         ],
         lifespan=lifespan,
     )
-    answer_problems(app)
+    answer_problems(app, "issuer")
     app.router.redirect_slashes = False
     return Timed(PageCache(app, common_version), _route, metrics.answer)
 
@@ -228,7 +235,7 @@ def _route(scope: Scope) -> str:
     parts = path.split("/")
     if len(parts) == 4 and parts[1] == "experiments" and parts[3] == "tokens":
         return "/experiments/{name}/tokens"
-    return path if path in ("/token-keys", "/healthz", "/readyz", "/metrics", "/openapi.json") else ""
+    return path if path in ("/token-keys", "/healthz", "/readyz", "/metrics", "/version", "/openapi.json") else ""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -251,4 +258,4 @@ def _start() -> ServiceListeners:
 
 
 def _is_public(_: str, path: str) -> bool:
-    return path != "/metrics"
+    return path not in ("/metrics", "/version")

@@ -17,10 +17,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from privateer_core.clock import Clock, SystemClock
 from privateer_core.errors import ParameterInvalid, Unavailable
 from privateer_core.serving.body_budget import Budget
+from privateer_core.serving.build import BUILD
 from privateer_core.serving.http import problems
 from privateer_core.serving.http.answer import Heads
 from privateer_core.serving.http.listeners import Hosts, Origins, PublicPages
-from privateer_core.serving.http.openapi import VERSION, refusals
+from privateer_core.serving.http.openapi import refusals
 from privateer_core.serving.http.page_cache import PageCache
 from privateer_core.serving.http.report_endpoint import Reply
 from privateer_core.serving.http.timing import OTHER, Answered, Timed
@@ -71,7 +72,7 @@ _PAGES: Final = pages()
 
 def answer_problems(app: FastAPI) -> None:
     """Answer every refusal of the control routes, and every defect, with a problem."""
-    problems.answer_problems(app)
+    problems.answer_problems(app, "server")
     app.add_exception_handler(RequestValidationError, _on_invalid)
     for kind in TRANSIENT:
         app.add_exception_handler(kind, _on_no_data)
@@ -194,7 +195,7 @@ def create_app(settings: ServerSettings, clock: Clock | None = None) -> Server:
 
     control = FastAPI(
         title="Privateer server",
-        version=VERSION,
+        version=BUILD.version,
         description=_ABOUT,
         lifespan=lifespan,
         openapi_url=None,

@@ -19,6 +19,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from privateer_core.clock import SystemClock
 from privateer_core.errors import NotFound, PrivateerError, Unavailable
 from privateer_core.serving.body_budget import Budget
+from privateer_core.serving.build import BUILD
 from privateer_core.serving.http.listeners import IS_PUBLIC, Hosts, Origins, PublicPages
 from privateer_core.serving.http.openapi import public_part
 from privateer_core.serving.http.page_cache import PageCache, common_version
@@ -115,6 +116,10 @@ class ShufflerPages:
             raise Unavailable("the shuffler cannot store reports", remedy="check its disk or database, and its log")
         await self._server.check(is_taking=self._rounds.is_taking)
         return answer(ShufflerStatus("ready"), _OK)
+
+    async def version(self, _: Request) -> Response:
+        """Show which build this is."""
+        return answer(BUILD, _OK)
 
     async def metrics(self, _: Request) -> Response:
         """Show counts for Prometheus."""
@@ -238,11 +243,12 @@ def _app_on(held: Resources, settings: ShufflerSettings, transport: httpx.AsyncB
             Route("/healthz", pages.healthz),
             Route("/readyz", pages.readyz),
             Route("/held", pages.held),
+            Route("/version", pages.version),
             Route("/metrics", pages.metrics),
         ],
         lifespan=lifespan,
     )
-    answer_problems(app)
+    answer_problems(app, "shuffler")
     app.router.redirect_slashes = False
     kept = PageCache(app, common_version)
     return Shuffler(endpoint, kept, _rate_limit(checked, metrics, senders, settings.origins) if checked else None)
@@ -290,7 +296,7 @@ def _start() -> ServiceListeners:
 
 
 def _is_public(_: str, path: str) -> bool:
-    return path not in ("/metrics", "/held")
+    return path not in ("/metrics", "/held", "/version")
 
 
 def _free(folder: Path) -> int:

@@ -25,7 +25,7 @@ from privateer_core.errors import (
     Unavailable,
 )
 from privateer_core.serving.logs import tell
-from privateer_core.wire.batch import BATCH, SIGNATURE_HEADER, BatchAnswer, sign_claim
+from privateer_core.wire.batch import BATCH, SET_CLOCKS, SIGNATURE_HEADER, BatchAnswer, blames_clock, sign_claim
 from privateer_core.wire.envelope import MEDIA_TYPE
 from privateer_core.wire.identity import SIGNED_HEADER
 from privateer_core.wire.problem import slug_of
@@ -41,6 +41,7 @@ _ANSWER_BYTES: Final = 64 << 10
 _PUBLICATION_BYTES: Final = 64 << 20
 _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 30.0
+_CLOCKS_DIFFER: Final = "the clocks of the shuffler and the learning server differ by minutes"
 _log = logging.getLogger(__name__)
 
 
@@ -151,11 +152,12 @@ class Upstream:
                 "another shuffler takes the reports of this experiment",
                 remedy="report through that one, or have the server's operator release its claim",
             )
+        if blames_clock(answer.body):
+            raise Unavailable(_CLOCKS_DIFFER, remedy=SET_CLOCKS)
         if slug_of(answer.body) == BatchRefused.slug:
             raise Unavailable(
                 "the learning server does not trust this shuffler",
-                remedy="its operator must add this shuffler's public key file to PRIVATEER_SHUFFLER_KEYS, "
-                "or correct one of the two clocks",
+                remedy="its operator must add this shuffler's public key file to PRIVATEER_SHUFFLER_KEYS",
             )
         if not answer.is_success:
             raise _unexpected(answer)
@@ -175,11 +177,13 @@ class Upstream:
         slug = slug_of(answer.body)
         if slug in (RoundClosed.slug, Deleted.slug):
             return BatchAnswer(0, {}, closed=True)
+        if blames_clock(answer.body):
+            raise BatchRefused(_CLOCKS_DIFFER, remedy=SET_CLOCKS)
         if slug in (BatchRefused.slug, Conflict.slug):
             raise BatchRefused(
                 "the learning server refuses the batch of this shuffler",
                 remedy="if another one claimed the experiment, have the server's operator release it (DELETE "
-                f"{_page(name, 'shuffler')}); else compare the two services' clocks, versions and this shuffler's key",
+                f"{_page(name, 'shuffler')}); else compare the two services' versions and this shuffler's key",
             )
         if not answer.is_success:
             raise _unexpected(answer)

@@ -100,7 +100,13 @@ def ask(service: str, ports: Ports, process: "subprocess.Popen[str]", folder: Pa
     assert known in answer(process, folder, url + page).json() or service == "issuer"
     assert httpx.get(f"{url}/healthz").json() == {"status": "ok"}
     assert "privateer_" in httpx.get(f"{private}/metrics").text
-    assert httpx.get(f"{url}/metrics").status_code == 404
+    assert httpx.get(f"{url}/metrics").status_code == httpx.get(f"{url}/version").status_code == 404
+    build = httpx.get(f"{private}/version").json()
+    assert f"version={build['version']}+{build['commit'][:12]} " in (folder / "log").read_text() + " "
+    for listener in (url, private):  # whoever calls a service without a page learns what it is, and where its pages are
+        remedy = httpx.get(f"{listener}/").json()["remedy"]
+        assert ("dashboard" if service == "server" else f"a Privateer {service}: its /openapi.json") in remedy
+        assert httpx.get(f"{listener}/openapi.json").json()["paths"]
 
 
 def run_alone(service: str, folder: Path, *options: str) -> None:

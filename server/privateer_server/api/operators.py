@@ -19,6 +19,7 @@ from starlette.responses import PlainTextResponse, Response
 from privateer_core.answer.export import Status
 from privateer_core.clock import Clock
 from privateer_core.errors import Conflict, ScopeMissing, Unauthorized, Unavailable
+from privateer_core.serving.build import BUILD
 from privateer_core.serving.http.openapi import ADMIN_REFUSALS, refusals
 from privateer_core.serving.http.timing import WHO, known_method
 from privateer_core.serving.logs import tell
@@ -192,6 +193,11 @@ def operations_router(
         if not await writes.check():
             raise Unavailable("the server cannot write its data", remedy=_RESTART)
         return {"status": "ready"}
+
+    @router.get("/version")
+    async def version() -> dict[str, str]:
+        """Say which version this is, and of which commit; the commit is empty where it is not known."""
+        return {"version": BUILD.version, "commit": BUILD.commit}
 
     @router.get("/metrics", response_class=PlainTextResponse)
     async def show_metrics() -> Response:
