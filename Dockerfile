@@ -1,5 +1,5 @@
-# One file, a stage a role: docker build --target server|shuffler|issuer|load. The image of a service holds its role and the core,
-# nothing else. The image of the load driver holds client and lab, without what only the workbench needs.
+# One file, a stage a role: docker build --target server|shuffler|issuer|load --build-arg revision=$(git rev-parse HEAD) .
+# The revision is what logs and /version say. The image of a service holds its role and the core, nothing else. The image of the load driver holds client and lab, without what only the workbench needs.
 FROM python:3.12-slim AS builder
 ARG role
 WORKDIR /build
@@ -36,7 +36,8 @@ RUN $PIP install --quiet --no-deps --no-build-isolation ./shared ./client ./lab 
 FROM python:3.12-slim AS base
 RUN useradd --system --uid 10001 --no-create-home privateer && mkdir -p /data /trusted /senders /tokens /keys \
     && chown privateer /data /trusted /senders /tokens /keys
-ENV PATH=/opt/privateer/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
+ARG revision=""
+ENV PATH=/opt/privateer/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 PRIVATEER_REVISION=$revision
 USER privateer
 
 FROM base AS server

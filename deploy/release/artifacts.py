@@ -147,7 +147,8 @@ def images(out: Path) -> None:
     for role in IMAGES:
         tag, named = f"privateer-{role}:{version()}", labels | {"org.opencontainers.image.title": f"privateer-{role}"}
         words = [word for name, value in named.items() for word in ("--label", f"{name}={value}")]
-        run("docker", "build", "--quiet", "--target", role, "--tag", tag, *words, ".")
+        revised = ("--build-arg", f"revision={revision()}")
+        run("docker", "build", "--quiet", "--target", role, "--tag", tag, *revised, *words, ".")
         facts = inspected(tag)
         made[tag] = {"id": facts["Id"], "bytes": facts["Size"], "labels": facts["Config"]["Labels"]}
     (out / "images.json").write_text(json.dumps(made, indent=2) + "\n")

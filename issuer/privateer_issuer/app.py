@@ -3,12 +3,10 @@
 import asyncio
 import logging
 import os
-import shutil
 import sqlite3
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -29,8 +27,9 @@ from privateer_core.errors import (
     Unavailable,
 )
 from privateer_core.serving.body_budget import Budget
+from privateer_core.serving.build import BUILD, Build
 from privateer_core.serving.http.listeners import IS_PUBLIC, Hosts, Origins, PublicPages
-from privateer_core.serving.http.openapi import REF, SCHEMAS, VERSION, answers, public_part, refusals
+from privateer_core.serving.http.openapi import REF, SCHEMAS, answers, public_part, refusals
 from privateer_core.serving.http.page_cache import PageCache, common_version
 from privateer_core.serving.http.problems import answer_problems
 from privateer_core.serving.http.report_endpoint import answer
@@ -44,7 +43,8 @@ from privateer_core.serving.process import (
     run,
 )
 from privateer_core.serving.settings import ServiceParser
-from privateer_core.serving.store.sqlite import is_writable, watch_disk
+from privateer_core.serving.store.sqlite import is_writable
+from privateer_core.serving.write_health import WriteHealth, free_bytes
 from privateer_core.wire.attestation import HEADER
 from privateer_core.wire.token import REQUEST_SIZE, REQUEST_TYPE, RESPONSE_TYPE, SIGNATURE_SIZE
 from privateer_core.wire.token_keys import MEDIA_TYPE, Directory
@@ -106,21 +106,22 @@ def _page(summary: str, operation: str, good: _Answers, bad: _Answers, **more: A
 
 def document() -> dict[str, Any]:
     """Return the OpenAPI document."""
-    _, schemas = msgspec.json.schema_components((IssuerStatus, Directory), ref_template=REF)
+    _, schemas = msgspec.json.schema_components((IssuerStatus, Directory, Build), ref_template=REF)
     alive, signs = answers("IssuerStatus", "It is so."), refusals(*_TOKEN_REFUSALS)
     asks = {"parameters": [_NAME, _ATTESTATION], "requestBody": _REQUEST}
     return {
         "openapi": "3.1.0",
         "info": {
             "title": "Privateer issuer",
-            "description": "It signs upload tokens blindly. Metrics are on the private listener alone.",
-            "version": VERSION,
+            "description": "It signs upload tokens blindly. /version and /metrics are on the private listener alone.",
+            "version": BUILD.version,
         },
         "paths": {
             "/experiments/{name}/tokens": {"post": _page("Sign a blinded token.", "tokens", _SIGNED, signs, **asks)},
             "/token-keys": {"get": _page("Show the public keys of all experiments.", "keys", _KEYS, refusals())},
             "/healthz": {"get": _page("Say that the process answers.", "healthz", alive, refusals())},
             "/readyz": {"get": _page("Say whether tokens can be issued.", "readyz", alive, refusals(Unavailable))},
+            "/version": {"get": _page("Say which build this is.", "version", answers("Build", "It."), refusals())},
             "/metrics": {"get": _page("Show counts for Prometheus.", "metrics", _METRICS, refusals())},
         },
         "components": {"schemas": schemas | SCHEMAS},
@@ -130,11 +131,8 @@ def document() -> dict[str, Any]:
 class IssuerPages:
     """The pages that are not for tokens."""
 
-    def __init__(
-        self, folder: Path, keys: IssuerKeys, shares: TokenShares, background: Background, metrics: IssuerMetrics
-    ) -> None:
-        self._folder, self._keys, self._shares = folder, keys, shares
-        self._background, self._metrics = background, metrics
+    def __init__(self, keys: IssuerKeys, writes: WriteHealth, background: Background, metrics: IssuerMetrics) -> None:
+        self._keys, self._writes, self._background, self._metrics = keys, writes, background, metrics
 
     async def keys(self, _: Request) -> Response:
         """Show the public keys."""
@@ -146,10 +144,13 @@ class IssuerPages:
 
     async def readyz(self, _: Request) -> Response:
         """Answer whether tokens can be counted and signed."""
-        healthy = not (self._background.failed or self._shares.failed)
-        if not healthy or not await asyncio.to_thread(is_writable, self._folder):
+        if self._background.failed or not await self._writes.check():
             raise Unavailable("the issuer cannot count tokens", remedy="check its disk and its log")
         return answer(IssuerStatus("ready"), _OK)
+
+    async def version(self, _: Request) -> Response:
+        """Show which build this is."""
+        return answer(BUILD, _OK)
 
     async def metrics(self, _: Request) -> Response:
         """Show counts for Prometheus."""
@@ -181,17 +182,19 @@ def create_app(settings: IssuerSettings, clock: Clock | None = None) -> ASGIApp:
     except (sqlite3.Error, OSError):
         store.close()
         raise
-    shares, metrics, background = TokenShares(store, settings.tokens_per_device), IssuerMetrics(), Background()
+    writes = WriteHealth(partial(asyncio.to_thread, is_writable, settings.data), _log, clock)
+    shares, metrics, background = TokenShares(store, settings.tokens_per_device, writes), IssuerMetrics(), Background()
     metrics.watch_keys(lambda: keys.newest)
-    metrics.watch("counting", "1 as long as tokens can be counted", lambda: not shares.failed)
-    metrics.watch("disk_free_bytes", "Free bytes of the disk with the data", lambda: _free(settings.data))
-    pages = IssuerPages(settings.data, keys, shares, background, metrics)
+    metrics.watch("counting", "1 as long as tokens can be counted", lambda: writes.is_writing and not background.failed)
+    metrics.watch("time_seconds", "The time of day here, in seconds since 1970", clock.now)
+    metrics.watch("disk_free_bytes", "Free bytes of the disk with the data", partial(free_bytes, settings.data))
+    pages = IssuerPages(keys, writes, background, metrics)
     issuing = TokenRequests(keys, shares, plug, metrics, Budget(_BUDGET), clock)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         background.start(_rotating(keys))
-        background.start(watch_disk(partial(asyncio.to_thread, is_writable, settings.data), _log))
+        background.start(writes.run())
         try:
             yield
         finally:
@@ -206,11 +209,12 @@ def create_app(settings: IssuerSettings, clock: Clock | None = None) -> ASGIApp:
             Route("/openapi.json", pages.openapi),
             Route("/healthz", pages.healthz),
             Route("/readyz", pages.readyz),
+            Route("/version", pages.version),
             Route("/metrics", pages.metrics),
         ],
         lifespan=lifespan,
     )
-    answer_problems(app)
+    answer_problems(app, "issuer")
     app.router.redirect_slashes = False
     return Timed(PageCache(app, common_version), _route, metrics.answer)
 
@@ -231,7 +235,7 @@ def _route(scope: Scope) -> str:
     parts = path.split("/")
     if len(parts) == 4 and parts[1] == "experiments" and parts[3] == "tokens":
         return "/experiments/{name}/tokens"
-    return path if path in ("/token-keys", "/healthz", "/readyz", "/metrics", "/openapi.json") else ""
+    return path if path in ("/token-keys", "/healthz", "/readyz", "/metrics", "/version", "/openapi.json") else ""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -254,8 +258,4 @@ def _start() -> ServiceListeners:
 
 
 def _is_public(_: str, path: str) -> bool:
-    return path != "/metrics"
-
-
-def _free(folder: Path) -> float:
-    return shutil.disk_usage(folder).free
+    return path not in ("/metrics", "/version")

@@ -14,6 +14,7 @@ from privateer_core.serving.body_budget import Budget
 from privateer_core.serving.connections import peer
 from privateer_core.serving.http.problems import problem_response
 from privateer_core.serving.http.report_endpoint import Body
+from privateer_core.serving.write_health import WriteHealth
 from privateer_core.wire.attestation import HEADER
 from privateer_core.wire.token import REQUEST_SIZE, RESPONSE_TYPE, read_request
 from privateer_issuer.attestation import Attestation
@@ -36,19 +37,15 @@ class TokenShares:
     ----------
     most
         Tokens of an experiment that a device may have.
-
-    Attributes
-    ----------
-    failed
-        Whether the disk did not take the last group.
+    writes
+        Takes note of whether the disk took a group.
     """
 
-    def __init__(self, store: IssuerStore, most: int) -> None:
-        self._store, self._most = store, most
+    def __init__(self, store: IssuerStore, most: int, writes: WriteHealth) -> None:
+        self._store, self._most, self._writes = store, most, writes
         self._disk = ThreadPoolExecutor(1, "disk")
         self._waiting: list[_Waiting] = []
         self._writer: asyncio.Task[None] | None = None
-        self.failed = False
 
     async def take(self, taking: Taking) -> None:
         """Count a request, unless it is one of before; return when that is durable.
@@ -77,15 +74,16 @@ class TokenShares:
                 takings = [one.taking for one in group]
                 try:
                     granted = await loop.run_in_executor(self._disk, self._store.take, takings, self._most)
-                except sqlite3.Error:
+                except sqlite3.Error as error:
+                    self._writes.note(error)
                     self._answer(group, None)
                 else:
+                    self._writes.note()
                     self._answer(group, granted)
         finally:
             self._writer = None
 
     def _answer(self, group: list[_Waiting], granted: list[bool] | None) -> None:
-        self.failed = granted is None
         for index, one in enumerate(group):
             if one.granted.done():  # the device has hung up
                 continue

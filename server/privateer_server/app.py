@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Final
 
 from fastapi import FastAPI, Request
@@ -16,10 +17,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from privateer_core.clock import Clock, SystemClock
 from privateer_core.errors import ParameterInvalid, Unavailable
 from privateer_core.serving.body_budget import Budget
+from privateer_core.serving.build import BUILD
 from privateer_core.serving.http import problems
 from privateer_core.serving.http.answer import Heads
 from privateer_core.serving.http.listeners import Hosts, Origins, PublicPages
-from privateer_core.serving.http.openapi import VERSION, refusals
+from privateer_core.serving.http.openapi import refusals
 from privateer_core.serving.http.page_cache import PageCache
 from privateer_core.serving.http.report_endpoint import Reply
 from privateer_core.serving.http.timing import OTHER, Answered, Timed
@@ -34,6 +36,7 @@ from privateer_core.serving.process import (
 )
 from privateer_core.serving.rate_limit import RateLimit
 from privateer_core.serving.token_gate import TokenGate
+from privateer_core.serving.write_health import WriteHealth
 from privateer_core.spec.sections import said
 from privateer_core.wire.keys import TrustedKeys
 from privateer_server.admin_tokens import AdminTokens
@@ -45,6 +48,7 @@ from privateer_server.api.experiment_routes import experiments_router
 from privateer_server.api.operators import Admins, Gauges, backup_router, operations_router
 from privateer_server.api.pages import OPERATOR, READING, PageVersions, pages
 from privateer_server.api.transparency import log_router, tokens_router
+from privateer_server.data import Data
 from privateer_server.experiments.catalog import open_experiments
 from privateer_server.experiments.executor import ChangeExecutor
 from privateer_server.experiments.replication import Follower
@@ -68,7 +72,7 @@ _PAGES: Final = pages()
 
 def answer_problems(app: FastAPI) -> None:
     """Answer every refusal of the control routes, and every defect, with a problem."""
-    problems.answer_problems(app)
+    problems.answer_problems(app, "server")
     app.add_exception_handler(RequestValidationError, _on_invalid)
     for kind in TRANSIENT:
         app.add_exception_handler(kind, _on_no_data)
@@ -171,16 +175,16 @@ def create_app(settings: ServerSettings, clock: Clock | None = None) -> Server:
     metrics = ServerMetrics(traces.stage)
     admins = Admins(AdminTokens(settings.admin_token, settings.admin_tokens), clock)
     data, experiments = open_experiments(settings, clock)
-    intake, background = Intake(data, experiments, metrics, clock, settings.openers), Background()
+    writes, background = WriteHealth(partial(_probe, data, metrics), _log, clock), Background()
+    intake = Intake(data, experiments, metrics, clock, settings.openers, writes)
     deadlines = Deadlines(experiments, intake, clock, background)
-    gauges = Gauges(metrics, data, experiments, intake)
+    gauges = Gauges(metrics, data, experiments, intake, writes, clock)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         intake.start()
-        background.start(deadlines.run())
-        background.start(data.clean(clock))
-        background.start(traces.run())
+        for work in (deadlines.run(), data.clean(clock), traces.run(), writes.run()):
+            background.start(work)
         if data.notifications:
             background.start(Follower(data, data.notifications, experiments, intake).run())
         yield
@@ -191,7 +195,7 @@ def create_app(settings: ServerSettings, clock: Clock | None = None) -> Server:
 
     control = FastAPI(
         title="Privateer server",
-        version=VERSION,
+        version=BUILD.version,
         description=_ABOUT,
         lifespan=lifespan,
         openapi_url=None,
@@ -201,7 +205,7 @@ def create_app(settings: ServerSettings, clock: Clock | None = None) -> Server:
         responses=refusals(),
     )
     answer_problems(control)
-    control.include_router(operations_router(intake, experiments, data.store, metrics, gauges))
+    control.include_router(operations_router(intake, experiments, writes, metrics, gauges))
     control.include_router(backup_router(data.store, admins))
     budget = Budget(settings.body_budget)
     shufflers = TrustedKeys(settings.shuffler_keys)
@@ -232,6 +236,11 @@ def create_app(settings: ServerSettings, clock: Clock | None = None) -> Server:
     rate_limit = _rate_limit(required, metrics, senders, settings.origins) if required else None
     kept = PageCache(Heads(control), PageVersions(experiments))
     return Server(uploads, batches, policies, kept, end_waits, answered, settings.origins, rate_limit)
+
+
+async def _probe(data: Data, metrics: ServerMetrics) -> None:
+    with metrics.stage("probe"):
+        await asyncio.to_thread(data.check)
 
 
 def _rate_limit(gate: TokenGate, metrics: ServerMetrics, senders: TrustedKeys, origins: tuple[str, ...]) -> RateLimit:

@@ -8,7 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from privateer_core.clock import Clock
-from privateer_core.serving.store.sqlite import SqliteDatabase, check_header, open_database, was_cut_short
+from privateer_core.serving.store.sqlite import (
+    SqliteDatabase,
+    check_header,
+    is_writable,
+    open_database,
+    was_cut_short,
+)
 from privateer_core.serving.store.store_key import read_store_key
 from privateer_server.publication_log import PublicationLog, read_identity
 from privateer_server.rounds.open_round import OpenRound
@@ -77,6 +83,14 @@ class Data:
             await asyncio.sleep(_CLEAN_SECONDS)
             await asyncio.to_thread(self.store.tidy)
             await asyncio.to_thread(self.keys.retry)
+
+    def check(self) -> None:
+        """Write a row, and a file into each folder, or raise what keeps the server from writing."""
+        self.store.check()
+        keys = [self.folders["data"] / KEYS_FOLDER] if self.folders else []
+        for folder in (*self.folders.values(), *keys):
+            if not is_writable(folder):
+                raise OSError("a folder of the server cannot be written")
 
     def journal_is_ahead(self, current: OpenRound) -> bool:
         """Whether the journal has the round's end, so that nothing can be added to it or planned for it any more."""

@@ -12,6 +12,7 @@ from privateer_server.store.records import RoundUpdate
 
 # Without this every counter would also publish the time of its first event.
 disable_created_metrics()  # type: ignore[no-untyped-call]
+_STAGES: Final = ("open", "lock", "add", "commit", "learn", "probe")
 _STAGE_BUCKETS: Final = (0.001, 0.01, 0.1, 1.0, 10.0, 100.0)
 
 _Trace = Callable[[str, AbstractContextManager[object]], AbstractContextManager[object]]
@@ -63,11 +64,13 @@ class ServerMetrics:
         self._timed: dict[tuple[str, str, str], Histogram] = {}
         self._stages = Histogram(
             "privateer_stage_seconds",
-            "A group of reports opened, added or committed; a round learned from.",
+            "A group of reports opened, added or committed, and the wait for a lock; a round learned from; a probe.",
             ["stage"],
             buckets=_STAGE_BUCKETS,
             registry=self.registry,
         )
+        for name in _STAGES:  # what is first seen at 1 is no increase to Prometheus
+            self._stages.labels(name)
 
     def follow(self, change: RoundUpdate) -> None:
         """Count what a committed change did."""
@@ -99,7 +102,7 @@ class ServerMetrics:
         timed.observe(answered.seconds)
 
     def stage(self, name: str) -> AbstractContextManager[object]:
-        """Time what is done in the context: ``open``, ``add``, ``commit`` or ``learn``."""
+        """Time what is done in the context, one of `_STAGES`."""
         return self._trace(name, self._stages.labels(name).time())
 
     def text(self) -> bytes:

@@ -6,6 +6,7 @@ import msgspec
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from privateer_core.errors import Deleted, KeyChanged, NotFound, SignatureInvalid, SpecError, Unavailable
+from privateer_core.serving.build import BUILD, Build
 from privateer_core.serving.http.openapi import (
     ENVELOPE,
     REF,
@@ -14,7 +15,6 @@ from privateer_core.serving.http.openapi import (
     TOKEN,
     TOKEN_REFUSALS,
     UPLOAD_REFUSALS,
-    VERSION,
     answers,
     refusals,
 )
@@ -62,7 +62,9 @@ class ShufflerStatus(msgspec.Struct, frozen=True):
     status: str
 
 
-_ABOUT: Final = "It holds sealed reports until a batch is full. /held and /metrics are on the private listener alone."
+_ABOUT: Final = (
+    "It holds sealed reports until a batch is full. /held, /version and /metrics are on the private listener alone."
+)
 _NAME: Final = {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}
 _UPSTREAM: Final = (SignatureInvalid, KeyChanged)
 """What the shuffler finds wrong with the server."""
@@ -83,7 +85,7 @@ def _page(summary: str, operation: str, good: _Answers, bad: _Answers, **more: A
 def document() -> dict[str, Any]:
     """Return the OpenAPI document."""
     _, schemas = msgspec.json.schema_components(
-        (UploadAnswer, ExperimentStatus, SigningKey, ShufflerStatus, Directory, HeldRounds), ref_template=REF
+        (UploadAnswer, ExperimentStatus, SigningKey, ShufflerStatus, Directory, HeldRounds, Build), ref_template=REF
     )
     named, alive = {"parameters": [_NAME]}, answers("ShufflerStatus", "It is so.")
     reports = {"parameters": [_NAME, SENDER, TOKEN], "requestBody": ENVELOPE}
@@ -97,7 +99,7 @@ def document() -> dict[str, Any]:
         "info": {
             "title": "Privateer shuffler",
             "description": _ABOUT,
-            "version": VERSION,
+            "version": BUILD.version,
         },
         "paths": {
             "/experiments/{name}/reports": {
@@ -119,6 +121,7 @@ def document() -> dict[str, Any]:
             "/held": {
                 "get": _page("Show what is held.", "held", answers("HeldRounds", "In tenths of a batch."), refusals())
             },
+            "/version": {"get": _page("Say which build this is.", "version", answers("Build", "It."), refusals())},
             "/metrics": {"get": _page("Show counts for Prometheus.", "metrics", _METRICS, refusals())},
         },
         "components": {"schemas": schemas | SCHEMAS},

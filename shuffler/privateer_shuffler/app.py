@@ -2,7 +2,6 @@
 
 import logging
 import os
-import shutil
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
@@ -17,8 +16,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from privateer_core.clock import SystemClock
 from privateer_core.errors import NotFound, PrivateerError, Unavailable
 from privateer_core.serving.body_budget import Budget
+from privateer_core.serving.build import BUILD
 from privateer_core.serving.http.listeners import IS_PUBLIC, Hosts, Origins, PublicPages
 from privateer_core.serving.http.openapi import public_part
 from privateer_core.serving.http.page_cache import PageCache, common_version
@@ -34,8 +35,8 @@ from privateer_core.serving.process import (
 )
 from privateer_core.serving.rate_limit import RateLimit
 from privateer_core.serving.settings import ServiceParser
-from privateer_core.serving.store.sqlite import watch_disk
 from privateer_core.serving.token_gate import TokenGate
+from privateer_core.serving.write_health import WriteHealth, free_bytes
 from privateer_core.wire.keys import TrustedKeys, public_hex, publish_key, signing_key_id
 from privateer_core.wire.token_keys import MEDIA_TYPE
 from privateer_shuffler.api import (
@@ -50,8 +51,8 @@ from privateer_shuffler.delivery import Forwarding, Upstream
 from privateer_shuffler.endpoint import EXPERIMENT, PoolEndpoint
 from privateer_shuffler.followed_rounds import FollowedRounds
 from privateer_shuffler.metrics import ShufflerMetrics
-from privateer_shuffler.pool.store import PoolStore
 from privateer_shuffler.resources import Resources, open_resources
+from privateer_shuffler.server_health import ServerHealth
 from privateer_shuffler.settings import Requirements, ShufflerSettings, read_settings
 
 _OK: Final = 200
@@ -68,18 +69,18 @@ class ShufflerPages:
 
     def __init__(
         self,
-        pool_store: PoolStore,
+        writes: WriteHealth,
         public_key: str,
         rounds: FollowedRounds,
-        upstream: Upstream,
+        server: ServerHealth,
         metrics: ShufflerMetrics,
         holds: Callable[[], HeldRounds],
         gate: TokenGate | None = None,
     ) -> None:
-        self._pool_store = pool_store
+        self._writes = writes
         self._public_key = public_key
         self._rounds = rounds
-        self._upstream = upstream
+        self._server = server
         self._metrics, self._holds = metrics, holds
         self._gate = gate
 
@@ -110,12 +111,15 @@ class ShufflerPages:
         return answer(ShufflerStatus("ok"), _OK)
 
     async def readyz(self, _: Request) -> Response:
-        """Answer whether reports can be stored and forwarded."""
-        if not self._rounds.healthy or not await self._pool_store.is_writable():
+        """Answer whether reports can be stored, for a round that is open or one that the server may open."""
+        if not self._rounds.healthy or not await self._writes.check():
             raise Unavailable("the shuffler cannot store reports", remedy="check its disk or database, and its log")
-        if not await self._upstream.reachable():
-            raise Unavailable("the learning server does not answer", remedy="start it, or check PRIVATEER_SERVER_URL")
+        await self._server.check(is_taking=self._rounds.is_taking)
         return answer(ShufflerStatus("ready"), _OK)
+
+    async def version(self, _: Request) -> Response:
+        """Show which build this is."""
+        return answer(BUILD, _OK)
 
     async def metrics(self, _: Request) -> Response:
         """Show counts for Prometheus."""
@@ -192,12 +196,16 @@ def _app_on(held: Resources, settings: ShufflerSettings, transport: httpx.AsyncB
     if settings.public_key_file:
         publish_key(held.key, settings.public_key_file)
     metrics, pool_store = ShufflerMetrics(), held.pool_store
-    upstream = Upstream(settings.server_url, transport, settings.server_ca, held.pin.check)
+    upstream = Upstream(settings.server_url, transport, settings.server_ca, held.pin)
     forwarding = Forwarding(upstream, held.key, metrics)
     gate = settings.tokens.gate(pool_store.knows)
-    rounds = FollowedRounds(pool_store, Requirements(settings.min_batch), upstream, forwarding, metrics)
+    server, writes = ServerHealth(upstream), WriteHealth(pool_store.is_writable, _log)
+    rounds = FollowedRounds(pool_store, Requirements(settings.min_batch), upstream, forwarding, metrics, server)
     background = Background()
     _watch(metrics, rounds, held)
+    storing, following = "1 as long as reports can be stored", "1 as long as the server's rounds can be followed"
+    metrics.watch("storing", storing, lambda: rounds.healthy and writes.is_writing)
+    metrics.watch("following", following, lambda: server.is_followed)
     own = signing_key_id(held.key.public_key())
 
     def holds() -> HeldRounds:
@@ -207,7 +215,7 @@ def _app_on(held: Resources, settings: ShufflerSettings, transport: httpx.AsyncB
         ]
         return HeldRounds(own, settings.min_batch, of)
 
-    pages = ShufflerPages(pool_store, public_hex(held.key), rounds, upstream, metrics, holds, gate)
+    pages = ShufflerPages(writes, public_hex(held.key), rounds, server, metrics, holds, gate)
     budget, senders = Budget(settings.body_budget), TrustedKeys(settings.sender_keys)
     checked = gate if settings.tokens.required else None
     endpoint = PoolEndpoint(rounds, metrics, budget, settings.body_limit, senders, checked)
@@ -216,7 +224,8 @@ def _app_on(held: Resources, settings: ShufflerSettings, transport: httpx.AsyncB
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         await rounds.start()
         background.start(pool_store.tidy())
-        background.start(watch_disk(pool_store.is_writable, _log))
+        background.start(writes.run())
+        background.start(server.run())
         try:
             yield
         finally:
@@ -234,11 +243,12 @@ def _app_on(held: Resources, settings: ShufflerSettings, transport: httpx.AsyncB
             Route("/healthz", pages.healthz),
             Route("/readyz", pages.readyz),
             Route("/held", pages.held),
+            Route("/version", pages.version),
             Route("/metrics", pages.metrics),
         ],
         lifespan=lifespan,
     )
-    answer_problems(app)
+    answer_problems(app, "shuffler")
     app.router.redirect_slashes = False
     kept = PageCache(app, common_version)
     return Shuffler(endpoint, kept, _rate_limit(checked, metrics, senders, settings.origins) if checked else None)
@@ -257,7 +267,7 @@ def _watch(metrics: ShufflerMetrics, rounds: FollowedRounds, held: Resources) ->
         "In which hour the oldest full batch that waits for the server became full; 0: none waits",
         lambda: rounds.full_since // _HOUR * _HOUR,
     )
-    metrics.watch("storing", "1 as long as reports can be stored", lambda: rounds.healthy)
+    metrics.watch("time_seconds", "The time of day here, in seconds since 1970", SystemClock().now)
     if held.folder:
         text = "Free bytes of the disk with the data, in steps of 16 MiB"
         metrics.watch("disk_free_bytes", text, partial(_free, held.folder))
@@ -286,12 +296,12 @@ def _start() -> ServiceListeners:
 
 
 def _is_public(_: str, path: str) -> bool:
-    return path not in ("/metrics", "/held")
+    return path not in ("/metrics", "/held", "/version")
 
 
 def _free(folder: Path) -> int:
     """Return the free bytes in steps, as if no log were there: the logs grow with uploads until they are emptied."""
-    free = shutil.disk_usage(folder).free
+    free = free_bytes(folder)
     for log in folder.glob("*-wal"):
         with suppress(FileNotFoundError):
             free += log.stat().st_blocks * _BLOCK

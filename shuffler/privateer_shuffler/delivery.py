@@ -14,14 +14,25 @@ import httpx
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from privateer_core.errors import BatchRefused, Conflict, Deleted, NotFound, RoundClosed, SpecError, Unavailable
+from privateer_core.errors import (
+    BatchRefused,
+    Conflict,
+    Deleted,
+    Malformed,
+    NotFound,
+    RoundClosed,
+    SpecError,
+    Unavailable,
+)
 from privateer_core.serving.logs import tell
-from privateer_core.wire.batch import BATCH, SIGNATURE_HEADER, BatchAnswer, sign_claim
+from privateer_core.wire.batch import BATCH, SET_CLOCKS, SIGNATURE_HEADER, BatchAnswer, blames_clock, sign_claim
 from privateer_core.wire.envelope import MEDIA_TYPE
 from privateer_core.wire.identity import SIGNED_HEADER
 from privateer_core.wire.problem import slug_of
+from privateer_core.wire.publication import Round, decode_publication
 from privateer_shuffler.metrics import ShufflerMetrics
 from privateer_shuffler.pool.pool import Pool
+from privateer_shuffler.resources import Pin
 
 _ANSWER_SECONDS: Final = 10.0
 _LEARN_SECONDS: Final = 600.0
@@ -30,6 +41,7 @@ _ANSWER_BYTES: Final = 64 << 10
 _PUBLICATION_BYTES: Final = 64 << 20
 _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 30.0
+_CLOCKS_DIFFER: Final = "the clocks of the shuffler and the learning server differ by minutes"
 _log = logging.getLogger(__name__)
 
 
@@ -43,6 +55,10 @@ class _Answer(NamedTuple):
         return httpx.codes.is_success(self.status)
 
 
+class _ServerKey(msgspec.Struct):
+    key: str
+
+
 class Upstream:
     """Calls the learning server. It is not trusted, so the size and time of its answers are limited.
 
@@ -54,8 +70,8 @@ class Upstream:
         How to reach it; tests pass a server in the same process.
     authorities
         File (PEM) of the certificate authorities to trust instead of the public ones.
-    check
-        Refuses what the server has not signed: gets the header that says who has, and the publication.
+    pin
+        Refuses what the server has not signed; None: anything is taken.
 
     Raises
     ------
@@ -68,9 +84,9 @@ class Upstream:
         url: str,
         transport: httpx.AsyncBaseTransport | None = None,
         authorities: Path | None = None,
-        check: Callable[[str, bytes], None] = lambda _signed, _body: None,
+        pin: Pin | None = None,
     ) -> None:
-        self._check = check
+        self._pin = pin
         # One long poll an experiment stays open, so the number of connections has no limit. The environment's proxies
         # are not used: the shuffler talks to nobody but the server.
         limits = httpx.Limits(max_connections=None)
@@ -117,7 +133,8 @@ class Upstream:
             raise NotFound("the server has no such experiment", remedy="check the name")
         if answer.status != HTTPStatus.OK:
             raise _unexpected(answer)
-        self._check(answer.signed, answer.body)
+        if self._pin:
+            self._pin.check(answer.signed, answer.body)
         return answer.body
 
     async def claim(self, name: str, signature: str) -> None:
@@ -135,11 +152,12 @@ class Upstream:
                 "another shuffler takes the reports of this experiment",
                 remedy="report through that one, or have the server's operator release its claim",
             )
+        if blames_clock(answer.body):
+            raise Unavailable(_CLOCKS_DIFFER, remedy=SET_CLOCKS)
         if slug_of(answer.body) == BatchRefused.slug:
             raise Unavailable(
                 "the learning server does not trust this shuffler",
-                remedy="its operator must add this shuffler's public key file to PRIVATEER_SHUFFLER_KEYS, "
-                "or correct one of the two clocks",
+                remedy="its operator must add this shuffler's public key file to PRIVATEER_SHUFFLER_KEYS",
             )
         if not answer.is_success:
             raise _unexpected(answer)
@@ -159,11 +177,13 @@ class Upstream:
         slug = slug_of(answer.body)
         if slug in (RoundClosed.slug, Deleted.slug):
             return BatchAnswer(0, {}, closed=True)
+        if blames_clock(answer.body):
+            raise BatchRefused(_CLOCKS_DIFFER, remedy=SET_CLOCKS)
         if slug in (BatchRefused.slug, Conflict.slug):
             raise BatchRefused(
                 "the learning server refuses the batch of this shuffler",
                 remedy="if another one claimed the experiment, have the server's operator release it (DELETE "
-                f"{_page(name, 'shuffler')}); else compare the two services' clocks, versions and this shuffler's key",
+                f"{_page(name, 'shuffler')}); else compare the two services' versions and this shuffler's key",
             )
         if not answer.is_success:
             raise _unexpected(answer)
@@ -172,13 +192,25 @@ class Upstream:
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise _unexpected(answer) from error
 
-    async def reachable(self) -> bool:
-        """Whether the server answers."""
+    async def check(self) -> None:
+        """Ask the server for its key.
+
+        Raises
+        ------
+        Unavailable
+            If it does not answer, or without one.
+        KeyChanged
+            If it is not the known key.
+        """
+        answer = await self._send("GET", "/log/key", _ANSWER_SECONDS)
+        if not answer.is_success:
+            raise _unexpected(answer)
         try:
-            answer = await self._send("GET", "/healthz", _ANSWER_SECONDS)
-        except Unavailable:
-            return False
-        return answer.is_success
+            key = bytes.fromhex(msgspec.json.decode(answer.body, type=_ServerKey).key)
+        except (msgspec.DecodeError, ValueError) as error:
+            raise _unexpected(answer) from error
+        if self._pin:
+            self._pin.check_key(key)
 
     async def close(self) -> None:
         """Close all connections."""
@@ -194,7 +226,8 @@ class Upstream:
             ):
                 return _Answer(answer.status_code, await _body(answer), answer.headers.get(SIGNED_HEADER, ""))
         except (httpx.HTTPError, TimeoutError) as error:
-            raise Unavailable("the learning server does not answer", remedy="try again later") from error
+            remedy = "start it, or check PRIVATEER_SERVER_URL"
+            raise Unavailable("the learning server does not answer", remedy=remedy) from error
 
 
 async def _body(answer: httpx.Response) -> bytes:
@@ -209,6 +242,23 @@ async def _body(answer: httpx.Response) -> bytes:
         if len(body) > most:
             raise Unavailable(f"the learning server's answer has more than {most} bytes", remedy="try again later")
     return bytes(body)
+
+
+def read_round(name: str, body: bytes) -> Round:
+    """Return the round that a server has published for an experiment.
+
+    Raises
+    ------
+    Unavailable
+        If what it answered is no publication of this experiment.
+    """
+    try:
+        round_ = decode_publication(body).round
+    except Malformed as error:
+        raise Unavailable("the server's answer is not a publication", remedy="try again later") from error
+    if round_.experiment != name:
+        raise Unavailable("the server answered for another experiment", remedy="try again later")
+    return round_
 
 
 def _page(name: str, page: str) -> str:

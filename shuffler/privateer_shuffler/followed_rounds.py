@@ -7,16 +7,25 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
-from privateer_core.errors import Deleted, Malformed, PrivateerError, RoundClosed, SpecError, Unavailable
+from privateer_core.errors import (
+    Deleted,
+    KeyChanged,
+    PrivateerError,
+    RoundClosed,
+    SignatureInvalid,
+    SpecError,
+    Unavailable,
+)
 from privateer_core.serving.process import Background
 from privateer_core.wire.envelope import Header, check_header
-from privateer_core.wire.publication import Round, decode_publication, digest
-from privateer_shuffler.delivery import Forwarding, Upstream
+from privateer_core.wire.publication import Round, digest
+from privateer_shuffler.delivery import Forwarding, Upstream, read_round
 from privateer_shuffler.metrics import ShufflerMetrics
 from privateer_shuffler.pool.pool import Pool, in_tenths
 from privateer_shuffler.pool.round import Label
 from privateer_shuffler.pool.store import PoolStore, Taken
 from privateer_shuffler.pool.uploads import waiting
+from privateer_shuffler.server_health import ServerHealth
 from privateer_shuffler.settings import Requirements
 
 _POLL_SECONDS: Final = 30
@@ -72,18 +81,16 @@ class FollowedRounds:
         upstream: Upstream,
         forwarding: Forwarding,
         metrics: ShufflerMetrics,
+        server: ServerHealth,
     ) -> None:
-        self._pool_store = pool_store
-        self._requirements = requirements
-        self._upstream = upstream
-        self._forwarding = forwarding
+        self._pool_store, self._requirements = pool_store, requirements
+        self._upstream, self._forwarding, self._server = upstream, forwarding, server
         self._metrics = metrics
         self._background = Background()
         self._followed: dict[str, FollowedRound] = {}
         self._deliveries: dict[Pool, asyncio.Task[None]] = {}
         self._questions: dict[str, asyncio.Task[None]] = {}
-        self._watched: set[str] = set()
-        self._unclaimed: set[str] = set()
+        self._watched, self._unclaimed = set[str](), set[str]()
         self._taking = asyncio.Lock()
 
     @property
@@ -104,7 +111,12 @@ class FollowedRounds:
     @property
     def healthy(self) -> bool:
         """Whether no disk and no background task has failed."""
-        return not self._background.failed and not any(pool.failed for pool in self._deliveries)
+        return not self._background.failed and not any(pool.last_commit.has_failed for pool in self._deliveries)
+
+    @property
+    def is_taking(self) -> bool:
+        """Whether reports are taken for any round."""
+        return any(not pool.full for pool in self._deliveries)
 
     async def start(self) -> None:
         """Take up the rounds that are held: deliver the full ones and follow their experiments."""
@@ -214,7 +226,11 @@ class FollowedRounds:
         except Deleted:
             await self._end(name)
             raise
+        except (KeyChanged, SignatureInvalid) as error:
+            self._server.refuse(error)
+            raise
         if body is not None:
+            self._server.accept()
             await self._take(name, body)
             self._watch(name)
 
@@ -236,25 +252,24 @@ class FollowedRounds:
             self._background.start(self._follow(name))
 
     async def _follow(self, name: str) -> None:
-        is_logged = False
         while self._followed[name].round.batch and not self._followed[name].deleted:
             try:
-                await self._fetch(name, _POLL_SECONDS)
-                is_logged = False
+                await self._fetch(name, _POLL_SECONDS if self._server.follows(name) else 0)
+                self._server.find_again(name)
                 await asyncio.sleep(_BREATH_SECONDS)
             except Deleted:
                 _log.warning("%s was deleted; what was held for it is erased", name)
             except PrivateerError as error:
                 self._metrics.unfollowed.inc()
-                if not is_logged:
+                if self._server.lose(name):
                     _log.warning("cannot follow %s, and tries again: %s", name, error.detail)
-                is_logged = True
                 await asyncio.sleep(_RETRY_SECONDS)
+        self._server.find_again(name)
         self._watched.discard(name)
 
     async def _take(self, name: str, body: bytes) -> None:
         """Open the round of a publication that is newer than the one known."""
-        round_, mark = _read(name, body), digest(body)
+        round_, mark = read_round(name, body), digest(body)
         async with self._taking:
             known, last = self._followed.get(name), await self._last(name)
             same = last is not None and (last.version, last.digest) == (round_.version, mark)
@@ -344,7 +359,7 @@ class FollowedRounds:
             except Unavailable as error:
                 _log.warning("no further batch of %s yet: %s", pool.round.experiment, error)
             except (OSError, sqlite3.Error):
-                pool.failed = True
+                pool.last_commit.note(is_durable=False)
             await asyncio.sleep(_RETRY_SECONDS)
         return False
 
@@ -375,7 +390,7 @@ class FollowedRounds:
                 people = await pool.forget()
                 break
             except (OSError, sqlite3.Error):
-                pool.failed = True
+                pool.last_commit.note(is_durable=False)
                 await asyncio.sleep(_RETRY_SECONDS)
         del self._deliveries[pool]
         return people
@@ -383,13 +398,3 @@ class FollowedRounds:
 
 def _unstored() -> Unavailable:
     return Unavailable("the shuffler cannot store a round", remedy="its operator must check its disk")
-
-
-def _read(name: str, body: bytes) -> Round:
-    try:
-        round_ = decode_publication(body).round
-    except Malformed as error:
-        raise Unavailable("the server's answer is not a publication", remedy="try again later") from error
-    if round_.experiment != name:
-        raise Unavailable("the server answered for another experiment", remedy="try again later")
-    return round_

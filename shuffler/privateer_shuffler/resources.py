@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from privateer_core.errors import PrivateerError, SpecError, Unavailable
 from privateer_core.serving.logs import tell
 from privateer_core.serving.store.sqlite import check_header, was_cut_short
-from privateer_core.wire.identity import check_signed
+from privateer_core.wire.identity import check_signed, key_changed
 from privateer_core.wire.keys import own_key, read_public_keys, write_public_key
 from privateer_shuffler.pool.round_file import ROUND_DATABASE, SUFFIX
 from privateer_shuffler.pool.spent_tokens import TOKENS_DATABASE, TOKENS_FILE, FiledTokens
@@ -60,9 +60,26 @@ class Pin:
             self._known = frozenset({self._keep(key)})
             check_signed(signed, body, self._known)  # another replica may have met another server
 
+    def check_key(self, key: bytes) -> None:
+        """Refuse a server that shows another key than the known ones; anybody can show one that is known.
 
-def _pinned(path: Path) -> frozenset[bytes]:
-    """Return the keys in a file."""
+        Raises
+        ------
+        KeyChanged
+            If it is another one.
+        """
+        if self._known and key not in self._known:
+            raise key_changed()
+
+
+def pinned_keys(path: Path) -> frozenset[bytes]:
+    """Return the keys in a file; none if there is no file.
+
+    Raises
+    ------
+    SpecError
+        If it cannot be read.
+    """
     try:
         return frozenset(key.public_bytes_raw() for key in read_public_keys(path))
     except FileNotFoundError:
@@ -121,7 +138,7 @@ def open_resources(settings: ShufflerSettings) -> Resources:
         key_file = settings.signing_key or folder / KEY_FILE
         key = own_key(key_file, "PRIVATEER_SIGNING_KEY" if settings.signing_key else "PRIVATEER_DATA")
         file = folder / PIN_FILE
-        pin = Pin(settings.server_key, partial(_pinned, file), partial(_pin, file))
+        pin = Pin(settings.server_key, partial(pinned_keys, file), partial(_pin, file))
         pool_store = FolderStore(folder, history, FiledTokens(folder) if settings.tokens.required else None)
     except (PrivateerError, OSError):
         history.close()

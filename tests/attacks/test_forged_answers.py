@@ -37,6 +37,7 @@ def asked(status: int, body: Pieces, headers: dict[str, str] | None = None) -> U
 
 
 CALLS: dict[str, Callable[[Upstream], object]] = {
+    "key": lambda server: server.check(),
     "publication": lambda server: server.publication("spring"),
     "delivery": lambda server: server.deliver("test", b"batch", "0" * 128),
 }
@@ -77,5 +78,6 @@ async def test_the_shuffler_asks_for_no_compression() -> None:
         asked_for.append(request.headers["accept-encoding"])
         return httpx.Response(404)
 
-    assert not await Upstream("http://server", httpx.MockTransport(note)).reachable()
+    with pytest.raises(Unavailable, match="answered 404"):
+        await Upstream("http://server", httpx.MockTransport(note)).check()
     assert asked_for == ["identity"]

@@ -144,5 +144,5 @@ async def test_reports_are_turned_away_while_there_is_no_room_and_counted_after(
             for body in refused:
                 assert (await api.client.post("/reports", content=body)).json()["accepted"] == 100
         assert (await api.facts())["accepted"] == 3000
-        assert caplog.text.count("cannot be stored") == 1
-        assert caplog.text.count("stored again") == 1
+        assert caplog.text.count("the data cannot be written") == 1
+        assert caplog.text.count("the data can be written again") == 1

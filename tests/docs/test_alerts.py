@@ -27,6 +27,7 @@ RULES = yaml.safe_load((ROOT / "deploy" / "prometheus" / "alerts.yml").read_text
 CONFIGURATION = yaml.safe_load((ROOT / "deploy" / "prometheus" / "prometheus.yml").read_text())
 DASHBOARD = json.loads((ROOT / "deploy" / "grafana" / "privateer.json").read_text())
 FUNCTIONS = {"sum", "by", "rate", "increase", "delta", "changes", "time", "histogram_quantile", "predict_linear"}
+FUNCTIONS |= {"abs", "timestamp"}
 WORDS = FUNCTIONS | {"or", "and"}
 OF_PROMETHEUS = {"up": {"job", "instance"}}
 """What it makes itself for every target."""

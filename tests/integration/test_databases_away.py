@@ -93,8 +93,11 @@ async def test_no_page_of_a_server_is_a_defect(postgres: Cluster, tmp_path: Path
                 answer = await server.client.post(page, content=content, headers=headers)
                 assert_says_when(answer, page)
                 assert answer.status_code == 503
+            assert "privateer_counting 0.0" in (await server.client.get("/metrics")).text
         for page, content, headers in sent:
             assert (await server.client.post(page, content=content, headers=headers)).status_code == 202
+        assert (await server.client.get("/readyz")).status_code == 200
+        assert "privateer_counting 1.0" in (await server.client.get("/metrics")).text
     assert statuses["get", "/healthz"] == 200
     assert statuses["get", "/readyz"] == statuses["post", "/experiments"] == 503
     assert statuses["post", f"/experiments/{MIXED}/shuffler"] == 503
@@ -128,6 +131,7 @@ async def test_no_page_of_a_shuffler_is_a_defect(postgres: Cluster, tmp_path: Pa
                 assert_says_when(answer, "reports")
                 assert answer.status_code == 503
             assert (await shuffler.client.get("/readyz")).status_code == 503
+            assert await shuffler.metric("storing") == 0
         assert await _comes_back(shuffler, header) == 202
 
 

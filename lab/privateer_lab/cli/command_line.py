@@ -110,6 +110,8 @@ AdminPort = Annotated[
     int, typer.Option(envvar="PRIVATEER_ADMIN_PORT", min=1, max=65535, help="The server's private port.")
 ]
 ShufflerAdminPort = Annotated[int, typer.Option(min=1, max=65535, help="The shuffler's private port.")]
+IssuerPort = Annotated[int, typer.Option(min=1, max=65535, help="The issuer's port.")]
+IssuerAdminPort = Annotated[int, typer.Option(min=1, max=65535, help="The issuer's private port.")]
 SpecFile = Annotated[Path, typer.Argument(metavar="SPEC", help="The spec, a TOML file.")]
 PeopleSpec = Annotated[Path, typer.Argument(metavar="SPEC", help="The spec, a TOML file with a population section.")]
 Set = Annotated[list[str], typer.Option("--set", help="Set a key of the spec: section.key=value. May be repeated.")]

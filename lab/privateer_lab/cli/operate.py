@@ -16,6 +16,8 @@ from privateer_lab.cli.command_line import (
     ADMIN_URL,
     AdminPort,
     AdminUrl,
+    IssuerAdminPort,
+    IssuerPort,
     Json,
     ServerPort,
     ShufflerAdminPort,
@@ -58,6 +60,8 @@ def doctor(
     shuffler_port: ShufflerPort = 8001,
     admin_port: AdminPort = 8002,
     shuffler_admin_port: ShufflerAdminPort = 8003,
+    issuer_port: IssuerPort = 8004,
+    issuer_admin_port: IssuerAdminPort = 8005,
     as_json: Json = False,
 ) -> None:
     """Look for what is wrong with services, running or stopped, and change nothing. Exit code 1: something fails."""
@@ -71,7 +75,7 @@ def doctor(
         places = of_environment(service.value, environment, data)
     else:
         ports = (server_port, shuffler_port, admin_port, shuffler_admin_port)
-        places = of_up(data or Path("data"), ports, environment)
+        places = of_up(data or Path("data"), ports, (issuer_port, issuer_admin_port), environment)
     if not as_json:
         begin("looking at services, files and keys", "a few seconds, longer where somebody does not answer")
     findings = examine_all(places)

@@ -6,6 +6,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,7 +15,15 @@ import typer
 
 from privateer_core.errors import SpecError
 from privateer_lab.audit.transparency_log import LogSource
-from privateer_lab.cli.command_line import ADMIN_URL, AdminPort, ServerPort, ShufflerAdminPort, ShufflerPort
+from privateer_lab.cli.command_line import (
+    ADMIN_URL,
+    AdminPort,
+    IssuerAdminPort,
+    IssuerPort,
+    ServerPort,
+    ShufflerAdminPort,
+    ShufflerPort,
+)
 from privateer_lab.cli.output import begin, print_json, print_table, screen
 from privateer_lab.figures import named
 from privateer_lab.services.processes import IssuerProcess, Services, free_port, running
@@ -33,18 +42,12 @@ def register(app: typer.Typer) -> None:
 
 def server(host: Host = "127.0.0.1", port: Port = 8000, data: DataOf = Path("data/server")) -> None:
     """Run the server. Further settings come from the environment (docs/configuration.md)."""
-    from privateer_server.app import main
-
-    _environment(host, port, data)
-    main([])
+    _serve("server", host, port, data)
 
 
 def shuffler(host: Host = "127.0.0.1", port: Port = 8001, data: DataOf = Path("data/shuffler")) -> None:
     """Run the shuffler. Further settings come from the environment (docs/configuration.md)."""
-    from privateer_shuffler.app import main
-
-    _environment(host, port, data)
-    main()
+    _serve("shuffler", host, port, data)
 
 
 def issuer(
@@ -59,15 +62,13 @@ def issuer(
     data: DataOf = Path("data/issuer"),
 ) -> None:
     """Run the issuer of upload tokens. Further settings come from the environment (docs/configuration.md)."""
-    from privateer_issuer.app import main
-
-    _environment(host, port, data)
-    os.environ.update(PRIVATEER_EXPERIMENTS=experiments, PRIVATEER_ATTESTATION=attestation)
-    main()
+    _serve("issuer", host, port, data, PRIVATEER_EXPERIMENTS=experiments, PRIVATEER_ATTESTATION=attestation)
 
 
-def _environment(host: str, port: int, data: Path) -> None:
-    os.environ.update(PRIVATEER_HOST=host, PRIVATEER_PORT=str(port), PRIVATEER_DATA=str(data))
+def _serve(service: str, host: str, port: int, data: Path, **settings: str) -> None:
+    """Run a service with these settings; it must not read the command line of this program as its own."""
+    os.environ.update(PRIVATEER_HOST=host, PRIVATEER_PORT=str(port), PRIVATEER_DATA=str(data), **settings)
+    import_module(f"privateer_{service}.app").main([])
 
 
 @contextmanager
@@ -94,12 +95,14 @@ def up(
         str | None, typer.Option(envvar="PRIVATEER_ADMIN_TOKEN", help="The server's admin token; made up if not given.")
     ] = None,
     tokens: Annotated[
-        str, typer.Option(help="Experiments whose reports need upload tokens: an issuer runs, too, at port 8004.")
+        str, typer.Option(help="Experiments whose reports need upload tokens: an issuer runs, too.")
     ] = "",
+    issuer_port: IssuerPort = 8004,
+    issuer_admin_port: IssuerAdminPort = 8005,
 ) -> None:
     """Run a server and a shuffler here until you interrupt them."""
     private = (admin_port, shuffler_admin_port)
-    issuing = IssuerProcess(tokens, 8004) if tokens else None
+    issuing = IssuerProcess(tokens, issuer_port, admin_port=issuer_admin_port) if tokens else None
     with (
         _until_signalled(),
         running(data, server_port, shuffler_port, token, private, issuing=issuing) as services,
@@ -107,7 +110,7 @@ def up(
         screen.print(f"server    {services.server}  (private: {services.admin})")
         screen.print(f"shuffler  {services.shuffler}  (private: {services.shuffler_admin})")
         if services.issuer:
-            screen.print(f"issuer    {services.issuer}")
+            screen.print(f"issuer    {services.issuer}  (private: http://127.0.0.1:{issuer_admin_port})")
         screen.print(f"dashboard {services.server}/")
         with httpx.Client() as http:
             screen.print(f"log key   {LogSource(services.server, http).key().hex()}")

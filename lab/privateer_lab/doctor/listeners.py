@@ -1,5 +1,7 @@
 """What the services answer, and whether it is they who answer."""
 
+import re
+import time
 from typing import Any, Final, Self
 
 import httpx
@@ -8,11 +10,13 @@ import msgspec
 from privateer_core.serving.settings import ServiceSettings
 from privateer_core.wire.problem import slug_of
 from privateer_lab.doctor.checkup import Checkup
+from privateer_lab.doctor.stored_data import CLOCK_SECONDS
 from privateer_lab.services.rest import bounded_request
 
 _SECONDS: Final = 5.0
 _ANYWHERE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - asked, not bound
 _CHECK: Final = "answers"
+_CLOCK: Final = re.compile(r"^privateer_(?:\w+_)?time_seconds ([0-9.e+]+)$", re.MULTILINE)
 NAME_IT: Final = "name its folder, or the ports of this one"
 
 
@@ -82,6 +86,14 @@ def get(url: str) -> httpx.Response | None:
         return bounded_request("GET", url, seconds=_SECONDS, trust_env=False)
     except (httpx.HTTPError, httpx.InvalidURL):
         return None
+
+
+def check_shown_clock(found: Checkup, metrics: str, url: str) -> None:
+    """Compare the clock that a service's metrics show with this machine's."""
+    clock = _CLOCK.search(metrics)
+    if clock and abs(float(clock[1]) - time.time()) > CLOCK_SECONDS:
+        detail = f"the clock of the service at {url} is more than a minute off this machine's"
+        found.fail("clock", detail, "set both right (timedatectl, NTP): from five minutes on, batches are refused")
 
 
 def listed_keys(url: str) -> list[str]:

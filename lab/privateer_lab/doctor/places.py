@@ -14,7 +14,6 @@ from privateer_server.settings import read_settings as read_server
 from privateer_shuffler.settings import ShufflerSettings
 from privateer_shuffler.settings import read_settings as read_shuffler
 
-_ISSUER_PORT: Final = 8004
 _NO_TOKEN: Final = {"PRIVATEER_ADMIN_TOKEN": "the doctor asks for nothing that needs one"}
 
 
@@ -27,7 +26,7 @@ class IssuerPlace:
     data, shown
         Its folder, and the file of its public keys.
     listeners
-        Where it listens; None: its private port is not known.
+        Where it listens; None: it is not asked.
     secrets
         The file of what it shares with the application's backend, if there is one.
     """
@@ -56,7 +55,9 @@ class ServicePlaces:
     issuer: IssuerPlace | None = None
 
 
-def of_up(data: Path, ports: tuple[int, int, int, int], environment: Mapping[str, str]) -> ServicePlaces:
+def of_up(
+    data: Path, ports: tuple[int, int, int, int], issuer_ports: tuple[int, int], environment: Mapping[str, str]
+) -> ServicePlaces:
     """Return what is in the folder of ``privateer up`` with these ports: public ones, then private ones.
 
     Raises
@@ -67,7 +68,7 @@ def of_up(data: Path, ports: tuple[int, int, int, int], environment: Mapping[str
     given = environments(data, ports, "")
     issuer = data / "issuer"
     if issuer.exists():  # then both services take reports with tokens alone
-        issuing = IssuerProcess("", _ISSUER_PORT)
+        issuing = IssuerProcess("", issuer_ports[0])
         for name, port in zip(("server", "shuffler"), ports, strict=False):
             given[name] |= issuing.checks(data, f"http://127.0.0.1:{port}")
     server = read_server({**environment, **given["server"], **_NO_TOKEN}, [])
@@ -77,7 +78,9 @@ def of_up(data: Path, ports: tuple[int, int, int, int], environment: Mapping[str
         raise SpecError(f"there is neither a server nor a shuffler in {data}", field="--data", remedy=remedy)
     private, public = data / "sender.key", data / "senders" / "sender.pub"
     # Both are made together: where one is missing its disk may be, too.
-    place = IssuerPlace(issuer, data / "tokens" / "issuer.json") if issuer.exists() else None
+    public_listener, private_listener = (("127.0.0.1", port) for port in issuer_ports)
+    listeners = Listeners(public_listener, private_listener)
+    place = IssuerPlace(issuer, data / "tokens" / "issuer.json", listeners) if issuer.exists() else None
     return ServicePlaces(server, shuffler, (private, public) if private.exists() else None, place)
 
 

@@ -16,6 +16,7 @@ from privateer_core.serving.store.sqlite import SqliteDatabase, make_tables
 from privateer_core.wire.keys import UNREADABLE_KEY
 from privateer_lab.doctor import credentials
 from privateer_lab.doctor.checkup import Checkup, Level
+from privateer_lab.doctor.folders import check_writable
 from privateer_lab.doctor.listeners import NAME_IT, Listeners, listed_keys
 from privateer_lab.doctor.stored_data import RESTORE, UNREADABLE, check_clock, check_disk, connected, copied, has_data
 from privateer_server.algorithms import LEARNERS, learner_for
@@ -73,7 +74,9 @@ def examine_server(settings: ServerSettings) -> Checkup:
     check_clock(found, folder, agreement.last_time if agreement else 0.0)
     if folder:
         needed = _CLOSING * (agreement.largest if agreement else 0)
-        check_disk(found, [folder, _journal_file(settings).parent], needed)
+        journal = _journal_file(settings)
+        check_writable(found, folder, journal, journal.parent)
+        check_disk(found, [folder, journal.parent], needed)
     answers = listeners.check(found, held)
     if answers and folder:
         _check_rounds_of(found, listeners, folder / KEYS_FOLDER)

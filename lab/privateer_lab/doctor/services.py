@@ -7,25 +7,26 @@ of an issuer, stays unsaid.
 import sqlite3
 import time
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Final
 
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from privateer_core.errors import Malformed
+from privateer_core.errors import Malformed, SpecError
 from privateer_core.serving.settings import TokenSettings
 from privateer_core.serving.store.copies import is_held
 from privateer_core.serving.store.sqlite import SqliteDatabase
 from privateer_core.serving.store.store_key import StoreKey
-from privateer_core.wire.keys import public_hex, public_key_files, signing_key_id
+from privateer_core.wire.keys import public_hex, public_key_files, read_signing_key, signing_key_id
 from privateer_core.wire.token_keys import Directory
 from privateer_issuer.store import DATABASE, IssuerFindings, examine
 from privateer_issuer.store import FILE as ISSUER_FILE
 from privateer_lab.doctor import credentials
 from privateer_lab.doctor.checkup import Check, Checkup, Level
-from privateer_lab.doctor.listeners import NAME_IT, Listeners, get, listed_keys
+from privateer_lab.doctor.folders import check_writable
+from privateer_lab.doctor.listeners import NAME_IT, Listeners, check_shown_clock, get, listed_keys, page
 from privateer_lab.doctor.places import IssuerPlace, ServicePlaces
 from privateer_lab.doctor.server import examine_server
 from privateer_lab.doctor.stored_data import (
@@ -38,12 +39,14 @@ from privateer_lab.doctor.stored_data import (
     has_data,
     shown,
 )
+from privateer_server.publication_log import IDENTITY_FILE
+from privateer_server.settings import ServerSettings
 from privateer_shuffler.pool.round import Label
 from privateer_shuffler.pool.round_file import REPAIR, ROUND_DATABASE, SUFFIX, read_label
 from privateer_shuffler.pool.spent_tokens import TOKENS_DATABASE, TOKENS_FILE, SpentFindings
 from privateer_shuffler.pool.spent_tokens import examine as examine_spent
-from privateer_shuffler.pool.store import HISTORY_DATABASE, HISTORY_FILE, PoolFindings, unknown_rounds
-from privateer_shuffler.resources import KEY_FILE
+from privateer_shuffler.pool.store import HISTORY_DATABASE, HISTORY_FILE, unknown_rounds
+from privateer_shuffler.resources import KEY_FILE, PIN_FILE, pinned_keys
 from privateer_shuffler.settings import ShufflerSettings
 
 _NEXT: Final = 3
@@ -55,6 +58,10 @@ _OTHER: Final = (
     "the server's port: find out which"
 )
 _TRUST: Final = "give its public key file to the server's operator, for PRIVATEER_SHUFFLER_KEYS"
+_NEW_KEY: Final = (
+    "put the server's identity.key back; if its operator has replaced it, set PRIVATEER_SERVER_KEY "
+    "(docs/operations/keys.md)"
+)
 _BACKWARDS: Final = "never put earlier files back; move the round's database away and lose what it holds"
 
 
@@ -64,8 +71,7 @@ def examine_all(places: ServicePlaces) -> list[Check]:
     if places.server:
         findings += examine_server(places.server).all
     if places.shuffler:
-        trusted = places.server.shuffler_keys if places.server else None
-        findings += examine_shuffler(places.shuffler, trusted).all
+        findings += examine_shuffler(places.shuffler, places.server).all
     if places.issuer:
         findings += examine_issuer(places.issuer).all
     if places.sender:
@@ -77,13 +83,13 @@ def examine_all(places: ServicePlaces) -> list[Check]:
     return findings
 
 
-def examine_shuffler(settings: ShufflerSettings, trusted: Sequence[Path] | None = None) -> Checkup:
+def examine_shuffler(settings: ShufflerSettings, server: ServerSettings | None = None) -> Checkup:
     """Look at a shuffler's data, its keys and its listeners.
 
     Parameters
     ----------
-    trusted
-        Where the public keys are that its server trusts, if that is here.
+    server
+        Its server's settings, if that is here.
     """
     found, folder = Checkup("shuffler"), None if settings.database else settings.data
     if folder and not has_data(found, folder):
@@ -93,10 +99,13 @@ def examine_shuffler(settings: ShufflerSettings, trusted: Sequence[Path] | None 
     if key:
         if settings.public_key_file:
             credentials.check_public_half(found, key, settings.public_key_file)
-        _check_trust(found, key, trusted)
+        _check_trust(found, key, server.shuffler_keys if server else None)
     credentials.check_trusted(found, "senders", settings.sender_keys)
     held = is_held(folder / HISTORY_FILE) if folder else None
+    pin = None
     if folder:
+        check_writable(found, folder)
+        pin = _read_pin(found, folder / PIN_FILE)
         names = found.settled(lambda seen: _examine_rounds(seen, folder), once=held is False)
         found.settled(lambda seen: _examine_spent(seen, folder, settings.tokens), once=held is False)
         credentials.check_upload_tokens(found, settings.tokens, settings.host, names)
@@ -105,9 +114,35 @@ def examine_shuffler(settings: ShufflerSettings, trusted: Sequence[Path] | None 
         check_disk(found, [folder], _NEXT * held_bytes)
     else:
         store_key = credentials.store_key(found, settings.store_key_file)
-        found.settled(lambda seen: _examine_pool(seen, settings, store_key), once=False)
+        pin = found.settled(lambda seen: _examine_pool(seen, settings, store_key), once=False)
     _check_answers(found, settings, held, key)
+    _check_server_key(found, settings.server_key or pin or frozenset(), settings.server_url, server)
     return found
+
+
+def _read_pin(found: Checkup, path: Path) -> frozenset[bytes] | None:
+    """Return the keys of the server that a shuffler has met."""
+    try:
+        return pinned_keys(path)
+    except SpecError as error:
+        found.refuse("server key", error)
+        return None
+
+
+def _check_server_key(found: Checkup, known: frozenset[bytes], url: str, server: ServerSettings | None) -> None:
+    """Compare the key of the server that answers, or else of the one that is here, with what the shuffler knows."""
+    key = page(f"{url}/log/key").get("key")
+    if key is None and server:
+        with suppress(SpecError, OSError):
+            own = read_signing_key(server.identity or server.data / IDENTITY_FILE, "PRIVATEER_IDENTITY")
+            key = public_hex(own)
+    if not known or key is None:
+        return
+    if key in {one.hex() for one in known}:
+        found.ok("server key", "the server has the key that this shuffler knows")
+    else:
+        detail = "the server signs with another key than this shuffler knows: it follows no new round"
+        found.fail("server key", detail, _NEW_KEY)
 
 
 def _check_trust(found: Checkup, key: Ed25519PrivateKey, trusted: Sequence[Path] | None) -> None:
@@ -177,8 +212,8 @@ def _examine_spent(found: Checkup, folder: Path, tokens: TokenSettings) -> Spent
     return findings
 
 
-def _examine_pool(found: Checkup, settings: ShufflerSettings, store_key: bytes | None) -> PoolFindings | None:
-    """Look at the database that replicas of a shuffler share."""
+def _examine_pool(found: Checkup, settings: ShufflerSettings, store_key: bytes | None) -> frozenset[bytes] | None:
+    """Look at the database that replicas of a shuffler share, and return the keys of the server that they have met."""
     from privateer_shuffler.pool.shared_store import SHUFFLER, SharedStore
 
     database = connected(found, "database", settings.database, SHUFFLER, "PRIVATEER_DATABASE")
@@ -188,7 +223,8 @@ def _examine_pool(found: Checkup, settings: ShufflerSettings, store_key: bytes |
         if store_key is None:
             return None
         try:
-            findings = SharedStore(database, StoreKey(store_key), with_tokens=False).examine()
+            store = SharedStore(database, StoreKey(store_key), with_tokens=False)
+            findings, known = store.examine(), store.server_keys()
         except UNREADABLE:
             found.fail("rounds", "a round in the database cannot be read", REPAIR)
             return None
@@ -196,14 +232,15 @@ def _examine_pool(found: Checkup, settings: ShufflerSettings, store_key: bytes |
         found.fail("rounds", wrong, _BACKWARDS)
     if not findings.disagreements:
         found.ok("rounds", "the history knows every round that is open, and their secrets decrypt")
-    return findings
+    return known
 
 
 def _check_answers(
     found: Checkup, settings: ShufflerSettings, held: bool | None, key: Ed25519PrivateKey | None
 ) -> None:
     listeners = Listeners.of(settings)
-    if listeners.check(found, held) and key:
+    answers = listeners.check(found, held)
+    if answers and key:
         listed = listed_keys(listeners.public)
         if listed and listed != [public_hex(key)]:
             detail = f"the shuffler at {listeners.public} signs with another key than that of this folder"
@@ -211,12 +248,14 @@ def _check_answers(
     url = settings.server_url
     health, metrics = get(f"{url}/healthz"), get(f"{url}/metrics")
     if health is None:
-        found.warn("its server", f"no server answers at {url}", "start it, or correct PRIVATEER_SERVER_URL")
+        level = Level.FAIL if answers else Level.WARN
+        found.each(level, "its server", [url], "no server answers at {}", "start it, or correct PRIVATEER_SERVER_URL")
     elif metrics is None or not metrics.is_success:
         detail = f"what answers at {url} is not a server's private listener, which takes batches"
         found.fail("its server", detail, _OTHER)
     else:
         found.ok("its server", f"the server's private listener answers at {url}")
+        check_shown_clock(found, metrics.text, url)
 
 
 def examine_issuer(place: IssuerPlace) -> Checkup:
@@ -230,11 +269,19 @@ def examine_issuer(place: IssuerPlace) -> Checkup:
         check_secret(found, place.secrets)
     elif place.secrets:
         found.fail("permissions", f"there is no {place.secrets.name}", "correct PRIVATEER_ATTESTATION_SECRETS")
+    check_writable(found, place.data)
     check_clock(found, place.data)
     check_disk(found, [place.data])
-    if place.listeners:
-        place.listeners.check(found, held)
+    if place.listeners and place.listeners.check(found, held):
+        _check_shown(found, place.listeners.public, place.shown)
     return found
+
+
+def _check_shown(found: Checkup, url: str, shown: Path) -> None:
+    """Compare the keys that the issuer shows with those that the services read."""
+    answer = get(f"{url}/token-keys")
+    if answer is not None and answer.is_success and shown.exists() and answer.content != shown.read_bytes():
+        found.fail("answers", f"the issuer at {url} shows other keys than {shown.name}", NAME_IT)
 
 
 def _examine_keys(found: Checkup, place: IssuerPlace) -> IssuerFindings | None:

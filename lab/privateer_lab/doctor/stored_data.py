@@ -28,7 +28,7 @@ _PUBLIC: Final = (".pub", ".json")
 """Suffixes of files that others read: public keys of services, and of issuers."""
 _UNNAMED: Final = 32
 """Files whose names are as long are named by a key or a digest, and told by their kind alone."""
-_CLOCK_SECONDS: Final = 60
+CLOCK_SECONDS: Final = 60
 _FIRST_SECOND: Final = 1_735_689_600
 """The year 2025 began, when there was no Privateer."""
 RESTORE: Final = "restore a backup into an empty folder"
@@ -100,7 +100,7 @@ def check_clock(found: Checkup, folder: Path | None, recorded: float = 0.0) -> N
     remedy = "set the clock right (timedatectl, NTP) before the service starts"
     if now < _FIRST_SECOND:
         found.fail("clock", "the clock is not set", remedy)
-    elif now < newest - _CLOCK_SECONDS:
+    elif now < newest - CLOCK_SECONDS:
         found.fail("clock", "the clock is more than a minute behind the newest time on record", remedy)
     else:
         found.ok("clock", "the clock is not behind what is on record")

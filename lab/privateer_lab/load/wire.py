@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from privateer_client.delivery import ACCEPTED, EndpointAnswer, Outcome, judge, outcome_of
 from privateer_core.errors import Deleted, NotFound, SenderRefused, TermsRefused, Unavailable
-from privateer_core.wire.batch import UPLOAD
+from privateer_core.wire.batch import SET_CLOCKS, UPLOAD, blames_clock
 from privateer_core.wire.envelope import MEDIA_TYPE, Envelope, Header, encode_envelope
 from privateer_core.wire.problem import slug_of
 from privateer_core.wire.publication import ASKS_HEADER, ASKS_NOBODY
@@ -23,6 +23,14 @@ from privateer_lab.load.token_source import TokenSource
 _PENDING: Final = "pending"
 _WAIT: Final = 10
 """Seconds of a long poll for the next policy."""
+
+
+def _sender_refusal(problem: bytes) -> SenderRefused:
+    """Return why services do not take several people's reports at once."""
+    if blames_clock(problem):
+        return SenderRefused("this machine's clock and the service's differ by minutes", remedy=SET_CLOCKS)
+    remedy = "name another with --sender-key, or send people one by one with --batch 1"
+    return SenderRefused("the services do not trust this key", field="--sender-key", remedy=remedy)
 
 
 class _Verdicts(msgspec.Struct):
@@ -154,8 +162,7 @@ class Wire:
                 async with self.http.post(address, data=body, headers=headers) as response:
                     answer, asked = await response.read(), response.headers.get("Retry-After")
                     if slug_of(answer) == SenderRefused.slug:
-                        remedy = "name another with --sender-key, or send people one by one with --batch 1"
-                        raise SenderRefused("the services do not trust this key", field="--sender-key", remedy=remedy)
+                        raise _sender_refusal(answer)
                     counts.update(EndpointAnswer(response.status, answer), attempt > 0)
                     if counts.pending:
                         waiting.note(response.status, answer)

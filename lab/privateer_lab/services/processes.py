@@ -130,12 +130,15 @@ class IssuerProcess(NamedTuple):
         Of its public listener.
     attestation, secrets
         How it knows devices, and the file of the secrets that it shares with the application's backend.
+    admin_port
+        Of its private listener; 0: a free one.
     """
 
     experiments: str
     port: int
     attestation: str = "open"
     secrets: Path | None = None
+    admin_port: int = 0
 
     @property
     def url(self) -> str:
@@ -147,7 +150,7 @@ class IssuerProcess(NamedTuple):
         return {
             "PRIVATEER_DATA": str(data / "issuer"),
             "PRIVATEER_PORT": str(self.port),
-            "PRIVATEER_ADMIN_PORT": str(free_port()),
+            "PRIVATEER_ADMIN_PORT": str(self.admin_port or free_port()),
             "PRIVATEER_EXPERIMENTS": self.experiments,
             "PRIVATEER_ISSUER_NAME": f"127.0.0.1:{self.port}",
             "PRIVATEER_ATTESTATION": self.attestation,
@@ -248,7 +251,8 @@ def running(
         If a service does not become ready.
     """
     ports = (server_port, shuffler_port, *(private or (free_port(), free_port())))
-    check_ports(dict(zip(_PORTS, ports, strict=True)))
+    own = {"--issuer-port": issuing.port, "--issuer-admin-port": issuing.admin_port} if issuing else {}
+    check_ports({**dict(zip(_PORTS, ports, strict=True)), **own})
     for folder in (data / "server", data / "shuffler", data / "trusted"):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     token, key = token or secrets.token_urlsafe(24), data / "sender.key"

@@ -4,7 +4,6 @@ Gauges are set when somebody looks: experiments, what waits, keys and disks.
 """
 
 import logging
-import shutil
 from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -20,9 +19,11 @@ from starlette.responses import PlainTextResponse, Response
 from privateer_core.answer.export import Status
 from privateer_core.clock import Clock
 from privateer_core.errors import Conflict, ScopeMissing, Unauthorized, Unavailable
+from privateer_core.serving.build import BUILD
 from privateer_core.serving.http.openapi import ADMIN_REFUSALS, refusals
 from privateer_core.serving.http.timing import WHO, known_method
-from privateer_core.serving.logs import tell, trace
+from privateer_core.serving.logs import tell
+from privateer_core.serving.write_health import WriteHealth, free_bytes
 from privateer_server.admin_tokens import AdminTokens, Scope
 from privateer_server.api.models import PublicKey
 from privateer_server.api.views import public_key
@@ -51,8 +52,17 @@ _RESTART: Final = "see the server's log"
 class Gauges:
     """Metrics that are read when they are shown. Times are absolute: their reader knows how old they are."""
 
-    def __init__(self, metrics: ServerMetrics, data: Data, experiments: Experiments, intake: Intake) -> None:
+    def __init__(
+        self,
+        metrics: ServerMetrics,
+        data: Data,
+        experiments: Experiments,
+        intake: Intake,
+        writes: WriteHealth,
+        clock: Clock,
+    ) -> None:
         self._registry, self._data, self._experiments, self._intake = metrics.registry, data, experiments, intake
+        self._writes = writes
         self._version = self._gauge("version", "Policy version.", *_EXPERIMENT)
         self._opened = self._gauge(
             "round_opened_timestamp_seconds", "When the open round was published, and its key made.", *_EXPERIMENT
@@ -62,7 +72,8 @@ class Gauges:
         self._waiting = self._gauge("requests_waiting", "Uploads and batches that wait for their answer.")
         self._oldest = self._gauge("oldest_request_seconds", "How long the oldest of them has waited.")
         self._unerased = self._gauge("keys_not_erased", "Keys of closed rounds that the disk did not let go.")
-        self._counting = self._gauge("counting", "1 as long as reports are counted.")
+        self._counting = self._gauge("counting", "1 as long as reports are counted and the store writes.")
+        self._gauge("time_seconds", "The time of day here, in seconds since 1970.").set_function(clock.now)
         self._watch_disks(data.folders)
 
     def refresh(self) -> None:
@@ -76,24 +87,20 @@ class Gauges:
         statuses = Counter(one.status for one in self._experiments)
         for status in get_args(Status):
             self._statuses.labels(status).set(statuses[status])
-        self._unclosed.set(sum(self._experiments.is_put_off(one) for one in self._experiments))
+        self._unclosed.set(sum(one.is_put_off for one in self._experiments))
         self._waiting.set(self._intake.waiting)
         self._oldest.set(self._intake.oldest_wait)
         self._unerased.set(self._data.keys.unerased)
-        self._counting.set(self._intake.running)
+        self._counting.set(self._intake.running and self._writes.is_writing)
 
     def _watch_disks(self, folders: Mapping[str, Path]) -> None:
         text = "Free bytes of the disk with the data, and of that with the journal."
         free = self._gauge("disk_free_bytes", text, "of")
         for name, folder in folders.items():
-            free.labels(name).set_function(partial(_free, folder))
+            free.labels(name).set_function(partial(free_bytes, folder))
 
     def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
         return Gauge(f"privateer_{name}", text, labels, registry=self._registry)
-
-
-def _free(folder: Path) -> float:
-    return shutil.disk_usage(folder).free
 
 
 class Admins:
@@ -168,10 +175,10 @@ def backup_router(store: Store, admins: Admins) -> APIRouter:
 
 
 def operations_router(
-    intake: Intake, experiments: Experiments, store: Store, metrics: ServerMetrics, gauges: Gauges
+    intake: Intake, experiments: Experiments, writes: WriteHealth, metrics: ServerMetrics, gauges: Gauges
 ) -> APIRouter:
     """Return the routes, bound to what they look at."""
-    router, writes = APIRouter(tags=["operations"]), _Writes(store)
+    router = APIRouter(tags=["operations"])
 
     @router.get("/healthz")
     async def health() -> dict[str, str]:
@@ -179,12 +186,18 @@ def operations_router(
         return {"status": "ok"}
 
     @router.get("/readyz", responses=refusals(Unavailable))
-    def ready() -> dict[str, str]:
+    async def ready() -> dict[str, str]:
         """Say whether reports can be counted and stored."""
         if not intake.running:
             raise Unavailable("reports are not being counted", remedy=_RESTART)
-        writes.check()
+        if not await writes.check():
+            raise Unavailable("the server cannot write its data", remedy=_RESTART)
         return {"status": "ready"}
+
+    @router.get("/version")
+    async def version() -> dict[str, str]:
+        """Say which version this is, and of which commit; the commit is empty where it is not known."""
+        return {"version": BUILD.version, "commit": BUILD.commit}
 
     @router.get("/metrics", response_class=PlainTextResponse)
     async def show_metrics() -> Response:
@@ -199,29 +212,3 @@ def operations_router(
         return {"keys": [public_key(facts) for facts in rounds if facts.batch]}
 
     return router
-
-
-class _Writes:
-    """Whether the store writes; the log says when that changes, however often somebody asks."""
-
-    def __init__(self, store: Store) -> None:
-        self._store, self._is_failing = store, False
-
-    def check(self) -> None:
-        """Write a row.
-
-        Raises
-        ------
-        Unavailable
-            If the store does not take it.
-        """
-        try:
-            self._store.check()
-        except Exception as error:
-            if not self._is_failing:
-                _log.error("the store does not write: make room on its disk, or see to it (%s)", trace(error))
-            self._is_failing = True
-            raise Unavailable("the store does not write", remedy=_RESTART) from None
-        if self._is_failing:
-            _log.warning("the store writes again")
-        self._is_failing = False

@@ -108,10 +108,6 @@ class Experiments:
         open_round = [decode_publication(stored.current.publication).round.public_key] if stored else []
         return [*open_round, *self._following_key(name)]
 
-    def is_put_off(self, experiment: Experiment) -> bool:
-        """Whether closing its round has failed, and is to be tried again."""
-        return experiment.retry_at > self._clock.monotonic()
-
     def get(self, name: str) -> Experiment:
         """Return the experiment of that name.
 

@@ -218,11 +218,12 @@ class ChangeExecutor:
         if experiment.current.is_ended(self._clock.monotonic()):
             with suppress(Unavailable, *TRANSIENT):  # the next look at deadlines does it
                 await self._intake.expire(name)
-                return CarriedOut(True, await asyncio.to_thread(self._is_given_up, name, current.digest))
+                asked = current.round.batch > 0  # the round of a pause had nobody
+                return CarriedOut(True, asked and await asyncio.to_thread(self._is_given_up, name, current.digest))
         return CarriedOut(is_new=True)
 
     def _is_given_up(self, name: str, ended: bytes) -> bool:
-        """Whether a round of this digest is the last one that ended, and was given up."""
+        """Whether the round of this digest is the last one that ended, and nothing is learned from it."""
         last = self._data.journal.last(name)
         return last is not None and last.closed == ended and not last.taken
 

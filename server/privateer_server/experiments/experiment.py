@@ -131,6 +131,11 @@ class Experiment:
         """Whether nobody who comes now is asked, although the round is open for those who chose before."""
         return bool(self.current.round.batch and self.current.plan.hold)
 
+    @property
+    def is_put_off(self) -> bool:
+        """Whether closing the round has failed, and no attempt since has succeeded."""
+        return self.retry_at > 0
+
     def answer(self, current: OpenRound) -> Answer:
         """Return what the learner had found when it made a round's policy; made once for every version."""
         if self._answered is None or self._answered[0] != current.digest:
@@ -149,6 +154,7 @@ class Experiment:
         is_new = to.current.digest != self.current.digest
         self.current, self.before, self.refused = to.current, to.before, Counter(to.refused)
         if is_new:
+            self.retry_at = 0.0
             self._published.set()
             self._published = asyncio.Event()
 

@@ -143,7 +143,8 @@ class Counting:
         with ExitStack() as stack:
             with self._stage("add"):
                 self._open(by_experiment)
-                locked = stack.enter_context(self._store.locked(sorted(by_experiment)))
+                with self._stage("lock"):
+                    locked = stack.enter_context(self._store.locked(sorted(by_experiment)))
                 rounds = {name: self._begun(name, those, locked) for name, those in by_experiment.items()}
                 taken = {name: iter(_taken(rounds[name], those)) for name, those in by_experiment.items()}
                 answers = [next(taken[request.experiment]) for request in requests]

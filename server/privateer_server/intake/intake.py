@@ -15,6 +15,7 @@ from privateer_core.serving.fair_queue import SenderQueue
 from privateer_core.serving.logs import trace
 from privateer_core.serving.store.sqlite import is_damage
 from privateer_core.serving.token_gate import Admission
+from privateer_core.serving.write_health import WriteHealth
 from privateer_core.spec.experiment import is_name
 from privateer_core.wire.batch import check_alone
 from privateer_core.wire.envelope import Envelope, binding
@@ -63,13 +64,19 @@ class Intake:
     """
 
     def __init__(
-        self, data: Data, experiments: Experiments, metrics: ServerMetrics, clock: Clock, processes: int
+        self,
+        data: Data,
+        experiments: Experiments,
+        metrics: ServerMetrics,
+        clock: Clock,
+        processes: int,
+        writes: WriteHealth,
     ) -> None:
         self._keys, self._experiments, self._metrics = data.keys, experiments, metrics
         self._store, self._is_shared = data.store, data.notifications is not None
         self._shufflers = Shufflers(experiments, data.journal)
         self._counting, self._openers = Counting(data, experiments, clock, metrics.stage), Openers(processes)
-        self._is_failing = self._is_damaged = self._stopping = False
+        self._writes, self._is_damaged, self._stopping = writes, False, False
         self._queue: SenderQueue[_Waiting] = SenderQueue(_QUEUE_MAX, _GROUP_BYTES)
         self._called, self._writing = asyncio.Event(), asyncio.Lock()
         self._writer, self._closers = ThreadPoolExecutor(1, "count"), ThreadPoolExecutor(_CLOSERS, "close")
@@ -326,7 +333,7 @@ class Intake:
                 refusal = Unavailable("the server cannot store reports now", remedy="send the same bytes again later")
                 answers, counted = [refusal] * len(group), []
             else:
-                self._note_success()
+                self._writes.note()
             for one in counted:
                 self._follow(one)
             for experiment in ended:
@@ -368,18 +375,11 @@ class Intake:
                 experiment.current = experiment.current.apart()
 
     def _note(self, error: Exception) -> None:
-        """Log the first of the failures in a row; a damaged database ends the counting."""
+        """Take note of a failure; a damaged database ends the counting."""
         self._is_damaged = self._is_damaged or is_damage(error)
         if self._is_damaged:
             _log.critical("the database is damaged: stop the server and restore a backup (%s)", trace(error))
-        elif not self._is_failing:
-            _log.error("reports cannot be stored, and their senders are asked to come again (%s)", trace(error))
-        self._is_failing = True
-
-    def _note_success(self) -> None:
-        if self._is_failing:
-            self._is_failing = False
-            _log.warning("reports are stored again")
+        self._writes.note(error)
 
 
 def _busy() -> Unavailable:

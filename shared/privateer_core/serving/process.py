@@ -17,8 +17,8 @@ from typing import Any, Final, NamedTuple, cast
 import uvicorn
 
 from privateer_core.errors import PrivateerError, SpecError
+from privateer_core.serving.build import BUILD
 from privateer_core.serving.connections import Connections
-from privateer_core.serving.http.openapi import VERSION
 from privateer_core.serving.http_protocol import GuardedProtocol
 from privateer_core.serving.logs import log_to_stderr, tell
 from privateer_core.serving.rate_limit import RateLimit
@@ -218,7 +218,7 @@ class _Process(uvicorn.Server):
         self._beside.lifespan = self._beside.config.lifespan_class(self._beside.config)
         await self._beside.startup([self._service.private.socket])
         public, private = (_address(one.socket) for one in (self._service.public, self._service.private))
-        tell(self._log, "started", version=VERSION, data=self._service.data, public=public, private=private)
+        tell(self._log, "started", version=str(BUILD), data=self._service.data, public=public, private=private)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stop listening, answer open requests, and stop the application."""

@@ -18,8 +18,8 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from privateer_core.clock import Clock
 from privateer_core.errors import SpecError
+from privateer_core.serving.build import BUILD
 from privateer_core.serving.http.listeners import ANY
-from privateer_core.serving.http.openapi import VERSION
 from privateer_core.serving.token_gate import TokenGate, TokenKeys
 
 STORE_KEY: Final = "a file of 32 bytes, such as openssl rand -out FILE 32 writes"
@@ -42,7 +42,7 @@ class ServiceParser(argparse.ArgumentParser):
 
     def __init__(self, name: str, purpose: str) -> None:
         super().__init__(prog=name, description=f"{purpose} {_WHERE}", allow_abbrev=False)
-        self.add_argument("--version", action="version", version=f"{name} {VERSION}")
+        self.add_argument("--version", action="version", version=f"{name} {BUILD}")
 
     def error(self, message: str) -> NoReturn:
         """Say what is wrong in one line, and exit with code 2."""

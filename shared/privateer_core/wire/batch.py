@@ -21,12 +21,12 @@ from privateer_core.wire.publication import Round
 
 SECONDS_APART: Final = 300
 """How far the clocks of sender and service may be apart, and how long a signature is valid."""
+_APART: Final = f"not within {SECONDS_APART} seconds of this service's clock"
+SET_CLOCKS: Final = "set the clocks of both machines right (timedatectl, NTP)"
 FORM: Final = r"([0-9a-f]{16})\.([0-9]{1,12})\.([0-9]{1,15})\.([0-9a-f]{64})\.([0-9a-f]{128})"
 """Key id, time, length, digest and signature."""
 _FORM: Final = re.compile(FORM)
-_UPLOAD_REMEDY: Final = (
-    "sign with a key in PRIVATEER_SENDER_KEYS and the right time, or send one person's report at a time"
-)
+_UPLOAD_REMEDY: Final = "sign with a key in PRIVATEER_SENDER_KEYS, or send one person's report at a time"
 
 
 @dataclass(frozen=True)
@@ -90,17 +90,20 @@ class Purpose:
             A ``refusal``, unless one of ``keys`` (by id) signed for this purpose within five minutes of ``now``.
         """
         found = _FORM.fullmatch(text)
-        if found is None or abs(int(found[2]) - now) > SECONDS_APART or found[1] not in keys:
+        if found is None or found[1] not in keys:
             raise self.unsigned()
         try:
             keys[found[1]].verify(bytes.fromhex(found[5]), self.tag + text[: -len(found[5]) - 1].encode())
         except InvalidSignature:
             raise self.unsigned() from None
+        if abs(int(found[2]) - now) > SECONDS_APART:
+            detail = f"a trusted {self.signer} signed the {self.what}, but {_APART}"
+            raise self.refusal(detail, field=self.header, remedy=SET_CLOCKS)
         return Announcement(found[1], int(found[2]), int(found[3]), bytes.fromhex(found[4]))
 
     def unsigned(self) -> PrivateerError:
         """Return the refusal of a signature that is not valid."""
-        detail = f"the {self.what} is not signed by a trusted {self.signer} within {SECONDS_APART} seconds"
+        detail = f"the {self.what} is not signed by a trusted {self.signer}"
         return self.refusal(detail, field=self.header, remedy=self.remedy)
 
     def changed(self) -> PrivateerError:
@@ -109,9 +112,14 @@ class Purpose:
         return self.refusal(detail, field=self.header, remedy="send it again")
 
 
+def blames_clock(problem: bytes) -> bool:
+    """Whether a service's problem says that the signature is good, and one of the two clocks is wrong."""
+    return _APART.encode() in problem
+
+
 UPLOAD: Final = Purpose(b"privateer/upload/1\0", "privateer-sender", "upload", "sender", SenderRefused, _UPLOAD_REMEDY)
 SIGNATURE_HEADER: Final = "privateer-signature"
-_REMEDY: Final = "give the server the shuffler's public key, and correct both clocks"
+_REMEDY: Final = "give the server the shuffler's public key"
 BATCH: Final = Purpose(b"privateer/batch/2\0", SIGNATURE_HEADER, "batch", "shuffler", BatchRefused, _REMEDY)
 _CLAIM: Final = Purpose(b"privateer/claim/1\0", SIGNATURE_HEADER, "claim", "shuffler", BatchRefused, _REMEDY)
 

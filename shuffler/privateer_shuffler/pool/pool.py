@@ -9,6 +9,7 @@ from typing import Final, Self, TypeVar
 
 from privateer_core.serving.logs import trace
 from privateer_core.serving.token_gate import Admission
+from privateer_core.serving.write_health import LastCommit
 from privateer_core.wire.envelope import Envelope, Header, encode_envelope
 from privateer_core.wire.publication import Round
 from privateer_shuffler.pool.round import StoredRound
@@ -44,8 +45,8 @@ class Pool:
 
     Attributes
     ----------
-    failed
-        Whether what was last written is not stored.
+    last_commit
+        Whether what was last written is stored.
     filled
         Set once the pool is complete and durable, or the round is over.
     """
@@ -56,7 +57,7 @@ class Pool:
         self._writer: asyncio.Task[None] | None = None
         self._next_look: asyncio.TimerHandle | None = None
         self._ended = False
-        self.failed = False
+        self.last_commit = LastCommit(stored.clock)
         self.filled = asyncio.Event()
         self._see()
 
@@ -145,7 +146,7 @@ class Pool:
                 sealed = await self._stored.in_thread(self._stored.batch)
                 return encode_envelope(Envelope(self.header, sealed))
             except (OSError, sqlite3.Error) as error:
-                self.failed = True
+                self.last_commit.note(is_durable=False)
                 _log.error("a batch of %s cannot be read, and waits: %s", self.round.experiment, error)
             await asyncio.sleep(_LOOK_SECONDS)
 
@@ -224,10 +225,10 @@ class Pool:
         except Exception as error:  # whatever it is, who sent them gets an answer
             if not isinstance(error, (OSError, sqlite3.Error)):
                 _log.error("reports of %s cannot be stored (%s)", self.round.experiment, trace(error))
-            self.failed = True
+            self.last_commit.note(is_durable=False)
             return False
         if people:
-            self.failed = False
+            self.last_commit.note(is_durable=True)
             self._plan_look(_IDLE_SECONDS)
         self._see()
         return True

@@ -1,9 +1,8 @@
 """The command lines of the services: what they are, which version, and what they do not know."""
 
-from importlib.metadata import version
-
 import pytest
 
+from privateer_core.serving.build import BUILD
 from privateer_issuer.app import main as issuer
 from privateer_server.settings import read_settings
 from privateer_shuffler.app import main as shuffler
@@ -26,7 +25,7 @@ def service(request, capsys):
 def test_a_service_says_what_it_is_and_which_version(service):
     """Neither needs a setting."""
     name, said = service
-    assert said("--version") == (0, f"{name} {version('privateer-core')}\n", "")
+    assert said("--version") == (0, f"{name} {BUILD}\n", "")
     code, text, _ = said("--help")
     assert code == 0
     assert "docs/configuration.md" in " ".join(text.split())

@@ -53,7 +53,7 @@ class FakeServer:
     delay
         Seconds before a publication is given, as it was when it was asked for.
     healthy
-        What the health page says.
+        Whether it answers the question for its key.
     closing
         Whether to answer everything at once, for the end of a test.
     """
@@ -75,7 +75,7 @@ class FakeServer:
         self.identity = Notary().identity
         self.app = Starlette(
             routes=[
-                Route("/healthz", self._health),
+                Route("/log/key", self._key),
                 Route("/experiments/{name}/policy", self._policy),
                 Route("/experiments/{name}/shuffler", self._claim, methods=["POST"]),
                 Route("/batches", self._batch, methods=["POST"]),
@@ -100,8 +100,8 @@ class FakeServer:
         sealed = decode_batch(self.taken[name, version]).sealed
         return [sealed[start : start + SIZE] for start in range(0, len(sealed), SIZE)]
 
-    async def _health(self, _: Request) -> Response:
-        return Response(status_code=200 if self.healthy else 500)
+    async def _key(self, _: Request) -> Response:
+        return JSONResponse({"key": self.identity.public.hex()}, 200 if self.healthy else 500)
 
     async def _policy(self, request: Request) -> Response:
         self.questions += 1

@@ -1,6 +1,7 @@
 import logging
 import re
 import sqlite3
+import time
 
 import httpx
 import pytest
@@ -108,6 +109,7 @@ async def test_metrics_tell_no_time(shuffler):
     assert "_created" not in text
     rows = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
     assert float(rows.pop("privateer_shuffler_key_timestamp_seconds")) % 86400 == 0
+    assert abs(float(rows.pop("privateer_shuffler_time_seconds")) - time.time()) < 60  # the clock, and no event
     assert float(rows.pop("privateer_shuffler_disk_free_bytes")) % (16 << 20) == 0
     assert [row for row in rows.items() if re.search(r"\d{9,}", row[1]) or "e+" in row[1]] == []
 

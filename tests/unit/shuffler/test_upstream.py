@@ -1,8 +1,16 @@
-"""Authorities of the server's certificate."""
+"""Authorities of the server's certificate, and why it refuses what the shuffler signs."""
 
+import time
+from functools import partial
+
+import httpx
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from privateer_core.errors import SpecError
+from privateer_core.errors import BatchRefused, SpecError, Unavailable
+from privateer_core.wire.batch import BATCH, SIGNATURE_HEADER, check_claim, sign_claim
+from privateer_core.wire.keys import signing_key_id
+from privateer_core.wire.problem import problem_body
 from privateer_shuffler.app import main
 from privateer_shuffler.delivery import Upstream
 
@@ -25,3 +33,23 @@ def test_it_is_one_line_and_exit_code_2(monkeypatch, capsys, tmp_path):
         main()
     assert caught.value.code == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.parametrize("seconds", [0, 3600])
+async def test_a_clock_that_differs_is_no_key_that_is_not_trusted(seconds):
+    key, stranger = Ed25519PrivateKey.generate(), Ed25519PrivateKey.generate()
+    known = {signing_key_id(one.public_key()): one.public_key() for one in ((key,) if seconds else (stranger,))}
+
+    def answer(request):
+        text, now = request.headers[SIGNATURE_HEADER], time.time() + seconds
+        check = BATCH.check if request.url.path == "/batches" else partial(check_claim, "spring")
+        with pytest.raises(BatchRefused) as refused:
+            check(text, known, now)
+        return httpx.Response(refused.value.status, content=problem_body(refused.value))
+
+    upstream = Upstream("http://server", httpx.MockTransport(answer))
+    says = "clocks of the shuffler and the learning server differ" if seconds else "does not trust|refuses the batch"
+    with pytest.raises(Unavailable, match=says):
+        await upstream.claim("spring", sign_claim("spring", key))
+    with pytest.raises(BatchRefused, match=says):
+        await upstream.deliver("spring", b"batch", BATCH.sign(b"batch", key))

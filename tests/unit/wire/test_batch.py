@@ -6,9 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from privateer_core.errors import BatchRefused, SenderRefused
-from privateer_core.wire.batch import BATCH, SECONDS_APART, UPLOAD, check_claim, decode_batch, sign_claim
+from privateer_core.wire.batch import BATCH, SECONDS_APART, UPLOAD, blames_clock, check_claim, decode_batch, sign_claim
 from privateer_core.wire.envelope import Envelope, encode_envelope, header_of
 from privateer_core.wire.keys import signing_key_id
+from privateer_core.wire.problem import problem_body
 from privateer_core.wire.publication import Round
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(32))
@@ -48,8 +49,13 @@ def test_an_untrusted_signature_is_refused(keys):
 @pytest.mark.parametrize("apart", [-SECONDS_APART - 1, SECONDS_APART + 1])
 def test_a_signature_of_another_time_is_refused(apart):
     text = BATCH.sign(BODY, KEY, NOW)
-    with pytest.raises(BatchRefused, match="within 300 seconds"):
+    with pytest.raises(BatchRefused, match="within 300 seconds") as refused:
         BATCH.check(text, trusted(KEY), NOW + apart)
+    assert blames_clock(problem_body(refused.value))
+    assert "clocks" in str(refused.value.remedy)
+    with pytest.raises(BatchRefused, match="not signed by a trusted shuffler") as stranger:
+        BATCH.check(text, trusted(OTHER), NOW + apart)
+    assert not blames_clock(problem_body(stranger.value))
     assert BATCH.check(text, trusted(KEY), NOW + apart - apart // abs(apart))
 
 

@@ -3,7 +3,6 @@
 import re
 from collections import defaultdict
 from collections.abc import Callable
-from importlib.metadata import version
 from typing import Any, Final
 
 import msgspec
@@ -51,7 +50,6 @@ from privateer_core.wire.batch import FORM, UPLOAD
 from privateer_core.wire.envelope import MEDIA_TYPE
 from privateer_core.wire.publication import DIGEST_SIZE, KEY_ID_SIZE
 
-VERSION: Final = version("privateer-core")
 REF: Final = "#/components/schemas/{name}"
 _EVERYWHERE: Final[tuple[type[PrivateerError], ...]] = (BadRequest, HeadersTooLarge, HostRefused, Internal)
 """Any page may answer these: what is no HTTP, too long, or a defect; at the private listener, a wrong name."""

@@ -1,6 +1,7 @@
 """Errors of the HTTP interfaces, answered as RFC 9457 problem documents."""
 
 import logging
+from functools import partial
 from typing import Any, Final
 
 from starlette.applications import Starlette
@@ -92,11 +93,17 @@ class FaultGuard:
                 await answer.send(scope, send)
 
 
-def answer_problems(app: Starlette) -> None:
-    """Make an application answer every error that Privateer or the router raises with a problem."""
+def answer_problems(app: Starlette, service: str) -> None:
+    """Make an application answer every error that Privateer or the router raises with a problem.
+
+    Parameters
+    ----------
+    service
+        What it is, for those who ask for a page that it does not have.
+    """
     app.add_middleware(FaultGuard)
     app.add_exception_handler(PrivateerError, _on_error)
-    app.add_exception_handler(HTTPException, _on_http)
+    app.add_exception_handler(HTTPException, partial(_on_http, service))
 
 
 async def _on_error(_: Request, error: Exception) -> Response:
@@ -104,13 +111,14 @@ async def _on_error(_: Request, error: Exception) -> Response:
     return problem_response(error)
 
 
-async def _on_http(request: Request, error: Exception) -> Response:
+async def _on_http(service: str, request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if error.status_code == MethodNotAllowed.status:
         response = problem_response(MethodNotAllowed("the page does not take this method", remedy="see Allow"))
         response.headers["Allow"] = ", ".join(_methods(request))
         return response
-    return problem_response(NotFound("no such page", remedy="docs/wire-format.md and docs/answer.md list the pages"))
+    remedy = f"this is a Privateer {service}: its /openapi.json lists the pages here"
+    return problem_response(NotFound("no such page", remedy=remedy))
 
 
 def _methods(request: Request) -> list[str]:

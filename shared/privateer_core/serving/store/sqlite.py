@@ -4,7 +4,6 @@ A file of an earlier version becomes one of this version when it is opened: numb
 `SqliteDatabase` is how a service then reads and writes it.
 """
 
-import asyncio
 import dataclasses
 import logging
 import os
@@ -12,7 +11,7 @@ import sqlite3
 import struct
 import tempfile
 import threading
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
@@ -33,7 +32,6 @@ _VERSION_AT: Final = 60
 _APPLICATION_AT: Final = 68
 _NUMBER: Final = struct.Struct(">I")
 _log = logging.getLogger("privateer.data")
-_LOOK_SECONDS: Final = 10.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -333,19 +331,3 @@ def is_writable(folder: Path) -> bool:
     except OSError:
         return False
     return True
-
-
-async def watch_disk(is_writable: Callable[[], Awaitable[bool]], log: logging.Logger) -> None:
-    """Look now and then whether data can be written, and log when that changes, until the task is cancelled.
-
-    So the log tells when the disk failed, and not when somebody sent something that it did not take.
-    """
-    was = True
-    while True:
-        await asyncio.sleep(_LOOK_SECONDS)
-        now = await is_writable()
-        if was and not now:
-            log.error("the data cannot be written: make room on the disk, or see to the database; nothing is taken")
-        elif now and not was:
-            log.warning("the data can be written again")
-        was = now

@@ -33,3 +33,33 @@ def test_a_key_elsewhere_is_its_owners_alone(
     monkeypatch.setenv("PRIVATEER_IDENTITY", str(key))
     code, found = examined(capsys, made.data, *ports(made.at))
     assert (code, found["server permissions"][0]["detail"]) == (1, "other users may read shared.key")
+
+
+@pytest.mark.parametrize("is_same", [True, False])
+def test_the_shuffler_knows_the_key_of_the_server_that_answers(
+    is_same: bool, made: Made, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pin = (made.data / "shuffler" / "server.pin").read_text().strip()
+    known = pin if is_same else Ed25519PrivateKey.generate().public_key().public_bytes_raw().hex()
+    monkeypatch.setenv("PRIVATEER_SERVER_KEY", known)
+    code, found = examined(capsys, made.data, *ports(made.at))
+    assert (code, set(found)) == ((0, set()) if is_same else (1, {"shuffler server key"}))
+    if not is_same:
+        assert "signs with another key than this shuffler knows" in found["shuffler server key"][0]["detail"]
+        assert pin not in str(found)
+
+
+@pytest.mark.parametrize("damage", ["key", "pin", "no pin"])
+def test_the_keys_of_stopped_services_are_compared(damage: str, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Somebody started the server on a folder without its key, or the shuffler's file is no key."""
+    pin, other = data / "shuffler" / "server.pin", Ed25519PrivateKey.generate()
+    if damage == "key":
+        (data / "server" / "identity.key").write_text(other.private_bytes_raw().hex())
+    elif damage == "pin":
+        pin.write_text("no key")
+    else:
+        pin.unlink()
+    _, found = examined(capsys, data)
+    details = [one["detail"] for one in found.get("shuffler server key", [])]
+    expected = {"key": "the server signs with another key", "pin": "server.pin holds no key"}.get(damage)
+    assert [expected in one for one in details] == ([True] if expected else [])

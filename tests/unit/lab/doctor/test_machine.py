@@ -5,8 +5,11 @@ import time
 from pathlib import Path
 
 import pytest
+from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
 from privateer_lab.doctor import stored_data
+from privateer_lab.doctor.checkup import Checkup
+from privateer_lab.doctor.listeners import check_shown_clock
 from tests.support.doctor import examined
 
 
@@ -33,3 +36,27 @@ def test_a_disk_that_is_full(
     said = {one["level"] for service in ("server", "shuffler") for one in found.get(f"{service} disk", [])}
     assert said == ({level} if level != "ok" else set())
     assert code == (1 if level == "fail" else 0)
+
+
+@pytest.mark.parametrize("locked", ["server", "server/keys", "server/journal.db", "shuffler", "shuffler/taken.sqlite"])
+def test_what_cannot_be_written_is_told(locked: str, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Also to root, who could write it: the service's user cannot."""
+    path = data / locked
+    path.chmod(path.stat().st_mode & ~0o222)
+    try:
+        code, found = examined(capsys, data)
+    finally:
+        path.chmod(path.stat().st_mode | 0o200)
+    service = locked.partition("/")[0]
+    assert code == 1
+    assert found[f"{service} folder"][0]["detail"] == f"{path.name} cannot be written"
+    assert examined(capsys, data)[0] == 0
+
+
+@pytest.mark.parametrize(("seconds", "levels"), [(0, []), (59, []), (-59, []), (70, ["FAIL"]), (-3600, ["FAIL"])])
+@pytest.mark.parametrize("of", ["", "shuffler_", "issuer_"])
+def test_the_clock_that_a_service_shows_is_compared(of: str, seconds: float, levels: list[str]) -> None:
+    found, registry = Checkup("shuffler"), CollectorRegistry()
+    Gauge(f"privateer_{of}time_seconds", "The time of day.", registry=registry).set(time.time() + seconds)
+    check_shown_clock(found, generate_latest(registry).decode(), "http://127.0.0.1:8002")
+    assert [one.level.name for one in found.all] == levels

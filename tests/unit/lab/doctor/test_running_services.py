@@ -67,7 +67,7 @@ def test_a_service_that_hangs_and_one_that_is_elsewhere(
     }
 
 
-def test_a_shuffler_whose_server_is_gone_is_not_ready(
+def test_a_shuffler_whose_server_is_gone_says_so_and_keeps_its_round(
     made: Made, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made.at.processes.kill("server")
@@ -77,7 +77,9 @@ def test_a_shuffler_whose_server_is_gone_is_not_ready(
         made.at.processes.start("server")
         made.at.processes.wait("server")
     assert code == 1
-    assert "/readyz is not: the learning server does not answer" in found["shuffler answers"][0]["detail"]
+    (gone,) = found["shuffler its server"]
+    assert (gone["level"], gone["detail"]) == ("fail", f"no server answers at {made.at.admin}")
+    assert "shuffler answers" not in found  # it takes reports for a round that is open
     assert found["server answers"][0]["level"] == "warn"
 
 

@@ -1,6 +1,7 @@
 """Before the first upload a load run sees that a shuffler stands at its address; later it says what it waits for."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -8,10 +9,13 @@ import aiohttp
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from privateer_core.errors import NotFound, PrivateerError, SpecError, Unavailable
+from privateer_core.errors import NotFound, PrivateerError, SenderRefused, SpecError, Unavailable
+from privateer_core.wire.batch import UPLOAD
 from privateer_core.wire.envelope import header_of
+from privateer_core.wire.keys import signing_key_id
 from privateer_core.wire.problem import problem_body
 from privateer_lab.load import endpoints
 from privateer_lab.load.endpoints import Backoff
@@ -157,3 +161,27 @@ async def test_answers_are_read_to_a_bound() -> None:
     async with answering(lambda: (200, body)) as where, aiohttp.ClientSession() as http:
         with pytest.raises(NotFound, match="this is not a shuffler"):
             await endpoints.meet(http, where, "test", Backoff())
+
+
+@pytest.mark.parametrize("seconds", [0, 3600])
+async def test_a_wrong_clock_is_not_a_key_that_nobody_trusts(seconds: int) -> None:
+    key, stranger = Ed25519PrivateKey.generate(), Ed25519PrivateKey.generate()
+    known = {signing_key_id(one.public_key()): one.public_key() for one in ((key,) if seconds else (stranger,))}
+
+    async def refuse(request: web.Request) -> web.Response:
+        try:
+            UPLOAD.check(request.headers[UPLOAD.header], known, time.time() + seconds)
+        except SenderRefused as error:
+            return web.Response(status=error.status, body=problem_body(error))
+        return web.Response(status=500)
+
+    app = web.Application()
+    app.router.add_post("/reports", refuse)
+    first = first_round(phased_spec(), KEY)
+    async with TestServer(app, host="127.0.0.1") as server:
+        url = str(server.make_url(""))
+        async with Wire.open("test", url, None, 1, key) as wire:
+            with pytest.raises(SenderRefused) as refused:
+                await wire.send(header_of(first.round, first.digest), b"sealed" * 2, 2, "server")
+    says = "this machine's clock and the service's differ" if seconds else "the services do not trust this key"
+    assert refused.value.detail.startswith(says)

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import sqlite3
 
 import httpx
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from privateer_server.app import create_app
 from privateer_server.intake import intake
 from privateer_server.settings import ServerSettings
+from privateer_server.store.rounds import RoundWriter
 from privateer_server.store.store import Store
 from tests.support.asgi import serving
 from tests.support.sealing import body_of, sealed_reports
@@ -32,7 +34,42 @@ async def test_a_store_that_does_not_write_is_not_ready(
     for _ in range(2):
         assert (await api.client.get("/readyz")).status_code == 200
     lines = [one.getMessage() for one in caplog.records if one.name == "privateer.server"]
-    assert [line.partition(":")[0] for line in lines] == ["the store does not write", "the store writes again"]
+    assert [line.partition(":")[0] for line in lines] == ["the data cannot be written", "the data can be written again"]
+
+
+async def counting(api: Api) -> float:
+    text = (await api.client.get("/metrics")).text
+    return next(float(line.split()[1]) for line in text.splitlines() if line.startswith("privateer_counting "))
+
+
+async def test_the_gauge_says_what_the_last_commit_said(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    await api.create(SMALL)
+    body = await api.publication()
+    upload = body_of(body, sealed_reports(body, 1))
+    assert await counting(api) == 1
+    with monkeypatch.context() as disk:
+        disk.setattr(RoundWriter, "apply", full)
+        assert_problem(await api.client.post("/reports", content=upload), 503, "unavailable")
+        assert await counting(api) == 0
+        assert_problem(await api.client.get("/readyz"), 503, "unavailable")  # though a probe finds room
+    assert (await api.client.post("/reports", content=upload)).status_code == 202
+    assert await counting(api) == 1
+
+
+@pytest.mark.parametrize("folder", [".", "keys"])
+async def test_a_folder_that_cannot_be_written_is_not_ready(api: Api, settings: ServerSettings, folder: str) -> None:
+    """The database is open, and takes reports; the next round's key would find no place."""
+    place = settings.data / folder
+    away = settings.data.with_name("away")
+    place.rename(away)
+    assert_problem(await api.client.get("/readyz"), 503, "unavailable")
+    assert await counting(api) == 0
+    away.rename(place)
+    assert (await api.client.get("/readyz")).status_code == 200
+    assert await counting(api) == 1
 
 
 @pytest.mark.parametrize("path", ["/", "/nothing", "/experiments/test/nothing", "/reports/"])

@@ -34,7 +34,8 @@ async def test_a_pause_asks_nobody_and_waits_for_those_in_flight(api: Api) -> No
     assert not await asks(api)
     assert len(await arms_played(api)) == 1
     answer = await changed(api, "resume")
-    assert answer | {"status": "open", "version": 3} == answer
+    # The round that ended asked nobody: it was the pause's own.
+    assert answer | {"status": "open", "version": 3, "given_up": False} == answer
     assert await asks(api)
     assert (await report(api, 20)).json()["accepted"] == 20
     assert (await api.client.get("/experiments/test/state")).json()["answer"]["people"] == 40

@@ -177,9 +177,9 @@ async def test_nothing_is_left_of_what_a_failing_disk_did_not_take(new_store, tm
         for task in [pool.hold([report]) for report in reports[1:]]:
             with pytest.raises(Unavailable):
                 await task
-    assert (pool.failed, pool.held, pool.full) == (True, 1, False)
+    assert (pool.last_commit.has_failed, pool.held, pool.full) == (True, 1, False)
     assert (await pool.hold(reports[1:])).accepted == 4  # the disk has room again: the same bytes, in other places
-    assert (pool.failed, pool.full) == (False, True)
+    assert (pool.last_commit.has_failed, pool.full) == (False, True)
     batch = await pool.batch()
     await pool.close()
     pool = reload(tmp_path)

@@ -1,0 +1,114 @@
+"""Whether a service can write, as commits and probes say; the log tells once that it cannot, and once that it can."""
+
+import asyncio
+import logging
+
+import pytest
+
+from privateer_core.serving import write_health
+from privateer_core.serving.write_health import LastCommit, WriteHealth
+from tests.support.clocks import Hands
+from tests.unit.shuffler.helpers import until
+
+LOG = logging.getLogger("privateer.shuffler")
+
+
+class Disk:
+    """A store whose probes find what is set."""
+
+    def __init__(self) -> None:
+        self.is_writable: bool | Exception = True
+        self.probes = 0
+
+    async def probe(self) -> bool:
+        self.probes += 1
+        if isinstance(self.is_writable, Exception):
+            raise self.is_writable
+        return self.is_writable
+
+
+def told(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
+    return [(one.levelname, one.getMessage().partition(":")[0]) for one in caplog.records]
+
+
+CHANGES = [("ERROR", "the data cannot be written"), ("WARNING", "the data can be written again")]
+
+
+async def test_the_log_tells_changes_alone(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(write_health, "_LOOK_SECONDS", 0.0)
+    looks = [True, True, False, False, False, True, True]
+    left = list(looks)
+
+    async def is_writable() -> bool:
+        return left.pop(0) if left else True
+
+    watching = asyncio.create_task(WriteHealth(is_writable, LOG).run())
+    await until(lambda: not left)
+    watching.cancel()
+    assert told(caplog) == CHANGES
+
+
+@pytest.mark.parametrize("failure", [False, OSError("secret of a row")])
+async def test_a_probe_that_fails_is_seen_until_one_succeeds(
+    failure: bool | Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    disk = Disk()
+    health = WriteHealth(disk.probe, LOG)
+    disk.is_writable = failure
+    assert [await health.check(), await health.check(), health.is_writing] == [False] * 3
+    health.note()  # what a probe found is not undone by a commit elsewhere
+    assert not health.is_writing
+    disk.is_writable = True
+    assert await health.check()
+    assert told(caplog) == CHANGES
+    assert "secret" not in caplog.text
+
+
+async def test_a_commit_that_failed_counts_until_one_succeeds_or_for_half_a_minute(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """On a nearly full disk a probe finds room; but nobody sends anything to a service that is not ready."""
+    disk, clock = Disk(), Hands()
+    health = WriteHealth(disk.probe, LOG, clock)
+    health.note(OSError())
+    assert not health.is_writing
+    assert not await health.check()
+    health.note()
+    assert health.is_writing
+    health.note(OSError())
+    clock.time += 29
+    assert not await health.check()
+    clock.time += 2
+    assert await health.check()
+    assert told(caplog) == CHANGES * 2
+
+
+async def test_a_store_that_does_not_answer_is_not_asked_twice(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(write_health, "_PATIENCE_SECONDS", 0.01)
+    answers, probes = asyncio.Event(), []
+
+    async def probe() -> None:
+        probes.append(1)
+        await answers.wait()
+
+    health = WriteHealth(probe, LOG)
+    assert await asyncio.gather(health.check(), health.check(), health.check()) == [False] * 3
+    assert not health.is_writing
+    assert len(probes) == 1
+    answers.set()
+    assert await health.check()
+    assert len(probes) == 2
+    assert told(caplog) == CHANGES
+    assert "no answer within 0.01 seconds" in caplog.text
+
+
+def test_the_last_commit_is_the_last_one() -> None:
+    clock = Hands()
+    last = LastCommit(clock)
+    assert not last.has_failed
+    last.note(is_durable=False)
+    assert last.has_failed
+    last.note(is_durable=True)
+    assert not last.has_failed
