@@ -1,0 +1,42 @@
+"""The rules fire on what services show, and only then: planted pages, without a service."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.operations.alert_history import CALM, CURED, LASTING, Phase, Scrape, fired, promtool
+
+pytestmark = pytest.mark.skipif(not promtool(), reason="promtool is not on this machine")
+_PAGE = """# TYPE privateer_counting gauge
+privateer_counting {counting}
+# TYPE privateer_shuffler_forwarding_failures_total counter
+privateer_shuffler_forwarding_failures_total {failures}
+# TYPE privateer_shuffler_full_batch_timestamp_seconds gauge
+privateer_shuffler_full_batch_timestamp_seconds {full}
+"""
+
+
+def phase(start: int, minutes: int, counting: int = 1, failures: int = 0, full: int = 0, up: int = 1) -> Phase:
+    """Ten seconds of pages; failures go on, as many a second."""
+    pages = [_PAGE.format(counting=counting, failures=failures * second, full=full) for second in range(10)]
+    return Phase([Scrape(start + at, {"server": page if up else None}) for at, page in enumerate(pages)], minutes)
+
+
+@pytest.mark.parametrize(
+    ("minutes", "fault", "alerts"),
+    [
+        (LASTING, {"counting": 0}, {"PrivateerNotCounting": 1}),
+        pytest.param(LASTING, {}, {}, marks=pytest.mark.nightly),
+        pytest.param(LASTING, {"up": 0}, {"PrivateerDown": 2}, marks=pytest.mark.nightly),
+        pytest.param(LASTING, {"failures": 1}, {"PrivateerShufflerCannotDeliver": 6}, marks=pytest.mark.nightly),
+        pytest.param(LASTING, {"full": 1_700_000_000}, {"PrivateerShufflerBatchWaits": 120}, marks=pytest.mark.nightly),
+        pytest.param(0, {"counting": 0}, {}, marks=pytest.mark.nightly),
+    ],
+)
+def test_planted_faults_fire_their_rule_and_clear(
+    minutes: int, fault: dict[str, int], alerts: dict[str, int], tmp_path: Path
+) -> None:
+    phases = phase(1_699_999_900, CALM), phase(1_700_000_000, minutes, **fault), phase(1_700_000_100, CURED)
+    found = fired(phases, tmp_path)
+    assert (found.before, found.after) == (set(), set())
+    assert found.during == {name: pytest.approx(after, abs=2) for name, after in alerts.items()}
