@@ -17,7 +17,7 @@ from privateer_core.answer import Answer
 from privateer_core.errors import InputError, SpecError
 from privateer_core.policies.decisions import Arms
 from privateer_core.privacy.trust import TRUST
-from privateer_core.sampling.entropy import NoiseSource, SecureNoise
+from privateer_core.sampling.entropy import SecureNoise
 from privateer_core.spec.arms import ARM_NAME, ArmsSpec
 from privateer_core.spec.categories import LEVELS_MAX
 from privateer_core.spec.columns import is_missing
@@ -31,8 +31,6 @@ from privateer_server.conclusions.conclusion import conclude
 from privateer_server.conclusions.wording import LearnedAnswer
 from privateer_server.rounds.loop import Schedule
 
-_BLOCK: Final = 100_000
-"""Rows that are counted at a time."""
 _NOBODY: Final = {"everybody": {"levels": ["everybody"]}}
 """A feature of one level, where no segments are asked for: a spec has one at least."""
 _HIGHER: Final = "A higher reward counts as better: say so if a lower one is."
@@ -176,7 +174,7 @@ def analyze(
     spec = _parsed(data)
     chosen = numbered(columns, arm, arms)
     contexts = scaled(contexts_of(columns, spec), spec) if parts else np.zeros((len(rewards), 1))
-    found = _found(spec, contexts, chosen, spec.reward.scaled_all(rewards), known, SecureNoise())
+    found = _found(spec, contexts, chosen, spec.reward.scaled_all(rewards), known)
     if clipped:
         said = (*said, f"{clipped:,} of {len(rewards):,} rewards are beyond the bounds, and count as the next bound.")
     better = _lower(found, reward, is_yes_or_no=kind == "binary") if lower_is_better else _HIGHER
@@ -378,23 +376,21 @@ def _found(
     chosen: NDArray[np.int64],
     rewards: Array,
     known: NDArray[np.bool_] | None,
-    noise: NoiseSource,
 ) -> Found:
     """Return what one look at all rows says; contexts (n, columns) and rewards (n,) are scaled.
 
-    Rows that are not ``known``, (n,), have nothing to contribute.
+    With a promise, rows that are not ``known``, (n,), have nothing to contribute; without one it is None.
     """
     schedule = Schedule(spec)
     step = schedule.open(0)
     policy: Any = step.policy
+    given = policy.contribute(contexts, np.zeros(len(chosen), np.uint32), Arms(chosen), rewards)
     mechanism: Any = policy.terms.mechanism
-    total, coins = mechanism.empty(), np.zeros(len(chosen), np.uint32)
-    for start in range(0, len(chosen), _BLOCK):
-        rows = slice(start, start + _BLOCK)
-        given = policy.contribute(contexts[rows], coins[rows], Arms(chosen[rows]), rewards[rows])
-        if known is not None:
-            given = replace(given, keys=np.where(known[rows], given.keys, -1))
-        total = mechanism.add(total, mechanism.randomize(given, noise))
-    over = schedule.close(step, mechanism.release(total, noise), 0)
+    if known is None:
+        release = mechanism.moments(given)
+    else:
+        given, noise = replace(given, keys=np.where(known, given.keys, -1)), SecureNoise()
+        release = mechanism.release(mechanism.add(mechanism.empty(), mechanism.randomize(given, noise)), noise)
+    over = schedule.close(step, release, 0)
     answer = schedule.answer(over)
     return found_in("test", answer, conclude(schedule, over, answer))

@@ -36,13 +36,7 @@ def first_largest(values: NDArray[np.float64]) -> int:
 
 
 def is_same(left: Any, right: Any) -> bool:
-    """Whether two machines may have computed these as one value: equal, but for the last digits of floats.
-
-    Parameters
-    ----------
-    left, right
-        Numbers and words, and structs and tuples of them.
-    """
+    """Whether numbers, words, or structs and tuples of them, are equal but for the last digits of floats."""
     ours, theirs = list(_leaves(left)), list(_leaves(right))
     return len(ours) == len(theirs) and all(map(_agree, ours, theirs))
 

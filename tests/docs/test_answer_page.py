@@ -34,7 +34,7 @@ what a person loses by following it, in mean reward; at most while intervals hol
 ┏━━━━━━━━━━┳━━━━━━━━━━━━━━━━━┳━━━━━━━━━┓
 ┃ who gets ┃ loses, expected ┃ at most ┃
 ┡━━━━━━━━━━╇━━━━━━━━━━━━━━━━━╇━━━━━━━━━┩
-│ bundle   │           8e-06 │   8e-06 │
+│ bundle   │               0 │       0 │
 └──────────┴─────────────────┴─────────┘
 It rests on 100,000 of at most 100,000 people in 7 rounds; the experiment is finished, begun 2026-11-20.
 It cost each person epsilon 1 against readers of what is published, for all that they report: \

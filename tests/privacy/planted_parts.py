@@ -306,8 +306,8 @@ PLANTED: dict[tuple[str, str], tuple[Less, Reused]] = {
         )
         for at, name in enumerate(PRODUCTS)
     },
-    ("CellPairs", "sums of values"): _drawn(CellPairs, lambda total: slice(0, total.hits.size)),
-    ("CellPairs", "sums of the rest"): _drawn(CellPairs, lambda total: slice(total.hits.size, None)),
+    ("CellPairs", "sums of values"): _drawn(CellPairs, lambda total: slice(0, total.cells[0].size)),
+    ("CellPairs", "sums of the rest"): _drawn(CellPairs, lambda total: slice(total.cells[0].size, None)),
     ("VectorSymbol", "one of one's own symbols"): _SUBSET,
     ("VectorSymbol", "the symbol of message 1 of 2"): _message(0),
     ("VectorSymbol", "the symbol of message 2 of 2"): _message(1),

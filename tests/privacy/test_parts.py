@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from privateer_core.mechanisms import MECHANISMS
-from privateer_core.mechanisms.cell_pairs import UNIT, CellPairs
+from privateer_core.mechanisms.cell_pairs import CellPairs
 from privateer_core.mechanisms.screened_moments import ScreenedMoments
 from privateer_core.sampling.laplace import DiscreteLaplace
 from privateer_lab.audit.case import CHANNELS, MechanismPart
@@ -139,7 +139,7 @@ def _half_of_the_values_block(patch: pytest.MonkeyPatch) -> None:
 
 
 def _half_of_pairs(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(CellPairs, "_laplace", property(lambda self: DiscreteLaplace.at_least(self.scale * UNIT / 2)))
+    patch.setattr(CellPairs, "_laplace", property(lambda self: DiscreteLaplace.at_least(self.scale * self.unit / 2)))
 
 
 def _half_of_cells(patch: pytest.MonkeyPatch) -> None:

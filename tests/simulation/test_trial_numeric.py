@@ -6,7 +6,6 @@ Ranges are the promise and four standard errors, so that each alarm is false onc
 import numpy as np
 import pytest
 
-from privateer_server.algorithms.trial.evidence import weighted_sums
 from privateer_server.algorithms.trial.evidence.weighted_sums import Sums
 from tests.support.numeric_trials import SCORES, SKEWED, NumericTrials, Rewards, revenue
 
@@ -63,7 +62,7 @@ def test_rare_revenue_is_not_found_too_often_where_shares_adapt() -> None:
 
 def test_planted_variances_of_each_arm_without_the_gate_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Sums, "variances", property(own_variances))
-    monkeypatch.setattr(weighted_sums, "enough_values", lambda hits, *_: hits > 0)
+    monkeypatch.setattr(Sums, "ready", property(lambda sums: (sums.den > 0).all(axis=-1)))
     assert trials("none", 0.0, revenue(0.01), 600).play(adapt=True).called > 0.1
 
 

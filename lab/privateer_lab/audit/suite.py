@@ -35,7 +35,7 @@ PARTS: Final = Plugins[Callable[[], list[MechanismPart]]](
     "privateer.parts", "distribution that brings it", "--mechanism"
 )
 """What returns the parts of other mechanisms than the core's, by a name of theirs."""
-HIDES_NOTHING: Final = frozenset({"bernoulli", "Ball.on_grid", "BitVectors._integers"})
+HIDES_NOTHING: Final = frozenset({"bernoulli", "rounded", "Ball.on_grid", "BitVectors._integers"})
 """What mechanisms draw beside their parts: rounding, on which accuracy alone depends."""
 _COINS, _RESTARTS, _BATCHES = 6_000, 400, 4_000
 _PLACES: Final = 16

@@ -61,7 +61,8 @@
  * @typedef {"decided better" | "decided worse" | "decided at an earlier look" | "its interval holds 0"
  *   | "its interval excludes 0, but not after the correction for several effects"
  *   | "its test decided at an earlier look, but its interval holds 0 again" | "too few people beside the noise"
- *   | "its share of people is not told from 0" | "too few people since the last look"} Reason
+ *   | "its share of people is not told from 0" | "too few people since the last look"
+ *   | "rewards vary too little for their bounds"} Reason
  */
 /**
  * How much better an option is than the control; a group of null is everybody, figures of null are not known.

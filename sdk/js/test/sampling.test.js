@@ -100,8 +100,10 @@ test("rounding to the grid moves nothing on average, and records are what they s
   assert.deepEqual(vectors.ball.onGrid([3, 4], noise).map((one) => Math.abs(one - 16_384 * 0.7) < 2_000), [true, true]);
   const layout = { seed: 1, thresholds: ["<u4", [4, 0], new Uint8Array(0)] };
   const pairs = new CellPairs({ type: "cell-pairs", layout, scale: 1 });
-  const sent = pairs.randomize({ slot: 0, key: 3, value: 0.5, vector: [] });
-  assert.deepEqual([...sent], [3, 0, 0, 0, 0, 128]);
+  const sent = (/** @type {number} */ value) => [...pairs.randomize({ slot: 0, key: 3, value, vector: [] }, noise)];
+  assert.deepEqual([sent(0), sent(1)], [[3, 0, 0, 0, 0, 0], [3, 0, 0, 0, 255, 255]]);
+  const steps = counted(60_000, 2, () => sent(1 / 3 / 65_535)[4]);
+  assert.ok(!differs(steps, [2 / 3, 1 / 3]), `${steps}: to the nearest, all would be 0`);
 });
 
 test("messages of a report have coins of their own", () => {

@@ -6,6 +6,7 @@ from typing import Final
 
 from privateer_core.answer import Answer
 from privateer_core.answer.conclusion import PrivacyCost, RewardUnit
+from privateer_core.portable import round_up
 from privateer_core.spec.spec import Spec
 from privateer_server.conclusions.rule_words import number
 
@@ -78,9 +79,4 @@ def privacy_of(spec: Spec) -> PrivacyCost:
 
 def people(count: float) -> str:
     """Write a number of people, and one that is estimated with two digits."""
-    return f"{count:,} people" if isinstance(count, int) else f"about {_rounded_up(count):,} people"
-
-
-def _rounded_up(count: float) -> int:
-    unit: int = 10 ** max(0, math.floor(math.log10(max(count, 1.0))) - 1)
-    return math.ceil(count / unit) * unit
+    return f"{count:,} people" if isinstance(count, int) else f"about {math.ceil(round_up(count, 2)):,} people"

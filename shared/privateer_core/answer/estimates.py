@@ -52,6 +52,7 @@ Reason: TypeAlias = Literal[
     "too few people beside the noise",
     "its share of people is not told from 0",
     "too few people since the last look",
+    "rewards vary too little for their bounds",
 ]
 """Why an effect is decided, or why not: a closed set, in words that every face shows as they are."""
 DECIDED: Final[frozenset[Reason]] = frozenset({"decided better", "decided worse", "decided at an earlier look"})

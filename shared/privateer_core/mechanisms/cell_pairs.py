@@ -12,8 +12,8 @@ from typing_extensions import override
 
 from privateer_core.accounting.events import Event, Pure
 from privateer_core.errors import SpecError
-from privateer_core.mechanisms.mechanism import NO_KEY, Mechanism, keyed_records, parse_keyed
-from privateer_core.mechanisms.named_symbol import HitTotal, PartTotal
+from privateer_core.mechanisms.mechanism import NO_KEY, UNIT, Mechanism, keyed_records, parse_keyed
+from privateer_core.mechanisms.named_symbol import PartTotal
 from privateer_core.primitives.contributions import BERNSTEIN, BITS, CellHits, KeyedValues, ValueParts
 from privateer_core.primitives.public_coins import SlotLayout
 from privateer_core.primitives.questions import KeyedHits
@@ -21,11 +21,15 @@ from privateer_core.sampling.entropy import NoiseSource
 from privateer_core.sampling.laplace import DiscreteLaplace
 
 REPORT: Final = np.dtype([("key", "<u4"), ("value", "<u2")])
-UNIT: Final = 65535
-"""Grid points of a value in [0, 1]."""
 SENSITIVITY: Final = 2
 """L1 change of all sums when a person is replaced: parts that sum up to 1 move from one cell to another, in all by 2;
 within a cell they change by no more."""
+
+
+PEOPLE_MAX: Final = 500_000_000
+"""People of a round whose squares add up in 64 bits."""
+_LAST_DIGITS: Final = 1e-12
+"""The same of moments in floating point, whose last digits differ by less."""
 
 
 class CellPairs(Mechanism, frozen=True, tag="cell-pairs"):
@@ -52,7 +56,10 @@ class CellPairs(Mechanism, frozen=True, tag="cell-pairs"):
     message: ClassVar = REPORT
     pure: ClassVar[bool] = True
     parts: ClassVar[ValueParts] = BITS
-    kept: ClassVar[type[HitTotal] | type[PartTotal]] = HitTotal
+    unit: ClassVar[int] = UNIT
+    """What the parts of a value add up to."""
+    resolution: ClassVar[float] = 0.0
+    """Variance of values up to which rounding may be all of it; 0 where none is told."""
 
     layout: SlotLayout
     scale: float = 0.0
@@ -64,51 +71,53 @@ class CellPairs(Mechanism, frozen=True, tag="cell-pairs"):
     @classmethod
     def calibrated(cls, question: KeyedHits, epsilon: float) -> Self:
         """Return the mechanism whose releases are epsilon-private."""
-        return cls(question.layout, math.ceil(SENSITIVITY * UNIT / Fraction(epsilon)) / UNIT)
+        return cls(question.layout, math.ceil(SENSITIVITY * cls.unit / Fraction(epsilon)) / cls.unit)
 
     @property
     @override
     def released(self) -> Event | None:
         # One division of whole numbers, so that no rounding is above the promise.
-        return Pure(SENSITIVITY * UNIT / self._laplace.scale) if self.scale else None
+        return Pure(SENSITIVITY * self.unit / self._laplace.scale) if self.scale else None
 
     @cached_property
     def _laplace(self) -> DiscreteLaplace:
-        return DiscreteLaplace.at_least(self.scale * UNIT)
+        return DiscreteLaplace.at_least(self.scale * self.unit)
 
     @property
     def noise(self) -> float:
         """Variance of what is added to each sum, in values."""
-        return self._laplace.variance / UNIT**2 if self.scale else 0.0
+        return self._laplace.variance / self.unit**2 if self.scale else 0.0
 
-    def randomize(self, contributions: KeyedValues, _: NoiseSource) -> NDArray[np.void]:
-        """Return the records of n people as they are, values rounded to the grid; shape (n,), dtype ``message``."""
-        return self.records(contributions)
+    def randomize(self, contributions: KeyedValues, noise: NoiseSource) -> NDArray[np.void]:
+        """Return the records of n people, values rounded to the grid at random; shape (n,), dtype ``message``."""
+        return self._records(contributions, noise)
 
-    def records(self, contributions: KeyedValues) -> NDArray[np.void]:
-        """Return what `randomize` does, which draws nothing."""
-        return keyed_records(contributions, self.message, UNIT)
+    def _records(self, contributions: KeyedValues, source: NoiseSource | np.random.Generator) -> NDArray[np.void]:
+        return keyed_records(contributions, self.message, source)
 
     @override
     def parse(self, rows: bytes) -> NDArray[np.void]:
         return parse_keyed(rows, self.message, self.layout.keys)
 
     def parted(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the parts of values on the grid, (P, n), whose sum is the grid's unit."""
+        """Return the parts of values on the grid, (P, n), whose sum is ``unit``."""
         return np.stack([UNIT - values, values])
 
-    def empty(self) -> HitTotal | PartTotal:
+    def empty(self) -> PartTotal:
         """Return the total of no reports, in grid units."""
-        return HitTotal.empty(self.layout.keys, 1)
+        return PartTotal.empty(self.parts.count, self.layout.keys, 1)
 
     @override
-    def add(self, total: Any, reports: NDArray[np.void]) -> Any:
-        keyed, people = reports[reports["key"] != NO_KEY], len(reports)
+    def add(self, total: PartTotal, reports: NDArray[np.void]) -> PartTotal:
+        keyed, cells = reports[reports["key"] != NO_KEY], np.zeros_like(total.cells)
         keys = keyed["key"].astype(np.int64)
-        # Sums of floating-point numbers are exact up to 2^53.
-        parts = [np.bincount(keys, part, self.layout.keys) for part in self._parts_of(keyed)]
-        cells = np.rint(parts).astype(np.int64)[..., None]
-        return total.merged(self.kept.of(people, cells, np.full(cells.shape[1:], people)))
+        # Whole numbers of 64 bits, since `bincount` adds weights in floating point, which is exact up to 2^53.
+        for sums, part in zip(cells[..., 0], self._parts_of(keyed), strict=True):
+            np.add.at(sums, keys, part)
+        return total.merged(self._total_of(cells, len(reports)))
+
+    def _total_of(self, cells: NDArray[np.int64], people: int) -> PartTotal:
+        return PartTotal(people, cells, np.full(cells.shape[1:], people))
 
     def _parts_of(self, records: NDArray[np.void]) -> NDArray[np.int64]:
         """Return what records add to the sums of their keys, (P, n)."""
@@ -119,23 +128,38 @@ class CellPairs(Mechanism, frozen=True, tag="cell-pairs"):
         size = total.cells.size
         return self._released(total, self._laplace.draw(size, noise) if self.scale else np.zeros(size, np.int64))
 
-    def _released(self, total: Any, drawn: NDArray[np.int64]) -> CellHits:
+    def _released(self, total: PartTotal, drawn: NDArray[np.int64]) -> CellHits:
         # The last part's noise is the first that was drawn.
-        cells = total.cells + drawn.reshape(total.cells.shape)[::-1]
+        return self._hits(total, total.cells + drawn.reshape(total.cells.shape)[::-1])
+
+    def _hits(self, total: PartTotal, cells: NDArray[np.int64], **others: Any) -> CellHits:
+        """Return the release of the parts of values, (P, keys, 1)."""
         facts = {"reports": total.reports, "counts": total.counts, "gain": 1.0, "other": 0.0, "noise": self.noise}
-        return CellHits.of_parts(self.parts, cells, UNIT, **facts)
+        return CellHits.of_parts(self.parts, cells, self.unit, **facts, resolution=self.resolution, **others)
+
+    def moments(self, contributions: KeyedValues) -> CellHits:
+        """Return what values tell that nobody has rounded, without noise: for rows that are all in one place."""
+        keyed, people = contributions.keys >= 0, len(contributions)
+        keys, values = contributions.keys[keyed], contributions.values[keyed]
+        sums = np.zeros((3, self.layout.keys, 1))
+        for cells, power in zip(sums[..., 0], (values, values**0, values**2), strict=True):
+            np.add.at(cells, keys, power)
+        positive, hits, squares = sums
+        known, counts = None if self.parts == BITS else squares, np.full(hits.shape, people)
+        return CellHits(
+            people, positive, hits, counts, 1.0, 0.0, squares=known, parts=self.parts, resolution=_LAST_DIGITS
+        )
 
     @override
     def simulate(self, contributions: KeyedValues, rng: np.random.Generator) -> CellHits:
-        return self._simulated(self.add(self.empty(), self.records(contributions)), rng)
+        return self._simulated(self.add(self.empty(), self._records(contributions, rng)), rng)
 
     def simulate_counts(self, counts: NDArray[np.int64], without: int, rng: np.random.Generator) -> CellHits:
         """Simulate people counted by key, group and value 0 or 1, (keys, 1, 2), and people without a key."""
         cells = np.moveaxis(counts @ self.parted(np.array([0, UNIT])).T, -1, 0)
-        people = int(counts.sum()) + without
-        return self._simulated(self.kept.of(people, cells, np.full(cells.shape[1:], people)), rng)
+        return self._simulated(self._total_of(cells, int(counts.sum()) + without), rng)
 
-    def _simulated(self, total: Any, rng: np.random.Generator) -> CellHits:
+    def _simulated(self, total: PartTotal, rng: np.random.Generator) -> CellHits:
         size = total.cells.size
         return self._released(total, self._laplace.simulate(size, rng) if self.scale else np.zeros(size, np.int64))
 
@@ -162,20 +186,17 @@ class CellTriples(CellPairs, frozen=True, tag="cell-triples"):
     Notes
     -----
     Privacy cost: that of `CellPairs`. The three parts (Bernstein polynomials) are at least 0 and sum up to 1 like its
-    two, also on the grid, where two are rounded down and the third is the rest: a replacement changes all sums by 2.
+    two, exactly, on the grid of squares: a replacement changes all sums by 2. Noise of a scale is on the same grid.
     """
 
     parts: ClassVar[ValueParts] = BERNSTEIN
-    kept: ClassVar[type[HitTotal] | type[PartTotal]] = PartTotal
+    unit: ClassVar[int] = UNIT**2
+    resolution: ClassVar[float] = 1 / UNIT**2
 
     @override
     def parted(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
-        none, all_ = np.square(UNIT - values) // UNIT, np.square(values) // UNIT
-        return np.stack([none, UNIT - none - all_, all_])
-
-    @override
-    def empty(self) -> PartTotal:
-        return PartTotal.empty(self.parts.count, self.layout.keys, 1)
+        rest = UNIT - values
+        return np.stack([rest * rest, 2 * values * rest, values * values])
 
     @override
     def fits(self, question: KeyedHits) -> bool:

@@ -1,16 +1,18 @@
 """Sums of products of a value's parts and those of a number beside it, with the noise of the value's parts alone."""
 
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from privateer_core.mechanisms.cell_pairs import UNIT, CellTriples
-from privateer_core.mechanisms.mechanism import NO_KEY
+from privateer_core.mechanisms.cell_pairs import CellTriples
+from privateer_core.mechanisms.mechanism import NO_KEY, UNIT
 from privateer_core.mechanisms.named_symbol import PartTotal
 from privateer_core.primitives.contributions import CellHits, KeyedValues
 from privateer_core.primitives.questions import KeyedHits
+from privateer_core.sampling.entropy import NoiseSource
+from privateer_core.sampling.response import rounded
 
 RECORD: Final = np.dtype([("key", "<u4"), ("value", "<u2"), ("number", "<u2")])
 _PARTS: Final = 3
@@ -28,8 +30,8 @@ class CellProducts(CellTriples, frozen=True, tag="cell-products"):
     Notes
     -----
     Privacy cost: that of `CellPairs`, for key, value and number together. The nine products are at least 0 and sum up
-    to 1 (a partition of unity), also on the grid, where each part of a value is parted anew: a replacement changes all
-    sums by 2.
+    to 1 (a partition of unity), also on the grid of squares, where each part of a value is parted anew: two are rounded
+    down, and the third is the rest. A replacement changes all sums by 2.
     """
 
     message: ClassVar = RECORD
@@ -41,10 +43,10 @@ class CellProducts(CellTriples, frozen=True, tag="cell-products"):
         return _PARTS * super().noise
 
     @override
-    def records(self, contributions: KeyedValues) -> NDArray[np.void]:
-        made = super().records(contributions)
+    def _records(self, contributions: KeyedValues, source: NoiseSource | np.random.Generator) -> NDArray[np.void]:
+        made = super()._records(contributions, source)
         numbers = np.full(len(contributions), 0.5) if contributions.numbers is None else contributions.numbers
-        made["number"] = np.where(made["key"] == NO_KEY, 0, np.rint(numbers * UNIT))
+        made["number"] = np.where(made["key"] == NO_KEY, 0, rounded(numbers, UNIT, source))
         return made
 
     @override
@@ -54,7 +56,9 @@ class CellProducts(CellTriples, frozen=True, tag="cell-products"):
     def products(self, values: NDArray[np.int64], numbers: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the products of parts of values and numbers on the grid, (9, n), those of a number's part together."""
         of_value, of_number = super().parted(values), super().parted(numbers)
-        none, all_ = (of_value * part // UNIT for part in (of_number[0], of_number[2]))
+        # Products of two parts fit 64 bits without a sign.
+        whole, unit = of_value.astype(np.uint64), np.uint64(self.unit)
+        none, all_ = ((whole * of_number[at].astype(np.uint64) // unit).astype(np.int64) for at in (0, 2))
         # What rounding takes from two parts of a number is in the third, so that those of a value are as of triples.
         return np.concatenate([none, of_value - none - all_, all_])
 
@@ -68,10 +72,9 @@ class CellProducts(CellTriples, frozen=True, tag="cell-products"):
         return PartTotal.empty(_PARTS**2, self.layout.keys, 1)
 
     @override
-    def _released(self, total: Any, drawn: NDArray[np.int64]) -> CellHits:
+    def _released(self, total: PartTotal, drawn: NDArray[np.int64]) -> CellHits:
         products = (total.cells + drawn.reshape(total.cells.shape)).reshape(_PARTS, _PARTS, *total.cells.shape[1:])
-        facts = {"reports": total.reports, "counts": total.counts, "gain": 1.0, "other": 0.0, "noise": self.noise}
-        return CellHits.of_parts(self.parts, products.sum(axis=0), UNIT, **facts, products=products / UNIT)
+        return self._hits(total, products.sum(axis=0), products=products / self.unit)
 
     @override
     def fits(self, question: KeyedHits) -> bool:

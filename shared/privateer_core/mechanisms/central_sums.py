@@ -2,7 +2,7 @@
 
 import math
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import ClassVar, Final, Self
 
 import msgspec
@@ -14,17 +14,16 @@ from privateer_core.accounting.allotment import Allotment
 from privateer_core.accounting.events import Event, Gaussian, Pure
 from privateer_core.accounting.gaussian import published_standard_deviation
 from privateer_core.errors import SpecError
-from privateer_core.mechanisms.mechanism import NO_KEY, KeyedTotal, Mechanism, keyed_records, parse_keyed
+from privateer_core.mechanisms.mechanism import NO_KEY, UNIT, KeyedTotal, Mechanism, keyed_records, parse_keyed
 from privateer_core.primitives.contributions import KeyedSums, KeyedValues
 from privateer_core.primitives.public_coins import Layout
 from privateer_core.primitives.questions import KeyedMeans
 from privateer_core.sampling.entropy import NoiseSource
 from privateer_core.sampling.laplace import DiscreteLaplace
 from privateer_core.sampling.normal import RoundedNormal, sampling_cost
+from privateer_core.sampling.response import rounded
 
 REPORT: Final = np.dtype([("slot", "<u4"), ("key", "<u4"), ("value", "<u2")])
-UNIT: Final = 65535
-"""Grid points of a value in [0, 1]; scores are in the same unit, -65535 to 65535."""
 SENSITIVITY: Final = 2.0
 """L2 change of (sums of scores, people per cell) when a person is replaced. A score moves from -1 to 1 in its cell,
 by 2, or one cell loses at most 1 of each and another gains as much: sqrt(4)."""
@@ -94,7 +93,7 @@ class CentralSums(Mechanism, frozen=True, tag="central-sums"):
             return cls(question.layout, 0.0, math.ceil(ABSOLUTE_SENSITIVITY * UNIT / each) / UNIT)
         if allotment:
             return cls(question.layout, SENSITIVITY * allotment.standard_deviation)
-        return cls(question.layout, central_standard_deviation(epsilon, delta))
+        return cls(question.layout, published_standard_deviation(epsilon, delta - SAMPLING, SENSITIVITY))
 
     @property
     @override
@@ -109,9 +108,9 @@ class CentralSums(Mechanism, frozen=True, tag="central-sums"):
     def sampling(self) -> float:
         return SAMPLING if self.standard_deviation else 0.0
 
-    def randomize(self, contributions: KeyedValues, _: NoiseSource) -> NDArray[np.void]:
-        """Return the records of n people as they are, values rounded to the grid; shape (n,), dtype `REPORT`."""
-        reports = keyed_records(contributions, REPORT, UNIT)
+    def randomize(self, contributions: KeyedValues, noise: NoiseSource) -> NDArray[np.void]:
+        """Return the records of n people, values rounded to the grid at random; shape (n,), dtype `REPORT`."""
+        reports = keyed_records(contributions, REPORT, noise)
         reports["slot"] = contributions.coins
         return reports
 
@@ -120,7 +119,7 @@ class CentralSums(Mechanism, frozen=True, tag="central-sums"):
         return parse_keyed(rows, REPORT, self.layout.keys)
 
     def empty(self) -> KeyedTotal:
-        """Return the total of no reports; scores are in grid units."""
+        """Return the total of no reports; scores are in grid units, -65535 to 65535."""
         return KeyedTotal.empty(self.layout.keys, self.layout.groups, by_group=True)
 
     @override
@@ -168,8 +167,8 @@ class CentralSums(Mechanism, frozen=True, tag="central-sums"):
         """Draw a release without hashing every (report, key); exact when the coins' hashes are independent."""
         has = contributions.keys >= 0
         keys, groups = contributions.keys[has], contributions.groups[has]
-        values = np.rint(contributions.values[has] * UNIT).astype(np.int64)
-        return self._simulated(*self._summed(keys, groups, values), len(contributions), rng)
+        sums = self._summed(keys, groups, rounded(contributions.values[has], UNIT, rng))
+        return self._simulated(*sums, len(contributions), rng)
 
     def simulate_counts(self, counts: NDArray[np.int64], without: int, rng: np.random.Generator) -> KeyedSums:
         """Simulate people counted by key, group and value 0 or 1, (keys, groups, 2), and people without a key."""
@@ -199,15 +198,3 @@ class CentralSums(Mechanism, frozen=True, tag="central-sums"):
             return msgspec.structs.replace(self, scale=self.scale / factor)
         less = self.standard_deviation / factor if self.standard_deviation else factor
         return msgspec.structs.replace(self, standard_deviation=less)
-
-
-@lru_cache(maxsize=256)
-def central_standard_deviation(epsilon: float, delta: float) -> float:
-    """Return the standard deviation of the noise, in scores, whose releases are (epsilon, delta)-private.
-
-    Raises
-    ------
-    SpecError
-        If ``delta`` is too small for what the sampler of the noise is certified for.
-    """
-    return published_standard_deviation(epsilon, delta - SAMPLING, SENSITIVITY)

@@ -13,12 +13,11 @@ from privateer_core.accounting.amplification import amplified_local_epsilon
 from privateer_core.accounting.events import Event, ShuffledResponse
 from privateer_core.mechanisms.local_symbol import LocalSymbol, with_coins
 from privateer_core.mechanisms.mechanism import KeyedTotal
-from privateer_core.mechanisms.signed_symbol import bernoulli
 from privateer_core.primitives.contributions import KeyedEvents, KeyedValues
 from privateer_core.primitives.public_coins import Layout, classes_of
 from privateer_core.primitives.questions import KeyedMeans
 from privateer_core.sampling.entropy import NoiseSource
-from privateer_core.sampling.response import SYMBOLS_MAX, RandomizedResponse
+from privateer_core.sampling.response import SYMBOLS_MAX, RandomizedResponse, bernoulli
 
 NAMING: Final = 10
 """The coins have one of so many reports name the person's key, so that shares of people are measured as well."""

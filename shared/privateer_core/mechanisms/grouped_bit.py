@@ -14,12 +14,11 @@ from privateer_core.accounting.events import Event, Parallel, Pure, ShuffledResp
 from privateer_core.errors import SpecError
 from privateer_core.mechanisms.local_symbol import REPORT, with_coins
 from privateer_core.mechanisms.mechanism import Mechanism, check_range, whole
-from privateer_core.mechanisms.signed_symbol import bernoulli
 from privateer_core.primitives.contributions import GroupSums, KeyedValues, Total
 from privateer_core.primitives.public_coins import UNIT, Layout
 from privateer_core.primitives.questions import KeyedMeans
 from privateer_core.sampling.entropy import NoiseSource
-from privateer_core.sampling.response import RandomizedResponse
+from privateer_core.sampling.response import RandomizedResponse, bernoulli
 
 SYMBOLS: Final = 2
 _DIGITS: Final = 6

@@ -13,6 +13,7 @@ from privateer_core.accounting.events import Event
 from privateer_core.errors import OutOfRange
 from privateer_core.primitives.contributions import KeyedValues, Total
 from privateer_core.sampling.entropy import NoiseSource
+from privateer_core.sampling.response import rounded
 
 
 class Mechanism(msgspec.Struct, frozen=True, dict=True, eq=False, forbid_unknown_fields=True, tag_field="type"):
@@ -174,15 +175,19 @@ class KeyedTotal(Total):
         return left.merged(right)
 
 
+UNIT: Final = 65535
+"""Steps of a value in [0, 1] in the record of a person."""
 NO_KEY: Final = (1 << 32) - 1
 """The key in the record of a person who has none."""
 
 
-def keyed_records(contributions: KeyedValues, kind: np.dtype[Any], unit: int) -> NDArray[np.void]:
-    """Return the keys and values of n people as they are, for a curator; values are rounded to ``unit`` grid points."""
+def keyed_records(
+    contributions: KeyedValues, kind: np.dtype[Any], source: NoiseSource | np.random.Generator
+) -> NDArray[np.void]:
+    """Return the keys and values of n people, for a curator; values are rounded to the grid at random."""
     has, records = contributions.keys >= 0, np.empty(len(contributions), dtype=kind)
     records["key"] = np.where(has, contributions.keys, NO_KEY)
-    records["value"] = np.where(has, np.rint(contributions.values * unit), 0)
+    records["value"] = np.where(has, rounded(contributions.values, UNIT, source), 0)
     return records
 
 

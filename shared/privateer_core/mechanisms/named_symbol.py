@@ -13,12 +13,11 @@ from privateer_core.accounting.amplification import amplified_local_epsilon
 from privateer_core.accounting.events import Event, ShuffledResponse
 from privateer_core.errors import SpecError
 from privateer_core.mechanisms.local_symbol import BLOCK, LocalSymbol, with_coins
-from privateer_core.mechanisms.signed_symbol import bernoulli
 from privateer_core.primitives.contributions import CellHits, KeyedValues, Total, ValueParts
 from privateer_core.primitives.public_coins import SlotLayout, sign
 from privateer_core.primitives.questions import KeyedHits
 from privateer_core.sampling.entropy import NoiseSource
-from privateer_core.sampling.response import SYMBOLS_MAX, RandomizedResponse
+from privateer_core.sampling.response import SYMBOLS_MAX, RandomizedResponse, rounded
 
 NAMED: Final = 1.3
 """Keys are named up to so many times e^epsilon of them: beyond, fewer buckets tell more of each key."""
@@ -33,31 +32,6 @@ _APART: Final = 1e-9
 
 
 @dataclass(frozen=True)
-class HitTotal(Total):
-    """Integer counts over reports, of the shapes of `contributions.CellHits`."""
-
-    positive: NDArray[np.int64]
-    hits: NDArray[np.int64]
-    counts: NDArray[np.int64]
-
-    @classmethod
-    def empty(cls, keys: int, groups: int) -> Self:
-        """Return the total of no reports."""
-        none = np.zeros((keys, groups), np.int64)
-        return cls(0, none, none, none)
-
-    @classmethod
-    def of(cls, reports: int, cells: NDArray[np.int64], counts: NDArray[np.int64]) -> Self:
-        """Return the total of parts, (2, keys, groups)."""
-        return cls(reports, cells[1], cells.sum(axis=0), counts)
-
-    @property
-    def cells(self) -> NDArray[np.int64]:
-        """Hits with value 0, and with value 1; shape (2, keys, groups)."""
-        return np.stack([self.hits - self.positive, self.positive])
-
-
-@dataclass(frozen=True)
 class PartTotal(Total):
     """Integer sums over reports: of each part of values, ``cells`` (P, keys, groups), and ``counts`` (keys, groups)."""
 
@@ -68,11 +42,6 @@ class PartTotal(Total):
     def empty(cls, parts: int, keys: int, groups: int) -> Self:
         """Return the total of no reports."""
         return cls(0, np.zeros((parts, keys, groups), np.int64), np.zeros((keys, groups), np.int64))
-
-    @classmethod
-    def of(cls, reports: int, cells: NDArray[np.int64], counts: NDArray[np.int64]) -> Self:
-        """Return the total of parts, as `HitTotal.of` does."""
-        return cls(reports, cells, counts)
 
 
 class NamedSymbol(LocalSymbol, frozen=True, tag="named-symbol", omit_defaults=True):
@@ -169,15 +138,8 @@ class NamedSymbol(LocalSymbol, frozen=True, tag="named-symbol", omit_defaults=Tr
 
     @override
     def randomize(self, contributions: KeyedValues, noise: NoiseSource) -> NDArray[np.void]:
-        low, above = self._between(contributions.values)
-        levels = low + (bernoulli(above, noise) > 0)
+        levels = rounded(contributions.values, self.levels - 1, noise)
         return with_coins(contributions.coins, self.response.randomize(self.truth(contributions, levels), noise))
-
-    def _between(self, values: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Return the level below each value, and how far above it that is, from 0 to 1; (n,) each."""
-        places = (self.levels - 1) * values
-        low = np.minimum(np.floor(places), self.levels - 2)
-        return low.astype(np.int64), places - low
 
     def truth(self, contributions: KeyedValues, levels: NDArray[np.integer]) -> NDArray[np.int64]:
         """Return everybody's own symbol for values rounded to ``levels`` from 0, (n,); -1 without a key. Secret."""
@@ -215,26 +177,25 @@ class NamedSymbol(LocalSymbol, frozen=True, tag="named-symbol", omit_defaults=Tr
         return float((sizes * (sizes - 1)).sum() / max(1, keys * (keys - 1)))
 
     @override
-    def empty(self) -> HitTotal | PartTotal:
-        shape = (self.layout.keys, self.layout.groups)
-        return HitTotal.empty(*shape) if self.levels == 2 else PartTotal.empty(self.levels, *shape)
+    def empty(self) -> PartTotal:
+        return PartTotal.empty(self.levels, self.layout.keys, self.layout.groups)
 
     @override
-    def add(self, total: Any, reports: NDArray[np.void]) -> Any:
+    def add(self, total: PartTotal, reports: NDArray[np.void]) -> PartTotal:
         step = max(1, BLOCK // max(1, self.layout.keys))
         for start in range(0, len(reports), step):
             part = reports[start : start + step]
             total = total.merged(self._named_hits(part) if self.named else self._dealt_hits(part))
         return total
 
-    def _named_hits(self, reports: NDArray[np.void]) -> HitTotal | PartTotal:
+    def _named_hits(self, reports: NDArray[np.void]) -> PartTotal:
         keys, levels = np.divmod(reports["symbol"].astype(np.int64), self.levels)
         if not self.layout.keys:
             keys, levels = keys[:0], levels[:0]
         groups = self.layout.group(self.layout.hashes(reports["slot"][: len(keys)], keys), keys)
         return self._total(reports, keys * self.layout.groups + groups, levels)
 
-    def _dealt_hits(self, reports: NDArray[np.void]) -> HitTotal | PartTotal:
+    def _dealt_hits(self, reports: NDArray[np.void]) -> PartTotal:
         symbols = reports["symbol"].astype(np.int64)[:, None]
         keys = np.arange(self.layout.keys)[None, :]
         buckets, signs = self._dealt(reports["slot"])
@@ -243,14 +204,12 @@ class NamedSymbol(LocalSymbol, frozen=True, tag="named-symbol", omit_defaults=Tr
         positive = (symbols & 1) == (signs > 0)
         return self._total(reports, (keys * self.layout.groups + groups)[hit], positive[hit].astype(np.int64))
 
-    def _total(
-        self, reports: NDArray[np.void], cells: NDArray[np.int64], levels: NDArray[np.int64]
-    ) -> HitTotal | PartTotal:
+    def _total(self, reports: NDArray[np.void], cells: NDArray[np.int64], levels: NDArray[np.int64]) -> PartTotal:
         """Count hits by cell and level."""
         shape = (self.layout.keys, self.layout.groups)
         size = shape[0] * shape[1]
         hits = np.bincount(levels * size + cells, minlength=self.levels * size).reshape(self.levels, *shape)
-        return type(self.empty()).of(len(reports), hits, self.layout.count(reports["slot"]))
+        return PartTotal(len(reports), hits, self.layout.count(reports["slot"]))
 
     def _released(self, total: Any) -> CellHits:
         # Others hit each level alike, half of them above the middle: as so many bits of which half are positive.
@@ -261,8 +220,7 @@ class NamedSymbol(LocalSymbol, frozen=True, tag="named-symbol", omit_defaults=Tr
     def simulate(self, contributions: KeyedValues, rng: np.random.Generator) -> CellHits:
         """Draw a release: symbols from a seeded generator, counted as reports are."""
         people = len(contributions)
-        low, above = self._between(contributions.values)
-        truth = self.truth(contributions, low + (rng.random(people) < above))
+        truth = self.truth(contributions, rounded(contributions.values, self.levels - 1, rng))
         kept = (rng.random(people) < self.response.gain) & (truth >= 0)
         symbols = np.where(kept, truth, rng.integers(0, self.levels * self.buckets, people))
         return self._released(self.add(self.empty(), with_coins(contributions.coins, symbols)))

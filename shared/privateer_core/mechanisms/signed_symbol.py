@@ -16,7 +16,7 @@ from privateer_core.primitives.contributions import KeyedSums, KeyedValues
 from privateer_core.primitives.public_coins import Layout, bucket, sign
 from privateer_core.primitives.questions import KeyedMeans
 from privateer_core.sampling.entropy import NoiseSource
-from privateer_core.sampling.response import RandomizedResponse
+from privateer_core.sampling.response import RandomizedResponse, bernoulli
 
 _BUCKETS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 _SHARES: Final = (1.0, 0.7, 0.5, 0.35, 0.25, 0.125, 0.0625, 0.03, 0.015)
@@ -197,12 +197,6 @@ class SignedSymbol(LocalSymbol, frozen=True, tag="signed-symbol"):
             f"{epsilon:g}-{buckets}{'-elsewhere' * elsewhere}": cls(Layout.small(), epsilon, buckets, elsewhere)
             for epsilon, buckets, elsewhere in sizes
         }
-
-
-def bernoulli(values: NDArray[np.float64], noise: NoiseSource) -> NDArray[np.int64]:
-    """Draw signs, 1 with probability ``values`` and else -1: unbiased for ``2 values - 1``; shape (n,)."""
-    uniform = (noise.words(len(values)) >> np.uint64(11)).astype(np.float64) * 2.0**-53
-    return np.where(uniform < values, 1, -1)
 
 
 def _simulated(mechanism: SignedSymbol, counts: Any, without: int, rng: np.random.Generator) -> KeyedTotal:

@@ -1,5 +1,6 @@
 """Contributions of people before they are randomized, which never leave a device; and releases about many people."""
 
+import math
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Final, Protocol, Self, TypeAlias, TypeVar, cast
 
@@ -257,6 +258,8 @@ class CellHits:
     products
         Shape (3, 3, keys, groups): sums of the parts of a number beside the value (first axis) times those of the
         value, each with a third of ``noise``; None where there is no such number.
+    resolution
+        Variance of values that is no larger may be that of rounding alone.
     """
 
     additive: ClassVar[tuple[str, ...]] = ("reports", "positive", "hits", "counts")
@@ -271,6 +274,7 @@ class CellHits:
     squares: NDArray[np.float64] | None = None
     parts: ValueParts = BITS
     products: NDArray[np.float64] | None = None
+    resolution: float = 0.0
 
     @classmethod
     def of_parts(cls, parts: ValueParts, cells: NDArray[np.int64], unit: int = 1, **others: Any) -> Self:
@@ -285,8 +289,10 @@ class CellHits:
         """
         steps = parts.count - 1
         # Whole numbers are added before they are divided: a sum of floats would show last digits of all parts.
-        values, squares = (np.tensordot(np.array(one), cells, 1) for one in (range(parts.count), parts.squares))
-        known = None if parts == BITS else squares / (steps**2 * unit)
+        shared = math.gcd(*parts.squares, steps**2)
+        each = np.array([range(parts.count), parts.squares]) // [[1], [shared]]
+        values, squares = (np.tensordot(one, cells, 1) for one in each)
+        known = None if parts == BITS else squares / (steps**2 // shared * unit)
         sums = {"positive": values / (steps * unit), "hits": cells.sum(axis=0) / unit}
         return cls(**sums, **others, squares=known, parts=parts)
 

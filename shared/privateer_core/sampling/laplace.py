@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from privateer_core.errors import SpecError
 from privateer_core.sampling.entropy import NoiseSource, accepted
 
-_SCALE_MAX: Final = 1 << 40
-"""Products with the few numbers that a draw counts up to stay far below 2^63."""
+_SCALE_MAX: Final = 1 << 52
+"""Floating-point numbers tell its neighbours apart, and products with the few numbers that a draw counts up to (beyond
+64 once in 2^89) stay below 2^63."""
 _WORD: Final = 1 << 64
 _TRIES: Final = 1024
 """Proposals at a time, at most."""
@@ -27,7 +28,7 @@ class DiscreteLaplace:
     Parameters
     ----------
     scale
-        A whole number, 1 to 2^40.
+        A whole number, 1 to 2^52.
 
     Raises
     ------
@@ -39,7 +40,7 @@ class DiscreteLaplace:
 
     def __post_init__(self) -> None:
         if not 1 <= self.scale <= _SCALE_MAX:
-            raise SpecError("must be 1 to 2^40", field="scale", remedy="choose another epsilon")
+            raise SpecError("must be 1 to 2^52", field="scale", remedy="choose another epsilon")
 
     @classmethod
     def at_least(cls, scale: float) -> Self:
@@ -49,8 +50,7 @@ class DiscreteLaplace:
     @property
     def variance(self) -> float:
         """The variance of a number."""
-        ratio = math.exp(-1 / self.scale)
-        return 2 * ratio / (1 - ratio) ** 2
+        return 2 * math.exp(-1 / self.scale) / math.expm1(-1 / self.scale) ** 2
 
     def draw(self, count: int, noise: NoiseSource) -> NDArray[np.int64]:
         """Draw ``count`` integers, shape (count,)."""

@@ -1,4 +1,4 @@
-"""Randomized response, subset selection and binomial noise: words are compared with certified thresholds.
+"""Randomized response, subset selection, binomial noise, and rounding: words are compared with certified thresholds.
 
 The same numbers randomize and debias.
 """
@@ -170,3 +170,22 @@ def binomial(count: int, trials: int, probability: float, noise: NoiseSource) ->
     for _ in range(trials):
         drawn += noise.words(count) < threshold
     return drawn
+
+
+def bernoulli(values: NDArray[np.float64], noise: NoiseSource) -> NDArray[np.int64]:
+    """Draw signs, 1 with probability ``values`` and else -1: unbiased for ``2 values - 1``; shape (n,)."""
+    uniform = (noise.words(len(values)) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    return np.where(uniform < values, 1, -1)
+
+
+def rounded(values: NDArray[np.float64], steps: int, source: NoiseSource | np.random.Generator) -> NDArray[np.int64]:
+    """Round values in [0, 1], shape (n,), to whole numbers of ``steps``, of which they are the means.
+
+    Rounding to the nearest would make 0 of all values below half a step, and of their mean.
+    """
+    places = steps * values
+    below = np.minimum(np.floor(places), steps - 1)
+    above = places - below
+    if isinstance(source, np.random.Generator):
+        return below.astype(np.int64) + (source.random(len(values)) < above)
+    return below.astype(np.int64) + (bernoulli(above, source) > 0)

@@ -7,8 +7,9 @@ import pytest
 from scipy.stats import geom
 
 from privateer_core.accounting.accountant import account
-from privateer_core.mechanisms.cell_pairs import SENSITIVITY, UNIT, CellTriples
+from privateer_core.mechanisms.cell_pairs import SENSITIVITY, CellTriples
 from privateer_core.mechanisms.cell_products import RECORD, CellProducts
+from privateer_core.mechanisms.mechanism import UNIT
 from privateer_core.primitives.contributions import KeyedValues
 from privateer_core.primitives.public_coins import SlotLayout
 from privateer_core.primitives.questions import KeyedHits
@@ -29,8 +30,8 @@ def test_products_on_the_grid_are_a_person_whatever_value_and_number() -> None:
     values, numbers = (one.ravel() for one in np.meshgrid(GRID, GRID))
     products = CellProducts(QUESTION.layout).products(values, numbers)
     assert products.min() == 0
-    assert (products.sum(axis=0) == UNIT).all()
-    assert np.abs(products[:, :1] - products).sum(axis=0).max() == SENSITIVITY * UNIT
+    assert (products.sum(axis=0) == UNIT**2).all()
+    assert np.abs(products[:, :1] - products).sum(axis=0).max() == SENSITIVITY * UNIT**2
     triples = CellTriples(QUESTION.layout).parted(values)
     assert (products.reshape(3, 3, -1).sum(axis=0) == triples).all()
 
@@ -48,13 +49,13 @@ def test_the_promise_is_kept_by_an_independent_oracle(epsilon: float) -> None:
     moved = np.abs(np.diff(mechanism.products(values, numbers), axis=1)).sum()
 
     def exact(scale: int) -> float:
-        """The logarithm of P(k) / P(k + 1) for noise on the grid, times the whole numbers that a record moves."""
-        decay = geom(1 - math.exp(-1 / scale))
-        return float(moved * (decay.logpmf(1) - decay.logpmf(2)))
+        """The logarithm of P(k) / P(k + n) for noise on the grid, with n the whole numbers that a record moves."""
+        decay = geom(-math.expm1(-1 / scale))
+        return float(decay.logpmf(1) - decay.logpmf(1 + int(moved)))
 
-    scale = round(mechanism.scale * UNIT)
+    scale = round(mechanism.scale * mechanism.unit)
     assert exact(scale) == pytest.approx(claim, rel=1e-6)
-    assert claim <= epsilon
+    assert account(mechanism.released).delta(epsilon) == 0
     assert exact(scale // 2) > 1.9 * epsilon
 
 
@@ -96,5 +97,5 @@ def test_nobody_says_without_a_number_and_all_records_have_one_size() -> None:
     known, unknown = (mechanism.randomize(one, SeededNoise(1)) for one in (made, silent))
     assert known.dtype == unknown.dtype == RECORD
     assert len(known.tobytes()) == len(unknown.tobytes()) == 8 * 30
-    assert set(unknown["number"][made.keys >= 0]) == {round(UNIT / 2)}
+    assert set(unknown["number"][made.keys >= 0]) == {UNIT // 2, UNIT // 2 + 1}
     assert set(known["number"][made.keys < 0]) <= {0}

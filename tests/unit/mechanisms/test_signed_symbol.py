@@ -5,9 +5,10 @@ import pytest
 
 from privateer_core.errors import OutOfRange
 from privateer_core.mechanisms.local_symbol import REPORT
-from privateer_core.mechanisms.signed_symbol import SignedSymbol, bernoulli
+from privateer_core.mechanisms.signed_symbol import SignedSymbol
 from privateer_core.primitives.contributions import KeyedValues
 from privateer_core.primitives.public_coins import Layout, bucket, sign
+from privateer_core.sampling.response import bernoulli
 from privateer_lab.simulation.devices import SeededNoise
 from tests.support.statistics import fits
 

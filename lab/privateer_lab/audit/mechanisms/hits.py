@@ -7,8 +7,9 @@ import msgspec
 import numpy as np
 
 from privateer_core.accounting.amplification import amplified_local_epsilon
-from privateer_core.mechanisms.cell_pairs import UNIT, CellPairs, CellTriples
+from privateer_core.mechanisms.cell_pairs import CellPairs, CellTriples
 from privateer_core.mechanisms.cell_products import CellProducts
+from privateer_core.mechanisms.mechanism import UNIT
 from privateer_core.mechanisms.named_symbol import NamedSymbol
 from privateer_core.primitives.contributions import KeyedValues
 from privateer_core.primitives.public_coins import SlotLayout
@@ -121,9 +122,9 @@ def _sums_part(name: str, mechanism: CellPairs, own: int) -> MechanismPart:
 
     The two people have the values of which that part is largest and least.
     """
-    count, grid = mechanism.parts.count, UNIT
-    values = np.array([1 - own / (count - 1), float(own > 0)])
-    parts = mechanism.parted(np.rint(values * grid).astype(np.int64))[::-1].T
+    count, grid = mechanism.parts.count, mechanism.unit
+    points = np.floor(np.array([1 - own / (count - 1), float(own > 0)]) * UNIT)
+    values, parts = points / UNIT, mechanism.parted(points.astype(np.int64))[::-1].T
 
     def observe(who: int, people: int) -> Integers:
         wide = msgspec.structs.replace(mechanism, layout=_keys(people))
@@ -144,9 +145,8 @@ def _products_part(name: str, own: int) -> MechanismPart:
     """
     mechanism = CellProducts(_keys(1), 0.5)
     places = np.array(divmod(own, 3)) / 2
-    people = np.stack([places, np.where(places > 0, 0.0, 1.0)])
-    grid = np.rint(people * UNIT).astype(np.int64)
-    parts = mechanism.products(grid[:, 1], grid[:, 0]).T
+    points = np.floor(np.stack([places, np.where(places > 0, 0.0, 1.0)]) * UNIT).astype(np.int64)
+    people, parts = points / UNIT, mechanism.products(points[:, 1], points[:, 0]).T
 
     def observe(who: int, count: int) -> Integers:
         wide = msgspec.structs.replace(mechanism, layout=_keys(count))
@@ -154,9 +154,9 @@ def _products_part(name: str, own: int) -> MechanismPart:
         number, value = people[who]
         made = KeyedValues(coins, np.arange(count), none, np.full(count, value), np.full(count, number))
         release = wide.release(wide.add(wide.empty(), wide.randomize(made, SecureNoise())), SecureNoise())
-        return np.asarray(np.rint(UNIT * sums_of_parts(release)[:, :, 0].T), np.int64)
+        return np.asarray(np.rint(mechanism.unit * sums_of_parts(release)[:, :, 0].T), np.int64)
 
-    law = LaplaceLaw(DiscreteLaplace.at_least(mechanism.scale * UNIT).scale)
+    law = LaplaceLaw(DiscreteLaplace.at_least(mechanism.scale * mechanism.unit).scale)
     noise = Noise((law,) * len(PRODUCTS), (own,), parts)
     return noise_part(name, mechanism, model_of(releases), "DiscreteLaplace.draw", observe, noise, _COUNT)
 

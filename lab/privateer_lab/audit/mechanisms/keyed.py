@@ -6,8 +6,9 @@ import numpy as np
 
 from privateer_core.accounting.amplification import amplified_local_epsilon
 from privateer_core.accounting.events import Pure
-from privateer_core.mechanisms.central_sums import UNIT, CentralSums
+from privateer_core.mechanisms.central_sums import CentralSums
 from privateer_core.mechanisms.grouped_bit import GroupedBit
+from privateer_core.mechanisms.mechanism import UNIT
 from privateer_core.mechanisms.signed_symbol import SignedSymbol
 from privateer_core.primitives.contributions import KeyedValues
 from privateer_core.primitives.public_coins import Layout, SlotLayout

@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+from privateer_core.portable import round_up
 from privateer_core.privacy.certificate import Certificate, Verdict, recompute
 from privateer_core.privacy.certificate import Claim as Certified
 from privateer_core.privacy.risk import reconstruction, risks
@@ -114,7 +115,7 @@ def _words(claim: Certified, verdict: Verdict, guesses: tuple[Guess, ...]) -> st
         proof = claim.proof[:1].upper() + claim.proof[1:]
         return f"{proof}. Somebody in this place may know everything about the person's record."
     but = f", but for a probability of {exact(claim.delta)}" if claim.delta else ""
-    times = f"{_up(math.exp(claim.epsilon))} times"
+    times = f"{round_up(math.exp(claim.epsilon), 3):,.6g} times"
     likely = f"What they see is at most {times} as probable with a person's own record as with any other{but}."
     first = guesses[0]
     named = (
@@ -123,9 +124,3 @@ def _words(claim: Certified, verdict: Verdict, guesses: tuple[Guess, ...]) -> st
     )
     fails = [] if verdict.holds else ["THE CLAIM DOES NOT HOLD: what was recomputed is above it."]
     return " ".join([likely, named, *fails])
-
-
-def _up(value: float) -> str:
-    """Write a factor with three digits, rounded up."""
-    unit = 10 ** (math.floor(math.log10(value)) - 2)
-    return f"{math.ceil(value / unit - 1e-9) * unit:,.6g}"

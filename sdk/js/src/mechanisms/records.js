@@ -4,10 +4,9 @@
 import { joined } from "../bytes.js";
 import { Layout, SlotLayout } from "../coins.js";
 import { malformed, refused } from "../errors.js";
-import { rounded } from "../numerics.js";
 import { normalCurve, pureCurve } from "../privacy/curves.js";
 import { samplingCost } from "../sampling/normal.js";
-import { hasFields } from "./symbols.js";
+import { hasFields, rounded } from "./symbols.js";
 
 /** Grid points of a value in [0, 1]. */
 const UNIT = 65_535;
@@ -18,16 +17,16 @@ const RELEASED_MAX = 1 << 20;
 /** @param {any} scale of noise, in values */
 const isNoise = (scale) => typeof scale === "number" && scale >= 0 && scale < NOISE_MAX;
 
-/** A curve of discrete Laplace noise with the next whole scale. @param {number} sensitivity @param {number} scale */
-const laplaceCurve = (sensitivity, scale) => pureCurve((sensitivity * UNIT) / Math.ceil(scale * UNIT));
+/** A curve of discrete Laplace noise with the next whole scale. @param {number} sensitivity @param {number} scale @param {number} unit of the grid */
+const laplaceCurve = (sensitivity, scale, unit) => pureCurve((sensitivity * unit) / Math.ceil(scale * unit));
 
-/** @param {number} slot -1: none is told @param {number} key @param {number} value */
-function record(slot, key, value) {
+/** @param {number} slot -1: none is told @param {number} key @param {number} value @param {bigint} word that rounds it */
+function record(slot, key, value, word) {
   const start = slot < 0 ? 0 : 4;
   const view = new DataView(new ArrayBuffer(start + 6));
   if (slot >= 0) view.setUint32(0, slot, true);
   view.setUint32(start, key < 0 ? NO_KEY : key, true);
-  view.setUint16(start + 4, key < 0 ? 0 : rounded(value * UNIT), true);
+  view.setUint16(start + 4, key < 0 ? 0 : rounded(value, UNIT, word), true);
   return new Uint8Array(view.buffer);
 }
 
@@ -52,19 +51,21 @@ export class CentralSums {
 
   /** What a release reveals; null: the record. @returns {import("../privacy/curves.js").Curve | null} */
   released() {
-    if (this.scale) return laplaceCurve(4, this.scale);
+    if (this.scale) return laplaceCurve(4, this.scale, UNIT);
     return this.deviation ? normalCurve(this.deviation, 2) : null;
   }
 
-  /** @param {import("./index.js").Contribution} contribution */
-  randomize({ slot, key, value }) {
-    return record(slot, key, value);
+  /** @param {import("./index.js").Contribution} contribution @param {import("../platform.js").Noise} noise */
+  randomize({ slot, key, value }, noise) {
+    return record(slot, key, value, noise(1)[0]);
   }
 }
 
 /** Sums of values and of their rests per key. */
 export class CellPairs {
   static TYPE = "cell-pairs";
+  /** What the parts of a value add up to. */
+  unit = UNIT;
 
   /** @param {any} told */
   constructor(told) {
@@ -85,18 +86,19 @@ export class CellPairs {
 
   /** What a release reveals; null: the record. @returns {import("../privacy/curves.js").Curve | null} */
   released() {
-    return this.scale ? laplaceCurve(2, this.scale) : null;
+    return this.scale ? laplaceCurve(2, this.scale, this.unit) : null;
   }
 
-  /** @param {import("./index.js").Contribution} contribution */
-  randomize({ key, value }) {
-    return record(-1, key, value);
+  /** @param {import("./index.js").Contribution} contribution @param {import("../platform.js").Noise} noise */
+  randomize({ key, value }, noise) {
+    return record(-1, key, value, noise(1)[0]);
   }
 }
 
-/** Sums of (1 - r)^2, 2 r (1 - r) and r^2 of values r per key; records and noise are those of pairs. */
+/** Sums of (1 - r)^2, 2 r (1 - r) and r^2 of values r per key, on the grid of squares; records are those of pairs. */
 export class CellTriples extends CellPairs {
   static TYPE = "cell-triples";
+  unit = UNIT ** 2;
 
   /** @param {import("../trust.js").Hits} question */
   fits(question) {
@@ -104,8 +106,8 @@ export class CellTriples extends CellPairs {
   }
 }
 
-/** Sums of products of the parts of values and of a number beside each; noise is that of pairs, records have the number, too. */
-export class CellProducts extends CellPairs {
+/** Sums of products of the parts of values and of a number beside each; noise is that of triples, records have the number, too. */
+export class CellProducts extends CellTriples {
   static TYPE = "cell-products";
 
   /** @param {any} told */
@@ -119,10 +121,11 @@ export class CellProducts extends CellPairs {
     return question.expected !== null && question.beside;
   }
 
-  /** @param {import("./index.js").Contribution} contribution */
-  randomize({ key, value, number = 0 }) {
+  /** @param {import("./index.js").Contribution} contribution @param {import("../platform.js").Noise} noise */
+  randomize({ key, value, number = 0 }, noise) {
+    const [first, second] = noise(2);
     const made = new DataView(new ArrayBuffer(2));
-    made.setUint16(0, key < 0 ? 0 : rounded(number * UNIT), true);
-    return joined(record(-1, key, value), new Uint8Array(made.buffer));
+    made.setUint16(0, key < 0 ? 0 : rounded(number, UNIT, second), true);
+    return joined(record(-1, key, value, first), new Uint8Array(made.buffer));
   }
 }

@@ -7,6 +7,13 @@ import { RandomizedResponse } from "../response.js";
 /** True with the probability of a value in [0, 1]. @param {number} value @param {bigint} word */
 export const isBelow = (value, word) => Number(word >> 11n) * 2 ** -53 < value;
 
+/** A value in [0, 1] as a whole number of steps, whose mean it is. @param {number} value @param {number} steps @param {bigint} word */
+export function rounded(value, steps, word) {
+  const place = steps * value;
+  const below = Math.min(Math.floor(place), steps - 1);
+  return below + (isBelow(place - below, word) ? 1 : 0);
+}
+
 /** Coins and symbol. @param {number} slot @param {number} symbol */
 export function report(slot, symbol) {
   const view = new DataView(new ArrayBuffer(6));
@@ -53,9 +60,7 @@ export class KeyedSymbol {
    */
   randomize({ slot, key, value }, noise) {
     const [first, ...rest] = noise(3);
-    const place = (this.levels - 1) * value;
-    const low = Math.min(Math.floor(place), this.levels - 2);
-    const level = low + (isBelow(place - low, first) ? 1 : 0);
+    const level = rounded(value, this.levels - 1, first);
     return report(slot, this.response.randomize(this.truth(slot, key, level), rest));
   }
 }

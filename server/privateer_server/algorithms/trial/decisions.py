@@ -14,12 +14,12 @@ from privateer_core.answer.estimates import Effect, Reason, reason_of
 from privateer_core.answer.parts import Ground
 from privateer_server.algorithms.trial.confidence_sequence import ConfidenceLimits, ConfidenceSequence, asked_limits
 from privateer_server.algorithms.trial.evidence.trial_evidence import TrialEvidence
+from privateer_server.algorithms.trial.reasons import ReasonCode
 from privateer_server.algorithms.trial.state import TrialState
 from privateer_server.algorithms.trial.treatment_effects import (
     CORRECTIONS,
     AverageEffects,
     Correction,
-    ReasonCode,
     SegmentEffects,
     average_effects,
     effects,
@@ -29,15 +29,21 @@ Array = NDArray[np.float64]
 
 _CORRECTIONS: Final[dict[str, Correction]] = {"holm": "holm", "bh": "bh", "none": "holm"}
 DIGITS: Final = 6
+_NARROWER: Final = 0.5
+"""Bounds that are worth naming: no wider than so much of those of the spec."""
 _UNKNOWN: Final[dict[ReasonCode, Reason]] = {
     ReasonCode.FEW: "too few people beside the noise",
     ReasonCode.SHARE: "its share of people is not told from 0",
     ReasonCode.LOOK: "too few people since the last look",
+    ReasonCode.UNRESOLVED: "rewards vary too little for their bounds",
 }
 _REMARKS: Final = {
     ReasonCode.SHARE: "segments.shares declares it, or more people",
     ReasonCode.SMALL: "effects that matter will not be found",
+    ReasonCode.UNRESOLVED: "if they vary at all, bounds of {low} to {high} tell by how much",
+    ReasonCode.HIDDEN: "noise hides how much rewards vary: bounds of {low} to {high} need less of it",
 }
+_OR_BOUNDS: Final = "more people tell more; so do narrower bounds, if rewards are all near one of them"
 
 
 @dataclass(frozen=True)
@@ -173,6 +179,8 @@ def _strict(
         contribution=share.estimate,
         contribution_low=share.low,
         contribution_high=share.high,
+        # A line bounds rewards by their range, however little they vary.
+        reason=np.where(found.reason == ReasonCode.UNRESOLVED, ReasonCode.NONE, found.reason),
         p_value=line.p_value,
         adjusted=adjusted,
         decided=adjusted <= line.design.alpha,
@@ -203,12 +211,13 @@ def _by_segment(found: TrialFindings, spec: TrialSpec) -> Iterator[Effect]:
         share = float(one.contribution_low[cell]), float(one.contribution_high[cell])
         code = ReasonCode(int(one.reason[cell]))
         effect = _effect(spec, a, group, called, cell, _why(called, cell, _UNKNOWN.get(code), share))
+        detectable = unit * float(one.detectable[cell])
         yield msgspec.structs.replace(
             effect,
             p_value=rounded_up(one.p_value[cell]),
-            detectable=rounded(unit * one.detectable[cell]),
-            contribution=rounded(unit * contributions[cell]),
-            remark="" if effect.is_decided else _REMARKS.get(code, ""),
+            detectable=rounded(detectable, detectable),
+            contribution=rounded(unit * contributions[cell], detectable),
+            remark=_remark(effect, code, one.bounds[cell], spec),
         )
 
 
@@ -218,10 +227,28 @@ def _averages(found: TrialFindings, spec: TrialSpec) -> Iterator[Effect]:
         return
     for a, _ in spec.average_effects():
         cell = (a - 1,)
-        nothing = None if math.isfinite(one.estimate[cell]) else _UNKNOWN[ReasonCode.FEW]
+        code = ReasonCode(int(one.reason[cell]))
+        nothing = None if math.isfinite(one.estimate[cell]) else _UNKNOWN.get(code, _UNKNOWN[ReasonCode.LOOK])
         effect = _effect(spec, a, None, called, cell, _why(called, cell, nothing, (math.nan, math.nan)))
-        p_value, detectable = rounded_up(one.p_value[cell]), rounded(unit * one.detectable[cell])
-        yield msgspec.structs.replace(effect, p_value=p_value, detectable=detectable)
+        detectable = unit * float(one.detectable[cell])
+        yield msgspec.structs.replace(
+            effect,
+            p_value=rounded_up(one.p_value[cell]),
+            detectable=rounded(detectable, detectable),
+            remark=_remark(effect, code, one.bounds[cell], spec),
+        )
+
+
+def _remark(effect: Effect, code: ReasonCode, bounds: Array, spec: TrialSpec) -> str:
+    """Return what to do about an effect that is not decided; bounds (2,) are on the scale from 0 to 1."""
+    low, high = (spec.reward.low + spec.reward.span * bounds).tolist()
+    is_no_help = code in (ReasonCode.UNRESOLVED, ReasonCode.HIDDEN) and high - low > _NARROWER * spec.reward.span
+    if effect.is_decided or is_no_help:
+        return ""
+    if code is ReasonCode.FEW and spec.numeric:
+        return _OR_BOUNDS
+    places = max(0, 1 - math.floor(math.log10(high - low))) if high > low else DIGITS
+    return _REMARKS.get(code, "").format(low=f"{low:.{places}f}", high=f"{high:.{places}f}")
 
 
 def _remarked(effect: Effect, reported: int) -> Effect:
@@ -253,7 +280,7 @@ def _effect(
     """Return an effect with the figures of the last look that had some, unless nothing may be said of it now."""
     if why in _UNKNOWN.values():
         return Effect(spec.options[arm], group, None, None, None, why)
-    value, low, high = (rounded(spec.reward.span * one) for one in called.intervals[cell].tolist())
+    value, low, high = rounded_interval(spec.reward.span * called.intervals[cell])
     people = None if value is None else int(called.people[cell])
     return Effect(spec.options[arm], group, value, low, high, why, people)
 
@@ -287,9 +314,16 @@ def _ground(best: int, effects: Array, decided: NDArray[np.bool_]) -> Ground:
     return "decided against all other options" if len(effects) == 1 else "decided against the control alone"
 
 
-def rounded(value: float) -> float | None:
-    """Round a figure for people; None where there is none."""
-    return round(float(value), DIGITS) if math.isfinite(value) else None
+def rounded(value: float, scale: float = 1.0) -> float | None:
+    """Round a figure for people, to a thousandth of what is small beside 1; None where there is none."""
+    small = -math.floor(math.log10(scale)) if 0 < scale < 1 else 0
+    return round(float(value), max(DIGITS, 3 + small)) if math.isfinite(value) else None
+
+
+def rounded_interval(figures: Array) -> tuple[float | None, float | None, float | None]:
+    """Round an estimate and the ends of its interval, (3,), so that the interval keeps its width."""
+    value, low, high = figures.tolist()
+    return rounded(value, high - low), rounded(low, high - low), rounded(high, high - low)
 
 
 def rounded_up(p_value: float) -> float | None:

@@ -9,7 +9,7 @@ from scipy.special import ndtr, ndtri
 from privateer_core.algorithms.trial import TrialSpec
 from privateer_core.answer.estimates import Estimate
 from privateer_core.answer.parts import LOSS, Intervals
-from privateer_server.algorithms.trial.decisions import DIGITS, TrialFindings
+from privateer_server.algorithms.trial.decisions import TrialFindings, rounded
 from privateer_server.algorithms.trial.group_sequential import critical_values
 from privateer_server.algorithms.trial.state import TrialState
 
@@ -35,7 +35,7 @@ def expected_losses(state: TrialState, found: TrialFindings, spec: TrialSpec) ->
         if np.isfinite(ends[k]).all():
             expected, most = loss_of(best, ends[k], deviations[k])
             unit, option = spec.reward.span, spec.options[best]
-            value, high = (round(unit * one, DIGITS) for one in (expected, max(most, expected)))
+            value, high = (rounded(unit * one, unit * most) or 0.0 for one in (expected, max(most, expected)))
             losses.append(Estimate(f"{option}: {spec.segment_names[k]}" if several else option, value, 0.0, high))
     if losses:
         yield Intervals(LOSS, "difference", tuple(losses))

@@ -188,7 +188,7 @@ def epoch_of(policy: TrialPolicy, release: CellHits, fact: int = 0) -> Epoch:
     parts = release.parts
     if squares is None:  # each answer to a guardrail has the noise of all parts of the reward
         noise, parts = noise * parts.count / 2, BITS
-    epoch = Epoch(people, positive, hits, release.gain, other, noise, shares, squares, parts)
+    epoch = Epoch(people, positive, hits, release.gain, other, noise, shares, squares, parts, release.resolution)
     if not policy.fresh_coins:
         return epoch
     false = people * other

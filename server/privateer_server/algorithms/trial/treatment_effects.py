@@ -1,7 +1,6 @@
 """A trial's treatment effects, by segment and on average: intervals, decisions, and where nothing is said, why."""
 
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import Final, Literal
 
 import numpy as np
@@ -19,6 +18,7 @@ from privateer_server.algorithms.trial.group_sequential import (
     p_values,
     stagewise,
 )
+from privateer_server.algorithms.trial.reasons import ReasonCode, narrower_bounds, reasons, unsaid_reasons
 
 Array = NDArray[np.float64]
 Correction = Literal["holm", "bh"]
@@ -133,20 +133,6 @@ def _back(adjusted: Array, order: NDArray[np.int64], like: Array) -> Array:
 CORRECTIONS: Final = {"holm": holm, "bh": benjamini_hochberg}
 
 
-class ReasonCode(IntEnum):
-    """Why nothing is said of an effect."""
-
-    NONE = 0
-    FEW = 1
-    """One of the arms has too few successes, failures or people beside the noise: no interval."""
-    SHARE = 2
-    """The segment's share of people is not told from 0, so the effect's scale is unknown: the contribution is known."""
-    SMALL = 3
-    """Not decided, and the trial will not find effects as small as the owner asks for."""
-    LOOK = 4
-    """The look added too few people to be one, or lies beyond the plan: wait, or read the look before."""
-
-
 @dataclass(frozen=True)
 class SegmentEffects:
     """Effects after the last look, shape (J, K) each; intervals of all looks hold at once, at the design's alpha.
@@ -165,6 +151,8 @@ class SegmentEffects:
         Effect that is found with probability .8 by the end of plan; infinite where the share is unknown.
     reason
         A `ReasonCode` each, int64.
+    bounds
+        Shape (J, K, 2): bounds within those of rewards that hold the rewards and resolve more.
     """
 
     estimate: Array
@@ -180,11 +168,12 @@ class SegmentEffects:
     decided: NDArray[np.bool_]
     detectable: Array
     reason: NDArray[np.int64]
+    bounds: Array
 
 
 @dataclass(frozen=True)
 class AverageEffects:
-    """Average effects of K treatments, shape (K,) each, named as in `SegmentEffects`.
+    """Average effects of K treatments, shape (K,) each (``bounds`` (K, 2)), named as in `SegmentEffects`.
 
     ``contribution`` (J, K) is what each segment adds, however few people it has; nan where nothing is said.
     """
@@ -197,6 +186,8 @@ class AverageEffects:
     decided: NDArray[np.bool_]
     detectable: Array
     contribution: Array
+    reason: NDArray[np.int64]
+    bounds: Array
 
 
 @dataclass(frozen=True)
@@ -269,7 +260,8 @@ def effects(
         adjusted,
         decided,
         detectable,
-        _reasons(ready, scale.known, np.isfinite(critical), decided, detectable, smallest),
+        reasons(evidence.stable, scale.known, np.isfinite(critical), decided, detectable, smallest),
+        narrower_bounds(evidence.stable),
     )
 
 
@@ -287,7 +279,8 @@ def average_effects(evidence: TrialEvidence, everybody: TrialEvidence | None = N
     said = found.ready & np.isfinite(critical)
     half = np.where(said, critical * np.where(said, deviation, 0.0) if np.isfinite(critical) else 0.0, np.nan)
     p_value = p_values(times, combined_scores(evidence, everybody))[-1]
-    adjusted = holm(p_value)
+    adjusted, together = holm(p_value), evidence.common.together
+    unsaid = unsaid_reasons(together)[0]
     estimate = np.where(said, found.estimate, np.nan)
     return AverageEffects(
         estimate,
@@ -298,6 +291,8 @@ def average_effects(evidence: TrialEvidence, everybody: TrialEvidence | None = N
         adjusted <= alpha,
         _to_come(times, alpha) * deviation,
         np.where(said, found.contributions, np.nan),
+        np.where(found.ready | (unsaid == ReasonCode.UNRESOLVED), unsaid, ReasonCode.FEW),
+        narrower_bounds(together)[0],
     )
 
 
@@ -363,21 +358,3 @@ def _to_come(times: tuple[float, ...], alpha: float) -> float:
     """Return the detectable effect at the end of plan, in current standard deviations, if nobody looks in between."""
     ahead = times if times[-1] >= 1 else (*times, 1.0)
     return drift_of(ahead, alpha, POWER) * float(np.sqrt(times[-1]))
-
-
-def _reasons(
-    ready: NDArray[np.bool_],
-    known: NDArray[np.bool_],
-    look: bool,
-    decided: NDArray[np.bool_],
-    detectable: Array,
-    smallest: float | None,
-) -> NDArray[np.int64]:
-    small = ~decided & (detectable > (np.inf if smallest is None else smallest))
-    reasons = {
-        ReasonCode.FEW: ~ready,
-        ReasonCode.SHARE: ~known,
-        ReasonCode.LOOK: np.full(ready.shape, not look),
-        ReasonCode.SMALL: small,
-    }
-    return np.select([*reasons.values()], [*reasons], ReasonCode.NONE).astype(np.int64)

@@ -30,6 +30,7 @@ from privateer_server.algorithms.trial.decisions import (
     ground,
     ground_in,
     rounded,
+    rounded_interval,
 )
 from privateer_server.algorithms.trial.expected_loss import expected_losses
 from privateer_server.algorithms.trial.power.power_tables import QUESTION_COLUMNS, question_rows
@@ -84,7 +85,7 @@ def _gain(state: TrialState, spec: TrialSpec) -> Gain | None:
     found = state.held.gain() if state.held else None
     if found is None or state.held is None:
         return None
-    value, low, high = (rounded(spec.reward.span * one) for one in found)
+    value, low, high = rounded_interval(spec.reward.span * np.array(found))
     return Gain(spec.options[state.held.constant], value, low, high, int(state.held.evidence.people[-1]))
 
 
@@ -164,9 +165,7 @@ def _at_bounds(state: TrialState, spec: TrialSpec) -> Iterator[Fact]:
         return
     mean, variance = sums.middle, sums.spread_of_hits
     for bound, away in ((spec.reward.low, mean), (spec.reward.high, 1 - mean)):
-        varied = variance + np.square(away)
-        # Where nothing varies about the bound itself, all rewards are there.
-        most = float(np.where(varied > 0, variance / np.where(varied > 0, varied, 1.0), 1.0).max())
+        most = float((variance / (variance + np.square(away))).max())
         yield Fact(f"rewards of {bound:g}, at most", rounded(most), "share")
 
 
@@ -175,9 +174,10 @@ def _at_the_stop(state: TrialState, spec: TrialSpec) -> Iterator[Intervals]:
     if state.stopped not in ("decided", "best") or state.evidence.scores[0].size > 1 or state.line is not None:
         return
     one, unit = stopped_effect(state.evidence), spec.reward.span
-    value, low, high = (round(unit * part, DIGITS) for part in (one.estimate, one.low, one.high))
-    estimate = Estimate(spec.options[1], value, low, high)
-    yield Intervals("at the stop, without its bias", "difference", (estimate,))
+    value, low, high = rounded_interval(unit * np.array([one.estimate, one.low, one.high]))
+    if value is not None and low is not None and high is not None:
+        estimate = Estimate(spec.options[1], value, low, high)
+        yield Intervals("at the stop, without its bias", "difference", (estimate,))
 
 
 def _guardrails(state: TrialState, spec: TrialSpec) -> Iterator[GuardrailEffects]:
@@ -197,7 +197,7 @@ def _guarded(found: SegmentEffects | AverageEffects, cell: tuple[int, ...], opti
     reason: Reason = "decided at an earlier look" if tested else "too few people beside the noise"
     if math.isfinite(value):
         reason = reason_of(low, high, decided=tested)
-    return Effect(option, group, rounded(value), rounded(low), rounded(high), reason)
+    return Effect(option, group, *rounded_interval(np.array([value, low, high])), reason)
 
 
 def _questions(spec: TrialSpec) -> Iterator[Table]:
@@ -222,7 +222,7 @@ def _over_time(state: TrialState, spec: TrialSpec) -> EffectsOverTime:
     found = []
     for k, a, group in _cells(spec):
         path = spec.reward.span * state.path[:, k, a - 1]
-        values, lows, highs = (tuple(rounded(one) for one in column) for column in path.T.tolist())
+        values, lows, highs = zip(*map(rounded_interval, path), strict=True)
         found.append(EffectPath(spec.options[a], group, values, lows, highs))
     return EffectsOverTime(tuple(int(people) for people in state.ratio.people), tuple(found))
 

@@ -15,6 +15,7 @@ from privateer_core.algorithms.trial.learned_slopes import check_learned
 from privateer_core.algorithms.trial.sections import WORDS, SegmentsSection, TrialSection, planned_looks
 from privateer_core.algorithms.trial.segments import EVERYBODY, Segmentation, crossed, factor_of, names_of
 from privateer_core.errors import SpecError
+from privateer_core.mechanisms.cell_pairs import PEOPLE_MAX
 from privateer_core.primitives.public_coins import SlotLayout
 from privateer_core.primitives.questions import KeyedHits, Question
 from privateer_core.sampling.response import SYMBOLS_MAX
@@ -124,6 +125,10 @@ class TrialSpec(ArmsSpec):
             raise SpecError(
                 detail, field="experiment.round_size", remedy=f"raise it to {least}, or have fewer segments"
             )
+
+        if self.numeric and self.privacy.trust.curated and self.largest_batch() > PEOPLE_MAX:
+            detail = f"has a look after {self.largest_batch():,} people, and sums of squares hold {PEOPLE_MAX:,}"
+            raise SpecError(detail, field="experiment.horizon", remedy="lower it, or raise algorithm.looks")
 
     def _check_effect(self) -> None:
         if self.smallest is not None and self.smallest >= 1:

@@ -132,7 +132,7 @@ def test_rounds_that_are_too_large_for_a_memory_are_a_warning(
 
 
 def test_plan_and_sweep_take_any_algorithm(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    sizes = ("--seeds", "2", "--jobs", "1", "--epsilons", "4", *SMALL)
+    sizes = ("--seeds", "8", "--jobs", "1", "--epsilons", "4", *SMALL)
     code, out, _ = run(capsys, "plan", DPE, *sizes, "--json")
     outcomes = json.loads(out)["outcomes"]
     assert (code, {row["model"] for row in outcomes}) == (0, {"local", "shuffle", "central"})

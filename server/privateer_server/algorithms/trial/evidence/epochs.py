@@ -18,6 +18,8 @@ _NOISES: Final = 4.0
 
 _HARDLY: Final = 100.0
 """How many times less than bits numbers may vary before weights no longer follow."""
+_LEAST: Final = 1e-10
+"""The least variance that weights follow."""
 _MOST: Final = 0.25
 """Variance of what a hit counts whose values are 0 and 1 alike often."""
 
@@ -80,6 +82,8 @@ class Epoch:
     squares, parts
         Where rewards are numbers: ``positive`` is the sum of the values of hits, this that of their squares (None:
         values are bits), and ``noise`` the variance added to each part of a value.
+    resolution
+        Variance of values that is no larger may be that of rounding alone.
     trials
         How many trials the segments are of, one after the other with as many each: simulations draw many at once.
     """
@@ -93,6 +97,7 @@ class Epoch:
     shares: Array
     squares: Array | None = None
     parts: ValueParts = BITS
+    resolution: float = 0.0
     trials: int = 1
 
     @property
@@ -102,14 +107,15 @@ class Epoch:
         Which arm got the good luck cannot be told from it, so weights that follow it favour none.
         """
         rows, arms = len(self.hits) // self.trials, self.hits.shape[1]
-        prior = _HALF + _NOISES * np.sqrt(self.parts.count * self.noise * rows * arms)
-        hits = np.maximum(self._together(self.hits), 0.0)
+        # Hits of bits would be most of what small numbers vary by, and more so the fewer people an epoch has.
+        prior = _HALF * (self.squares is None) + _NOISES * np.sqrt(self.parts.count * self.noise * rows * arms)
+        hits = np.maximum(self._together(self.hits), 0.0 if prior else 1.0)
         mean = (np.clip(self._together(self.positive), 0.0, hits) + prior / 2) / (hits + prior)
         if self.squares is None:
             return Spread.of_bits(mean)
         squares = (np.clip(self._together(self.squares), 0.0, hits) + prior / 3) / (hits + prior)
         most = mean * (1 - mean)
-        found = np.clip(squares - np.square(mean), most / _HARDLY, most)
+        found = np.maximum(np.clip(squares - np.square(mean), most / _HARDLY, most), _LEAST)
         return Spread(found, self.parts.noise_about(mean))
 
     def _together(self, cells: Array) -> Array:

@@ -16,8 +16,8 @@ def learned_slope(release: CellHits, segments: int) -> LearnedSlope:
 
     With c the covariance of number and reward, v the variance of the number, and e the standard deviation of what noise
     adds to v: c / (v + e^2 / v), within `SLOPE_MAX`. Noise in v alone would make slopes steeper on average. It is 0,
-    so that nothing is adjusted, where e is above v. Arms differ by their effect, which has nothing to do with a number
-    from before: so they are added up (Deng, Xu, Kohavi and Walker 2013).
+    so that nothing is adjusted, where e is above v, or v is no more than rounding adds. Arms differ by their effect,
+    which has nothing to do with a number from before: so they are added up (Deng, Xu, Kohavi and Walker 2013).
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ def learned_slope(release: CellHits, segments: int) -> LearnedSlope:
     means = numbers / people
     taken = np.stack([-2 * means, np.square(means) - variance, np.ones_like(means)])
     varied = 3 * noise * np.einsum("ik,ij,jk->", taken, BERNSTEIN.gram, taken)
-    if variance <= 0 or np.sqrt(varied) / people.sum() > variance:
+    if variance <= release.resolution or np.sqrt(varied) / people.sum() > variance:
         return LearnedSlope(0.0, mean)
     slope = covariance / (variance + varied / people.sum() ** 2 / variance)
     return LearnedSlope(float(np.clip(slope, -SLOPE_MAX, SLOPE_MAX)), mean)

@@ -1,6 +1,7 @@
 """Rewards that are numbers: weighted sums that tell their variance, and what is planned of them."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 
 import numpy as np
@@ -11,10 +12,10 @@ from privateer_core.primitives.contributions import ValueParts
 
 Array = NDArray[np.float64]
 
-_MEANS: Final = 20.0
+MEANS: Final = 20.0
 """Squared means over squared standard deviations, times people, that both arms need before the normal approximation is
 used: of rare rewards that is 20 of them."""
-_PEOPLE: Final = 100.0
+PEOPLE: Final = 100.0
 """People of both arms that it needs besides."""
 _POINTS: Final = 400
 _WIDEST: Final = 0.99
@@ -31,28 +32,35 @@ class ValueSums:
         Shape (J, K, 2): sum of w times the squares of values.
     noise
         Shape (J, K, 2, 3, 3): sum of w^2 times the covariance of what releases added to sums of values, hits, squares.
+    resolution
+        Variance of values that is no larger may be that of rounding alone.
     """
 
     squares: Array
     noise: Array
+    resolution: float = 0.0
 
     @classmethod
     def none(cls, contrasts: tuple[int, int]) -> Self:
         """Return sums of nothing."""
         return cls(np.zeros((*contrasts, 2)), np.zeros((*contrasts, 2, 3, 3)))
 
-    def add(self, weights: Array, squares: Array, noise: float, parts: ValueParts) -> "ValueSums":
+    def add(self, weights: Array, squares: Array, noise: float, parts: ValueParts, resolution: float) -> "ValueSums":
         """Add an epoch with weights w and sums of squares (J, K, 2), of parts that vary by ``noise`` each."""
         varied = (np.square(weights) * noise)[..., None, None] * parts.gram
-        return ValueSums(self.squares + weights * squares, self.noise + varied)
+        return ValueSums(self.squares + weights * squares, self.noise + varied, max(self.resolution, resolution))
+
+    def changed(self, change: Callable[[Array], Array]) -> "ValueSums":
+        """Return the sums with each array changed, in the same way."""
+        return replace(self, squares=change(self.squares), noise=change(self.noise))
 
     def varied(self, *coefficients: Any) -> Array:
         """Return the variance of noise in a combination of the sums of values, hits and squares, (J, K, 2)."""
         taken = np.stack(np.broadcast_arrays(*coefficients), axis=-1)
         return np.asarray(np.einsum("...i,...ij,...j->...", taken, self.noise, taken))
 
-    def variance(self, values: Array, hits: Array) -> Array:
-        """Return the variance of a value, (J, K): that of both arms together, one standard deviation of noise upwards.
+    def measured(self, values: Array, hits: Array) -> tuple[Array, Array]:
+        """Return the variance of a value, of both arms together, and the standard deviation of its noise, (J, K) each.
 
         Parameters
         ----------
@@ -69,16 +77,18 @@ class ValueSums:
         per = 1 / np.where(some, hits, np.inf)
         means = values * per
         mid = np.clip(means.mean(axis=-1), 0.0, 1.0)
-        found = np.maximum((self.squares * per - np.square(means)).mean(axis=-1), 0.0)
+        found = np.clip((self.squares * per - np.square(means)).mean(axis=-1), 0.0, mid * (1 - mid))
         noise = self.varied(-2 * mid[..., None], (np.square(mid) - found)[..., None], 1.0) * np.square(per)
-        return np.asarray(np.minimum(mid * (1 - mid), found + np.sqrt(noise.mean(axis=-1) / 2)))
+        return found, np.sqrt(noise.mean(axis=-1) / 2)
 
+    def variance(self, values: Array, hits: Array) -> Array:
+        """Return the variance of a value as it is used, (J, K): one standard deviation of its noise upwards.
 
-def enough_values(hits: Array, square: Array, middle: Array, variance: Array) -> NDArray[np.bool_]:
-    """Return whether arms have enough people for values of this mean and variance; (J, K, 2), the last two (J, K)."""
-    rare = np.square(np.minimum(middle, 1 - middle))[..., None]
-    seen = np.square(hits) * rare >= _MEANS * variance[..., None] * square
-    return np.asarray(seen & (np.square(hits) >= _PEOPLE * square))
+        Parameters are those of `measured`.
+        """
+        found, noise = self.measured(values, hits)
+        mid = np.clip((values / np.where(hits > 0, hits, np.inf)).mean(axis=-1), 0.0, 1.0)
+        return np.asarray(np.minimum(mid * (1 - mid), found + noise))
 
 
 @dataclass(frozen=True)

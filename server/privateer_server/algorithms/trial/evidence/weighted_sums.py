@@ -1,19 +1,22 @@
 """Weighted sums of a trial's releases: rates of each arm and its control, and how much they vary."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privateer_server.algorithms.trial.evidence.epochs import Epoch, TrialDesign, pairs
-from privateer_server.algorithms.trial.evidence.value_sums import ValueSums, enough_values
+from privateer_server.algorithms.trial.evidence.value_sums import MEANS, PEOPLE, ValueSums
 
 Array = NDArray[np.float64]
 
 _SUCCESSES: Final = 20.0
 """Successes and failures that both arms need before the normal approximation is used."""
+_HIDES: Final = 2.0
+"""Standard deviations of noise below which a variance is not told from 0."""
 _NOISES: Final = 10.0
 """Standard deviations of the noise of an arm's hits that the hits must reach."""
 
@@ -62,7 +65,7 @@ class Sums:
         w = u[..., None] / pairs(epoch.shares)
         n, hits = epoch.people, epoch.hits.sum(axis=1)[:, None]
         squares = epoch.positive if epoch.squares is None else epoch.squares
-        values = self.values and self.values.add(w, pairs(squares), epoch.noise, epoch.parts)
+        values = self.values and self.values.add(w, pairs(squares), epoch.noise, epoch.parts, epoch.resolution)
         return Sums(
             self.num + w * pairs(epoch.positive),
             self.den + w * pairs(epoch.hits),
@@ -99,7 +102,7 @@ class Sums:
         terms = np.maximum(self.spread_of_hits[..., None] * self.square, 0.0) + self.noise_about(self.middle)
         return np.where(some, terms / np.square(np.where(some, self.den, 1.0)), np.inf)
 
-    @property
+    @cached_property
     def spread_of_hits(self) -> Array:
         """Shape (J, K): the variance of what a hit counts, of both arms together; of bits by their middle."""
         if self.values is None:
@@ -123,16 +126,46 @@ class Sums:
         """Shape (J, K): of `difference`."""
         return np.asarray(self.variances.sum(axis=-1))
 
-    @property
+    @cached_property
     def ready(self) -> NDArray[np.bool_]:
         """Shape (J, K): whether there is enough for the normal approximation. A function of releases."""
+        return ~(self.few | self.unresolved)
+
+    @cached_property
+    def few(self) -> NDArray[np.bool_]:
+        """Shape (J, K): whether an arm has too few people beside the noise, or too few of the rarer outcome."""
+        least = 0.0 if self.values is None else PEOPLE
+        enough = (self.den > 0) & (np.square(self.den) >= least * self.square)
+        clear = self.den >= _NOISES * np.sqrt(self.noise_of_hits)
+        return ~np.asarray((enough & clear).all(axis=-1) & (self._seen | self.hidden))
+
+    @cached_property
+    def _seen(self) -> NDArray[np.bool_]:
+        """Shape (J, K): whether both arms have enough of the rarer outcome; of numbers, of what is rarer about them."""
+        rare = np.minimum(self.middle, 1 - self.middle)[..., None]
         if self.values is None:
-            rare = np.minimum(self.middle, 1 - self.middle)[..., None]
             seen = np.square(self.den) * rare >= _SUCCESSES * self.square
         else:
-            seen = enough_values(self.den, self.square, self.middle, self.spread_of_hits)
-        clear = self.den >= _NOISES * np.sqrt(self.noise_of_hits)
-        return np.asarray((seen & clear & (self.den > 0)).all(axis=-1))
+            seen = np.square(self.den * rare) >= MEANS * self.spread_of_hits[..., None] * self.square
+        return np.asarray(seen.all(axis=-1))
+
+    @property
+    def unresolved(self) -> NDArray[np.bool_]:
+        """Shape (J, K): whether rewards vary too little for their bounds, so that nobody knows by how much.
+
+        By no more than rounding does; or noise may be all that they vary by, and more than their mean allows.
+        """
+        if self.values is None:
+            return np.zeros(self.people.shape, bool)
+        return np.asarray((self.spread_of_hits <= self.values.resolution) | (self.hidden & ~self._seen))
+
+    @cached_property
+    def hidden(self) -> NDArray[np.bool_]:
+        """Shape (J, K): whether noise may be all that rewards are measured to vary by."""
+        if self.values is None:
+            return np.zeros(self.people.shape, bool)
+        variance, noise = self.values.measured(self.num, self.den)
+        return np.asarray((noise > 0) & (variance <= _HIDES * noise))
 
     @property
     def together(self) -> "Sums":
@@ -141,8 +174,8 @@ class Sums:
 
     def changed(self, change: Callable[[Array], Array]) -> "Sums":
         """Return the sums with each array changed, in the same way."""
-        values = self.values and ValueSums(change(self.values.squares), change(self.values.noise))
-        arrays = {name: change(one) for name, one in vars(self).items() if name != "values"}
+        values = self.values and self.values.changed(change)
+        arrays = {one.name: change(getattr(self, one.name)) for one in fields(self) if one.name != "values"}
         return Sums(**arrays, values=values)
 
 
