@@ -40,12 +40,13 @@ from privateer_core.serving.write_health import WriteHealth
 from privateer_core.spec.sections import said
 from privateer_core.wire.keys import TrustedKeys
 from privateer_server.admin_tokens import AdminTokens
+from privateer_server.api.backups import Backups, backup_router
 from privateer_server.api.change_routes import PRIVATE_PAGES, changes_router, claims_router
 from privateer_server.api.description import describe
 from privateer_server.api.endpoints import BatchesEndpoint, Policies, ReportsEndpoint
 from privateer_server.api.events import ChangeFeed, stream_router
 from privateer_server.api.experiment_routes import experiments_router
-from privateer_server.api.operators import Admins, Gauges, backup_router, operations_router
+from privateer_server.api.operators import Admins, Gauges, operations_router
 from privateer_server.api.pages import OPERATOR, READING, PageVersions, pages
 from privateer_server.api.transparency import log_router, tokens_router
 from privateer_server.data import Data
@@ -206,7 +207,7 @@ def create_app(settings: ServerSettings, clock: Clock | None = None) -> Server:
     )
     answer_problems(control)
     control.include_router(operations_router(intake, experiments, writes, metrics, gauges))
-    control.include_router(backup_router(data.store, admins))
+    control.include_router(backup_router(Backups(data.store, clock, metrics.registry), admins))
     budget = Budget(settings.body_budget)
     shufflers = TrustedKeys(settings.shuffler_keys)
     control.include_router(experiments_router(experiments, data.store, data.log.identity, admins, budget))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from privateer_core.clock import Clock
+from privateer_core.serving.store.copies import remove_scratch_folders
 from privateer_core.serving.store.sqlite import (
     SqliteDatabase,
     check_header,
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
 KEYS_FOLDER: Final = "keys"
 _CLEAN_SECONDS: Final = 1.0
 _FORGET_SECONDS: Final = 3600.0
-_GRACE_SECONDS: Final = 86_400.0
-"""A clock that is set wrong by less than a day has no token spent twice."""
 
 
 @dataclass(frozen=True)
@@ -71,17 +70,19 @@ class Data:
     async def clean(self, clock: Clock) -> None:
         """Clean up once a second, until the task is cancelled.
 
-        Whoever takes the disk finds the last moments of a round at most: earlier states of the database go, and keys
-        that could not be erased before. Once an hour spent upload tokens go whose key has long expired.
+        Whoever takes the disk finds the last moments of a round at most: earlier states of database and journal go, and
+        keys that could not be erased before. Once an hour spent upload tokens go whose key has long expired.
         """
         due = clock.monotonic()
         while True:
             if clock.monotonic() >= due:
+                is_more = False
                 with suppress(*TRANSIENT):  # an hour later is early enough
-                    await asyncio.to_thread(self.store.forget_tokens, clock.now() - _GRACE_SECONDS)
-                due = clock.monotonic() + _FORGET_SECONDS
+                    is_more = await asyncio.to_thread(self.store.forget_tokens, clock.now())
+                due = clock.monotonic() + (0.0 if is_more else _FORGET_SECONDS)
             await asyncio.sleep(_CLEAN_SECONDS)
             await asyncio.to_thread(self.store.tidy)
+            await asyncio.to_thread(self.journal.tidy)
             await asyncio.to_thread(self.keys.retry)
 
     def check(self) -> None:
@@ -125,6 +126,7 @@ def _open_folder(settings: ServerSettings) -> Data:
     path = settings.journal or folder / JOURNAL_FILE
     check_header(path, JOURNAL_KIND)  # before the database is migrated
     is_cut_short = was_cut_short(folder / FILE)
+    remove_scratch_folders(folder)
     with ExitStack() as stack:
         # The database comes first: its lock keeps a second server from everything else.
         store = Store(SqliteDatabase(open_database(folder / FILE, STORE_KIND)))

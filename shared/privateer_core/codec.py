@@ -7,6 +7,7 @@ that a digest of it means the same to everybody.
 import math
 import re
 from collections.abc import Callable
+from functools import cache
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -14,6 +15,7 @@ import numpy as np
 import rfc8785
 
 from privateer_core.errors import Malformed
+from privateer_core.prepared_types import prepared
 
 T = TypeVar("T")
 _DTYPE: Final = re.compile(r"[<|][biuf]\d")
@@ -73,10 +75,16 @@ def decode(body: bytes, kind: type[T]) -> T:
     try:
         upgraded: Callable[[Any], Any] | None = getattr(kind, "upgraded", None)
         if upgraded is None:
-            return msgspec.msgpack.decode(body, type=kind, dec_hook=_decode)
-        return msgspec.convert(upgraded(msgspec.msgpack.decode(body)), kind, dec_hook=_decode)
+            decoded: T = _decoder(kind).decode(body)
+            return decoded
+        return msgspec.convert(upgraded(msgspec.msgpack.decode(body)), prepared(kind), dec_hook=_decode)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, LookupError, ValueError, TypeError) as error:
         raise Malformed(f"this is not a serialized {kind.__name__}", remedy="fetch it again") from error
+
+
+@cache
+def _decoder(kind: type[Any]) -> msgspec.msgpack.Decoder[Any]:
+    return msgspec.msgpack.Decoder(prepared(kind), dec_hook=_decode)
 
 
 def canonical(value: Any) -> bytes:

@@ -24,6 +24,7 @@ from privateer_core.errors import (
     SpecError,
     Unavailable,
 )
+from privateer_core.prepared_types import prepared
 from privateer_core.serving.logs import tell
 from privateer_core.wire.batch import BATCH, SET_CLOCKS, SIGNATURE_HEADER, BatchAnswer, blames_clock, sign_claim
 from privateer_core.wire.envelope import MEDIA_TYPE
@@ -188,7 +189,7 @@ class Upstream:
         if not answer.is_success:
             raise _unexpected(answer)
         try:
-            return msgspec.json.decode(answer.body, type=BatchAnswer)
+            return msgspec.json.decode(answer.body, type=prepared(BatchAnswer))
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise _unexpected(answer) from error
 
@@ -206,7 +207,7 @@ class Upstream:
         if not answer.is_success:
             raise _unexpected(answer)
         try:
-            key = bytes.fromhex(msgspec.json.decode(answer.body, type=_ServerKey).key)
+            key = bytes.fromhex(msgspec.json.decode(answer.body, type=prepared(_ServerKey)).key)
         except (msgspec.DecodeError, ValueError) as error:
             raise _unexpected(answer) from error
         if self._pin:

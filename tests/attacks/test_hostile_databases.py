@@ -11,13 +11,15 @@ from threading import Thread
 
 import pytest
 
-from privateer_core.serving.store import copies
-from privateer_core.serving.store.copies import copy_of, is_held
+from privateer_core.errors import SpecError
+from privateer_core.serving.store.copies import checked_view, is_held
+from privateer_core.serving.store.sqlite import FileKind
 from privateer_server.store.round_keys import read_keys
 
 PATIENCE = 5.0
 MEMORY = 4 << 30
 SALTS = (1, 2)
+KIND = FileKind(application=0, version=0, schema="", field="SETTING")
 LARGE = 1 << 24
 """Pages: 8 GiB of them."""
 
@@ -40,29 +42,39 @@ def database(tmp_path: Path) -> Path:
     return path
 
 
+def checksum(order: str, body: bytes, sums: tuple[int, int]) -> tuple[int, int]:
+    """SQLite's checksum of a log (https://sqlite.org/fileformat2.html#checksum_algorithm)."""
+    one, other = sums
+    words = struct.unpack(f"{order}{len(body) // 4}I", body)
+    for even, odd in zip(words[::2], words[1::2], strict=True):
+        one = (one + even + other) & 0xFFFFFFFF
+        other = (other + odd + one) & 0xFFFFFFFF
+    return one, other
+
+
 def log_of(size: int, pages: int, page: bytes) -> bytes:
     """A log of one transaction on pages of a size, with the checksums that belong to it."""
     head = struct.pack(">6I", 0x377F0683, 3_007_000, size, 0, *SALTS)
-    sums = copies._checksum(">", head, (0, 0))
+    sums = checksum(">", head, (0, 0))
     frame, log = struct.pack(">2I", 1, pages), head + struct.pack(">2I", *sums)
     if (len(frame) + len(page)) % 8 == 0:
-        sums = copies._checksum(">", frame + page, sums)
+        sums = checksum(">", frame + page, sums)
     return log + frame + struct.pack(">4I", *SALTS, *sums) + page
 
 
 @pytest.mark.parametrize("size", [0, 3, 4, 256])
 def test_a_log_of_pages_that_no_database_has_is_left_alone(database: Path, size: int) -> None:
     database.with_name("rows.db-wal").write_bytes(log_of(size, 1, bytes(size)))
-    copy = copy_of(database)
-    assert copy is not None
-    with closing(copy):
-        assert copy.execute("SELECT name FROM sqlite_master").fetchall() == [("rows",)]
+    view = checked_view(database, KIND)
+    assert view is not None
+    with closing(view), view.driver() as db:
+        assert db.execute("SELECT name FROM sqlite_master").fetchall() == [("rows",)]
 
 
 def test_a_log_that_names_more_than_all_memory_is_refused(database: Path) -> None:
     database.with_name("rows.db-wal").write_bytes(log_of(512, LARGE, bytes(512)))
-    with pytest.raises(sqlite3.DatabaseError):
-        copy_of(database)
+    with pytest.raises(SpecError, match="damaged"):
+        checked_view(database, KIND)
 
 
 def looks_at_keys(path: Path) -> None:
@@ -74,8 +86,8 @@ def looks_at_keys(path: Path) -> None:
 def looks_at_a_database(path: Path) -> None:
     """Read a database, which may have a log."""
     is_held(path)
-    with pytest.raises(sqlite3.DatabaseError):
-        copy_of(path)
+    with pytest.raises(SpecError, match="damaged"):
+        checked_view(path, KIND)
 
 
 PIPES: dict[str, Callable[[Path], None]] = {

@@ -11,7 +11,7 @@ import sqlite3
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,10 +19,13 @@ import httpx
 import pytest
 
 from privateer_client import Client, Ledger
-from privateer_core.serving.store.copies import copy_of
+from privateer_core.serving.store.copies import checked_view
+from privateer_core.serving.store.sqlite import FileKind
 from privateer_lab.cli.command_line import main
 from privateer_lab.doctor import stored_data
 from privateer_lab.services.processes import Services, free_port, running
+from privateer_server.store.schema import STORE_KIND
+from privateer_shuffler.pool.round_file import ROUND_DATABASE
 from tests.support.devices import EVERYTHING
 from tests.support.sealing import body_of, plain_reports, sealed_reports
 from tests.support.servers import MSGPACK, SHUFFLED, SMALL
@@ -100,22 +103,24 @@ def hidden(seen: Seen, data: Path) -> None:
         seen.raw |= {path.read_bytes(), bytes.fromhex(path.stem)}
     for path in [data / "sender.key", *(data / "shuffler").glob("*.key"), *data.rglob("*.pub")]:
         seen.raw |= {bytes.fromhex(path.read_text())}
-    with closing(opened(data / "server" / "server.db")) as database:
+    with opened(data / "server" / "server.db", STORE_KIND) as database:
         blobs = [row[0] for row in database.execute("SELECT ids FROM report_ids")]
         ids = {blob[start : start + 16] for blob in blobs for start in range(0, len(blob), 16)}
         assert len(ids) == 18
         seen.raw |= ids
     (path,) = (data / "shuffler").glob("*.db")
-    with closing(opened(path)) as database:
+    with opened(path, ROUND_DATABASE) as database:
         seen.raw |= {row[0] for row in database.execute("SELECT sealed FROM place WHERE taken")}
         seen.raw |= {row[0] for row in database.execute("SELECT key FROM label")}
     assert len(seen.raw) > 100
 
 
-def opened(path: Path) -> sqlite3.Connection:
-    copy = copy_of(path)
-    assert copy is not None
-    return copy
+@contextmanager
+def opened(path: Path, kind: FileKind) -> Iterator[sqlite3.Connection]:
+    view = checked_view(path, kind)
+    assert view is not None
+    with closing(view), view.driver() as db:
+        yield db
 
 
 def examined(capfd: pytest.CaptureFixture[str], *arguments: str) -> str:

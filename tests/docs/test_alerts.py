@@ -12,9 +12,11 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from privateer_core.serving.store.sqlite import SPARE_BYTES
 from privateer_core.wire.token import Challenge, PendingToken
 from privateer_core.wire.token_keys import Directory
 from privateer_issuer.app import create_app as create_issuer
+from privateer_lab.doctor.server import BACKUP_SECONDS
 from tests.support.asgi import serving
 from tests.support.sealing import body_of, sealed_reports
 from tests.support.server_and_shuffler import pair
@@ -172,6 +174,12 @@ def test_every_alert_has_its_section_and_says_what_to_do() -> None:
         assert all(text.strip() for text in rule["annotations"].values())
         assert rule["annotations"]["runbook"] == f"docs/operations/alerts.md#{rule['alert'].lower()}"
         assert re.fullmatch(r"\d+[mhd]", rule.get("for", "1m"))
+
+
+def test_the_alert_and_the_doctor_ask_for_as_much_of_a_disk_and_as_new_a_backup() -> None:
+    by_name = {rule["alert"]: rule["expr"] for rule in rules()}
+    assert set(re.findall(r"< (\d+)", by_name["PrivateerDiskFull"])) == {str(SPARE_BYTES)}
+    assert re.findall(r"> (\d{2,})", by_name["PrivateerBackupFails"]) == [str(BACKUP_SECONDS)]
 
 
 def test_expressions_are_balanced_and_call_what_prometheus_has() -> None:

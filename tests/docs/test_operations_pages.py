@@ -61,16 +61,16 @@ def test_the_page_says_from_which_schemas_a_start_migrates() -> None:
     table = {row[0]: row[1:] for row in rows("upgrade.md", "## Schemas")}
     assert table["server: `server.db`, and a backup of it"] == of(STORE)
     assert table["server: `journal.db`"] == of(JOURNAL)
-    kept = (round_file.ROUND_DATABASE, store.HISTORY_DATABASE, spent_tokens.TOKENS_DATABASE)
-    shufflers = [of(one) for one in kept]
-    assert shufflers == 3 * [table["shuffler: `*.db`, `taken.sqlite`, `spent.sqlite`"]]
+    kept = (round_file.ROUND_DATABASE, store.HISTORY_DATABASE)
+    assert [of(one) for one in kept] == 2 * [table["shuffler: `*.db`, `taken.sqlite`"]]
+    assert of(spent_tokens.TOKENS_DATABASE) == table["shuffler: `spent.sqlite`"]
     assert table["issuer: `issuer.db`"] == of(ISSUER)
     (ledger,) = (row for name, row in table.items() if name.startswith("a device's"))
     assert ledger == [str(ledger_file._VERSION), "every earlier one"]
-    for kinds, owner in (((STORE_SCHEMA, JOURNAL_SCHEMA), "server"), ((shared_store.SHUFFLER,), "shuffler")):
-        row = table[f"PostgreSQL: the {owner}'s"]
-        for kind in kinds:
-            assert row == [str(kind.version), str(min(kind.steps)) if min(kind.steps, default=0) else ""]
+    shared = {"server's data": STORE_SCHEMA, "server's journal": JOURNAL_SCHEMA, "shuffler's": shared_store.SHUFFLER}
+    for owner, kind in shared.items():
+        row = table[f"PostgreSQL: the {owner}"]
+        assert row == [str(kind.version), str(min(kind.steps)) if min(kind.steps, default=0) else ""]
 
 
 @pytest.mark.parametrize("name", ["docker-compose.yml", "docker-compose.scale.yml"])

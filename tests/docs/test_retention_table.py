@@ -7,6 +7,7 @@ import pytest
 from sqlalchemy import Table
 from sqlalchemy.dialects import sqlite
 
+from privateer_core.serving.store import copies
 from privateer_core.serving.store.database import creation
 from privateer_issuer.store import DATABASE as ISSUER
 from privateer_issuer.store import FILE as ISSUER_FILE
@@ -37,6 +38,7 @@ SCHEMAS = {
     "issuer": created(ISSUER.schema),
 }
 FILES = [f"{KEYS_FOLDER}/", IDENTITY_FILE, f"{FILE}-wal", f"{JOURNAL_FILE}-wal", KEY_FILE, PIN_FILE]
+FILES += [f"{store.HISTORY_FILE}-wal", f"{spent_tokens.TOKENS_FILE}-wal", f"{copies._PREFIX}*"]
 FILES += [store.HISTORY_FILE, spent_tokens.TOKENS_FILE, ISSUER_FILE, f"*{round_file.SUFFIX}"]
 
 
@@ -75,4 +77,4 @@ def test_every_row_says_until_when() -> None:
 
 def test_a_backup_has_what_the_page_says() -> None:
     tables = set(re.findall(r"CREATE TABLE (\w+)", created(STORE.schema)))
-    assert tables - set(_TABLES) == {"parts", "report_ids", "probe"}
+    assert tables - set(_TABLES) == {"parts", "report_ids", "probe", "backup"}

@@ -11,7 +11,8 @@ import numpy as np
 from privateer_core.algorithms import algorithm, parse_spec
 from privateer_core.codec import decode
 from privateer_core.mechanisms.cell_pairs import CellPairs
-from privateer_core.mechanisms.central_sums import UNIT, CentralSums
+from privateer_core.mechanisms.central_sums import CentralSums
+from privateer_core.mechanisms.mechanism import UNIT
 from privateer_core.wire.batch import decode_batch
 from privateer_core.wire.envelope import pieces
 from privateer_core.wire.publication import decode_publication
@@ -116,7 +117,7 @@ def _row(mark: int, mechanism: CentralSums | CellPairs) -> bytes:
 def _values(mechanism: CentralSums | CellPairs, total: Any) -> list[int]:
     """The sum of the values of each key."""
     if isinstance(mechanism, CellPairs):
-        return [int(value) for value in total.positive.sum(axis=1)]
+        return [int(value) for value in total.cells[1].sum(axis=1)]
     doubled = (total.sums + UNIT * total.hits).sum(axis=1)
     assert not (doubled % 2).any(), "it is a sum of scores"
     return [int(value) // 2 for value in doubled]

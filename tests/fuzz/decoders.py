@@ -157,7 +157,8 @@ def _backups() -> list[bytes]:
     with tempfile.TemporaryDirectory() as folder:
         store = embedded_store(Path(folder))
         try:
-            return [store.backup()]
+            with store.backup() as copy:
+                return [copy.read()]
         finally:
             store.close()
 

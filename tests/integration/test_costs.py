@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from privateer_lab.bench import bench_answers, bench_memory, bench_path, bench_replicas
+from privateer_lab.bench import bench_answers, bench_path, bench_replicas, bench_soak
 from tests.support.postgres import Cluster
 
 PEOPLE = 40_000
@@ -64,22 +64,27 @@ def test_memory_is_flat_after_the_first_reports() -> None:
     Threads that come and go have the allocator keep some for each at first. A leak of 55 bytes a report is found.
     """
     rows = []
-    for row in bench_memory(1_000_000):
-        print(json.dumps(row), flush=True)
-        rows.append(row)
-    assert [row["reports"] for row in rows] == [100_000 * look for look in range(1, 11)]
-    names = set(rows[0]) - {"reports"}
+    for tables in bench_soak(1_000_000):
+        print(json.dumps(tables), flush=True)
+        rows += [tables["memory"]] if "memory" in tables else []
+    assert [row["people"] for row in rows] == [100_000 * look for look in range(1, 11)]
+    names = set(rows[0]) - {"people"}
     assert {"generator", "shuffler", "server", "server 1"} <= names
     assert leaks(rows, names) == []
 
 
 @pytest.mark.nightly
-def test_the_memory_of_every_process_is_told() -> None:
-    rows = list(bench_memory(8000, look=4000))
-    assert [row["reports"] for row in rows] == [4000, 8000]
+def test_what_grows_is_told() -> None:
+    *looks, last = bench_soak(8000, look=4000, with_tokens=1000)
+    rows = [tables["memory"] for tables in looks]
+    assert [row["people"] for row in rows] == [4000, 8000]
     for row in rows:
         assert {"generator", "shuffler", "server", "server 1"} <= set(row)
         assert all(row[name] > 5 for name in row)
+    assert set(last) == {"seconds", "MiB on disk", "bytes"}
+    assert all(figure > 0 for table in last.values() for figure in table.values())
+    assert last["bytes"]["server, a spent token"] <= 40  # pages are full to three quarters, and the last is not
+    assert last["bytes"]["log, a person"] < 1
 
 
 @pytest.mark.postgres

@@ -7,11 +7,11 @@ import time
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
-from privateer_core.errors import SpecError, Unavailable
+from privateer_core.errors import SpecError
 from privateer_lab.cli.command_line import (
     ADMIN_URL,
     AdminPort,
@@ -25,7 +25,7 @@ from privateer_lab.cli.command_line import (
     Token,
 )
 from privateer_lab.cli.output import begin, print_json, screen
-from privateer_lab.services.rest import bearer, fetch
+from privateer_lab.services.rest import bearer, download
 from privateer_server.admin_tokens import Scope, new_token, shown_time
 
 
@@ -89,28 +89,27 @@ def doctor(
         raise typer.Exit(1)
 
 
-_BYTES_MAX: Final = 8 << 30
-"""The largest backup that is read, in bytes: it is a whole database, from a server that has the operator's token."""
-
-
 def backup(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder without a backup.")],
     token: Token = None,
     admin_url: AdminUrl = ADMIN_URL,
 ) -> None:
     """Copy the database of a running server. A server on the copy gives up the rounds that are open now."""
-    from privateer_server.store.backup import is_database, write_durably
+    from privateer_server.store.backup import MEDIA_TYPE, check_complete, durable_file
     from privateer_server.store.schema import FILE
 
     path = folder / FILE
     if path.exists():
         raise SpecError(f"there is a {FILE} already", field="DIR", remedy="name another folder")
-    body = fetch(f"{admin_url}/backup", field="--admin-url", headers=bearer(token), bytes_max=_BYTES_MAX)
-    if not is_database(body):
-        raise Unavailable("the answer is not a backup", field="--admin-url", remedy="correct the address")
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    write_durably(path, body)
-    screen.print(f"{path}: {len(body):,} bytes", soft_wrap=True)
+    with download(f"{admin_url}/backup", MEDIA_TYPE, field="--admin-url", headers=bearer(token)) as chunks:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with durable_file(path) as draft:
+            with draft.open("wb") as file:
+                for chunk in chunks:
+                    file.write(chunk)
+                    os.fdatasync(file.fileno())  # all at the end would keep a server's commits on this disk waiting
+            check_complete(draft)
+    screen.print(f"{path}: {path.stat().st_size:,} bytes", soft_wrap=True)
 
 
 def restore(

@@ -185,8 +185,9 @@ def _stay(services: Services, page: str, is_watched: bool) -> None:
 
 def bench(
     users: Annotated[int, typer.Option(min=4000, help="Number of people in each run.")] = 40_000,
-    memory: Annotated[
-        int, typer.Option(min=0, help="Instead: send so many reports, and show every process's MiB on the way.")
+    soak: Annotated[
+        int,
+        typer.Option(min=0, help="Instead: have so many people report, and show how memory, disks and logs grow."),
     ] = 0,
     databases: Annotated[
         tuple[str, str] | None,
@@ -196,20 +197,24 @@ def bench(
 ) -> None:
     """Measure what a report costs on its way, in multiples of opening one, and how fast accountant and devices are."""
     from privateer_lab.bench import (
+        LOOK,
         bench_accountant,
         bench_answers,
         bench_decisions,
-        bench_memory,
         bench_path,
         bench_replicas,
+        bench_soak,
     )
 
     if not as_json:
         begin("starting services and measuring them", "one to five minutes")
-    if memory:
-        for row in bench_memory(memory):
-            sizes = {name: round(value) for name, value in row.items()}
-            print_json(sizes) if as_json else screen.print(sizes)
+    if soak:
+        for rows in bench_soak(soak, min(soak, LOOK)):
+            if as_json:
+                print_json(rows)
+            else:
+                for title, figures in rows.items():
+                    print_table(title, named({name: round(figure, 2) for name, figure in figures.items()}))
         return
     if databases:
         tables = bench_replicas(users, *databases)

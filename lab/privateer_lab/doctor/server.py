@@ -1,6 +1,7 @@
 """What the doctor looks at where a server has its data."""
 
 import sqlite3
+import time
 from collections.abc import Collection
 from contextlib import ExitStack
 from pathlib import Path
@@ -18,13 +19,23 @@ from privateer_lab.doctor import credentials
 from privateer_lab.doctor.checkup import Checkup, Level
 from privateer_lab.doctor.folders import check_writable
 from privateer_lab.doctor.listeners import NAME_IT, Listeners, listed_keys
-from privateer_lab.doctor.stored_data import RESTORE, UNREADABLE, check_clock, check_disk, connected, copied, has_data
+from privateer_lab.doctor.stored_data import (
+    MIB,
+    RESTORE,
+    UNREADABLE,
+    check_clock,
+    check_disk,
+    connected,
+    has_data,
+    viewed,
+)
 from privateer_server.algorithms import LEARNERS, learner_for
 from privateer_server.data import KEYS_FOLDER
 from privateer_server.publication_log import IDENTITY_FILE
 from privateer_server.rounds.agreement import Agreement, KeyFindings, compare
 from privateer_server.settings import ServerSettings
 from privateer_server.store.journal import Journal
+from privateer_server.store.records import BackupRecord
 from privateer_server.store.round_keys import KeyTable, RoundKeys, read_keys
 from privateer_server.store.schema import (
     FILE,
@@ -40,6 +51,8 @@ _CLOSING: Final = 8
 """A round that closes writes what it publishes to journal and database, each by way of its log, and once more."""
 _TRIES: Final = 10
 """A round may close between two questions to a server; it does not again and again."""
+BACKUP_SECONDS: Final = 8 * 86_400
+"""The alert `PrivateerBackupFails` waits as long: whoever makes one a week has a day more."""
 _OLD_COPY: Final = (
     "stop, and start with the journal and the newest copy of the database; else go on, and lose the round"
 )
@@ -73,6 +86,8 @@ def examine_server(settings: ServerSettings) -> Checkup:
     credentials.check_upload_tokens(found, settings.tokens, settings.host, here)
     check_clock(found, folder, agreement.last_time if agreement else 0.0)
     if folder:
+        if agreement:
+            _check_backup(found, agreement.store.backup)
         needed = _CLOSING * (agreement.largest if agreement else 0)
         journal = _journal_file(settings)
         check_writable(found, folder, journal, journal.parent)
@@ -96,8 +111,8 @@ def _examine_data(found: Checkup, settings: ServerSettings, store_key: bytes | N
         journal = connected(found, "journal", settings.journal_database, JOURNAL_SCHEMA, "PRIVATEER_JOURNAL_DATABASE")
         store = connected(found, "database", settings.database, STORE_SCHEMA, "PRIVATEER_DATABASE")
     else:
-        journal = _journal_copy(found, _journal_file(settings))
-        store = copied(found, "database", settings.data / FILE, STORE_KIND)
+        journal = _journal_view(found, _journal_file(settings))
+        store = viewed(found, "database", settings.data / FILE, STORE_KIND)
     with ExitStack() as stack:
         for database in filter(None, (journal, store)):
             stack.callback(database.close)
@@ -113,10 +128,10 @@ def _examine_data(found: Checkup, settings: ServerSettings, store_key: bytes | N
     return agreement
 
 
-def _journal_copy(found: Checkup, path: Path) -> SqliteDatabase | None:
-    """Return a copy of the journal, or an empty one where there is none: a restored server has none at first."""
+def _journal_view(found: Checkup, path: Path) -> SqliteDatabase | None:
+    """Return a view of the journal, or an empty one where there is none: a restored server has none at first."""
     if path.exists():
-        return copied(found, "journal", path, JOURNAL_KIND)
+        return viewed(found, "journal", path, JOURNAL_KIND)
     remedy = "set PRIVATEER_JOURNAL to the one it had; without it a start gives the open rounds up"
     found.warn("journal", f"there is no {path.name}", remedy)
     empty = sqlite3.connect(":memory:", isolation_level=None)
@@ -155,6 +170,25 @@ def _check_journal(found: Checkup, agreement: Agreement) -> None:
         found.fail("journal", "the log in the journal is not the one in the database", remedy)
     if len(found.all) == before:
         found.ok("journal", "the journal and the database agree")
+
+
+def _check_backup(found: Checkup, last: BackupRecord) -> None:
+    """Say when `privateer backup` was complete last; a server may have other backups, or none."""
+    before = f"the last complete one was made {_age(last.completed)}" if last.completed else "none was complete before"
+    if last.is_incomplete:
+        detail = f"the backup that was begun {_age(last.begun)} is not complete; {before}"
+        found.warn("backup", detail, "nothing, if it is under way; else see the server's log, and make another")
+    elif last.completed and time.time() - last.completed > BACKUP_SECONDS:
+        found.warn("backup", f"the last backup was made {_age(last.completed)}", "find out why none was made since")
+    elif last.completed:
+        found.ok("backup", f"the last backup was made {_age(last.completed)}, of {-(-last.bytes // MIB):,} MiB")
+    else:
+        found.ok("backup", "privateer backup was never used here")
+
+
+def _age(moment: float) -> str:
+    hours = max(0, int(time.time() - moment)) // 3600
+    return f"{hours // 24:,} days ago" if hours >= 48 else f"{hours} hours ago" if hours else "within the last hour"
 
 
 def _check_filed_keys(found: Checkup, agreement: Agreement, folder: Path, before: Collection[str]) -> None:

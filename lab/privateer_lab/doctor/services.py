@@ -35,9 +35,9 @@ from privateer_lab.doctor.stored_data import (
     check_disk,
     check_secret,
     connected,
-    copied,
     has_data,
     shown,
+    viewed,
 )
 from privateer_server.publication_log import IDENTITY_FILE
 from privateer_server.settings import ServerSettings
@@ -56,6 +56,9 @@ _START: Final = "start the issuer, which does it; if it runs, see its disk and i
 _OTHER: Final = (
     "correct PRIVATEER_SERVER_URL: the private port is 8002 unless it was changed; if it is right, another process has "
     "the server's port: find out which"
+)
+_CLAIM: Final = (
+    "put the earlier shuffler.key back; else trust the new one, and release the claim (docs/operations/keys.md)"
 )
 _TRUST: Final = "give its public key file to the server's operator, for PRIVATEER_SHUFFLER_KEYS"
 _NEW_KEY: Final = (
@@ -102,7 +105,7 @@ def examine_shuffler(settings: ShufflerSettings, server: ServerSettings | None =
         _check_trust(found, key, server.shuffler_keys if server else None)
     credentials.check_trusted(found, "senders", settings.sender_keys)
     held = is_held(folder / HISTORY_FILE) if folder else None
-    pin = None
+    pin, names = None, list[str]()
     if folder:
         check_writable(found, folder)
         pin = _read_pin(found, folder / PIN_FILE)
@@ -117,7 +120,17 @@ def examine_shuffler(settings: ShufflerSettings, server: ServerSettings | None =
         pin = found.settled(lambda seen: _examine_pool(seen, settings, store_key), once=False)
     _check_answers(found, settings, held, key)
     _check_server_key(found, settings.server_key or pin or frozenset(), settings.server_url, server)
+    if key:
+        _check_claims(found, names, settings.server_url, signing_key_id(key.public_key()))
     return found
+
+
+def _check_claims(found: Checkup, names: list[str], url: str, own: str) -> None:
+    """Check that no other key has the claim of an experiment whose reports are held: nobody would take them."""
+    holders = {name: page(f"{url}/experiments/{name}").get("shuffler") for name in names}
+    others = [name for name, shuffler in holders.items() if shuffler not in (None, own)]
+    detail = "another shuffler, or this one with an earlier key, has the claim of {}: the server refuses its batch"
+    found.each(Level.FAIL, "trust", others, detail, _CLAIM)
 
 
 def _read_pin(found: Checkup, path: Path) -> frozenset[bytes] | None:
@@ -161,14 +174,14 @@ def _examine_rounds(found: Checkup, folder: Path) -> list[str]:
     for path in sorted(folder.glob(f"*{SUFFIX}")):
         if not path.exists():  # a running shuffler has delivered it
             continue
-        copy = copied(found, "rounds", path, ROUND_DATABASE)
-        label = _label(found, path, copy) if copy else None
+        view = viewed(found, "rounds", path, ROUND_DATABASE)
+        label = _label(found, path, view) if view else None
         labels += [label] if label else []
         broken += label is None
     if not broken:
         found.ok("rounds", f"open rounds: {len(labels):,}; their databases are whole")
     # A round is in the history before it has a database.
-    if history := copied(found, "history", folder / HISTORY_FILE, HISTORY_DATABASE):
+    if history := viewed(found, "history", folder / HISTORY_FILE, HISTORY_DATABASE):
         with closing(history):
             wrong = unknown_rounds(history, labels)
         found.each(Level.FAIL, "history", wrong, "{}", _BACKWARDS)
@@ -178,8 +191,8 @@ def _examine_rounds(found: Checkup, folder: Path) -> list[str]:
     return sorted(label.round.experiment for label in labels)
 
 
-def _label(found: Checkup, path: Path, copy: SqliteDatabase) -> Label | None:
-    with closing(copy), copy.driver() as db:
+def _label(found: Checkup, path: Path, view: SqliteDatabase) -> Label | None:
+    with closing(view), view.driver() as db:
         try:
             known = read_label(db)
         except (sqlite3.Error, msgspec.DecodeError, TypeError):
@@ -199,11 +212,11 @@ def _examine_spent(found: Checkup, folder: Path, tokens: TokenSettings) -> Spent
             remedy = "nothing, if the shuffler never started with tokens; else put it back"
             found.warn("spent tokens", f"there is no {TOKENS_FILE}: earlier tokens would count again", remedy)
         return None
-    copy = copied(found, "spent tokens", path, TOKENS_DATABASE)
-    if copy is None:
+    view = viewed(found, "spent tokens", path, TOKENS_DATABASE)
+    if view is None:
         return None
-    with closing(copy):
-        findings = examine_spent(copy)
+    with closing(view):
+        findings = examine_spent(view)
     for wrong in findings.disagreements:
         remedy = "put the file back; else start the issuer on an empty folder, which makes new keys"
         found.fail("spent tokens", f"{TOKENS_FILE}: {wrong}", remedy)
@@ -286,11 +299,11 @@ def _check_shown(found: Checkup, url: str, shown: Path) -> None:
 
 def _examine_keys(found: Checkup, place: IssuerPlace) -> IssuerFindings | None:
     """Check that each experiment has a key that lasts, that no expired key could still sign, and what others see."""
-    copy = copied(found, "database", place.data / ISSUER_FILE, DATABASE)
-    if copy is None:
+    view = viewed(found, "database", place.data / ISSUER_FILE, DATABASE)
+    if view is None:
         return None
-    with closing(copy):
-        own = examine(copy)
+    with closing(view):
+        own = examine(view)
     found.ok("database", f"{ISSUER_FILE} is whole, schema {own.database.version}")
     before, now = len(found.all), time.time()
     detail = "tokens of {} are counted, and it has no key"

@@ -1,6 +1,6 @@
 """A service's data: folders, permissions, free space, the clock; and databases, which the doctor reads as they are.
 
-Databases in files are read in copies, PostgreSQL without writing.
+Nothing is written to a database, and none is read into memory.
 """
 
 import os
@@ -16,13 +16,12 @@ from typing import Final
 import msgspec
 
 from privateer_core.errors import PrivateerError, SpecError
-from privateer_core.serving.store.copies import Unsettled, checked_copy
+from privateer_core.serving.store.copies import FileView, Unsettled, checked_view
 from privateer_core.serving.store.database import Database, Schema
-from privateer_core.serving.store.sqlite import FileKind, SqliteDatabase
+from privateer_core.serving.store.sqlite import SPARE_BYTES, FileKind
 from privateer_lab.doctor.checkup import Checkup
 
 MIB: Final = 1 << 20
-_SPARE: Final = 64 * MIB
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 _PUBLIC: Final = (".pub", ".json")
 """Suffixes of files that others read: public keys of services, and of issuers."""
@@ -77,8 +76,8 @@ def is_open_to_writers(path: Path) -> bool:
 
 
 def check_disk(found: Checkup, folders: Sequence[Path], data: int = 0) -> None:
-    """Check that the disks of folders have 64 MiB and room for so many bytes of data, and better twice as much."""
-    needed = _SPARE + data
+    """Check that the disks of folders have what the alert asks for beside so much of data, and better twice as much."""
+    needed = SPARE_BYTES + data
     free = min(shutil.disk_usage(folder).free for folder in folders)
     detail = f"{free // MIB:,} MiB are free, and {-(-needed // MIB):,} MiB may be needed at once"
     remedy = "make room, or move the data to a larger disk; nothing acknowledged is lost"
@@ -126,22 +125,22 @@ def _stat(path: Path) -> os.stat_result:
     return os.stat_result((0,) * 10)
 
 
-def copied(found: Checkup, check: str, path: Path, kind: FileKind) -> SqliteDatabase | None:
-    """Return a copy of a file that may be read; None, and a finding that says why, if there is none."""
+def viewed(found: Checkup, check: str, path: Path, kind: FileKind) -> FileView | None:
+    """Return a view of a file that may be read; None, and a finding that says why, if there is none."""
     name = shown(path)
     try:
-        copy = checked_copy(path, kind)
+        view = checked_view(path, kind)
     except Unsettled:
         found.warn(check, f"{name} changes all the time", "run the doctor again when fewer people report")
         return None
     except SpecError as error:
         found.fail(check, error.detail.replace(path.name, name), error.remedy or kind.repair)
         return None
-    if copy is None:
+    if view is None:
         found.warn(check, f"{name} is empty", "nothing, if the service never started; else restore a backup")
         return None
-    _check_version(found, check, name, copy.version, kind.version)
-    return copy.database
+    _check_version(found, check, name, view.facts.version, kind.version)
+    return view
 
 
 def connected(found: Checkup, check: str, url: str, schema: Schema, setting: str) -> Database | None:

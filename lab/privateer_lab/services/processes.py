@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import BinaryIO, NamedTuple, NoReturn
 
 import httpx
 
@@ -32,9 +32,12 @@ class Processes:
     ----------
     quiet
         Whether they log only warnings and errors.
+    log
+        Where they log; None: to standard error.
     """
 
-    def __init__(self, quiet: bool = False) -> None:
+    def __init__(self, quiet: bool = False, log: BinaryIO | None = None) -> None:
+        self._log = log
         self._before = "import logging; logging.disable(logging.INFO); " if quiet else ""
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self._how: dict[str, tuple[str, dict[str, str], str]] = {}
@@ -45,7 +48,7 @@ class Processes:
         settings = os.environ | _HERE | {"PRIVATEER_PORT": url.rpartition(":")[2]} | environment
         # -P: modules in the working directory are not imported.
         code = f"{self._before}from {module} import main; main()"
-        self._running[name] = subprocess.Popen([sys.executable, "-P", "-c", code], env=settings)
+        self._running[name] = subprocess.Popen([sys.executable, "-P", "-c", code], env=settings, stderr=self._log)
 
     def wait(self, name: str) -> None:
         """Wait until a process is ready.
@@ -235,13 +238,15 @@ def running(
     private: tuple[int, int] | None = None,
     *,
     quiet: bool = False,
+    log: BinaryIO | None = None,
     issuing: IssuerProcess | None = None,
     origins: str = "",
 ) -> Iterator[Services]:
     """Start both services with their data under ``data``, and an issuer if it is wanted; stop them at the end.
 
     ``private`` are the ports of the private listeners, the server's first; by default free ones. ``quiet`` services log
-    only warnings and errors. ``origins`` are those whose pages may ask the services from a browser.
+    only warnings and errors, to ``log`` if that is given. ``origins`` are those whose pages may ask the services from a
+    browser.
 
     Raises
     ------
@@ -258,7 +263,7 @@ def running(
     token, key = token or secrets.token_urlsafe(24), data / "sender.key"
     publish_key(own_key(key, "--data"), data / "senders" / "sender.pub")
     server, shuffler, admin, shuffler_admin = (f"http://127.0.0.1:{port}" for port in ports)
-    at = Services(server, shuffler, admin, shuffler_admin, token, key, Processes(quiet))
+    at = Services(server, shuffler, admin, shuffler_admin, token, key, Processes(quiet, log))
     allowed = {"PRIVATEER_ORIGINS": origins} if origins else {}
     settings = {name: one | allowed for name, one in environments(data, ports, token).items()}
     urls = {"server": server, "shuffler": shuffler}

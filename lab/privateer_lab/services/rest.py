@@ -2,6 +2,9 @@
 
 import re
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
 from typing import Any, Final
 
 import httpx
@@ -26,6 +29,9 @@ _BUSY: Final = {502, 503, 504}
 BYTES_MAX: Final = 64 << 20
 """The largest answer that is read, in bytes: exports of experiments with thousands of actions need that."""
 _SECONDS: Final = 30.0
+_CHUNK_SECONDS: Final = 600.0
+"""A server that copies a large database takes so long at most until the first byte of it."""
+_CHUNK_BYTES: Final = 8 << 20
 _BYTES_PER_SECOND: Final = 64 << 10
 """An answer may take longer if it advances at this rate."""
 _CONTROLS: Final = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -117,6 +123,34 @@ def fetch(url: str, *, field: str = "--url", **options: Any) -> bytes:
     return _asked("GET", url, field, **options).content
 
 
+@contextmanager
+def download(url: str, media_type: str, *, field: str = "--url", **options: Any) -> Iterator[Iterator[bytes]]:
+    """Return the chunks of what a service answers with; it may be large, and take long between two chunks.
+
+    Raises
+    ------
+    Unavailable
+        If it does not answer, or breaks off: also where the chunks are read.
+    RemoteError
+        If it answers with a problem.
+    """
+    with _explained(url, field), httpx.stream("GET", url, timeout=_CHUNK_SECONDS, **options) as response:
+        if not response.is_success:
+            problem = b"".join(islice(response.iter_bytes(_CHUNK_BYTES), 1))
+            raise _refusal(httpx.Response(response.status_code, content=problem), field)
+        if response.headers.get("content-type") != media_type or "content-length" not in response.headers:
+            raise Unavailable("the answer is not a backup", field=field, remedy="correct the address")
+        yield _whole(response, field)
+
+
+def _whole(response: httpx.Response, field: str) -> Iterator[bytes]:
+    try:
+        yield from response.iter_bytes(_CHUNK_BYTES)
+    except httpx.HTTPError:
+        detail = f"the answer broke off after {response.num_bytes_downloaded:,} bytes"
+        raise Unavailable(detail, field=field, remedy="see the server's log, and try again") from None
+
+
 def bearer(token: str | None) -> dict[str, bytes]:
     """Return the header that carries the admin token.
 
@@ -167,8 +201,18 @@ def policy_in(document: Any) -> PolicyView:
 
 
 def _asked(method: str, url: str, field: str, **options: Any) -> httpx.Response:
-    try:
+    with _explained(url, field):
         response = bounded_request(method, url, **options)
+    if not response.is_success:
+        raise _refusal(response, field)
+    return response
+
+
+@contextmanager
+def _explained(url: str, field: str) -> Iterator[None]:
+    """Say why there is no answer."""
+    try:
+        yield
     except (httpx.InvalidURL, httpx.UnsupportedProtocol):
         raise Unavailable("not a URL", field=field, remedy="write http://host:port") from None
     except Endless as error:
@@ -180,9 +224,6 @@ def _asked(method: str, url: str, field: str, **options: Any) -> httpx.Response:
         address = f"{whole.scheme}://{whole.netloc.decode()}"  # without a name and a password
         detail = f"no answer from the service at {address}"
         raise Unavailable(detail, field=field, remedy="is it running? privateer up") from None
-    if not response.is_success:
-        raise _refusal(response, field)
-    return response
 
 
 def _decoded(response: httpx.Response, field: str) -> dict[str, Any]:

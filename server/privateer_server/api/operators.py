@@ -1,4 +1,4 @@
-"""Routes for operators, and what their tokens let them do: health, readiness, metrics, keys, backups.
+"""Routes for operators, and what their tokens let them do: health, readiness, metrics and keys.
 
 Gauges are set when somebody looks: experiments, what waits, keys and disks.
 """
@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeAlias, get_args
+from typing import Annotated, Final, TypeAlias, get_args
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
@@ -18,9 +18,9 @@ from starlette.responses import PlainTextResponse, Response
 
 from privateer_core.answer.export import Status
 from privateer_core.clock import Clock
-from privateer_core.errors import Conflict, ScopeMissing, Unauthorized, Unavailable
+from privateer_core.errors import ScopeMissing, Unauthorized, Unavailable
 from privateer_core.serving.build import BUILD
-from privateer_core.serving.http.openapi import ADMIN_REFUSALS, refusals
+from privateer_core.serving.http.openapi import refusals
 from privateer_core.serving.http.timing import WHO, known_method
 from privateer_core.serving.logs import tell
 from privateer_core.serving.write_health import WriteHealth, free_bytes
@@ -31,7 +31,6 @@ from privateer_server.data import Data
 from privateer_server.experiments.catalog import Experiments
 from privateer_server.intake.intake import Intake
 from privateer_server.metrics import ServerMetrics
-from privateer_server.store.store import Store
 
 _EXPERIMENT: Final = ("experiment",)
 _SCHEME: Final = HTTPBearer(scheme_name="admin", description="An operator's token", auto_error=False)
@@ -40,12 +39,6 @@ Token: TypeAlias = Annotated[HTTPAuthorizationCredentials | None, Depends(_SCHEM
 _QUIET_SECONDS: Final = 1.0
 """Refusals that come sooner after a line have none of their own: anybody who guesses tokens must not fill the log."""
 _admin_log = logging.getLogger("privateer.admin")
-_MEDIA_TYPE: Final = "application/vnd.sqlite3"
-_ANSWERS: Final[dict[int | str, dict[str, Any]]] = {
-    200: {"description": "The database", "content": {_MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}}}},
-    **refusals(*ADMIN_REFUSALS, Conflict, Unavailable),
-}
-_log = logging.getLogger("privateer.server")
 _RESTART: Final = "see the server's log"
 
 
@@ -158,20 +151,6 @@ def _kind(request: Request) -> str:
     if address.is_loopback:
         return "this machine"
     return "a private network" if address.is_private else "a public address"
-
-
-def backup_router(store: Store, admins: Admins) -> APIRouter:
-    """Return the route, bound to what it copies."""
-    router = APIRouter(tags=["operations"])
-
-    @router.get("/backup", response_class=Response, responses=_ANSWERS)
-    def backup(who: Annotated[str, Depends(admins.may(Scope.BACKUP))]) -> Response:
-        """Copy the database, for ``privateer restore``; open rounds end with the copy."""
-        copy = store.backup()
-        tell(_admin_log, "backup fetched", bytes=len(copy), by=who)
-        return Response(copy, media_type=_MEDIA_TYPE, headers={"Cache-Control": "no-store"})
-
-    return router
 
 
 def operations_router(

@@ -18,7 +18,7 @@ from privateer_server.intake.admission import FindSpent, SpentToken
 from privateer_server.intake.opening import REPORT_ID_SIZE, Opener
 from privateer_server.intake.receipts import Delivery, Receipt
 from privateer_server.rounds.open_round import CLOCKS_APART, OpenRound
-from privateer_server.store.records import RoundUpdate, ShufflerKey
+from privateer_server.store.records import RoundUpdate, ShufflerKey, TokenRow
 
 _CLOSED: Final = RoundClosed("this round is full", remedy="nothing to do: fetch the policy for later use")
 _UNOPENABLE: Final = Unopenable("the report does not open", remedy="fetch the policy again and use the client library")
@@ -60,13 +60,13 @@ class Accumulator:
         answered: Callable[[int, bytes], bytes | None] = lambda _version, _digest: None,
         size_before: Callable[[int], int | None] = lambda _version: None,
         earlier: Callable[[int], Policy | None] = lambda _version: None,
-        spent: FindSpent = lambda _token: None,
+        spent: FindSpent = lambda _expires, _token: None,
     ) -> None:
         self.refused: Counter[str] = Counter()
         self.report_ids: dict[bytes, None] = {}
         self._current, self._seen, self._opener = current, seen, opener
         self._clock, self._answered, self._size_before = clock or SystemClock(), answered, size_before
-        self._earlier, self._spent, self._tokens = earlier, spent, dict[bytes, SpentToken]()
+        self._earlier, self._spent, self._tokens = earlier, spent, dict[bytes, TokenRow]()
         self._is_due_here = current.round.batch > 0 and not current.shuffled
         self._answers: dict[bytes, bytes] = {}
         self._rows: list[bytes] = []
@@ -126,13 +126,13 @@ class Accumulator:
         else:
             self._count(sealed, self._room * facts.messages, envelope, opened, receipt)
         if token and receipt.accepted:
-            self._tokens[token.token] = token
+            self._tokens[token.row.token] = token.row
         if receipt.refused:
             self.refused.update(receipt.refused)
         return receipt
 
-    def _find_spent(self, token: bytes) -> bytes | None:
-        return self._tokens[token].report if token in self._tokens else self._spent(token)
+    def _find_spent(self, expires: int, token: bytes) -> bytes | None:
+        return self._tokens[token].report if token in self._tokens else self._spent(expires, token)
 
     def _report_size(self, version: int) -> int:
         """Return the bytes that one person sends for a version, if it was published; else for this round."""
@@ -327,7 +327,7 @@ class Accumulator:
             report_ids=() if filled.taken else tuple(self.report_ids),
             refused=self.refused,
             answers=self._answers,
-            tokens=[token[:3] for token in self._tokens.values()],
+            tokens=list(self._tokens.values()),
             closer=self._closer,
         )
         return filled, change

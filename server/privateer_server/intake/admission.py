@@ -13,12 +13,18 @@ from privateer_core.wire.envelope import Header
 from privateer_server.experiments.catalog import Experiments
 from privateer_server.intake.receipts import Delivery
 from privateer_server.store.journal import Journal
-from privateer_server.store.records import TRANSIENT
+from privateer_server.store.records import TRANSIENT, TokenRow
 
 _HASH_BYTES: Final = 16
+_TOKEN_BYTES: Final = 12
+"""Of a hundred million tokens that nobody chose, two have the same 96 bits with probability 6e-14. Whoever
+chooses nonces so that they do can spend only one of them, since the issuer signs nonces."""
+_REPORT_BYTES: Final = 4
+"""These decide how a spent token is refused, and neither refusal counts a report: whoever makes another report with the
+same 32 bits hears that it was counted before."""
 _DUPLICATE: Final = DuplicateReport("the report was counted before", remedy="nothing to do: it counts once")
-FindSpent = Callable[[bytes], bytes | None]
-"""Returns the report that a spent token came with, both as hashes; None if the token was not spent."""
+FindSpent = Callable[[int, bytes], bytes | None]
+"""Returns the report that a token came with, both as hashes, by when its key expires; None if it was not spent."""
 _log = logging.getLogger("privateer.server")
 
 
@@ -27,25 +33,22 @@ class SpentToken(NamedTuple):
 
     Attributes
     ----------
-    token, report
+    row
         Hashes of the nonce with its experiment, and of the sealed report: the same report again is known from another
         one unopened. Devices choose nonces, so two experiments may see the same one, and each is spent by itself.
-    expires
-        Until when it must be remembered, in seconds since 1970.
     refusal
         What another report with the same token gets.
     """
 
-    token: bytes
-    report: bytes
-    expires: int
+    row: TokenRow
     refusal: PrivateerError
 
     @classmethod
     def of(cls, admission: Admission, sealed: bytes) -> "SpentToken":
         """Return the token that admits a sealed report."""
         named = admission.experiment.encode() + admission.nonce
-        return cls(_hash(named), _hash(sealed), admission.expires, admission.spent())
+        row = TokenRow(admission.expires, _hash(named)[:_TOKEN_BYTES], _hash(sealed)[:_REPORT_BYTES])
+        return cls(row, admission.spent())
 
     def check(self, find: FindSpent) -> None:
         """Refuse a token that was spent.
@@ -57,9 +60,9 @@ class SpentToken(NamedTuple):
         TokenSpent
             If another one did.
         """
-        before = find(self.token)
+        before = find(self.row.expires, self.row.token)
         if before is not None:
-            raise _DUPLICATE if before == self.report else self.refusal
+            raise _DUPLICATE if before == self.row.report else self.refusal
 
     async def check_early(self, find: FindSpent) -> None:
         """Do the same in a thread, before the report waits to be opened; `check` decides when it is counted."""

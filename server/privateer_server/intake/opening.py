@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
+from privateer_core.prepared_types import prepared
 from privateer_core.wire.envelope import pieces
 
 REPORT_ID_SIZE: Final = 16
@@ -142,7 +143,7 @@ def _serve_one(jobs: Input, results: Output) -> bool:
     body = bytearray(int.from_bytes(length))
     if not _filled(jobs, body):
         return False
-    job = msgspec.msgpack.decode(body, type=Job)
+    job = msgspec.msgpack.decode(body, type=prepared(Job))
     opened = Opener.of(job.private_key).open(pieces(job.sealed, job.size), job.info)
     body[:] = bytes(len(body))
     answer = msgspec.msgpack.encode(opened)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from privateer_core.errors import ReportRefused
+from privateer_core.prepared_types import prepared
 from privateer_core.wire.batch import BatchAnswer
 from privateer_core.wire.envelope import Envelope
 from privateer_server.store.records import ShufflerKey
@@ -56,7 +57,7 @@ class Receipt:
     @classmethod
     def read(cls, answer: bytes) -> "Receipt":
         """Read the receipt that an earlier delivery of the same batch had."""
-        given = msgspec.json.decode(answer, type=BatchAnswer)
+        given = msgspec.json.decode(answer, type=prepared(BatchAnswer))
         return cls(given.accepted, Counter(given.refused), closed=given.closed, again=True)
 
     @property

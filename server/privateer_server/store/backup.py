@@ -1,36 +1,68 @@
 """Copies of the database that cannot bring an open round back."""
 
 import os
+import shutil
 import sqlite3
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
-from privateer_core.errors import SpecError
-from privateer_core.serving.store.sqlite import FileKind, bring_up_to_date, check_kind, make_tables
+from privateer_core.errors import SpecError, Unavailable
+from privateer_core.serving.store.copies import immutable, scratch_folder
+from privateer_core.serving.store.sqlite import (
+    SPARE_BYTES,
+    FileKind,
+    bring_up_to_date,
+    check_kind,
+    make_tables,
+    version_of,
+)
 
-_MAGIC: Final = b"SQLite format 3\0"
+MEDIA_TYPE: Final = "application/vnd.sqlite3"
 _TABLES: Final = ("experiments", "rounds", "answers", "refusals", "log", "deleted", "leaves", "closers", "spent_tokens")
 """Tables that a backup has."""
 _EMPTIED: Final = ("rounds", "total")
 """A round is copied without the sums that it began with: a server that finds no sums gives an open round up."""
+_MIGRATED: Final = "file:privateer-restored?mode=memory&cache=shared"
 
 
-def copied(db: sqlite3.Connection, kind: FileKind) -> bytes:
-    """Return the bytes of a database with the experiments, rounds and refusals of another.
+def open_copy(path: Path, kind: FileKind) -> BinaryIO:
+    """Return a copy of a database that nobody changes meanwhile, as a file beside it that has no name any more.
 
-    Sums and ids of reports are never written to it, so there is nothing in it to erase.
+    Raises
+    ------
+    Unavailable
+        If its disk has no room for another one.
     """
-    with closing(sqlite3.connect(":memory:", isolation_level=None)) as copy:
+    needed = path.stat().st_size + SPARE_BYTES
+    if shutil.disk_usage(path.parent).free < needed:
+        remedy = f"have {-(-needed >> 20):,} MiB free"
+        raise Unavailable("the disk with the data has no room for the backup", field="PRIVATEER_DATA", remedy=remedy)
+    with scratch_folder(path.parent) as folder:
+        copy = folder / path.name
+        _write_copy(immutable(path), copy, kind)
+        return copy.open("r+b")
+
+
+def _write_copy(source: str, target: Path, kind: FileKind) -> None:
+    """Write the experiments, rounds and refusals of a database, by its address, to a new one.
+
+    Sums and ids of reports are never written to it, so there is nothing in it to erase. SQLite copies row by row, in
+    constant memory, and lets other threads run.
+    """
+    os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o600))
+    with closing(sqlite3.connect(target.absolute().as_uri(), uri=True, isolation_level=None)) as copy:
+        for pragma in ("journal_mode=OFF", "synchronous=OFF", "temp_store=MEMORY"):  # who fails throws it away
+            copy.execute(f"PRAGMA {pragma}")
         make_tables(copy, kind)
+        copy.execute("ATTACH ? AS source", (source,))
         for table in _TABLES:
-            rows = db.execute(f"SELECT * FROM {table}")  # noqa: S608 - our own names
-            columns = [column[0] for column in rows.description]
-            insert = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"  # noqa: S608
-            for row in rows:
-                values = zip(columns, row, strict=True)
-                copy.execute(insert, [b"" if (table, name) == _EMPTIED else value for name, value in values])
-        return copy.serialize()
+            columns = [row[1] for row in copy.execute(f"PRAGMA main.table_info({table})")]
+            values = ["x''" if (table, name) == _EMPTIED else name for name in columns]
+            copy.execute(
+                f"INSERT INTO main.{table} ({', '.join(columns)}) SELECT {', '.join(values)} FROM source.{table}"  # noqa: S608 - our own names
+            )
 
 
 def restore(backup: Path, data: Path, kind: FileKind) -> None:
@@ -53,49 +85,71 @@ def restore(backup: Path, data: Path, kind: FileKind) -> None:
     """
     if data.exists() and (not data.is_dir() or any(data.iterdir())):
         raise SpecError("the folder is not empty", field="DATA", remedy="name one that is empty, or not there yet")
-    body = _clean(backup, kind)
-    data.mkdir(mode=0o700, parents=True, exist_ok=True)
-    data.chmod(0o700)
-    write_durably(data / backup.name, body)
+    if not backup.is_file():
+        raise SpecError(f"there is no {backup.name}", field="DIR", remedy="name a folder that privateer backup made")
+    try:
+        with _migrated(backup, kind) as source:
+            data.mkdir(mode=0o700, parents=True, exist_ok=True)
+            data.chmod(0o700)
+            with durable_file(data / backup.name) as draft:
+                _write_copy(source, draft, kind)
+    except sqlite3.Error:
+        raise _no_backup(backup) from None
 
 
-def is_database(body: bytes) -> bool:
-    """Whether bytes begin as an SQLite file does."""
-    return body.startswith(_MAGIC)
+@contextmanager
+def _migrated(backup: Path, kind: FileKind) -> Iterator[str]:
+    """Return the address of a backup of this version: its own, or that of a copy in memory."""
+    with closing(sqlite3.connect(immutable(backup), uri=True)) as db:
+        check_kind(db, backup, kind)
+        if version_of(db) == kind.version:
+            yield immutable(backup)
+            return
+        with closing(sqlite3.connect(_MIGRATED, uri=True, isolation_level=None)) as copy:
+            db.backup(copy)
+            bring_up_to_date(copy, kind)
+            yield _MIGRATED
 
 
-def _clean(backup: Path, kind: FileKind) -> bytes:
-    """Return the bytes of a backup, checked and without what no backup has.
+def check_complete(path: Path) -> None:
+    """Refuse a file that is not a whole SQLite database.
 
     Raises
     ------
     SpecError
-        If it is not a backup.
+        If it is not.
     """
-    if not backup.is_file():
-        raise SpecError(f"there is no {backup.name}", field="DIR", remedy="name a folder that privateer backup made")
     try:
-        with (
-            closing(sqlite3.connect(f"{backup.absolute().as_uri()}?immutable=1", uri=True)) as db,
-            closing(sqlite3.connect(":memory:", isolation_level=None)) as copy,
-        ):
-            check_kind(db, backup, kind)
-            db.backup(copy)
-            bring_up_to_date(copy, kind)
-            return copied(copy, kind)
+        with closing(sqlite3.connect(immutable(path), uri=True)) as db:
+            is_whole = db.execute("PRAGMA quick_check(1)").fetchone() == ("ok",)
     except sqlite3.Error:
-        raise SpecError(f"{backup.name} is damaged, or no backup", field="DIR", remedy="take another") from None
+        is_whole = False
+    if not is_whole:
+        raise _no_backup(path)
 
 
-def write_durably(path: Path, body: bytes) -> None:
-    """Write a new file for its owner alone: it is whole and on disk when this returns, or not there."""
+def _no_backup(path: Path) -> SpecError:
+    return SpecError(f"{path.name} is damaged, or no backup", field="DIR", remedy="take another")
+
+
+@contextmanager
+def durable_file(path: Path) -> Iterator[Path]:
+    """Return a new file for its owner alone: it is renamed once it is whole and on disk, and gone after an error."""
     draft = path.with_name(f".{path.name}.new")
     draft.unlink(missing_ok=True)
-    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(body)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.rename(path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    os.fsync(folder)
-    os.close(folder)
+    os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+    try:
+        yield draft
+        _sync(draft)
+        draft.rename(path)
+    finally:
+        draft.unlink(missing_ok=True)
+    _sync(path.parent)
+
+
+def _sync(path: Path) -> None:
+    file = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)

@@ -1,14 +1,15 @@
 """Examines a store for rows that do not agree."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import Enum
 from typing import Final
 
 from sqlalchemy import Connection, Select, Table, and_, func, select
 
 from privateer_core.serving.store.database import Database, DatabaseFacts
-from privateer_server.store.schema import EXPERIMENTS, LEAVES, LOG, PARTS, ROUNDS
+from privateer_server.store.records import BackupRecord
+from privateer_server.store.schema import BACKUP, EXPERIMENTS, LEAVES, LOG, PARTS, ROUNDS
 
 
 class Disagreement(Enum):
@@ -33,6 +34,8 @@ class StoreFindings:
         When an operator changed something last, in seconds since 1970; 0: never.
     disagreements
         The names of the experiments whose rows do not agree, by what is wrong.
+    backup
+        The last backups.
     """
 
     database: DatabaseFacts
@@ -40,6 +43,7 @@ class StoreFindings:
     rounds: int
     last_change: float
     disagreements: dict[Disagreement, list[str]]
+    backup: BackupRecord
 
 
 _LAST: Final = (
@@ -67,7 +71,14 @@ def examine(database: Database, ids: Table) -> StoreFindings:
         rounds = db.execute(count.select_from(ROUNDS)).scalar_one()
         last_change = db.execute(select(func.coalesce(func.max(LOG.c.at), 0.0))).scalar_one()
         disagreements = dict(_disagreements(db, ids))
-    return StoreFindings(database.examine(), experiments, rounds, last_change, disagreements)
+        backup = last_backup(db)
+    return StoreFindings(database.examine(), experiments, rounds, last_change, disagreements, backup)
+
+
+def last_backup(db: Connection) -> BackupRecord:
+    """Return the last backups of a store."""
+    row = db.execute(select(*(BACKUP.c[field.name] for field in fields(BackupRecord)))).first()
+    return BackupRecord(*row) if row else BackupRecord()
 
 
 def _disagreements(db: Connection, ids: Table) -> Iterator[tuple[Disagreement, list[str]]]:

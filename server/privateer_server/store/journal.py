@@ -87,6 +87,10 @@ class Journal:
             self._database.lock(db, _WRITING, experiment)
             db.execute(insert(BURIED).values(experiment=experiment, line=encode(line)).on_conflict_do_nothing())
             db.execute(delete(PUBLICATIONS).where(PUBLICATIONS.c.experiment == experiment))
+        self.tidy()
+
+    def tidy(self) -> None:
+        """Erase what is left of earlier states of the journal, as far as it can."""
         self._database.tidy()
 
     def buried(self) -> dict[str, LogLine]:

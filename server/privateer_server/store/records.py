@@ -3,7 +3,7 @@
 import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 TRANSIENT: Final = (OSError, sqlite3.OperationalError)
 """What a store raises while a disk is full or slow: the same call may work later."""
@@ -184,6 +184,31 @@ class ExperimentState:
 
 
 @dataclass(frozen=True)
+class BackupRecord:
+    """The last backups of a store.
+
+    Attributes
+    ----------
+    begun
+        When the last one began, in seconds since 1970; 0: there was none.
+    completed
+        When one was completed last.
+    seconds, bytes
+        How long that took, and its size.
+    """
+
+    begun: float = 0.0
+    completed: float = 0.0
+    seconds: float = 0.0
+    bytes: int = 0
+
+    @property
+    def is_incomplete(self) -> bool:
+        """Whether the last one was not completed, or is under way."""
+        return self.begun > self.completed
+
+
+@dataclass(frozen=True)
 class Leaf:
     """A publication in the public log, where it stays when its experiment is deleted."""
 
@@ -226,6 +251,22 @@ class ExperimentRecord:
     standing: ExperimentState
 
 
+class TokenRow(NamedTuple):
+    """An upload token that is spent.
+
+    Attributes
+    ----------
+    expires
+        When its key expires, in seconds since 1970.
+    token, report
+        Hashes of the token and of the report that it came with.
+    """
+
+    expires: int
+    token: bytes
+    report: bytes
+
+
 @dataclass(frozen=True)
 class RoundUpdate:
     """The effect of one transaction on an experiment: all numbers are added to what is there.
@@ -250,7 +291,7 @@ class RoundUpdate:
     following
         The next round, if the change closes this one; ``taken`` then says whether this one was learned from.
     tokens
-        Upload tokens that its reports came with: hashes of token and report, and when the token's key expires.
+        Upload tokens that its reports came with.
     closer
         Whose batch the change counts, if it counts one.
     """
@@ -266,5 +307,5 @@ class RoundUpdate:
     refused: Mapping[str, int] = field(default_factory=dict)
     answers: Mapping[bytes, bytes] = field(default_factory=dict)
     following: RoundRecord | None = None
-    tokens: Sequence[tuple[bytes, bytes, int]] = field(default=(), repr=False)
+    tokens: Sequence[TokenRow] = field(default=(), repr=False)
     closer: ShufflerKey | None = None

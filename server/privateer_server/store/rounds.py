@@ -97,8 +97,7 @@ class RoundWriter:
         if change.report_ids:
             self._ids.add(db, change)
         if change.tokens:
-            columns = ("token", "report", "expires")
-            db.execute(insert(SPENT_TOKENS), [dict(zip(columns, one, strict=True)) for one in change.tokens])
+            db.execute(insert(SPENT_TOKENS), [token._asdict() for token in change.tokens])
         if change.answers:
             answers = [{**where, "digest": digest, "answer": answer} for digest, answer in change.answers.items()]
             db.execute(insert(ANSWERS), answers)

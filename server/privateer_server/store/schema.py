@@ -24,6 +24,7 @@ from sqlalchemy import (
 from privateer_core.codec import decode, encode
 from privateer_core.serving.store.database import INTEGER, Schema
 from privateer_core.serving.store.leases import leases_table
+from privateer_core.serving.store.spent_tokens import spent_table
 from privateer_core.serving.store.sqlite import FileKind
 from privateer_core.serving.store.store_key import seal_table
 from privateer_server.store.records import JournalEntry
@@ -156,14 +157,17 @@ CLOSERS: Final = Table(
     PrimaryKeyConstraint("experiment", "version"),
     sqlite_with_rowid=False,
 )
-SPENT_TOKENS: Final = Table(
-    "spent_tokens",
+SPENT_TOKENS: Final = spent_table("spent_tokens", _STORE, _blob("report"))
+BACKUP: Final = Table(
+    "backup",
     _STORE,
-    Column("token", LargeBinary, primary_key=True),
-    _blob("report"),
-    _integer("expires"),
-    sqlite_with_rowid=False,
+    _only(),
+    Column("begun", Double, nullable=False),
+    Column("completed", Double, nullable=False),
+    Column("seconds", Double, nullable=False),
+    _integer("bytes"),
 )
+"""The last backup that was begun, and the last one that was completed."""
 PROBE: Final = Table("probe", _STORE, _only(), _integer("checks"))
 LEASES: Final = leases_table(_SHARED_STORE)
 
@@ -200,6 +204,7 @@ _EVERY_STORE: Final = (
     LEAVES,
     CLOSERS,
     SPENT_TOKENS,
+    BACKUP,
     PROBE,
 )
 _EVERY_JOURNAL: Final = (PUBLICATIONS, BURIED, LOG_NAME, LOG_LEAVES)
@@ -224,18 +229,32 @@ CREATE TABLE parts (
 );
 CREATE TABLE spent_tokens (token BLOB PRIMARY KEY, report BLOB NOT NULL, expires INTEGER NOT NULL) WITHOUT ROWID
 """
+_SHORT_TOKENS: Final = """
+ALTER TABLE spent_tokens RENAME TO long_tokens;
+CREATE TABLE spent_tokens (
+    expires {integer} NOT NULL, token {blob} NOT NULL, report {blob} NOT NULL, PRIMARY KEY (expires, token)
+){without_rowid};
+INSERT INTO spent_tokens SELECT expires, substr(token, 1, 12), substr(report, 1, 4) FROM long_tokens;
+DROP TABLE long_tokens;
+CREATE TABLE backup (
+    id INTEGER PRIMARY KEY, begun {double} NOT NULL, completed {double} NOT NULL, seconds {double} NOT NULL,
+    bytes {integer} NOT NULL
+)
+"""
+_SQLITE: Final = {"integer": "INTEGER", "blob": "BLOB", "double": "REAL", "without_rowid": " WITHOUT ROWID"}
+_POSTGRES: Final = {"integer": "bigint", "blob": "bytea", "double": "double precision", "without_rowid": ""}
 _LOG_ON_RECORD: Final = """
 CREATE TABLE log (id INTEGER PRIMARY KEY, origin TEXT NOT NULL);
 CREATE TABLE leaves (position INTEGER PRIMARY KEY, leaf BLOB NOT NULL)
 """
 STORE_KIND: Final = FileKind(
     application=0x50525653,
-    version=5,
+    version=6,
     schema=(*_EVERY_STORE, JOINED_IDS),
     field="PRIVATEER_DATA",
     # From 3 on, all that was published is in the log, in the order of time; from 4 on, the sums that a round had are
-    # its first part.
-    steps={3: _LEAVES_OF_THE_LOG, 4: _PARTS_OF_ROUNDS},
+    # its first part; from 5 on, tokens are short, and stand in the order in which their keys expire.
+    steps={3: _LEAVES_OF_THE_LOG, 4: _PARTS_OF_ROUNDS, 5: _SHORT_TOKENS.format_map(_SQLITE)},
 )
 JOURNAL_KIND: Final = FileKind(
     application=0x5052564A,
@@ -266,6 +285,8 @@ DROP TABLE numbered_ids;
 ALTER TABLE rounds DROP COLUMN id
 """
 
+_RENAMED_KEY: Final = "ALTER TABLE spent_tokens RENAME CONSTRAINT spent_tokens_pkey TO long_tokens_pkey;"
+
 
 def _drop_digests(db: Connection) -> None:
     """Keep what a journal that may have gone back does not know in the entries alone."""
@@ -278,9 +299,10 @@ def _drop_digests(db: Connection) -> None:
 
 STORE_SCHEMA: Final = Schema(
     "store",
-    version=2,
+    version=3,
     tables=(*_EVERY_STORE, SINGLE_IDS, LEASES),
-    steps={1: _ROUNDS_BY_NAME},  # from 2 on, parts and ids name their round by experiment and version, as in a file
+    # From 2 on, parts and ids name their round by experiment and version, as in a file.
+    steps={1: _ROUNDS_BY_NAME, 2: _RENAMED_KEY + _SHORT_TOKENS.format_map(_POSTGRES)},
 )
 JOURNAL_SCHEMA: Final = Schema(
     "journal",

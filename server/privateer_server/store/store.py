@@ -3,20 +3,22 @@
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import asdict
 from functools import partial
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 from sqlalchemy import Connection, Select, Table, and_, bindparam, delete, func, literal, select
 
 from privateer_core.codec import decode, encode
-from privateer_core.errors import Conflict
 from privateer_core.serving.store.database import Database, insert
 from privateer_core.serving.store.leases import Leases
+from privateer_core.serving.store.spent_tokens import forget_expired
 from privateer_core.serving.store.sqlite import SqliteDatabase
-from privateer_server.store.backup import copied
-from privateer_server.store.findings import StoreFindings, examine
+from privateer_server.store.backup import open_copy
+from privateer_server.store.findings import StoreFindings, examine, last_backup
 from privateer_server.store.records import (
     NO_PLAN,
+    BackupRecord,
     Behind,
     ExperimentRecord,
     ExperimentState,
@@ -32,6 +34,7 @@ from privateer_server.store.report_ids import IdsInMemory, Locked, ReportIds, Sh
 from privateer_server.store.rounds import RoundWriter, change_of, insert_line, of_round
 from privateer_server.store.schema import (
     ANSWERS,
+    BACKUP,
     CLOSERS,
     DELETED,
     EXPERIMENTS,
@@ -244,14 +247,14 @@ class Store:
             begun = db.execute(select(ROUNDS.c.total).where(of_round(ROUNDS, experiment, version))).scalars().all()
             return [*begun, *_parts(db, experiment, version)]
 
-    def spent(self, token: bytes) -> bytes | None:
-        """Return the hash of the report that a spent upload token came with, if it was spent."""
-        return self._blob(select(SPENT_TOKENS.c.report).where(SPENT_TOKENS.c.token == token))
+    def spent(self, expires: int, token: bytes) -> bytes | None:
+        """Return the hash of the report that an upload token came with, if it was spent."""
+        is_it = and_(SPENT_TOKENS.c.expires == expires, SPENT_TOKENS.c.token == token)
+        return self._blob(select(SPENT_TOKENS.c.report).where(is_it))
 
-    def forget_tokens(self, now: float) -> None:
-        """Forget spent upload tokens whose key has expired."""
-        with self._database.transaction() as db:
-            db.execute(delete(SPENT_TOKENS).where(SPENT_TOKENS.c.expires <= int(now)))
+    def forget_tokens(self, now: float) -> bool:
+        """Forget spent upload tokens whose keys have long expired, a few at a time; whether there may be more."""
+        return forget_expired(self._database, SPENT_TOKENS, now)
 
     def publication(self, experiment: str, version: int) -> bytes | None:
         """Return the publication of a version, if there is one."""
@@ -307,19 +310,31 @@ class Store:
         """Erase what is left of earlier states of the data, as far as the store can."""
         self._database.tidy()
 
-    def backup(self) -> bytes:
+    def last_backup(self) -> BackupRecord:
+        """Return the last backups."""
+        with self._database.connection() as db:
+            return last_backup(db)
+
+    def note_backup(self, record: BackupRecord) -> None:
+        """Keep what the last backups were."""
+        row = asdict(record)
+        with self._database.transaction() as db:
+            put = insert(BACKUP).values(id=1, **row)
+            db.execute(put.on_conflict_do_update(index_elements=["id"], set_=row))
+
+    def backup(self) -> BinaryIO:
         """Return a copy of the database without the sums and the ids of reports, whose open rounds cannot go on.
+
+        Reports are counted meanwhile. The copy is a file on the database's disk that has no name.
 
         Raises
         ------
-        Conflict
-            If PostgreSQL's own tools make backups.
+        Unavailable
+            If the disk has no room for the copy.
         """
-        if not isinstance(self._database, SqliteDatabase):
-            detail, remedy = "the data are in PostgreSQL", "use pg_dump on it (docs/operations/scale-servers.md)"
-            raise Conflict(detail, field="PRIVATEER_DATABASE", remedy=remedy)
-        with self._database.driver() as db:
-            return copied(db, STORE_KIND)
+        assert isinstance(self._database, SqliteDatabase), "PostgreSQL's own tools make backups"
+        with self._database.snapshot_file() as path:
+            return open_copy(path, STORE_KIND)
 
     def close(self) -> None:
         """Let go of the database; nothing here is used again."""

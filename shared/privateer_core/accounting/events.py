@@ -10,6 +10,7 @@ import msgspec
 
 from privateer_core.accounting.numerics import check
 from privateer_core.errors import SpecError
+from privateer_core.prepared_types import prepared
 
 EPSILON_MAX: Final = 64.0
 COUNT_MAX: Final = 100_000
@@ -142,7 +143,7 @@ def read_event(value: Any) -> Event:
         If it is not an event, its kind is not known, or its numbers are out of range.
     """
     try:
-        event: Event = msgspec.convert(value, Event)
+        event: Event = msgspec.convert(value, prepared(Event))
     except (msgspec.ValidationError, RecursionError, UnicodeError) as error:
         raise SpecError(f"this is not an event: {error}", field="event", remedy="see docs/accounting.md") from None
     check_event(event)

@@ -1,6 +1,7 @@
 """The exact privacy of normal noise (Balle and Wang, ICML 2018), and the classic calibration that papers use."""
 
 import math
+from functools import lru_cache
 from typing import Final
 
 from privateer_core.accounting.numerics import check, find_root
@@ -84,6 +85,7 @@ def gaussian_standard_deviation(epsilon: float, delta: float, sensitivity: float
     return root * (1 + _ROUNDING) * sensitivity
 
 
+@lru_cache(maxsize=256)
 def published_standard_deviation(epsilon: float, delta: float, sensitivity: float) -> float:
     """Return `gaussian_standard_deviation` rounded up to six digits, which are the same on all machines."""
     return round_up(gaussian_standard_deviation(epsilon, delta, sensitivity), _DIGITS)

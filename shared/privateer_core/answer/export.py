@@ -12,6 +12,7 @@ from privateer_core.answer import Answer
 from privateer_core.answer.policy_view import PolicyView
 from privateer_core.codec import canonical
 from privateer_core.errors import SpecError
+from privateer_core.prepared_types import prepared
 from privateer_core.privacy.record import Record
 from privateer_core.wire.publication import digest as digest_of
 
@@ -120,7 +121,7 @@ def read_export(document: Any, field: str) -> Export:
         if document.get(_DIGEST) != _digest(document):
             remedy = "export it again, or take another copy"
             raise SpecError("is damaged: its digest is another one", field=field, remedy=remedy)
-        found = msgspec.convert(document, Export)
+        found = msgspec.convert(document, prepared(Export))
         base64.b64decode(found.state, validate=True)
         published = base64.b64decode(found.publication, validate=True)
     except (msgspec.ValidationError, RecursionError, OverflowError, binascii.Error, ValueError) as error:

@@ -6,6 +6,7 @@ import msgspec
 
 from privateer_core.answer import Answer
 from privateer_core.errors import Malformed
+from privateer_core.prepared_types import prepared
 
 SIZE_MAX: Final = 4 << 20
 """Bytes of an encoded answer."""
@@ -27,6 +28,6 @@ def decode_answer(body: bytes) -> Answer:
     try:
         if len(body) > SIZE_MAX:
             raise ValueError("too large")
-        return msgspec.msgpack.decode(body, type=Answer)
+        return msgspec.msgpack.decode(body, type=prepared(Answer))
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
         raise Malformed("not a serialized answer", field="result", remedy="fetch the policy again") from error

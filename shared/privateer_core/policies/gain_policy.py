@@ -18,6 +18,7 @@ from privateer_core.codec import decode
 from privateer_core.errors import Malformed
 from privateer_core.policies.decisions import Arms
 from privateer_core.policies.policy import ArmsPolicy, Policy
+from privateer_core.prepared_types import prepared
 from privateer_core.primitives.contributions import KeyedValues
 from privateer_core.primitives.public_coins import UNIT, classes_of
 from privateer_core.primitives.questions import KeyedHits, Question
@@ -161,7 +162,7 @@ def decode_policy(body: bytes, kind: type[Any]) -> Policy:
         If it holds a mechanism that cannot be.
     """
     try:
-        measures = len(memoryview(msgspec.msgpack.decode(body, type=_Known).by_context)) > 0
+        measures = len(memoryview(msgspec.msgpack.decode(body, type=prepared(_Known)).by_context)) > 0
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Malformed(f"this is not a serialized {kind.__name__}", remedy="fetch it again") from error
     policy: Any = decode(body, cast(Any, GainPolicy)[kind] if measures else kind)

@@ -11,6 +11,7 @@ from privateer_core.accounting.accountant import account
 from privateer_core.accounting.events import EPSILON_MAX, Event, Parallel, Pure, Repeated, check_event
 from privateer_core.errors import SpecError
 from privateer_core.portable import OTHER_DIGITS
+from privateer_core.prepared_types import prepared
 from privateer_core.privacy.terms import Terms, composed
 from privateer_core.privacy.trust import TIGHT
 from privateer_core.spec.privacy import Privacy
@@ -222,7 +223,7 @@ def read_certificate(value: Any) -> Certificate:
         If the value is not a certificate, or not one of this format, or has an event that is unknown or out of range.
     """
     try:
-        certificate = msgspec.convert(value, Certificate)
+        certificate = msgspec.convert(value, prepared(Certificate))
     except (msgspec.ValidationError, RecursionError, UnicodeError) as error:
         remedy = "see docs/privacy/certificates.md"
         raise SpecError(f"not a certificate: {error}", field="certificate", remedy=remedy) from None

@@ -12,6 +12,7 @@ import numpy as np
 
 from privateer_core.errors import SpecError
 from privateer_core.mechanisms import AnyMechanism, Mechanism
+from privateer_core.prepared_types import prepared
 from privateer_core.primitives.public_coins import UNIT, Layout
 from privateer_core.privacy.certificate import Certificate, certify
 from privateer_core.privacy.terms import Terms
@@ -175,7 +176,7 @@ def terms_of(row: PlannedTerms, spec: type[Spec], privacy: Privacy, reports: int
     layout = _groups(told[_SHARES]) if kind.counts_shares else _keys(told.get(_KEYS, 0))
     stand_ins = {"layout": layout, "seed": 0, "least": row.honest}
     try:
-        made = {name: msgspec.convert(told[name], types[name]) for name in set(types) - _LEFT_OUT}
+        made = {name: msgspec.convert(told[name], prepared(types[name])) for name in set(types) - _LEFT_OUT}
         mechanism = kind(**made, **{name: stand_ins[name] for name in set(types) & _LEFT_OUT})
     except (msgspec.ValidationError, OverflowError) as error:
         raise SpecError(f"there is no such mechanism: {error}", field="mechanism") from None

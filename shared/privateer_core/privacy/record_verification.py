@@ -12,6 +12,7 @@ from privateer_core.accounting.events import Event, Parallel, Repeated
 from privateer_core.algorithms import ALGORITHMS, algorithm
 from privateer_core.errors import SpecError
 from privateer_core.portable import in_few_digits, is_same
+from privateer_core.prepared_types import prepared
 from privateer_core.privacy.certificate import Certificate, certify, check_certificate, read_certificate
 from privateer_core.privacy.record import (
     FORMAT,
@@ -60,7 +61,7 @@ def read_certificates(value: Any) -> dict[str, Certificate]:
 
 def _read_record(value: dict[str, Any]) -> Record:
     try:
-        record = msgspec.convert(value, Record)
+        record = msgspec.convert(value, prepared(Record))
     except (msgspec.ValidationError, RecursionError, UnicodeError, OverflowError) as error:
         remedy = "see docs/privacy/certificates.md"
         raise SpecError(f"not a privacy record: {error}", field="record", remedy=remedy) from None

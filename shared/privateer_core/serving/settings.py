@@ -20,7 +20,7 @@ from privateer_core.clock import Clock
 from privateer_core.errors import SpecError
 from privateer_core.serving.build import BUILD
 from privateer_core.serving.http.listeners import ANY
-from privateer_core.serving.token_gate import TokenGate, TokenKeys
+from privateer_core.serving.token_gate import IsSpent, TokenGate, TokenKeys, never_spent
 
 STORE_KEY: Final = "a file of 32 bytes, such as openssl rand -out FILE 32 writes"
 _PREFIX: Final = "PRIVATEER_"
@@ -304,7 +304,7 @@ class TokenSettings(Settings):
             raise unset("PRIVATEER_TOKEN_KEYS", "the file or folder of the issuer's keys, or its address")
         return self
 
-    def gate(self, is_spent: Callable[[bytes], bool] = lambda _: False, clock: Clock | None = None) -> TokenGate | None:
+    def gate(self, is_spent: IsSpent = never_spent, clock: Clock | None = None) -> TokenGate | None:
         """Return the gate; None if no keys are named."""
         return TokenGate(TokenKeys(self.keys), self.origins, is_spent, clock) if self.keys else None
 

@@ -42,6 +42,15 @@ _ASKED_MAX: Final = 30
 _GET: Final = "get a token from the issuer"
 
 
+IsSpent = Callable[[bytes, int], bool]
+"""Whether a token with a nonce was spent whose key expires then, in seconds since 1970; it takes microseconds."""
+
+
+def never_spent(_nonce: bytes, _expires: int) -> bool:
+    """Return False: the endpoint decides when it counts the report."""
+    return False
+
+
 class Issued(NamedTuple):
     """An experiment's issuer, and its keys, the newest first."""
 
@@ -196,14 +205,14 @@ class TokenGate:
     origins
         The endpoint's names: host, and port unless it is 443.
     is_spent
-        Whether a token with this nonce was spent; it takes microseconds.
+        What knows spent tokens.
     """
 
     def __init__(
         self,
         keys: TokenKeys,
         origins: Sequence[str],
-        is_spent: Callable[[bytes], bool] = lambda _: False,
+        is_spent: IsSpent = never_spent,
         clock: Clock | None = None,
     ) -> None:
         self._keys, self._origins, self._is_spent = keys, origins, is_spent
@@ -259,7 +268,7 @@ class TokenGate:
         if name is None:
             raise _elsewhere()
         key = self._key(known[name], token)
-        if self._is_spent(token.nonce):
+        if self._is_spent(token.nonce, key.not_after):
             return self._asking(Admission(name, token.nonce, key.not_after, is_spent=True))
         if not token.is_signed(key):
             raise TokenInvalid("the issuer did not sign the upload token", field=_FIELD, remedy=_GET)

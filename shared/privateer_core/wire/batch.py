@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from privateer_core.clock import SystemClock
 from privateer_core.errors import BatchRefused, PrivateerError, SenderRefused
+from privateer_core.prepared_types import prepared
 from privateer_core.wire.envelope import Envelope
 from privateer_core.wire.keys import signing_key_id
 from privateer_core.wire.publication import Round
@@ -188,6 +189,6 @@ def decode_batch(body: bytes | bytearray) -> Envelope:
         If ``body`` is not an envelope.
     """
     try:
-        return msgspec.msgpack.decode(body, type=Envelope)
+        return msgspec.msgpack.decode(body, type=prepared(Envelope))
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BatchRefused("the batch is not an envelope", remedy="send what the shuffler makes") from error

@@ -5,6 +5,7 @@ from typing import Final, Literal
 import msgspec
 
 from privateer_core.errors import Malformed, RoundClosed, RoundUnknown, WrongDigest, WrongEndpoint, WrongKey, WrongSize
+from privateer_core.prepared_types import prepared
 from privateer_core.wire.publication import DIGEST_SIZE, KEY_ID_SIZE, Round
 
 MEDIA_TYPE: Final = "application/msgpack"
@@ -59,7 +60,7 @@ def decode_envelope(body: bytes | bytearray) -> Envelope:
         If ``body`` is not an envelope.
     """
     try:
-        return msgspec.msgpack.decode(body, type=Envelope)
+        return msgspec.msgpack.decode(body, type=prepared(Envelope))
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Malformed("the body is not an envelope", remedy="send what the client library makes") from error
 

@@ -13,6 +13,7 @@ from typing import Final, Literal
 import msgspec
 
 from privateer_core.errors import Malformed
+from privateer_core.prepared_types import prepared
 
 DIGEST_SIZE: Final = 32
 KEY_ID_SIZE: Final = 8
@@ -160,6 +161,9 @@ class Publication(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
             raise ValueError("a round that takes late reports asks for some")
 
 
+_DECODER: Final = msgspec.msgpack.Decoder(prepared(Publication))
+
+
 def encode_publication(publication: Publication) -> bytes:
     """Serialize a publication. The bytes are stored and served as they are."""
     return msgspec.msgpack.encode(publication)
@@ -174,7 +178,7 @@ def decode_publication(body: bytes) -> Publication:
         If ``body`` is not a publication.
     """
     try:
-        return msgspec.msgpack.decode(body, type=Publication)
+        return _DECODER.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Malformed("this is not a publication", remedy="fetch the policy again as application/msgpack") from error
 

@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey, RSAPubli
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_der_public_key
 
 from privateer_core.errors import Malformed
+from privateer_core.prepared_types import prepared
 
 MEDIA_TYPE: Final = "application/private-token-issuer-directory"
 BITS: Final = 2048
@@ -147,7 +148,7 @@ class Directory(msgspec.Struct, frozen=True, rename="kebab"):
             If it is none.
         """
         try:
-            return msgspec.json.decode(body, type=cls)
+            return msgspec.json.decode(body, type=prepared(cls))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             raise Malformed("not a directory of token keys", remedy="ask the issuer for its document") from None
 

@@ -20,6 +20,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from privateer_core.errors import HeadWentBack, KeyChanged, LogForked, ProofInvalid, SignatureInvalid
+from privateer_core.prepared_types import prepared
 from privateer_core.wire.merkle import (
     HASH_SIZE,
     MerkleTree,
@@ -228,7 +229,7 @@ def read_proof(body: bytes) -> Proof:
         If it is none.
     """
     try:
-        return msgspec.json.decode(body, type=Proof)
+        return msgspec.json.decode(body, type=prepared(Proof))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise ProofInvalid("the answer is not a proof", field="proof", remedy="fetch it again") from None
 

@@ -81,8 +81,8 @@ class PlacedRound(StoredRound):
         """Whether any of these messages is held or was delivered before. Another task uses a full round's file."""
         return self._holds(fingerprints) or self._store.has_delivered(fingerprints)
 
-    def _is_spent(self, token: bytes) -> bool:
-        return self._spent is not None and self._spent.has(token)
+    def _is_spent(self, one: Portion) -> bool:
+        return self._spent is not None and self._spent.has(one.token, one.expires)
 
     async def _write(self, taken: Sequence[Portion], people: int) -> None:
         """Put messages and tokens into places that are drawn for them, or undo it if the disk fails."""

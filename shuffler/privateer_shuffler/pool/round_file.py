@@ -20,6 +20,7 @@ from typing import Final, Self
 
 import msgspec
 
+from privateer_core.prepared_types import prepared
 from privateer_core.serving.store.database import DatabaseFacts
 from privateer_core.serving.store.sqlite import FileKind, connect, damaged, facts_of, open_database
 from privateer_core.wire.publication import Round
@@ -218,7 +219,7 @@ def read_label(connection: sqlite3.Connection) -> tuple[Label, bytes] | None:
     row = connection.execute("SELECT label, key FROM label").fetchone()
     if row is None:
         return None
-    label = msgspec.msgpack.decode(row[0], type=Label)
+    label = msgspec.msgpack.decode(row[0], type=prepared(Label))
     _check(connection, label.round, row[1])
     return label, row[1]
 
@@ -260,8 +261,8 @@ def _erase(path: Path, connection: sqlite3.Connection) -> None:
         connection.execute("DELETE FROM token")
     connection.execute("COMMIT")
     _truncate_log(connection)
-    connection.close()
     _delete(path)
+    connection.close()  # not before: where the folder takes no change, all of this is tried again
 
 
 def _delete(path: Path) -> None:

@@ -10,6 +10,7 @@ from sqlalchemy import BigInteger, Boolean, Column, Double, Identity, Index, Int
 
 from privateer_core.serving.store.database import INTEGER, secret_table
 from privateer_core.serving.store.leases import leases_table
+from privateer_core.serving.store.spent_tokens import spent_table
 from privateer_core.serving.store.store_key import seal_table
 
 _TABLES: Final = MetaData()
@@ -22,14 +23,14 @@ TAKEN: Final = Table(
     Column("over", Boolean, nullable=False),
 )
 SECRET: Final = secret_table(_TABLES)
-SPENT: Final = Table(
-    "spent",
-    _TABLES,
-    Column("token", LargeBinary, primary_key=True),
-    Column("expires", INTEGER, nullable=False),
-    sqlite_with_rowid=False,
-    info={"postgresql": ["CREATE INDEX spent_by_end ON spent (expires)"]},
-)
+SPENT: Final = spent_table("spent", _TABLES)
+SPENT_IN_ORDER: Final = """
+ALTER TABLE spent RENAME TO unordered;
+CREATE TABLE spent ({columns}, PRIMARY KEY (expires, token)){options};
+INSERT INTO spent SELECT expires, token FROM unordered;
+DROP TABLE unordered
+"""
+"""Has tokens stand in the order in which their keys expire, as from version 2 on."""
 ROUNDS: Final = Table(
     "rounds",
     _TABLES,

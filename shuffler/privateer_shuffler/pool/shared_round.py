@@ -122,7 +122,7 @@ class SharedRound(StoredRound):
         known = {one for (one,) in db.exec_driver_sql(_KNOWN, (asked,))}
         spent = self._spent.among(db, portions) if self._spent else set[bytes]()
         room = 0 if state.ended_at else self.label.round.batch - state.held
-        taken = decide(portions, room, lambda those: not known.isdisjoint(those), spent.__contains__)
+        taken = decide(portions, room, lambda those: not known.isdisjoint(those), lambda one: one.token in spent)
         return self._spent.spend(db, taken) if self._spent else taken
 
     def _write(self, db: Connection, taken: Sequence[Portion], state: RoundState) -> RoundState:

@@ -11,19 +11,36 @@ from sqlalchemy import bindparam, select
 from typing_extensions import override
 
 from privateer_core.errors import RoundClosed, SpecError, Unavailable
+from privateer_core.prepared_types import prepared
 from privateer_core.serving.store.database import Database, Schema, Unreachable, insert, keep_first
 from privateer_core.serving.store.leases import Leases
 from privateer_core.serving.store.postgres import PostgresDatabase
 from privateer_core.serving.store.store_key import StoreKey, read_store_key
 from privateer_shuffler.pool.pool import Pool
 from privateer_shuffler.pool.round import Label, RoundState
-from privateer_shuffler.pool.schema import FINGERPRINTS, PIECES, ROUNDS, SEAL, SERVER, SHARED_TABLES, SIGNER, TAKEN
+from privateer_shuffler.pool.schema import (
+    FINGERPRINTS,
+    PIECES,
+    ROUNDS,
+    SEAL,
+    SERVER,
+    SHARED_TABLES,
+    SIGNER,
+    SPENT_IN_ORDER,
+    TAKEN,
+)
 from privateer_shuffler.pool.shared_round import SharedRound, SharedStorage
 from privateer_shuffler.pool.spent_tokens import SharedTokens
 from privateer_shuffler.pool.store import PoolFindings, PoolStore, unknown_rounds
 from privateer_shuffler.settings import ShufflerSettings
 
-SHUFFLER: Final = Schema("shuffler", 1, SHARED_TABLES)
+_SPENT_IN_ORDER: Final = SPENT_IN_ORDER.format(columns="expires bigint NOT NULL, token bytea NOT NULL", options="")
+SHUFFLER: Final = Schema(
+    "shuffler",
+    2,
+    SHARED_TABLES,
+    steps={1: f"ALTER TABLE spent RENAME CONSTRAINT spent_pkey TO unordered_pkey; {_SPENT_IN_ORDER}"},
+)
 _SECRET_BYTES: Final = 32
 _ABOUT: Final = b"privateer/shuffler-round/1"
 _FACTS: Final = select(ROUNDS)
@@ -109,7 +126,7 @@ class SharedStore(PoolStore):
             return db.execute(_FOUND, {"named": label.digest}).one()
 
     def _opened(self, found: Any) -> Pool:
-        label = msgspec.msgpack.decode(found.label, type=Label)
+        label = msgspec.msgpack.decode(found.label, type=prepared(Label))
         secret = self._key.unwrapped(found.secret, _ABOUT + label.digest)
         if secret is None:
             remedy = "put the database back, or delete its row (docs/operations/scale-shufflers.md)"
@@ -133,7 +150,8 @@ class SharedStore(PoolStore):
     @override
     def examine(self) -> PoolFindings:
         found = self._others([])
-        wrong = unknown_rounds(self._database, [msgspec.msgpack.decode(one.label, type=Label) for one in found])
+        labels = [msgspec.msgpack.decode(one.label, type=prepared(Label)) for one in found]
+        wrong = unknown_rounds(self._database, labels)
         if any(self._key.unwrapped(one.secret, _ABOUT + one.digest) is None for one in found):
             wrong.append("the secret of a round is damaged")
         with self._database.connection() as db:

@@ -93,9 +93,9 @@ class PoolStore(ABC):
     def __init__(self, database: Database, spent: SpentTokens | None) -> None:
         self._database, self._tokens = database, spent
 
-    def knows(self, nonce: bytes) -> bool:
+    def knows(self, nonce: bytes, expires: int) -> bool:
         """Whether an upload token is known to be spent, at once; a round decides when its report comes."""
-        return self._tokens is not None and self._tokens.knows(nonce)
+        return self._tokens is not None and self._tokens.knows(nonce, expires)
 
     def last(self, experiment: str) -> Taken | None:
         """Return the newest publication that reports were taken for."""
@@ -106,11 +106,13 @@ class PoolStore(ABC):
         row = {"experiment": experiment, "version": taken.version, "digest": taken.digest, "over": False}
         with self._database.transaction() as db:
             db.execute(_NOTE, row)
+        self._database.tidy()
 
     def end(self, experiment: str, version: int) -> None:
         """Remember that a version takes no further batch; durable when this returns."""
         with self._database.transaction() as db:
             db.execute(_END, {"name": experiment, "ended": version})
+        self._database.tidy()
 
     @abstractmethod
     async def find(self, opened: Collection[bytes]) -> Sequence[Pool]:

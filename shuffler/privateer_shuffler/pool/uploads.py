@@ -115,7 +115,7 @@ def decide(
     portions: Iterable[Portion],
     room: int,
     is_known: Callable[[list[bytes]], bool],
-    is_spent: Callable[[bytes], bool],
+    is_spent: Callable[[Portion], bool],
 ) -> list[Portion]:
     """Return what is to be held: whole uploads, or those of their people who are not refused.
 
@@ -129,7 +129,7 @@ def decide(
     is_known
         Whether any message with these fingerprints was taken before.
     is_spent
-        Whether an upload token was.
+        Whether the upload token of a portion was.
     """
     taken: list[Portion] = []
     seen, used = set[bytes](), set[bytes]()
@@ -141,7 +141,7 @@ def decide(
             return duplicate()
         if one.people > room:
             return waiting()
-        if one.token and admission and (one.token in used or is_spent(one.token)):
+        if one.token and admission and (one.token in used or is_spent(one)):
             return admission.spent()
         if admission and admission.is_spent:
             return taken_back()

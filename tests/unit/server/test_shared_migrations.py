@@ -119,18 +119,20 @@ def test_a_store_keeps_its_open_rounds(postgres: Cluster, caplog: pytest.LogCapt
     INSERT INTO rounds ({columns}) VALUES ('test', 1, 10, 0, 3, false, {", ".join(blobs)}, false);
     INSERT INTO parts VALUES (1, 'one', 'sums of 3');
     INSERT INTO report_ids VALUES {ids};
-    INSERT INTO leaves VALUES (1, 'test', 1, {blobs[0]})
+    INSERT INTO leaves VALUES (1, 'test', 1, {blobs[0]});
+    INSERT INTO spent_tokens VALUES ({bytea(bytes(range(16)))}, {bytea(bytes(range(16)))}, 60)
     """
     url = earlier(postgres, "store", STORE_1, rows)
     for _ in range(2):
         store = Store(opened(url, STORE_SCHEMA))
         assert store.experiments()[0].current == replace(FIRST, received=3)
         assert store.sums("test", 1) == [b"total-1", b"sums of 3"]
+        assert store.spent(60, bytes(range(12))) == bytes(range(4))
         with store.locked(["test"]) as locked:
             assert locked.seen("test", [*SEEN, b"x" * 16]) == set(SEEN)
         store.close()
     (line,) = caplog.records
-    assert line.__dict__["fields"] == {"database": "store", "from_schema": 1, "to_schema": 2}
+    assert line.__dict__["fields"] == {"database": "store", "from_schema": 1, "to_schema": 3}
     store = Store(opened(url, STORE_SCHEMA))
     store.commit([RoundUpdate("test", 1, 7, part=b"one", total=b"sums of 10", report_ids=[b"x" * 16])])
     with pytest.raises(Behind):

@@ -12,35 +12,46 @@ from pathlib import Path
 
 import pytest
 
+from privateer_core.errors import SpecError
 from privateer_core.serving.store import copies
-from privateer_core.serving.store.copies import Unsettled, copy_of, is_held
+from privateer_core.serving.store.copies import Unsettled, checked_view, is_held
+from privateer_core.serving.store.sqlite import FileKind, SqliteDatabase, open_database
+from privateer_core.serving.store.write_ahead_log import LOG_MAX
 
+KIND = FileKind(
+    application=77,
+    version=1,
+    schema="CREATE TABLE rows (id INTEGER PRIMARY KEY, twin INTEGER, body BLOB)",
+    field="SETTING",
+    pragmas=("page_size=1024",),
+)
 WRITER = """
-import sqlite3, sys
-db = sqlite3.connect(sys.argv[1], isolation_level=None)
-for one in ("locking_mode=EXCLUSIVE", "page_size=1024", "journal_mode=WAL", "synchronous=OFF"):
-    db.execute(f"PRAGMA {one}")
-db.execute("CREATE TABLE rows (id INTEGER PRIMARY KEY, twin INTEGER, body BLOB)")
-for row in range(200):
-    db.execute("INSERT INTO rows VALUES (?, ?, ?)", (row, row, bytes(300)))
-db.execute("BEGIN")
-db.execute("UPDATE rows SET twin = -1")
-print("ready", flush=True)
-for line in sys.stdin:
-    if line == "checkpoint\\n":
-        db.execute("ROLLBACK")
-        db.execute("DELETE FROM rows WHERE id >= 100")
-        db.execute("VACUUM")
-        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    if line == "busy\\n":
-        print("ready", flush=True)
-        for turn in range(10**9):
-            db.execute("BEGIN")
-            db.execute("UPDATE rows SET twin = twin + 1")
-            db.execute("COMMIT")
-            if turn % 50 == 0:
-                db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+import sys
+from pathlib import Path
+from privateer_core.serving.store.sqlite import SqliteDatabase, open_database
+from tests.unit.serving.test_copies import KIND
+database = SqliteDatabase(open_database(Path(sys.argv[1]), KIND))
+with database.driver() as db:
+    db.execute("PRAGMA synchronous=OFF")
+    for row in range(200):
+        db.execute("INSERT INTO rows VALUES (?, ?, ?)", (row, row, bytes(300)))
+    db.execute("BEGIN")
+    db.execute("UPDATE rows SET twin = -1")
     print("ready", flush=True)
+    for line in sys.stdin:
+        if line == "checkpoint\\n":
+            db.execute("ROLLBACK")
+            db.execute("DELETE FROM rows WHERE id >= 100")
+            db.execute("VACUUM")
+            print("ready", flush=True)
+        if line == "busy\\n":
+            print("ready", flush=True)
+            break
+for turn in range(10**9):
+    if turn % 50 == 0:
+        database.tidy()
+    with database.transaction() as db:
+        db.exec_driver_sql("UPDATE rows SET twin = twin + 1")
 """
 
 
@@ -74,11 +85,11 @@ def writer(tmp_path: Path) -> Iterator[Writer]:
 
 
 def rows(path: Path) -> list[tuple[int, int]]:
-    copy = copy_of(path)
-    assert copy is not None
-    with closing(copy):
-        assert copy.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-        return copy.execute("SELECT id, twin FROM rows ORDER BY id").fetchall()
+    view = checked_view(path, KIND)
+    assert view is not None
+    with closing(view), view.driver() as db:
+        assert db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        return db.execute("SELECT id, twin FROM rows ORDER BY id").fetchall()
 
 
 def test_what_is_committed_is_there_and_what_is_not_is_not(writer: Writer) -> None:
@@ -114,7 +125,7 @@ def test_it_is_what_sqlite_recovers(writer: Writer, tmp_path: Path) -> None:
         shutil.copytree(folder, tmp_path / f"sqlite-{number}")
         try:
             ours = rows(folder / "held.db")
-        except (sqlite3.Error, AssertionError):
+        except SpecError:
             ours = None
         with closing(sqlite3.connect(tmp_path / f"sqlite-{number}" / "held.db")) as theirs:
             try:
@@ -139,17 +150,74 @@ def test_who_holds_a_database_is_seen_without_touching_it(writer: Writer, tmp_pa
 
 def test_one_that_never_keeps_still_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "some.db"
-    path.write_bytes(b"")
+    open_database(path, KIND).close()
     states = iter(range(1000))
     monkeypatch.setattr(copies, "_state", lambda _: (next(states),))
     monkeypatch.setattr(copies, "_PAUSE_SECONDS", 0)
     with pytest.raises(Unsettled):
-        copy_of(path)
+        checked_view(path, KIND)
 
 
 def test_an_empty_file_and_one_that_is_no_database(tmp_path: Path) -> None:
     (tmp_path / "empty.db").write_bytes(b"")
-    assert copy_of(tmp_path / "empty.db") is None
+    assert checked_view(tmp_path / "empty.db", KIND) is None
     (tmp_path / "other.db").write_bytes(os.urandom(5000))
-    with pytest.raises(sqlite3.DatabaseError):
-        copy_of(tmp_path / "other.db")
+    with pytest.raises(SpecError, match="damaged, or no database"):
+        checked_view(tmp_path / "other.db", KIND)
+
+
+def test_a_service_leaves_the_file_as_it_is_while_somebody_reads_it(tmp_path: Path) -> None:
+    path, log = tmp_path / "some.db", tmp_path / "some.db-wal"
+    database = SqliteDatabase(open_database(path, KIND))
+
+    def put(row: int, size: int) -> None:
+        with database.transaction() as db:
+            db.exec_driver_sql("INSERT INTO rows VALUES (?, ?, zeroblob(?))", (row, row, size))
+
+    put(1, 10)
+    view = checked_view(path, KIND)
+    assert view is not None
+    before = path.read_bytes()
+    put(2, LOG_MAX + 1)
+    database.tidy()
+    with view.driver() as db:
+        assert (path.read_bytes(), db.execute("SELECT id FROM rows").fetchall()) == (before, [(1,)])
+    assert (log.stat().st_size > LOG_MAX, sorted(entry.name for entry in tmp_path.iterdir())) == (
+        True,
+        ["some.db", "some.db-wal"],
+    )
+    view.close()
+    database.tidy()
+    assert log.stat().st_size == 0
+    put(3, LOG_MAX + 1)
+    assert log.stat().st_size == 0
+    database.close()
+
+
+LOOKER = """
+import resource, sys
+from pathlib import Path
+from privateer_core.serving.store.copies import checked_view
+from tests.unit.serving.test_copies import KIND
+begun = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+view = checked_view(Path(sys.argv[1]), KIND)
+print(view.facts.is_whole, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - begun)
+"""
+
+
+@pytest.mark.parametrize("with_log", [False, True])
+def test_a_large_database_is_looked_at_in_little_memory(tmp_path: Path, with_log: bool) -> None:
+    path = tmp_path / "large.db"
+    database = SqliteDatabase(open_database(path, KIND))
+    with database.transaction() as db:
+        for row in range(64):
+            db.exec_driver_sql("INSERT INTO rows VALUES (?, 0, zeroblob(1000000))", (row,))
+    database.tidy()
+    if with_log:
+        with database.transaction() as db:
+            db.exec_driver_sql("INSERT INTO rows VALUES (100, 0, zeroblob(1000))")
+    arguments = [sys.executable, "-c", LOOKER, str(path)]
+    whole, kibibytes = subprocess.run(arguments, capture_output=True, text=True, check=True).stdout.split()
+    assert (whole, path.stat().st_size > 64_000_000) == ("True", True)
+    assert int(kibibytes) < 16 << 10
+    database.close()

@@ -46,7 +46,7 @@ class Gate:
         self.clock.time = 500.0
         self.file = folder / "issuer.json"
         self.show(spring=KEYS, autumn=KEYS[:1])
-        self.gate = TokenGate(TokenKeys(str(folder)), ORIGINS, self.spent.__contains__, self.clock)
+        self.gate = TokenGate(TokenKeys(str(folder)), ORIGINS, lambda nonce, _: nonce in self.spent, self.clock)
 
     def show(self, **keys: list[TokenKey]) -> None:
         self.file.write_bytes(Directory.of("issuer.example", keys).encode())

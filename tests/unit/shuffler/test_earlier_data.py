@@ -30,6 +30,13 @@ TOKENS = """
 CREATE TABLE secret (key BLOB NOT NULL);
 CREATE TABLE spent (token BLOB PRIMARY KEY, expires INTEGER NOT NULL) WITHOUT ROWID
 """
+ORDERED_TOKENS = """
+CREATE TABLE secret (key BLOB NOT NULL);
+CREATE TABLE spent (
+    expires INTEGER NOT NULL, token BLOB NOT NULL, PRIMARY KEY (expires, token)
+) WITHOUT ROWID
+"""
+"""As a start makes them of the ones before."""
 ROUND = """
 CREATE TABLE label (label BLOB NOT NULL, key BLOB NOT NULL);
 CREATE TABLE place (id INTEGER PRIMARY KEY, taken INTEGER NOT NULL, sealed BLOB NOT NULL);
@@ -56,8 +63,9 @@ CREATE INDEX fingerprints_of_round ON fingerprints (round);
 CREATE TABLE leases (
     experiment text PRIMARY KEY, holder bytea NOT NULL, expires timestamptz NOT NULL, attempts integer NOT NULL
 );
-CREATE TABLE spent (token bytea PRIMARY KEY, expires bigint NOT NULL);
-CREATE INDEX spent_by_end ON spent (expires);
+CREATE TABLE spent (
+    expires bigint NOT NULL, token bytea NOT NULL, PRIMARY KEY (expires, token)
+);
 CREATE TABLE server (id integer PRIMARY KEY, public_key bytea NOT NULL);
 CREATE TABLE signer (id integer PRIMARY KEY, public_key bytea NOT NULL);
 CREATE TABLE seal (id integer PRIMARY KEY, sealed bytea NOT NULL)
@@ -89,7 +97,7 @@ def created(tables: str | tuple[Table, ...], dialect: object) -> str:
 
 def test_tables_and_columns_have_the_names_that_they_had() -> None:
     assert columns(created(HISTORY_DATABASE.schema, sqlite.dialect())) == columns(HISTORY)
-    assert columns(created(TOKENS_DATABASE.schema, sqlite.dialect())) == columns(TOKENS)
+    assert columns(created(TOKENS_DATABASE.schema, sqlite.dialect())) == columns(ORDERED_TOKENS)
     assert ROUND_DATABASE.schema == ROUND.replace("\n", "\n    ")
     statements = created(SHARED_TABLES, postgresql.dialect())  # type: ignore[no-untyped-call]
     assert columns(statements) == columns(SHARED)
@@ -109,7 +117,9 @@ def folder(tmp_path: Path) -> Path:
     made(tmp_path, HISTORY_FILE, HISTORY_DATABASE, HISTORY, row)
     key, spent = ("INSERT INTO secret VALUES (?)", (b"s" * 32,)), "INSERT INTO spent VALUES (?, 4000000000)"
     made(tmp_path, TOKENS_FILE, TOKENS_DATABASE, TOKENS, key)
-    tokens = FiledTokens(tmp_path)
+    (tmp_path / "other").mkdir()
+    made(tmp_path / "other", TOKENS_FILE, TOKENS_DATABASE, TOKENS, key)
+    tokens = FiledTokens(tmp_path / "other")
     token = tokens.hash(b"nonce")
     tokens.close()
     with closing(sqlite3.connect(tmp_path / TOKENS_FILE)) as db:
@@ -121,7 +131,7 @@ def folder(tmp_path: Path) -> Path:
 async def test_a_folder_of_before_is_taken_up(folder: Path) -> None:
     store = FolderStore(folder, open_history(folder), FiledTokens(folder))
     assert store.last("spring") == Taken(2, b"d" * 32)
-    assert (store.knows(b"nonce"), store.knows(b"another")) == (True, False)
+    assert (store.knows(b"nonce", 4_000_000_000), store.knows(b"another", 4_000_000_000)) == (True, False)
     (pool,) = await store.find([])
     assert (pool.held, pool.round.experiment, pool.full) == (1, "spring", False)
     assert (await pool.hold(sealed_reports(3))).refused == {"unavailable": 1}
@@ -140,7 +150,8 @@ async def test_a_store_that_is_well_finds_nothing(folder: Path) -> None:
     found = store.examine()
     assert found.disagreements == []
     assert set(found.databases) == {HISTORY_FILE, TOKENS_FILE, f"{(b'd' * 32).hex()}.db"}
-    assert all(one.is_whole and one.version == 1 and one.size >= 4096 for one in found.databases.values())
+    assert all(one.is_whole and one.size >= 4096 for one in found.databases.values())
+    assert {name for name, one in found.databases.items() if one.version != 1} == {TOKENS_FILE}
     await (await store.find([]))[0].close()
     store.close()
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from privateer_core.serving import write_health
 from privateer_core.serving.http.timing import Answered
 from privateer_shuffler import app
 from privateer_shuffler.metrics import UploadTimes
@@ -126,9 +127,9 @@ def test_free_space_does_not_move_with_the_logs(tmp_path: Path, monkeypatch: pyt
     for blocks in range(64):
         log.write_bytes(b"x" * 4096 * blocks)
         free = whole - log.stat().st_blocks * 512
-        usage = app.shutil.disk_usage(tmp_path)._replace(free=free)
+        usage = write_health.shutil.disk_usage(tmp_path)._replace(free=free)
         with monkeypatch.context() as patch:
-            patch.setattr(app.shutil, "disk_usage", lambda _, usage=usage: usage)
+            patch.setattr(write_health.shutil, "disk_usage", lambda _, usage=usage: usage)
             seen.add(app._free(tmp_path))
     assert seen == {whole}
     assert whole % step == 0

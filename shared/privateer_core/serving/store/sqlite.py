@@ -12,7 +12,7 @@ import struct
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +23,7 @@ from typing_extensions import override
 from privateer_core.errors import SpecError
 from privateer_core.serving.logs import tell
 from privateer_core.serving.store.database import Database, DatabaseFacts, creation
+from privateer_core.serving.store.write_ahead_log import LOG_MAX, empty_log, held_log, log_of
 
 _DAMAGE: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _LOCKED: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
@@ -32,6 +33,8 @@ _VERSION_AT: Final = 60
 _APPLICATION_AT: Final = 68
 _NUMBER: Final = struct.Struct(">I")
 _log = logging.getLogger("privateer.data")
+SPARE_BYTES: Final = 512 << 20
+"""What should always be free on a disk with data: `PrivateerDiskFull` fires below."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,7 +85,7 @@ class SqliteDatabase(Database):
     def __init__(self, connection: sqlite3.Connection) -> None:
         engine = create_engine(
             "sqlite://",
-            creator=lambda: connection,
+            creator=self._only_connection,
             poolclass=QueuePool,
             pool_size=1,
             max_overflow=0,
@@ -90,7 +93,14 @@ class SqliteDatabase(Database):
             hide_parameters=True,
         )
         super().__init__(engine)
-        self._raw, self._written = connection, True
+        self._raw, self._written, self._is_closed = connection, True, False
+        _, _, name = connection.execute("PRAGMA database_list").fetchone()
+        self._path = Path(name) if name else None
+
+    def _only_connection(self) -> sqlite3.Connection:
+        if self._is_closed:  # whoever waited while it was closed must not use it at that moment
+            raise sqlite3.ProgrammingError("the database is closed")
+        return self._raw
 
     @override
     @contextmanager
@@ -104,6 +114,9 @@ class SqliteDatabase(Database):
                 if self._raw.in_transaction:
                     self._raw.rollback()
                 raise
+            with suppress(OSError, sqlite3.Error):  # what is committed stands; a later commit or `tidy` does it
+                if self._path and log_of(self._path).stat().st_size > LOG_MAX:
+                    empty_log(self._raw, self._path)
 
     @contextmanager
     def driver(self) -> Iterator[sqlite3.Connection]:
@@ -128,16 +141,34 @@ class SqliteDatabase(Database):
     @override
     def tidy(self) -> None:
         """Empty the write-ahead log, which keeps earlier states of the data; if the disk is full, a later call does."""
-        with suppress(sqlite3.Error), self.connection() as db:
-            if self._written:
-                busy, *_ = db.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").one()
-                self._written = bool(busy)
+        with suppress(sqlite3.Error, OSError), self.driver() as db:
+            if self._written and self._path:
+                self._written = not empty_log(db, self._path)
+
+    @contextmanager
+    def snapshot_file(self) -> Iterator[Path]:
+        """Return the file, which stays as it is now until the context is left, for others to read without locks.
+
+        Nobody waits meanwhile: what is committed is in the write-ahead log, which grows.
+
+        Raises
+        ------
+        sqlite3.Error, OSError
+            If the disk is full or fails.
+        """
+        assert self._path, "a database in memory is nobody else's"
+        with ExitStack() as stack:
+            with self.driver() as db:
+                empty_log(db, self._path)
+                stack.enter_context(held_log(self._path))
+            yield self._path
 
     @override
     def close(self) -> None:
         """Close the file and give up its lock, once nobody uses it; closing it again changes nothing."""
         with suppress(sqlite3.ProgrammingError), self.connection() as db:
-            db.detach()
+            self._is_closed = True
+            db.invalidate()
 
 
 def open_database(path: Path, kind: FileKind) -> sqlite3.Connection:
@@ -179,7 +210,8 @@ def connect(path: Path, kind: FileKind) -> sqlite3.Connection:
 
 
 def _prepare(db: sqlite3.Connection, path: Path, kind: FileKind) -> None:
-    for pragma in ("locking_mode=EXCLUSIVE", *kind.pragmas):
+    # SQLite would empty the log by itself while somebody reads the file.
+    for pragma in ("locking_mode=EXCLUSIVE", "wal_autocheckpoint=0", *kind.pragmas):
         db.execute(f"PRAGMA {pragma}")
     db.execute("BEGIN EXCLUSIVE")  # the lock, before anything is read or changed; it stays
     if db.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,) and _number(db, "user_version") == 0:
@@ -193,10 +225,16 @@ def _prepare(db: sqlite3.Connection, path: Path, kind: FileKind) -> None:
     path.chmod(0o600)  # the write-ahead log takes over the mode
     for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "secure_delete=ON"):
         db.execute(f"PRAGMA {pragma}")
+    db.execute("SELECT count(*) FROM sqlite_master").fetchone()  # until then the log of a new file cannot be emptied
 
 
 def _number(db: sqlite3.Connection, pragma: str) -> int:
     return int(db.execute(f"PRAGMA {pragma}").fetchone()[0])
+
+
+def version_of(db: sqlite3.Connection) -> int:
+    """Return the version of a database's tables."""
+    return _number(db, "user_version")
 
 
 def facts_of(db: sqlite3.Connection) -> DatabaseFacts:
@@ -208,7 +246,7 @@ def facts_of(db: sqlite3.Connection) -> DatabaseFacts:
 def _is_whole(db: sqlite3.Connection) -> bool:
     try:
         is_whole = db.execute("PRAGMA integrity_check(1)").fetchone() == ("ok",)
-        return is_whole and not db.execute("PRAGMA foreign_key_check").fetchall()
+        return is_whole and db.execute("PRAGMA foreign_key_check").fetchone() is None
     except sqlite3.DatabaseError as error:
         if is_damage(error):
             return False
@@ -291,7 +329,7 @@ def was_cut_short(path: Path) -> bool:
 
     Ask before the file is opened.
     """
-    return path.with_name(f"{path.name}-wal").exists()
+    return log_of(path).exists()
 
 
 def is_damage(error: BaseException) -> bool:

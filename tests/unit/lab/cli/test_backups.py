@@ -1,13 +1,17 @@
 """``privateer backup`` and ``privateer restore``: from a running server, into an empty folder, or one line."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 
 import httpx
 import pytest
 
 from privateer_lab.cli.command_line import main
 from privateer_lab.services.processes import Services, free_port, running
+from privateer_server.store.backup import MEDIA_TYPE
 from tests.support.sealing import body_of, sealed_reports
 from tests.support.servers import MSGPACK, SMALL
 from tests.support.specs import tables
@@ -77,15 +81,66 @@ def test_a_backup_overwrites_none_and_needs_the_token(
     assert not (tmp_path / "b").exists()
 
 
-def test_an_answer_that_is_not_a_backup_is_not_kept(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+@contextmanager
+def answering(content_type: str, length: int, *chunks: bytes) -> Iterator[str]:
+    """The address of a server that says how long its answer is, and sends so much of it."""
+
+    class Answer(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", content_type)
+            self.send_header("Content-Length", str(length))
+            self.end_headers()
+            for chunk in chunks:
+                self.wfile.write(chunk)
+
+        def log_message(self, *_: object) -> None: ...
+
+    class Listener(HTTPServer):
+        def handle_error(self, *_: object) -> None:
+            """Say nothing of a client that has hung up."""
+
+    with Listener(("127.0.0.1", 0), Answer) as server:
+        thread = Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+@pytest.fixture
+def whole(tmp_path: Path) -> bytes:
+    (tmp_path / "source").mkdir()
+    store = embedded_store(tmp_path / "source")
+    with store.backup() as copy:
+        body = copy.read()
+    store.close()
+    return body
+
+
+@pytest.mark.parametrize(
+    ("content_type", "missing", "changed", "says"),
+    [
+        (MEDIA_TYPE, 0, 0, ""),
+        ("text/html", 0, 0, "--admin-url: the answer is not a backup"),
+        (MEDIA_TYPE, 1, 0, "--admin-url: the answer broke off after "),
+        (MEDIA_TYPE, 5000, 0, "--admin-url: the answer broke off after "),
+        (MEDIA_TYPE, 0, 3000, ".server.db.new is damaged, or no backup"),
+    ],
+)
+def test_an_answer_that_is_not_a_whole_backup_is_not_kept(
+    whole: bytes,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    content_type: str,
+    missing: int,
+    changed: int,
+    says: str,
 ) -> None:
-    monkeypatch.setattr(
-        "privateer_lab.services.rest.bounded_request", lambda *_, **__: httpx.Response(200, content=b"<html>")
-    )
-    code, said = run(capsys, "backup", str(tmp_path / "copy"), "--token", "any")
-    assert (code, said.count("\n"), "--admin-url: the answer is not a backup" in said) == (2, 1, True)
-    assert not (tmp_path / "copy").exists()
+    body = (whole[:100] + bytes(changed) + whole[100 + changed :])[: len(whole) - missing]
+    with answering(content_type, len(whole), body[:3000], body[3000:]) as url:
+        code, said = run(capsys, "backup", str(tmp_path / "copy"), "--token", "any", "--admin-url", url)
+    assert (code, said.count("\n"), says in said) == (2 if says else 0, 1, True)
+    assert [path.name for path in tmp_path.glob("copy/*")] == ([] if says else ["server.db"])
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ def test_a_clock_that_is_behind(
     assert examined(capsys, data)[1]["server clock"][0]["detail"] == "the clock is not set"
 
 
-@pytest.mark.parametrize(("free", "level"), [(10 << 20, "fail"), (100 << 20, "warn"), (1 << 40, "ok")])
+@pytest.mark.parametrize(("free", "level"), [(500 << 20, "fail"), (700 << 20, "warn"), (1 << 40, "ok")])
 def test_a_disk_that_is_full(
     free: int, level: str, data: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

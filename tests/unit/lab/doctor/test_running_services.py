@@ -9,7 +9,9 @@ from threading import Event, Thread
 import httpx
 import pytest
 
+from privateer_core.wire.keys import own_key
 from privateer_lab.doctor import listeners as answers
+from privateer_lab.services.processes import free_port
 from tests.support.doctor import TOKEN, Made, examined, ports, run
 from tests.support.sealing import body_of, sealed_reports
 from tests.support.servers import MSGPACK, SMALL
@@ -91,3 +93,19 @@ def test_what_answers_may_be_something_else(
     assert code == 1
     assert "is no Privateer service" in found["server answers"][0]["detail"]
     assert "secret" not in json.dumps(found)
+
+
+def test_a_shuffler_with_another_key_than_the_claims(
+    made: Made, data: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PRIVATEER_SERVER_URL", made.at.admin)
+    monkeypatch.setenv("PRIVATEER_PORT", str(free_port()))
+    _, found = examined(capsys, data / "shuffler", "shuffler")
+    assert "shuffler trust" not in found
+    for key in (data / "shuffler" / "shuffler.key", data / "shuffler" / "shuffler.pub"):
+        key.unlink(missing_ok=True)
+    own_key(data / "shuffler" / "shuffler.key", "PRIVATEER_DATA")
+    code, found = examined(capsys, data / "shuffler", "shuffler")
+    (claim,) = found["shuffler trust"]
+    assert (code, claim["level"]) == (1, "fail")
+    assert "has the claim of shuffled" in claim["detail"]

@@ -21,7 +21,7 @@ UPDATE rounds SET total = (SELECT parts.total FROM parts
     WHERE parts.experiment = rounds.experiment AND parts.version = rounds.version)
     WHERE EXISTS (SELECT 1 FROM parts
     WHERE parts.experiment = rounds.experiment AND parts.version = rounds.version);
-DROP TABLE parts; DROP TABLE spent_tokens;
+DROP TABLE parts; DROP TABLE spent_tokens; DROP TABLE backup;
 ALTER TABLE experiments DROP COLUMN released_at; ALTER TABLE rounds DROP COLUMN given_up;
 PRAGMA user_version = 4
 """
@@ -43,7 +43,7 @@ async def test_the_doctor_and_a_start_agree_about_a_folder_of_an_earlier_version
     code, found = examined(capsys, data)
     assert (code, contents(data)) == (0, before)
     (database,), (journal,) = found["server database"], found["server journal"]
-    for one, file, versions in ((database, "server.db", "4 to 5"), (journal, "journal.db", "3 to 4")):
+    for one, file, versions in ((database, "server.db", "4 to 6"), (journal, "journal.db", "3 to 4")):
         assert one["level"] == "warn"
         assert one["detail"] == f"{file} is of an earlier Privateer: the next start brings it from schema {versions}"
         assert "backup" in one["remedy"]
@@ -54,7 +54,7 @@ async def test_the_doctor_and_a_start_agree_about_a_folder_of_an_earlier_version
     assert (facts["version"], facts["received"], facts["accepted"]) == (2, 3, 23)  # nothing is given up
     told = [one.__dict__["fields"] for one in caplog.records if one.getMessage() == "migrated"]
     assert told == [
-        {"file": "server.db", "from_schema": 4, "to_schema": 5},
+        {"file": "server.db", "from_schema": 4, "to_schema": 6},
         {"file": "journal.db", "from_schema": 3, "to_schema": 4},
     ]
     _, after = examined(capsys, data)

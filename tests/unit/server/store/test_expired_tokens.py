@@ -9,6 +9,7 @@ import pytest
 from privateer_server import data as data_module
 from privateer_server.data import Data, open_data
 from privateer_server.settings import ServerSettings
+from privateer_server.store.records import Leaf, LogLine
 from tests.support.clocks import Hands
 from tests.support.stores import driver
 
@@ -23,7 +24,7 @@ def data(settings: ServerSettings, monkeypatch: pytest.MonkeyPatch) -> Data:
 
 def spend(data: Data, token: bytes, expires: float) -> None:
     with driver(data.store) as database:
-        database.execute("INSERT INTO spent_tokens VALUES (?, ?, ?)", (token, b"report", int(expires)))
+        database.execute("INSERT INTO spent_tokens VALUES (?, ?, ?)", (int(expires), token, b"report"))
 
 
 async def until(is_so: Callable[[], bool]) -> bool:
@@ -38,16 +39,17 @@ async def until(is_so: Callable[[], bool]) -> bool:
 async def test_expired_tokens_go_while_the_server_runs(data: Data) -> None:
     clock = Hands()
     begin = clock.now()
+    old, young = int(begin - 2 * DAY), int(begin + HOUR)
     spend(data, b"old", begin - 2 * DAY)
     spend(data, b"young", begin + HOUR)
     cleaning = asyncio.create_task(data.clean(clock))
     try:
-        assert await until(lambda: data.store.spent(b"old") is None)
+        assert await until(lambda: data.store.spent(old, b"old") is None)
         clock.time = begin + DAY  # its key has expired, and a clock may be wrong by a day
         await asyncio.sleep(0.1)
-        assert data.store.spent(b"young") == b"report"
+        assert data.store.spent(young, b"young") == b"report"
         clock.time = begin + HOUR + DAY + HOUR
-        assert await until(lambda: data.store.spent(b"young") is None)
+        assert await until(lambda: data.store.spent(young, b"young") is None)
     finally:
         cleaning.cancel()
         await asyncio.wait([cleaning])
@@ -56,21 +58,22 @@ async def test_expired_tokens_go_while_the_server_runs(data: Data) -> None:
 
 async def test_a_disk_that_refuses_is_asked_again(data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
     clock, calls, forget = Hands(), list[float](), data.store.forget_tokens
+    old = int(clock.now() - 2 * DAY)
 
-    def refusing(now: float) -> None:
+    def refusing(now: float) -> bool:
         calls.append(now)
         if len(calls) == 1:
             raise sqlite3.OperationalError("database or disk is full")
-        forget(now)
+        return forget(now)
 
     monkeypatch.setattr(data.store, "forget_tokens", refusing)
-    spend(data, b"old", clock.now() - 2 * DAY)
+    spend(data, b"old", old)
     cleaning = asyncio.create_task(data.clean(clock))
     try:
         assert await until(lambda: len(calls) == 1)
-        assert data.store.spent(b"old") == b"report"
+        assert data.store.spent(old, b"old") == b"report"
         clock.time += HOUR
-        assert await until(lambda: data.store.spent(b"old") is None)
+        assert await until(lambda: data.store.spent(old, b"old") is None)
         assert not cleaning.done()
     finally:
         cleaning.cancel()
@@ -86,6 +89,38 @@ async def test_it_is_looked_once_an_hour(data: Data, monkeypatch: pytest.MonkeyP
     clock.time += HOUR - 1
     await asyncio.sleep(0.1)
     assert len(calls) == 1
+    cleaning.cancel()
+    await asyncio.wait([cleaning])
+    data.close()
+
+
+async def test_many_go_in_slices_and_others_are_counted_in_between(data: Data) -> None:
+    clock, slices = Hands(), list[int]()
+    old = int(clock.now() - 2 * DAY)
+
+    def left() -> int:
+        with driver(data.store) as database:
+            return int(database.execute("SELECT count(*) FROM spent_tokens").fetchone()[0])
+
+    with driver(data.store) as database:
+        rows = ((old + number, number.to_bytes(12, "big"), b"last") for number in range(12_000))
+        database.executemany("INSERT INTO spent_tokens VALUES (?, ?, ?)", rows)
+    while data.store.forget_tokens(clock.now()):
+        slices.append(left())
+    assert (slices, left()) == ([7000, 2000], 0)
+    data.close()
+
+
+async def test_the_logs_of_database_and_journal_are_emptied_while_the_server_runs(
+    data: Data, settings: ServerSettings
+) -> None:
+    line = LogLine(1.0, "delete", "a detail that was written", "admin", 1)
+    logs = [settings.data / f"{name}-wal" for name in ("server.db", "journal.db")]
+    cleaning = asyncio.create_task(data.clean(Hands()))
+    for number in range(3):
+        data.store.delete(f"experiment-{number}", line)
+        data.journal.extend("origin", number, [Leaf("test", number, b"digest")])
+        assert await until(lambda: not any(log.stat().st_size for log in logs))
     cleaning.cancel()
     await asyncio.wait([cleaning])
     data.close()

@@ -24,7 +24,7 @@ from privateer_server.intake.opening import REPORT_ID_SIZE
 from privateer_server.rounds.closing import Closed, Closer
 from privateer_server.rounds.open_round import OpenRound, first_round, record
 from privateer_server.settings import ServerSettings, read_settings
-from privateer_server.store.records import JournalEntry, Leaf, RoundRecord, RoundUpdate
+from privateer_server.store.records import JournalEntry, Leaf, RoundRecord, RoundUpdate, TokenRow
 from privateer_server.store.schema import STORE_SCHEMA
 from tests.support.postgres import Cluster
 from tests.support.replicas import Shared
@@ -65,7 +65,7 @@ def test_a_database_of_a_newer_version_is_refused(shared: Shared, opened: Callab
     for url, field in ((shared.journal, "PRIVATEER_JOURNAL_DATABASE"), (shared.database, "PRIVATEER_DATABASE")):
         shared.cluster.execute("UPDATE privateer_schema SET version = 99", url)
         error = refusal(shared.settings())
-        says = "the database was made by a newer Privateer: schema 99, and this one reads 2"
+        says = "the database was made by a newer Privateer: schema 99, and this one reads 3"
         assert (error.field, error.detail, error.remedy) == (field, says, "install the newer version again")
 
 
@@ -75,12 +75,12 @@ def test_a_migration_is_a_line_of_the_log(
     caplog.set_level(logging.INFO, "privateer.data")
     opened()
     assert not caplog.records  # tables that are made anew are none
-    later = replace(STORE_SCHEMA, version=3, steps={2: "CREATE TABLE pets (id bigint)"})
+    later = replace(STORE_SCHEMA, version=4, steps={3: "CREATE TABLE pets (id bigint)"})
     for _ in range(2):
         PostgresDatabase(shared.database, later, "PRIVATEER_DATABASE").close()
     (line,) = caplog.records
     assert line.getMessage() == "migrated"
-    assert line.__dict__["fields"] == {"database": "store", "from_schema": 2, "to_schema": 3}
+    assert line.__dict__["fields"] == {"database": "store", "from_schema": 3, "to_schema": 4}
 
 
 def test_one_database_for_both_is_refused(shared: Shared) -> None:
@@ -304,9 +304,9 @@ def test_what_the_database_says_of_a_token_spent_twice_is_repeated_nowhere(
     data, token = opened(), bytes(range(16))
     store, first = data.store, first_round(make_spec(CENTRAL), data.keys.make())
     store.create("test", first.schedule.encoded, record(first, data.keys.find(first.round.public_key)))
-    store.commit([RoundUpdate("test", 1, 1, tokens=[(token, b"report", 1)])])
+    store.commit([RoundUpdate("test", 1, 1, tokens=[TokenRow(1, token, b"report")])])
     with pytest.raises(Exception, match="the database refuses") as raised:
-        store.commit([RoundUpdate("test", 1, 1, tokens=[(token, b"another", 1)])])
+        store.commit([RoundUpdate("test", 1, 1, tokens=[TokenRow(1, token, b"another")])])
     error = raised.value
     assert type(error).__name__ == "UniqueViolation"
     response = defect(error)

@@ -25,6 +25,7 @@ from privateer_server.store.records import (
     RoundRecord,
     RoundUpdate,
     ShufflerKey,
+    TokenRow,
 )
 from privateer_server.store.schema import EXPERIMENTS, LEAVES, PARTS, STORE_KIND, STORE_SCHEMA
 from privateer_server.store.store import Store
@@ -33,6 +34,7 @@ from tests.support.stores import driver, embedded_store, shared_store
 FIRST = RoundRecord(1, 10, 0, 0, False, b"digest-1", b"{}", b"publication-1", b"state-1", b"total-1")
 SECOND = replace(FIRST, version=2, seen=10, digest=b"digest-2", publication=b"publication-2", state=b"state-2")
 LINE = LogLine(1.5, "pause", "", "admin", 1)
+DAY = 86_400
 IDS = [os.urandom(16) for _ in range(5)]
 
 
@@ -243,12 +245,13 @@ def test_a_deleted_experiment_leaves_its_name_and_its_log(store: Store) -> None:
 
 
 def test_a_token_is_spent_with_its_report_and_forgotten_with_its_key(store: Store) -> None:
-    assert store.spent(b"token") is None
-    store.commit([change(1, tokens=[(b"token", b"report", 50), (b"other", b"another", 60)])])
-    assert (store.spent(b"token"), store.spent(b"other")) == (b"report", b"another")
+    assert store.spent(50, b"token") is None
+    rows = [TokenRow(50, b"token", b"report"), TokenRow(60, b"other", b"another")]
+    store.commit([change(1, tokens=rows)])
+    assert (store.spent(50, b"token"), store.spent(60, b"other")) == (b"report", b"another")
     store.commit([change(0, total=None, taken=True, following=SECOND)])
-    store.forget_tokens(50.5)
-    assert (store.spent(b"token"), store.spent(b"other")) == (None, b"another")
+    store.forget_tokens(DAY + 50.5)
+    assert (store.spent(50, b"token"), store.spent(60, b"other")) == (None, b"another")
 
 
 def test_the_store_can_be_written_again_and_again(store: Store) -> None:
@@ -328,7 +331,7 @@ def test_a_database_of_a_version_before_becomes_one_of_this(tmp_path: Path, vers
     db.close()
     store = embedded_store(tmp_path)
     with driver(store) as opened:
-        assert opened.execute("PRAGMA user_version").fetchone() == (5,)
+        assert opened.execute("PRAGMA user_version").fetchone() == (6,)
     assert store.leaves(0) == [Leaf("test", 1, b"digest-1")]
     store.commit([change(2)])
     (experiment,) = store.experiments()
@@ -337,12 +340,13 @@ def test_a_database_of_a_version_before_becomes_one_of_this(tmp_path: Path, vers
     store.commit([change(0, total=None, taken=True, following=SECOND)])
     assert store.rounds("test")[0].received == 9
     assert store.leaves(1) == [Leaf("test", 2, b"digest-2")]
-    assert store.backup()
+    with store.backup() as copy:
+        assert copy.read()
     store.close()
 
 
 _BEFORE = """
-DROP TABLE parts; DROP TABLE spent_tokens; DROP TABLE rounds; DROP TABLE experiments;
+DROP TABLE parts; DROP TABLE spent_tokens; DROP TABLE backup; DROP TABLE rounds; DROP TABLE experiments;
 CREATE TABLE experiments (
     name TEXT PRIMARY KEY, spec BLOB NOT NULL, shuffler TEXT NOT NULL, plan BLOB NOT NULL
 ) WITHOUT ROWID;
@@ -352,12 +356,29 @@ CREATE TABLE rounds (
     publication BLOB NOT NULL, state BLOB NOT NULL, total BLOB NOT NULL, UNIQUE (experiment, version)
 );
 PRAGMA user_version = """
-BEFORE = {3: f"DROP TABLE leaves; DROP TABLE closers; {_BEFORE} 3", 4: f"{_BEFORE} 4"}
+BEFORE = {
+    3: f"DROP TABLE leaves; DROP TABLE closers; {_BEFORE} 3",
+    4: f"{_BEFORE} 4",
+    5: "DROP TABLE spent_tokens; DROP TABLE backup; CREATE TABLE spent_tokens ("
+    "token BLOB PRIMARY KEY, report BLOB NOT NULL, expires INTEGER NOT NULL) WITHOUT ROWID; PRAGMA user_version = 5",
+}
 """What these versions had in the place of the same tables."""
 
 
+def test_tokens_of_the_version_before_are_known(tmp_path: Path) -> None:
+    embedded_store(tmp_path).close()
+    with sqlite3.connect(tmp_path / "server.db", isolation_level=None) as db:
+        for statement in BEFORE[5].split(";"):
+            db.execute(statement)
+        db.execute("INSERT INTO spent_tokens VALUES (?, ?, 60)", (bytes(range(16)), bytes(range(16))))
+    db.close()
+    store = embedded_store(tmp_path)
+    assert store.spent(60, bytes(range(12))) == bytes(range(4))
+    store.close()
+
+
 def test_a_version_that_cannot_be_migrated_is_refused(tmp_path: Path) -> None:
-    for version in (2, 6):
+    for version in (2, 7):
         with sqlite3.connect(tmp_path / "server.db") as db:
             db.execute(f"PRAGMA user_version = {version}")
             db.execute("PRAGMA application_id = 1347573331")

@@ -3,6 +3,8 @@
 import hashlib
 import logging
 import sqlite3
+import threading
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -113,3 +115,33 @@ def test_a_commit_that_fails_leaves_nothing_open(tmp_path: Path) -> None:
     with database.transaction() as db:
         db.execute(text("INSERT INTO a VALUES (1)"))
     database.close()
+
+
+def test_who_waits_while_a_database_is_closed_is_refused(tmp_path: Path) -> None:
+    """Nobody uses a connection at the moment at which another thread closes it."""
+    database = SqliteDatabase(open_database(tmp_path / "some.db", NOW))
+    refusals = list[str]()
+
+    def read() -> None:
+        try:
+            with database.connection() as db:
+                db.execute(text("SELECT count(*) FROM person"))
+        except sqlite3.ProgrammingError as error:
+            refusals.append(str(error))
+
+    with database.connection():
+        closer = threading.Thread(target=database.close)
+        closer.start()
+        time.sleep(0.1)
+        readers = [threading.Thread(target=read) for _ in range(4)]
+        for reader in readers:
+            reader.start()
+        time.sleep(0.1)
+    for thread in (closer, *readers):
+        thread.join(30)
+        assert not thread.is_alive()
+    database.close()
+    with pytest.raises(sqlite3.ProgrammingError), database.connection():
+        pass
+    assert refusals == ["the database is closed"] * len(readers)
+    open_database(tmp_path / "some.db", NOW).close()  # its lock is given up

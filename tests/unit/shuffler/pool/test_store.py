@@ -1,5 +1,7 @@
+import errno
 import os
 import sqlite3
+from pathlib import Path
 
 import pytest
 
@@ -94,6 +96,25 @@ def test_an_erased_round_leaves_no_file_and_no_bytes(new_store, tmp_path):
         remains = kept_open.read()
     assert not any(report[:8] in remains for report in reports)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_cannot_be_deleted_is_erased_and_deleted_later(new_store, tmp_path, monkeypatch):
+    """Somebody takes the right to write in the folder away for a while."""
+    store, reports = new_store(40), sealed_reports(40)
+    write(store, [(report, place) for place, report in enumerate(reports)])
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "unlink", refuse)
+        for _ in range(2):
+            with pytest.raises(PermissionError):
+                store.erase()
+    (path,) = tmp_path.glob("*.db")
+    assert not any(report[:8] in path.read_bytes() for report in reports)
+    store.erase()
+    assert list(tmp_path.iterdir()) == []
+
+
+def refuse(*_, **__):
+    raise PermissionError(errno.EACCES, "Permission denied")
 
 
 def test_creation_cut_short_leaves_nothing(tmp_path):

@@ -1,0 +1,227 @@
+"""A backup is made of a snapshot: nobody waits for it, its memory is constant, and how it ended is on record."""
+
+import asyncio
+import logging
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tracemalloc
+from contextlib import closing
+from pathlib import Path
+
+import httpx
+import pytest
+
+from privateer_core.serving.store.copies import is_held
+from privateer_server.api import backups as module
+from privateer_server.app import create_app
+from privateer_server.data import open_data
+from privateer_server.settings import ServerSettings
+from privateer_server.store import backup as copying
+from privateer_server.store.records import RoundRecord, RoundUpdate, TokenRow
+from privateer_server.store.store import Store
+from tests.support.asgi import serving
+from tests.support.clocks import Hands
+from tests.support.servers import ADMIN
+from tests.support.stores import embedded_store
+
+FIRST = RoundRecord(1, 10, 0, 0, False, b"digest-1", b"{}", b"publication-1", b"state-1", b"sums of the beginning")
+IDS = [b"id of a report-" + bytes([number]) for number in range(5)]
+
+
+def change(counted: int) -> RoundUpdate:
+    tokens = [TokenRow(4_000_000_000 + counted, b"twelve bytes", b"four")]
+    sums = b"sums of a part"
+    return RoundUpdate("test", 1, counted, part=b"one", total=sums, report_ids=IDS[:counted], tokens=tokens)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    store = embedded_store(tmp_path)
+    store.create("test", b"spec", FIRST)
+    return store
+
+
+def test_reports_are_counted_while_a_copy_is_half_read(store: Store, tmp_path: Path) -> None:
+    """And the copy has what was committed before, but no sums and no ids of its open round."""
+    store.commit([change(1)])
+    with store.backup() as copy:
+        half = copy.read(8192)
+        store.commit([change(2)])
+        body = half + copy.read()
+    assert store.experiments()[0].accepted == 3
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+    assert not [secret for secret in (b"sums of", *IDS) if secret in body]
+    (tmp_path / "copy.db").write_bytes(body)
+    with closing(sqlite3.connect(tmp_path / "copy.db")) as db:
+        assert db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        assert db.execute("SELECT received, total FROM rounds").fetchall() == [(1, b"")]
+        assert db.execute("SELECT count(*) FROM spent_tokens").fetchall() == [(1,)]
+        assert db.execute("SELECT count(*) FROM report_ids").fetchall() == [(0,)]
+    store.close()
+
+
+def test_a_commit_goes_through_while_the_copy_is_written(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The snapshot holds no connection of the store, and the file that it is of does not change."""
+    write, counted = copying._write_copy, list[int]()
+
+    def writing(source: str, target: Path, kind: object) -> None:
+        store.commit([change(2)])
+        store.tidy()
+        counted.append(store.experiments()[0].accepted)
+        write(source, target, kind)
+
+    monkeypatch.setattr(copying, "_write_copy", writing)
+    with store.backup() as copy:
+        body = copy.read()
+    assert (counted, b"twelve bytes" in body) == ([2], False)
+    store.close()
+
+
+def test_another_process_cannot_open_the_database_after_a_backup(store: Store, tmp_path: Path) -> None:
+    """The copy is read in the same process: when it closes the file, the lock must stay."""
+    store.backup().close()
+    code = f"import sqlite3; sqlite3.connect({str(tmp_path / 'server.db')!r}, timeout=0).execute('SELECT * FROM log')"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "database is locked" in told.stderr
+    store.close()
+    assert not is_held(tmp_path / "server.db")
+
+
+def test_memory_is_constant(store: Store) -> None:
+    for number in range(2, 6):
+        blob = bytes([number]) * (4 << 20)
+        store.create(f"large-{number}", blob, FIRST)
+    tracemalloc.start()
+    with store.backup() as copy:
+        size = sum(len(chunk) for chunk in iter(lambda: copy.read(1 << 16), b""))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert size > 16 << 20
+    assert peak < 4 << 20
+    store.close()
+
+
+def test_a_disk_without_room_is_refused(store: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(copying.shutil, "disk_usage", lambda _: usage._replace(free=512 << 20))
+    with pytest.raises(Exception, match="has no room for the backup"):
+        store.backup()
+    store.check()
+    store.close()
+
+
+def figures(page: str) -> dict[str, float]:
+    lines = (line.split() for line in page.splitlines() if line.startswith("privateer_last_backup"))
+    return {name.removeprefix("privateer_last_backup_"): float(value) for name, value in lines}
+
+
+async def metrics(client: httpx.AsyncClient) -> dict[str, float]:
+    return figures((await client.get("/metrics")).text)
+
+
+async def test_the_last_backup_is_in_the_metrics_also_after_a_restart(
+    settings: ServerSettings, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "privateer.admin")
+    clock = Hands()
+    began = clock.now()
+    async with serving(create_app(settings, clock)) as client:
+        assert await metrics(client) == {"timestamp_seconds": 0, "seconds": 0, "bytes": 0, "failed": 0}
+        answer = await client.get("/backup", headers=ADMIN)
+        assert int(answer.headers["content-length"]) == len(answer.content)
+        told = {"timestamp_seconds": began, "seconds": 0, "bytes": len(answer.content), "failed": 0}
+        assert await metrics(client) == told
+    assert [one.getMessage() for one in caplog.records] == ["backup fetched"]
+    async with serving(create_app(settings, clock)) as client:
+        assert await metrics(client) == told
+
+
+@pytest.mark.parametrize("hangs_up", [True, False])
+async def test_one_that_breaks_off_is_told_and_the_next_one_goes_on(
+    hangs_up: bool, settings: ServerSettings, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also one whose receiver neither takes more nor goes."""
+    monkeypatch.setattr(module, "_CHUNK_BYTES", 4096)
+    if not hangs_up:
+        monkeypatch.setattr(module, "_STALLED_SECONDS", 0.5)
+    app = create_app(settings)
+    async with serving(app) as client:
+        gone, sent = asyncio.Event(), list[int]()
+
+        async def receive() -> dict[str, object]:
+            await gone.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: dict[str, object]) -> None:
+            sent.append(len(message.get("body", b"")))  # type: ignore[arg-type]
+            if len(sent) == 3:
+                if hangs_up:
+                    gone.set()
+                await asyncio.sleep(60)
+
+        headers = [(name.lower().encode(), value.encode()) for name, value in ADMIN.items()]
+        scope = {
+            "type": "http",
+            "asgi": {"version": "3.0", "spec_version": "2.3"},
+            "http_version": "1.1",
+            "method": "GET",
+            "path": "/backup",
+            "raw_path": b"/backup",
+            "query_string": b"",
+            "root_path": "",
+            "scheme": "http",
+            "headers": headers,
+            "client": ("127.0.0.1", 1),
+            "server": ("127.0.0.1", 2),
+        }
+        await app(scope, receive, send)
+        found = await metrics(client)
+        assert (found["failed"], found["timestamp_seconds"]) == (1, 0)
+        assert [one.getMessage() for one in caplog.records] == ["backup broke off"]
+        assert (await client.get("/backup", headers=ADMIN)).status_code == 200
+        assert (await metrics(client))["failed"] == 0
+    assert not list(settings.data.glob(".privateer-*"))
+
+
+async def test_a_disk_that_fails_is_told(
+    settings: ServerSettings, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*_: object) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    async with serving(create_app(settings)) as client:
+        monkeypatch.setattr(copying, "_write_copy", failing)
+        answer = await client.get("/backup", headers=ADMIN)
+        assert (answer.status_code, answer.json()["detail"]) == (503, "the database cannot be copied now")
+        assert (await metrics(client))["failed"] == 1
+        lines = [one.getMessage()[:13] for one in caplog.records if one.name == "privateer.admin"]
+        assert lines == ["backup failed"]
+        assert (await client.get("/readyz")).status_code == 200
+    async with serving(create_app(settings)) as client:
+        assert (await metrics(client))["failed"] == 1
+
+
+async def test_two_at_once_are_one_too_many(settings: ServerSettings, monkeypatch: pytest.MonkeyPatch) -> None:
+    write, second = copying._write_copy, list[httpx.Response]()
+    async with serving(create_app(settings)) as client:
+        loop = asyncio.get_running_loop()
+
+        def writing(source: str, target: Path, kind: object) -> None:
+            asking = asyncio.run_coroutine_threadsafe(client.get("/backup", headers=ADMIN), loop)
+            second.append(asking.result(30))
+            write(source, target, kind)
+
+        monkeypatch.setattr(copying, "_write_copy", writing)
+        assert (await client.get("/backup", headers=ADMIN)).status_code == 200
+    assert (second[0].status_code, second[0].json()["detail"]) == (503, "another backup is under way")
+
+
+def test_what_a_killed_process_left_goes_at_the_next_start(settings: ServerSettings) -> None:
+    left = settings.data / ".privateer-left"
+    left.mkdir(parents=True)
+    (left / "server.db").write_bytes(b"a copy")
+    data = open_data(settings)
+    assert not left.exists()
+    data.close()
