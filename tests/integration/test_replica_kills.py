@@ -200,8 +200,8 @@ def test_kills_in_the_middle_of_a_round_lose_and_double_nothing(
     those = [message for start in taken for message in plain[start : start + BODY]]
     expected = blank.step.policy.analyzer(blank.step.policy).tally(blank.mechanism, b"".join(those))
     assert stored.current.received == len(those) == whole.total.reports == expected.reports
-    assert (whole.total.positive == expected.positive).all()
-    assert (whole.total.hits == expected.hits).all()
+    assert (whole.total.cells == expected.cells).all()
+    assert (whole.total.counts == expected.counts).all()
     assert len(stored.parts) > 2
 
 

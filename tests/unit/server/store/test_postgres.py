@@ -62,10 +62,11 @@ def refusal(settings: ServerSettings) -> SpecError:
 
 def test_a_database_of_a_newer_version_is_refused(shared: Shared, opened: Callable[[], Data]) -> None:
     opened()
-    for url, field in ((shared.journal, "PRIVATEER_JOURNAL_DATABASE"), (shared.database, "PRIVATEER_DATABASE")):
+    journal, store = (shared.journal, "PRIVATEER_JOURNAL_DATABASE", 2), (shared.database, "PRIVATEER_DATABASE", 3)
+    for url, field, version in (journal, store):
         shared.cluster.execute("UPDATE privateer_schema SET version = 99", url)
         error = refusal(shared.settings())
-        says = "the database was made by a newer Privateer: schema 99, and this one reads 3"
+        says = f"the database was made by a newer Privateer: schema 99, and this one reads {version}"
         assert (error.field, error.detail, error.remedy) == (field, says, "install the newer version again")
 
 
