@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from sqlalchemy import Column, Connection, LargeBinary, MetaData, Table, Text, bindparam, delete, func, insert, select
 
 from privateer_core.serving.logs import tell
+from privateer_core.serving.store.copies import remove_scratch_folders
 from privateer_core.serving.store.database import INTEGER, Database, DatabaseFacts, own_secret, secret_table
 from privateer_core.serving.store.sqlite import FileKind, SqliteDatabase, open_database, was_cut_short
 from privateer_core.wire.token_keys import TokenKey
@@ -121,6 +122,7 @@ class IssuerStore:
     def __init__(self, folder: Path) -> None:
         is_cut_short = was_cut_short(folder / FILE)
         self._database = SqliteDatabase(open_database(folder / FILE, DATABASE))
+        remove_scratch_folders(folder)
         if is_cut_short:
             tell(_log, "recovered after an unclean stop", keys=len(self.keys()))
         self._secret = own_secret(self._database, _SECRET)

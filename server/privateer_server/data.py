@@ -126,13 +126,14 @@ def _open_folder(settings: ServerSettings) -> Data:
     path = settings.journal or folder / JOURNAL_FILE
     check_header(path, JOURNAL_KIND)  # before the database is migrated
     is_cut_short = was_cut_short(folder / FILE)
-    remove_scratch_folders(folder)
     with ExitStack() as stack:
         # The database comes first: its lock keeps a second server from everything else.
         store = Store(SqliteDatabase(open_database(folder / FILE, STORE_KIND)))
         stack.callback(store.close)
         journal = Journal(SqliteDatabase(open_database(path, JOURNAL_KIND)))
         stack.callback(journal.close)
+        for place in {folder, path.parent}:
+            remove_scratch_folders(place)
         log = PublicationLog(store, journal, read_identity(folder, settings.identity))
         folders = {"data": folder, "journal": path.parent}
         keys = RoundKeys(KeyFolder(folder / KEYS_FOLDER))

@@ -8,7 +8,7 @@ import math
 import re
 from collections.abc import Callable
 from functools import cache
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 import msgspec
 import numpy as np
@@ -75,7 +75,7 @@ def decode(body: bytes, kind: type[T]) -> T:
     try:
         upgraded: Callable[[Any], Any] | None = getattr(kind, "upgraded", None)
         if upgraded is None:
-            decoded: T = _decoder(kind).decode(body)
+            decoded: T = _decoder(cast(Any, kind)).decode(body)
             return decoded
         return msgspec.convert(upgraded(msgspec.msgpack.decode(body)), prepared(kind), dec_hook=_decode)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, LookupError, ValueError, TypeError) as error:

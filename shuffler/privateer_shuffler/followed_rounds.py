@@ -220,7 +220,7 @@ class FollowedRounds:
         await asyncio.shield(question)
 
     async def _fetch(self, name: str, wait: int = 0) -> None:
-        known = self._followed.get(name)
+        known = None if self._server.has_refused else self._followed.get(name)  # a signed one ends a refusal
         try:
             body = await self._upstream.publication(name, known.digest if known else None, wait)
         except Deleted:

@@ -26,6 +26,11 @@ class ServerHealth:
         """Whether the server answers, has the known key, and no experiment's last publication was refused."""
         return not (self._away or self._refusal or self._lost)
 
+    @property
+    def has_refused(self) -> bool:
+        """Whether a publication was not signed, and none that is has come since."""
+        return self._refusal is not None
+
     def refuse(self, error: KeyChanged | SignatureInvalid) -> None:
         """Take note of a publication that the known server has not signed."""
         self._refusal = error
@@ -51,7 +56,8 @@ class ServerHealth:
     async def check(self, *, is_taking: bool) -> None:
         """Probe the server, and refuse if nothing that it publishes could be followed.
 
-        A shuffler that takes reports for a round goes on with that while the server is away.
+        A shuffler that takes reports for a round goes on with that while the server is away, or something in between
+        changes what it publishes.
 
         Raises
         ------
@@ -59,7 +65,7 @@ class ServerHealth:
             Saying why.
         """
         await self._probe()
-        if self._refusal:
+        if isinstance(self._refusal, KeyChanged) or (self._refusal and not is_taking):
             raise Unavailable(self._refusal.detail, remedy=self._refusal.remedy)
         if self._away and not is_taking:
             raise self._away

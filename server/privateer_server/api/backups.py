@@ -22,7 +22,7 @@ from privateer_core.serving.logs import tell, trace
 from privateer_server.admin_tokens import Scope as TokenScope
 from privateer_server.api.operators import Admins
 from privateer_server.store.backup import MEDIA_TYPE
-from privateer_server.store.records import TRANSIENT
+from privateer_server.store.records import TRANSIENT, BackupRecord
 from privateer_server.store.store import Store
 
 _ANSWERS: Final[dict[int | str, dict[str, Any]]] = {
@@ -79,7 +79,7 @@ class Backups:
             _log.error("backup failed (%s)", trace(error))
             if not isinstance(error, (OSError, sqlite3.Error)):
                 raise
-            remedy = "make room on its disk, and see the server's log"
+            remedy = "make room on its disk, end what reads it, such as the doctor, and see the server's log"
             raise Unavailable("the database cannot be copied now", remedy=remedy) from None
 
     def end(self, size: int, sent: int, who: str) -> None:
@@ -88,8 +88,8 @@ class Backups:
             if sent < size:
                 tell(_log, "backup broke off", level=logging.WARNING, bytes=sent, of=size, by=who)
                 return
-            now = max(self._clock.now(), self._last.begun)
-            self._last = replace(self._last, completed=now, seconds=now - self._last.begun, bytes=size)
+            now, seconds = self._clock.now(), max(0.0, self._clock.now() - self._last.begun)
+            self._last = BackupRecord(completed=now, seconds=seconds, bytes=size)
             tell(_log, "backup fetched", bytes=size, seconds=round(self._last.seconds), by=who)
             with suppress(*TRANSIENT):  # the metrics have it until a restart
                 self._store.note_backup(self._last)
@@ -117,10 +117,12 @@ class _Copy(StreamingResponse):
 
     def _end(self) -> None:
         # The file has no name, so that its blocks are freed now, bit by bit: all at once would keep commits waiting.
-        for size in range(self._size, 0, -_FREED_BYTES):
-            os.truncate(self._copy.fileno(), size)
-        self._copy.close()
-        self._backups.end(self._size, self._sent, self._who)
+        try:
+            with self._copy, suppress(OSError):
+                for size in range(self._size, 0, -_FREED_BYTES):
+                    os.truncate(self._copy.fileno(), size)
+        finally:
+            self._backups.end(self._size, self._sent, self._who)
 
     async def _chunks(self) -> AsyncIterator[bytes]:
         while chunk := await asyncio.to_thread(self._copy.read, _CHUNK_BYTES):

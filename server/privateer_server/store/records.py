@@ -190,7 +190,7 @@ class BackupRecord:
     Attributes
     ----------
     begun
-        When the last one began, in seconds since 1970; 0: there was none.
+        When one began that is not complete, in seconds since 1970; 0: there is none.
     completed
         When one was completed last.
     seconds, bytes
@@ -205,7 +205,7 @@ class BackupRecord:
     @property
     def is_incomplete(self) -> bool:
         """Whether the last one was not completed, or is under way."""
-        return self.begun > self.completed
+        return self.begun > 0
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import asdict
 from functools import partial
 from typing import Any, BinaryIO, Final
@@ -333,8 +333,11 @@ class Store:
             If the disk has no room for the copy.
         """
         assert isinstance(self._database, SqliteDatabase), "PostgreSQL's own tools make backups"
-        with self._database.snapshot_file() as path:
-            return open_copy(path, STORE_KIND)
+        with ExitStack() as stack:
+            with self._database.snapshot_file() as path:
+                copy = stack.enter_context(open_copy(path, STORE_KIND))
+            stack.pop_all()
+        return copy
 
     def close(self) -> None:
         """Let go of the database; nothing here is used again."""

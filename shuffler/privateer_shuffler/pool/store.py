@@ -10,6 +10,7 @@ from typing import ClassVar, Final, NamedTuple
 from sqlalchemy import bindparam, select, update
 from typing_extensions import override
 
+from privateer_core.serving.store.copies import remove_scratch_folders
 from privateer_core.serving.store.database import Database, DatabaseFacts, insert
 from privateer_core.serving.store.sqlite import FileKind, SqliteDatabase, damaged, is_writable, open_database
 from privateer_shuffler.pool.placed_round import PlacedRound
@@ -65,7 +66,9 @@ def open_history(folder: Path) -> Database:
     SpecError
         If the file cannot be used, or another shuffler has it open.
     """
-    return SqliteDatabase(open_database(folder / HISTORY_FILE, HISTORY_DATABASE))
+    database = SqliteDatabase(open_database(folder / HISTORY_FILE, HISTORY_DATABASE))
+    remove_scratch_folders(folder)
+    return database
 
 
 class PoolStore(ABC):

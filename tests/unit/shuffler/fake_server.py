@@ -54,6 +54,8 @@ class FakeServer:
         Seconds before a publication is given, as it was when it was asked for.
     healthy
         Whether it answers the question for its key.
+    interrupted
+        Whether a proxy answers instead: a page that nobody has signed.
     closing
         Whether to answer everything at once, for the end of a test.
     """
@@ -71,6 +73,7 @@ class FakeServer:
         self.deaf = False
         self.delay = 0.0
         self.healthy = True
+        self.interrupted = False
         self.closing = False
         self.identity = Notary().identity
         self.app = Starlette(
@@ -114,10 +117,14 @@ class FakeServer:
             return Response(status_code=404)
         until = time.monotonic() + float(request.query_params["wait"])
         while known == f'"{digest(body).hex()}"':
+            if self.interrupted:
+                break
             if self.closing or time.monotonic() >= until:
                 return Response(status_code=304)
             await asyncio.sleep(0.01)
             body = body if self.deaf else self.publications[name]
+        if self.interrupted:
+            return Response(b"<html>back soon</html>")
         return Response(body, headers={SIGNED_HEADER: self.identity.signed(digest(body))})
 
     async def _claim(self, request: Request) -> Response:

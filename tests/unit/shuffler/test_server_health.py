@@ -55,6 +55,20 @@ async def test_a_server_with_another_key_makes_it_unready_until_the_old_one_is_b
     assert OTHER.public.hex() not in caplog.text
 
 
+async def test_a_page_in_between_that_nobody_has_signed_is_over_once_the_server_answers(shuffler: Shuffler) -> None:
+    """The shuffler asks for the publication that it knows once more, and goes on with its round meanwhile."""
+    server = shuffler.server
+    header = server.publish(batch=9)
+    await shuffler.post(header, sealed_reports(1))
+    await follows(shuffler, 1)
+    server.interrupted = True
+    await follows(shuffler, 0)
+    assert (await shuffler.client.get("/readyz")).status_code == 200
+    assert (await shuffler.post(header, sealed_reports(1))).status_code == 202
+    server.interrupted = False
+    await follows(shuffler, 1)
+
+
 async def test_it_is_unready_after_a_restart_that_follows_nothing(
     settings: ShufflerSettings, server: FakeServer
 ) -> None:

@@ -11,6 +11,7 @@ import sqlite3
 import struct
 import tempfile
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -35,6 +36,10 @@ _NUMBER: Final = struct.Struct(">I")
 _log = logging.getLogger("privateer.data")
 SPARE_BYTES: Final = 512 << 20
 """What should always be free on a disk with data: `PrivateerDiskFull` fires below."""
+
+
+_HOLD_TRIES: Final = 20
+_HOLD_PAUSE_SECONDS: Final = 0.1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -158,10 +163,21 @@ class SqliteDatabase(Database):
         """
         assert self._path, "a database in memory is nobody else's"
         with ExitStack() as stack:
-            with self.driver() as db:
-                empty_log(db, self._path)
-                stack.enter_context(held_log(self._path))
+            self._hold_empty_log(self._path, stack)
+            before = _state_of(self._path)
             yield self._path
+            if _state_of(self._path) != before:
+                raise sqlite3.OperationalError("the log grew so large that it was emptied meanwhile")
+
+    def _hold_empty_log(self, path: Path, stack: ExitStack) -> None:
+        """Hold the log once all of it is in the file, for which whoever holds it now must end."""
+        for _ in range(_HOLD_TRIES):
+            with self.driver() as db:
+                if empty_log(db, path):
+                    stack.enter_context(held_log(path))
+                    return
+            time.sleep(_HOLD_PAUSE_SECONDS)
+        raise sqlite3.OperationalError("somebody else reads the database, such as the doctor")
 
     @override
     def close(self) -> None:
@@ -169,6 +185,11 @@ class SqliteDatabase(Database):
         with suppress(sqlite3.ProgrammingError), self.connection() as db:
             self._is_closed = True
             db.invalidate()
+
+
+def _state_of(path: Path) -> tuple[int, int]:
+    facts = path.stat()
+    return facts.st_mtime_ns, facts.st_size
 
 
 def open_database(path: Path, kind: FileKind) -> sqlite3.Connection:

@@ -41,7 +41,8 @@ def test_the_last_backup(begun: float | None, completed: float | None, level: st
     embedded_journal(tmp_path / "journal.db").close()
     if begun is not None:
         now = time.time() - 1
-        row = (now - begun, now - completed if completed is not None else 0.0, 30.0, (2 << 20) + 1)
+        is_complete = completed is not None and completed < begun
+        row = (0.0 if is_complete else now - begun, now - completed if completed else 0.0, 30.0, (2 << 20) + 1)
         with closing(sqlite3.connect(tmp_path / "server.db")) as db:
             db.execute("INSERT INTO backup VALUES (1, ?, ?, ?, ?)", row)
             db.commit()

@@ -13,7 +13,9 @@ from pathlib import Path
 import httpx
 import pytest
 
+from privateer_core.serving.store import write_ahead_log
 from privateer_core.serving.store.copies import is_held
+from privateer_core.serving.store.write_ahead_log import held_log
 from privateer_server.api import backups as module
 from privateer_server.app import create_app
 from privateer_server.data import open_data
@@ -225,3 +227,30 @@ def test_what_a_killed_process_left_goes_at_the_next_start(settings: ServerSetti
     data = open_data(settings)
     assert not left.exists()
     data.close()
+
+
+def test_a_database_that_somebody_reads_is_copied_with_its_last_commits_or_not_at_all(
+    store: Store, tmp_path: Path
+) -> None:
+    """The doctor holds the log: what was committed since is in the log alone, where no copy would find it."""
+    with held_log(tmp_path / "server.db"):
+        store.commit([change(1)])
+        with pytest.raises(sqlite3.OperationalError, match="somebody else reads the database"):
+            store.backup()
+    with store.backup() as copy:
+        assert b"twelve bytes" in copy.read()
+
+
+def test_a_file_that_changes_while_it_is_copied_is_no_backup(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log that grows beyond all bounds is emptied although somebody reads."""
+
+    def write(*arguments: object) -> None:
+        monkeypatch.setattr(write_ahead_log, "_HELD_MAX", 0)
+        store.commit([change(1)])
+        store.tidy()
+        usual(*arguments)
+
+    usual = copying._write_copy
+    monkeypatch.setattr(copying, "_write_copy", write)
+    with pytest.raises(sqlite3.OperationalError, match="emptied meanwhile"):
+        store.backup()
