@@ -170,7 +170,7 @@ class SqliteDatabase(Database):
                 raise sqlite3.OperationalError("the log grew so large that it was emptied meanwhile")
 
     def _hold_empty_log(self, path: Path, stack: ExitStack) -> None:
-        """Hold the log once all of it is in the file, for which whoever holds it now must end."""
+        """Hold the log once all of it is in the file; another reader has two seconds to end."""
         for _ in range(_HOLD_TRIES):
             with self.driver() as db:
                 if empty_log(db, path):
