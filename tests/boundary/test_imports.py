@@ -48,7 +48,7 @@ def test_shuffler_and_issuer_have_nothing_that_reads_or_opens_a_report(role: str
         other,
     }
     core = {name for name in names if name.startswith("privateer_core.")}
-    assert {name.split(".")[1] for name in core} <= {"wire", "errors", "clock", "serving"}
+    assert {name.split(".")[1] for name in core} <= {"wire", "errors", "clock", "serving", "prepared_types"}
 
 
 @pytest.mark.parametrize("role", ["privateer_server.app", "privateer_lab"])
