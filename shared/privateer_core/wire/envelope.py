@@ -51,6 +51,9 @@ def encode_envelope(envelope: Envelope) -> bytes:
     return msgspec.msgpack.encode(envelope)
 
 
+_DECODER: Final = msgspec.msgpack.Decoder(prepared(Envelope))
+
+
 def decode_envelope(body: bytes | bytearray) -> Envelope:
     """Parse an envelope.
 
@@ -60,7 +63,7 @@ def decode_envelope(body: bytes | bytearray) -> Envelope:
         If ``body`` is not an envelope.
     """
     try:
-        return msgspec.msgpack.decode(body, type=prepared(Envelope))
+        return _DECODER.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Malformed("the body is not an envelope", remedy="send what the client library makes") from error
 
