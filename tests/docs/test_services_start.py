@@ -44,13 +44,13 @@ class Ports:
         return int(vars(self)[service])
 
     def environment(self, service: str) -> dict[str, str]:
-        """Of a command that runs this service; ``up`` takes its server's ports from there."""
+        """Return the settings of a command that runs this service; ``up`` takes its server's ports from there."""
         one = "server" if service == "up" else service
         ports = {"PRIVATEER_PORT": self.public(one), "PRIVATEER_ADMIN_PORT": self.private[one]}
         return {name: str(port) for name, port in ports.items()}
 
     def options(self) -> list[str]:
-        """Of ``up``, for the ports that no variable gives."""
+        """Return the options of ``up``, for the ports that no variable gives."""
         given = {
             "--shuffler-port": self.shuffler,
             "--shuffler-admin-port": self.private["shuffler"],

@@ -11,7 +11,7 @@ _NOT_STORING = {
     Role.SHUFFLER: ("PrivateerShufflerNotStoring",),
     Role.ISSUER: ("PrivateerIssuerNotCounting",),
 }
-"""Who cannot write must say so itself, whatever else is seen of it."""
+"""A service that cannot write must report it itself, whatever else is seen of it."""
 
 
 @dataclass

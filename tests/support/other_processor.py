@@ -23,7 +23,7 @@ from tests.documents.offline import published
 from tests.support.processors import arithmetic
 
 LIMITS = Limits(math.inf, 1.0, math.inf, 1.0, 1, "hidden", curator=True)
-"""Of a device that allows all that keeps its promise."""
+"""The settings of a device that allows every trust model that keeps its promise."""
 
 
 def made(name: str) -> dict[str, Any]:

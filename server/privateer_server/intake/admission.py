@@ -17,7 +17,7 @@ from privateer_server.store.records import TRANSIENT, TokenRow
 
 _HASH_BYTES: Final = 16
 _TOKEN_BYTES: Final = 12
-"""Of a hundred million tokens that nobody chose, two have the same 96 bits with probability 6e-14. Whoever
+"""Two of a hundred million random tokens share 96 bits with probability 6e-14. Whoever
 chooses nonces so that they do can spend only one of them, since the issuer signs nonces."""
 _REPORT_BYTES: Final = 4
 """These decide how a spent token is refused, and neither refusal counts a report: whoever makes another report with the

@@ -36,7 +36,7 @@ CREATE TABLE spent (
     expires INTEGER NOT NULL, token BLOB NOT NULL, PRIMARY KEY (expires, token)
 ) WITHOUT ROWID
 """
-"""As a start makes them of the ones before."""
+"""The tables that a start makes of earlier ones."""
 ROUND = """
 CREATE TABLE label (label BLOB NOT NULL, key BLOB NOT NULL);
 CREATE TABLE place (id INTEGER PRIMARY KEY, taken INTEGER NOT NULL, sealed BLOB NOT NULL);
