@@ -35,11 +35,11 @@ def notes_of(published: PublishedAnswer) -> list[str]:
 def rests_on(published: PublishedAnswer) -> str:
     """Say how many people it rests on, since when, and where it stands."""
     conclusion = published.conclusion
-    known = f"{conclusion.people:,} of" if conclusion.people is not None else "reports of some of"
+    people = published.people.counted if conclusion.people is None else conclusion.people
     rounds = f" in {conclusion.rounds:,} rounds" if conclusion.rounds else ""
     began = f", begun {day(published.began)}" if published.began else ""
     standing = f"the experiment is {published.status}{began}"
-    return f"It rests on {known} at most {conclusion.planned:,} people{rounds}; {standing}."
+    return f"It rests on {people:,} people{rounds}; {standing}. {published.people.sentence}"
 
 
 def day(text: str) -> str:

@@ -15,7 +15,8 @@ from privateer_core.spec.spec import Spec
 from privateer_lab.answer_tables import tables_of
 from privateer_lab.cli.command_line import app
 from privateer_lab.cli.input_files import load_spec
-from privateer_lab.load.driver import LoadResult, run_load
+from privateer_lab.load.driver import run_load
+from privateer_lab.load.result import LoadResult
 from privateer_lab.services.processes import Services, free_port, running
 from privateer_lab.simulation.simulation import Simulation
 from tests.support.answers import fact

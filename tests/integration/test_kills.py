@@ -12,7 +12,8 @@ import httpx
 import pytest
 
 from privateer_core.spec.spec import Spec
-from privateer_lab.load.driver import LoadResult, run_load
+from privateer_lab.load.driver import run_load
+from privateer_lab.load.result import LoadResult
 from privateer_lab.services.processes import Services
 from tests.integration.test_pipeline import SHUFFLED, facts, held, services, settled
 from tests.support.nights import KILLS

@@ -17,7 +17,8 @@ from privateer_core.privacy.record_verification import read_certificates
 from privateer_core.spec.spec import Spec
 from privateer_lab.cli.input_files import load_spec
 from privateer_lab.load.command import main
-from privateer_lab.load.driver import LoadResult, run_load
+from privateer_lab.load.driver import run_load
+from privateer_lab.load.result import LoadResult
 from privateer_lab.services.processes import Services, free_port, running
 from privateer_lab.simulation.simulate import simulate_once
 from tests.support.answers import fact

@@ -20,7 +20,8 @@ from privateer_core.privacy.certificate import recompute
 from privateer_core.privacy.record_verification import read_certificates
 from privateer_core.spec.spec import Spec
 from privateer_core.wire.publication import decode_publication
-from privateer_lab.load.driver import LoadResult, run_load
+from privateer_lab.load.driver import run_load
+from privateer_lab.load.result import LoadResult
 from privateer_lab.services.processes import Processes, Services, free_port, running
 from tests.support.sealing import body_of
 from tests.support.servers import MSGPACK

@@ -16,7 +16,7 @@ from privateer_core.spec.spec import Spec
 from privateer_lab.baselines.base import Baseline, Visitors
 from privateer_lab.baselines.boosting import BoostedTrees, PrivateBoosting
 from privateer_lab.baselines.libraries import MabWiser, VowpalWabbit, library
-from privateer_lab.baselines.run import Constant, People, Uniform, play_together
+from privateer_lab.baselines.run import BaselinePeople, Constant, Uniform, play_together
 from privateer_lab.simulation.devices import SeededNoise
 from privateer_lab.simulation.summary import regret_figures
 from privateer_server.rounds.loop import Schedule
@@ -201,7 +201,7 @@ def compare(entered: dict[str, Contestant], people: ArmsSpec, seeds: range) -> I
     for seed in seeds:
         for name, one in entered.items():
             clocked = Clocked(one.make(one.spec, seed))
-            (run,) = play_together(one.spec, {name: clocked}, seed, People(people, seed))
+            (run,) = play_together(one.spec, {name: clocked}, seed, BaselinePeople(people, seed))
             figures = {"regret": run.regret, "reward": run.reward}
             yield {"policy": name, "seed": seed, **figures, "deciding": clocked.deciding, "learning": clocked.learning}
 

@@ -17,10 +17,10 @@ from privateer_lab.simulation.parallel import Backend, each
 from privateer_lab.simulation.summary import regret_figures
 
 _PEOPLE: Final = 1 << 20
-"""People whose expected rewards decide; with more of them the best arm is clear or does not matter."""
+"""BaselinePeople whose expected rewards decide; with more of them the best arm is clear or does not matter."""
 
 
-class People:
+class BaselinePeople:
     """Contexts in order, and rewards with common random numbers: two baselines that play one arm get one reward.
 
     Parameters
@@ -77,10 +77,10 @@ def play_once(spec: Spec, names: list[str], seed: int) -> list[BaselineRun]:
 
 
 def play_together(
-    spec: ArmsSpec, playing: dict[str, Baseline], seed: int, people: People | None = None
+    spec: ArmsSpec, playing: dict[str, Baseline], seed: int, people: BaselinePeople | None = None
 ) -> list[BaselineRun]:
     """Play baselines that were made for a spec and a seed, as `play_once` does; ``people`` if others are meant."""
-    people = people or People(spec, seed)
+    people = people or BaselinePeople(spec, seed)
     regret, received = dict.fromkeys(playing, 0.0), dict.fromkeys(playing, 0.0)
     for batch, size in _rounds(spec):
         for baseline in playing.values():
@@ -143,7 +143,7 @@ class Constant(Baseline):
 
     def __init__(self, spec: ArmsSpec, seed: int) -> None:
         super().__init__(spec, seed)
-        people, left = People(spec, seed), min(spec.experiment.horizon, _PEOPLE)
+        people, left = BaselinePeople(spec, seed), min(spec.experiment.horizon, _PEOPLE)
         total = np.zeros(spec.arm_count)
         while left:
             size = min(left, GROUP)

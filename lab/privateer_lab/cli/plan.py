@@ -216,7 +216,16 @@ def _print_table(found: Expectation) -> None:
     unit, what = shown(found), found.counts
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.add_column("what is other")
-    for heading in ("expected", "95 %", "above the best single", "by the end", "pays after", "runs", "learned from"):
+    for heading in (
+        "expected",
+        "95 %",
+        "above the best single",
+        "by the end",
+        "pays after",
+        "runs",
+        "learned from",
+        "than the spec",
+    ):
         table.add_column(heading, justify="right")
     for row in found.rows:
         figures = (
@@ -226,13 +235,14 @@ def _print_table(found: Expectation) -> None:
             unit.write(row.value_at_the_end),
             "" if row.pays_after is None else f"{row.pays_after:,}",
             f"{row.runs}",
-            f"{row.learned_from:,} of {row.people:,}" if row.is_cut_short else f"{row.people:,}",
+            f"{row.learned_from:,} of {row.reach:,}" if row.is_cut_short else f"{row.learned_from:,}",
+            found.compared(row),
         )
         table.add_row(printable(row.change), *figures)
     screen.print(table)
     screen.print(
         f"'pays after' is how many {what} it takes until the policy earns more than the best single option; nothing: "
-        "never in this run.",
+        "never in this run. 'level' is what may be chance.",
         soft_wrap=True,
     )
 

@@ -5,8 +5,10 @@ import time
 from pathlib import Path
 from typing import Annotated, Any, Final, cast
 
+import msgspec
 import typer
 
+from privateer_core.answer.people import People
 from privateer_core.errors import SpecError, printable
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.spec import Spec
@@ -193,6 +195,8 @@ def simulate(
         rows = [(key, value) for key, value in result.items() if key not in idle]
         shown = [(key, value) for key, value in rows if not isinstance(value, list | dict | None)]
         print_table(parsed.name, named(dict(shown)))
+        together = f"In all {len(runs)} runs together: " if len(runs) > 1 else ""
+        screen.print(together + msgspec.convert(result["people"], People).sentence, soft_wrap=True)
         for line in result["assumed"]:
             screen.print(line, soft_wrap=True)
         for warning in result["warnings"]:

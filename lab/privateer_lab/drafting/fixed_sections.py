@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
+from privateer_core.algorithms import read_spec
 from privateer_core.privacy.trust import TRUST
 from privateer_core.spec.spec import example_promises
 from privateer_lab.drafting.feature_drafts import rounded
@@ -51,6 +52,14 @@ def _round_number(rows: int) -> int:
     """Return a number of two digits that is no larger: everybody may read it, and one row more is nobody's business."""
     unit = int(10 ** max(0, len(str(rows)) - 2))
     return max(1, rows // unit * unit)
+
+
+def with_filled_rounds(text: str) -> str:
+    """Return a draft whose horizon its rounds fill: a rest below the smallest round would not be asked."""
+    while beyond := (spec := read_spec(text)).out_of_reach(spec.cohorts[0], 0):
+        people = spec.experiment.horizon
+        text = text.replace(f"horizon = {people} ", f"horizon = {people - beyond} ", 1)
+    return text
 
 
 def promise_for(people: int) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from privateer_lab.drafting.fixed_sections import (
     opening,
     promise_for,
     trusted,
+    with_filled_rounds,
 )
 from privateer_lab.drafting.logged_people import LoggedPeople, logged_people
 from privateer_lab.drafting.outcome_columns import ArmNames, arms_of, bounds_of_reward, classes_of, reward_of
@@ -126,9 +127,9 @@ class Draft:
         tables = toml_tables(text)
         text = text.replace(algorithm_section(tables["algorithm"]["name"]), algorithm_section(self.choice.name))
         own, size = with_own_rounds(tables, self.choice.name), tables["experiment"].get("round_size")
-        if own is None or size in (None, own.experiment.round_size):
-            return text
-        return text.replace(f"round_size = {size}\n", "", 1)
+        if own is not None and size not in (None, own.experiment.round_size):
+            text = text.replace(f"round_size = {size}\n", "", 1)
+        return with_filled_rounds(text)
 
     def write(self, path: "str | os.PathLike[str]") -> None:
         """Write the spec with the algorithm of `choice`, and beside it the people of a log, whom it then names."""
@@ -259,7 +260,7 @@ def draft(
         sections += ['missing = "drop"  # rows without a class'] if rows is not whole else []
     log = _Log(rows, arm, reward, names) if arm and reward and not arms else None
     labelled = Path(path) if path and label else None
-    made = Draft("\n".join(sections) + "\n", tuple(confirm), tuple(notes), log, labelled, features)
+    made = Draft(with_filled_rounds("\n".join(sections) + "\n"), tuple(confirm), tuple(notes), log, labelled, features)
     if log or labelled:
         made = replace(made, drawn=_features(*asked, drawn=True))
     read_spec(made.text)

@@ -15,9 +15,10 @@ from privateer_core.wire.envelope import REPORTS_PER_BODY_MAX
 from privateer_core.wire.keys import own_key, publish_key
 from privateer_lab.environments import default_environment, population_named
 from privateer_lab.figures import named, readable
-from privateer_lab.load.driver import USERS, Interrupted, LoadResult, run_load
+from privateer_lab.load.driver import Interrupted, run_load
 from privateer_lab.load.endpoints import patiently
 from privateer_lab.load.populations import kept_people
+from privateer_lab.load.result import LoadResult
 from privateer_lab.services.rest import ask
 from privateer_lab.toml_file import apply_setting
 
@@ -47,7 +48,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--url", default=os.environ.get("PRIVATEER_URL", "http://127.0.0.1:8000"), help="address of the server")
     shuffler = os.environ.get("PRIVATEER_SHUFFLER", "http://127.0.0.1:8001")
     add("--shuffler", default=shuffler, help="address of the shuffler")
-    users = f"number of people; by default {USERS:,}, or all people from whom the experiment draws"
+    users = "number of people; by default those whom the horizon still asks, or all from whom the experiment draws"
     add("--users", type=int, help=users)
     add("--concurrency", type=int, default=4, help="number of uploads under way at a time")
     batch = f"people in one upload; by default 1, as real devices send, or {_BATCH} with a sender's key"
@@ -191,7 +192,7 @@ def _show(result: LoadResult, people: LoadPeople, as_json: bool) -> None:
         print(json.dumps({**figures, "population": people.population}, indent=2))
         return
     accepted = f"accepted_by_{figures.pop('endpoint')}"  # what a shuffler accepted may not be counted yet
-    if result.counted is None:
-        figures["counted"] = "not known, since the server does not answer"
+    del figures["people"]
     for name, value in named({accepted if key == "accepted" else key: one for key, one in figures.items()}):
         print(f"{name:40} {readable(value) or 'none'}")
+    print(result.account.sentence if result.account else "What is counted is not known: the server did not say.")

@@ -3,9 +3,7 @@
 import asyncio
 import math
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -20,17 +18,15 @@ from privateer_core.policies.decisions import Arms, Decisions, Plays
 from privateer_core.privacy.terms_verification import Limits
 from privateer_core.wire.keys import read_signing_key
 from privateer_lab.environments import Environment, default_environment, environment_for
-from privateer_lab.load.endpoints import counted_by
+from privateer_lab.load.endpoints import ServerCounts, counts_of
+from privateer_lab.load.result import LoadResult
 from privateer_lab.load.wire import Wire
 from privateer_lab.simulation.devices import arms_before, received, scaled, scaled_rewards
-from privateer_lab.simulation.scores import Score
 
 LIMITS: Final = Limits(
     epsilon=math.inf, delta=0.5, local_epsilon=math.inf, honest_fraction=1.0, min_batch=1, arms="hidden", curator=True
 )
 """Simulated people accept every promise that is kept."""
-USERS: Final = 10_000
-"""People who take part if nobody says how many, and the experiment does not draw them from so many."""
 _UPLOAD_BYTES: Final = 1 << 20
 _BREATH: Final = 0.2
 """Seconds between questions, so that a server that is away is not asked all the time."""
@@ -38,69 +34,14 @@ _PATIENCE: Final = 600.0
 """Seconds that the server may take to learn from a round, or a shuffler to deliver it."""
 _FILL: Final = 10.0
 """Seconds after which a round that is still open has lost reports."""
+_COUNTING: Final = 60.0
+"""Seconds that a shuffler and the server may take to count what was accepted."""
+_STILL: Final = 2.0
+"""Seconds without a batch after which the reports at a shuffler are too few for one."""
+_FULL: Final = ("round-closed", "round-unknown")
+"""Reasons of people who came to a round that was full: others are asked in their place."""
 Advance: TypeAlias = Callable[[int], None]
 """Is called with the number of people who have just taken part."""
-
-
-@dataclass
-class LoadResult(Score):
-    """The outcome of a load run.
-
-    Attributes
-    ----------
-    people, accepted, refused
-        People who took part, the reports that ``endpoint`` accepted, and the others by reason.
-    endpoint
-        Who took the reports: ``server`` or ``shuffler``, which holds them until a batch is full.
-    counted
-        Reports of the experiment, anybody's, that the server had counted at the end of the run; None: it did not say.
-    versions, rounds
-        Policies that people followed, and those that asked for reports.
-    over
-        Whether the experiment has come to its end.
-    waits_for
-        People whom the open round misses, if it waits for them.
-    facts
-        What only the truth says of the last policy.
-    bytes_sent, messages_sent
-        The bodies of all uploads, and the sealed messages in them.
-    waits, waited
-        How often a service said with ``Retry-After`` when to come again, and the seconds that people waited then.
-    """
-
-    people: int = 0
-    accepted: int = 0
-    endpoint: str = "server"
-    counted: int | None = None
-    refused: Counter[str] = field(default_factory=Counter)
-    versions: int = 0
-    rounds: int = 0
-    over: bool = False
-    waits_for: int = 0
-    facts: dict[str, float] = field(default_factory=dict)
-    bytes_sent: int = 0
-    messages_sent: int = 0
-    waits: int = 0
-    waited: float = 0.0
-    seconds: float = 0.0
-
-    @property
-    def people_per_second(self) -> float:
-        """Rate over the whole run."""
-        return self.people / self.seconds if self.seconds else 0.0
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return all figures for ``--json``."""
-        kept = {name: value for name, value in vars(self).items() if name not in ("played", "facts")}
-        figures = {"people": self.people, **kept}
-        rates = ("regret", "uniform_regret", "best_constant_regret", "people_per_second")
-        mean = self.reward / max(1, self.played.times)
-        return (
-            figures
-            | self.facts
-            | {"refused": dict(self.refused), "reward_mean": mean}
-            | {name: getattr(self, name) for name in rates}
-        )
 
 
 class Driver:
@@ -125,6 +66,8 @@ class Driver:
         self.environment: Environment | None = None
         self._options: tuple[str, ...] = ()
         self.closed = self.ended = False
+        self._at_start: ServerCounts | None = None
+        self._is_replacing = False
 
     async def run(
         self,
@@ -137,6 +80,7 @@ class Driver:
         """Have people take part until all have, or the experiment is over, or it waits for people who are not there."""
         try:
             part = await self._next(None)
+            self._at_start = await self._counts()
             people = self._people(part, users)
             begins()
             while not self.ended:
@@ -148,21 +92,58 @@ class Driver:
             self.result.waits, self.result.waited = self.wire.patience.waits, self.wire.patience.seconds
         return self.result
 
+    async def _counts(self) -> ServerCounts | None:
+        return await counts_of(self.wire.http, self.wire.server, self.wire.name)
+
+    async def settle(self) -> None:
+        """Wait until what was accepted is counted, or so little waits at the shuffler that no batch comes of it."""
+        latest, since, before = time.monotonic() + _COUNTING, time.monotonic(), -1
+        while (counts := await self._counts()) and self._at_start:
+            waiting = max(0, self.result.accepted - (counts.n_decided - self._at_start.n_decided))
+            people, now = counts.people, time.monotonic()
+            self.result.over = counts.status not in ("open", "paused", "draining")
+            # Others may have reports there, so that no more is known than what this run has sent.
+            is_held = people.held.at_shuffler is None
+            self.result.account = people.with_shuffler(waiting, people.unknown) if is_held else people
+            since, before = (since if waiting == before else now), waiting
+            is_still = waiting < people.held.needed and now >= since + _STILL
+            if not waiting or not is_held or is_still or now >= latest:
+                return
+            await asyncio.sleep(_BREATH)
+
     def _people(self, part: Participation, users: int | None) -> int:
-        """Return how many people there are; only some of those whom a public draw asks may be among them."""
+        """Return how many people there are, by default those whom the horizon still asks.
+
+        Only some of those whom a public draw asks may be among them.
+        """
         draw = part.policy.draw
         if draw is None:
-            return users or USERS
+            self._is_replacing = users is None
+            return self._asked(part) if users is None else users
         if users is not None and users > draw.people:
             people = draw.people
             raise InputError(f"the experiment has {people} people", field="--users", remedy=f"at most {people}")
         return users or draw.people
 
+    def _asked(self, part: Participation) -> int:
+        """Return how many people of this cohort the horizon still asks, where its policy asks anybody."""
+        if self._at_start is None:
+            raise Unavailable("the server does not say whom it still asks", field="--users", remedy="give a number")
+        asked = self._at_start.people.not_asked + self._at_start.people.unknown
+        source = part.spec.source(self.cohort)
+        most = part.spec.experiment.horizon if source is None else source.people
+        return min(asked, most) if part.asks or part.waits else 0
+
+    def _left(self, people: int) -> int:
+        """Return how many are to come; the horizon asks others in the place of those who came to a full round."""
+        n_full = sum(self.result.refused[reason] for reason in _FULL) if self._is_replacing else 0
+        return people + n_full - self.result.people
+
     def _groups(self, part: Participation, people: int, batch: int) -> Iterator[int]:
         """Yield the sizes of the uploads of the people who answer a round, until it is closed."""
         if part.waits:
             return
-        left = people - self.result.people
+        left = self._left(people)
         if part.policy.draw is not None:
             left = int(np.count_nonzero(part.policy.draw.asked() < people))
         elif part.asks:
@@ -227,13 +208,11 @@ class Driver:
     async def _after(self, part: Participation, people: int, answered: int) -> Participation:
         """Follow the policy after a round that so many people have answered, unless nobody is left to do so."""
         self.result.over = part.round.batch == 0
-        missing = part.round.batch - answered
         if part.policy.draw is None:
-            self.ended = not part.waits and self.result.people >= people
-        elif missing > 0 and not part.round.deadline:
-            self.result.waits_for, self.ended = missing, True
+            self.ended = not part.waits and self._left(people) <= 0
         else:
-            self.ended = self.result.over
+            is_short = answered < part.round.batch and not part.round.deadline
+            self.ended = is_short or self.result.over
         if self.ended:
             return part
         # Reports that were refused or lost leave room in a round that is still open, which more people may fill.
@@ -316,7 +295,7 @@ def run_load(
         The experiment, and its services; the shuffler only if its reports are shuffled.
     users
         How many people there are: of those whom the experiment draws from its population, the others never answer.
-        None: 10,000, or the whole population.
+        None: those whom the horizon still asks, or the whole population.
     population, seed
         The table of a spec that names the people, None: those that fit the experiment; and the seed of contexts and
         rewards.
@@ -351,7 +330,8 @@ def run_load(
             except asyncio.CancelledError:  # by Ctrl-C
                 whole = False
             driver.result.seconds = time.perf_counter() - started
-            driver.result.counted = await counted_by(wire.http, wire.server, wire.name)
+            if whole:
+                await driver.settle()
         return driver.result, whole
 
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:

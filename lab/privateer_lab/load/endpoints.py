@@ -13,6 +13,8 @@ import aiohttp
 import msgspec
 
 from privateer_client.transport import retry_seconds
+from privateer_core.answer.export import Status
+from privateer_core.answer.people import GIVEN_UP, People
 from privateer_core.errors import NotFound, PrivateerError, Unavailable, printable
 from privateer_lab.services.rest import BYTES_MAX, Busy
 
@@ -113,14 +115,36 @@ def _judged(status: int, answer: dict[str, Any], name: str) -> PrivateerError | 
     return kind(printable(answer["detail"]), field="--shuffler", remedy=advice)
 
 
-async def counted_by(http: aiohttp.ClientSession, server: str, name: str) -> int | None:
-    """Return how many reports of an experiment its server has counted, anybody's; None if it does not say."""
+class ServerCounts(msgspec.Struct, frozen=True):
+    """How a server counts the people of an experiment, anybody's.
+
+    Attributes
+    ----------
+    status
+        Where the experiment stands.
+    accepted
+        Reports that count, over all rounds.
+    people
+        The account as far as the server can see.
+    """
+
+    status: Status
+    accepted: int
+    people: People
+
+    @property
+    def n_decided(self) -> int:
+        """Reports that count or were refused."""
+        return self.accepted + self.people.n_refused - self.people.refused.get(GIVEN_UP, 0)
+
+
+async def counts_of(http: aiohttp.ClientSession, server: str, name: str) -> ServerCounts | None:
+    """Return how a server counts the people of an experiment; None if it does not say."""
     try:
         async with http.get(f"{server}/experiments/{name}", timeout=_ANSWER_SECONDS) as response:
-            counted = _read_object(await _bounded(response.content, BYTES_MAX)).get("accepted")
-    except (aiohttp.ClientError, TimeoutError):
+            return msgspec.json.decode(await _bounded(response.content, BYTES_MAX), type=ServerCounts)
+    except (aiohttp.ClientError, TimeoutError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
-    return counted if isinstance(counted, int) else None
 
 
 async def _bounded(content: aiohttp.StreamReader, most: int = _ANSWER_BYTES) -> bytes:

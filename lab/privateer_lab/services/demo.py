@@ -17,7 +17,8 @@ from privateer_core.errors import SpecError
 from privateer_core.spec.spec import Spec
 from privateer_lab.cli.ask import write_report
 from privateer_lab.cli.output import open_folder, print_table, screen
-from privateer_lab.load.driver import LoadResult, run_load
+from privateer_lab.load.driver import run_load
+from privateer_lab.load.result import LoadResult
 from privateer_lab.services.processes import Services, check_ports, free_port, running
 from privateer_lab.services.rest import ask, create, policy_in, published_answer
 from privateer_lab.terminal import print_conclusion, print_map

@@ -6,7 +6,9 @@ from typing import Any, Final, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
+from privateer_core.errors import RoundClosed
 from privateer_core.policies.decisions import Arms, Points
 from privateer_core.policies.gain_policy import GainPolicy
 from privateer_core.policies.policy import Policy
@@ -65,7 +67,7 @@ class LateSimulation(Simulation):
     now
         The time.
     lost
-        Reports that no round took.
+        Reports that no round took while some were open.
     """
 
     def __init__(self, spec: Spec, seed: int, environment: Environment | None = None) -> None:
@@ -82,14 +84,13 @@ class LateSimulation(Simulation):
     def close_round(self) -> None:
         """Have people choose and report until the open round has its reports, and open the next one.
 
-        If so many do not come, the last policy stands and what was reported to the open round is lost.
+        If so many do not come, the last policy stands and no round takes what was reported to the open one.
         """
         step = self.step
         if not step.policy.cohort:
             self._forget(step.policy)
             self._wait_for(step)
             if len(self.waiting) < step.batch:
-                self.lost += len(self.waiting)
                 self.step = self.schedule.follow(step.state, step.policy.version + 1, self._seed(), asks=False)
                 return
         super().close_round()
@@ -185,9 +186,16 @@ class LateSimulation(Simulation):
             parts.append((policy.analyzer(by_version[int(version)]), made))
         return parts
 
+    @override
+    def refused(self) -> dict[str, int]:
+        # Nobody takes what comes after the last round.
+        late = self.lost + (0 if self.step.batch else len(self.waiting))
+        return {RoundClosed.slug: late} if late else {}
+
+    @override
     def facts(self) -> dict[str, float]:
         """Return what the run has found, and the reports that no round took."""
-        return super().facts() | {"lost": self.lost}
+        return super().facts() | {"lost": sum(self.refused().values())}
 
 
 _DAY: Final = 86_400

@@ -8,6 +8,7 @@ from typing import Any, Final, TypeGuard, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from privateer_core.answer.people import HeldReports, People
 from privateer_core.errors import SpecError
 from privateer_core.policies.decisions import Arms, Decisions, Plays, message_size
 from privateer_core.policies.policy import Boxes
@@ -22,6 +23,7 @@ from privateer_lab.environments import Environment, PlayedRewards, environment_f
 from privateer_lab.simulation.aggregation import BoxPeople, EnvironmentBoxes, can_aggregate
 from privateer_lab.simulation.devices import SeededNoise, arms_before, received, scaled, scaled_rewards
 from privateer_lab.simulation.scores import Judgement, Point, Score, compares
+from privateer_server.rounds.account import account_of
 from privateer_server.rounds.loop import Decided, Schedule, Step
 
 _BY_BOXES: Final = 2000
@@ -56,6 +58,8 @@ class Run:
         Mean reward of a choice, in the reward's own units; expected where a choice is made for everybody.
     people, rounds
         People who chose, or reported on what was chosen for everybody; and rounds that were closed.
+    account
+        What became of each of those who were planned.
     facts, costs
         What the learner and the environment say of the end, by name; and what people sent.
     path
@@ -71,6 +75,7 @@ class Run:
     reward: float
     people: int
     rounds: int
+    account: People
     facts: dict[str, float]
     costs: Costs
     path: tuple[Point, ...]
@@ -254,6 +259,15 @@ class Simulation:
         self.score.add(PlayedRewards(people, expected, best, visitors @ here.means), float(wins.sum()))
         return np.stack([chosen - wins, wins], axis=-1)
 
+    def account(self) -> People:
+        """Return what has become of each of those who were planned."""
+        held = HeldReports(needed=self.step.batch)
+        return account_of(self.schedule, self.step, self.costs.people, held, self.refused())
+
+    def refused(self) -> dict[str, int]:
+        """Return how many reports no round took, by reason."""
+        return {}
+
     def facts(self) -> dict[str, float]:
         """Return what the learner and the environment say of where the run stands."""
         judged = self.judgement.facts() if self.judgement else {}
@@ -270,6 +284,7 @@ class Simulation:
             reward=score.reward / score.played.times,
             people=self.people,
             rounds=self.rounds,
+            account=self.account(),
             facts=self.facts(),
             costs=self.costs,
             path=tuple(self.path),

@@ -1,6 +1,8 @@
 """The summary of a simulation's runs: figures over seeds, the promise and whether it is true, and warnings."""
 
 import time
+from functools import reduce
+from operator import add
 from typing import Any, Final
 
 import msgspec
@@ -31,7 +33,7 @@ def interval(values: NDArray[np.float64]) -> float | None:
 
 
 def summary(spec: Spec, runs: list[Run], started: float) -> dict[str, Any]:
-    """Return figures over runs; regret intervals are 95 % for the mean (`interval`)."""
+    """Return figures over runs, and the account of the people of all; regret intervals are 95 % (`interval`)."""
     runs = sorted(runs, key=lambda run: run.seed)
     wall = time.perf_counter() - started
     means = {name: _mean([run.facts[name] for run in runs]) for name in runs[0].facts}
@@ -51,6 +53,7 @@ def summary(spec: Spec, runs: list[Run], started: float) -> dict[str, Any]:
         "assumed": assumed(spec),
         "warnings": [*warnings(spec, terms, means), *behind_the_constant(spec, runs)],
         "users": runs[0].people,
+        "people": msgspec.to_builtins(reduce(add, (run.account for run in runs))),
         "seeds": len(runs),
         "users_per_second": sum(run.people for run in runs) / wall,
         "wall_seconds": wall,

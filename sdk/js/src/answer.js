@@ -129,16 +129,23 @@
  */
 /**
  * What follows from an answer: which option, for whom, how much better, how sure, and what it cost in privacy.
- * @typedef {{headline: Headline, people: number | null, planned: number, rounds: number | null,
+ * @typedef {{headline: Headline, people: number | null, rounds: number | null,
  *   reward: {low: number, high: number, sentence: string},
  *   privacy: {model: string, epsilon: number | null, delta: number, sentence: string}, rules: Rules | null, gain: Gain | null,
  *   is_measured: boolean, means: [number, number] | null, over_chance: Estimate | null, control: string | null, baseline: Estimate | null, effects: Effect[], estimates: Estimate[],
  *   confidence: number | null, losses: Estimate[], surer: string[], warnings: string[]}} Conclusion
  */
 /**
+ * What has become of each of the people who are planned: planned + replaced = counted + held + refused + not_asked +
+ * out_of_reach + unknown. `at_shuffler` is null where that cannot be seen; `needed` is how many more close the open round.
+ * @typedef {{in_open_round: number, at_shuffler: number | null, needed: number}} HeldReports
+ * @typedef {{planned: number, counted: number, held: HeldReports, refused: Record<string, number>, not_asked: number,
+ *   out_of_reach: number, replaced: number, unknown: number}} People
+ */
+/**
  * `GET /experiments/NAME/answer`.
- * @typedef {{experiment: string, version: number, status: Status, algorithm: string, began: string | null, conclusion: Conclusion,
- *   found: Answer}} PublishedAnswer
+ * @typedef {{experiment: string, version: number, status: Status, algorithm: string, began: string | null, people: People,
+ *   conclusion: Conclusion, found: Answer}} PublishedAnswer
  */
 /**
  * What `privateer export NAME FILE.json` writes.

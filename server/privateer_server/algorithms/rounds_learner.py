@@ -218,6 +218,11 @@ class RoundsLearner(ABC, Generic[SpecT, StateT, PolicyT]):
         """Return which cohort is asked next, and how many people: what did not open takes nobody's place."""
         return cast(ArmsSpec, self.spec).next_round("", cast(Any, state).reported)
 
+    def out_of_reach(self, state: StateT) -> int:
+        """Return how many people no round to come can ask."""
+        planned = self.planned_round(state)
+        return self.spec.out_of_reach(planned.cohort, planned.seen)
+
     def stopped(self, state: StateT) -> bool:
         """Whether a rule has ended the experiment, no matter who is left to ask."""
         del state

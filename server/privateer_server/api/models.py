@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from privateer_core.answer import Answer
 from privateer_core.answer.export import Status
+from privateer_core.answer.people import People
 from privateer_core.answer.policy_view import PolicyView
 from privateer_core.errors import BadRequest
 from privateer_server.experiments.changes import Verb
@@ -30,7 +31,7 @@ class PublicKey(BaseModel):
 class Summary(BaseModel):
     """An experiment as lists show it; ``received`` counts the open round, ``accepted`` all rounds.
 
-    ``planned`` is the most reports that may come: of the experiment's own people, and of its sources.
+    ``people`` says what has become of each of those who were planned.
     """
 
     name: str
@@ -41,7 +42,7 @@ class Summary(BaseModel):
     batch: int
     received: int
     accepted: int
-    planned: int
+    people: People
     digest: str
 
 

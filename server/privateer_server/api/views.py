@@ -61,7 +61,7 @@ def _summary(experiment: Experiment) -> dict[str, Any]:
         "algorithm": current.spec.algorithm.name,
         "received": current.received,
         "accepted": experiment.accepted,
-        "planned": current.spec.planned_reports,
+        "people": experiment.people,
         "digest": current.digest.hex(),
     }
 
@@ -106,6 +106,7 @@ def answer(experiment: Experiment, lines: list[LogLine]) -> PublishedAnswer:
         status=status,
         algorithm=current.spec.algorithm.name,
         began=_time(lines[0].at) if lines else None,
+        people=experiment.people,
         conclusion=experiment.conclusion(current, found),
         found=found,
     )

@@ -38,7 +38,6 @@ def conclude(schedule: Schedule, step: Step, answer: Answer) -> Conclusion:
     bare = Conclusion(
         headline=Headline("nothing yet", _nothing(step, answer), "not known"),
         people=answer.people,
-        planned=spec.planned_reports,
         rounds=answer.rounds,
         reward=unit_of(spec),
         privacy=privacy_of(spec),

@@ -15,11 +15,13 @@ from privateer_core.algorithms import parse_spec
 from privateer_core.answer import Answer
 from privateer_core.answer.conclusion import Conclusion
 from privateer_core.answer.export import Status
+from privateer_core.answer.people import HeldReports, People
 from privateer_core.clock import Clock
 from privateer_core.serving.logs import trace
 from privateer_core.spec.spec import Spec
 from privateer_server.conclusions.conclusion import conclude
 from privateer_server.data import Data
+from privateer_server.rounds.account import account_of
 from privateer_server.rounds.loop import Schedule
 from privateer_server.rounds.open_round import OpenRound, restore, timed
 from privateer_server.store.records import (
@@ -102,6 +104,23 @@ class Experiment:
     def accepted(self) -> int:
         """Reports counted over all rounds."""
         return self.before + self.current.received
+
+    @property
+    def people(self) -> People:
+        """The account of the experiment's people; what waits at a shuffler cannot be seen here."""
+        current = self.current
+        is_unseen = bool(current.shuffled and self.shuffler and current.round.batch)
+        needed = max(0, current.round.batch - current.received)
+        return account_of(
+            current.schedule,
+            current.step,
+            self.before,
+            HeldReports(current.received, None if is_unseen else 0, needed),
+            self.refused,
+            is_replaced=True,
+            is_draining=current.drain is not None,
+            is_unknown=is_unseen,
+        )
 
     @property
     def snapshot(self) -> Snapshot:

@@ -8,6 +8,7 @@ from privateer_core.answer.estimates import Effect, Estimate
 from privateer_core.answer.export import Status
 from privateer_core.answer.facts import Condition, Displayed
 from privateer_core.answer.parts import Gain
+from privateer_core.answer.people import People
 
 SENTENCE_MAX = 2048
 """Characters of a sentence."""
@@ -156,9 +157,8 @@ class Conclusion(Displayed, frozen=True):
         expected, and from 0 to the most that intervals leave open.
     surer
         Sentences about what would make it surer.
-    people, planned, rounds
-        How many people it rests on, how many at most may report, and how many rounds were learned from; None where that
-        is not known.
+    people, rounds
+        How many people it rests on, and how many rounds were learned from; None where that is not known.
     reward
         The unit of all figures.
     privacy
@@ -171,7 +171,6 @@ class Conclusion(Displayed, frozen=True):
 
     headline: Headline
     people: int | None
-    planned: int
     rounds: int | None
     reward: RewardUnit
     privacy: PrivacyCost
@@ -199,6 +198,8 @@ class PublishedAnswer(Displayed, frozen=True):
         Which experiment, at which version of its policy, and where it stands.
     began
         When it was created, as its log says; ISO 8601.
+    people
+        What has become of each of those who were planned.
     conclusion
         What to do, for whom, and how sure that is.
     found
@@ -215,6 +216,7 @@ class PublishedAnswer(Displayed, frozen=True):
     status: Status
     algorithm: str
     began: str | None
+    people: People
     conclusion: Conclusion
     found: Answer
 

@@ -16,6 +16,7 @@ from privateer_core.privacy.trust import check_promise
 from privateer_core.spec.context import COLUMNS_MAX, FEATURES_MAX, Context
 from privateer_core.spec.experiment import ExperimentTable
 from privateer_core.spec.features import Feature
+from privateer_core.spec.round_sizes import RoundSizes
 from privateer_core.spec.sections import parse_section
 from privateer_core.spec.spec import Spec, example_promises
 
@@ -292,18 +293,26 @@ class ArmsSpec(Spec):
         return self._batch(cohort, 0)
 
     def _batch(self, cohort: str, seen: int) -> int:
+        return self._sizes.batch(seen, self.people_of(cohort))
+
+    @property
+    def _sizes(self) -> RoundSizes:
+        return RoundSizes(self.experiment.round_size, self.experiment.round_growth, self.smallest_batch)
+
+    def people_of(self, cohort: str) -> int:
+        """Return how many people of a cohort are asked for the learner, at most."""
         source = self.source(cohort)
-        left = max(0, (self.learning_people if source is None else source.people) - seen)
-        wanted = max(self.experiment.round_size, math.floor(self.experiment.round_growth * seen))
-        batch = min(wanted, left)
-        # A last round too small for the promise is left out.
-        return 0 if self.privacy.trust.batched and batch < self.privacy.min_batch else batch
+        return self.learning_people if source is None else source.people
+
+    @override
+    def out_of_reach(self, cohort: str, seen: int) -> int:
+        later = self.cohorts[self.cohorts.index(cohort) + 1 :]
+        here = self._sizes.out_of_reach(seen, self.people_of(cohort))
+        return here + sum(self._sizes.out_of_reach(0, self.people_of(one)) for one in later)
 
     def largest_batch(self) -> int:
-        """Return the most reports of any round: at most growth times the people before it, both at most the cohort."""
-        growth = self.experiment.round_growth
-        cohort = max([self.learning_people, *(source.people for source in self.sources)])
-        return max(self.experiment.round_size, math.floor(growth / (1 + growth) * cohort))
+        """Return the most reports of any round."""
+        return self._sizes.largest(max(map(self.people_of, self.cohorts)))
 
     @classmethod
     @override

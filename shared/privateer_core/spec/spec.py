@@ -281,6 +281,16 @@ class Spec(Section):
         return self.first_batch("")
 
     @property
+    def smallest_batch(self) -> int:
+        """The fewest reports of a round that keep the promise."""
+        return self.privacy.min_batch if self.privacy.trust.batched else 1
+
+    def out_of_reach(self, cohort: str, seen: int) -> int:
+        """Return how many people, after ``seen`` of a cohort, are in no round to come: by default nobody."""
+        del cohort, seen
+        return 0
+
+    @property
     def least_share(self) -> float:
         """Share of a round's people with whom it may close at its deadline."""
         return 1.0

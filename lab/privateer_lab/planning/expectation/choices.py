@@ -143,7 +143,7 @@ def _sizes(spec: Spec) -> Iterator[VariedSpec]:
         size, growth = spec.experiment.round_size, spec.experiment.round_growth
         if spec.grows and growth < _GROWTH / 2:
             yield from _changed(spec, "rounds", f"rounds that grow by {_GROWTH:g}", {"round_growth": _GROWTH})
-        fewest = spec.privacy.min_batch if spec.privacy.trust.batched else 1
+        fewest = spec.smallest_batch
         for wanted in (size * _TIMES, max(fewest, size // _TIMES)):
             if wanted != size:
                 yield from _changed(spec, "rounds", f"first rounds of {wanted:,}", {"round_size": wanted})

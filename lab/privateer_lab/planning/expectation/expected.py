@@ -1,5 +1,6 @@
 """What to expect of an experiment, as figures: a row for the spec, and one for each change of it."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -7,12 +8,15 @@ import msgspec
 import numpy as np
 from scipy.special import stdtrit
 
+from privateer_core.answer.people import HeldReports, People
 from privateer_core.spec.spec import Spec
 from privateer_lab.environments.own_people import OWN
 from privateer_lab.planning.expectation.choices import Kind, VariedSpec
 from privateer_lab.planning.expectation.partial_runs import PartialRun
 from privateer_lab.planning.plain_tests import is_test, least_effect
 from privateer_lab.planning.plans import people_needed
+from privateer_server.rounds.account import account_of
+from privateer_server.rounds.loop import Schedule
 
 _OWN_SPREAD: Final = 3
 """Runs from which a row's own spread counts beside that of all rows."""
@@ -39,9 +43,10 @@ class ExpectedRow(msgspec.Struct, frozen=True):
     pays_after: int | None
     # where nothing is gained: the least difference between two options that a plain test of as many people finds
     detectable: float | None
-    # runs, and people whose reports were learned from in a run, on the average
+    # runs, people whose reports were learned from in a run, and in one that is not cut short, on the average
     runs: int
     learned_from: int
+    reach: int
 
     @property
     def gains(self) -> bool:
@@ -50,8 +55,8 @@ class ExpectedRow(msgspec.Struct, frozen=True):
 
     @property
     def is_cut_short(self) -> bool:
-        """Whether runs ended before their people did."""
-        return self.learned_from < 0.9 * self.people
+        """Whether runs ended before their rounds did."""
+        return self.learned_from < 0.9 * self.reach
 
 
 class Expectation(msgspec.Struct, frozen=True):
@@ -73,6 +78,7 @@ class Expectation(msgspec.Struct, frozen=True):
     # whether people are made up, and the name of what makes them
     is_made_up: bool
     population: str
+    people: People  # the account of the spec's people before anybody is asked
     rows: tuple[ExpectedRow, ...]  # the spec as it is, and what would change
     left_out: tuple[str, ...] = ()  # changes that there was no time for
 
@@ -80,6 +86,19 @@ class Expectation(msgspec.Struct, frozen=True):
     def own(self) -> ExpectedRow:
         """The spec as it is."""
         return self.rows[0]
+
+    def compared(self, row: ExpectedRow) -> str:
+        """Say whether a change earns more than the spec: "better", "worse", or "level" where that may be chance.
+
+        Empty where it is the spec, or nobody knows what chance does.
+        """
+        own = self.own
+        if row is own or row.margin is None or own.margin is None:
+            return ""
+        difference = row.value - own.value
+        if abs(difference) <= math.hypot(row.margin, own.margin):
+            return "level"
+        return "better" if difference > 0 else "worse"
 
     @property
     def by_context(self) -> bool:
@@ -116,8 +135,15 @@ def expectation(spec: Spec, choices: Sequence[VariedSpec], runs: Mapping[int, Se
         best=single + could,
         is_made_up="path" not in table and table.get("name") != OWN,
         population=str(table.get("name", "")),
+        people=_planned(spec),
         rows=tuple(rows),
     )
+
+
+def _planned(spec: Spec) -> People:
+    schedule = Schedule(spec)
+    step = schedule.open(0)
+    return account_of(schedule, step, 0, HeldReports(needed=step.batch))
 
 
 def _called(population: Mapping[str, Any]) -> str:
@@ -174,7 +200,8 @@ def _row(choice: VariedSpec, runs: Sequence[PartialRun], single: float, spread: 
         pays_after=int(pays) if np.isfinite(pays) else None,
         detectable=None if gain > (margin or 0.0) else _detectable(choice, people, single),
         runs=len(runs),
-        learned_from=int(np.mean([one.learned for one in runs])),
+        learned_from=int(np.mean([one.run.account.counted for one in runs])),
+        reach=int(np.mean([one.reach for one in runs])),
     )
 
 

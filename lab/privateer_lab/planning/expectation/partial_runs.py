@@ -31,8 +31,14 @@ class PartialRun:
     run: Run  # The run. Where its time was over before the horizon, the rest follows the last policy.
     single: float  # mean reward to expect of the option that is best for all together, in the reward's unit
     option: int  # the place of that option
-    learned: int  # people who had come when the time was over; all of them, where the run came to its end
+    is_cut: bool  # whether its time was over before its rounds were
     seconds: float  # processor time of the run
+
+    @property
+    def reach(self) -> int:
+        """People whose reports it learns from, if it is not cut short."""
+        account = self.run.account
+        return account.reachable if self.is_cut else account.counted
 
     @property
     def gain(self) -> float:
@@ -75,14 +81,13 @@ def played(
         while run.step.batch and _in_time(run, time.process_time() - begins, seconds):
             run.close_round()
             begins = time.process_time() if run.rounds == 1 else begins
-        learned = run.people if run.step.batch else run.choices
         _finish(run)
     except SpecError as error:
         return error
     by_option = run.score.played.by_option / run.score.played.times
     best = int(by_option.argmax())
     found = _to_the_horizon(run.outcome(), run.choices)
-    return PartialRun(found, float(by_option[best]), best, learned, time.process_time() - started)
+    return PartialRun(found, float(by_option[best]), best, run.step.batch > 0, time.process_time() - started)
 
 
 def _in_time(run: Simulation, spent: float, seconds: float) -> bool:

@@ -61,6 +61,7 @@ class _Words:
         yield from self._listed("epsilon", "At ")
         yield from self._listed("people", "With ")
         yield from self._rounds()
+        yield from self._reach()
         yield from self._sure()
         yield from self._people()
 
@@ -100,11 +101,12 @@ class _Words:
         return f"{with_whom} {expected} instead of {single}; by the end it is {end}."
 
     def _reached(self, row: ExpectedRow) -> str:
-        """Write what a change earns: at least that, where its runs were cut short."""
-        return f"{self._value(row)}{' or more' if row.is_cut_short else ''}"
+        """Write what a change earns: at least that, where its runs were cut short; and whether that may be chance."""
+        level = ", level with the spec but for chance" if self._found.compared(row) == "level" else ""
+        return f"{self._value(row)}{' or more' if row.is_cut_short else ''}{level}"
 
     def _so_far(self, row: ExpectedRow) -> str:
-        return f" within the first {row.learned_from:,} {self._found.counts}" if row.is_cut_short else ""
+        return f" within the first {row.learned_from:,} reports" if row.is_cut_short else ""
 
     def _gaining(self) -> bool:
         """Whether choosing by context gains with fewer features, or with another algorithm or other rounds."""
@@ -178,6 +180,11 @@ class _Words:
         else:
             yield f"Rounds of other sizes are no better ({', '.join(row.change for row in rows)})."
 
+    def _reach(self) -> Iterator[str]:
+        people = self._found.people
+        if people.out_of_reach:
+            yield f"{people.sentence} A horizon of {people.reachable:,} fills its rounds."
+
     def _sure(self) -> Iterator[str]:
         rows = self._found.rows
         few, many = min(row.runs for row in rows), max(row.runs for row in rows)
@@ -190,10 +197,10 @@ class _Words:
             yield f"There was no time for: {'; '.join(self._found.left_out)}. --seconds gives more."
         if cut := [row for row in rows if row.is_cut_short]:
             are = "is" if len(cut) == 1 else "are"
-            least = min(cut, key=lambda row: row.learned_from / row.people)
+            least = min(cut, key=lambda row: row.learned_from / row.reach)
             yield (
                 f"{len(cut)} of {len(rows)} figures {are} from runs that were cut short for time, the shortest after "
-                f"{least.learned_from:,} of {least.people:,} {self._found.counts}: later ones get what was learned by "
+                f"{least.learned_from:,} of {least.reach:,} reports: later people get what was learned by "
                 "then, so more is possible. --seconds looks further, and --seeds runs all to their end."
             )
 

@@ -149,6 +149,11 @@ class GainLearner(RoundsLearner[ArmsSpec, GainState[Any], Any]):
         return planned if planned.batch else replace(planned, batch=self._left(state))
 
     @override
+    def out_of_reach(self, state: GainState[Any]) -> int:
+        unmeasured = self.spec.gain_people - state.asked - self._left(state)
+        return self._learner.out_of_reach(state.learner) + unmeasured
+
+    @override
     def stopped(self, state: GainState[Any]) -> bool:
         return self._learner.stopped(state.learner)
 

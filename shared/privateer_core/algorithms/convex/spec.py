@@ -14,6 +14,7 @@ from privateer_core.primitives.public_coins import UNIT, Layout
 from privateer_core.primitives.questions import KeyedMeans, Question
 from privateer_core.spec.experiment import ExperimentTable
 from privateer_core.spec.reward import Reward
+from privateer_core.spec.round_sizes import RoundSizes
 from privateer_core.spec.sections import Section, parse_section
 from privateer_core.spec.spec import Spec, example_promises
 
@@ -189,16 +190,19 @@ class ConvexSpec(Spec):
 
     def batch(self, reported: int) -> int:
         """Return the people of the round after ``reported`` have reported; 0: there is none."""
-        table = self.experiment
-        wanted = max(table.round_size, math.floor(table.round_growth * reported))
-        batch = max(0, min(wanted, table.horizon - reported))
-        # A last round too small for the promise is left out.
-        return 0 if self.privacy.trust.batched and batch < self.privacy.min_batch else batch
+        return self._sizes.batch(reported, self.experiment.horizon)
+
+    @property
+    def _sizes(self) -> RoundSizes:
+        return RoundSizes(self.experiment.round_size, self.experiment.round_growth, self.smallest_batch)
+
+    @override
+    def out_of_reach(self, cohort: str, seen: int) -> int:
+        return self._sizes.out_of_reach(seen, self.experiment.horizon)
 
     def largest_batch(self) -> int:
         """Return the most people of any round."""
-        growth = self.experiment.round_growth
-        return max(self.experiment.round_size, math.floor(growth / (1 + growth) * self.experiment.horizon))
+        return self._sizes.largest(self.experiment.horizon)
 
     def first_batch(self, cohort: str) -> int:
         """Return the people of the first round; there are no cohorts but the experiment's own people."""

@@ -209,7 +209,7 @@ class TrialSpec(ArmsSpec):
     @property
     def looks(self) -> tuple[int, ...]:
         """People at every look, as planned."""
-        least = max(self.experiment.round_size, self.privacy.min_batch if self.privacy.trust.batched else 1)
+        least = max(self.experiment.round_size, self.smallest_batch)
         return planned_looks(self.experiment.horizon, least, self.algorithm.looks)
 
     def _batch(self, cohort: str, seen: int) -> int:
@@ -218,7 +218,13 @@ class TrialSpec(ArmsSpec):
         ahead = next((people - seen for people in self.looks if people > seen), 0)
         batch = min(ahead, self.largest_batch())
         # A last epoch too small for the promise is left out.
-        return 0 if self.privacy.trust.batched and batch < self.privacy.min_batch else batch
+        return batch if batch >= self.smallest_batch else 0
+
+    @override
+    def out_of_reach(self, cohort: str, seen: int) -> int:
+        while batch := self._batch(cohort, seen):
+            seen += batch
+        return max(0, self.learning_people - seen)
 
     def largest_batch(self) -> int:
         """Return the most people of any epoch."""

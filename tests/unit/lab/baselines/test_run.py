@@ -5,7 +5,7 @@ import pytest
 
 from privateer_lab.baselines import run
 from privateer_lab.baselines.base import BASELINES, Visitors
-from privateer_lab.baselines.run import People, play, play_once, summaries
+from privateer_lab.baselines.run import BaselinePeople, play, play_once, summaries
 from privateer_lab.simulation.simulate import simulate_once
 from tests.support.specs import SHUFFLE, make_spec
 
@@ -32,7 +32,7 @@ def test_the_ends_of_the_scale(outcomes):
 
 def test_regret_and_reward_are_of_the_same_people(outcomes):
     """Rewards are coins of what regret counts: over 6,000 people the means differ by .05 once in 1e12."""
-    best = People(spec_of(), 0).next(6000).means.max(axis=1).mean()
+    best = BaselinePeople(spec_of(), 0).next(6000).means.max(axis=1).mean()
     for outcome in outcomes.values():
         assert outcome.reward == pytest.approx(best - outcome.regret / 6000, abs=0.05)
 
@@ -47,7 +47,7 @@ def test_seeds_differ():
 
 
 def test_who_plays_the_same_arm_gets_the_same_reward():
-    people = People(spec_of(), 3)
+    people = BaselinePeople(spec_of(), 3)
     visitors = people.next(500)
     zeros, ones = np.zeros(500, np.int64), np.ones(500, np.int64)
     mixed = np.arange(500) % 2

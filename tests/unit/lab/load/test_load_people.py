@@ -11,8 +11,8 @@ from privateer_lab.cli import ask as experiments
 from privateer_lab.cli.command_line import main as privateer
 from privateer_lab.cli.input_files import load_spec
 from privateer_lab.load import command
-from privateer_lab.load.driver import LoadResult
 from privateer_lab.load.populations import keep_people, kept_people
+from privateer_lab.load.result import LoadResult
 from privateer_server.experiments.spec_changes import with_arm, without_arm
 from tests.support.specs import make_spec
 

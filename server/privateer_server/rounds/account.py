@@ -1,0 +1,59 @@
+"""The account of an experiment's people where it stands: of a server's rounds, and of simulated ones."""
+
+from collections.abc import Mapping
+
+from privateer_core.answer.people import GIVEN_UP, HeldReports, People
+from privateer_server.rounds.loop import Schedule, Step
+
+
+def account_of(
+    schedule: Schedule,
+    step: Step,
+    closed: int,
+    held: HeldReports | None = None,
+    refused: Mapping[str, int] | None = None,
+    *,
+    is_replaced: bool = False,
+    is_draining: bool = False,
+    is_unknown: bool = False,
+) -> People:
+    """Return the account where a step is open, or nobody is asked any more.
+
+    Parameters
+    ----------
+    closed
+        Reports of all closed rounds, those that were given up among them.
+    held, refused
+        What waits, and what was refused by reason.
+    is_replaced
+        Whether others are asked in the place of the refused.
+    is_draining
+        Whether late reports alone are awaited, so that nobody else is asked.
+    is_unknown
+        Whether a shuffler may hold reports for the open round, which cannot be seen here.
+    """
+    held, refused = held or HeldReports(), refused or {}
+    counted, beyond = _counted(schedule, step, closed)
+    if closed > counted:
+        refused = {**refused, GIVEN_UP: closed - counted}
+    return People.from_parts(
+        schedule.spec.planned_reports,
+        counted,
+        held=held,
+        refused=refused,
+        replaced=sum(refused.values()) if is_replaced else 0,
+        out_of_reach=schedule.spec.planned_reports if is_draining else beyond,
+        is_unknown=is_unknown,
+    )
+
+
+def _counted(schedule: Schedule, step: Step, closed: int) -> tuple[int, int]:
+    """Return how many reports closed rounds took in, and how many people no round reaches any more."""
+    if (draw := step.policy.draw) is not None:  # people are drawn for a round, and those who do not come are lost to it
+        return closed, max(0, draw.start - closed)
+    spec, state = schedule.spec, step.state
+    cohorts, cohort = spec.cohorts, schedule.learner.planned_round(state).cohort
+    earlier = cohorts[: cohorts.index(cohort)]
+    people = sum(source.people for source in spec.sources if source.name in earlier)
+    of_earlier = min(closed - step.seen, people)
+    return step.seen + of_earlier, people - of_earlier + schedule.learner.out_of_reach(state)
