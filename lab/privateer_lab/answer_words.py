@@ -16,6 +16,7 @@ OVER: Final = ("stopped", "finished", "failed")
 _ENDED: Final = {
     "its rule": "The rule that it declared ended it, and nobody is asked any more.",
     "its horizon": "Its horizon ended it: the planned people were asked, and nobody is asked any more.",
+    "its rows": "Its rows are all that there is of it: nobody is asked.",
     "an operator": "An operator stopped it, and nobody is asked any more.",
 }
 _TOGETHER: Final[dict[Reason, str]] = {

@@ -45,6 +45,8 @@ _CLIPPED: Final = "Rewards count from 0 to 1: others as the next of these."
 _MISSING: Final = "missing"
 _UNIT: Final = (0.0, 1.0)
 _PUBLIC: Final = "give those that you know without looking at the rows"
+_NO_NOISE: Final = "Nothing is promised to the people of these rows: no noise is added."
+_NOISE: Final = "It costs each person of these rows epsilon {:g} against readers of the answer: noise is in its sums."
 Segments: TypeAlias = Mapping[str, Sequence[str] | Sequence[float]]
 """Columns of segments: the values of each that make one, or where a number is cut."""
 
@@ -381,8 +383,7 @@ def _found(
 
     With a promise, rows that are not ``known``, (n,), have nothing to contribute; without one it is None.
     """
-    schedule = Schedule(spec)
-    step = schedule.open(0)
+    step = (schedule := Schedule(spec)).open(0)
     policy: Any = step.policy
     given = policy.contribute(contexts, np.zeros(len(chosen), np.uint32), Arms(chosen), rewards)
     mechanism: Any = policy.terms.mechanism
@@ -392,5 +393,8 @@ def _found(
         given, noise = replace(given, keys=np.where(known, given.keys, -1)), SecureNoise()
         release = mechanism.release(mechanism.add(mechanism.empty(), mechanism.randomize(given, noise)), noise)
     over = schedule.close(step, release, 0)
-    answer = schedule.answer(over)
-    return found_in("test", answer, conclude(schedule, over, answer))
+    answer = msgspec.structs.replace(schedule.answer(over), ended="its rows")
+    conclusion = conclude(schedule, over, answer)
+    said = _NO_NOISE if known is None else _NOISE.format(conclusion.privacy.epsilon)
+    cost = msgspec.structs.replace(conclusion.privacy, sentence=said)
+    return found_in("test", answer, msgspec.structs.replace(conclusion, privacy=cost))

@@ -45,10 +45,7 @@ def test_one_of_two_hundred_is_found_by_name_answer_and_status(at: Services, new
     page = new_page(width)
     one = httpx.get(f"{at.server}/experiments").json()["experiments"][0]
     known = httpx.get(f"{at.server}/experiments/{one['name']}/answer").json()
-    rows = [
-        one | {"name": f"test-{k}", "status": STATUSES[k % 4], "accepted": (k * 37) % MANY, "planned": MANY}
-        for k in range(MANY)
-    ]
+    rows = [one | {"name": f"test-{k}", "status": STATUSES[k % 4], "accepted": (k * 37) % MANY} for k in range(MANY)]
 
     def said(route: Any) -> None:
         path = route.request.url.removeprefix(at.server)

@@ -1,8 +1,10 @@
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { test } from "node:test";
 
+import { accountInWords } from "../../server/privateer_server/dashboard/people.mjs";
 import { expected, remembered } from "../../server/privateer_server/dashboard/rate.mjs";
-import { countInWords, endInWords, roundInWords, sinceInWords } from "../../server/privateer_server/dashboard/status.mjs";
+import { endInWords, roundInWords, sinceInWords } from "../../server/privateer_server/dashboard/status.mjs";
 
 const MINUTE = 60_000;
 
@@ -32,11 +34,11 @@ test("few counts are kept, however often the page asks", () => {
 });
 
 test("the end is said in words, and not where there is none", () => {
-  const facts = { status: "open", accepted: 10, planned: 20 }, now = Date.now();
+  const facts = { status: "open", people: { not_asked: 10, unknown: 0 } }, now = Date.now();
   assert.match(endInWords(facts, { rate: 1, since: 2 * MINUTE, came: 5, end: now + 3 * MINUTE }, now), /in about 3 minutes, .* last 2 minutes \(5 came\)/);
   assert.match(endInWords(facts, null, now), /not known yet/);
   assert.equal(endInWords({ ...facts, status: "paused" }, null, now), "");
-  assert.equal(endInWords({ ...facts, accepted: 20 }, null, now), "");
+  assert.equal(endInWords({ ...facts, people: { not_asked: 0, unknown: 0 } }, null, now), "");
   assert.match(endInWords({ ...facts, status: "draining", draining_until: new Date(now).toISOString() }, null, now), /until \d\d:\d\d/);
 });
 
@@ -45,12 +47,16 @@ test("a round says how far it is", () => {
   assert.equal(roundInWords({ batch: 0, received: 0, version: 6 }), "Version 6 asks nobody.");
 });
 
-test("no report may come to an experiment that asks nobody any more", () => {
-  const facts = { status: "open", accepted: 1200, planned: 5000 };
-  assert.equal(countInWords(facts), "1,200 of 5,000 reports that may come at most.");
-  for (const status of ["stopped", "finished", "failed"]) {
-    assert.equal(countInWords({ ...facts, status }), "1,200 of 5,000 reports that were planned at most; no more come.");
-  }
+test("a round whose shuffler has its reports does not say that none has come", () => {
+  const unseen = { batch: 1376, received: 0, version: 20, people: { held: { at_shuffler: null } } };
+  assert.equal(roundInWords(unseen), "Round 20 waits for its shuffler to deliver 1,376 reports: what waits there is not seen here.");
+  assert.match(roundInWords({ ...unseen, people: { held: { at_shuffler: 0 } } }), /0 of 1,376 reports have come/);
+});
+
+test("the account of people is said in the words of the command line", () => {
+  const cases = JSON.parse(readFileSync(new URL("people.json", import.meta.url)));
+  for (const { people, sentence } of cases) assert.equal(accountInWords(people), sentence);
+  assert.ok(cases.length > 4);
 });
 
 test("a round says at which rate reports come, and when it closes", () => {

@@ -60,5 +60,5 @@ def test_the_page_shows_what_is_printed(
     answer, version = run.schedule.answer(run.step), run.step.policy.version
     found = conclude(run.schedule, run.step, answer)
     began, algorithm = "2026-11-20T10:00:00+00:00", run.spec.algorithm.name
-    print_conclusion(PublishedAnswer(name, version, "finished", algorithm, began, found, answer))
+    print_conclusion(PublishedAnswer(name, version, "finished", algorithm, began, run.account(), found, answer))
     assert capsys.readouterr().out == SHOWN[place] + below

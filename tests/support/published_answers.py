@@ -6,22 +6,23 @@ import msgspec
 
 from privateer_core.answer import Answer
 from privateer_core.answer.conclusion import Conclusion, Headline, PrivacyCost, PublishedAnswer, RewardUnit
+from privateer_core.answer.people import HeldReports, People
 
 SENTENCE: Final = "Give everybody b: it is decided."
 CONCLUSION: Final = Conclusion(
     headline=Headline("one option", SENTENCE, "decided", "b", "a", 0.2, 0.1, 0.3),
     people=2000,
-    planned=20_000,
     rounds=2,
     reward=RewardUnit(0.0, 1.0, "Figures are mean rewards, from 0 to 1, and more counts as better."),
     privacy=PrivacyCost("local", 1.0, 0.0, "It cost each person epsilon 1."),
 )
+PEOPLE: Final = People(20_000, 2000, HeldReports(500, 0, 500), not_asked=17_500)
 
 
 def published(answer: Answer, experiment: str = "test", **conclusion: Any) -> PublishedAnswer:
     """Return the published answer with a conclusion of which some fields are these."""
     concluded = msgspec.structs.replace(CONCLUSION, warnings=answer.warnings, **conclusion)
-    return PublishedAnswer(experiment, 3, "open", "partition", "2026-11-20T10:00:00+00:00", concluded, answer)
+    return PublishedAnswer(experiment, 3, "open", "partition", "2026-11-20T10:00:00+00:00", PEOPLE, concluded, answer)
 
 
 def document(answer: Answer, experiment: str = "test", **conclusion: Any) -> dict[str, Any]:

@@ -170,22 +170,24 @@ def show(
     answer["privacy"], answer["answer"] = ask("GET", f"{page}/privacy"), msgspec.to_builtins(found.found)
     answer["conclusion"] = msgspec.to_builtins(found.conclusion)
     waits = held_for(answer, shuffler_admin_url)
+    people = waits.added_to(found.people) if waits else found.people
+    answer["people"] = msgspec.to_builtins(people)
     if waits:
         answer["at_shuffler"] = waits.document()
     if as_json:
         print_json(answer)
     else:
-        _print_facts(name, answer, found, waits.words() if waits else None)
+        _print_facts(name, answer, found, [people.sentence, *([waits.words()] if waits else [])])
 
 
-def _print_facts(name: str, answer: dict[str, Any], found: PublishedAnswer, waits: str | None) -> None:
-    """Print what `show` found; ``waits`` is a sentence about the shuffler."""
+def _print_facts(name: str, answer: dict[str, Any], found: PublishedAnswer, counts: list[str]) -> None:
+    """Print what `show` found; ``counts`` are sentences about people, and about the shuffler."""
     figures = {key: value for key, value in answer.items() if not isinstance(value, dict | list | bool | None)}
     print_table(name, [*named(figures), ("changes accepted", ", ".join(answer.get("accepts", ())) or None)])
     if until := answer.get("draining_until"):
         screen.print(f"draining until {until}: only those who chose before report", soft_wrap=True)
-    if waits:
-        screen.print(waits, soft_wrap=True, markup=False)
+    for sentence in counts:
+        screen.print(sentence, soft_wrap=True, markup=False)
     screen.print(found.conclusion.headline.sentence, soft_wrap=True, markup=False)
     print_warnings(found.found)
     if answer.get("refused"):

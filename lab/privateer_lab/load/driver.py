@@ -18,7 +18,7 @@ from privateer_core.policies.decisions import Arms, Decisions, Plays
 from privateer_core.privacy.terms_verification import Limits
 from privateer_core.wire.keys import read_signing_key
 from privateer_lab.environments import Environment, default_environment, environment_for
-from privateer_lab.load.endpoints import ServerCounts, counts_of
+from privateer_lab.load.endpoints import ServerCounts
 from privateer_lab.load.result import LoadResult
 from privateer_lab.load.wire import Wire
 from privateer_lab.simulation.devices import arms_before, received, scaled, scaled_rewards
@@ -80,7 +80,7 @@ class Driver:
         """Have people take part until all have, or the experiment is over, or it waits for people who are not there."""
         try:
             part = await self._next(None)
-            self._at_start = await self._counts()
+            self._at_start = await self.wire.counts()
             people = self._people(part, users)
             begins()
             while not self.ended:
@@ -92,13 +92,10 @@ class Driver:
             self.result.waits, self.result.waited = self.wire.patience.waits, self.wire.patience.seconds
         return self.result
 
-    async def _counts(self) -> ServerCounts | None:
-        return await counts_of(self.wire.http, self.wire.server, self.wire.name)
-
     async def settle(self) -> None:
         """Wait until what was accepted is counted, or so little waits at the shuffler that no batch comes of it."""
         latest, since, before = time.monotonic() + _COUNTING, time.monotonic(), -1
-        while (counts := await self._counts()) and self._at_start:
+        while (counts := await self.wire.counts()) and self._at_start:
             waiting = max(0, self.result.accepted - (counts.n_decided - self._at_start.n_decided))
             people, now = counts.people, time.monotonic()
             self.result.over = counts.status not in ("open", "paused", "draining")

@@ -17,7 +17,7 @@ from privateer_core.wire.envelope import MEDIA_TYPE, Envelope, Header, encode_en
 from privateer_core.wire.problem import slug_of
 from privateer_core.wire.publication import ASKS_HEADER, ASKS_NOBODY
 from privateer_core.wire.token import authorization
-from privateer_lab.load.endpoints import TRIES, Backoff, UploadWait, meet, no_url
+from privateer_lab.load.endpoints import TRIES, Backoff, ServerCounts, UploadWait, counts_of, meet, no_url
 from privateer_lab.load.token_source import TokenSource
 
 _PENDING: Final = "pending"
@@ -125,6 +125,10 @@ class Wire:
             patience = Backoff()
             tokens = TokenSource(issuer.rstrip("/"), secret, http, patience) if issuer else None
             yield cls(name, server.rstrip("/"), shuffler, http, sender, tokens=tokens, patience=patience)
+
+    async def counts(self) -> ServerCounts | None:
+        """Return how the server counts the experiment's people; None if it does not say."""
+        return await counts_of(self.http, self.server, self.name)
 
     async def send(self, header: Header, sealed: bytes, people: int, endpoint: str) -> tuple[int, dict[str, int]]:
         """Upload the reports of ``people`` until somebody answers; return how many were accepted, the others by reason.

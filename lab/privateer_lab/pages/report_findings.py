@@ -78,9 +78,8 @@ def meaning(found: Findings) -> str:
 
 def _meaning(found: Findings) -> Iterator[str]:
     standing = found.standing
-    people = f"{standing.accepted:,} of at most {standing.planned:,} reports count"
     learned = "1 round was" if found.rounds == 1 else f"{found.rounds:,} rounds were"
-    yield f"{people}, and {learned} learned from."
+    yield f"{found.standing.people.sentence} {learned.capitalize()} learned from."
     if not found.answer.ended:
         yield _STATUS[standing.status]
     if not found.rounds:

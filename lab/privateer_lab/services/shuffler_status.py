@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
+from privateer_core.answer.people import People
 from privateer_core.errors import PrivateerError
 from privateer_core.privacy.trust import trust_of
 from privateer_lab.services.rest import ask
@@ -36,6 +37,14 @@ class ShufflerProgress:
     full: bool = False
     unknown: str = ""
 
+    @property
+    def _tenth(self) -> int:
+        return max(1, self.batch // 10)
+
+    def added_to(self, people: People) -> People:
+        """Return a server's account of people with what waits here, as far as that is known."""
+        return people if self.held is None else people.with_shuffler(self.held, self._tenth - 1)
+
     def document(self) -> dict[str, Any]:
         """Return it for machines."""
         return asdict(self)
@@ -47,7 +56,7 @@ class ShufflerProgress:
         least = f"; its operator takes batches of {self.min_batch:,} or more" if self.min_batch else ""
         if self.full:
             return f"at the shuffler: a complete batch waits for the server{least}"
-        step = max(1, self.batch // 10)
+        step = self._tenth
         counted = f"{self.held:,}" if step == 1 else f"{self.held:,} to {min(self.held + step, self.batch) - 1:,}"
         return f"at the shuffler: {counted} of {self.batch:,} sealed reports wait{least}"
 

@@ -99,7 +99,7 @@
 /**
  * What a learner has found so far; before the first report it says nothing.
  * @typedef {{status: "learning" | "ended" | "failed", people: number | null, rounds: number | null, confidence: number | null,
- *   recommended: string | null, ground: Ground | null, ended: "its rule" | "its horizon" | "an operator" | null,
+ *   recommended: string | null, ground: Ground | null, ended: "its rule" | "its horizon" | "an operator" | "its rows" | null,
  *   estimates: Estimate[], effects: Effect[], gain: Gain | null, warnings: string[], parts: AnswerPart[]}} Answer
  */
 /**

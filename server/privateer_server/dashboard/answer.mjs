@@ -46,10 +46,10 @@ const rank = ({ group, reason }) => (group === null ? 0 : reason.startsWith("dec
 /** Effects as rows of a table: among everybody first, with what they are of the control's mean reward; then decided ones. */
 export function effectRows(effects, baseline) {
   const ranked = [...effects].sort((one, other) => rank(one) - rank(other));
-  return ranked.map(({ option, group, value, low, high, reason, people }) => {
+  return ranked.map(({ option, group, value, low, high, reason }) => {
     const said = value === null ? { value: null, interval: null } : difference(value, low, high);
     const share = value === null || group !== null || !(baseline?.value > 0) ? null : `${value < 0 ? "–" : "+"}${percent(Math.abs(value / baseline.value), 1)}`;
-    return [option, group ?? "everybody", said.value, said.interval, share, reason, people];
+    return [option, group ?? "everybody", said.value, said.interval, share, reason];
   });
 }
 
@@ -59,7 +59,7 @@ function effectsPart({ effects, baseline, control }) {
   const mean = baseline ? `${control} has a mean reward of ${baseline.value.toFixed(decimalsOf((baseline.high - baseline.low) / 2))} in all segments together. ` : "";
   const left = rows.length > EFFECTS ? ` ${many(rows.length - EFFECTS, "more effect")} in the findings below.` : "";
   return [el("h3", {}, title), el("p", { class: "muted" }, `${mean}A relative effect is a share of that.${left}`),
-    table("answer-effects", title, ["option", "for", "effect", "interval", "relative", "decided?", "people"], rows.slice(0, EFFECTS), { titled: true })];
+    table("answer-effects", title, ["option", "for", "effect", "interval", "relative", "decided?"], rows.slice(0, EFFECTS), { titled: true })];
 }
 
 /** What people lose by following it, as rows of a table: the largest first. */

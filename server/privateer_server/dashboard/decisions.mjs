@@ -81,6 +81,7 @@ export function restsOn({ people, rounds }) {
 
 const ENDINGS = {
   "its rule": "The rule that it declared ended it, and nobody is asked any more.",
+  "its rows": "Its rows are all that there is of it: nobody is asked.",
   "its horizon": "Its horizon ended it: the planned people were asked, and nobody is asked any more.",
   "an operator": "An operator stopped it, and nobody is asked any more.",
 };

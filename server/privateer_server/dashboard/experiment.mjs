@@ -6,6 +6,7 @@ import { batchesPart } from "./batches.mjs";
 import { announce, el, more, replace, section } from "./dom.mjs";
 import { FindingsPanel } from "./findings.mjs";
 import { commandsPanel, historyPanel, reportsPanel, spec as specTables } from "./panels.mjs";
+import { accountInWords, isUnseen, reachable } from "./people.mjs";
 import { PolicyPanel } from "./policy.mjs";
 import { privacyPanel } from "./privacy.mjs";
 import { progress } from "./charts.mjs";
@@ -13,7 +14,7 @@ import { expected, remembered } from "./rate.mjs";
 import { Refused } from "./errors.mjs";
 import { operator } from "./operator.mjs";
 import { ask, follow, page } from "./service.mjs";
-import { badge, countInWords, endInWords, meaning, roundInWords, sinceInWords } from "./status.mjs";
+import { badge, endInWords, meaning, roundInWords, sinceInWords } from "./status.mjs";
 import { verdict } from "./verdict.mjs";
 import { count } from "./words.mjs";
 
@@ -135,20 +136,19 @@ class View {
   }
 
   header(at) {
-    const { facts, known } = this, found = expected(this.counts, facts.planned), end = endInWords(facts, found, at);
-    const stamp = JSON.stringify([known.stamp, facts.accepted, facts.received, facts.draining_until, end]);
+    const { facts, known } = this, found = expected(this.counts, reachable(facts.people)), end = endInWords(facts, found, at);
+    const stamp = JSON.stringify([known.stamp, facts.people, facts.received, facts.draining_until, end]);
     if (stamp === this.headed) return;
     this.headed = stamp;
     replace(this.head, el("h1", {}, this.name, " ", badge(facts.status)),
       el("p", { class: "chips" }, ...[["algorithm", facts.algorithm], ["trust model", facts.model], ["version", count(facts.version)]]
         .map(([key, value]) => el("span", { class: "chip" }, el("span", { class: "muted" }, `${key} `), value))));
     replace(this.parts.progress, el("p", {}, `${meaning(facts.status)} ${sinceInWords(known?.answer.began, at)}`),
-      progress("Reports of all that are planned", facts.accepted, facts.planned),
-      el("p", {}, countInWords(facts)),
-      facts.batch ? progress("Reports of the open round", facts.received, facts.batch) : null,
+      progress("People counted or held, of all who are planned", facts.people.counted + facts.people.held.in_open_round, facts.people.planned),
+      el("p", {}, accountInWords(facts.people)),
+      facts.batch && !isUnseen(facts.people) ? progress("Reports of the open round", facts.received, facts.batch) : null,
       el("p", {}, roundInWords(facts, known?.policy.deadline, facts.status === "open" ? found : null, at)),
-      end ? el("p", {}, end) : null,
-      facts.shuffler && facts.batch ? el("p", { class: "muted" }, "A shuffler collects the reports of the open round, and tells of them once the round is whole.") : null);
+      end ? el("p", {}, end) : null);
   }
 
   draw() {

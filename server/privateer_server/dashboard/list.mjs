@@ -4,6 +4,7 @@ import { addressOf } from "./address.mjs";
 import { progress } from "./charts.mjs";
 import { command, el, replace } from "./dom.mjs";
 import { merged } from "./news.mjs";
+import { isUnseen } from "./people.mjs";
 import { operator } from "./operator.mjs";
 import { ask, follow, page } from "./service.mjs";
 import { badge } from "./status.mjs";
@@ -118,12 +119,13 @@ class Answers {
   }
 }
 
-function card({ name, status, algorithm, model, version, batch, received, accepted, planned, says, began }) {
-  const round = batch ? `round ${count(version)} has ${count(received)} of ${count(batch)} reports` : "nobody is asked";
+function card({ name, status, algorithm, model, version, batch, received, people, says, began }) {
+  const come = isUnseen(people) ? `waits for ${many(batch - received, "report")} from its shuffler` : `has ${count(received)} of ${count(batch)} reports`;
+  const round = batch ? `round ${count(version)} ${come}` : "nobody is asked", { planned, counted, held } = people;
   return el("li", { class: "card" },
     el("h2", {}, el("a", { href: addressOf(name), id: `to-${name}` }, name), badge(status)),
     el("p", { class: "verdict" }, says || "…"),
-    el("div", {}, progress(`Reports of ${name}`, accepted, planned), el("p", { class: "muted" }, `${count(accepted)} of ${many(planned, "report")} at most; ${round}`)),
+    el("div", {}, progress(`Reports of ${name}`, counted + held.in_open_round, planned), el("p", { class: "muted" }, `${count(counted + held.in_open_round)} of ${many(planned, "report")} at most; ${round}`)),
     el("p", { class: "muted" }, `${algorithm}, ${model}`, began ? `, since ${moment(Date.parse(began))}` : ""));
 }
 

@@ -1,6 +1,7 @@
 // Where an experiment stands, in words.
 
 import { el } from "./dom.mjs";
+import { isUnseen } from "./people.mjs";
 import { count, many, moment, span } from "./words.mjs";
 
 const MEANINGS = {
@@ -23,16 +24,11 @@ export const badge = (status) => el("span", { class: `badge ${Object.hasOwn(SIGN
 /** What a status means. */
 export const meaning = (status) => MEANINGS[status] ?? "";
 
-/** How many reports were counted, of those that may come or that were planned. */
-export function countInWords({ status, accepted, planned }) {
-  const of = `${count(accepted)} of ${many(planned, "report")}`;
-  return ["stopped", "finished", "failed"].includes(status) ? `${of} that were planned at most; no more come.` : `${of} that may come at most.`;
-}
-
 /** How far the open round is, and when it closes at the rate that this page has seen. */
-export function roundInWords({ batch, received, version }, deadline, found = null, now = Date.now()) {
+export function roundInWords({ batch, received, version, people }, deadline, found = null, now = Date.now()) {
   if (!batch) return `Version ${count(version)} asks nobody.`;
   const until = deadline ? ` It ends by ${moment(1000 * deadline)} at the latest.` : "";
+  if (isUnseen(people)) return `Round ${count(version)} waits for its shuffler to deliver ${many(batch - received, "report")}: what waits there is not seen here.${until}`;
   const left = found ? Math.max(0, batch - received) / found.rate : Infinity;
   const closes = left < LONG ? ` ${hourly(found.rate)} come in, so that it closes around ${moment(now + left, now)}.` : "";
   return `Round ${count(version)}: ${count(received)} of ${many(batch, "report")} have come.${closes}${until}`;
@@ -47,10 +43,10 @@ function hourly(rate) {
   return `About ${many(Math.round(rate * times), "report")} ${unit}`;
 }
 
-/** When the planned reports will have come, at the rate that this page has seen. */
-export function endInWords({ status, accepted, planned, draining_until: drains }, found, now) {
+/** When the people whom rounds reach will have come, at the rate that this page has seen. */
+export function endInWords({ status, people, draining_until: drains }, found, now) {
   if (status === "draining" && drains) return `Late reports may come until ${moment(Date.parse(drains), now)}.`;
-  if (status !== "open" || accepted >= planned) return "";
+  if (status !== "open" || !(people.not_asked + people.unknown)) return "";
   if (!found) return "When it will end is not known yet: this page has to see reports come for a minute or more.";
   const left = found.end - now;
   if (left > LONG) return "At the present rate it takes more than ten years.";

@@ -13,8 +13,9 @@ from privateer_core.answer.parts import AnswerPart, Gain, Ground
 ESTIMATES_MAX: Final = 1 << 16
 Stage: TypeAlias = Literal["learning", "ended", "failed"]
 """Whether a learner still asks people, asks nobody any more, or came to no end."""
-Ending: TypeAlias = Literal["its rule", "its horizon", "an operator"]
-"""What ended an experiment: the rule that it declared, that all the planned people were asked, or somebody."""
+Ending: TypeAlias = Literal["its rule", "its horizon", "an operator", "its rows"]
+"""What ended an experiment: the rule that it declared, that all the planned people were asked, or somebody; or the rows
+of a table, which are all that there is of a test that others have run."""
 P = TypeVar("P")
 
 

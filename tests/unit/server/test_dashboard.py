@@ -241,7 +241,7 @@ async def test_a_summary_says_how_many_reports_may_come(settings: ServerSettings
     async with serving(create_app(settings)) as operator:
         assert (await Api(operator).create(SMALL)).status_code == 201
         listed = (await operator.get("/experiments")).json()["experiments"]
-        assert [one["planned"] for one in listed] == [SMALL["experiment.horizon"]]
+        assert [one["people"]["planned"] for one in listed] == [SMALL["experiment.horizon"]]
 
 
 async def test_everybody_may_read_the_risk(settings: ServerSettings) -> None:

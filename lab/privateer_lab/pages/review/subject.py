@@ -9,6 +9,7 @@ import msgspec
 
 from privateer_core.algorithms import parse_spec
 from privateer_core.answer.export import Status
+from privateer_core.answer.people import People
 from privateer_core.errors import SpecError, Unavailable
 from privateer_core.privacy.certificate import Certificate
 from privateer_core.privacy.record import Record, make_record
@@ -46,8 +47,8 @@ class ExperimentStanding(msgspec.Struct, frozen=True):
     ----------
     version
         Of its policy.
-    accepted, planned
-        Reports that count, and the most that may come.
+    accepted, people
+        Reports that count, and the account of the people who are planned.
     refused
         Reports that do not count, by reason.
     """
@@ -55,7 +56,7 @@ class ExperimentStanding(msgspec.Struct, frozen=True):
     status: Status
     version: int
     accepted: int
-    planned: int
+    people: People
     refused: dict[str, int]
 
 

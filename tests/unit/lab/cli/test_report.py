@@ -28,6 +28,7 @@ from privateer_core.answer.parts import (
     Recommendation,
     Recommendations,
 )
+from privateer_core.answer.people import People
 from privateer_core.answer.policy_view import ArmsOfBin, ArmsOfGroup, BinShares, GroupShares, PolicyView
 from privateer_core.codec import encode
 from privateer_core.errors import Unavailable
@@ -44,12 +45,12 @@ from privateer_lab.services.processes import Services, free_port, running
 from privateer_lab.services.rest import create, policy_in
 from privateer_server.rounds.loop import Schedule
 from tests.support.pages import Page, check
-from tests.support.published_answers import SENTENCE, published
+from tests.support.published_answers import PEOPLE, SENTENCE, published
 from tests.support.specs import make_spec
 
 ROOT = Path(__file__).parents[4]
 HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(2)>{{ 7*7 }}'
-STANDING = ExperimentStanding("open", 3, 2000, 20_000, {})
+STANDING = ExperimentStanding("open", 3, 2500, PEOPLE, {})
 NOTHING = Answer("learning", 2000, 2, 0.95)
 
 
@@ -89,7 +90,11 @@ def test_every_algorithm_has_a_report(name: str) -> None:
     spec = next(iter(algorithm(name).spec.instances().values()))
     found = found_of(spec)
     page = check(html(found, "http://127.0.0.1:8000"))
-    assert "2,000 of at most 20,000 reports count, and 2 rounds were learned from." in page.text
+    assert (
+        "Of 20,000 people planned: 2,000 counted in closed rounds; 500 held in the open round; 17,500 not asked."
+        in page.text
+    )
+    assert "2 rounds were learned from." in page.text
     assert found.promise in page.text
     assert f"privateer policy {spec.name} --json" in page.text
     assert "--url" not in page.text
@@ -189,7 +194,7 @@ def test_text_of_a_hostile_server_stays_text() -> None:
     )
     groups = GroupShares((ArmsOfGroup(HOSTILE, {HOSTILE: 1.0}),))
     policy = PolicyView(HOSTILE, 3, groups, (Fact(HOSTILE, HOSTILE),))
-    standing = ExperimentStanding("open", 1, 10, 20, {HOSTILE: 7})
+    standing = ExperimentStanding("open", 1, 10, PEOPLE, {HOSTILE: 7})
     headline = Headline("one option", HOSTILE, "decided", HOSTILE, HOSTILE, 0.1, 0.0, 0.2)
     rule = Rule(HOSTILE, (), HOSTILE, 1.0, 0.5, HOSTILE, 0.1, 0.9, "likely")
     said = published(answer, HOSTILE, headline=headline, rules=Rules((rule,), 1.0, HOSTILE), control=HOSTILE)
@@ -255,7 +260,7 @@ def test_estimates_are_a_table_unless_they_are_effects() -> None:
 def test_nothing_learned_is_said() -> None:
     found = found_of(make_spec(), rounds=0, answer=NOTHING)
     assert "No round is complete yet, so nothing has been learned" in meaning(found)
-    ended = meaning(found._replace(standing=ExperimentStanding("stopped", 2, 0, 20_000, {})))
+    ended = meaning(found._replace(standing=ExperimentStanding("stopped", 2, 0, People(20_000, not_asked=20_000), {})))
     assert "no report supports what the policy gives" in ended
     assert "yet" not in ended
 
@@ -270,7 +275,7 @@ def test_what_to_look_at_first() -> None:
     found = found_of(
         make_spec(),
         answer=msgspec.structs.replace(NOTHING, warnings=("sample ratio: arms are lost",), parts=parts),
-        standing=ExperimentStanding("open", 2, 80, 100, {"round-closed": 30}),
+        standing=ExperimentStanding("open", 2, 80, PEOPLE, {"round-closed": 30}),
     )
     said = " | ".join(warnings(found))
     for one in (
@@ -315,7 +320,7 @@ def test_a_running_experiment(at: Services, tmp_path: Path, capsys: pytest.Captu
     pack = tmp_path / "pack"
     assert run(capsys, "review", "demo", "--url", at.server, "--out", str(pack), "--no-audit")[0] == 0
     review = json.loads((pack / "review.json").read_text())
-    assert review["standing"]["planned"] == 4000
+    assert review["standing"]["people"]["planned"] == 4000
     left = httpx.get(f"{at.server}/experiments/demo/risk").json()["risks"]
     assert [one["advantage"] for one in review["claims"]] == [one["advantage"] for one in left]
 

@@ -26,11 +26,12 @@ from privateer_lab.pages.review.statements import mechanisms_of, retention
 from privateer_lab.pages.review.subject import MISSING, ExperimentStanding, Facts, Subject, plain, read_facts
 from tests.documents import schemas
 from tests.support.pages import check
+from tests.support.published_answers import PEOPLE
 from tests.support.records import SPECS, rounds_of
 
 ROOT = Path(__file__).parents[4]
 SCHEMA = jsonschema_rs.validator_for(schemas.review())
-STANDING = ExperimentStanding("open", 3, 2000, 20_000, {"round-closed": 2})
+STANDING = ExperimentStanding("open", 3, 2500, PEOPLE, {"round-closed": 2})
 HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(2)>\u202e{{ 7*7 }}'
 
 
@@ -204,7 +205,7 @@ def test_what_nobody_has_said_is_unknown_and_who_has_to_say_it(tmp_path: Path) -
 def test_text_of_strangers_stays_text() -> None:
     facts = Facts(curators=(HOSTILE,), bias=HOSTILE, contact=HOSTILE, notes=f"{HOSTILE}\n{HOSTILE}")
     made = review_of("local", 2, facts)
-    standing = ExperimentStanding("open", 1, 0, 1, {HOSTILE: 3})
+    standing = ExperimentStanding("open", 1, 0, PEOPLE, {HOSTILE: 3})
     page = check(html(msgspec.structs.replace(made, origin=HOSTILE, standing=standing)))
     assert page.text.count("<script>alert(1)</script>") >= 4
     assert "{{ 7*7 }}" in page.text

@@ -36,6 +36,9 @@ class Away:
         await asyncio.sleep(0)
         return first_round(phased_spec(), KEY).publication if old is None else None
 
+    async def counts(self) -> None:
+        return None
+
     async def send(self, *report: Any) -> tuple[int, dict[str, int]]:
         return int(report[2]), {}
 

@@ -6,26 +6,29 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import aiohttp
+import msgspec
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
+from privateer_core.answer.people import HeldReports, People
 from privateer_core.errors import NotFound, PrivateerError, SenderRefused, SpecError, Unavailable
 from privateer_core.wire.batch import UPLOAD
 from privateer_core.wire.envelope import header_of
 from privateer_core.wire.keys import signing_key_id
 from privateer_core.wire.problem import problem_body
 from privateer_lab.load import endpoints
-from privateer_lab.load.endpoints import Backoff
+from privateer_lab.load.endpoints import Backoff, ServerCounts
 from privateer_lab.load.wire import Wire
 from privateer_server.rounds.open_round import first_round
 from tests.support.phased import phased_spec
 
 KEY = X25519PrivateKey.generate().public_key().public_bytes_raw()
 FACTS = b'{"experiment": "test", "version": 1, "model": "shuffle", "batch": 10, "open": true}'
-SERVER = b'{"name": "test", "status": "open", "batch": 10, "accepted": 20}'
+COUNTS = ServerCounts("open", 20, People(40, 20, HeldReports(needed=10), not_asked=20))
+SERVER = msgspec.json.encode({"name": "test", "batch": 10, **msgspec.to_builtins(COUNTS)})
 PAGE = problem_body(NotFound("no such page", remedy="see the documentation"))
 SMALL = problem_body(SpecError("rounds are too small\n\x1b[2J", field="privacy.min_batch", remedy="larger rounds"))
 
@@ -148,11 +151,15 @@ def test_an_answer_without_a_decision_is_put_in_words(status: int, body: bytes, 
     assert waiting.why == says
 
 
-@pytest.mark.parametrize(("status", "body", "counted"), [(200, SERVER, 20), (200, b"<html>", None), (503, PAGE, None)])
-async def test_what_the_server_has_counted_is_its_own_word(status: int, body: bytes, counted: int | None) -> None:
+@pytest.mark.parametrize(
+    ("status", "body", "counted"), [(200, SERVER, COUNTS), (200, b"<html>", None), (503, PAGE, None)]
+)
+async def test_what_the_server_has_counted_is_its_own_word(
+    status: int, body: bytes, counted: ServerCounts | None
+) -> None:
     async with answering(lambda: (status, body)) as where, aiohttp.ClientSession() as http:
-        assert await endpoints.counted_by(http, where, "test") == counted
-        nowhere = await endpoints.counted_by(http, "http://127.0.0.1:1", "test")
+        assert await endpoints.counts_of(http, where, "test") == counted
+        nowhere = await endpoints.counts_of(http, "http://127.0.0.1:1", "test")
     assert nowhere is None
 
 

@@ -61,7 +61,7 @@ def test_ctrl_c_shows_what_was_counted(monkeypatch: pytest.MonkeyPatch, capsys: 
         main(["test", "--json"])
     out, err = capsys.readouterr()
     told = json.loads(out)
-    assert (stop.value.code, told["people"], told["accepted"], err.count("\n")) == (130, 7, 5, 1)
+    assert (stop.value.code, told["took_part"], told["accepted"], err.count("\n")) == (130, 7, 5, 1)
 
 
 @pytest.mark.parametrize(

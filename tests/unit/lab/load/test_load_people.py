@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from privateer_core.answer.people import HeldReports, People
 from privateer_core.errors import SpecError
 from privateer_core.spec.spec import Spec
 from privateer_lab.cli import ask as experiments
@@ -57,12 +58,18 @@ def test_load_plays_the_people_of_the_spec_that_was_created(
     )
 
 
+HELD = People(40, 20, HeldReports(at_shuffler=10, needed=10), not_asked=10)
+
+
 @pytest.mark.parametrize(
     ("result", "lines"),
     [
-        (LoadResult(accepted=30, endpoint="shuffler", counted=20), ["shuffler accepted", "server has counted"]),
-        (LoadResult(accepted=30, counted=30), ["server accepted", "server has counted"]),
-        (LoadResult(accepted=30), ["server accepted", "not known, since the server does not answer"]),
+        (
+            LoadResult(accepted=30, endpoint="shuffler", account=HELD),
+            ["shuffler accepted", "20 counted", "10 held at the"],
+        ),
+        (LoadResult(accepted=30, account=People(30, 30)), ["server accepted", "30 counted in closed rounds"]),
+        (LoadResult(accepted=30), ["server accepted", "not known: the server did not say"]),
     ],
 )
 def test_what_was_accepted_and_what_is_counted_are_told_apart(

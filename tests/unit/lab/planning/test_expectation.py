@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from privateer_core.answer.people import People
 from privateer_core.spec.arms import ArmsSpec
 from privateer_lab.environments import environment_for
 from privateer_lab.planning.expectation.choices import choices_of
@@ -39,7 +40,8 @@ def test_a_run_that_ends_early_goes_on_with_what_it_learned() -> None:
     spec = spec_of({"experiment.horizon": 30_000, "experiment.round_size": 1000})
     cut, full = played(spec, 0, 0.0), whole(spec)
     assert isinstance(cut, PartialRun)
-    assert (cut.learned, full.learned) == (4000, 30_000)
+    assert (cut.run.account.counted, full.run.account.counted) == (4000, 30_000)
+    assert (cut.is_cut, full.is_cut, cut.reach, full.reach) == (True, False, 30_000, 30_000)
     assert cut.run.choices == full.run.choices == 30_000
     last = cut.run.path[-2:]
     assert last[1][0] == 30_000
@@ -104,6 +106,7 @@ def row(value: float, **other: Any) -> ExpectedRow:
         "detectable": None,
         "runs": 2,
         "learned_from": 200_000,
+        "reach": 200_000,
     }
     return ExpectedRow(**(given | other))
 
@@ -121,6 +124,7 @@ def expected(*rows: ExpectedRow, **other: Any) -> Expectation:
         "best": 0.06,
         "is_made_up": False,
         "population": "csv",
+        "people": People(200_000, not_asked=200_000),
         "rows": rows,
     }
     return Expectation(**(given | other))

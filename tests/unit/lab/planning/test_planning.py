@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from privateer_core.accounting.amplification import shuffled_delta
+from privateer_core.answer.people import People
 from privateer_core.errors import SpecError
 from privateer_core.privacy.trust import honest_people
 from privateer_lab.cli import output
@@ -38,7 +39,9 @@ PATH = tuple((n, 0.4 * min(n, 1000) + 0.05 * max(0, n - 1000), 0.3 * n, 0.5 * n)
 
 def made(path: tuple[tuple[int, float, float, float], ...]) -> Run:
     people, regret, constant, uniform = path[-1]
-    return Run(0, regret, uniform, constant, 0.5, people, len(path), {"bins": 4.0}, Costs(), path)
+    return Run(
+        0, regret, uniform, constant, 0.5, people, len(path), People(people, people), {"bins": 4.0}, Costs(), path
+    )
 
 
 def test_people_needed_is_where_the_policy_begins_to_earn() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
+from privateer_core.answer.people import People
 from privateer_core.errors import Unavailable
 from privateer_server.api import models, views
 from privateer_server.api.events import ChangeFeed, Stream
@@ -25,7 +26,7 @@ BEAT = 0.02
 
 def standing(name: str, accepted: int = 0) -> models.Standing:
     texts = {"name": name, "status": "open", "model": "m", "algorithm": "a", "digest": "d"}
-    counts = dict.fromkeys(("version", "batch", "received", "planned"), 1)
+    counts = dict.fromkeys(("version", "batch", "received"), 1)
     rest: dict[str, Any] = {
         "refused": {},
         "shuffler": None,
@@ -33,7 +34,7 @@ def standing(name: str, accepted: int = 0) -> models.Standing:
         "accepts": [],
         "publishes_result": True,
     }
-    return models.Standing(**texts, **counts, **rest, accepted=accepted)
+    return models.Standing(**texts, **counts, **rest, accepted=accepted, people=People(1, not_asked=1))
 
 
 @pytest.fixture
