@@ -395,6 +395,6 @@ def _found(
     over = schedule.close(step, release, 0)
     answer = msgspec.structs.replace(schedule.answer(over), ended="its rows")
     conclusion = conclude(schedule, over, answer)
-    said = _NO_NOISE if known is None else _NOISE.format(conclusion.privacy.epsilon)
+    said = _NO_NOISE if known is None else _NOISE.format(spec.privacy.bound)
     cost = msgspec.structs.replace(conclusion.privacy, sentence=said)
     return found_in("test", answer, msgspec.structs.replace(conclusion, privacy=cost))

@@ -106,7 +106,7 @@ class _Words:
         return f"{self._value(row)}{' or more' if row.is_cut_short else ''}{level}"
 
     def _so_far(self, row: ExpectedRow) -> str:
-        return f" within the first {row.learned_from:,} reports" if row.is_cut_short else ""
+        return f" within the first {row.learned_from:,} people" if row.is_cut_short else ""
 
     def _gaining(self) -> bool:
         """Whether choosing by context gains with fewer features, or with another algorithm or other rounds."""
@@ -200,7 +200,7 @@ class _Words:
             least = min(cut, key=lambda row: row.learned_from / row.reach)
             yield (
                 f"{len(cut)} of {len(rows)} figures {are} from runs that were cut short for time, the shortest after "
-                f"{least.learned_from:,} of {least.reach:,} reports: later people get what was learned by "
+                f"{least.learned_from:,} of {least.reach:,} people: later ones get what was learned by "
                 "then, so more is possible. --seconds looks further, and --seeds runs all to their end."
             )
 

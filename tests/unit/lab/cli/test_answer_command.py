@@ -62,8 +62,8 @@ def test_a_stranger_reads_option_whom_how_much_and_how_sure(
         assert any([cell.strip() for cell in line.split("│")[1:-1]] == row for line in lines), row
     assert lines[-5:] == [
         "About 9,000 people in all would tell.",
-        "It rests on 2,000 people in 2 rounds; the experiment is open, begun 2026-11-20. Of 20,000 people planned: 2,000 "
-        "counted in closed rounds; 500 held in the open round; 17,500 not asked. 500 more close the open round.",
+        "It rests on 2,000 people in 2 rounds; the experiment is open, begun 2026-11-20. Of 20,000 people planned: "
+        "2,000 counted in closed rounds; 500 held in the open round; 17,500 not asked. 500 more close the open round.",
         "Shares of people are as reported.",
         "It cost each person epsilon 1.",
         "Figures are mean rewards, from 0 to 1, and more counts as better.",

@@ -6,6 +6,7 @@ from functools import partial
 import numpy as np
 import pytest
 
+from privateer_core.algorithms import read_spec
 from privateer_core.errors import SpecError
 from privateer_lab.drafting.spec_draft import draft
 from privateer_lab.environments import environment_for
@@ -170,13 +171,16 @@ def test_a_draft_whose_people_are_refused_says_so(tmp_path, monkeypatch, capsys)
 
 
 @pytest.mark.parametrize(
-    ("rows", "people", "few"), [(7, 7, 1), (999, 990, 33), (4999, 4900, 163), (61_234, 61_000, None)]
+    ("rows", "people", "few"),
+    [(7, 7, 1), (999, 990, 33), (4999, 4900, 163), (61_234, 60_000, None), (5700, 5000, None)],
 )
 def test_rounds_are_the_usual_ones_but_for_few_people(rows, people, few):
     """Planted: a first round of a tenth of 35,000 rows, whom nothing was learned of, cost a third of the rewards.
 
-    And a horizon that counts rows one by one tells everybody whether somebody's row is there.
+    And a horizon that counts rows one by one tells everybody whether somebody's row is there. Its rounds fill it:
+    planted, 5,700 people of whom 700 were in no round.
     """
     text = draft({"age": np.arange(rows) % 70, "job": ["x", "y", "z"] * (rows // 3) + ["x"] * (rows % 3)}).text
     experiment = tomllib.loads(text)["experiment"]
     assert (experiment["horizon"], experiment.get("round_size")) == (people, few)
+    assert read_spec(text).out_of_reach("", 0) == 0
