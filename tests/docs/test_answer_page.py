@@ -23,7 +23,8 @@ any option by chance +0.4119 (+0.307 to +0.5168)
 ┡━━━━━━━━━━━━╇━━━━━━━━━━━━━━━━━━━━━━╇━━━━━━━━━╇━━━━━━━━━━╇━━━━━━━━━━━━━━━━━━━━┩
 │     0.8957 │               0.4624 │ +0.4333 │ +93.7%   │ +0.3811 to +0.4855 │
 └────────────┴──────────────────────┴─────────┴──────────┴────────────────────┘
-It rests on 9,425 of at most 9,500 people in 9 rounds; the experiment is finished, begun 2026-11-20.
+It rests on 9,425 people in 9 rounds; the experiment is finished, begun 2026-11-20. Of 9,500 people planned: \
+9,425 counted in closed rounds; 75 out of reach of rounds.
 Shares of people are what reports or the spec say.
 It cost each person epsilon 1 and delta 1e-06 against the server, for all that they report: the server sees \
 a permuted batch of randomized reports.
@@ -36,7 +37,8 @@ what a person loses by following it, in mean reward; at most while intervals hol
 ┡━━━━━━━━━━╇━━━━━━━━━━━━━━━━━╇━━━━━━━━━┩
 │ bundle   │               0 │       0 │
 └──────────┴─────────────────┴─────────┘
-It rests on 100,000 of at most 100,000 people in 7 rounds; the experiment is finished, begun 2026-11-20.
+It rests on 100,000 people in 7 rounds; the experiment is finished, begun 2026-11-20. Of 100,000 people planned: \
+100,000 counted in closed rounds.
 It cost each person epsilon 1 against readers of what is published, for all that they report: \
 the server sees records, as their curator, and adds noise to what it releases.
 Figures are mean rewards, from 0 to 200, and more counts as better.

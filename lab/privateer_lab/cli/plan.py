@@ -235,7 +235,7 @@ def _print_table(found: Expectation) -> None:
             unit.write(row.value_at_the_end),
             "" if row.pays_after is None else f"{row.pays_after:,}",
             f"{row.runs}",
-            f"{row.learned_from:,} of {row.reach:,}" if row.is_cut_short else f"{row.learned_from:,}",
+            f"{row.learned_from:,} of {row.reach:,}" if row.learned_from < row.reach else f"{row.learned_from:,}",
             found.compared(row),
         )
         table.add_row(printable(row.change), *figures)

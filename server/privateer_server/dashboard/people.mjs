@@ -14,7 +14,7 @@ export function accountInWords({ planned, counted, held, refused, not_asked: not
   const [least, most] = unknown ? ["at least ", "at most "] : ["", ""];
   const listed = `${reasons.map(([reason, number]) => `${reason} ${count(number)}`).join(", ")}${replaced ? " (others are asked in their place)" : ""}`;
   const parts = [[counted, "", "counted in closed rounds"], [held.in_open_round, "", "held in the open round"], [held.at_shuffler ?? 0, least, "held at the shuffler"],
-    [all, "", `refused: ${listed}`], [unknown, "", "not asked or at the shuffler, and which of these is not known here"],
+    [all, "", `refused: ${listed}`], [unknown, "", "not asked or at the shuffler (not known which)"],
     [notAsked, "", "not asked"], [beyond, "", "out of reach of rounds"]];
   const said = parts.filter(([number]) => number).map(([number, before, words]) => `${before}${count(number)} ${words}`).join("; ") || "nobody";
   const more = held.needed ? ` ${capital(most)}${count(held.needed)} more close the open round.` : "";

@@ -142,7 +142,7 @@ class People:
             (held.in_open_round, f"{held.in_open_round:,} held in the open round"),
             (held.at_shuffler, f"{least}{held.at_shuffler or 0:,} held at the shuffler"),
             (self.n_refused, f"{self.n_refused:,} refused: {refused}{again}"),
-            (self.unknown, f"{self.unknown:,} not asked or at the shuffler, and which of these is not known here"),
+            (self.unknown, f"{self.unknown:,} not asked or at the shuffler (not known which)"),
             (self.not_asked, f"{self.not_asked:,} not asked"),
             (self.out_of_reach, f"{self.out_of_reach:,} out of reach of rounds"),
         ]

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 from scipy.special import stdtrit
 
-from privateer_core.answer.people import HeldReports, People
+from privateer_core.answer.people import People
 from privateer_core.spec.spec import Spec
 from privateer_lab.environments.own_people import OWN
 from privateer_lab.planning.expectation.choices import Kind, VariedSpec
@@ -142,8 +142,7 @@ def expectation(spec: Spec, choices: Sequence[VariedSpec], runs: Mapping[int, Se
 
 def _planned(spec: Spec) -> People:
     schedule = Schedule(spec)
-    step = schedule.open(0)
-    return account_of(schedule, step, 0, HeldReports(needed=step.batch))
+    return account_of(schedule, schedule.open(0), 0)
 
 
 def _called(population: Mapping[str, Any]) -> str:
