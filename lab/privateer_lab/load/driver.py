@@ -103,8 +103,10 @@ class Driver:
             is_held = people.held.at_shuffler is None
             self.result.account = people.with_shuffler(waiting, people.unknown) if is_held else people
             since, before = (since if waiting == before else now), waiting
+            is_closing = bool(people.held.in_open_round) and not people.held.needed
             is_still = waiting < people.held.needed and now >= since + _STILL
-            if not waiting or not is_held or is_still or now >= latest:
+            is_settled = not is_closing and (not waiting or not is_held or is_still)
+            if is_settled or now >= latest:
                 return
             await asyncio.sleep(_BREATH)
 

@@ -39,9 +39,9 @@ class RoundSizes(NamedTuple):
 @lru_cache(maxsize=1024)
 def _out_of_reach(sizes: RoundSizes, seen: int, people: int) -> int:
     while batch := sizes.batch(seen, people):
-        # Rounds are as large as the first one until growth makes them larger: those are taken in one step.
-        alike = (people - seen) // sizes.first
+        # Rounds of one size are taken in one step: there may be billions.
+        alike = (people - seen) // batch
         if sizes.growth:
-            alike = min(alike, int((sizes.first / sizes.growth - seen) // sizes.first))
-        seen += max(1, alike) * sizes.first if batch == sizes.first else batch
+            alike = min(alike, int(((batch + 1) / sizes.growth - seen) // batch))
+        seen += max(1, alike) * batch
     return max(0, people - seen)
