@@ -34,9 +34,9 @@ test("effects among everybody come first, with what they are of the control's me
   const open = effect({ group: "all but one", reason: "its interval holds 0" }), decided = effect({ group: "old" });
   assert.deepEqual(effectRows([open, decided, effect({})], null).map((row) => row[1]), ["everybody", "old", "all but one"]);
   const rows = effectRows([effect({ group: "young", value: -0.5, low: -0.9, high: -0.1 }), effect({}), effect({ option: "old", value: null, low: null, high: null, reason: "too few people beside the noise" })], { value: 0.05 });
-  assert.deepEqual(rows, [["new", "everybody", "+0.021", "+0.004 to +0.039", "+42.6 %", "decided better", 9000],
-    ["old", "everybody", null, null, null, "too few people beside the noise", 9000],
-    ["new", "young", "–0.5", "–0.9 to –0.1", null, "decided better", 9000]]);
+  assert.deepEqual(rows, [["new", "everybody", "+0.021", "+0.004 to +0.039", "+42.6 %", "decided better"],
+    ["old", "everybody", null, null, null, "too few people beside the noise"],
+    ["new", "young", "–0.5", "–0.9 to –0.1", null, "decided better"]]);
   assert.equal(effectRows([effect({})], null)[0][4], null);
 });
 

@@ -134,7 +134,7 @@ class Driver:
         return min(asked, most) if part.asks or part.waits else 0
 
     def _left(self, people: int) -> int:
-        """Return how many are to come; the horizon asks others in the place of those who came to a full round."""
+        """Return how many are to come; the horizon asks others instead of those who came to a full round."""
         n_full = sum(self.result.refused[reason] for reason in _FULL) if self._is_replacing else 0
         return people + n_full - self.result.people
 
