@@ -142,7 +142,8 @@ def read_settings(environment: Mapping[str, str], arguments: Sequence[str]) -> S
     parser.add_argument("--host", help="address to listen on (PRIVATEER_HOST)")
     parser.add_argument("--port", help="port to listen on (PRIVATEER_PORT)")
     flags = {variable(name): text for name, text in vars(parser.parse_args(arguments)).items() if text}
-    return ServerSettings.read({variable("openers"): str(_cores()), **environment, **flags})
+    openers = variable("openers")
+    return ServerSettings.read({**environment, openers: environment.get(openers) or str(_cores()), **flags})
 
 
 def _cores() -> int:

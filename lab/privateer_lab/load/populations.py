@@ -14,9 +14,12 @@ from typing import Any, Final
 import msgspec
 
 from privateer_client.ledger.ledger import default_path
+from privateer_core.algorithms import parse_spec
 from privateer_core.codec import canonical
-from privateer_core.errors import SpecError
+from privateer_core.errors import PrivateerError, SpecError
 from privateer_core.spec.spec import Spec
+from privateer_lab.environments import check_population
+from privateer_lab.toml_file import read_tables
 
 _FOLDER: Final = "populations"
 _CHANGES: Final = ("experiment", "privacy", "algorithm", "sources", "population")
@@ -67,10 +70,31 @@ def kept_people(spec: Spec, cohort: str = "") -> dict[str, Any] | None:
     except (OSError, msgspec.DecodeError):
         remedy = f"remove {path}, or name the people with --population"
         raise SpecError("the people that create kept cannot be read", field="--population", remedy=remedy) from None
-    options = spec.options  # an operator may have added arms, the last ones
-    if kept.about not in {_about(spec, options[:known]) for known in range(1, len(options) + 1)}:
-        return None
-    return kept.populations.get(cohort, kept.populations.get(""))
+    return kept.populations.get(cohort, kept.populations.get("")) if _is_about(kept.about, spec) else None
+
+
+def people_of_file(spec: Spec, folder: Path, cohort: str = "") -> tuple[dict[str, Any], Path] | None:
+    """Return the population of this experiment's spec in a folder, and its file; None if no file there has any.
+
+    Parameters
+    ----------
+    spec, cohort
+        As `kept_people` takes them.
+    """
+    for path in sorted(folder.glob("*.toml")):
+        with suppress(PrivateerError):  # other files may be anything
+            written = parse_spec(read_tables(path, [], "PRIVATEER_SPECS"))
+            check_population(written)
+            people = getattr(written.source(cohort), "population", None) or written.population
+            if people and written.name == spec.name and _is_about(_about(written, written.options), spec):
+                return people, path
+    return None
+
+
+def _is_about(digest: str, spec: Spec) -> bool:
+    """Whether a digest is of this experiment; an operator may have added arms, the last ones."""
+    options = spec.options
+    return digest in {_about(spec, options[:count]) for count in range(1, len(options) + 1)}
 
 
 def _about(spec: Spec, options: Sequence[str]) -> str:
