@@ -45,6 +45,18 @@ HEALTHCHECK --interval=5s --timeout=3s --start-period=20s \
     CMD ["python", "-c", "import urllib.request as u; u.urlopen('http://127.0.0.1:8001/readyz', timeout=2)"]
 CMD ["privateer-shuffler"]
 
+FROM builder AS build-load
+RUN $PIP install --quiet --require-hashes -r requirements/load.txt
+COPY shared/ shared/
+COPY client/ client/
+COPY lab/ lab/
+RUN $PIP install --quiet --no-deps --no-build-isolation ./shared ./client ./lab && $PIP uninstall --quiet --yes hatchling && $WITHOUT_TESTS
+
+FROM base AS load
+COPY --from=build-load /opt/privateer /opt/privateer
+ENV PRIVATEER_SENDER_KEY=/data/sender.key PRIVATEER_SENDER_PUBLIC_KEY_FILE=/senders/load.pub
+ENTRYPOINT ["privateer-load"]
+
 FROM builder AS build-issuer
 RUN $PIP install --quiet --require-hashes -r requirements/issuer.txt
 COPY shared/ shared/
@@ -59,15 +71,3 @@ EXPOSE 8004 8005
 HEALTHCHECK --interval=5s --timeout=3s --start-period=20s \
     CMD ["python", "-c", "import urllib.request as u; u.urlopen('http://127.0.0.1:8004/readyz', timeout=2)"]
 CMD ["privateer-issuer"]
-
-FROM builder AS build-load
-RUN $PIP install --quiet --require-hashes -r requirements/load.txt
-COPY shared/ shared/
-COPY client/ client/
-COPY lab/ lab/
-RUN $PIP install --quiet --no-deps --no-build-isolation ./shared ./client ./lab && $PIP uninstall --quiet --yes hatchling && $WITHOUT_TESTS
-
-FROM base AS load
-COPY --from=build-load /opt/privateer /opt/privateer
-ENV PRIVATEER_SENDER_KEY=/data/sender.key PRIVATEER_SENDER_PUBLIC_KEY_FILE=/senders/load.pub
-ENTRYPOINT ["privateer-load"]
