@@ -59,7 +59,7 @@ def stage(service: str) -> str:
     return found.group(1)
 
 
-def environment(service: str, settings: Mapping[str, str] = {}) -> dict[str, str]:  # noqa: B006 - it is only read
+def environment(service: str, settings: Mapping[str, str] = {}) -> dict[str, str]:
     """What the service is told, with secrets made up, and what its config map of settings says."""
 
     def value(entry: Mapping[str, Any]) -> str:

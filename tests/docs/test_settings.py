@@ -41,7 +41,7 @@ class Composed:
         self._services = yaml.safe_load(text or (ROOT / file).read_text())["services"]
         self.wired = WIRED | (WIRED_TO_DATABASES if "scale" in file else UNUSED_WITHOUT_DATABASES)
 
-    def environment(self, service: str, env: Mapping[str, str] = {}) -> dict[str, str]:  # noqa: B006 - it is only read
+    def environment(self, service: str, env: Mapping[str, str] = {}) -> dict[str, str]:
         def fill(match: re.Match[str]) -> str:
             name, default = match.group(1), match.group(3) or ""
             return env.get(name) or default

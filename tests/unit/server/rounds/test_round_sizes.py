@@ -22,9 +22,7 @@ def example(name: str) -> Spec:
     return parse_spec(tomllib.loads((EXAMPLES / f"{name}.toml").read_text()))
 
 
-@pytest.mark.parametrize(
-    "name", ["stations", "sparse", "additive-shuffle", "linear", "trial", "convex-two-point"]
-)
+@pytest.mark.parametrize("name", ["stations", "sparse", "additive-shuffle", "linear", "trial", "convex-two-point"])
 def test_no_seed_changes_the_size_that_is_admitted(name: str) -> None:
     schedule = Schedule(example(name))
     sizes = [measure_experiment(schedule, schedule.open(seed)) for seed in (0, 1, 2**40 + 7, 2**63 - 1)]
