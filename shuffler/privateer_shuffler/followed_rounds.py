@@ -16,7 +16,7 @@ from privateer_core.errors import (
     SpecError,
     Unavailable,
 )
-from privateer_core.serving.admission import ExperimentSize, RoundSize, ShufflerLimits, find_refusals, refuse
+from privateer_core.serving.admission import ExperimentSize, RoundSize, ShufflerLimits, refuse
 from privateer_core.serving.process import Background
 from privateer_core.wire.envelope import Header, check_header
 from privateer_core.wire.publication import Round, digest
@@ -304,7 +304,7 @@ class FollowedRounds:
     def _check(self, round_: Round) -> None:
         """Refuse a round that may close with too few reports, or is too large to hold."""
         largest = RoundSize(round_.batch, round_.messages, round_.sealed_size)
-        refuse(find_refusals(ExperimentSize(round_.fewest, [largest], is_shuffled=True), shuffler=self.limits))
+        refuse(ExperimentSize(round_.fewest, [largest], is_shuffled=True).find_refusals(shuffler=self.limits))
 
     async def _open(self, round_: Round, mark: bytes) -> Pool | None:
         if round_.endpoint != "shuffler" or round_.batch == 0:

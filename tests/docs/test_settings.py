@@ -83,7 +83,7 @@ def test_a_variable_that_no_service_knows_is_found() -> None:
 def test_every_setting_in_env_reaches_the_service_that_reads_it(file: str) -> None:
     composed = Composed(file)
     services = [name for name in SERVICES if name != "issuer" or "scale" not in file]
-    assert {service: composed.missing(service) for service in services} == dict.fromkeys(services, [])
+    assert {service: composed.missing(service) for service in services} == {service: [] for service in services}
 
 
 def test_a_setting_that_is_not_passed_on_is_found() -> None:

@@ -115,11 +115,8 @@ def _usual_people(spec: Spec, cohort: str) -> LoadPeople:
     """Return the people of the spec, if it was created here or is at hand, and the first that fit otherwise."""
     if (kept := kept_people(spec, cohort)) is not None:
         return LoadPeople(kept, "those of the spec that privateer create was given here")
-    unknown, folder = (
-        "nobody here knows those of its spec (name them with --population SPEC.toml)",
-        os.environ.get(_SPECS),
-    )
-    if folder:
+    unknown = "nobody here knows those of its spec (name them with --population SPEC.toml)"
+    if folder := os.environ.get(_SPECS):
         if written := people_of_file(spec, Path(folder), cohort):
             return LoadPeople(written[0], f"those of {written[1].name}")
         unknown = f"its spec is not in {_SPECS} (name the folder of the spec there)"

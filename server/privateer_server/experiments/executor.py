@@ -16,7 +16,7 @@ from privateer_core.errors import Conflict, NotFound, SpecError, Unavailable
 from privateer_core.policies.gain_policy import check_policy
 from privateer_core.privacy.terms import calibrate
 from privateer_core.privacy.terms_verification import BATCH_MAX
-from privateer_core.serving.admission import find_refusals, refuse
+from privateer_core.serving.admission import refuse
 from privateer_core.serving.logs import tell
 from privateer_server.data import Data
 from privateer_server.experiments.catalog import Experiments, Start
@@ -135,7 +135,7 @@ class Planning:
             raise SpecError(detail, field="experiment.horizon", remedy="raise it further")
         if not step.batch:
             return
-        refuse(find_refusals(measure_experiment(schedule, step), self._settings.limits))
+        refuse(measure_experiment(schedule, step).find_refusals(self._settings.limits))
         people = max(bulk.people for bulk in learner.bulk(step))
         if spec.privacy.trust.batched and people > BATCH_MAX:
             detail = f"comes to rounds of {people} people, and devices take part in {BATCH_MAX} at most"

@@ -2,7 +2,7 @@
 
 from privateer_core.errors import SpecError
 from privateer_core.privacy.trust import TIGHT
-from privateer_core.serving.admission import ExperimentSize, RoundSize, ServerLimits, ShufflerLimits, find_refusals
+from privateer_core.serving.admission import ExperimentSize, RoundSize, ServerLimits, ShufflerLimits
 from privateer_server.intake.opening import SEALED_SIZE
 from privateer_server.rounds.loop import Schedule, Step
 
@@ -17,7 +17,7 @@ def find_experiment_refusals(
     if not first.batch:
         detail = "what was learned before leaves nobody to ask"
         return [SpecError(detail, field="experiment.horizon", remedy="raise it, or begin without")]
-    return find_refusals(measure_experiment(schedule, first), server, shuffler)
+    return measure_experiment(schedule, first).find_refusals(server, shuffler)
 
 
 def measure_experiment(schedule: Schedule, first: Step) -> ExperimentSize:

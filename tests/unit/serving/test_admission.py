@@ -11,7 +11,6 @@ from privateer_core.serving.admission import (
     RoundSize,
     ServerLimits,
     ShufflerLimits,
-    find_refusals,
     refuse,
 )
 
@@ -19,10 +18,10 @@ LARGEST = RoundSize(people=1000, messages=10, sealed_size=70)
 SHUFFLED = ExperimentSize(200, [RoundSize(200, 10, 70), LARGEST], is_shuffled=True)
 DIRECT = SHUFFLED._replace(is_shuffled=False)
 LIMITS = [
-    (SHUFFLED, "batch_bytes_max", LARGEST.batch_bytes, "experiment.round_size", "PRIVATEER_BATCH_BYTES_MAX"),
-    (DIRECT, "report_bytes_max", LARGEST.upload_bytes, "privacy.epsilon", "PRIVATEER_REPORT_BYTES_MAX"),
-    (SHUFFLED, "body_limit", LARGEST.upload_bytes, "privacy.epsilon", "PRIVATEER_BODY_LIMIT"),
-    (SHUFFLED, "messages_max", LARGEST.batch_messages, "experiment.round_size", ""),
+    (SHUFFLED, "batch_bytes_max", LARGEST.request_bytes(1000), "experiment.round_size", "PRIVATEER_BATCH_BYTES_MAX"),
+    (DIRECT, "report_bytes_max", LARGEST.request_bytes(1), "privacy.epsilon", "PRIVATEER_REPORT_BYTES_MAX"),
+    (SHUFFLED, "body_limit", LARGEST.request_bytes(1), "privacy.epsilon", "PRIVATEER_BODY_LIMIT"),
+    (SHUFFLED, "messages_max", 10_000, "experiment.round_size", ""),
 ]
 
 
@@ -34,7 +33,7 @@ def find(size: ExperimentSize, **limits: int) -> list[SpecError]:
             server = msgspec.structs.replace(server, **{name: limit})
         else:
             shuffler = msgspec.structs.replace(shuffler, **{name: limit})
-    return find_refusals(size, server, shuffler)
+    return size.find_refusals(server, shuffler)
 
 
 @pytest.mark.parametrize(("size", "limit", "most", "field", "setting"), LIMITS)
@@ -61,7 +60,7 @@ def test_a_limit_above_the_budget_names_the_budget_too() -> None:
     (small,) = find(SHUFFLED, batch_bytes_max=1000)
     assert "PRIVATEER_BODY_BUDGET" not in str(small)
     (large,) = find(SHUFFLED, batch_bytes_max=1000, body_budget=1000)
-    assert f"PRIVATEER_BODY_BUDGET={LARGEST.batch_bytes}" in str(large.remedy)
+    assert f"PRIVATEER_BODY_BUDGET={LARGEST.request_bytes(1000)}" in str(large.remedy)
 
 
 def test_all_refusals_are_one_error_in_which_each_has_its_field_and_remedy() -> None:
@@ -77,6 +76,6 @@ def test_all_refusals_are_one_error_in_which_each_has_its_field_and_remedy() -> 
 
 
 def test_a_service_that_is_not_asked_refuses_nothing() -> None:
-    assert find_refusals(SHUFFLED, shuffler=ShufflerLimits(min_batch=300))[0].field == "privacy.min_batch"
-    assert find_refusals(SHUFFLED, ServerLimits()) == []
+    assert SHUFFLED.find_refusals(shuffler=ShufflerLimits(min_batch=300))[0].field == "privacy.min_batch"
+    assert SHUFFLED.find_refusals(ServerLimits()) == []
     assert not re.search("PRIVATEER_REPORT", str(find(SHUFFLED, report_bytes_max=10)))
