@@ -60,7 +60,7 @@ def play(path: Path, env: dict[str, str]) -> tuple[bool, str]:
     people = ["--users", str(USERS)] if spec["algorithm"]["name"] != "phased" else []
     played = run(*COMPOSE, "run", "--rm", "-T", "load", spec["experiment"]["name"], *people, "--json", env=env)
     if played.returncode:
-        said = played.stderr.strip().splitlines()[-1]
+        said = [line for line in played.stderr.splitlines() if line.startswith("privateer: ")][-1]
         return "population.path" in said, said  # the tables of some examples are not in the repository
     figures: dict[str, Any] = json.loads(played.stdout)
     wanted, found = spec["population"], figures["population"]

@@ -74,13 +74,7 @@ def kept_people(spec: Spec, cohort: str = "") -> dict[str, Any] | None:
 
 
 def people_of_file(spec: Spec, folder: Path, cohort: str = "") -> tuple[dict[str, Any], Path] | None:
-    """Return the population of this experiment's spec in a folder, and its file; None if no file there has any.
-
-    Parameters
-    ----------
-    spec, cohort
-        As `kept_people` takes them.
-    """
+    """Return the population of this experiment's spec in a folder, and its file; None if no file there has any."""
     for path in sorted(folder.glob("*.toml")):
         with suppress(PrivateerError):  # other files may be anything
             written = parse_spec(read_tables(path, [], "PRIVATEER_SPECS"))

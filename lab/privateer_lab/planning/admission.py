@@ -22,18 +22,7 @@ class KnownLimits(NamedTuple):
 
 
 def check_admission(spec: Spec, limits: KnownLimits, begin: Callable[[Any], Any] | None = None) -> int:
-    """Open the first round as a server does, and return the people whom it asks.
-
-    Parameters
-    ----------
-    begin
-        Makes the state to begin with of the experiment's schedule; None: that before any report.
-
-    Raises
-    ------
-    SpecError
-        With all reasons for which the services would refuse the experiment.
-    """
+    """Return the people whom the first round asks, or raise all reasons for which the services would refuse it."""
     people, refusals = _open(spec, limits, begin)
     refuse(refusals, "; ".join(limits.assumed))
     return people

@@ -49,17 +49,7 @@ class RoundSize(NamedTuple):
 
 
 class ExperimentSize(NamedTuple):
-    """The size of an experiment at its most, whatever its seed and its people turn out to be.
-
-    Attributes
-    ----------
-    fewest
-        Fewest people with whom a round may close.
-    rounds
-        The largest rounds.
-    growth
-        The key of the spec that makes rounds large, and words for what else does.
-    """
+    """The smallest round and the largest ones that can come, and what of the spec makes them large."""
 
     fewest: int
     rounds: Sequence[RoundSize]
@@ -124,13 +114,7 @@ class _Limit(NamedTuple):
 
 
 def refuse(refusals: Sequence[SpecError], note: str = "") -> None:
-    """Raise all refusals as one error, if there are any, with a note on whose limits these are.
-
-    Raises
-    ------
-    SpecError
-        With the field of the first refusal, and all others in its words.
-    """
+    """Raise all refusals as one error, if there are any, with a note on whose limits these are."""
     if refusals:
         last = refusals[-1]
         said = "; ".join(map(str, refusals)).removeprefix(f"{refusals[0].field}: ")
