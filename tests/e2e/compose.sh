@@ -34,7 +34,7 @@ lacks shuffler numpy scipy privateer_server privateer_client privateer_lab pip
 lacks server privateer_shuffler privateer_client privateer_lab pip_tools
 compose --profile load run --rm -T --entrypoint python load -c \
   'import importlib.util, sys; sys.exit(any(map(importlib.util.find_spec, sys.argv[1:])))' \
-  privateer_server privateer_shuffler joblib matplotlib pyarrow typer || fail "load holds what it must not"
+  privateer_server privateer_shuffler joblib matplotlib typer || fail "load holds what it must not"
 for service in server shuffler; do
   [[ $(compose exec -T $service id -u | tr -d '\r') == 10001 ]] || fail "$service runs as root"
   if compose exec -T $service sh -c 'echo x >/opt/privateer/x' 2>/dev/null; then fail "$service can write its image"; fi
