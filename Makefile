@@ -12,7 +12,7 @@ marked = $(shell grep -rlF --include='test_*.py' 'mark.$(1)' tests)
 # Tests start hundreds of processes: these read bytecode where they may write it, and need not compile all sources again.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: install test coverage check demo nightly kernels bench benchmark browser pictures postgres data documents wheels packages site sdk sdkcheck release version lock format clean
+.PHONY: install test coverage check demo nightly examples kernels bench benchmark browser pictures postgres data documents wheels packages site sdk sdkcheck release version lock format clean
 
 install: $(STAMP)
 
@@ -39,6 +39,11 @@ data: $(STAMP)
 nightly: $(STAMP)
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "nightly$(if $(PRIVATEER_ADULT),, and not data)$(if $(POSTGRES),, and not postgres)"
 	$(MAKE) kernels
+
+# Every example on the composed services with its own people, for a night. Needs Docker and docker-compose.
+examples: $(STAMP)
+	PRIVATEER_ADMIN_TOKEN=none PRIVATEER_REVISION=$$(git rev-parse HEAD) docker-compose --profile load build --quiet
+	$(BIN)/python tests/e2e/examples.py
 
 # What make test runs, with the arithmetic of an old processor: older kernels of BLAS, instructions of numpy and C library.
 kernels: $(STAMP)

@@ -66,7 +66,7 @@ _ABOUT: Final = (
     "alone. docs/wire-format.md describes publications, envelopes and signatures byte by byte."
 )
 _UNLOGGED: Final = frozenset({OTHER, "/metrics"})
-_PUBLIC_PAGES: Final = frozenset({"/healthz", "/readyz", "/keys", "/reports", "/events", "/openapi.json"})
+_PUBLIC_PAGES: Final = frozenset({"/healthz", "/readyz", "/keys", "/limits", "/reports", "/events", "/openapi.json"})
 _PAGES: Final = pages()
 """The dashboard's."""
 

@@ -8,6 +8,7 @@ from typing import Annotated, Final, Self
 from pydantic import Field, model_validator
 
 from privateer_core.errors import SpecError
+from privateer_core.serving.admission import ServerLimits
 from privateer_core.serving.settings import (
     STORE_KEY,
     BodyBudget,
@@ -26,7 +27,6 @@ from privateer_core.serving.settings import (
 )
 from privateer_server.admin_tokens import token_digest
 
-_MIB: Final = 1 << 20
 _OPENERS_MAX: Final = 64
 _TOKEN_LENGTH: Final = 16
 _TOKEN: Final = f"at least {_TOKEN_LENGTH} characters, such as openssl rand -hex 16 prints"
@@ -43,7 +43,7 @@ class ServerSettings(UploadSettings):
 
     port: PublicPort = 8000
     admin_port: PrivatePort = 8002
-    body_budget: BodyBudget = 256 * _MIB
+    body_budget: BodyBudget = ServerLimits().body_budget
     admin_token: Annotated[bytes, from_text(_digest), DefaultText("this or the next is required")] = Field(
         default=b"",
         repr=False,
@@ -60,8 +60,8 @@ class ServerSettings(UploadSettings):
         description="files or directories of trusted shufflers' public keys (`*.pub`), a file for each organisation; "
         "separated by `:`",
     )
-    report_bytes_max: Size = Field(default=4 * _MIB, description="bytes of the largest upload")
-    batch_bytes_max: Size = Field(default=256 * _MIB, description="bytes of the largest batch")
+    report_bytes_max: Size = Field(default=ServerLimits().report_bytes_max, description="bytes of the largest upload")
+    batch_bytes_max: Size = Field(default=ServerLimits().batch_bytes_max, description="bytes of the largest batch")
     data: Annotated[Path, DefaultText("`data/server` under `privateer server`, required by `privateer-server`")] = (
         Field(default=Path(), description="directory of keys and databases")
     )
@@ -102,6 +102,11 @@ class ServerSettings(UploadSettings):
         "([traces](operations/watch.md#send-traces))",
     )
 
+    @property
+    def limits(self) -> ServerLimits:
+        """What experiments are admitted by, and what is published of it."""
+        return ServerLimits(self.report_bytes_max, self.batch_bytes_max, self.body_budget)
+
     @model_validator(mode="after")
     def _is_whole(self) -> Self:
         if not self.admin_token and self.admin_tokens is None:
@@ -137,7 +142,8 @@ def read_settings(environment: Mapping[str, str], arguments: Sequence[str]) -> S
     parser.add_argument("--host", help="address to listen on (PRIVATEER_HOST)")
     parser.add_argument("--port", help="port to listen on (PRIVATEER_PORT)")
     flags = {variable(name): text for name, text in vars(parser.parse_args(arguments)).items() if text}
-    return ServerSettings.read({variable("openers"): str(_cores()), **environment, **flags})
+    openers = variable("openers")
+    return ServerSettings.read({**environment, openers: environment.get(openers) or str(_cores()), **flags})
 
 
 def _cores() -> int:

@@ -6,6 +6,7 @@ import msgspec
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from privateer_core.errors import Deleted, KeyChanged, NotFound, SignatureInvalid, SpecError, Unavailable
+from privateer_core.serving.admission import ShufflerLimits
 from privateer_core.serving.build import BUILD, Build
 from privateer_core.serving.http.openapi import (
     ENVELOPE,
@@ -85,7 +86,8 @@ def _page(summary: str, operation: str, good: _Answers, bad: _Answers, **more: A
 def document() -> dict[str, Any]:
     """Return the OpenAPI document."""
     _, schemas = msgspec.json.schema_components(
-        (UploadAnswer, ExperimentStatus, SigningKey, ShufflerStatus, Directory, HeldRounds, Build), ref_template=REF
+        (UploadAnswer, ExperimentStatus, SigningKey, ShufflerLimits, ShufflerStatus, Directory, HeldRounds, Build),
+        ref_template=REF,
     )
     named, alive = {"parameters": [_NAME]}, answers("ShufflerStatus", "It is so.")
     reports = {"parameters": [_NAME, SENDER, TOKEN], "requestBody": ENVELOPE}
@@ -113,6 +115,9 @@ def document() -> dict[str, Any]:
             },
             "/keys": {
                 "get": _page("Show the key that signs batches.", "keys", answers("SigningKey", "The key."), refusals())
+            },
+            "/limits": {
+                "get": _page("Show the shuffler's limits.", "limits", answers("ShufflerLimits", "They."), refusals())
             },
             "/healthz": {"get": _page("Say that the process answers.", "healthz", alive, refusals())},
             "/readyz": {

@@ -53,7 +53,7 @@ from privateer_shuffler.followed_rounds import FollowedRounds
 from privateer_shuffler.metrics import ShufflerMetrics
 from privateer_shuffler.resources import Resources, open_resources
 from privateer_shuffler.server_health import ServerHealth
-from privateer_shuffler.settings import Requirements, ShufflerSettings, read_settings
+from privateer_shuffler.settings import ShufflerSettings, read_settings
 
 _OK: Final = 200
 _HOUR: Final = 3600
@@ -101,6 +101,10 @@ class ShufflerPages:
     async def keys(self, _: Request) -> Response:
         """Show the public key that batches are signed with."""
         return answer(SigningKey(self._public_key), _OK)
+
+    async def limits(self, _: Request) -> Response:
+        """Show what rounds the shuffler takes reports for."""
+        return answer(self._rounds.limits, _OK)
 
     async def held(self, _: Request) -> Response:
         """Show what is held for every round, as coarsely as the metrics do."""
@@ -200,7 +204,7 @@ def _app_on(held: Resources, settings: ShufflerSettings, transport: httpx.AsyncB
     forwarding = Forwarding(upstream, held.key, metrics)
     gate = settings.tokens.gate(pool_store.knows)
     server, writes = ServerHealth(upstream), WriteHealth(pool_store.is_writable, _log)
-    rounds = FollowedRounds(pool_store, Requirements(settings.min_batch), upstream, forwarding, metrics, server)
+    rounds = FollowedRounds(pool_store, settings.limits, upstream, forwarding, metrics, server)
     background = Background()
     _watch(metrics, rounds, held)
     storing, following = "1 as long as reports can be stored", "1 as long as the server's rounds can be followed"
@@ -239,6 +243,7 @@ def _app_on(held: Resources, settings: ShufflerSettings, transport: httpx.AsyncB
             Route("/experiments/{name}", pages.experiment),
             Route("/experiments/{name}/token-keys", pages.token_keys),
             Route("/keys", pages.keys),
+            Route("/limits", pages.limits),
             Route("/openapi.json", pages.openapi),
             Route("/healthz", pages.healthz),
             Route("/readyz", pages.readyz),

@@ -16,6 +16,7 @@ from privateer_core.errors import (
     SpecError,
     Unavailable,
 )
+from privateer_core.serving.admission import ExperimentSize, RoundSize, ShufflerLimits, refuse
 from privateer_core.serving.process import Background
 from privateer_core.wire.envelope import Header, check_header
 from privateer_core.wire.publication import Round, digest
@@ -26,7 +27,6 @@ from privateer_shuffler.pool.round import Label
 from privateer_shuffler.pool.store import PoolStore, Taken
 from privateer_shuffler.pool.uploads import waiting
 from privateer_shuffler.server_health import ServerHealth
-from privateer_shuffler.settings import Requirements
 
 _POLL_SECONDS: Final = 30
 _RETRY_SECONDS: Final = 1.0
@@ -70,6 +70,8 @@ class FollowedRounds:
 
     Parameters
     ----------
+    limits
+        The operator's own: rounds that miss them take no reports.
     pool_store
         What is held and remembered; the rounds that are found there are taken up again.
     """
@@ -77,13 +79,13 @@ class FollowedRounds:
     def __init__(
         self,
         pool_store: PoolStore,
-        requirements: Requirements,
+        limits: ShufflerLimits,
         upstream: Upstream,
         forwarding: Forwarding,
         metrics: ShufflerMetrics,
         server: ServerHealth,
     ) -> None:
-        self._pool_store, self._requirements = pool_store, requirements
+        self._pool_store, self.limits = pool_store, limits
         self._upstream, self._forwarding, self._server = upstream, forwarding, server
         self._metrics = metrics
         self._background = Background()
@@ -202,7 +204,8 @@ class FollowedRounds:
             If the round misses the operator's requirements.
         """
         check_header(header, followed.round, followed.digest, "shuffler")
-        self._requirements.check(followed.round)
+        if followed.pool is None:  # a round that has one was checked
+            self._check(followed.round)
         if followed.over:
             raise RoundClosed("this version takes no further batch", remedy="nothing to do")
         if followed.pool is None:
@@ -299,11 +302,16 @@ class FollowedRounds:
             return last
         return Taken(known.round.version, known.digest)
 
+    def _check(self, round_: Round) -> None:
+        """Refuse a round that may close with too few reports, or is too large to hold."""
+        largest = RoundSize(round_.batch, round_.messages, round_.sealed_size)
+        refuse(ExperimentSize(round_.fewest, [largest], is_shuffled=True).find_refusals(shuffler=self.limits))
+
     async def _open(self, round_: Round, mark: bytes) -> Pool | None:
         if round_.endpoint != "shuffler" or round_.batch == 0:
             return None
         try:
-            self._requirements.check(round_)
+            self._check(round_)
             await self._claim(round_.experiment)
             await asyncio.to_thread(self._pool_store.note, round_.experiment, Taken(round_.version, mark))
             return await self._pool_store.open(Label(round_, mark))

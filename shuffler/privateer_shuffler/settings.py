@@ -1,7 +1,6 @@
-"""The shuffler's settings, from environment variables, and what it requires of an experiment's rounds."""
+"""The shuffler's settings, from environment variables."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final, Self
 from urllib.parse import urlsplit
@@ -9,6 +8,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, model_validator
 
 from privateer_core.errors import SpecError
+from privateer_core.serving.admission import ShufflerLimits
 from privateer_core.serving.settings import (
     STORE_KEY,
     BodyBudget,
@@ -22,12 +22,8 @@ from privateer_core.serving.settings import (
     unset,
 )
 from privateer_core.wire.identity import read_keys
-from privateer_core.wire.publication import Round
 
-BATCH_BYTES_MAX: Final = 1 << 30
-"""Sealed bytes of the largest batch: it is assembled in memory, and its disk space is reserved when the round opens."""
-MESSAGES_MAX: Final = 1 << 24
-"""Sealed messages of the largest batch: a fingerprint of each is in memory."""
+_SHIPPED: Final = ShufflerLimits()
 
 
 def _url(url: str) -> str:
@@ -68,12 +64,13 @@ class ShufflerSettings(UploadSettings):
         description="where it writes its public key, for the server to trust",
     )
     min_batch: Annotated[int, Field(ge=1, le=1 << 31)] = Field(
-        default=100, description="the shuffler's own floor under a batch: it takes no reports for smaller rounds"
+        default=_SHIPPED.min_batch,
+        description="the shuffler's own floor under a batch: it takes no reports for smaller rounds",
     )
     body_limit: Annotated[int, Field(ge=1 << 10, le=1 << 30)] = Field(
-        default=8 << 20, description="bytes of the largest upload"
+        default=_SHIPPED.body_limit, description="bytes of the largest upload"
     )
-    body_budget: BodyBudget = 64 << 20
+    body_budget: BodyBudget = _SHIPPED.body_budget
     server_ca: Annotated[Path | None, DefaultText("the public authorities")] = Field(
         default=None, description="file (PEM) of the authorities that the server's certificate may be from"
     )
@@ -91,6 +88,11 @@ class ShufflerSettings(UploadSettings):
     ] = Field(
         default=None, description="file of the key that signs batches, made if missing; replicas have the same key"
     )
+
+    @property
+    def limits(self) -> ShufflerLimits:
+        """What rounds are admitted by, and what is published of it."""
+        return ShufflerLimits(self.min_batch, self.body_limit, self.body_budget)
 
     @model_validator(mode="after")
     def _is_whole(self) -> Self:
@@ -116,39 +118,3 @@ def read_settings(environment: Mapping[str, str]) -> ShufflerSettings:
         If one misses its constraint; ``field`` is the variable.
     """
     return ShufflerSettings.read(environment)
-
-
-@dataclass(frozen=True)
-class Requirements:
-    """The operator's own conditions.
-
-    Attributes
-    ----------
-    min_batch
-        The shuffler never releases fewer people's reports at once, whatever an experiment asks for.
-    """
-
-    min_batch: int
-
-    def check(self, round_: Round) -> None:
-        """Refuse a round that may close with too few reports, or is too large to hold.
-
-        Raises
-        ------
-        SpecError
-            Naming the constraint that the experiment misses.
-        """
-        if round_.fewest < self.min_batch:
-            raise SpecError(
-                f"rounds of this experiment close at {round_.fewest} reports, "
-                f"but this shuffler releases no fewer than {self.min_batch} at once",
-                field="privacy.min_batch",
-                remedy="create the experiment with larger rounds, or report through another shuffler",
-            )
-        messages = round_.batch * round_.messages
-        if messages > MESSAGES_MAX or messages * round_.sealed_size > BATCH_BYTES_MAX:
-            raise SpecError(
-                f"a batch of this experiment is larger than {BATCH_BYTES_MAX} bytes or {MESSAGES_MAX} messages",
-                field="algorithm.round_size",
-                remedy="create the experiment with smaller rounds",
-            )

@@ -29,7 +29,6 @@ GIVEN: Final = {
     "journal-database": "postgresql://there/journal",
     "experiments": "spring",
     "name": "issuer.example",
-    "origins": "https://shop.example",
 }
 
 
@@ -60,8 +59,8 @@ def stage(service: str) -> str:
     return found.group(1)
 
 
-def environment(service: str) -> dict[str, str]:
-    """What the service is told, with secrets made up."""
+def environment(service: str, settings: Mapping[str, str] = {}) -> dict[str, str]:
+    """What the service is told, with secrets made up, and what its config map of settings says."""
 
     def value(entry: Mapping[str, Any]) -> str:
         if "value" in entry:
@@ -69,7 +68,9 @@ def environment(service: str) -> dict[str, str]:
         (source,) = entry["valueFrom"].values()
         return GIVEN[source["key"]]
 
-    return {entry["name"]: value(entry) for entry in container(service)["env"]}
+    (maps,) = container(service)["envFrom"]
+    assert maps == {"configMapRef": {"name": f"privateer-{service}-settings", "optional": True}}
+    return {**settings, **{entry["name"]: value(entry) for entry in container(service)["env"]}}
 
 
 @pytest.mark.parametrize("service", SERVICES)
@@ -83,12 +84,11 @@ def test_every_variable_is_a_setting_and_all_are_accepted(service: str) -> None:
 
 
 @pytest.mark.parametrize("service", SERVICES)
-def test_pages_may_ask_from_the_origins_that_a_config_map_lists_if_it_is_there(service: str) -> None:
-    assert getattr(SERVICES[service](environment(service)), "origins") == ("https://shop.example",)  # noqa: B009
-    (entry,) = (entry for entry in container(service)["env"] if entry["name"] == "PRIVATEER_ORIGINS")
-    source = entry["valueFrom"]["configMapKeyRef"]
-    assert source["optional"] is True
-    assert f"configmap {source['name']} --from-literal={source['key']}=" in (ROOT / "docs" / "deploying.md").read_text()
+def test_a_config_map_gives_a_service_its_other_settings(service: str) -> None:
+    given = environment(service, {"PRIVATEER_ORIGINS": "https://shop.example"})
+    assert getattr(SERVICES[service](given), "origins") == ("https://shop.example",)  # noqa: B009
+    said = f"configmap privateer-{service}-settings --from-literal=PRIVATEER_"
+    assert said.replace(service, "SERVICE") in (ROOT / "docs" / "deploying.md").read_text()
 
 
 @pytest.mark.parametrize(

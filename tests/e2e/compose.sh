@@ -7,6 +7,7 @@ export PRIVATEER_ADMIN_TOKEN=token-of-the-compose-test PRIVATEER_SERVER_PORT=${P
 export PRIVATEER_SHUFFLER_PORT=${PRIVATEER_SHUFFLER_PORT:-18001}
 export PRIVATEER_ADMIN_PORT=${PRIVATEER_ADMIN_PORT:-18002} PRIVATEER_SHUFFLER_ADMIN_PORT=${PRIVATEER_SHUFFLER_ADMIN_PORT:-18003}
 export PRIVATEER_ISSUER_PORT=${PRIVATEER_ISSUER_PORT:-18004} PRIVATEER_ISSUER_ADMIN_PORT=${PRIVATEER_ISSUER_ADMIN_PORT:-18005}
+export PRIVATEER_REVISION=$(git rev-parse HEAD) PRIVATEER_MIN_BATCH=250
 compose() { docker-compose -p privateer-test "$@"; }
 fail() { echo "compose: $*" >&2; compose logs --tail 20 >&2 || true; exit 1; }
 folder=$(mktemp -d)
@@ -21,7 +22,9 @@ compose up -d --force-recreate server shuffler >/dev/null 2>&1
 ready() { for _ in $(seq 60); do curl -fs "$1/readyz" >/dev/null && return 0; sleep 1; done; return 1; }
 ready "$server" || fail "the server is not ready"
 ready "$shuffler" || fail "the shuffler is not ready"
-echo "compose: both services are ready"
+curl -fs "$admin/version" | grep -q "\"commit\":\"$PRIVATEER_REVISION\"" || fail "the image does not know its commit"
+curl -fs "$shuffler/limits" | grep -q '"min_batch":250' || fail "the shuffler does not have its floor"
+echo "compose: both services are ready, and know their commit and settings"
 
 lacks() {  # lacks SERVICE MODULE...: the image cannot import the modules
   local service=$1; shift
@@ -34,7 +37,7 @@ lacks shuffler numpy scipy privateer_server privateer_client privateer_lab pip
 lacks server privateer_shuffler privateer_client privateer_lab pip_tools
 compose --profile load run --rm -T --entrypoint python load -c \
   'import importlib.util, sys; sys.exit(any(map(importlib.util.find_spec, sys.argv[1:])))' \
-  privateer_server privateer_shuffler joblib matplotlib pyarrow typer || fail "load holds what it must not"
+  privateer_server privateer_shuffler joblib matplotlib typer || fail "load holds what it must not"
 for service in server shuffler; do
   [[ $(compose exec -T $service id -u | tr -d '\r') == 10001 ]] || fail "$service runs as root"
   if compose exec -T $service sh -c 'echo x >/opt/privateer/x' 2>/dev/null; then fail "$service can write its image"; fi
@@ -58,7 +61,8 @@ curl -fs -H 'Accept: text/html' "$server/" | grep -q '<title>Privateer' || fail 
 curl -fs -o /dev/null "$server/dashboard/app.mjs" || fail "the image lacks the dashboard's files"
 curl -fs -X POST "$admin/experiments" -H "Authorization: Bearer $PRIVATEER_ADMIN_TOKEN" \
   -H 'Content-Type: application/toml' --data-binary @examples/peaks-shuffle.toml >/dev/null || fail "not created"
-compose --profile load run --rm load peaks-shuffle --users 6000 --json >/dev/null || fail "the load failed"
+compose --profile load run --rm -T load peaks-shuffle --users 6000 --json >"$folder/load.json" || fail "the load failed"
+grep -A 1 '"population"' "$folder/load.json" | grep -q '"name": "peaks"' || fail "the people are not those of the spec"
 tokens=peaks-tokens people=300
 version() { curl -fs "$server/experiments/peaks-shuffle" | python3 -c 'import json, sys; print(json.load(sys.stdin)["version"])'; }
 before=$(version)

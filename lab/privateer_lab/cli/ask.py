@@ -16,11 +16,13 @@ from privateer_core.spec.spec import Spec
 from privateer_lab.cli.command_line import (
     ADMIN_URL,
     SHUFFLER_ADMIN_URL,
+    SHUFFLER_URL,
     URL,
     AdminUrl,
     Json,
     Set,
     ShufflerAdminUrl,
+    ShufflerUrl,
     SpecFile,
     Token,
     Url,
@@ -30,6 +32,8 @@ from privateer_lab.cli.output import begin, print_json, print_table, screen
 from privateer_lab.conclusion_tables import ROWS_MAX
 from privateer_lab.figures import named
 from privateer_lab.load.populations import keep_people
+from privateer_lab.planning.admission import KnownLimits, check_admission
+from privateer_lab.services.published_limits import ask_limits
 from privateer_lab.services.rest import ask, policy_in, published_answer
 from privateer_lab.services.rest import create as post
 from privateer_lab.services.shuffler_status import held_for
@@ -57,16 +61,20 @@ def create(
     spec: SpecFile,
     token: Token = None,
     admin_url: AdminUrl = ADMIN_URL,
+    shuffler: ShufflerUrl = SHUFFLER_URL,
     settings: Set = [],  # noqa: B006 - typer's way to say none
     warm_start: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Begin with what an exported experiment has learned.")
     ] = None,
     is_check: Annotated[
-        bool, typer.Option("--check", help="Check the spec here, and create nothing: asks no server, needs no token.")
+        bool, typer.Option("--check", help="Check the spec, and create nothing: needs no token, nor services.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Create an experiment from a spec; with --check find out whether a server would take it, and what is unwise.
+    """Create an experiment from a spec; with --check find out whether services would take it, and what is unwise.
+
+    Both ask server and shuffler for their limits, and compare the spec with all of them before anything is started. If
+    a service does not answer, its limits are taken as shipped, and that is said.
 
     The same spec again changes nothing. A server does not get the spec's population: it is kept here, and
     privateer load plays it.
@@ -75,9 +83,12 @@ def create(
     start = None if warm_start is None else read_document(warm_start)
     if start is not None:
         read_export(start, "--warm-start")
-    if is_check:
-        _tell_checked(parsed.without_people(), start, as_json)
-        return
+    if is_check or parsed.privacy.trust.shuffled:  # a server alone knows its own limits
+        limits = ask_limits(parsed, admin_url, shuffler)
+        people = _check_admission(parsed.without_people(), limits, start)
+        if is_check:
+            _tell_checked(parsed, people, limits, as_json)
+            return
     answer, is_new = post(admin_url, parsed, token, start)
     try:
         keep_people(parsed)
@@ -92,14 +103,16 @@ def create(
         screen.print(f"{parsed.name} existed already, with this very spec: nothing changed")
 
 
-def _tell_checked(spec: Spec, start: Any, as_json: bool) -> None:
-    """Open the first round as a server does, and say what the spec's own concerns are."""
+def _check_admission(spec: Spec, limits: KnownLimits, start: Any) -> int:
+    """Return the people whom the first round asks; ``start`` is the export that it begins with."""
     from privateer_server.experiments.exports import start_with
-    from privateer_server.rounds.loop import Schedule
 
-    schedule, begun = Schedule(spec), None if start is None else start_with(start).begun
-    asked = schedule.open(0, 1, begun(schedule) if begun else None).batch
-    concerns = [*concerns_of(spec), *_of_window(spec)]
+    return check_admission(spec, limits, None if start is None else start_with(start).begun)
+
+
+def _tell_checked(spec: Spec, asked: int, limits: KnownLimits, as_json: bool) -> None:
+    """Say how many people the first round asks, and what the spec's own concerns are."""
+    concerns = [*limits.assumed, *concerns_of(spec), *_of_window(spec)]
     if as_json:
         print_json({"experiment": spec.name, "first_round": asked, "warnings": concerns})
         return

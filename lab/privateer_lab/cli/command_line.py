@@ -102,6 +102,7 @@ AdminUrl = Annotated[str, typer.Option(envvar="PRIVATEER_ADMIN_URL", help="Addre
 ShufflerAdminUrl = Annotated[
     str, typer.Option(envvar="PRIVATEER_SHUFFLER_ADMIN_URL", help="Address of the shuffler's private listener.")
 ]
+ShufflerUrl = Annotated[str, typer.Option(envvar="PRIVATEER_SHUFFLER", help="Address of the shuffler.")]
 Token = Annotated[str | None, typer.Option(envvar="PRIVATEER_ADMIN_TOKEN", help="Admin token of the server.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 ServerPort = Annotated[int, typer.Option(envvar="PRIVATEER_PORT", min=1, max=65535, help="The server's port.")]
@@ -127,6 +128,7 @@ Jobs = Annotated[int | None, typer.Option(min=1, max=JOBS_MAX, help="Number of p
 On = Annotated[Backend, typer.Option(help="Run processes here, or on a Ray cluster.")]
 URL = "http://127.0.0.1:8000"
 ADMIN_URL = "http://127.0.0.1:8002"
+SHUFFLER_URL = "http://127.0.0.1:8001"
 SHUFFLER_ADMIN_URL = "http://127.0.0.1:8003"
 
 

@@ -13,7 +13,6 @@ from rich.table import Table
 
 from privateer_core.answer.facts import Table as TypedTable
 from privateer_core.errors import SpecError, printable
-from privateer_core.privacy.order import concerns_of
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.privacy import BATCH_MAX
 from privateer_lab.answer_tables import rows_of
@@ -22,6 +21,7 @@ from privateer_lab.cli.command_line import Jobs, Json, On, PeopleSpec, Populatio
 from privateer_lab.cli.input_files import spec_of_tables
 from privateer_lab.cli.output import begin, open_folder, print_json, print_rows, progress, screen
 from privateer_lab.environments import check_files, with_people
+from privateer_lab.planning.admission import concerns_before_start
 from privateer_lab.planning.algorithm_choice import AlgorithmChoice
 from privateer_lab.planning.expectation.choices import VariedSpec, choices_of, peopled
 from privateer_lab.planning.expectation.expected import Expectation, expectation
@@ -166,7 +166,7 @@ def _warnings(choices: Iterable[VariedSpec]) -> list[str]:
     """Return what probably is not meant, each once; what only a change brings says which one."""
     found: dict[str, str] = {}
     for one in choices:
-        for concern in concerns_of(one.spec):
+        for concern in concerns_before_start(one.spec):
             found.setdefault(concern, "" if one.kind == "as it is" else f"with {one.change}: ")
     return [where + concern for concern, where in found.items()]
 

@@ -17,7 +17,7 @@ from privateer_lab.environments import default_environment, population_named
 from privateer_lab.figures import named, readable
 from privateer_lab.load.driver import Interrupted, run_load
 from privateer_lab.load.endpoints import patiently
-from privateer_lab.load.populations import kept_people
+from privateer_lab.load.populations import kept_people, people_of_file
 from privateer_lab.load.result import LoadResult
 from privateer_lab.services.rest import ask
 from privateer_lab.toml_file import apply_setting
@@ -25,6 +25,8 @@ from privateer_lab.toml_file import apply_setting
 _BATCH: Final = 100
 _KEY: Final = Path("data/sender.key")
 """Where ``privateer up`` leaves a key."""
+_SPECS: Final = "PRIVATEER_SPECS"
+"""Names a folder with specs, where there is no command line that keeps their people: in a container."""
 _RANGES: Final = {
     "users": (1, 10**10),
     "concurrency": (1, 1000),
@@ -111,11 +113,15 @@ def _named_people(named: str) -> LoadPeople:
 
 
 def _usual_people(spec: Spec, cohort: str) -> LoadPeople:
-    """Return the people of the spec, if it was created here, and the first that fit otherwise."""
+    """Return the people of the spec, if it was created here or is at hand, and the first that fit otherwise."""
     if (kept := kept_people(spec, cohort)) is not None:
         return LoadPeople(kept, "those of the spec that privateer create was given here")
-    origin = "the first that fit: nobody here knows those of its spec (name them with --population SPEC.toml)"
-    return LoadPeople(default_environment(spec), origin)
+    unknown = "nobody here knows those of its spec (name them with --population SPEC.toml)"
+    if folder := os.environ.get(_SPECS):
+        if written := people_of_file(spec, Path(folder), cohort):
+            return LoadPeople(written[0], f"those of {written[1].name}")
+        unknown = f"its spec is not in {_SPECS} (name the folder of the spec there)"
+    return LoadPeople(default_environment(spec), f"the first that fit: {unknown}")
 
 
 def _checked(options: argparse.Namespace) -> argparse.Namespace:

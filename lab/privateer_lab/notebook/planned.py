@@ -7,13 +7,13 @@ from functools import cached_property
 from typing import Any
 
 from privateer_core.errors import SpecError
-from privateer_core.privacy.order import concerns_of
 from privateer_core.spec.spec import Spec
 from privateer_lab.answer_tables import rows_of
 from privateer_lab.notebook.simulated import count_of
 from privateer_lab.notebook.specs import SpecLike
 from privateer_lab.notebook.specs import spec as read
 from privateer_lab.notebook.tabular import ResultTable, Tabular, table_of
+from privateer_lab.planning.admission import concerns_before_start
 from privateer_lab.planning.plans import (
     EPSILON_MAX,
     EPSILONS,
@@ -128,7 +128,7 @@ def plan(
         table_of("batches", batches(wanted)),
         table_of("what can be found", _findings(foreseen([one for one in wanted if not found.refuses(one)]))),
         tuple(map(_left_out, found.refused)),
-        tuple(dict.fromkeys(concern for one in wanted for concern in concerns_of(one.spec))),
+        tuple(dict.fromkeys(concern for one in wanted for concern in concerns_before_start(one.spec))),
     )
 
 

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 from privateer_core.privacy.certificate import certify
-from privateer_core.privacy.order import concerns_of
 from privateer_core.privacy.terms import Terms
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.spec import Spec
+from privateer_lab.planning.admission import concerns_before_start
 from privateer_lab.simulation.delayed_reports import assumed
 from privateer_lab.simulation.simulate import Run
 
@@ -125,7 +125,7 @@ def _too_few(spec: Spec) -> list[str]:
 
 def warnings(spec: Spec, terms: list[Terms], facts: dict[str, float]) -> list[str]:
     """Say what the figures alone do not say."""
-    found, delta = [*concerns_of(spec), *_too_few(spec)], spec.privacy.delta
+    found, delta = [*concerns_before_start(spec), *_too_few(spec)], spec.privacy.delta
     people = getattr(spec.experiment, spec.people_key)
     if delta * people > 1:
         found.append(

@@ -12,6 +12,7 @@ from privateer_core.answer.export import Export
 from privateer_core.errors import BatchRefused
 from privateer_core.privacy.record import Record
 from privateer_core.privacy.risk import Risks
+from privateer_core.serving.admission import ServerLimits
 from privateer_core.serving.http.listeners import IS_PUBLIC
 from privateer_core.serving.http.openapi import (
     ENVELOPE,
@@ -36,7 +37,7 @@ from privateer_server.api.pages import KEPT
 _OK: Final = 200
 _STRUCTS: Final = (
     *(Record, Risks, PublishedPolicy, PublishedState, PublishedAnswer, Export),
-    *(UploadAnswer, BatchAnswer, Proof, Directory),
+    *(UploadAnswer, BatchAnswer, Proof, Directory, ServerLimits),
 )
 CLAIM: Final = signature(SIGNATURE_HEADER, "The shuffler's signature of the experiment's name.", required=True)
 _BATCH: Final = signature(SIGNATURE_HEADER, "The shuffler's signature of the body.", required=True)

@@ -20,7 +20,8 @@ from privateer_core.answer.export import Status
 from privateer_core.clock import Clock
 from privateer_core.errors import ScopeMissing, Unauthorized, Unavailable
 from privateer_core.serving.build import BUILD
-from privateer_core.serving.http.openapi import refusals
+from privateer_core.serving.http.openapi import answers, refusals
+from privateer_core.serving.http.report_endpoint import answer
 from privateer_core.serving.http.timing import WHO, known_method
 from privateer_core.serving.logs import tell
 from privateer_core.serving.write_health import WriteHealth, free_bytes
@@ -183,6 +184,11 @@ def operations_router(
         """Show the counters in Prometheus' text format."""
         gauges.refresh()
         return Response(metrics.text(), media_type=CONTENT_TYPE_LATEST)
+
+    @router.get("/limits", responses=answers("ServerLimits", "They."))
+    def limits() -> Response:
+        """Show the server's limits: what it creates no experiment beyond."""
+        return answer(experiments.limits, 200)
 
     @router.get("/keys", responses=refusals(Unavailable))
     async def keys() -> dict[str, list[PublicKey]]:

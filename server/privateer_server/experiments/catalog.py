@@ -10,7 +10,7 @@ from typing import Any, Final
 from privateer_core.algorithms import ALGORITHMS
 from privateer_core.clock import Clock
 from privateer_core.errors import Conflict, Deleted, NotFound, PluginError, SpecError, Unavailable, WrongEndpoint
-from privateer_core.privacy.trust import TIGHT
+from privateer_core.serving.admission import refuse
 from privateer_core.serving.logs import tell, trace
 from privateer_core.spec.experiment import is_name
 from privateer_core.spec.spec import Spec
@@ -18,15 +18,13 @@ from privateer_core.wire.publication import decode_publication
 from privateer_server.algorithms import LEARNERS
 from privateer_server.data import Data, open_data
 from privateer_server.experiments.experiment import Experiment, ExperimentLoader
-from privateer_server.intake.opening import SEALED_SIZE
+from privateer_server.experiments.experiment_admission import find_experiment_refusals
 from privateer_server.rounds.closing import Closer, Recovery
-from privateer_server.rounds.loop import Schedule, Step
+from privateer_server.rounds.loop import Schedule
 from privateer_server.rounds.open_round import OpenRound, beyond, first_round, timed
 from privateer_server.settings import ServerSettings
 from privateer_server.store.records import TRANSIENT, ExperimentRecord, LogLine, ShufflerKey
 
-_HEADER_BYTES: Final = 1024
-"""More than the header of a batch takes."""
 _RECOVERED: Final = "recovered after an unclean stop"
 _log = logging.getLogger("privateer.server")
 
@@ -57,6 +55,8 @@ class Experiments:
     ----------
     closer
         What ends their rounds.
+    limits
+        What a new experiment keeps to.
     loader
         What reads them from the store.
     recovered
@@ -65,7 +65,7 @@ class Experiments:
 
     def __init__(self, data: Data, settings: ServerSettings, clock: Clock) -> None:
         self._store, self._journal, self._keys = data.store, data.journal, data.keys
-        self._settings, self._clock = settings, clock
+        self.limits, self._clock = settings.limits, clock
         self._creating, self._claiming = asyncio.Lock(), asyncio.Lock()
         self.closer, self.loader = Closer(data, clock), ExperimentLoader(data, clock)
         for name, line in self._journal.buried().items():
@@ -198,7 +198,6 @@ class Experiments:
                 if not (is_known(known) if is_known else known.created == spec):
                     raise Conflict("the name is taken by another experiment", field="experiment.name", remedy="rename")
                 return known, False
-            _check_calibration(spec)
             try:
                 start = start or Start()
                 first = await asyncio.to_thread(self._created, spec, who, start)
@@ -278,10 +277,7 @@ class Experiments:
         public_key = self._keys.make()
         try:
             first = first_round(spec, public_key, self._clock.now(), version, start.begun)
-            if not first.round.batch:
-                detail = "what was learned before leaves nobody to ask"
-                raise SpecError(detail, field="experiment.horizon", remedy="raise it, or begin without")
-            check_sizes(first.schedule, first.step, self._settings)
+            refuse(find_experiment_refusals(first.schedule, first.step, self.limits))
             entry = self.closer.enter(first, earlier)
             line = LogLine(self._clock.now(), start.action, start.detail, who, version, version)
             self._store.create(spec.name, first.schedule.encoded, entry.following, line)
@@ -304,33 +300,6 @@ class Experiments:
                 experiment.advance(replace(experiment.snapshot, current=closed.opened, before=before))
         except Exception as error:  # one experiment must not keep the server from the others
             experiment.put_off(error, self._clock.monotonic())
-
-
-def _check_calibration(spec: Spec) -> None:
-    if spec.privacy.trust.calibration != TIGHT:
-        detail, remedy = "is for simulation alone", "choose another here, or use privateer simulate"
-        raise SpecError(detail, field="algorithm.name", remedy=remedy)
-
-
-def check_sizes(schedule: Schedule, first: Step, settings: ServerSettings) -> None:
-    """Refuse an experiment that would come to a report or a batch that no request may carry, and stand still."""
-    learner, is_shuffled = schedule.learner, schedule.spec.privacy.trust.shuffled
-    report_max, batch_max = settings.report_bytes_max, settings.batch_bytes_max
-    field, others = learner.growth
-    for people, messages, size in learner.bulk(first):
-        report = messages * (SEALED_SIZE + size)
-        if report > report_max - _HEADER_BYTES:
-            raise SpecError(
-                f"a person would send {report} bytes, and services take {report_max} at once",
-                field="privacy.epsilon",
-                remedy="raise it, or have more people share the noise of a round",
-            )
-        if is_shuffled and people * report > batch_max - _HEADER_BYTES:
-            raise SpecError(
-                f"rounds of {people} reports of {report} bytes exceed the {batch_max} that this server takes at once",
-                field=field,
-                remedy=f"lower it, or {others}, or raise PRIVATEER_BATCH_BYTES_MAX",
-            )
 
 
 def open_experiments(settings: ServerSettings, clock: Clock) -> tuple[Data, Experiments]:

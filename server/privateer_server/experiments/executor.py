@@ -16,11 +16,13 @@ from privateer_core.errors import Conflict, NotFound, SpecError, Unavailable
 from privateer_core.policies.gain_policy import check_policy
 from privateer_core.privacy.terms import calibrate
 from privateer_core.privacy.terms_verification import BATCH_MAX
+from privateer_core.serving.admission import refuse
 from privateer_core.serving.logs import tell
 from privateer_server.data import Data
-from privateer_server.experiments.catalog import Experiments, Start, check_sizes
+from privateer_server.experiments.catalog import Experiments, Start
 from privateer_server.experiments.changes import Clone, Delete, PlannedChange, SpecChange
 from privateer_server.experiments.experiment import Experiment
+from privateer_server.experiments.experiment_admission import measure_experiment
 from privateer_server.experiments.spec_changes import renamed
 from privateer_server.intake.intake import Intake
 from privateer_server.rounds.loop import Schedule
@@ -133,7 +135,7 @@ class Planning:
             raise SpecError(detail, field="experiment.horizon", remedy="raise it further")
         if not step.batch:
             return
-        check_sizes(schedule, step, self._settings)
+        refuse(measure_experiment(schedule, step).find_refusals(self._settings.limits))
         people = max(bulk.people for bulk in learner.bulk(step))
         if spec.privacy.trust.batched and people > BATCH_MAX:
             detail = f"comes to rounds of {people} people, and devices take part in {BATCH_MAX} at most"

@@ -204,6 +204,11 @@ class PhasedSpec(Spec):
         return asking.least_share if asking.seconds and asking.when_short == "reduce" else 1.0
 
     @property
+    @override
+    def smallest_batch(self) -> int:
+        return self.fewest(self.clients(1))
+
+    @property
     def patience(self) -> float:
         """Seconds after its opening when nobody waits for a phase any longer; 0: never."""
         return float(self.asking.patience)

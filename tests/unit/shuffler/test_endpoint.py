@@ -138,7 +138,7 @@ async def test_a_batch_too_large_to_hold_is_refused(shuffler):
     header = shuffler.server.publish(batch=1 << 40)
     answer = await shuffler.post(header, sealed_reports(1))
     assert_problem(answer, 422, "spec-invalid")
-    assert answer.json()["field"] == "algorithm.round_size"
+    assert answer.json()["field"] == "experiment.round_size"
 
 
 async def test_an_experiment_that_is_over_takes_no_reports(shuffler):

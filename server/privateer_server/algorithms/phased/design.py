@@ -48,7 +48,7 @@ def span_of(actions: Array) -> Array:
     return np.asarray(rows[singular > _FLAT * max(float(singular[0]), 1e-300)])
 
 
-def near_optimal_design(actions: Array, gap: float = 2.0) -> Design:
+def near_optimal_design(actions: Array, gap: float = 2.0, most: int | None = None) -> Design:
     """Return a design whose worst leverage is at most ``gap`` times the rank, with a small support.
 
     Kumar and Yildirim's start (2005), then Frank-Wolfe steps on the action of largest leverage, of the length that
@@ -61,13 +61,15 @@ def near_optimal_design(actions: Array, gap: float = 2.0) -> Design:
         Shape (k, d), not all 0.
     gap
         Above 1; Li, Zhou and Ji ask for 2 (Lattimore, Szepesvari and Weisz 2020, Proposition 3.7).
+    most
+        The most actions of the support, at least ``d``; a design that needs more has a larger gap.
     """
     basis = span_of(actions)
     points = actions @ basis.T
     weights = np.zeros(len(points))
     weights[_start(points)] = 1 / len(basis)
     weights = _climb(points, weights, gap)
-    weights = _pruned(points, weights, gap)
+    weights = _pruned(points, weights, gap, len(points) if most is None else most)
     support = np.flatnonzero(weights)
     return Design(support, weights[support], basis, float(np.max(_leverages(points, weights))) / len(basis))
 
@@ -117,18 +119,25 @@ def _inverse(points: Array, weights: Array) -> Array:
     return np.asarray(np.linalg.inv((points[some] * weights[some, None]).T @ points[some]))
 
 
-def _pruned(points: Array, weights: Array, gap: float) -> Array:
-    """Weights without the smallest ones that the gap does not need."""
+def _pruned(points: Array, weights: Array, gap: float, most: int) -> Array:
+    """Weights without the smallest ones that the gap does not need, and ``most`` of them at most."""
     rank = points.shape[1]
     while np.count_nonzero(weights) > rank:
-        least = first_largest(-np.where(weights > 0, weights, np.inf))
-        fewer = weights.copy()
-        fewer[least] = 0.0
-        fewer /= fewer.sum()
+        fewer = _without(weights, first_largest(-np.where(weights > 0, weights, np.inf)))
         if len(span_of(points[fewer > 0])) < rank or np.max(_leverages(points, fewer)) > gap * rank:
-            return weights
+            break
         weights = fewer
+    while np.count_nonzero(weights) > most:
+        rising = np.argsort(np.where(weights > 0, weights, np.inf), kind="stable")[: np.count_nonzero(weights)]
+        rests = (_without(weights, int(row)) for row in rising)
+        weights = next(rest for rest in rests if len(span_of(points[rest > 0])) == rank)
     return weights
+
+
+def _without(weights: Array, row: int) -> Array:
+    rest = weights.copy()
+    rest[row] = 0.0
+    return np.asarray(rest / rest.sum())
 
 
 def _products(points: Array, vector: Array) -> Array:

@@ -2,7 +2,8 @@
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from functools import cached_property
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +31,7 @@ _LEADERS: Final = 16
 _SURE: Final = 2.0
 """Standard deviations by which an average must be near the bound to count for clipped."""
 _MORE: Final = 1.5
-"""Actions that a later phase plays by those of the first; up to 1.34 was seen."""
+"""Actions that a later phase may play by those of the first: uploads of more are larger than what was admitted."""
 _PLACES: Final = np.linspace(-8.0, 8.0, 1601)
 _SHORTFALL: Final = np.exp(-(_PLACES**2) / 2) / math.sqrt(2 * math.pi) + _PLACES * ndtr(_PLACES)
 """Mean of (z - Z)_+ for a standard normal Z, at `_PLACES`: rising."""
@@ -117,6 +118,12 @@ class PhasedLearner(RoundsLearner[PhasedSpec, PhasedState, PhasedPolicy]):
         super().__init__(spec)
         self.actions = spec.actions.matrix
         self.log = math.log(1 / spec.beta)
+
+    @cached_property
+    def _largest_support(self) -> tuple[int, int]:
+        """The most actions of the first phase, and of any other: known before there is a seed."""
+        played = len(near_optimal_design(self.actions, self.gap).support)
+        return played, min(len(self.actions), math.ceil(_MORE * played))
 
     @override
     def start(self, seed: int) -> PhasedState:
@@ -206,7 +213,7 @@ class PhasedLearner(RoundsLearner[PhasedSpec, PhasedState, PhasedPolicy]):
 
     def _design(self, state: PhasedState) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Actions to play and how often: T(x) = ceil(h pi(x))."""
-        design = near_optimal_design(self.actions[state.active], self.gap)
+        design = near_optimal_design(self.actions[state.active], self.gap, self._largest_support[1])
         length = self.spec.first_length * 2.0**state.phase
         return state.active[design.support], np.ceil(length * design.weights).astype(np.int64)
 
@@ -334,11 +341,9 @@ class PhasedLearner(RoundsLearner[PhasedSpec, PhasedState, PhasedPolicy]):
 
     @override
     def bulk(self, first: Step) -> list[Bulk]:
-        """Return all phases, as if each but the first played `_MORE` times its actions."""
+        """Return all phases, each but the first with the most actions that it may play."""
         spec, made = self.spec, []
-        policy: Any = first.policy
-        played = len(policy.support)
-        later = min(len(self.actions), math.ceil(_MORE * played))
+        played, later = self._largest_support
         for phase in range(1, spec.phases + 1):
             people = spec.clients(phase)
             question = self._question(played if phase == 1 else later, 0)

@@ -90,6 +90,38 @@ def test_load_says_that_it_does_not_know_the_people_of_a_spec(
     assert "peaks, the first that fit: nobody here knows those of its spec" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("name", "people"), [("miss-shuffle", {"name": "mixed", "function": 6}), ("stations", {"name": "linear"})]
+)
+def test_where_nothing_was_created_load_looks_for_the_spec_in_a_folder(
+    name: str, people: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PRIVATEER_SPECS", str(ROOT / "examples"))
+    spec = load_spec(ROOT / "examples" / f"{name}.toml", [])
+    found = played(monkeypatch, spec)
+    assert found == spec.population
+    assert people.items() <= found.items()
+    assert f"those of {name}.toml" in capsys.readouterr().err
+
+
+def test_a_folder_without_the_spec_is_said_with_a_remedy_that_works(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Planted: a spec of the same name with other arms, one that is damaged, and one whose people are code."""
+    written = load_spec(ROOT / "examples" / "peaks-shuffle.toml", [])
+    text = (ROOT / "examples" / "peaks-shuffle.toml").read_text()
+    (tmp_path / "arms.toml").write_text(text.replace("arms = [", 'arms = ["another", '))
+    (tmp_path / "damaged.toml").write_text("[experiment")
+    (tmp_path / "own.toml").write_text(text.replace('name = "peaks"', 'name = "own"\npath = "os:system"'))
+    monkeypatch.setenv("PRIVATEER_SPECS", str(tmp_path))
+    assert played(monkeypatch, written)
+    said = capsys.readouterr().err
+    assert "the first that fit: its spec is not in PRIVATEER_SPECS (name the folder of the spec there)" in said
+    monkeypatch.setenv("PRIVATEER_SPECS", str(ROOT / "examples"))
+    assert played(monkeypatch, written) == written.population
+    assert "those of peaks-shuffle.toml" in capsys.readouterr().err
+
+
 def test_people_who_are_named_are_played(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     keep_people(make_spec(MIXED))
     assert played(monkeypatch, make_spec(MIXED), "--population", "smooth") == {"name": "smooth"}

@@ -4,15 +4,53 @@ import tomllib
 from pathlib import Path
 
 import numpy as np
+import pytest
 
+from privateer_core.algorithms import parse_spec
 from privateer_core.algorithms.phased import PhasedSpec
 from privateer_core.primitives.bounded_vectors import VectorSums
 from privateer_core.spec.sections import parse_section
+from privateer_core.spec.spec import Spec
+from privateer_server.algorithms.phased.design import near_optimal_design
+from privateer_server.experiments.experiment_admission import measure_experiment
 from privateer_server.rounds.loop import Schedule
+
+EXAMPLES = Path(__file__).parents[4] / "examples"
+
+
+def example(name: str) -> Spec:
+    return parse_spec(tomllib.loads((EXAMPLES / f"{name}.toml").read_text()))
+
+
+@pytest.mark.parametrize("name", ["stations", "sparse", "additive-shuffle", "linear", "trial", "convex-two-point"])
+def test_no_seed_changes_the_size_that_is_admitted(name: str) -> None:
+    schedule = Schedule(example(name))
+    sizes = [measure_experiment(schedule, schedule.open(seed)) for seed in (0, 1, 2**40 + 7, 2**63 - 1)]
+    assert sizes.count(sizes[0]) == len(sizes)
+
+
+def test_the_size_of_phases_does_not_depend_on_the_round_that_it_is_asked_in() -> None:
+    """A warm start begins in a later phase, which plays other actions than the first."""
+    schedule = Schedule(example("stations"))
+    first = schedule.open(3)
+    averages = np.linspace(-1, 1, len(first.policy.support))
+    later = schedule.close(first, VectorSums(first.batch, first.batch * averages, 0.0), 3)
+    assert len(later.policy.support) != len(first.policy.support)  # or the test shows nothing
+    assert measure_experiment(schedule, later) == measure_experiment(schedule, first)
+
+
+@pytest.mark.parametrize("most", [20, 25, 40])
+def test_a_design_never_plays_more_actions_than_it_may(most: int) -> None:
+    rng = np.random.default_rng(most)
+    for actions in (rng.normal(size=(300, 20)) for _ in range(5)):
+        free, bounded = near_optimal_design(actions, 1.05), near_optimal_design(actions, 1.05, most)
+        assert len(free.support) > 40  # or the bound does nothing
+        assert len(bounded.support) == most
+        assert (bounded.rank, bounded.weights.min() > 0, bounded.weights.sum()) == (20, True, pytest.approx(1))
 
 
 def test_phases_carry_no_more_than_was_expected_at_creation() -> None:
-    tables = tomllib.loads((Path(__file__).parents[4] / "examples" / "dpe.toml").read_text())
+    tables = tomllib.loads((EXAMPLES / "dpe.toml").read_text())
     tables["actions"]["seed"] = 2
     spec = parse_section(PhasedSpec, tables)
     rng = np.random.default_rng(2)

@@ -1,0 +1,102 @@
+"""Creates every example on the composed services, and has its own people take part: ``make examples``, by night.
+
+The services begin as they are shipped. Examples that they refuse are created after a restart with the settings that the
+refusal names. It prints a row for each example, and exits with 1 if one was refused for another reason, was played by
+other people, or lost reports. EXAMPLES_USERS is the most people of one, EXAMPLES_ONLY names some examples.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any, Final
+
+import httpx
+
+ROOT: Final = Path(__file__).parents[2]
+COMPOSE: Final = ("docker-compose", "-p", "privateer-examples", "--profile", "load")
+PORTS: Final = {"SERVER_PORT": "18500", "SHUFFLER_PORT": "18501", "ADMIN_PORT": "18502", "SHUFFLER_ADMIN_PORT": "18503"}
+AT: Final = {"URL": "18500", "SHUFFLER": "18501", "ADMIN_URL": "18502", "SHUFFLER_ADMIN_URL": "18503"}
+SETTING: Final = re.compile(r"(PRIVATEER_\w+)=(\d+)(?= at the| and PRIV)")
+USERS: Final = int(os.environ.get("EXAMPLES_USERS", "3000"))
+READY_SECONDS: Final = 120
+
+
+def run(*command: str, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, cwd=ROOT, env=os.environ | env, capture_output=True, text=True)
+
+
+def start(env: dict[str, str]) -> None:
+    """Start both services with these settings, on the data that they have."""
+    started = run(*COMPOSE, "up", "-d", "server", "shuffler", env=env)
+    if started.returncode:
+        sys.exit(started.stderr)
+    transport = httpx.HTTPTransport(retries=0)
+    with httpx.Client(transport=transport, timeout=2) as client:
+        for port in (PORTS["SERVER_PORT"], PORTS["SHUFFLER_PORT"]):
+            for _ in range(READY_SECONDS):
+                try:
+                    if client.get(f"http://127.0.0.1:{port}/readyz").is_success:
+                        break
+                except httpx.HTTPError:
+                    pass
+                subprocess.run(["sleep", "1"], check=True)
+            else:
+                sys.exit(f"nothing is ready at port {port}")
+
+
+def create(path: Path, env: dict[str, str]) -> str:
+    """Create an experiment; return why it was refused, empty if it was not."""
+    done = run(str(ROOT / ".venv/bin/privateer"), "create", str(path), env=env)
+    return done.stderr.strip() if done.returncode else ""
+
+
+def play(path: Path, env: dict[str, str]) -> tuple[bool, str]:
+    """Have the people of an example take part; return whether they were its own and nothing was lost, and figures."""
+    spec = tomllib.loads(path.read_text())
+    people = ["--users", str(USERS)] if spec["algorithm"]["name"] != "phased" else []
+    played = run(*COMPOSE, "run", "--rm", "-T", "load", spec["experiment"]["name"], *people, "--json", env=env)
+    if played.returncode:
+        said = [line for line in played.stderr.splitlines() if line.startswith("privateer: ")][-1]
+        return "population.path" in said, said  # the tables of some examples are not in the repository
+    figures: dict[str, Any] = json.loads(played.stdout)
+    wanted, found = spec["population"], figures["population"]
+    is_own = all(found[key] == value for key, value in wanted.items() if key != "path")
+    row = ("people", "accepted", "counted", "refused", "versions", "seconds")
+    is_whole = not figures["refused"] and figures["accepted"] > 0
+    return is_own and is_whole, f"{found['name']}: " + ", ".join(f"{key} {figures[key]}" for key in row)
+
+
+def main() -> None:
+    only = os.environ.get("EXAMPLES_ONLY", "").split()
+    examples = [path for path in sorted((ROOT / "examples").glob("*.toml")) if not only or path.stem in only]
+    env = {f"PRIVATEER_{name}": port for name, port in PORTS.items()} | {"PRIVATEER_ADMIN_TOKEN": "token-of-examples"}
+    env |= {f"PRIVATEER_{name}": f"http://127.0.0.1:{port}" for name, port in AT.items()}
+    refused, failed, settings = [], [], dict[str, str]()
+    try:
+        start(env)
+        for path in examples:
+            if said := create(path, env):
+                refused.append(path)
+                needed = dict(SETTING.findall(said))
+                settings |= needed
+                print(f"{path.stem:20} refused as shipped, needs {needed}", flush=True)
+                failed += [] if needed else [f"{path.stem}: {said}"]
+        for wave in ([path for path in examples if path not in refused], refused):
+            if wave is refused and refused:
+                start(env | settings)
+                failed += [f"{path.stem}: {said}" for path in refused if (said := create(path, env))]
+            for path in wave:
+                is_well, said = play(path, env)
+                print(f"{path.stem:20} {said}", flush=True)
+                failed += [] if is_well else [f"{path.stem}: {said}"]
+    finally:
+        run(*COMPOSE, "down", "--volumes", "--timeout", "5", env=env)
+    sys.exit("\n".join(failed))
+
+
+if __name__ == "__main__":
+    main()
