@@ -17,7 +17,6 @@ from privateer_core.serving.store.sqlite import SqliteDatabase, make_tables
 from privateer_core.wire.keys import UNREADABLE_KEY
 from privateer_lab.doctor import credentials
 from privateer_lab.doctor.checkup import Checkup, Level
-from privateer_lab.doctor.folders import check_writable
 from privateer_lab.doctor.listeners import NAME_IT, Listeners, listed_keys
 from privateer_lab.doctor.stored_data import (
     MIB,
@@ -25,6 +24,7 @@ from privateer_lab.doctor.stored_data import (
     UNREADABLE,
     check_clock,
     check_disk,
+    check_writable,
     connected,
     has_data,
     viewed,
@@ -63,7 +63,8 @@ def examine_server(settings: ServerSettings) -> Checkup:
     """Look at a server's data, its keys and its listeners."""
     found, listeners = Checkup("server"), Listeners.of(settings)
     folder = None if settings.database else settings.data
-    if folder and not has_data(found, folder):
+    journal = _journal_file(settings)
+    if folder and not has_data(found, folder, journal.parent):
         return found
     held = is_held(folder / FILE) if folder else None
     trusted = credentials.check_trusted(found, "shufflers", settings.shuffler_keys)
@@ -89,7 +90,6 @@ def examine_server(settings: ServerSettings) -> Checkup:
         if agreement:
             _check_backup(found, agreement.store.backup)
         needed = _CLOSING * (agreement.largest if agreement else 0)
-        journal = _journal_file(settings)
         check_writable(found, folder, journal, journal.parent)
         check_disk(found, [folder, journal.parent], needed)
     answers = listeners.check(found, held)

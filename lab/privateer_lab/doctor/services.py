@@ -25,7 +25,6 @@ from privateer_issuer.store import DATABASE, IssuerFindings, examine
 from privateer_issuer.store import FILE as ISSUER_FILE
 from privateer_lab.doctor import credentials
 from privateer_lab.doctor.checkup import Check, Checkup, Level
-from privateer_lab.doctor.folders import check_writable
 from privateer_lab.doctor.listeners import NAME_IT, Listeners, check_shown_clock, get, listed_keys, page
 from privateer_lab.doctor.places import IssuerPlace, ServicePlaces
 from privateer_lab.doctor.server import examine_server
@@ -34,6 +33,7 @@ from privateer_lab.doctor.stored_data import (
     check_clock,
     check_disk,
     check_secret,
+    check_writable,
     connected,
     has_data,
     shown,
