@@ -143,8 +143,8 @@ def _compared(found: Checkup, store: Store, journal: Journal) -> Agreement | Non
     try:
         agreement = compare(store, journal)
         _ = agreement.open_rounds, agreement.public_keys, agreement.last_time
-    except UNREADABLE:
-        found.fail("database", "an experiment in it cannot be read", RESTORE)
+    except UNREADABLE as error:
+        found.refuse_unreadable("database", "an experiment in it cannot be read", error, RESTORE)
         return None
     holds = f"experiments: {len(agreement.experiments):,}, open rounds: {len(agreement.open_rounds):,}"
     found.ok("database", f"the database and the journal are whole, schema {agreement.store.database.version}: {holds}")
@@ -160,11 +160,8 @@ def _check_journal(found: Checkup, agreement: Agreement) -> None:
     found.each(Level.WARN, "journal", given_up, "a start gives up the open round of {}", _OLD_COPY)
     detail, remedy = "{} was published, and is not in the database", "restore a backup that has it"
     found.each(Level.WARN, "journal", agreement.lost, detail, remedy)
-    detail, remedy = (
-        "{} was deleted, and an earlier copy has brought it back",
-        "start the server, which deletes it again",
-    )
-    found.each(Level.WARN, "journal", agreement.returned, detail, remedy)
+    detail = "{} was deleted, and an earlier copy has brought it back"
+    found.each(Level.WARN, "journal", agreement.returned, detail, "start the server, which deletes it again")
     if agreement.is_forked:
         remedy = "start with the journal of this database, or with the database of this journal: no other way goes on"
         found.fail("journal", "the log in the journal is not the one in the database", remedy)
@@ -221,8 +218,8 @@ def _check_shared_keys(found: Checkup, agreement: Agreement, journal: Database, 
         findings = agreement.examine_keys({key: opener for key in wanted if (opener := keys.find(key))})
     except SpecError as error:
         found.refuse("round keys", error)
-    except OSError:
-        found.fail("round keys", "the keys in the journal's database cannot be read", RESTORE)
+    except OSError as error:
+        found.refuse_unreadable("round keys", "the keys in the journal's database cannot be read", error, RESTORE)
     else:
         _check_keys(found, findings)
 

@@ -238,8 +238,8 @@ def _examine_pool(found: Checkup, settings: ShufflerSettings, store_key: bytes |
         try:
             store = SharedStore(database, StoreKey(store_key), with_tokens=False)
             findings, known = store.examine(), store.server_keys()
-        except UNREADABLE:
-            found.fail("rounds", "a round in the database cannot be read", REPAIR)
+        except UNREADABLE as error:
+            found.refuse_unreadable("rounds", "a round in the database cannot be read", error, REPAIR)
             return None
     for wrong in findings.disagreements:
         found.fail("rounds", wrong, _BACKWARDS)
