@@ -27,13 +27,13 @@ from privateer_core.errors import (
     Unavailable,
 )
 from privateer_core.serving.body_budget import Budget
-from privateer_core.serving.build import BUILD, Build
 from privateer_core.serving.http.listeners import IS_PUBLIC, Hosts, Origins, PublicPages
 from privateer_core.serving.http.openapi import REF, SCHEMAS, answers, public_part, refusals
 from privateer_core.serving.http.page_cache import PageCache, common_version
 from privateer_core.serving.http.problems import answer_problems
 from privateer_core.serving.http.report_endpoint import answer
 from privateer_core.serving.http.timing import Timed
+from privateer_core.serving.logs import BUILD, Build
 from privateer_core.serving.process import (
     Background,
     Listener,

@@ -17,7 +17,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from privateer_core.clock import Clock, SystemClock
 from privateer_core.errors import ParameterInvalid, Unavailable
 from privateer_core.serving.body_budget import Budget
-from privateer_core.serving.build import BUILD
 from privateer_core.serving.http import problems
 from privateer_core.serving.http.answer import Heads
 from privateer_core.serving.http.listeners import Hosts, Origins, PublicPages
@@ -25,7 +24,7 @@ from privateer_core.serving.http.openapi import refusals
 from privateer_core.serving.http.page_cache import PageCache
 from privateer_core.serving.http.report_endpoint import Reply
 from privateer_core.serving.http.timing import OTHER, Answered, Timed
-from privateer_core.serving.logs import log_answer, trace
+from privateer_core.serving.logs import BUILD, log_answer, trace
 from privateer_core.serving.process import (
     Background,
     Listener,

@@ -7,7 +7,6 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from privateer_core.errors import Deleted, KeyChanged, NotFound, SignatureInvalid, SpecError, Unavailable
 from privateer_core.serving.admission import ShufflerLimits
-from privateer_core.serving.build import BUILD, Build
 from privateer_core.serving.http.openapi import (
     ENVELOPE,
     REF,
@@ -19,6 +18,7 @@ from privateer_core.serving.http.openapi import (
     answers,
     refusals,
 )
+from privateer_core.serving.logs import BUILD, Build
 from privateer_core.wire.batch import UploadAnswer
 from privateer_core.wire.token_keys import MEDIA_TYPE, Directory
 

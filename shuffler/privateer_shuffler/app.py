@@ -19,12 +19,12 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from privateer_core.clock import SystemClock
 from privateer_core.errors import NotFound, PrivateerError, Unavailable
 from privateer_core.serving.body_budget import Budget
-from privateer_core.serving.build import BUILD
 from privateer_core.serving.http.listeners import IS_PUBLIC, Hosts, Origins, PublicPages
 from privateer_core.serving.http.openapi import public_part
 from privateer_core.serving.http.page_cache import PageCache, common_version
 from privateer_core.serving.http.problems import answer_problems
 from privateer_core.serving.http.report_endpoint import Reply, answer
+from privateer_core.serving.logs import BUILD
 from privateer_core.serving.process import (
     Background,
     Listener,

@@ -75,6 +75,7 @@ class FrozenDisk(Fault):
 
     disk: bool = True
     is_lasting: bool = False
+    doctor_says: str = "did not end within"
     alerts: tuple[str, ...] = ("PrivateerStoreStalled",)
 
     def inject(self, world: OperatedWorld) -> None:

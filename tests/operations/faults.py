@@ -34,6 +34,8 @@ class Fault:
         What is started again when it happens; it is watched once that answers, or has ended.
     says
         Whether readiness or the doctor must say something.
+    doctor_says
+        What the doctor must say in any case, while it is there.
     """
 
     role: Role = Role.SERVER
@@ -43,6 +45,7 @@ class Fault:
     seconds: float = 20.0
     gives_up: bool = False
     says: bool = True
+    doctor_says: str = ""
     why_silent: str = ""
     restarts: Role | None = None
     disk: bool = False

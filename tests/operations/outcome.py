@@ -71,6 +71,8 @@ class Outcome:
             wrong.append(f"alerts: {self.alerts.during}")
         if fault.says and not (self.readiness or self.doctor):
             wrong.append("neither readiness nor the doctor says anything")
+        if not any(fault.doctor_says in line for line in ["", *self.doctor]):
+            wrong.append(f"the doctor does not say that something {fault.doctor_says}")
         if self.left or self.alerts.after:
             wrong.append(f"not cured: {self.left} {sorted(self.alerts.after)}")
         if self.lost or self.doubled:
@@ -93,8 +95,7 @@ def run(case: Case, folder: Path, cluster: Cluster | None) -> Outcome:
         asked.start()
         try:
             during = world.watch(fault.seconds, outcome.readiness)
-            if fault.is_lasting:  # else a doctor that waits for the disk gets its answer when that goes on
-                asked.join()
+            asked.join()  # it ends although disk and database stand still
         finally:
             fault.cure(world)
         asked.join()

@@ -7,6 +7,7 @@ from enum import IntEnum
 from typing import Any, Final, TypeVar
 
 from privateer_core.errors import SpecError, printable
+from privateer_core.serving.store.database import Unreachable
 
 T = TypeVar("T")
 _LOOKS: Final = 10
@@ -74,6 +75,10 @@ class Checkup:
     def refuse(self, check: str, error: SpecError) -> None:
         """Add what a service would refuse at its start."""
         self.fail(check, error.detail, error.remedy or "correct it")
+
+    def refuse_unreadable(self, check: str, detail: str, error: Exception, remedy: str) -> None:
+        """Add what a store cannot read, with the reason where PostgreSQL gave it: that quotes no row."""
+        self.fail(check, f"{detail}: {error}" if isinstance(error, Unreachable) else detail, remedy)
 
     def each(self, level: Level, check: str, names: Sequence[str], detail: str, remedy: str) -> None:
         """Add what several have in common, in one line that puts the first name for ``{}``; nothing without names."""

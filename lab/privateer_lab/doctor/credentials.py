@@ -160,10 +160,9 @@ def store_key(found: Checkup, path: Path | None) -> bytes | None:
 
 def check_public_half(found: Checkup, key: Ed25519PrivateKey, public: Path) -> None:
     """Check that the public half of a key is where others look for it."""
-    try:
+    text = ""
+    with suppress(OSError, UnicodeDecodeError):
         text = public.read_text("ascii").strip()
-    except (OSError, UnicodeDecodeError):
-        text = ""
     if text == public_hex(key):
         found.ok("key", f"the key is whole, and {public.name} is its public half")
     else:

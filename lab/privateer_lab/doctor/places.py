@@ -78,8 +78,7 @@ def of_up(
         raise SpecError(f"there is neither a server nor a shuffler in {data}", field="--data", remedy=remedy)
     private, public = data / "sender.key", data / "senders" / "sender.pub"
     # Both are made together: where one is missing its disk may be, too.
-    public_listener, private_listener = (("127.0.0.1", port) for port in issuer_ports)
-    listeners = Listeners(public_listener, private_listener)
+    listeners = Listeners(*(("127.0.0.1", port) for port in issuer_ports))
     place = IssuerPlace(issuer, data / "tokens" / "issuer.json", listeners) if issuer.exists() else None
     return ServicePlaces(server, shuffler, (private, public) if private.exists() else None, place)
 

@@ -17,7 +17,6 @@ from privateer_core.serving.store.sqlite import SqliteDatabase, make_tables
 from privateer_core.wire.keys import UNREADABLE_KEY
 from privateer_lab.doctor import credentials
 from privateer_lab.doctor.checkup import Checkup, Level
-from privateer_lab.doctor.folders import check_writable
 from privateer_lab.doctor.listeners import NAME_IT, Listeners, listed_keys
 from privateer_lab.doctor.stored_data import (
     MIB,
@@ -25,6 +24,7 @@ from privateer_lab.doctor.stored_data import (
     UNREADABLE,
     check_clock,
     check_disk,
+    check_writable,
     connected,
     has_data,
     viewed,
@@ -63,7 +63,8 @@ def examine_server(settings: ServerSettings) -> Checkup:
     """Look at a server's data, its keys and its listeners."""
     found, listeners = Checkup("server"), Listeners.of(settings)
     folder = None if settings.database else settings.data
-    if folder and not has_data(found, folder):
+    journal = _journal_file(settings)
+    if folder and not has_data(found, folder, journal.parent):
         return found
     held = is_held(folder / FILE) if folder else None
     trusted = credentials.check_trusted(found, "shufflers", settings.shuffler_keys)
@@ -89,7 +90,6 @@ def examine_server(settings: ServerSettings) -> Checkup:
         if agreement:
             _check_backup(found, agreement.store.backup)
         needed = _CLOSING * (agreement.largest if agreement else 0)
-        journal = _journal_file(settings)
         check_writable(found, folder, journal, journal.parent)
         check_disk(found, [folder, journal.parent], needed)
     answers = listeners.check(found, held)
@@ -143,8 +143,8 @@ def _compared(found: Checkup, store: Store, journal: Journal) -> Agreement | Non
     try:
         agreement = compare(store, journal)
         _ = agreement.open_rounds, agreement.public_keys, agreement.last_time
-    except UNREADABLE:
-        found.fail("database", "an experiment in it cannot be read", RESTORE)
+    except UNREADABLE as error:
+        found.refuse_unreadable("database", "an experiment in it cannot be read", error, RESTORE)
         return None
     holds = f"experiments: {len(agreement.experiments):,}, open rounds: {len(agreement.open_rounds):,}"
     found.ok("database", f"the database and the journal are whole, schema {agreement.store.database.version}: {holds}")
@@ -160,11 +160,8 @@ def _check_journal(found: Checkup, agreement: Agreement) -> None:
     found.each(Level.WARN, "journal", given_up, "a start gives up the open round of {}", _OLD_COPY)
     detail, remedy = "{} was published, and is not in the database", "restore a backup that has it"
     found.each(Level.WARN, "journal", agreement.lost, detail, remedy)
-    detail, remedy = (
-        "{} was deleted, and an earlier copy has brought it back",
-        "start the server, which deletes it again",
-    )
-    found.each(Level.WARN, "journal", agreement.returned, detail, remedy)
+    detail = "{} was deleted, and an earlier copy has brought it back"
+    found.each(Level.WARN, "journal", agreement.returned, detail, "start the server, which deletes it again")
     if agreement.is_forked:
         remedy = "start with the journal of this database, or with the database of this journal: no other way goes on"
         found.fail("journal", "the log in the journal is not the one in the database", remedy)
@@ -221,8 +218,8 @@ def _check_shared_keys(found: Checkup, agreement: Agreement, journal: Database, 
         findings = agreement.examine_keys({key: opener for key in wanted if (opener := keys.find(key))})
     except SpecError as error:
         found.refuse("round keys", error)
-    except OSError:
-        found.fail("round keys", "the keys in the journal's database cannot be read", RESTORE)
+    except OSError as error:
+        found.refuse_unreadable("round keys", "the keys in the journal's database cannot be read", error, RESTORE)
     else:
         _check_keys(found, findings)
 

@@ -25,7 +25,6 @@ from privateer_issuer.store import DATABASE, IssuerFindings, examine
 from privateer_issuer.store import FILE as ISSUER_FILE
 from privateer_lab.doctor import credentials
 from privateer_lab.doctor.checkup import Check, Checkup, Level
-from privateer_lab.doctor.folders import check_writable
 from privateer_lab.doctor.listeners import NAME_IT, Listeners, check_shown_clock, get, listed_keys, page
 from privateer_lab.doctor.places import IssuerPlace, ServicePlaces
 from privateer_lab.doctor.server import examine_server
@@ -34,6 +33,7 @@ from privateer_lab.doctor.stored_data import (
     check_clock,
     check_disk,
     check_secret,
+    check_writable,
     connected,
     has_data,
     shown,
@@ -238,8 +238,8 @@ def _examine_pool(found: Checkup, settings: ShufflerSettings, store_key: bytes |
         try:
             store = SharedStore(database, StoreKey(store_key), with_tokens=False)
             findings, known = store.examine(), store.server_keys()
-        except UNREADABLE:
-            found.fail("rounds", "a round in the database cannot be read", REPAIR)
+        except UNREADABLE as error:
+            found.refuse_unreadable("rounds", "a round in the database cannot be read", error, REPAIR)
             return None
     for wrong in findings.disagreements:
         found.fail("rounds", wrong, _BACKWARDS)

@@ -7,10 +7,12 @@ import os
 import shutil
 import sqlite3
 import stat
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from subprocess import DEVNULL, Popen, TimeoutExpired
 from typing import Final
 
 import msgspec
@@ -31,12 +33,16 @@ CLOCK_SECONDS: Final = 60
 _FIRST_SECOND: Final = 1_735_689_600
 """The year 2025 began, when there was no Privateer."""
 RESTORE: Final = "restore a backup into an empty folder"
+_TRIAL: Final = "import os, sys; os.close(os.open(sys.argv[1], os.O_TMPFILE | os.O_WRONLY, 0o600))"
+_TRIAL_SECONDS: Final = 10
 UNREADABLE: Final = (PrivateerError, sqlite3.Error, OSError, msgspec.DecodeError, TypeError, ValueError)
 """What stores raise whose rows are not what they should be."""
 
 
-def has_data(found: Checkup, folder: Path) -> bool:
-    """Check that a data folder can be read, and whether other users can; False if there is nothing to look at."""
+def has_data(found: Checkup, folder: Path, *elsewhere: Path) -> bool:
+    """Check that data folders end writes, and who can read the first one; False if there is nothing to look at."""
+    if not all(_ends_writes(found, place) for place in dict.fromkeys((folder, *elsewhere))):
+        return False
     if not folder.is_dir():
         found.fail("folder", f"there is no folder {folder}", "correct PRIVATEER_DATA, or start the service once")
         return False
@@ -49,6 +55,38 @@ def has_data(found: Checkup, folder: Path) -> bool:
     remedy = f"nothing, if the {found.service} never started; else correct PRIVATEER_DATA"
     found.warn("folder", "the folder is empty", remedy)
     return False
+
+
+def _ends_writes(found: Checkup, folder: Path) -> bool:
+    """Check that a disk ends a write, whatever comes of it: the doctor would wait for as long as a disk stands still.
+
+    Another process tries it, with a file without a name, and is left behind then: nobody can end what waits for a disk.
+    """
+    command = [sys.executable, "-ISc", _TRIAL, str(folder)]
+    trial = Popen(command, stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL)
+    with suppress(TimeoutExpired):
+        trial.wait(_TRIAL_SECONDS)
+        return True
+    trial.kill()
+    with suppress(TimeoutExpired):
+        trial.wait(1)
+    detail = f"a write to {folder} did not end within {_TRIAL_SECONDS} seconds, so that nothing else was looked at"
+    found.fail("folder", detail, "see why its disk stands still (PrivateerStoreStalled in docs/operations/alerts.md)")
+    return False
+
+
+def check_writable(found: Checkup, folder: Path, *elsewhere: Path) -> None:
+    """Check that a folder can be written, with those below it and the databases in them, and what is ``elsewhere``.
+
+    The doctor may run as root, who may write what the owner may not: so the owner's permission counts as well.
+    """
+    endings = (".db", ".sqlite", ".db-wal", ".sqlite-wal")
+    inside = [path for path in sorted(folder.rglob("*")) if path.is_dir() or path.name.endswith(endings)]
+    places = dict.fromkeys((folder, *inside, *elsewhere))
+    locked = [path for path in places if not (_stat(path).st_mode & stat.S_IWUSR and os.access(path, os.W_OK))]
+    if locked := [path for path in locked if path.exists()]:  # a running service may have deleted one
+        remedy = "chmod u+w, or mount its disk for writing; the service goes on by itself, or start it again"
+        found.fail("folder", f"{shown(locked[0])} cannot be written{_and_more(len(locked) - 1)}", remedy)
 
 
 def _check_permissions(found: Checkup, folder: Path) -> None:

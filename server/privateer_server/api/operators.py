@@ -19,11 +19,10 @@ from starlette.responses import PlainTextResponse, Response
 from privateer_core.answer.export import Status
 from privateer_core.clock import Clock
 from privateer_core.errors import ScopeMissing, Unauthorized, Unavailable
-from privateer_core.serving.build import BUILD
 from privateer_core.serving.http.openapi import answers, refusals
 from privateer_core.serving.http.report_endpoint import answer
 from privateer_core.serving.http.timing import WHO, known_method
-from privateer_core.serving.logs import tell
+from privateer_core.serving.logs import BUILD, tell
 from privateer_core.serving.write_health import WriteHealth, free_bytes
 from privateer_server.admin_tokens import AdminTokens, Scope
 from privateer_server.api.models import PublicKey

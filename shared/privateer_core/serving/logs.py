@@ -1,13 +1,18 @@
-"""Logs of services: events with public facts; of a defect its kind and where it happened, and never its message.
+"""Logs of services, and which build of Privateer writes them.
 
-A message may quote a value.
+They have events with public facts; of a defect its kind and where it happened, and never its message, which may quote a
+value.
 """
 
 import json
 import logging
+import os
 import sys
 import time
 import traceback
+from contextlib import suppress
+from importlib.metadata import version
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
 
@@ -20,6 +25,33 @@ _REQUESTS: Final = logging.getLogger("privateer.requests")
 _FIELDS: Final = "fields"
 """The attribute of a record with what a line has besides its event."""
 _FAULT: Final = 500
+_CLONE: Final = Path(__file__).parents[3]
+
+
+class Build(msgspec.Struct, frozen=True):
+    """Version and commit of what runs; the commit is empty where a package was installed without it."""
+
+    version: str
+    commit: str
+
+    def __str__(self) -> str:
+        """Return both in one word, as Python's local versions have it."""
+        return f"{self.version}+{self.commit[:12]}" if self.commit else self.version
+
+
+def _find_commit() -> str:
+    """Return the commit that an image was told when it was built, or that a clone has checked out."""
+    if named := os.environ.get("PRIVATEER_REVISION"):
+        return named
+    with suppress(OSError, IndexError):
+        git = _CLONE / ".git"
+        if git.is_file():  # a worktree's names the folder
+            git = Path(git.read_text().split(maxsplit=1)[1].strip())
+        return (git / "logs" / "HEAD").read_text().splitlines()[-1].split()[1]
+    return ""
+
+
+BUILD: Final = Build(version("privateer-core"), _find_commit())
 
 
 def trace(error: BaseException) -> str:

@@ -17,10 +17,9 @@ from typing import Any, Final, NamedTuple, cast
 import uvicorn
 
 from privateer_core.errors import PrivateerError, SpecError
-from privateer_core.serving.build import BUILD
 from privateer_core.serving.connections import Connections
 from privateer_core.serving.http_protocol import GuardedProtocol
-from privateer_core.serving.logs import log_to_stderr, tell
+from privateer_core.serving.logs import BUILD, log_to_stderr, tell
 from privateer_core.serving.rate_limit import RateLimit
 from privateer_core.serving.settings import logs_json
 

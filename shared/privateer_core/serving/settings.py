@@ -18,8 +18,8 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from privateer_core.clock import Clock
 from privateer_core.errors import SpecError
-from privateer_core.serving.build import BUILD
 from privateer_core.serving.http.listeners import ANY
+from privateer_core.serving.logs import BUILD
 from privateer_core.serving.token_gate import IsSpent, TokenGate, TokenKeys, never_spent
 
 STORE_KEY: Final = "a file of 32 bytes, such as openssl rand -out FILE 32 writes"

@@ -100,6 +100,14 @@ def test_two_issuers_do_not_share_a_folder(shown: Shown) -> None:
         IssuerStore(shown.folder)
 
 
+def test_what_a_killed_doctor_left_goes_at_the_next_start(tmp_path: Path) -> None:
+    left = tmp_path / ".privateer-left"
+    left.mkdir()
+    (left / FILE).write_bytes(b"a copy of the keys")
+    IssuerStore(tmp_path)
+    assert not left.exists()
+
+
 def test_who_had_tokens_is_forgotten_with_the_last_key(shown: Shown) -> None:
     """An experiment that is taken off the list keeps its shares as long as any of its keys is known."""
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from privateer_core.serving.build import BUILD
+from privateer_core.serving.logs import BUILD
 from privateer_issuer.app import main as issuer
 from privateer_server.settings import read_settings
 from privateer_shuffler.app import main as shuffler

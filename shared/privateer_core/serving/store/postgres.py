@@ -104,8 +104,9 @@ class PostgresDatabase(Database):
                 self.identity = str(db.exec_driver_sql(_IDENTITY).scalar_one())
         except DBAPIError as error:
             engine.dispose()
-            said = str(error.orig).strip().splitlines() or [type(error.orig).__name__]
-            detail, remedy = f"the database cannot be used: {said[-1]}", "check that it runs, its address and its owner"
+            lines = str(error.orig).strip().splitlines() or [type(error.orig).__name__]
+            # The reason comes first. Hints follow it, or the statement.
+            detail, remedy = f"the database cannot be used: {lines[0]}", "check that it runs, its address and its owner"
             raise SpecError(detail, field=setting, remedy=remedy) from None
         except SpecError:
             engine.dispose()

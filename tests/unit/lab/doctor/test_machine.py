@@ -38,6 +38,20 @@ def test_a_disk_that_is_full(
     assert code == (1 if level == "fail" else 0)
 
 
+def test_a_disk_that_stands_still_is_told_in_time(
+    data: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planted: a write that does not end. Real ones are in tests/operations. Others are looked at all the same."""
+    monkeypatch.setattr(stored_data, "_TRIAL_SECONDS", 0.5)
+    monkeypatch.setattr(stored_data, "_TRIAL", "import sys, time; time.sleep(60 * sys.argv[1].endswith('server'))")
+    code, found = examined(capsys, data)
+    assert code == 1
+    (said,) = found.pop("server folder")
+    assert said["detail"].startswith(f"a write to {data / 'server'} did not end within 0.5 seconds")
+    assert not [key for key in found if key.startswith("server ")]
+    assert "shuffler answers" in found
+
+
 @pytest.mark.parametrize("locked", ["server", "server/keys", "server/journal.db", "shuffler", "shuffler/taken.sqlite"])
 def test_what_cannot_be_written_is_told(locked: str, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Also to root, who could write it: the service's user cannot."""

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from privateer_core.errors import SpecError
+from privateer_core.serving.store.postgres import PostgresDatabase
 from privateer_lab.doctor import checkup
 from privateer_lab.doctor.checkup import Checkup
 from privateer_lab.doctor.services import examine_server, examine_shuffler
@@ -72,7 +74,13 @@ async def test_a_server_that_shares_its_data_is_looked_at_and_not_changed(shared
         ("UPDATE rounds SET total = 'x'", False, "FAIL", "round keys", "the sums of the open round of test"),
         ("UPDATE rounds SET publication = 'x'", False, "FAIL", "database", "an experiment in it cannot be read"),
         ("UPDATE leaves SET digest = 'x'", False, "FAIL", "database", "test: a round is not in the public log as it"),
-        ("DROP TABLE leaves", False, "FAIL", "database", "an experiment in it cannot be read"),
+        (
+            "DROP TABLE leaves",
+            False,
+            "FAIL",
+            "database",
+            "cannot be read: the database does not answer: UndefinedTable",
+        ),
         ("UPDATE privateer_schema SET version = 77", False, "FAIL", "database", "was made by a newer Privateer"),
         ("UPDATE privateer_schema SET kind = 'x'", True, "FAIL", "journal", "the database is the x's"),
     ],
@@ -141,4 +149,18 @@ def test_the_command_says_what_postgresql_has(
     assert (code, err) == (1, "")
     assert (found["database"]["level"], found["journal"]["level"]) == ("warn", "fail")
     assert found["journal"]["detail"].startswith("PRIVATEER_JOURNAL_DATABASE: the database cannot be used: ")
+    assert found["journal"]["detail"].endswith('FATAL:  database "nowhere" does not exist')
     assert found["journal"]["remedy"]
+
+
+def test_the_reason_is_said_and_not_the_hint(shared: Shared) -> None:
+    """What the driver says has several lines, of which the first one has the reason."""
+    away = shared.database.replace("?host=", "?host=/nowhere")
+    found = bad(examine_server(shared.settings().model_copy(update={"database": away})))
+    (said,) = [detail for _, check, detail in found if check == "database"]
+    assert said.startswith("PRIVATEER_DATABASE: the database cannot be used: connection ")
+    assert said.endswith("failed: No such file or directory")
+    shared.cluster.execute("CREATE ROLE stranger LOGIN")
+    with pytest.raises(SpecError) as refused:
+        PostgresDatabase(shared.database.replace("postgres@", "stranger@"), STORE_SCHEMA, "PRIVATEER_DATABASE")
+    assert refused.value.detail == "the database cannot be used: permission denied for schema public"

@@ -187,6 +187,52 @@ async def test_one_that_breaks_off_is_told_and_the_next_one_goes_on(
     assert not list(settings.data.glob(".privateer-*"))
 
 
+@pytest.mark.parametrize("is_complete", [True, False])
+async def test_a_clock_that_is_put_back_meanwhile_hides_no_failure_and_makes_none(
+    is_complete: bool, settings: ServerSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was begun is a flag, and no time that is compared with that of the last complete backup."""
+    clock, write = Hands(), copying._write_copy
+
+    def writing(*arguments: object) -> None:
+        clock.step(-3600)
+        if not is_complete:
+            raise sqlite3.OperationalError("database or disk is full")
+        write(*arguments)
+
+    async with serving(create_app(settings, clock)) as client:
+        assert (await client.get("/backup", headers=ADMIN)).status_code == 200
+        first = await metrics(client)
+        monkeypatch.setattr(copying, "_write_copy", writing)
+        assert (await client.get("/backup", headers=ADMIN)).status_code == (200 if is_complete else 503)
+        seen = await metrics(client)
+        assert (seen["failed"], seen["seconds"]) == (0 if is_complete else 1, 0)
+        assert seen["timestamp_seconds"] == first["timestamp_seconds"] - (3600 if is_complete else 0)
+    async with serving(create_app(settings, clock)) as client:
+        assert await metrics(client) == seen
+
+
+async def test_a_copy_whose_blocks_are_not_freed_bit_by_bit_was_sent_all_the_same(
+    settings: ServerSettings, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.INFO, "privateer.admin")
+    tried = list[int]()
+
+    def failing(_: int, size: int) -> None:
+        tried.append(size)
+        raise OSError("the disk fails")
+
+    monkeypatch.setattr(module.os, "truncate", failing)
+    async with serving(create_app(settings)) as client:
+        for _ in range(2):
+            answer = await client.get("/backup", headers=ADMIN)
+            assert answer.status_code == 200
+        assert tried == [len(answer.content)] * 2
+        assert (await metrics(client))["failed"] == 0
+    assert [one.getMessage() for one in caplog.records] == ["backup fetched"] * 2
+    assert not list(settings.data.glob(".privateer-*"))
+
+
 async def test_a_disk_that_fails_is_told(
     settings: ServerSettings, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -220,11 +266,16 @@ async def test_two_at_once_are_one_too_many(settings: ServerSettings, monkeypatc
     assert (second[0].status_code, second[0].json()["detail"]) == (503, "another backup is under way")
 
 
-def test_what_a_killed_process_left_goes_at_the_next_start(settings: ServerSettings) -> None:
-    left = settings.data / ".privateer-left"
+@pytest.mark.parametrize("place", ["data", "elsewhere"])
+def test_what_a_killed_process_left_goes_at_the_next_start(place: str, settings: ServerSettings) -> None:
+    """Beside the database a backup has its copy, and beside the journal, which may be on another disk, the doctor."""
+    elsewhere = settings.data.with_name("elsewhere")
+    given = settings.model_copy(update={"journal": elsewhere / "journal.db"})
+    left = (settings.data if place == "data" else elsewhere) / ".privateer-left"
+    elsewhere.mkdir()
     left.mkdir(parents=True)
     (left / "server.db").write_bytes(b"a copy")
-    data = open_data(settings)
+    data = open_data(given)
     assert not left.exists()
     data.close()
 

@@ -39,6 +39,14 @@ def test_a_start_that_fails_gives_the_folder_back(settings):
             create_app(settings)
 
 
+def test_what_a_killed_doctor_left_goes_at_the_next_start(settings):
+    left = settings.data / ".privateer-left"
+    left.mkdir(parents=True)
+    (left / "taken.sqlite").write_bytes(b"a copy of what was taken")
+    open_history(settings.data).close()
+    assert not left.exists()
+
+
 async def test_files_are_their_owners_alone(server, tmp_path):
     """Whatever the mask that the process was started with; the public half of the key is for everybody."""
     header, data = server.publish(batch=50), tmp_path / "data"
