@@ -62,7 +62,7 @@ def test_the_pages_commands_and_device(tmp_path: Path) -> None:
         run_snippet(snippet, at, environment)
         assert httpx.get(f"{at.server}/experiments/convex-two-point").json()["received"] == 1
         said = json.loads(execute(f"{load.replace('2000', '300')} --json", environment))
-        assert (said["accepted"], said["people"]) == (299, 300)
+        assert (said["accepted"], said["took_part"]) == (299, 300)
         assert said["regret"] < said["uniform_regret"]
         state = httpx.get(f"{at.server}/experiments/convex-two-point/state").json()["answer"]
         assert state["people"] == 300

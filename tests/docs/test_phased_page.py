@@ -30,7 +30,7 @@ def test_the_pages_commands_and_device(tmp_path: Path) -> None:
         }
         execute(create, environment)
         said = json.loads(execute(f"{load} --users 200 --json", environment))
-        assert (said["over"], said["accepted"] + said["waits_for"]) == (False, 101)
+        assert (said["over"], said["accepted"] + said["people"]["held"]["needed"]) == (False, 101)
         (snippet,) = blocks("python", PAGE)
         run_snippet(snippet, at, environment)
         facts = httpx.get(f"{at.server}/experiments/stations").json()

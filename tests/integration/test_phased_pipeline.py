@@ -161,8 +161,8 @@ def test_the_load_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         options = ["test", "--url", at.server, "--shuffler", at.shuffler, "--json"]
         main(options)
         told = json.loads(capsys.readouterr().out)
-        assert (told["over"], told["waits_for"]) == (True, 0)
-        assert told["accepted"] == told["people"] > 0
+        assert (told["over"], told["people"]["held"]["needed"]) == (True, 0)
+        assert told["accepted"] == told["took_part"] == told["people"]["counted"] > 0
         for wrong in (["--cohort", "x"], ["--users", "801"], ["--set", "population.scale=-1"]):
             with pytest.raises(SystemExit) as left:
                 main([*options, *wrong])

@@ -2,7 +2,6 @@
 
 import json
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,8 +22,6 @@ from privateer_lab.services.processes import Services, check_ports, free_port, r
 from privateer_lab.services.rest import ask, create, policy_in, published_answer
 from privateer_lab.terminal import print_conclusion, print_map
 
-_LEARNING_SECONDS: Final = 30.0
-"""The most that the last round may take."""
 _WEB: Final = Path(__file__).parent / "web_demo"
 _SDK: Final = Path(__file__).parents[3] / "sdk" / "js" / "src"
 """Where a clone has the SDK."""
@@ -56,7 +53,6 @@ def run_demo(services: Services, users: int, picture: Path) -> str:
     say(f"[bold]3[/] {users:,} people decide on their devices and send one sealed, randomized report each")
     where = (spec.name, services.server, services.shuffler)
     result = run_load(*where, users=users, seed=1, sender_key=services.sender_key, each=_Milestones(users).tell)
-    counted = _counted_at_the_end(page)
     say("\n[bold]4[/] the policy, which everybody may read; the best arm changes from left to right at .375 and .625")
     print_map(policy_in(ask("GET", f"{page}/policy")["policy"]), spec.options)
     print_conclusion(published_answer(services.server, spec.name))
@@ -65,7 +61,6 @@ def run_demo(services: Services, users: int, picture: Path) -> str:
         "best constant arm": result.best_constant_regret,
         "arms at random": result.uniform_regret,
         "people": result.people,
-        "reports counted": counted,
         "people per second": result.people_per_second,
     }
     print_table("regret: the expected reward that people lost against the best arm for each of them", compared.items())
@@ -73,14 +68,6 @@ def run_demo(services: Services, users: int, picture: Path) -> str:
     say("[bold]5[/] the same as a page with a picture, for a browser:")
     write_report(spec.name, services.server, picture)
     return page
-
-
-def _counted_at_the_end(page: str) -> int:
-    """Return how many reports count once the server has learned from the last round, after it has taken them."""
-    deadline = time.monotonic() + _LEARNING_SECONDS
-    while (standing := ask("GET", page))["status"] == "open" and time.monotonic() < deadline:
-        time.sleep(0.1)
-    return int(standing["accepted"])
 
 
 class _Milestones:

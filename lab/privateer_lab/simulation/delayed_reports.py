@@ -67,7 +67,7 @@ class LateSimulation(Simulation):
     now
         The time.
     lost
-        Reports that no round took while some were open.
+        Reports that no round took. A rest that reports after the last round is out of reach instead.
     """
 
     def __init__(self, spec: Spec, seed: int, environment: Environment | None = None) -> None:
@@ -84,13 +84,15 @@ class LateSimulation(Simulation):
     def close_round(self) -> None:
         """Have people choose and report until the open round has its reports, and open the next one.
 
-        If so many do not come, the last policy stands and no round takes what was reported to the open one.
+        If so many do not come, the last policy stands and what was reported to the open round is lost.
         """
         step = self.step
         if not step.policy.cohort:
             self._forget(step.policy)
             self._wait_for(step)
             if len(self.waiting) < step.batch:
+                self.lost += len(self.waiting)
+                self.waiting = self.waiting.at(np.arange(0))
                 self.step = self.schedule.follow(step.state, step.policy.version + 1, self._seed(), asks=False)
                 return
         super().close_round()
@@ -188,14 +190,12 @@ class LateSimulation(Simulation):
 
     @override
     def refused(self) -> dict[str, int]:
-        # Nobody takes what comes after the last round.
-        late = self.lost + (0 if self.step.batch else len(self.waiting))
-        return {RoundClosed.slug: late} if late else {}
+        return {RoundClosed.slug: self.lost} if self.lost else {}
 
     @override
     def facts(self) -> dict[str, float]:
         """Return what the run has found, and the reports that no round took."""
-        return super().facts() | {"lost": sum(self.refused().values())}
+        return super().facts() | {"lost": self.lost}
 
 
 _DAY: Final = 86_400

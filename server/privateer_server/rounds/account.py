@@ -32,28 +32,23 @@ def account_of(
     is_unknown
         Whether a shuffler may hold reports for the open round, which cannot be seen here.
     """
-    held, refused = held or HeldReports(), refused or {}
-    counted, beyond = _counted(schedule, step, closed)
-    if closed > counted:
-        refused = {**refused, GIVEN_UP: closed - counted}
-    return People.from_parts(
-        schedule.spec.planned_reports,
-        counted,
-        held=held,
-        refused=refused,
-        replaced=sum(refused.values()) if is_replaced else 0,
-        out_of_reach=schedule.spec.planned_reports if is_draining else beyond,
-        is_unknown=is_unknown,
-    )
-
-
-def _counted(schedule: Schedule, step: Step, closed: int) -> tuple[int, int]:
-    """Return how many reports closed rounds took in, and how many people no round reaches any more."""
-    if (draw := step.policy.draw) is not None:  # people are drawn for a round, and those who do not come are lost to it
-        return closed, max(0, draw.start - closed)
-    spec, state = schedule.spec, step.state
-    cohorts, cohort = spec.cohorts, schedule.learner.planned_round(state).cohort
-    earlier = cohorts[: cohorts.index(cohort)]
+    held, refused, spec = held or HeldReports(), refused or {}, schedule.spec
+    cohort = schedule.learner.planned_round(step.state).cohort
+    earlier = spec.cohorts[: spec.cohorts.index(cohort)]
     people = sum(source.people for source in spec.sources if source.name in earlier)
     of_earlier = min(closed - step.seen, people)
-    return step.seen + of_earlier, people - of_earlier + schedule.learner.out_of_reach(state)
+    lost = closed - step.seen - of_earlier
+    replaced = sum(refused.values()) if is_replaced else 0
+    if (draw := step.policy.draw) is not None:  # people are drawn for a round, and those who do not come are lost to it
+        beyond = max(0, draw.start - closed)
+    else:
+        beyond, replaced = people - of_earlier + schedule.learner.out_of_reach(step.state), replaced + lost
+    return People.from_parts(
+        spec.planned_reports,
+        step.seen + of_earlier,
+        held=held,
+        refused={**refused, GIVEN_UP: lost} if lost else refused,
+        replaced=replaced,
+        out_of_reach=spec.planned_reports if is_draining else beyond,
+        is_unknown=is_unknown,
+    )

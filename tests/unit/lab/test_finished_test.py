@@ -303,3 +303,14 @@ def test_arms_may_be_called_as_people_write_them(capsys: pytest.CaptureFixture[s
     code, out, _ = run(capsys, "analyze", str(rows), "--control", "20% off", "--lower-is-better")
     assert code == 0
     assert "Sign up (free)" in out
+
+
+@pytest.mark.parametrize("epsilon", [None, 1.0])
+def test_the_words_are_true_of_rows_that_no_server_had(epsilon: float | None) -> None:
+    """Planted: the planned people were asked, and the server sees records."""
+    rows = {"arm": ["a", "b"] * 400, "reward": [0, 1, 1, 0] * 200}
+    found = lab.analyze(rows, shares={"a": 0.5, "b": 0.5}, epsilon=epsilon)
+    said = " ".join([*found.notes, found.found.conclusion.privacy.sentence])
+    assert found.answer.ended == "its rows"
+    assert "Its rows are all that there is of it" in said
+    assert not re.search("server|horizon|planned", said)

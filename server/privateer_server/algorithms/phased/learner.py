@@ -60,6 +60,8 @@ class PhasedState:
         Shape (a,): how far each of ``estimates`` may be off by itself.
     failed
         Whether a phase came to no end, so that the best action so far is played.
+    reported
+        People whose reports opened, of phases that were learned from.
     """
 
     phase: int
@@ -72,6 +74,7 @@ class PhasedState:
     seed: int
     radii: Array
     failed: bool = False
+    reported: int = 0
 
 
 @dataclass(frozen=True)
@@ -139,7 +142,7 @@ class PhasedLearner(RoundsLearner[PhasedSpec, PhasedState, PhasedPolicy]):
 
     @override
     def planned_round(self, state: PhasedState) -> PlannedRound:
-        return PlannedRound("", 0, self.batch(state))
+        return PlannedRound("", state.reported, self.batch(state))
 
     @override
     def changed(self, state: PhasedState, before: PhasedSpec) -> PhasedState:
@@ -246,6 +249,7 @@ class PhasedLearner(RoundsLearner[PhasedSpec, PhasedState, PhasedPolicy]):
             widths=estimate.width(points - points[leader], self.log)[keep],
             clipped=self._clipped(policy, averages, release.reports),
             radii=estimate.width(points, self.log)[keep],
+            reported=state.reported + release.reports,
         )
         return self._with_people(after)
 

@@ -201,6 +201,30 @@ def test_no_gain_of_a_run_that_was_cut_short_is_said_to_be_that() -> None:
     assert "the shortest after 2,000 of 200,000 people" in " ".join(short)
 
 
+def test_what_chance_does_not_tell_apart_is_level() -> None:
+    """Planted: epsilon 2 below epsilon 1, where ten runs show no difference."""
+    other = {"kind": "epsilon", "epsilon": 2.0}
+    found = expected(
+        row(0.054),
+        row(0.0536, change="epsilon 2", **other),
+        row(0.0558, change="epsilon 4", **other),
+        row(0.0522, change="epsilon 0.5", **other),
+        row(0.0522, change="epsilon 0.1", **other, margin=None),
+    )
+    assert [found.compared(one) for one in found.rows] == ["", "level", "better", "worse", ""]
+    said = next(one for one in sentences(found) if one.startswith("At epsilon 2"))
+    assert said.startswith("At epsilon 2: 5.36 %, level with the spec but for chance; epsilon 4: 5.58 %; epsilon 0.5")
+
+
+def test_people_whom_rounds_do_not_reach_are_not_learned_from() -> None:
+    account = People(5700, not_asked=5000, out_of_reach=700)
+    words = sentences(expected(row(0.054, learned_from=5000, reach=5000), people=account))
+    assert f"{account.sentence} A horizon of 5,000 fills its rounds." in words
+    assert not any("cut short" in one for one in words)
+    whole = sentences(expected(row(0.054)))
+    assert not any("planned" in one for one in whole)
+
+
 def test_a_gain_that_may_be_chance_is_called_so() -> None:
     other = row(0.053, kind="trust", change="without privacy", model="none", epsilon=None, margin=0.004)
     said = sentences(expected(row(0.0505), other, left_out=("epsilon 2", "100,000 people")))

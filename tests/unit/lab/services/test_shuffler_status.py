@@ -4,12 +4,14 @@ from typing import Any
 
 import pytest
 
+from privateer_core.answer.people import HeldReports, People
 from privateer_core.errors import Unavailable
 from privateer_lab.services import shuffler_status as shuffler_holdings
-from privateer_lab.services.shuffler_status import held_for
+from privateer_lab.services.shuffler_status import ShufflerProgress, held_for
 
 FACTS = {"name": "trial", "model": "shuffle", "batch": 1000, "shuffler": "8dcc29a0b1977e25"}
 URL = "http://127.0.0.1:8003"
+SERVER = People.from_parts(5700, 3000, held=HeldReports(0, None, 1000), out_of_reach=700, is_unknown=True)
 
 
 def told(monkeypatch: pytest.MonkeyPatch, *rounds: dict[str, Any], shuffler: str = "8dcc29a0b1977e25") -> None:
@@ -72,3 +74,11 @@ def test_where_nobody_has_claimed_it_nothing_waits() -> None:
 @pytest.mark.parametrize("changes", [{"model": "local"}, {"model": "central"}, {"batch": 0}])
 def test_nothing_is_said_where_no_shuffler_is_needed(changes: dict[str, Any]) -> None:
     assert held_for(FACTS | changes, URL) is None
+
+
+def test_what_waits_is_in_the_account_of_people_as_far_as_it_is_known() -> None:
+    people = ShufflerProgress(300, 1000).added_to(SERVER)
+    assert (people.held.at_shuffler, people.unknown, people.not_asked) == (300, 99, 1601)
+    full = ShufflerProgress(1000, 1000, full=True).added_to(SERVER)
+    assert (full.held.at_shuffler, full.unknown, full.held.needed) == (1000, 0, 0)
+    assert ShufflerProgress(None, 1000).added_to(SERVER) == SERVER

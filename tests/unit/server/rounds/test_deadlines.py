@@ -11,6 +11,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
+from privateer_core.answer.people import GIVEN_UP
 from privateer_core.privacy.certificate import recompute
 from privateer_core.privacy.record_verification import read_certificates
 from privateer_core.wire.batch import BATCH, SIGNATURE_HEADER
@@ -198,6 +199,8 @@ async def test_a_phase_of_too_few_people_fails_and_tells_so(serve: Serving, cloc
         assert (state["status"], answer["status"], answer["rounds"]) == ("failed", "failed", 0)
         record = await privacy(api)
         assert (record["rounds"][0]["received"], record["rounds"][0]["released"]) == (facts.fewest - 1, False)
+        people = told["people"]
+        assert (people["counted"], people["refused"], people["replaced"]) == (0, {GIVEN_UP: facts.fewest - 1}, 0)
         # Those who reported have told something all the same: the record goes on counting them.
         assert record["certificate"]["claims"][0]["epsilon"] == 4.0
         late = await api.client.post("/reports", content=body_of(publication, sealed_reports(publication, 1)))

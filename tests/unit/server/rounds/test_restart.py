@@ -16,6 +16,7 @@ import httpx
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from privateer_core.answer.people import GIVEN_UP
 from privateer_core.errors import SpecError
 from privateer_core.wire.batch import BATCH, SIGNATURE_HEADER
 from privateer_core.wire.publication import decode_publication
@@ -162,6 +163,9 @@ async def test_a_round_whose_key_is_lost_is_given_up_and_another_one_opens(setti
         api = Api(client)
         facts = await api.facts()
         assert facts | {"version": 1_000_001, "received": 0, "accepted": 12, "status": "open"} == facts
+        people = facts["people"]
+        assert (people["counted"], people["refused"], people["replaced"]) == (0, {GIVEN_UP: 12}, 12)
+        assert people["not_asked"] == people["planned"] == SMALL["experiment.horizon"]
         second = await api.publication()
         sent = await client.post("/reports", content=body_of(second, sealed_reports(second, 20)))
         assert sent.json()["accepted"] == 20
