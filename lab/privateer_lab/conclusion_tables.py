@@ -27,8 +27,7 @@ def notes_of(published: PublishedAnswer) -> list[str]:
     conclusion = published.conclusion
     rests = [rests_on(published)]
     if conclusion.rules:
-        share = conclusion.rules.people
-        rests.append(f"{share[:1].upper()}{share[1:]}.")
+        rests.append(conclusion.rules.people)
     return [*conclusion.surer, *rests, conclusion.privacy.sentence, conclusion.reward.sentence]
 
 

@@ -14,6 +14,7 @@ from typing_extensions import override
 
 from privateer_core.algorithms import parse_spec
 from privateer_core.answer import Answer
+from privateer_core.answer.estimates import Effect, Reason
 from privateer_core.errors import InputError, SpecError
 from privateer_core.policies.decisions import Arms
 from privateer_core.privacy.trust import TRUST
@@ -21,6 +22,7 @@ from privateer_core.sampling.entropy import SecureNoise
 from privateer_core.spec.arms import ARM_NAME, ArmsSpec
 from privateer_core.spec.categories import LEVELS_MAX
 from privateer_core.spec.columns import is_missing
+from privateer_lab.heavy_tails import TestRows, capping_in_words
 from privateer_lab.notebook.data_frames import Array, Columns, column, columns_of, contexts_of, numbered, numbers, texts
 from privateer_lab.notebook.results import Found, found_in
 from privateer_lab.notebook.tabular import ResultTable, Tabular
@@ -175,6 +177,14 @@ def analyze(
     chosen = numbered(columns, arm, arms)
     contexts = scaled(contexts_of(columns, spec), spec) if parts else np.zeros((len(rewards), 1))
     found = _found(spec, contexts, chosen, spec.reward.scaled_all(rewards), known)
+    if not is_private:
+
+        def capped(least: float, most: float) -> tuple[Effect, ...]:
+            other = _parsed(data | {"reward": {"low": least, "high": most, "kind": kind}})
+            return _found(other, contexts, chosen, other.reward.scaled_all(rewards), None).said.effects
+
+        rows = TestRows(rewards, chosen, arms, reward, -1 if lower_is_better else 1)
+        found = _with_surer(found, tuple(capping_in_words(rows, found.said.effects, (low, high), capped)))
     if clipped:
         said = (*said, f"{clipped:,} of {len(rewards):,} rewards are beyond the bounds, and count as the next bound.")
     better = _lower(found, reward, is_yes_or_no=kind == "binary") if lower_is_better else _HIGHER
@@ -189,6 +199,16 @@ def _turned(rewards: Array, low: float, high: float, kind: str) -> tuple[Array, 
     return (1 - rewards, low, high) if is_yes_or_no else (-rewards, -high, -low)
 
 
+def _with_surer(found: Found, sentences: tuple[str, ...]) -> Found:
+    """Return what was found with sentences about heavy tails in place of those about an answer without rows."""
+    if not sentences:
+        return found
+    heavy = [one.remark for one in found.said.effects if one.reason is Reason.HEAVY_TAIL]
+    others = [one for one in found.conclusion.surer if not any(remark in one for remark in heavy)]
+    conclusion = msgspec.structs.replace(found.conclusion, surer=(*sentences, *others))
+    return replace(found, conclusion=conclusion)
+
+
 def _lower(found: Found, reward: str, *, is_yes_or_no: bool) -> str:
     """Say how much lower than the control's the rewards are, in their own unit: `_turned` made 1 - r or -r of them."""
     conclusion = found.conclusion
@@ -197,7 +217,7 @@ def _lower(found: Found, reward: str, *, is_yes_or_no: bool) -> str:
         return said
     mean = float(is_yes_or_no) - conclusion.baseline.value
     known = [one for one in conclusion.effects if one.group is None and one.value is not None]
-    shown = [f"{one.option} {one.value:z.3g} lower{_share_of(one.value, mean)}" for one in known[:_SHOWN] if one.value]
+    shown = [f"{one.option} {_changed(one.value, mean)}" for one in known[:_SHOWN] if one.value]
     return f"{said} {conclusion.control}: mean {reward} of about {mean:.3g}; {'; '.join(shown)}."
 
 
@@ -210,8 +230,10 @@ def _without_means(found: Found, spec: ArmsSpec, reward: str) -> Found:
     return replace(found, conclusion=turned)
 
 
-def _share_of(value: float, mean: float) -> str:
-    return f" ({value / mean:.0%})" if mean > 0 else ""
+def _changed(lower: float, mean: float) -> str:
+    """Say by how much something is lower or higher than a mean."""
+    share = f" ({abs(lower) / mean:.0%})" if mean > 0 else ""
+    return f"{abs(lower):.3g} {'lower' if lower > 0 else 'higher'}{share}"
 
 
 def _shares_told(counts: NDArray[np.int64], arms: tuple[str, ...], shares: Mapping[str, float] | None) -> str:
@@ -392,5 +414,6 @@ def _found(
         given, noise = replace(given, keys=np.where(known, given.keys, -1)), SecureNoise()
         release = mechanism.release(mechanism.add(mechanism.empty(), mechanism.randomize(given, noise)), noise)
     over = schedule.close(step, release, 0)
-    answer = schedule.answer(over)
+    # Nobody was asked: rows are all there is, and no horizon ended them.
+    answer = msgspec.structs.replace(schedule.answer(over), ended=None)
     return found_in("test", answer, conclude(schedule, over, answer))

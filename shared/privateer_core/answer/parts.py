@@ -10,7 +10,9 @@ from privateer_core.answer.shapes import Shapes
 Ground: TypeAlias = Literal[
     "decided against all other options",
     "decided against the control alone",
+    "decided on average alone",
     "ahead, and not decided",
+    "kept, as nothing is decided to be better",
     "too few people to say",
     "everybody gets it from now on",
 ]

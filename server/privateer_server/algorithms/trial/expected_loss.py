@@ -31,7 +31,7 @@ def expected_losses(state: TrialState, found: TrialFindings, spec: TrialSpec) ->
     ends, deviations = found.called.intervals, _deviations(state, found, spec)
     several = spec.segment_count > 1
     losses = []
-    for k, best in enumerate(found.best.tolist()):
+    for k, best in enumerate(found.given.tolist()):
         if np.isfinite(ends[k]).all():
             expected, most = loss_of(best, ends[k], deviations[k])
             unit, option = spec.reward.span, spec.options[best]
