@@ -144,10 +144,10 @@ def _effect(one: Effect, baseline: Estimate | None) -> Row:
 
 def _losses(conclusion: Conclusion) -> Iterator[Titled]:
     if conclusion.losses:
-        shown = sorted(conclusion.losses, key=lambda one: -one.high)[:ROWS_MAX]
-        rows = [{"who gets": one.name, "loses, expected": one.value, "at most": one.high} for one in shown]
+        shown = sorted(conclusion.losses, key=lambda one: -one.most)[:ROWS_MAX]
+        rows = [{"who gets": one.name, "loses, expected": one.expected, "at most": one.most} for one in shown]
         title = f"{LOSS}, in mean reward; at most while intervals hold{_left_out(len(conclusion.losses), len(shown))}"
-        yield Titled(title, rows)
+        yield Titled(title, said(rows))
 
 
 def _interval(low: float | None, high: float | None) -> str | None:

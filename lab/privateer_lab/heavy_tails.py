@@ -11,8 +11,12 @@ from privateer_core.answer.estimates import Effect, Reason
 from privateer_core.errors import printable
 
 Array = NDArray[np.float64]
-_SHARES: Final = (0.999, 0.998, 0.995, 0.99, 0.98, 0.95, 0.9)
-"""Shares of rows that a cap leaves as they are: the largest with which every effect has an interval."""
+_SHARES: Final = (0.98, 0.95, 0.9)
+"""Shares of rows that a cap leaves as they are, of which the first counts with which every effect has an interval."""
+_BEARERS: Final = 20.0
+"""Squared mean over variance, times rows, that an interval needs."""
+_FEW: Final = 0.05
+"""Share of an arm's rows that are called few, at most."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +44,7 @@ class TestRows:
     def in_words(self, low: float, high: float) -> str:
         """Write bounds as those of what is called so."""
         ends = sorted((self.sign * low, self.sign * high))
-        return ":".join(f"{end:z.4g}" if abs(end) < 1e4 else f"{end:z.0f}" for end in ends)  # noqa: PLR2004
+        return ":".join(f"{end:z.4g}" if abs(end) < 1e4 else f"{end:z.0f}" for end in ends)
 
 
 def capping_in_words(
@@ -76,23 +80,26 @@ def capping_in_words(
 
 
 def _capped(rows: TestRows, effect: Effect, capped: Effect, ends: tuple[float, float], *, is_upper: bool) -> str:
-    """Say which rows of an option or its control decide an effect, and what it is with them capped."""
-    distance = rows.rewards - ends[0] if is_upper else ends[1] - rows.rewards
-    is_beyond = distance > ends[1] - ends[0]
-    shares = {}
-    for arm in (rows.options.index(effect.option), 0):
-        of_arm = rows.arms == arm
-        total = float(distance[of_arm].sum())
-        shares[arm] = float(distance[of_arm & is_beyond].sum()) / total if total > 0 else 0.0
-    arm = max(shares, key=lambda place: shares[place])
-    of_arm = rows.arms == arm
-    few, all_ = int((of_arm & is_beyond).sum()), int(of_arm.sum())
-    made = f"{few:,} of {all_:,} rows of {printable(rows.options[arm])} make {shares[arm]:.0%} of its {rows.name}"
-    ends_in_words = rows.in_words(*ends)
+    """Say which rows of an option or its control decide an effect, and what it is with others clipped to bounds."""
+    distances = rows.rewards - ends[0] if is_upper else ends[1] - rows.rewards
+    by_arm = {arm: np.sort(distances[rows.arms == arm])[::-1] for arm in (rows.options.index(effect.option), 0)}
+    arm = min(by_arm, key=lambda place: _bearers(by_arm[place]))
+    sorted_rows = by_arm[arm]
+    few = next((n for n in range(1, int(_FEW * len(sorted_rows))) if _bearers(sorted_rows[n:]) >= _BEARERS), 0)
+    share = float(sorted_rows[:few].sum() / sorted_rows.sum()) if few else 0.0
+    option, name = printable(effect.option), printable(rows.name)
+    of_arm = f"{len(sorted_rows):,} rows of {printable(rows.options[arm])}"
+    made = f"{few:,} of {of_arm} make {share:.0%} of its {name}" if few else f"the {of_arm} are mostly near one bound"
     value, low, high = (0.0 if one is None else one for one in (capped.value, capped.low, capped.high))
     figures = f"{value:+z.4g} ({low:+z.4g} to {high:+z.4g})"
-    changed = f"{int(is_beyond.sum()):,} rows in all change"
+    changed = int((distances > ends[1] - ends[0]).sum())
     return (
-        f"{printable(effect.option)}: a few rows decide it: {made}. With --bounds {ends_in_words}, by which {changed}, "
-        f"its effect is {figures}: {capped.reason}."
+        f"{option} has no interval, since {effect.reason}: {made}. With --bounds {rows.in_words(*ends)}, which caps "
+        f"{changed:,} of {len(rows.rewards):,} rows, its effect is {figures}: {capped.reason}."
     )
+
+
+def _bearers(distances: Array) -> float:
+    """Return the squared mean over the variance, times rows, of distances from a bound."""
+    variance = float(distances.var())
+    return len(distances) * float(distances.mean()) ** 2 / variance if variance > 0 else float(len(distances))

@@ -15,9 +15,9 @@ from privateer_core.answer.policy_view import (
     BinShares,
     Coefficients,
     GroupShares,
+    OptionShares,
     PlayCounts,
     Point,
-    OptionShares,
     leading,
 )
 from privateer_core.spec.features import Feature, Numeric
@@ -83,7 +83,9 @@ def _corners(one: ArmsOfBin, features: Sequence[Feature | None]) -> Any:
     return corners if corners.shape[1] > 1 else np.column_stack([corners, [0.0, 1.0]])
 
 
-def _draw_bin(axis: Any, arms: OptionShares, ends: Any, colours: Mapping[str, Any], span: Any, *, outlined: bool) -> None:
+def _draw_bin(
+    axis: Any, arms: OptionShares, ends: Any, colours: Mapping[str, Any], span: Any, *, outlined: bool
+) -> None:
     (left, bottom), (right, top) = ends
     arm = leading(arms)
     alpha = 0.25 + 0.75 * max(0.0, max(arms.values()) * 1.5 - 0.5)

@@ -139,7 +139,7 @@ def _leading(everybody: Sequence[Effect]) -> Effect | None:
 def _change(one: Effect, control: str, baseline: Estimate | None) -> str:
     """Say what an option changes, against which mean."""
     assert one.value is not None
-    said = signed(one.value, one.low, one.high)
+    said = f"{one.value:+z.3g}" if one.low is None else signed(one.value, one.low, one.high)
     if baseline is None:
         return f"{said} against {short(control)}"
     radius = (baseline.high - baseline.low) / 2

@@ -7,7 +7,7 @@ from privateer_core.answer import Answer
 from privateer_core.answer.estimates import Effect, Estimate
 from privateer_core.answer.export import Status
 from privateer_core.answer.facts import Condition, Displayed
-from privateer_core.answer.parts import Gain
+from privateer_core.answer.parts import Gain, Loss
 from privateer_core.answer.shares import ShareSource
 
 SENTENCE_MAX = 2048
@@ -162,8 +162,7 @@ class Conclusion(Displayed, frozen=True):
     confidence
         The probability with which the intervals of effects and estimates hold together.
     losses
-        What a person loses on average who gets the option that looks best, by option and group, decided or not:
-        expected, and from 0 to the most that intervals leave open.
+        What a person loses on average who gets what is recommended, by option and group, decided or not.
     surer
         Sentences about what would make it surer.
     people, planned, rounds
@@ -195,7 +194,7 @@ class Conclusion(Displayed, frozen=True):
     effects: tuple[Effect, ...] = ()
     estimates: tuple[Estimate, ...] = ()
     confidence: float | None = None
-    losses: tuple[Estimate, ...] = ()
+    losses: tuple[Loss, ...] = ()
     surer: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 

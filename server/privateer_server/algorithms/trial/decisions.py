@@ -31,6 +31,8 @@ Array = NDArray[np.float64]
 
 _CORRECTIONS: Final[dict[str, Correction]] = {"holm": "holm", "bh": "bh", "none": "holm"}
 DIGITS: Final = 6
+_NAME: Final = 40
+"""Characters of an arm's name in a remark."""
 _NARROWER: Final = 0.5
 """Bounds that are worth naming: no wider than so much of those of the spec."""
 UNKNOWN: Final[dict[ReasonCode, Reason]] = {
@@ -44,7 +46,10 @@ UNKNOWN: Final[dict[ReasonCode, Reason]] = {
 }
 _REMARKS: Final = {
     ReasonCode.NOISE: "more people tell more",
-    ReasonCode.RARE: "an arm has about {bearers}, and an interval needs 20",
+    ReasonCode.RARE: (
+        "{own} with {option} and {control} with {base}, which at the mean of both rates is {bearers} in an arm, and an "
+        "interval needs 20"
+    ),
     ReasonCode.HEAVY: "the mean of an arm is as uncertain as that of {bearers} equal rewards, and an interval needs 20",
     ReasonCode.SHARE: "segments.shares declares it, or more people",
     ReasonCode.SMALL: "effects that matter will not be found",
@@ -227,8 +232,10 @@ def _remarked(
         return effect
     if code in (ReasonCode.FEW, ReasonCode.NOISE) and spec.numeric:
         return msgspec.structs.replace(effect, remark=_OR_BOUNDS)
-    bearers = math.floor(found.bearers[cell])
-    remark = _REMARKS.get(code, "").format(bounds=bounds_in_words(low, high), bearers=f"{bearers:,}")
+    own, control = (f"{round(count):,}" for count in found.rare[cell].tolist())
+    figures = {"bearers": f"{math.floor(found.bearers[cell]):,}", "bounds": bounds_in_words(low, high)}
+    names = {"option": effect.option[:_NAME], "base": spec.options[0][:_NAME]}
+    remark = _REMARKS.get(code, "").format(**figures, **names, own=own, control=control)
     return msgspec.structs.replace(effect, remark=remark, bounds=(low, high) if is_about_bounds else None)
 
 

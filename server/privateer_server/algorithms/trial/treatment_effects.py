@@ -171,6 +171,8 @@ class SegmentEffects:
         The estimate, also without an interval; nan where nobody is.
     bearers
         How many equal rewards would bear a mean as uncertain as that of the arm with fewer of them.
+    rare
+        Shape (J, K, 2): how many people of each arm had the rarer outcome of bits.
     """
 
     estimate: Array
@@ -189,6 +191,7 @@ class SegmentEffects:
     bounds: Array
     rough: Array
     bearers: Array
+    rare: Array
 
 
 @dataclass(frozen=True)
@@ -210,6 +213,7 @@ class AverageEffects:
     bounds: Array
     rough: Array
     bearers: Array
+    rare: Array
 
 
 @dataclass(frozen=True)
@@ -286,6 +290,7 @@ def effects(
         narrower_bounds(evidence.stable),
         scale.effect,
         evidence.stable.bearers,
+        evidence.stable.rare,
     )
 
 
@@ -319,6 +324,7 @@ def average_effects(evidence: TrialEvidence, everybody: TrialEvidence | None = N
         narrower_bounds(together)[0],
         np.where(together.somebody, found.estimate, np.nan),
         together.bearers[0],
+        together.rare[0],
     )
 
 
@@ -339,15 +345,16 @@ def control_rate(evidence: TrialEvidence) -> MeasuredRate | None:
     A share t of positive hits is 1/2 + q p (f - 1/2) / v, with f the mean reward and v what hits a person has; the
     shares p of all segments add up to 1, and q p is v - 2 o where hits are counted.
     """
-    if not evidence.looks or not evidence.common.together.ready[0, 0]:
+    if not evidence.looks or not evidence.common.together.ready.any():
         return None
     sums = evidence.common.together
-    rate, q, o, _ = (float(part[0, 0]) for part in rates(sums))
+    cell = 0, int(sums.ready[0].argmax())
+    rate, q, o, _ = (float(part[cell]) for part in rates(sums))
     own = rate - 2 * o if evidence.design.counted else q / len(evidence.design.segments)
     if own <= 0:
         return None
-    share = float(sums.num[0, 0, 1] / sums.den[0, 0, 1])
-    deviation = float(np.sqrt(sums.variances[0, 0, 1]))
+    share = float(sums.num[cell][1] / sums.den[cell][1])
+    deviation = float(np.sqrt(sums.variances[cell][1]))
     return MeasuredRate.normal(0.5 + rate / own * (share - 0.5), rate / own * deviation)
 
 

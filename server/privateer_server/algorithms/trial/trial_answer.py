@@ -10,8 +10,8 @@ from scipy.special import ndtri
 
 from privateer_core.algorithms.trial import TrialSpec
 from privateer_core.answer import Answer
-from privateer_core.answer.estimates import Effect, Estimate, Reason, reason_of
 from privateer_core.answer.conclusion import Sureness
+from privateer_core.answer.estimates import Effect, Estimate, Reason, reason_of
 from privateer_core.answer.facts import Fact, Table
 from privateer_core.answer.parts import (
     AnswerPart,

@@ -159,6 +159,15 @@ class Sums:
         return np.asarray((self.hits != 0).any(axis=1))
 
     @property
+    def rare(self) -> Array:
+        """Shape (J, K, 2): how many people of each arm had the rarer outcome of bits, about; 0 without any."""
+        some = self.square > 0
+        people = np.where(some, np.square(self.den) / np.where(some, self.square, 1.0), 0.0)
+        shares = self.num / np.where(self.den > 0, self.den, np.inf)
+        is_yes = (self.middle <= 0.5)[..., None]
+        return np.asarray(np.maximum(people * np.where(is_yes, shares, 1 - shares), 0.0))
+
+    @property
     def bearers(self) -> Array:
         """Shape (J, K): how many equal rewards would bear a mean as uncertain as that of the arm with fewer of them.
 
