@@ -1,14 +1,16 @@
 """Rewards far from all others that decide an effect: how many rows they are, and what capping them would do."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from privateer_core.answer.estimates import Effect, Reason
 from privateer_core.errors import printable
+from privateer_lab.notebook.results import Found
 
 Array = NDArray[np.float64]
 _SHARES: Final = (0.98, 0.95, 0.9)
@@ -103,3 +105,13 @@ def _bearers(distances: Array) -> float:
     """Return the squared mean over the variance, times rows, of distances from a bound."""
     variance = float(distances.var())
     return len(distances) * float(distances.mean()) ** 2 / variance if variance > 0 else float(len(distances))
+
+
+def with_sentences(found: Found, sentences: tuple[str, ...]) -> Found:
+    """Return what was found with sentences about rows in place of those that moments alone tell of heavy tails."""
+    if not sentences:
+        return found
+    heavy = [one.remark for one in found.said.effects if one.reason is Reason.HEAVY_TAIL]
+    others = [one for one in found.conclusion.surer if not any(remark in one for remark in heavy)]
+    conclusion = msgspec.structs.replace(found.conclusion, surer=(*sentences, *others))
+    return replace(found, conclusion=conclusion)

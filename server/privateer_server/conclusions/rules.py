@@ -17,7 +17,7 @@ from privateer_core.policies.policy import Policy
 from privateer_core.spec.features import Feature
 from privateer_server.conclusions.feature_parts import FeaturePart, parts_of
 from privateer_server.conclusions.reference_people import ReferencePeople, people_drawn, people_in
-from privateer_server.conclusions.rule_search import ENOUGH, FoundRule, search
+from privateer_server.conclusions.rule_search import ENOUGH, FoundRule, RuleList, search
 from privateer_server.conclusions.rule_words import in_words
 
 Array = NDArray[np.float64]
@@ -134,7 +134,16 @@ def rules_of(
             made.append(_rule(options, _joined(one, parts), one.option, some, prospect, bounds, alone=alone))
     is_constant = len(np.unique(prospect.chosen)) == 1
     kept = None if is_constant or is_tested else _rounded(found.gain_kept)
-    return Rules(tuple(made), kept, expected.shares.sentence, expected.shares.source)
+    return Rules(tuple(made), kept, f"{expected.shares.sentence}{_missed(found, prospect)}", expected.shares.source)
+
+
+def _missed(found: RuleList, prospect: Prospect) -> str:
+    """Say of how many people rules say something else than what tests decided of them."""
+    if prospect.expected.decided is None:
+        return ""
+    given = np.array([one.option for one in found.rules])[found.first]
+    missed = float(prospect.people.weights @ (given != prospect.chosen))
+    return f" The policy gives {missed:.1%} of the people something else than these rules." if missed > 1 - _ALL else ""
 
 
 def _joined(rule: FoundRule, parts: Sequence[FeaturePart]) -> list[FeaturePart]:

@@ -65,6 +65,7 @@ class Reason(StrEnum):
     UNRESOLVED = "rewards vary too little for their bounds"
 
 
+_DIGITS: Final = 6
 DECIDED: Final = frozenset({Reason.BETTER, Reason.WORSE, Reason.EARLIER})
 
 
@@ -129,3 +130,9 @@ def reason_of(low: float, high: float, *, decided: bool) -> Reason:
         called = Reason.BETTER if low > 0 else Reason.WORSE
         return called if decided else Reason.CORRECTED
     return Reason.AGAIN if decided else Reason.HOLDS_ZERO
+
+
+def bounds_in_words(low: float, high: float) -> str:
+    """Write bounds with the digits that their distance has."""
+    places = max(0, 1 - math.floor(math.log10(high - low))) if high > low else _DIGITS
+    return f"{low:z.{places}f} to {high:z.{places}f}"

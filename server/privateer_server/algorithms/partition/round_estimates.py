@@ -46,7 +46,7 @@ class Population:
 
     @property
     def own_shares(self) -> Shares:
-        """Shares of own people, which are assumed as long as reports tell nothing beyond what splits lead one to expect."""
+        """Shares of own people, which are assumed while reports tell nothing beyond what splits expect."""
         shares, precision = self.shares[0], self.precision[0]
         expected = np.square(1 / (_HALF_KNOWN * shares))
         is_counted = len(shares) == 1 or bool((precision > expected * (1 + _BLIND)).any())

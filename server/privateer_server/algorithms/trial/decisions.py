@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer_core.algorithms.trial import TrialSpec
-from privateer_core.answer.estimates import Effect, Reason, reason_of
+from privateer_core.answer.estimates import Effect, Reason, bounds_in_words, reason_of
 from privateer_core.answer.parts import Ground
 from privateer_server.algorithms.trial.confidence_sequence import ConfidenceLimits, ConfidenceSequence, asked_limits
 from privateer_server.algorithms.trial.evidence.trial_evidence import TrialEvidence
@@ -237,12 +237,6 @@ def _remarked(
     names = {"option": effect.option[:_NAME], "base": spec.options[0][:_NAME]}
     remark = _REMARKS.get(code, "").format(**figures, **names, own=own, control=control)
     return msgspec.structs.replace(effect, remark=remark, bounds=(low, high) if is_about_bounds else None)
-
-
-def bounds_in_words(low: float, high: float) -> str:
-    """Write bounds with the digits that their distance has."""
-    places = max(0, 1 - math.floor(math.log10(high - low))) if high > low else DIGITS
-    return f"{low:z.{places}f} to {high:z.{places}f}"
 
 
 def _with_look(effect: Effect, reported: int) -> Effect:

@@ -141,7 +141,7 @@ _CORRECTIONS: Final = {"holm": holm, "bh": benjamini_hochberg}
 
 
 def corrected(p_values: Array, sums: Sums, correction: Correction) -> Array:
-    """Return p-values (J, K) adjusted for all effects; segments of which nothing was counted have none to adjust for."""
+    """Return p-values (J, K) adjusted for all effects; where nobody was counted there is none."""
     adjusted, somebody = np.ones(p_values.shape), sums.somebody
     adjusted[somebody] = _CORRECTIONS[correction](p_values[somebody])
     return adjusted

@@ -13,6 +13,7 @@ from privateer_core.answer.conclusion import Headline, Rule, Rules
 from privateer_core.answer.estimates import Effect, Estimate
 from privateer_core.answer.facts import Between
 from privateer_core.answer.parts import Gain
+from privateer_core.answer.shares import ShareSource
 from privateer_lab.cli.command_line import main
 from tests.support.pages import check
 from tests.support.published_answers import SENTENCE, document
@@ -24,7 +25,8 @@ RULES = Rules(
         Rule("everybody else", (), "right", 0.7, 0.6, "left", 0.01, 0.6, "not known"),
     ),
     0.98,
-    "shares of people are as reported",
+    ShareSource.COUNTED.sentence,
+    ShareSource.COUNTED,
 )
 FOUND: dict[str, Any] = {
     "rules": RULES,
@@ -101,7 +103,7 @@ def test_names_of_strangers_stay_text(
         Answer("learning", 10, 1, 0.95, warnings=(HOSTILE,)),
         HOSTILE,
         headline=Headline("rules", HOSTILE, "likely", HOSTILE),
-        rules=Rules((rule,), 1.0, HOSTILE),
+        rules=Rules((rule,), 1.0, HOSTILE, ShareSource.ASSUMED),
         gain=Gain(HOSTILE, 0.1, 0.0, 0.2),
         effects=(Effect(HOSTILE, HOSTILE, 0.1, 0.0, 0.2, "its interval holds 0"),),
         estimates=(Estimate(HOSTILE, 0.5, 0.4, 0.6),),

@@ -16,7 +16,7 @@ NAN = (np.nan, np.nan, np.nan)
 ABOVE, BELOW, AROUND = (0.3, 0.1, 0.5), (-0.3, -0.5, -0.1), (0.1, -0.1, 0.3)
 CORRECTED: Reason = "its interval excludes 0, but not after the correction for several effects"
 AGAIN: Reason = "its test decided at an earlier look, but its interval holds 0 again"
-FEW: Reason = "too few people beside the noise"
+RARE: Reason = Reason.RARE
 
 
 def called(*looks: tuple[float, float, float], tested: bool) -> StandingDecisions:
@@ -64,7 +64,7 @@ def trial() -> tuple[TrialSpec, TrialState, TrialFindings]:
         (ABOVE, False, CORRECTED),
         (AROUND, True, AGAIN),
         (AROUND, False, "its interval holds 0"),
-        (NAN, False, FEW),
+        (NAN, False, RARE),
     ],
 )
 def test_an_average_is_decided_only_where_its_interval_leaves_0_out(
@@ -79,7 +79,7 @@ def test_an_average_is_decided_only_where_its_interval_leaves_0_out(
     made = decisions(state, replace(found, average=average, average_called=averages), spec)
     shown = [one for one in made if one.group is None]
     assert [one.reason for one in shown] == [reason] * treatments
-    assert all((one.value is None) == (reason == FEW) for one in shown)
+    assert all((one.low is None) == (reason == RARE) for one in shown)
 
 
 def test_a_recommendation_rests_on_what_was_decided() -> None:
@@ -91,11 +91,12 @@ def test_a_recommendation_rests_on_what_was_decided() -> None:
 
     def of(best: int, intervals: np.ndarray, decided: np.ndarray) -> str:
         people = np.full(decided.shape, 1000)
-        whole = StandingDecisions(intervals, people, decided, decided)
-        return ground_in(replace(found, called=whole, best=np.full(segments, best), sure=np.zeros(segments, bool)), 0)
+        whole = StandingDecisions(intervals, people, decided, decided, decided & (intervals[..., 1] > 0))
+        return ground_in(replace(found, called=whole, given=np.full(segments, best), sure=np.zeros(segments, bool)), 0)
 
     assert of(0, worse, all_) == "decided against all other options"
     assert of(1, better, all_) == "decided against the control alone"
     assert of(1, worse, all_) == "ahead, and not decided"
     assert of(0, worse, none) in ("ahead, and not decided", "too few people to say")
+    assert of(0, better, none) == "kept, as nothing is decided to be better"
     assert ground(found) in ("ahead, and not decided", "too few people to say")
