@@ -65,7 +65,7 @@ def test_a_stranger_reads_option_whom_how_much_and_how_sure(
     assert lines[-5:] == [
         "About 9,000 people in all would tell.",
         "It rests on 2,000 of at most 20,000 people in 2 rounds; the experiment is open, begun 2026-11-20.",
-        "Shares of people are as reported.",
+        ShareSource.COUNTED.sentence,
         "It cost each person epsilon 1.",
         "Figures are mean rewards, from 0 to 1, and more counts as better.",
     ]

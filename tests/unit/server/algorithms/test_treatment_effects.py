@@ -90,7 +90,10 @@ def test_fieller_is_a_test_of_every_ratio_inverted() -> None:
 
 def test_reasons_for_saying_nothing() -> None:
     few = effects(looked_at(Trials(SETTINGS["central 1"], SEGMENTS, MEANS, 300, 1), 1, (1.0,))[-1])
-    assert (few.reason == ReasonCode.FEW).all()
+    noisy, clear = few.reason == ReasonCode.NOISE, few.reason == ReasonCode.RARE
+    assert (noisy | clear).all()
+    assert noisy.any()
+    assert (few.bearers[clear] < 20).all(), "what is too rare is, at the mean of both arms' rates"
     assert np.isnan(few.low).all()
     evidence = looked_at(Trials(SETTINGS["none"], SEGMENTS, MEANS, 5_000, 1), 1, (1.0,))[-1]
     asked_for = effects(evidence, smallest=0.001)
