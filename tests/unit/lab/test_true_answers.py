@@ -20,9 +20,8 @@ Rewards = Callable[[np.random.Generator, np.ndarray, np.ndarray], np.ndarray]
 
 def bits(*effects: float) -> Rewards:
     """Yes or no with a rate of .3, and another effect in each segment."""
-    return lambda rng, arms, groups: (rng.random(len(arms)) < 0.3 + (arms > 0) * np.array(effects)[groups]).astype(
-        float
-    )
+    rates = np.array(effects)
+    return lambda rng, arms, groups: (rng.random(len(arms)) < 0.3 + (arms > 0) * rates[groups]).astype(float)
 
 
 def money(scale: float, effect: float) -> Rewards:
@@ -114,9 +113,8 @@ def test_an_answer_is_true_of_its_rows(shares: str, rewards: str, options: int, 
     for one in answer.effects:
         assert (one.low is None) == (one.high is None)
         assert one.low is None or one.low < one.value < one.high, "no interval of width 0"
-        assert is_true(one.reason, rows.of(one), conclusion.reward.high - conclusion.reward.low, (one.low, one.high)), (
-            one
-        )
+        span = conclusion.reward.high - conclusion.reward.low
+        assert is_true(one.reason, rows.of(one), span, (one.low, one.high)), one
     _agrees(rows, conclusion)
     losses = answer.first_of(Losses)
     assert losses is not None
@@ -139,9 +137,9 @@ def _agrees(rows: Rows, conclusion: Conclusion) -> None:
         assert told == pytest.approx(counted, abs=2e-3)
     assert sum(one.share for one in conclusion.rules.rules) == pytest.approx(1, abs=1e-3)
     headline, everybody = conclusion.headline, {one.option: one for one in conclusion.effects if one.group is None}
-    better = {one.group: one.option for one in conclusion.effects if one.reason is Reason.BETTER}
+    better = {(one.group, one.option) for one in conclusion.effects if one.reason is Reason.BETTER}
     for group, option in arms.items():
-        assert option == "now" or option in (better.get(group), better.get(None)), "nobody gets what is not decided"
+        assert option == "now" or {(group, option), (None, option)} & better, "nobody gets what is not decided"
     if len({*arms.values()}) > 1:
         assert (headline.finding, headline.option) == ("rules", None)
         assert all(f"{one.option} " in headline.sentence for one in conclusion.rules.rules)

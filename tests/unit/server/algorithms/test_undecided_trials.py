@@ -107,7 +107,7 @@ def test_shares_are_those_that_were_counted_and_nobody_is_in_no_rule(promise: Ma
     assert given(step) == [0, 1, 1, 0]
     [warning] = [one for one in found.warnings if one.startswith("segments.shares")]
     assert "declares 25.0%" in warning
-    assert "reports count 9" in warning
+    assert warning.split("reports count ")[1].startswith(("89", "90"))
 
 
 def test_shares_that_only_the_spec_knows_are_called_declared() -> None:
