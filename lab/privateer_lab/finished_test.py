@@ -207,12 +207,12 @@ def _shares_told(counts: NDArray[np.int64], arms: tuple[str, ...], shares: Mappi
     chance = f"p {'below 1e-6' if p_value < _LEAST_P else f'{p_value:.2g}'}"
     intended = "as given" if shares else "the same for all"
     if p_value >= _SURPRISING:
-        return f"Shares of people ({got}) are what chance makes of those meant, {intended} ({chance})."
+        return f"Shares of people by option ({got}) are what chance makes of those meant, {intended} ({chance})."
     if shares:
         remedy = "people are missing, or counted twice: find out why before you believe an effect"
     else:
         remedy = "give those that were meant; if all were meant to be the same, find out who is missing"
-    return f"Shares of people ({got}) are not what chance makes of those meant, {intended} ({chance}): {remedy}."
+    return f"Shares of people by option ({got}) are not what chance makes of those meant, {intended} ({chance}): {remedy}."
 
 
 def _parsed(data: dict[str, Any]) -> ArmsSpec:
