@@ -212,7 +212,9 @@ def _shares_told(counts: NDArray[np.int64], arms: tuple[str, ...], shares: Mappi
         remedy = "people are missing, or counted twice: find out why before you believe an effect"
     else:
         remedy = "give those that were meant; if all were meant to be the same, find out who is missing"
-    return f"Shares of people by option ({got}) are not what chance makes of those meant, {intended} ({chance}): {remedy}."
+    return (
+        f"Shares of people by option ({got}) are not what chance makes of those meant, {intended} ({chance}): {remedy}."
+    )
 
 
 def _parsed(data: dict[str, Any]) -> ArmsSpec:
