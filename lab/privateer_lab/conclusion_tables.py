@@ -157,7 +157,7 @@ def _losses(conclusion: Conclusion) -> Iterator[Titled]:
 
 
 def _loss(value: float | None, least: float) -> float | str | None:
-    """Return a loss, or words for one that is next to nothing."""
+    """Return a loss, or words for one that is hardly anything."""
     return f"below {least:.1g}" if value and value < least else value
 
 

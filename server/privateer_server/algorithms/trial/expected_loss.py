@@ -16,7 +16,7 @@ Array = NDArray[np.float64]
 
 
 def expected_losses(state: TrialState, found: TrialFindings, spec: TrialSpec) -> Iterator[Losses]:
-    """Yield the loss of each segment's recommendation, also where nothing is decided.
+    """Yield the loss of each segment's recommendation, even if nothing is decided.
 
     The loss is the mean reward of the best arm less that of the recommended one, so it is 0 if that is the best. Given
     the estimates, an arm is ahead of the recommended one by a normal variable: by their difference, with the noise of
