@@ -10,6 +10,7 @@ from privateer_core.answer import Answer
 from privateer_core.answer.estimates import Effect, Estimate
 from privateer_core.answer.facts import Fact, Table
 from privateer_core.answer.parts import (
+    LOSS,
     BinMeans,
     Contradiction,
     EffectsOverTime,
@@ -19,6 +20,7 @@ from privateer_core.answer.parts import (
     GuardrailEffects,
     HalfLives,
     Intervals,
+    Losses,
     Recommendations,
 )
 from privateer_core.answer.policy_view import BinShares, Coefficients, GroupShares, PlayCounts, Point, PolicyView
@@ -136,6 +138,11 @@ def _(part: GuardrailEffects) -> list[Titled]:
 @rows_of.register
 def _(part: Intervals) -> list[Titled]:
     return [Titled(part.title, [{"name": one.name, **_interval(one)} for one in part.estimates])]
+
+
+@rows_of.register
+def _(part: Losses) -> list[Titled]:
+    return [Titled(LOSS, [{"name": one.name, "expected": one.expected, "at most": one.most} for one in part.losses])]
 
 
 @rows_of.register

@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, NamedTuple, get_args
+from typing import Final, NamedTuple
 
 from privateer_core.answer import Answer
 from privateer_core.answer.conclusion import Conclusion
@@ -20,14 +20,11 @@ _ENDED: Final = {
     "an operator": "An operator stopped it, and nobody is asked any more.",
 }
 _TOGETHER: Final[dict[Reason, str]] = {
-    "its interval holds 0": "their intervals hold 0",
-    "its interval excludes 0, but not after the correction for several effects": (
-        "their intervals exclude 0, but not after the correction for several effects"
-    ),
-    "its test decided at an earlier look, but its interval holds 0 again": (
-        "their tests decided at an earlier look, but their intervals hold 0 again"
-    ),
-    "its share of people is not told from 0": "their shares of people are not told from 0",
+    Reason.HOLDS_ZERO: "their intervals hold 0",
+    Reason.CORRECTED: ("their intervals exclude 0, but not after the correction for several effects"),
+    Reason.AGAIN: ("their tests decided at an earlier look, but their intervals hold 0 again"),
+    Reason.HEAVY_TAIL: "a few rewards decide each",
+    Reason.SHARE: "their shares of people are not told from 0",
 }
 """Reasons that several effects have in common, where they are worded otherwise."""
 
@@ -60,7 +57,7 @@ def decided_in_words(effects: Sequence[Effect]) -> str:
         if reason in DECIDED:
             return f"All {len(effects):,} effects are {reason}."
         return f"None of {len(effects):,} effects is decided: {_TOGETHER.get(reason, reason)}."
-    order = sorted(found, key=get_args(Reason).index)
+    order = sorted(found, key=list(Reason).index)
     named = [_with_reason(found[reason], reason) for reason in order]
     none = [] if DECIDED & found.keys() else ["none is decided"]
     return f"Of {len(effects):,} effects {'; '.join([*none, *named])}."
@@ -71,7 +68,9 @@ def _with_reason(number: int, reason: Reason) -> str:
     if reason in DECIDED:
         return f"{number:,} {'is' if number == 1 else 'are'} {reason}"
     kept = reason.removeprefix("its ")
-    return f"for {number:,} there are {reason}" if kept == reason else f"of {number:,} the {kept}"
+    if kept != reason:
+        return f"of {number:,} the {kept}"
+    return f"for {number:,} there are {reason}" if reason.startswith("too few") else f"for {number:,} {reason}"
 
 
 def ranked(effects: Sequence[Effect]) -> list[Effect]:

@@ -12,6 +12,8 @@ from privateer_lab.answer_words import ranked
 from privateer_lab.figures import whole_percent
 
 _NEARLY: Final = 0.9999
+_SMALL_LOSS: Final = 1e-4
+"""Share of what rewards can differ by, below which losses are not told apart."""
 ROWS_MAX: Final = 40
 """Rows of a table that people see; machines get all."""
 
@@ -27,8 +29,7 @@ def notes_of(published: PublishedAnswer) -> list[str]:
     conclusion = published.conclusion
     rests = [rests_on(published)]
     if conclusion.rules:
-        share = conclusion.rules.people
-        rests.append(f"{share[:1].upper()}{share[1:]}.")
+        rests.append(conclusion.rules.people)
     return [*conclusion.surer, *rests, conclusion.privacy.sentence, conclusion.reward.sentence]
 
 
@@ -145,10 +146,19 @@ def _effect(one: Effect, baseline: Estimate | None) -> Row:
 
 def _losses(conclusion: Conclusion) -> Iterator[Titled]:
     if conclusion.losses:
-        shown = sorted(conclusion.losses, key=lambda one: -one.high)[:ROWS_MAX]
-        rows = [{"who gets": one.name, "loses, expected": one.value, "at most": one.high} for one in shown]
+        shown = sorted(conclusion.losses, key=lambda one: -one.most)[:ROWS_MAX]
+        least = _SMALL_LOSS * (conclusion.reward.high - conclusion.reward.low)
+        rows = [
+            {"who gets": one.name, "loses, expected": _loss(one.expected, least), "at most": _loss(one.most, least)}
+            for one in shown
+        ]
         title = f"{LOSS}, in mean reward; at most while intervals hold{_left_out(len(conclusion.losses), len(shown))}"
-        yield Titled(title, rows)
+        yield Titled(title, said(rows))
+
+
+def _loss(value: float | None, least: float) -> float | str | None:
+    """Return a loss, or words for one that is hardly anything."""
+    return f"below {least:.1g}" if value and value < least else value
 
 
 def _interval(low: float | None, high: float | None) -> str | None:

@@ -14,6 +14,7 @@ from typing_extensions import override
 
 from privateer_core.algorithms import parse_spec
 from privateer_core.answer import Answer
+from privateer_core.answer.estimates import Effect
 from privateer_core.errors import InputError, SpecError
 from privateer_core.policies.decisions import Arms
 from privateer_core.privacy.trust import TRUST
@@ -21,22 +22,19 @@ from privateer_core.sampling.entropy import SecureNoise
 from privateer_core.spec.arms import ARM_NAME, ArmsSpec
 from privateer_core.spec.categories import LEVELS_MAX
 from privateer_core.spec.columns import is_missing
+from privateer_lab.heavy_tails import TestRows, capping_in_words, with_sentences
+from privateer_lab.lower_rewards import LowerRewards
 from privateer_lab.notebook.data_frames import Array, Columns, column, columns_of, contexts_of, numbered, numbers, texts
 from privateer_lab.notebook.results import Found, found_in
 from privateer_lab.notebook.tabular import ResultTable, Tabular
 from privateer_lab.planning.other_algorithms import with_effects
 from privateer_lab.simulation.devices import scaled
-from privateer_server.conclusions.by_effects import effects_headline
 from privateer_server.conclusions.conclusion import conclude
-from privateer_server.conclusions.wording import LearnedAnswer
 from privateer_server.rounds.loop import Schedule
 
 _NOBODY: Final = {"everybody": {"levels": ["everybody"]}}
 """A feature of one level, where no segments are asked for: a spec has one at least."""
 _HIGHER: Final = "A higher reward counts as better: say so if a lower one is."
-_LOWER: Final = "A lower {reward} counts as better: an effect of 1 means that {reward} is lower by 1."
-_SHOWN: Final = 5
-"""Options of which a sentence tells."""
 _LEAST_P: Final = 1e-6
 """Below, a p-value is said to be smaller."""
 _SURPRISING: Final = 1e-3
@@ -161,8 +159,10 @@ def analyze(
     low, high, said = (*_UNIT, (_CLIPPED,)) if is_private and not bounds else _bounds(rewards, bounds, reward)
     clipped = 0 if is_private else int(((rewards < low) | (rewards > high)).sum())
     kind = _kind(rewards, bounds, is_private=is_private)
-    if lower_is_better:
-        rewards, low, high = _turned(rewards, low, high, kind)
+    lower = LowerRewards(reward, kind == "binary" and (low, high) == _UNIT) if lower_is_better else None
+    own_bounds = low, high
+    if lower:
+        rewards, low, high = lower.turned(rewards, low, high)
     features = {one: _feature(columns, one, values, is_private=is_private) for one, values in parts.items()}
     cuts = {one: values for one, values in parts.items() if "levels" not in features[one]}
     data = {
@@ -176,44 +176,21 @@ def analyze(
     spec = _parsed(data)
     chosen = numbered(columns, arm, arms)
     contexts = scaled(contexts_of(columns, spec), spec) if parts else np.zeros((len(rewards), 1))
-    found = _found(spec, contexts, chosen, spec.reward.scaled_all(rewards), known)
+    found = _found(spec, contexts, chosen, spec.reward.scaled_all(rewards), known, lower)
+    if not is_private:
+
+        def capped(least: float, most: float) -> tuple[Effect, ...]:
+            other = _parsed(data | {"reward": {"low": least, "high": most, "kind": kind}})
+            return _found(other, contexts, chosen, other.reward.scaled_all(rewards), None, lower).said.effects
+
+        rows = TestRows(rewards, chosen, arms, reward, -1 if lower else 1)
+        found = with_sentences(found, tuple(capping_in_words(rows, found.said.effects, (low, high), capped)))
     if clipped:
         said = (*said, f"{clipped:,} of {len(rewards):,} rewards are beyond the bounds, and count as the next bound.")
-    better = _lower(found, reward, is_yes_or_no=kind == "binary") if lower_is_better else _HIGHER
+    better = lower.sentence(found) if lower else _HIGHER
     given = () if is_private else (_shares_told(np.bincount(chosen, minlength=len(arms)), arms, shares),)
-    shown = _without_means(found, spec, reward) if lower_is_better else found
+    shown = lower.without_means(found, spec, own_bounds) if lower else found
     return FinishedTest(spec, shown, (better, *said, *given))
-
-
-def _turned(rewards: Array, low: float, high: float, kind: str) -> tuple[Array, float, float]:
-    """Return rewards of which more is better, with their bounds: no instead of yes, or the negative."""
-    is_yes_or_no = kind == "binary" and (low, high) == _UNIT
-    return (1 - rewards, low, high) if is_yes_or_no else (-rewards, -high, -low)
-
-
-def _lower(found: Found, reward: str, *, is_yes_or_no: bool) -> str:
-    """Say how much lower than the control's the rewards are, in their own unit: `_turned` made 1 - r or -r of them."""
-    conclusion = found.conclusion
-    said = _LOWER.format(reward=reward)
-    if conclusion.baseline is None:
-        return said
-    mean = float(is_yes_or_no) - conclusion.baseline.value
-    known = [one for one in conclusion.effects if one.group is None and one.value is not None]
-    shown = [f"{one.option} {one.value:z.3g} lower{_share_of(one.value, mean)}" for one in known[:_SHOWN] if one.value]
-    return f"{said} {conclusion.control}: mean {reward} of about {mean:.3g}; {'; '.join(shown)}."
-
-
-def _without_means(found: Found, spec: ArmsSpec, reward: str) -> Found:
-    """Return what was found without mean rewards, which `_turned` made; `_lower` tells them in their own unit."""
-    conclusion = found.conclusion
-    headline = effects_headline(LearnedAnswer(spec, found.said), conclusion.rules, None)
-    unit = msgspec.structs.replace(conclusion.reward, sentence=f"Effects say how much lower {reward} is.")
-    turned = msgspec.structs.replace(conclusion, headline=headline, baseline=None, reward=unit)
-    return replace(found, conclusion=turned)
-
-
-def _share_of(value: float, mean: float) -> str:
-    return f" ({value / mean:.0%})" if mean > 0 else ""
 
 
 def _shares_told(counts: NDArray[np.int64], arms: tuple[str, ...], shares: Mapping[str, float] | None) -> str:
@@ -232,12 +209,14 @@ def _shares_told(counts: NDArray[np.int64], arms: tuple[str, ...], shares: Mappi
     chance = f"p {'below 1e-6' if p_value < _LEAST_P else f'{p_value:.2g}'}"
     intended = "as given" if shares else "the same for all"
     if p_value >= _SURPRISING:
-        return f"Shares of people ({got}) are what chance makes of those meant, {intended} ({chance})."
+        return f"Shares of people by option ({got}) are what chance makes of those meant, {intended} ({chance})."
     if shares:
         remedy = "people are missing, or counted twice: find out why before you believe an effect"
     else:
         remedy = "give those that were meant; if all were meant to be the same, find out who is missing"
-    return f"Shares of people ({got}) are not what chance makes of those meant, {intended} ({chance}): {remedy}."
+    return (
+        f"Shares of people by option ({got}) are not what chance makes of those meant, {intended} ({chance}): {remedy}."
+    )
 
 
 def _parsed(data: dict[str, Any]) -> ArmsSpec:
@@ -378,6 +357,7 @@ def _found(
     chosen: NDArray[np.int64],
     rewards: Array,
     known: NDArray[np.bool_] | None,
+    lower: LowerRewards | None,
 ) -> Found:
     """Return what one look at all rows says; contexts (n, columns) and rewards (n,) are scaled.
 
@@ -394,6 +374,7 @@ def _found(
         release = mechanism.release(mechanism.add(mechanism.empty(), mechanism.randomize(given, noise)), noise)
     over = schedule.close(step, release, 0)
     answer = msgspec.structs.replace(schedule.answer(over), ended="its rows")
+    answer = lower.renamed(answer, spec) if lower else answer
     conclusion = conclude(schedule, over, answer)
     said = _NO_NOISE if known is None else _NOISE.format(spec.privacy.bound)
     cost = msgspec.structs.replace(conclusion.privacy, sentence=said)

@@ -99,7 +99,8 @@ def print_finished(conclusion: Conclusion, answer: Answer) -> None:
     for title, rows in tables_of_conclusion(conclusion):
         _print(title, rows, words_left=True)
     rests = f"It rests on {answer.people:,} rows."
-    for note in (*conclusion.surer, rests, conclusion.privacy.sentence, conclusion.reward.sentence):
+    shares = [conclusion.rules.people] if conclusion.rules else []
+    for note in (*conclusion.surer, rests, *shares, conclusion.privacy.sentence, conclusion.reward.sentence):
         screen.print(note, soft_wrap=True, markup=False)
 
 

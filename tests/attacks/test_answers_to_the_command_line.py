@@ -13,6 +13,7 @@ import pytest
 
 from privateer_core.answer import Answer
 from privateer_core.answer.conclusion import Rule, Rules
+from privateer_core.answer.shares import ShareSource
 from privateer_lab.cli.command_line import main
 from privateer_lab.doctor import listeners as answers
 from privateer_lab.services import rest
@@ -149,7 +150,7 @@ def test_an_answer_of_an_endless_name_is_none(capsys: pytest.CaptureFixture[str]
 
 def test_an_answer_of_rules_without_end_is_none(capsys: pytest.CaptureFixture[str]) -> None:
     rule = Rule("everybody", (), "a", 1.0, None, None, None, 0.5, "not known")
-    said = document(Answer("learning", 2000, 2, None), rules=Rules((rule,), None, "people"))
+    said = document(Answer("learning", 2000, 2, None), rules=Rules((rule,), None, "people", ShareSource.COUNTED))
     said["conclusion"]["rules"]["rules"] *= 10_000  # a table of 100,000 takes a minute
     with hostile(json.dumps(said).encode()) as (url, _):
         code, text = told(capsys, "answer", "test", "--url", url)

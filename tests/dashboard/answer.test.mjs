@@ -41,7 +41,8 @@ test("effects among everybody come first, with what they are of the control's me
 });
 
 test("losses are the largest first, expected and at most", () => {
-  const losses = [{ name: "new: old people", value: 0.001, low: 0, high: 0.002 }, { name: "new: young people", value: 0.004, low: 0, high: 0.05 }];
-  assert.deepEqual(lossRows(losses).map(([name]) => name), ["new: young people", "new: old people"]);
+  const losses = [{ name: "new: old people", expected: 0.001, most: 0.002 }, { name: "new: young people", expected: 0.004, most: 0.05 }, { name: "now: nobody's interval", expected: null, most: 0.001 }];
+  assert.deepEqual(lossRows(losses).map(([name]) => name), ["new: young people", "new: old people", "now: nobody's interval"]);
   assert.deepEqual(lossRows(losses)[0].slice(1), ["0.004", "0.05"]);
+  assert.deepEqual(lossRows(losses)[2].slice(1), [null, "0.001"]);
 });

@@ -31,6 +31,7 @@ const SAMPLES = [
   [{ kind: "over time", people: [10, 20], effects: [{ option: "b", group: "young", values: [0.1, 0.2], lows: [0, 0.1], highs: [0.2, 0.3] }] }, ["Over time", "young · b"]],
   [{ kind: "guardrail", name: "refund", effects: [effect("b", null, 0.2, "decided at an earlier look")] }, ["Guardrail: refund", "Squares are decided.", "All: decided at an earlier look."]],
   [{ kind: "intervals", title: "shares of people", of: "share", estimates: [estimate("young", 0.25, 0.2, 0.3)] }, ["Shares of people", "25.0 %", "20.0 %"]],
+  [{ kind: "losses", losses: [{ name: "b: young", expected: null, most: 0.75 }] }, ["What a person loses by following it", "b: young", "0.75"]],
   [{ kind: "figures", title: "what it rests on", facts: [{ name: "least share", value: 0.125, kind: "share" }, { name: "ended by", value: null, kind: "words" }] }, ["What it rests on", "Least share", "12.5 %"]],
   [{ kind: "table", title: "what coins ask", columns: [{ name: "question", kind: "words" }, { name: "share of people", kind: "share" }], rows: [["refund", 0.5]] }, ["What coins ask", "50.0 %"]],
   [{ kind: "contradiction", found: true, evidence: 3, false_alarm_rate: 0.001, since: 1200 }, ["first 1,200 people contradict", "0.001"]],

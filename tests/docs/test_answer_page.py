@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
+import privateer_lab as lab
 from privateer_core.answer.conclusion import PublishedAnswer
 from privateer_lab.cli.input_files import load_spec
 from privateer_lab.simulation.simulation import Simulation
-from privateer_lab.terminal import print_conclusion
+from privateer_lab.terminal import print_conclusion, print_finished
 from privateer_server.conclusions.conclusion import conclude
 
 ROOT = Path(__file__).parents[2]
@@ -25,7 +26,7 @@ any option by chance +0.4119 (+0.307 to +0.5168)
 └────────────┴──────────────────────┴─────────┴──────────┴────────────────────┘
 It rests on 9,425 people in 9 rounds; the experiment is finished, begun 2026-11-20. Of 9,500 people planned: \
 9,425 counted in closed rounds; 75 out of reach of rounds.
-Shares of people are what reports or the spec say.
+Shares of people are counted from reports.
 It cost each person epsilon 1 and delta 1e-06 against the server, for all that they report: the server sees \
 a permuted batch of randomized reports.
 Figures are mean rewards, from 0 to 1, and more counts as better.
@@ -64,3 +65,24 @@ def test_the_page_shows_what_is_printed(
     began, algorithm = "2026-11-20T10:00:00+00:00", run.spec.algorithm.name
     print_conclusion(PublishedAnswer(name, version, "finished", algorithm, began, run.account(), found, answer))
     assert capsys.readouterr().out == SHOWN[place] + below
+
+
+def test_the_page_shows_what_is_printed_of_a_test_with_segments(capsys: pytest.CaptureFixture[str]) -> None:
+    """Nine in ten people are where the option does harm."""
+    cells = {
+        ("NL", "a"): (5400, 1188),
+        ("NL", "b"): (5400, 622),
+        ("DE", "a"): (300, 24),
+        ("DE", "b"): (300, 84),
+        ("FR", "a"): (300, 36),
+        ("FR", "b"): (300, 72),
+    }
+    rows = [
+        (country, arm, float(place < yes)) for (country, arm), (people, yes) in cells.items() for place in range(people)
+    ]
+    country, arm, reward = zip(*rows, strict=True)
+    found = lab.analyze({"country": country, "arm": arm, "reward": reward}, segments=["country"])
+    print_finished(found.found.conclusion, found.answer)
+    printed = capsys.readouterr().out
+    assert printed.startswith(SHOWN[2])
+    assert "Shares of people are counted from reports. 1 segment is left out" in printed

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from privateer_core.algorithms.trial import TrialSpec
-from privateer_core.answer.parts import LOSS, Intervals
+from privateer_core.answer.parts import Losses
 from privateer_server.algorithms.trial import expected_loss
 from privateer_server.algorithms.trial.learner import TrialLearner
 from tests.unit.server.algorithms.test_trial_answer import trial
@@ -32,10 +32,11 @@ def losses(model: str) -> np.ndarray:
             fresh = rng.integers(0, 2**32, batch, dtype=np.uint32) if step.policy.fresh_coins else coins
             release = step.policy.mechanism.simulate(step.policy.contribute(contexts, fresh, decided, rewards), rng)
             state, version = learner.learn(state, step.policy, release), version + 1
-        said = next((one for one in learner.answer(state).all_of(Intervals) if one.title == LOSS), None)
-        if said:
-            (one,) = said.estimates
-            rows.append((one.value, one.high, max(0.0, effect if one.name == "a" else -effect)))
+        said = learner.answer(state).first_of(Losses)
+        assert said is not None
+        (one,) = said.losses
+        if one.expected is not None:
+            rows.append((one.expected, one.most, max(0.0, effect if one.name == "a" else -effect)))
     return np.array(rows)
 
 

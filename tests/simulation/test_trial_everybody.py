@@ -15,7 +15,7 @@ from privateer_server.algorithms.trial.evidence.epochs import Epoch, stable_weig
 from privateer_server.algorithms.trial.evidence.trial_evidence import TrialEvidence
 from privateer_server.algorithms.trial.evidence.weighted_sums import Sums
 from privateer_server.algorithms.trial.group_sequential import critical_values, p_values
-from privateer_server.algorithms.trial.treatment_effects import SegmentShares, asked_shares, effects, joined, weight_of
+from privateer_server.algorithms.trial.treatment_effects import asked_shares, effects, joined, weight_of
 from tests.support.trials import Trials, added_in_common, by_trial, one_bit
 
 SEGMENTS = np.array([0.35, 0.25, 0.15, 0.1, 0.1, 0.05])
@@ -90,7 +90,7 @@ def play(count: int, *, adapt: bool, base: float = 0.3, drift: float = 0.0, effe
         critical, before = critical_values(TIMES[: look + 1], 0.05)[-1], time
         averages_inside = np.abs(both.estimate - average_truth) <= critical * np.sqrt(both.variance)
         always, averages_always = always & inside, averages_always & averages_inside
-    known, exact = np.isfinite(found.low[:, 0]), effects(evidence, SegmentShares(asked.estimate, 0 * asked.variance))
+    known, exact = np.isfinite(found.low[:, 0]), effects(evidence, replace(asked, variance=0 * asked.variance))
     naive = (exact.low[:, 0] <= truth) & (truth <= exact.high[:, 0])
     called = p_values(TIMES, np.array(scores))[-1] <= 0.05
     summed_width = critical * np.sqrt(OF_SEGMENTS * summed.variance).mean()

@@ -235,6 +235,7 @@ def gained(trials: Trials, seed: int) -> tuple[tuple[float, float, float], float
             best, constant = (evidence.precise.difference[:, 0] > 0).astype(int), int(evidence.average.estimate[0] > 0)
             held = Holdout.begin(trials.design, float(evidence.people[-1]), best, constant)
     assert held is not None
-    found = held.gain()
-    assert found is not None
+    # A policy that gives everybody the constant arm gains exactly nothing, and tells of no gain.
+    found = held.gain() or (0.0, 0.0, 0.0)
+    assert (found == (0.0, 0.0, 0.0)) == bool((held.best == held.constant).all())
     return found, float(SEGMENTS @ (np.where(held.best == 1, EFFECTS, 0.0) - held.constant * EFFECTS))

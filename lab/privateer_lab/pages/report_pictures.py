@@ -15,9 +15,9 @@ from privateer_core.answer.policy_view import (
     BinShares,
     Coefficients,
     GroupShares,
+    OptionShares,
     PlayCounts,
     Point,
-    Shares,
     leading,
 )
 from privateer_core.spec.features import Feature, Numeric
@@ -83,7 +83,9 @@ def _corners(one: ArmsOfBin, features: Sequence[Feature | None]) -> Any:
     return corners if corners.shape[1] > 1 else np.column_stack([corners, [0.0, 1.0]])
 
 
-def _draw_bin(axis: Any, arms: Shares, ends: Any, colours: Mapping[str, Any], span: Any, *, outlined: bool) -> None:
+def _draw_bin(
+    axis: Any, arms: OptionShares, ends: Any, colours: Mapping[str, Any], span: Any, *, outlined: bool
+) -> None:
     (left, bottom), (right, top) = ends
     arm = leading(arms)
     alpha = 0.25 + 0.75 * max(0.0, max(arms.values()) * 1.5 - 0.5)
@@ -126,7 +128,7 @@ def of_groups(shows: GroupShares, spec: Spec) -> Picture:
     return _stacked(shown, arms, f"The share of people who are given each arm.{more}")
 
 
-def _stacked(rows: Sequence[tuple[str, Shares]], arms: Sequence[str], caption: str) -> Picture:
+def _stacked(rows: Sequence[tuple[str, OptionShares]], arms: Sequence[str], caption: str) -> Picture:
     text = "; ".join(
         f"{name}: {', '.join(f'{arm} {whole_percent(share)}' for arm, share in one.items())}" for name, one in rows[:8]
     )
@@ -235,7 +237,7 @@ def _of_effects_over_time(part: EffectsOverTime) -> Picture:
     return picture
 
 
-def _all(options: Sequence[str], rows: Sequence[Shares]) -> list[str]:
+def _all(options: Sequence[str], rows: Sequence[OptionShares]) -> list[str]:
     """Return all arms that are named, those of the spec first."""
     return list(dict.fromkeys([*options, *(name for row in rows for name in row)]))
 

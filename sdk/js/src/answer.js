@@ -60,19 +60,20 @@
  * Why an effect is decided, or why not.
  * @typedef {"decided better" | "decided worse" | "decided at an earlier look" | "its interval holds 0"
  *   | "its interval excludes 0, but not after the correction for several effects"
- *   | "its test decided at an earlier look, but its interval holds 0 again" | "too few people beside the noise"
- *   | "its share of people is not told from 0" | "too few people since the last look"
+ *   | "its test decided at an earlier look, but its interval holds 0 again" | "a few rewards decide it" | "too few of the rarer outcome"
+ *   | "too few people in an arm" | "too few people beside the noise" | "its share of people is not told from 0" | "too few people since the last look"
  *   | "rewards vary too little for their bounds"} Reason
  */
 /**
  * How much better an option is than the control; a group of null is everybody, figures of null are not known.
  * @typedef {{option: string, group: string | null, value: number | null, low: number | null, high: number | null, reason: Reason,
- *   people: number | null, p_value: number | null, detectable: number | null, contribution: number | null, remark: string}} Effect
+ *   people: number | null, p_value: number | null, detectable: number | null, contribution: number | null, remark: string,
+ *   bounds: [number, number] | null}} Effect
  */
 /**
  * What a recommendation rests on.
- * @typedef {"decided against all other options" | "decided against the control alone" | "ahead, and not decided"
- *   | "too few people to say" | "everybody gets it from now on"} Ground
+ * @typedef {"decided against all other options" | "decided against the control alone" | "decided on average alone"
+ *   | "ahead, and not decided" | "kept, as nothing is decided to be better" | "too few people to say" | "everybody gets it from now on"} Ground
  */
 /**
  * What choosing by context earns over one option for all.
@@ -82,6 +83,11 @@
 /** @typedef {{kind: "rules", rules: {group: string, option: string, ground: Ground}[]}} Recommendations */
 /** @typedef {{kind: "bin means", columns: string[], bins: (Bin & {means: Estimate[]})[], confidence: number}} BinMeans */
 /** @typedef {{kind: "intervals", title: string, of: Kind, estimates: Estimate[]}} Intervals */
+/**
+ * What people lose who get an option, on average; expected is null where an option has no interval.
+ * @typedef {{name: string, expected: number | null, most: number}} Loss
+ * @typedef {{kind: "losses", losses: Loss[]}} Losses
+ */
 /**
  * Effects at every look; null where nothing was known then.
  * @typedef {{option: string, group: string | null, values: (number | null)[], lows: (number | null)[], highs: (number | null)[]}} EffectPath
@@ -93,7 +99,7 @@
 /** @typedef {{kind: "features", people: number, candidates: number, kept: string[] | null, gains: Record<string, number> | null}} FeatureSelection */
 /** @typedef {{kind: "half-lives", used: number | null, candidates: (number | null)[], probabilities: number[] | null}} HalfLives */
 /**
- * @typedef {Recommendations | BinMeans | Intervals | Point | EffectsOverTime | GuardrailEffects | Figures | Contradiction | FeatureSelection
+ * @typedef {Recommendations | BinMeans | Intervals | Losses | Point | EffectsOverTime | GuardrailEffects | Figures | Contradiction | FeatureSelection
  *   | HalfLives | Table} AnswerPart
  */
 /**
@@ -114,18 +120,19 @@
  */
 /**
  * How sure it is that an option is the best: decided by a test, or by the learner's model with a probability of .98 or .9.
- * @typedef {"decided" | "almost certain" | "likely" | "not known"} Sureness
+ * @typedef {"decided" | "decided against the control" | "decided on average" | "almost certain" | "likely" | "not known"} Sureness
  */
 /**
  * The finding in a sentence and in parts; how much more reward than the control's, where that is known.
  * @typedef {{finding: "nothing yet" | "rules" | "scores" | "one option" | "point" | "failed", sentence: string, sureness: Sureness,
- *   option: string | null, control: string | null, value: number | null, low: number | null, high: number | null}} Headline
+ *   option: string | null, control: string | null, value: number | null, low: number | null, high: number | null,
+ *   compared: string | null}} Headline
  */
 /**
  * An option for those to whom no rule before it applies, in words and as conditions that all hold.
  * @typedef {{people: string, where: (Between | Among)[], option: string, share: number, mean: number | null, next_best: string | null,
  *   difference: number | null, certainty: number | null, sureness: Sureness}} Rule
- * @typedef {{rules: Rule[], gain_kept: number | null, people: string}} Rules
+ * @typedef {{rules: Rule[], gain_kept: number | null, people: string, source: "counted" | "asked" | "declared" | "assumed"}} Rules
  */
 /**
  * What follows from an answer: which option, for whom, how much better, how sure, and what it cost in privacy.
@@ -133,7 +140,7 @@
  *   reward: {low: number, high: number, sentence: string},
  *   privacy: {model: string, epsilon: number | null, delta: number, sentence: string}, rules: Rules | null, gain: Gain | null,
  *   is_measured: boolean, means: [number, number] | null, over_chance: Estimate | null, control: string | null, baseline: Estimate | null, effects: Effect[], estimates: Estimate[],
- *   confidence: number | null, losses: Estimate[], surer: string[], warnings: string[]}} Conclusion
+ *   confidence: number | null, losses: Loss[], surer: string[], warnings: string[]}} Conclusion
  */
 /**
  * What has become of each of the people who are planned: planned + replaced = counted + held + refused + not_asked +

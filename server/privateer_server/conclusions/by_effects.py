@@ -1,14 +1,25 @@
 """The headline of a test: what an option changes against the control, and whether that is decided."""
 
+from collections.abc import Sequence
 from statistics import NormalDist
+from typing import Final
 
-from privateer_core.answer.conclusion import Headline, Rules, Sureness
+from privateer_core.answer.conclusion import Headline, Rule, Rules, Sureness
 from privateer_core.answer.estimates import Effect, Estimate
 from privateer_core.answer.measured_rate import MeasuredRate
+from privateer_core.answer.parts import Recommendations
 from privateer_core.spec.spec import Spec
-from privateer_server.conclusions.rule_words import short
+from privateer_server.conclusions.rule_words import REST, short
 from privateer_server.conclusions.wording import LearnedAnswer, people, plain, signed
 
+_DECIDED: Final[Sureness] = "decided"
+_AGAINST_CONTROL: Final[Sureness] = "decided against the control"
+_NOT_KNOWN: Final[Sureness] = "not known"
+_SURE: Final[dict[Sureness, str]] = {
+    _DECIDED: "decided",
+    _AGAINST_CONTROL: "decided to be better than the control",
+    "decided on average": "decided on average over all people",
+}
 _POWER = 0.8
 _MORE_MAX = 100
 _NAMED = 3
@@ -25,43 +36,110 @@ def baseline_of(spec: Spec, rate: MeasuredRate | None) -> Estimate | None:
 
 
 def effects_headline(findings: LearnedAnswer, rules: Rules | None, baseline: Estimate | None) -> Headline:
-    """Say which option is better than the control on average, or for whom; and what is not decided, with the reason."""
+    """Say which option everybody gets, or who gets which; and what is not decided, with the reason."""
+    control = findings.spec.options[0]
+    if rules and len({rule.option for rule in rules.rules}) > 1:
+        return _by_segment(findings, rules, baseline)
+    everybody = [effect for effect in findings.answer.effects if effect.group is None]
+    leading = _leading(everybody)
+    option = _given(findings, rules) or (leading.option if leading and _is_better(leading) else control)
+    if option != control:
+        effect = next(effect for effect in everybody if effect.option == option)
+        return _new_option(findings, effect, baseline)
+    if leading is None or leading.value is None:
+        why = f": {leading.reason}" if leading else ""
+        sentence = f"nothing is known of any effect{why}. Keep {short(control)}."
+        return Headline("one option", findings.said(sentence), "not known", control, control)
+    return _control(findings, everybody, leading, baseline)
+
+
+def _given(findings: LearnedAnswer, rules: Rules | None) -> str | None:
+    """Return the option that everybody gets; None where the answer does not say."""
+    if rules:
+        return rules.rules[0].option
+    recommended = findings.answer.first_of(Recommendations)
+    return recommended.rules[0].option if recommended else None
+
+
+def _is_better(effect: Effect) -> bool:
+    return effect.is_decided and (effect.value or 0.0) > 0
+
+
+def _new_option(findings: LearnedAnswer, effect: Effect, baseline: Estimate | None) -> Headline:
+    """Say that everybody gets another option than the control, and whether that is decided."""
+    control = findings.spec.options[0]
+    name, change = short(effect.option), _change(effect, control, baseline)
+    if _is_better(effect):
+        sentence, sureness = f"give everybody {name}: {change}. That is decided.", _DECIDED
+    else:
+        unknown = f"it is not decided whether it is better than {short(control)}: {change}; {effect.reason}"
+        sentence, sureness = f"everybody gets {name}, which is ahead, and {unknown}.", _NOT_KNOWN
+    return _headline(findings, sentence, sureness, effect.option, effect)
+
+
+def _control(
+    findings: LearnedAnswer, everybody: Sequence[Effect], rival: Effect, baseline: Estimate | None
+) -> Headline:
+    """Say that everybody keeps the control, and what is known of its strongest rival."""
+    control = findings.spec.options[0]
+    name, change = short(rival.option), _change(rival, control, baseline)
+    if rival.is_decided:
+        is_all = all(effect.is_decided for effect in everybody)
+        better = "nothing is better" if is_all else "nothing is decided to be better"
+        sentence = f"keep {short(control)}: {better}, and {name} changes rewards by {change}. That is decided."
+        return _headline(findings, sentence, _DECIDED if is_all else _NOT_KNOWN, control, rival)
+    unknown = f"it is not decided whether {name} is better than {short(control)}: {change}; {rival.reason}"
+    return _headline(findings, f"{unknown}. Keep {short(control)}.", _NOT_KNOWN, control, rival)
+
+
+def _headline(findings: LearnedAnswer, sentence: str, sureness: Sureness, option: str, effect: Effect) -> Headline:
+    control, figures = findings.spec.options[0], (effect.value, effect.low, effect.high)
+    said = findings.said(sentence) + _differs(findings)
+    return Headline("one option", said, sureness, option, control, *figures, compared=effect.option)
+
+
+def _by_segment(findings: LearnedAnswer, rules: Rules, baseline: Estimate | None) -> Headline:
+    """Say who gets which option, how far that is decided, and what is known of everybody together."""
     control, gain = findings.spec.options[0], findings.answer.gain
-    if rules and len(rules.rules) > 1 and gain and gain.value is not None and gain.low is not None and gain.low > 0:
+    others = [rule.sureness for rule in rules.rules if rule.option != control]
+    sureness = _NOT_KNOWN if _NOT_KNOWN in others else _AGAINST_CONTROL
+    if all(rule.sureness == _DECIDED for rule in rules.rules):
+        sureness = _DECIDED
+    if gain and gain.value is not None and gain.low is not None and gain.low > 0:
         found = signed(gain.value, gain.low, gain.high)
         said = f"choose by segment. The rules below gain {found} over {short(gain.option)} for everybody."
-        return Headline("rules", findings.said(said), "decided", None, gain.option, gain.value, gain.low, gain.high)
-    one = _leading(findings)
-    if one is None or one.value is None:
-        why = f": {one.reason}" if one else ""
-        return Headline(
-            "one option", findings.said(f"nothing is known of any effect{why}."), "not known", None, control
-        )
-    name, change = short(one.option), _change(one, control, baseline)
-    parts = one.option, control, one.value, one.low, one.high
-    sureness: Sureness = "decided" if one.is_decided else "not known"
-    if one.is_decided and one.value > 0:
-        said = f"give everybody {name}: {change}. That is decided."
-    elif one.is_decided:
-        said = f"keep {short(control)}: nothing is better, and {name} changes rewards by {change}. That is decided."
-    else:
-        said = f"it is not decided whether {name} is better than {short(control)}: {change}; {one.reason}."
-    return Headline("one option", findings.said(said) + _differs(findings), sureness, *parts)
+        figures = gain.value, gain.low, gain.high
+        return Headline("rules", findings.said(said), _DECIDED, None, gain.option, *figures)
+    parts = [_part(rule, rules, control) for rule in rules.rules[:_NAMED]]
+    more = len(rules.rules) - len(parts)
+    named = "; ".join([*parts, *([f"and {more} more rules below"] if more else [])])
+    leading = _leading([effect for effect in findings.answer.effects if effect.group is None])
+    together = ""
+    if leading and leading.value is not None:
+        change = _change(leading, control, baseline)
+        together = f" Given to everybody, {short(leading.option)} changes rewards by {change}: {leading.reason}."
+    return Headline("rules", findings.said(f"choose by segment: {named}.") + together, sureness, None, control)
 
 
-def _leading(findings: LearnedAnswer) -> Effect | None:
+def _part(rule: Rule, rules: Rules, control: str) -> str:
+    """Say who gets an option, what share of people they are and by which source, and how far that is decided."""
+    who = f"to {rule.people}" if rule.people == REST else f"where {rule.people}"
+    sure = _SURE.get(rule.sureness, "kept, as nothing is decided there" if rule.option == control else "not decided")
+    return f"{short(rule.option)} {who} ({rule.share:.0%} of people, {rules.source}): {sure}"
+
+
+def _leading(everybody: Sequence[Effect]) -> Effect | None:
     """Return the largest effect among everybody that is decided better; else the largest that is known."""
-    everybody = [one for one in findings.answer.effects if one.group is None]
-    known = [one for one in everybody if one.value is not None]
-    better = [one for one in known if one.is_decided and one.value is not None and one.value > 0]
-    ranked = sorted(better or known, key=lambda one: -(one.value or 0.0))
+    known = [effect for effect in everybody if effect.value is not None]
+    better = [effect for effect in known if _is_better(effect)]
+    ranked = sorted(better or known, key=lambda effect: -(effect.value or 0.0))
     return next(iter([*ranked, *everybody]), None)
 
 
 def _change(one: Effect, control: str, baseline: Estimate | None) -> str:
     """Say what an option changes, against which mean."""
     assert one.value is not None
-    said = signed(one.value, one.low, one.high)
+    said = f"{one.value:+z.3g}" if one.low is None else signed(one.value, one.low, one.high)
     if baseline is None:
         return f"{said} against {short(control)}"
     radius = (baseline.high - baseline.low) / 2
@@ -84,25 +162,26 @@ def _differs(findings: LearnedAnswer) -> str:
 
 
 def effects_surer(findings: LearnedAnswer) -> tuple[str, ...]:
-    """Say of effects among everybody that are not decided, the largest first, how many people would decide them.
+    """Say of effects among everybody that are not decided, the largest first, what would decide them.
 
     An interval is narrower by the root of the people; with probability .8 an estimate is not nearer to 0 than its own
-    size less .84 deviations.
+    size less .84 deviations. Where there is no interval the remark says why.
     """
     asked, answer = findings.answer.people, findings.answer
-    open_ = [one for one in answer.effects if one.group is None and not one.is_decided and one.value]
+    open_ = [one for one in answer.effects if one.group is None and not one.is_decided]
     if not asked or answer.confidence is None:
         return ()
     reach = NormalDist().inv_cdf((1 + answer.confidence) / 2)
     factor = ((reach + NormalDist().inv_cdf(_POWER)) / reach) ** 2
     ranked = sorted(open_, key=lambda one: -abs(one.value or 0.0))[:_NAMED]
-    return tuple(_surer(one, asked * factor) for one in ranked if one.low is not None and one.high is not None)
+    return tuple(said for one in ranked if (said := _surer(one, asked * factor)))
 
 
 def _surer(one: Effect, asked: float) -> str:
-    value, low, high = (float(part or 0.0) for part in (one.value, one.low, one.high))
-    more = ((high - low) / 2 / abs(value)) ** 2
     name = short(one.option)
+    if one.low is None or one.high is None or not one.value:
+        return f"{name} has no interval, since {one.reason}: {one.remark}." if one.remark else ""
+    more = ((one.high - one.low) / 2 / abs(one.value)) ** 2
     if more > _MORE_MAX:
         return f"The effect of {name} is so near 0 that even {_MORE_MAX} times as many people would not decide it."
     needed = people(asked * more)

@@ -7,7 +7,7 @@ import msgspec
 from privateer_core.answer import Answer
 from privateer_core.answer.conclusion import Conclusion, Headline, Rules
 from privateer_core.answer.estimates import Estimate
-from privateer_core.answer.parts import LOSS, Contradiction, Gain, GuardrailEffects, Intervals
+from privateer_core.answer.parts import Contradiction, Gain, GuardrailEffects, Losses
 from privateer_core.answer.policy_view import Coefficients, Point, PolicyView
 from privateer_core.spec.spec import Spec
 from privateer_server.conclusions.by_context import context_findings
@@ -110,7 +110,7 @@ def _with_effects(shown: Conclusion, findings: LearnedAnswer, schedule: Schedule
         baseline=baseline,
         gain=findings.answer.gain,
         is_measured=findings.answer.gain is not None,
-        losses=next((part.estimates for part in findings.answer.all_of(Intervals) if part.title == LOSS), ()),
+        losses=next((part.losses for part in findings.answer.all_of(Losses)), ()),
         surer=effects_surer(findings),
     )
 

@@ -17,7 +17,7 @@ from privateer_core.policies.policy import Policy
 from privateer_core.spec.features import Feature
 from privateer_server.conclusions.feature_parts import FeaturePart, parts_of
 from privateer_server.conclusions.reference_people import ReferencePeople, people_drawn, people_in
-from privateer_server.conclusions.rule_search import ENOUGH, FoundRule, search
+from privateer_server.conclusions.rule_search import ENOUGH, FoundRule, RuleList, search
 from privateer_server.conclusions.rule_words import in_words
 
 Array = NDArray[np.float64]
@@ -25,11 +25,13 @@ Ints = NDArray[np.int64]
 CERTAIN: Final = 0.98
 """Where two options are equal, one is called almost certain with probability .04, since either may seem better."""
 LIKELY: Final = 0.9
+_ALL: Final = 1 - 1e-6
+"""Rules say what tests decided of everybody, if seven can."""
 _DIGITS: Final = 4
 _CERTAIN_MOST: Final = 0.9999
 """No probability by a model is said to be higher."""
-_LEARNED: Final = "shares of people are what reports or the spec say"
-_ASSUMED: Final = "shares are of people spread evenly over what the spec declares: nothing is known of who comes"
+_DECIDED: Final[tuple[Sureness, ...]] = ("decided", "decided against the control", "decided on average", "not known")
+"""What tests decide, the surest first."""
 
 
 def sureness_of(certainty: float) -> Sureness:
@@ -91,7 +93,7 @@ def prospect_of(
     if expected.draw:
         people = people_drawn(features, expected.draw)
     else:
-        people = people_in(features, expected.lower, expected.upper, expected.shares)
+        people = people_in(features, expected.lower, expected.upper, expected.shares.people)
     chosen = policy.decide(people.contexts, np.zeros(len(people.weights), np.uint32)).arms
     return Prospect(people, chosen, expected, *expected.at(people.contexts), np.flatnonzero(playable))
 
@@ -113,14 +115,17 @@ def rules_of(
         The share of the policy's gain that rules must keep, if seven can.
     """
     people, means, expected = prospect.people, prospect.means, prospect.expected
-    edges = expected.lower, expected.upper
-    likes = people.weights[:, None] * means
+    edges, is_tested = (expected.lower, expected.upper), expected.decided is not None
+    # What tests decided is the policy, whatever estimates say: its rules are to say who gets what, of everybody.
+    worth = np.eye(means.shape[1])[prospect.chosen] if is_tested else means
+    likes = people.weights[:, None] * worth
     parts = parts_of(features, people.contexts, edges, likes - likes.mean(axis=1, keepdims=True))
     columns, start = dict[str, slice](), 0
     for name, feature in features.items():
         columns[name] = slice(start, start := start + feature.columns)
     held = [one.holds(people.contexts[:, columns[one.name]]) for one in parts]
-    found = search(np.array(held).reshape(-1, len(people.weights)), likes, prospect.chosen, enough)
+    held_by = np.array(held).reshape(-1, len(people.weights))
+    found = search(held_by, likes, prospect.chosen, _ALL if is_tested else enough)
     first, alone = found.first, len(found.rules) == 1
     made = []
     for place, one in enumerate(found.rules):
@@ -128,8 +133,17 @@ def rules_of(
         if some.sum() > 0:
             made.append(_rule(options, _joined(one, parts), one.option, some, prospect, bounds, alone=alone))
     is_constant = len(np.unique(prospect.chosen)) == 1
-    kept = None if is_constant else _rounded(found.gain_kept)
-    return Rules(tuple(made), kept, _LEARNED if expected.learned else _ASSUMED)
+    kept = None if is_constant or is_tested else _rounded(found.gain_kept)
+    return Rules(tuple(made), kept, f"{expected.shares.sentence}{_missed(found, prospect)}", expected.shares.source)
+
+
+def _missed(found: RuleList, prospect: Prospect) -> str:
+    """Say of how many people rules say something else than what tests decided of them."""
+    if prospect.expected.decided is None:
+        return ""
+    given = np.array([one.option for one in found.rules])[found.first]
+    missed = float(prospect.people.weights @ (given != prospect.chosen))
+    return f" The policy gives {missed:.1%} of the people something else than these rules." if missed > 1 - _ALL else ""
 
 
 def _joined(rule: FoundRule, parts: Sequence[FeaturePart]) -> list[FeaturePart]:
@@ -157,8 +171,9 @@ def _rule(
     second = max(others, key=lambda other: float(averages[other])) if others and is_known else None
     sureness = sureness_of(certainty)
     if expected.decided is not None:
-        tested = expected.decided[prospect.people.boxes] & (prospect.chosen == option)
-        sureness = "decided" if tested[some > 0].all() else "not known"
+        of_boxes = np.array([_DECIDED.index(one) for one in expected.decided])[prospect.people.boxes]
+        of_people = np.where(prospect.chosen == option, of_boxes, len(_DECIDED) - 1)
+        sureness = _DECIDED[int(of_people[some > 0].max())]
     return Rule(
         people=in_words(parts, alone=alone),
         where=tuple(one.condition for one in parts),

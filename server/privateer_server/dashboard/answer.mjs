@@ -9,7 +9,7 @@ const EFFECTS = 40;
 const signed = (value) => (value === null ? null : `${value >= 0 ? "+" : "–"}${figure(Math.abs(value))}`);
 
 /** How sure it is that a rule's option is the best: a probability by the model, or what a test decided. */
-export const sure = ({ certainty, sureness }) => (certainty === null ? (sureness === "decided" ? "decided" : "not decided") : `${percent(certainty)}, ${sureness}`);
+export const sure = ({ certainty, sureness }) => (certainty === null ? (sureness === "not known" ? "not decided" : sureness) : `${percent(certainty)}, ${sureness}`);
 
 /** Rules as rows of a table. */
 export const ruleRows = ({ rules }) => rules.map((one) => [one.people, one.option, sure(one), percent(one.share), one.mean, one.next_best, signed(one.difference)]);
@@ -29,7 +29,7 @@ function rulesPart({ rules, headline }) {
   const title = titleOf(headline, rules.rules);
   const columns = ["who", "gets", "how sure", "people", "mean reward", "next best", "ahead by"];
   return [el("h3", {}, title), table("rules", title, columns, ruleRows(rules), { titled: true }),
-    el("p", { class: "muted" }, [rules.rules.length > 1 ? "The first rule that applies decides." : "", kept(rules)].filter(Boolean).join(" "))];
+    el("p", { class: "muted" }, [rules.rules.length > 1 ? "The first rule that applies decides." : "", kept(rules), rules.people].filter(Boolean).join(" "))];
 }
 
 function gainPart({ gain, is_measured: measured, over_chance: chance }) {
@@ -63,12 +63,12 @@ function effectsPart({ effects, baseline, control }) {
 }
 
 /** What people lose by following it, as rows of a table: the largest first. */
-export const lossRows = (losses) => [...losses].sort((one, other) => other.high - one.high).slice(0, EFFECTS).map(({ name, value, high }) => [name, figure(value), figure(high)]);
+export const lossRows = (losses) => [...losses].sort((one, other) => other.most - one.most).slice(0, EFFECTS).map(({ name, expected, most }) => [name, expected === null ? null : figure(expected), figure(most)]);
 
 function lossPart({ losses }) {
   if (!losses.length) return null;
   const title = "What a person loses by following it";
-  return [el("h3", {}, title), el("p", { class: "muted" }, "On average, beside the best option; at most while intervals hold."),
+  return [el("h3", {}, title), el("p", { class: "muted" }, "On average, beside the best option; at most while intervals hold. Where an option has no interval nothing is expected."),
     table("losses", title, ["who gets", "loses, expected", "at most"], lossRows(losses), { titled: true })];
 }
 

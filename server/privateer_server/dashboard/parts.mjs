@@ -22,6 +22,10 @@ export const guardrail = ({ name, effects }, { id, width }) => effectsFinding(id
 
 export const intervals = ({ title, of, estimates }, { id, width }) => estimatesFinding(id, capital(title), estimates, of, width);
 
+/** What people lose who get what is recommended. */
+export const losses = ({ losses: rows }, { id }) => finding("What a person loses by following it", table(id, "What a person loses by following it", ["who gets", "loses, expected", "at most"],
+  rows.map(({ name, expected, most }) => [name, expected, most]), { titled: true }));
+
 export const figures = ({ title, facts }) => finding(capital(title), factPairs(facts));
 
 export const tabled = ({ title, columns, rows }, { id }) => finding(capital(title), table(id, capital(title), columns, rows, { titled: true }));

@@ -2,7 +2,7 @@
 
 import { binMeans, bins } from "./bins.mjs";
 import { unknown } from "./documents.mjs";
-import { contradiction, features, figures, guardrail, halfLives, intervals, overTime, rules, tabled } from "./parts.mjs";
+import { contradiction, features, figures, guardrail, halfLives, intervals, losses, overTime, rules, tabled } from "./parts.mjs";
 import { plays } from "./plays.mjs";
 import { shapes } from "./shapes.mjs";
 import { coefficients, groups, point } from "./views.mjs";
@@ -10,7 +10,7 @@ import { coefficients, groups, point } from "./views.mjs";
 /** The function that draws each kind: it is given what is published, and where and how it is drawn (`About`). */
 export const RENDERERS = {
   bins, groups, coefficients, plays, point,
-  rules, "bin means": binMeans, "over time": overTime, guardrail, intervals, figures, table: tabled,
+  rules, "bin means": binMeans, "over time": overTime, guardrail, intervals, losses, figures, table: tabled,
   contradiction, features, "half-lives": halfLives, shapes,
 };
 

@@ -12,7 +12,7 @@ const WORDS = {
   rules: ({ sureness }, rules) => `Depends on the person: ${many(rules?.rules.length ?? 0, "rule")}, ${sureness === "not known" ? "not sure" : sureness}`,
   scores: ({ sureness }) => `Each person's features decide, ${sureness === "not known" ? "not sure" : sureness}`,
   "one option": (headline) => (headline.option === null || headline.sureness === "not known" ? "No option is known to be best" :
-    `${shortened(headline.option, OPTION_MAX)}${ahead(headline)}, ${headline.sureness}`),
+    `${shortened(headline.option, OPTION_MAX)}${headline.compared && headline.compared !== headline.option ? "" : ahead(headline)}, ${headline.sureness}`),
   point: () => "A point of the set is known",
 };
 

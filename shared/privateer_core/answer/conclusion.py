@@ -7,15 +7,19 @@ from privateer_core.answer import Answer
 from privateer_core.answer.estimates import Effect, Estimate
 from privateer_core.answer.export import Status
 from privateer_core.answer.facts import Condition, Displayed
-from privateer_core.answer.parts import Gain
+from privateer_core.answer.parts import Gain, Loss
 from privateer_core.answer.people import People
+from privateer_core.answer.shares import ShareSource
 
 SENTENCE_MAX = 2048
 """Characters of a sentence."""
 RULES_MAX = 7
-Sureness: TypeAlias = Literal["decided", "almost certain", "likely", "not known"]
-"""How sure it is that an option is the best: `decided` by a test that allows for all its looks and effects; `almost
-certain` or `likely` by the learner's model, from a probability of .98 or .9; else it is not known."""
+Sureness: TypeAlias = Literal[
+    "decided", "decided against the control", "decided on average", "almost certain", "likely", "not known"
+]
+"""How sure it is that an option is the best: `decided` by a test that allows for all its looks and effects, against
+all others, against the control alone, or for these people among all people on average alone; `almost certain` or
+`likely` by the learner's model, from a probability of .98 or .9; else it is not known."""
 Finding: TypeAlias = Literal["nothing yet", "rules", "scores", "one option", "point", "failed"]
 """What was found: rules for whom, scores by features of an option, one option for all, or a point of a set."""
 
@@ -32,7 +36,9 @@ class Headline(Displayed, frozen=True):
     sureness
         How sure it is.
     option, control
-        The option that is named, and what it is compared with; None where there is none.
+        The option that is recommended for everybody, and what options are compared with; None where there is none.
+    compared
+        The option that the figures are of: the recommended one, or a rival where the control is kept.
     value, low, high
         How much more reward than the control's, in the unit of rewards, and the ends of the interval; None where that
         is not known.
@@ -48,6 +54,7 @@ class Headline(Displayed, frozen=True):
     value: float | None = None
     low: float | None = None
     high: float | None = None
+    compared: str | None = None
 
 
 class Rule(Displayed, frozen=True):
@@ -97,13 +104,16 @@ class Rules(Displayed, frozen=True):
     gain_kept
         The share of what the whole policy is expected to gain over one option for all that these rules keep; None where
         the policy gives everybody the same.
-    people
-        What the shares of people rest on, in words.
+    people, source
+        What the shares of people rest on, in words and as a code.
     """
+
+    longest: ClassVar[int] = SENTENCE_MAX
 
     rules: tuple[Rule, ...]
     gain_kept: float | None
     people: str
+    source: ShareSource
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -153,8 +163,7 @@ class Conclusion(Displayed, frozen=True):
     confidence
         The probability with which the intervals of effects and estimates hold together.
     losses
-        What a person loses on average who gets the option that looks best, by option and group, decided or not:
-        expected, and from 0 to the most that intervals leave open.
+        What a person loses on average who gets what is recommended, by option and group, decided or not.
     surer
         Sentences about what would make it surer.
     people, rounds
@@ -184,7 +193,7 @@ class Conclusion(Displayed, frozen=True):
     effects: tuple[Effect, ...] = ()
     estimates: tuple[Estimate, ...] = ()
     confidence: float | None = None
-    losses: tuple[Estimate, ...] = ()
+    losses: tuple[Loss, ...] = ()
     surer: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 

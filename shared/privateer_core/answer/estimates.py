@@ -1,7 +1,8 @@
 """Estimates with their intervals, and effects with the reason why each is decided or not."""
 
 import math
-from typing import ClassVar, Final, Literal, TypeAlias
+from enum import StrEnum
+from typing import ClassVar, Final
 
 from privateer_core.answer.facts import Displayed
 
@@ -42,20 +43,30 @@ class Estimate(Displayed, frozen=True):
         return cls(name, inside, low, high, at_bound=inside != value, people=people)
 
 
-Reason: TypeAlias = Literal[
-    "decided better",
-    "decided worse",
-    "decided at an earlier look",
-    "its interval holds 0",
-    "its interval excludes 0, but not after the correction for several effects",
-    "its test decided at an earlier look, but its interval holds 0 again",
-    "too few people beside the noise",
-    "its share of people is not told from 0",
-    "too few people since the last look",
-    "rewards vary too little for their bounds",
-]
-"""Why an effect is decided, or why not: a closed set, in words that every face shows as they are."""
-DECIDED: Final[frozenset[Reason]] = frozenset({"decided better", "decided worse", "decided at an earlier look"})
+class Reason(StrEnum):
+    """Why an effect is decided, or why not: one for each cause, in words that every face shows as they are."""
+
+    BETTER = "decided better"
+    WORSE = "decided worse"
+    EARLIER = "decided at an earlier look"
+    HOLDS_ZERO = "its interval holds 0"
+    CORRECTED = "its interval excludes 0, but not after the correction for several effects"
+    AGAIN = "its test decided at an earlier look, but its interval holds 0 again"
+    HEAVY_TAIL = "a few rewards decide it"
+    """The mean of an arm is borne by fewer rewards than a normal interval needs."""
+    RARE = "too few of the rarer outcome"
+    """Of yes and no, one is too rare in an arm for a normal interval, whatever noise there is."""
+    FEW_PEOPLE = "too few people in an arm"
+    """Nothing but the number of people is in the way."""
+    NOISE = "too few people beside the noise"
+    """The noise of the promise is too large beside the people of an arm."""
+    SHARE = "its share of people is not told from 0"
+    NOT_LOOKED_AT = "too few people since the last look"
+    UNRESOLVED = "rewards vary too little for their bounds"
+
+
+_DIGITS: Final = 6
+DECIDED: Final = frozenset({Reason.BETTER, Reason.WORSE, Reason.EARLIER})
 
 
 class Effect(Displayed, frozen=True):
@@ -68,7 +79,8 @@ class Effect(Displayed, frozen=True):
     group
         Whom it is about; None: everybody.
     value, low, high
-        The difference in the units of rewards, and the ends of its interval; None where nothing is known of it.
+        The difference in the units of rewards, and the ends of its interval; None where nothing is known of it. An
+        estimate without an interval may be far off: the reason says why.
     reason
         Why it is decided, or why not.
     people
@@ -82,6 +94,8 @@ class Effect(Displayed, frozen=True):
         What the group adds to the average effect.
     remark
         What to add to the reason, e.g. what to do about it.
+    bounds
+        Bounds of rewards, in their unit, with which more could be said; None where none would help.
     """
 
     may_be_empty: ClassVar[frozenset[str]] = frozenset({"remark"})
@@ -97,6 +111,7 @@ class Effect(Displayed, frozen=True):
     detectable: float | None = None
     contribution: float | None = None
     remark: str = ""
+    bounds: tuple[float, float] | None = None
 
     @property
     def is_decided(self) -> bool:
@@ -112,6 +127,12 @@ class Effect(Displayed, frozen=True):
 def reason_of(low: float, high: float, *, decided: bool) -> Reason:
     """Return why an effect is decided or not, from its interval and from what its test says after the correction."""
     if low > 0 or high < 0:
-        called: Reason = "decided better" if low > 0 else "decided worse"
-        return called if decided else "its interval excludes 0, but not after the correction for several effects"
-    return "its test decided at an earlier look, but its interval holds 0 again" if decided else "its interval holds 0"
+        called = Reason.BETTER if low > 0 else Reason.WORSE
+        return called if decided else Reason.CORRECTED
+    return Reason.AGAIN if decided else Reason.HOLDS_ZERO
+
+
+def bounds_in_words(low: float, high: float) -> str:
+    """Write bounds with the digits that their distance has."""
+    places = max(0, 1 - math.floor(math.log10(high - low))) if high > low else _DIGITS
+    return f"{low:z.{places}f} to {high:z.{places}f}"

@@ -10,7 +10,9 @@ from privateer_core.answer.shapes import Shapes
 Ground: TypeAlias = Literal[
     "decided against all other options",
     "decided against the control alone",
+    "decided on average alone",
     "ahead, and not decided",
+    "kept, as nothing is decided to be better",
     "too few people to say",
     "everybody gets it from now on",
 ]
@@ -19,7 +21,7 @@ ABOVE_CHANCE: Final = "above any option by chance"
 """Name of the estimate of what choosing by context gains over any option by coins, where that was measured."""
 
 LOSS: Final = "what a person loses by following it"
-"""Title of the losses of what is recommended: expected, and from 0 to the most that intervals leave open."""
+"""Title of the losses of what is recommended."""
 
 
 class Gain(Displayed, frozen=True):
@@ -109,6 +111,30 @@ class Intervals(Displayed, frozen=True, tag="intervals", tag_field="kind"):
     title: str
     of: Kind
     estimates: tuple[Estimate, ...]
+
+
+class Loss(Displayed, frozen=True):
+    """What a person loses on average who gets an option, beside the best one.
+
+    Attributes
+    ----------
+    name
+        The option, and the group if it is about one.
+    expected
+        The mean under normal errors; None where an option has no interval.
+    most
+        The most that intervals leave open: where an option has none, all that rewards can differ by.
+    """
+
+    name: str
+    expected: float | None
+    most: float
+
+
+class Losses(Displayed, frozen=True, tag="losses", tag_field="kind"):
+    """Losses of what is recommended, one a group, whether it is decided or not."""
+
+    losses: tuple[Loss, ...]
 
 
 class EffectPath(Displayed, frozen=True):
@@ -224,6 +250,7 @@ AnswerPart: TypeAlias = (
     Recommendations
     | BinMeans
     | Intervals
+    | Losses
     | Point
     | EffectsOverTime
     | GuardrailEffects

@@ -6,7 +6,7 @@ import msgspec
 
 from privateer_core.answer.facts import Bin, Displayed, Fact
 
-Shares: TypeAlias = dict[str, Annotated[float, msgspec.Meta(ge=0, le=1)]]
+OptionShares: TypeAlias = dict[str, Annotated[float, msgspec.Meta(ge=0, le=1)]]
 """The share of people who get each option, by its name; those that nobody gets may be left out."""
 
 
@@ -16,7 +16,7 @@ INTERCEPT: Final = "intercept"
 """What the term is called that everybody has."""
 
 
-def leading(arms: Shares) -> str | None:
+def leading(arms: OptionShares) -> str | None:
     """Return the option with the largest share; None where several have it."""
     most = max(arms.values(), default=0.0)
     first = [name for name, share in arms.items() if share == most]
@@ -26,7 +26,7 @@ def leading(arms: Shares) -> str | None:
 class ArmsOfBin(Bin, frozen=True):
     """A box of contexts, and the share of each option there."""
 
-    arms: Shares
+    arms: OptionShares
 
 
 class BinShares(Displayed, frozen=True, tag="bins", tag_field="kind"):
@@ -53,7 +53,7 @@ class ArmsOfGroup(Displayed, frozen=True):
     """People with a name, and the share of each option among them."""
 
     name: str
-    arms: Shares
+    arms: OptionShares
 
 
 class GroupShares(Displayed, frozen=True, tag="groups", tag_field="kind"):

@@ -6,6 +6,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from privateer_core.answer.conclusion import Sureness
+from privateer_core.answer.shares import Shares, ShareSource
+
 Array = NDArray[np.float64]
 
 
@@ -25,7 +28,7 @@ class ExpectedRewards:
     lower, upper
         Shape (boxes, columns): corners of boxes of encoded contexts, in which people are spread evenly.
     shares
-        Shape (boxes,): share of the people in each.
+        Who comes: the share of the people in each, and where it is from.
     at
         Returns, of encoded contexts (n, columns), the mean rewards and their standard deviations, (n, options) each, in
         the unit of rewards. A deviation is infinite where nothing is known. Deviations leave out what all options have
@@ -33,25 +36,22 @@ class ExpectedRewards:
     deviation
         Returns, of encoded contexts and weights (n, options), the standard deviation of the sum of mean rewards with
         these weights, or a bound of it: weights of one person's options have a sum of 0.
-    learned
-        Whether shares are what people reported or the spec declares; else nobody knows, and all of the space counts.
     differences
         Whether means are differences from the control alone.
     draw
         Returns, of places (n, features, 2) in [0, 1], the encoded contexts (n, columns) of people as they come: even
         places have people in the shares that are known. None: people are spread evenly over the boxes.
     decided
-        Shape (boxes,): whether a test has decided that the option given there is the best; None where no test is made.
+        How far a test has decided that the option given there is the best, for each box; None where no test is made.
     """
 
     lower: Array
     upper: Array
-    shares: Array
+    shares: Shares
     at: Callable[[Array], tuple[Array, Array]]
     deviation: Callable[[Array, Array], float]
-    learned: bool = False
     differences: bool = False
-    decided: NDArray[np.bool_] | None = None
+    decided: tuple[Sureness, ...] | None = None
     draw: Callable[[Array], Array] | None = None
 
     def within(self, low: float, high: float) -> "ExpectedRewards":
@@ -76,4 +76,5 @@ class ExpectedRewards:
     ) -> "ExpectedRewards":
         """Return what is expected where nothing is known of who comes, or nothing but what ``draw`` knows."""
         corners = np.zeros((1, columns)), np.ones((1, columns))
-        return cls(*corners, np.ones(1), at, deviation, learned=draw is not None, draw=draw)
+        source = ShareSource.ASSUMED if draw is None else ShareSource.COUNTED
+        return cls(*corners, Shares.fixed(np.ones(1), source), at, deviation, draw=draw)

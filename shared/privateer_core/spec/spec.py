@@ -300,11 +300,6 @@ class Spec(Section):
         return math.ceil(self.least_share * batch)
 
     @property
-    def smallest_batch(self) -> int:
-        """Fewest people with whom any round may close where reports are batched, whatever becomes of others."""
-        return self.privacy.min_batch
-
-    @property
     def patience(self) -> float:
         """Seconds after its opening when nobody waits for a round any longer; 0: never."""
         return 0.0

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer_core.algorithms.partition import PartitionPolicy, PartitionSpec
+from privateer_core.answer.shares import Shares, ShareSource
 from privateer_core.primitives.contributions import KeyedEvents, KeyedRelease
 from privateer_core.primitives.score_sums import EventSums, ScoreSums
 from privateer_server.algorithms.partition.bin_tree import Split
@@ -42,6 +43,14 @@ class Population:
     def in_one_bin(cls, cohorts: int) -> "Population":
         """Return cohorts whose people are all in the only bin."""
         return cls(np.ones((cohorts, 1)), np.full((cohorts, 1), math.inf))
+
+    @property
+    def own_shares(self) -> Shares:
+        """Shares of own people, which are assumed while reports tell nothing beyond what splits expect."""
+        shares, precision = self.shares[0], self.precision[0]
+        expected = np.square(1 / (_HALF_KNOWN * shares))
+        is_counted = len(shares) == 1 or bool((precision > expected * (1 + _BLIND)).any())
+        return Shares.fixed(shares, ShareSource.COUNTED if is_counted else ShareSource.ASSUMED)
 
     def counted(self, cohort: int, rows: slice | Ints, keys: tuple[Array, Ints], release: KeyedRelease) -> "Population":
         """Return it after a round of a cohort about some bins.

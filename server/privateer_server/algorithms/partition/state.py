@@ -131,7 +131,7 @@ class PartitionState(LearnerState):
             summed = summed_by(bins.locate(contexts), weights, size)
             return reward.span / 2 * spread(summed) if spread else float((np.abs(summed) * deviations).sum())
 
-        return ExpectedRewards(*bins.edges(), self.population.shares[0], at, deviation, learned=True)
+        return ExpectedRewards(*bins.edges(), self.population.own_shares, at, deviation)
 
     @classmethod
     @override

@@ -156,13 +156,14 @@ class Holdout:
         return replace(self, evidence=self.evidence.add(epoch))
 
     def gain(self) -> tuple[float, float, float] | None:
-        """Return the policy's mean reward less the constant arm's, with its interval; None before there is one."""
+        """Return the policy's mean reward less the constant arm's, with its interval.
+
+        None before there is one, and where the policy gives everybody that arm: 0 would be no finding.
+        """
         differs = self.best != self.constant
         sums = self.evidence.common
-        if not self.evidence.looks:
+        if not self.evidence.looks or not differs.any():
             return None
-        if not differs.any():
-            return 0.0, 0.0, 0.0
         values, variances = _values(sums)
         rows = np.flatnonzero(differs)
         apart = values[rows, self.best[rows]] - values[rows, self.constant]

@@ -10,18 +10,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer_core.algorithms.trial import TrialSpec
-from privateer_core.answer.estimates import Effect, Reason, reason_of
+from privateer_core.answer.estimates import Effect, Reason, bounds_in_words, reason_of
 from privateer_core.answer.parts import Ground
 from privateer_server.algorithms.trial.confidence_sequence import ConfidenceLimits, ConfidenceSequence, asked_limits
 from privateer_server.algorithms.trial.evidence.trial_evidence import TrialEvidence
-from privateer_server.algorithms.trial.reasons import ReasonCode
+from privateer_server.algorithms.trial.evidence.weighted_sums import Sums
+from privateer_server.algorithms.trial.reasons import ESTIMATED, ReasonCode
+from privateer_server.algorithms.trial.standing_decisions import StandingDecisions, decided_arms, leader
 from privateer_server.algorithms.trial.state import TrialState
 from privateer_server.algorithms.trial.treatment_effects import (
-    CORRECTIONS,
     AverageEffects,
     Correction,
     SegmentEffects,
     average_effects,
+    corrected,
     effects,
 )
 
@@ -29,61 +31,32 @@ Array = NDArray[np.float64]
 
 _CORRECTIONS: Final[dict[str, Correction]] = {"holm": "holm", "bh": "bh", "none": "holm"}
 DIGITS: Final = 6
+_NAME: Final = 40
+"""Characters of an arm's name in a remark."""
 _NARROWER: Final = 0.5
 """Bounds that are worth naming: no wider than so much of those of the spec."""
-_UNKNOWN: Final[dict[ReasonCode, Reason]] = {
-    ReasonCode.FEW: "too few people beside the noise",
-    ReasonCode.SHARE: "its share of people is not told from 0",
-    ReasonCode.LOOK: "too few people since the last look",
-    ReasonCode.UNRESOLVED: "rewards vary too little for their bounds",
+UNKNOWN: Final[dict[ReasonCode, Reason]] = {
+    ReasonCode.FEW: Reason.FEW_PEOPLE,
+    ReasonCode.NOISE: Reason.NOISE,
+    ReasonCode.RARE: Reason.RARE,
+    ReasonCode.HEAVY: Reason.HEAVY_TAIL,
+    ReasonCode.SHARE: Reason.SHARE,
+    ReasonCode.LOOK: Reason.NOT_LOOKED_AT,
+    ReasonCode.UNRESOLVED: Reason.UNRESOLVED,
 }
 _REMARKS: Final = {
+    ReasonCode.NOISE: "more people tell more",
+    ReasonCode.RARE: (
+        "{own} with {option} and {control} with {base}, which at the mean of both rates is {bearers} in an arm, and an "
+        "interval needs 20"
+    ),
+    ReasonCode.HEAVY: "the mean of an arm is as uncertain as that of {bearers} equal rewards, and an interval needs 20",
     ReasonCode.SHARE: "segments.shares declares it, or more people",
     ReasonCode.SMALL: "effects that matter will not be found",
-    ReasonCode.UNRESOLVED: "if they vary at all, bounds of {low} to {high} tell by how much",
-    ReasonCode.HIDDEN: "noise hides how much rewards vary: bounds of {low} to {high} need less of it",
+    ReasonCode.UNRESOLVED: "if they vary at all, bounds of {bounds} tell by how much",
+    ReasonCode.HIDDEN: "noise hides how much rewards vary: bounds of {bounds} need less of it",
 }
 _OR_BOUNDS: Final = "more people tell more; so do narrower bounds, if rewards are all near one of them"
-
-
-@dataclass(frozen=True)
-class StandingDecisions:
-    """Decisions on effects, with the last interval of each; arrays of any shape S.
-
-    Few people get an arm that is dropped, so that later looks have no interval for it. Its decision stands, and so does
-    its last interval: intervals of all looks hold together.
-
-    Attributes
-    ----------
-    intervals
-        Shape (*S, 3): estimate and ends at the last look that had an interval; nan where none had.
-    people
-        Shape S, int64: how many people had reported at that look.
-    decided
-        Shape S: whether a test has decided it at some look, as the spec corrects for several effects, and the interval
-        leaves 0 out.
-    tested
-        Shape S: whether a test has decided it at some look.
-    """
-
-    intervals: Array
-    people: NDArray[np.int64]
-    decided: NDArray[np.bool_]
-    tested: NDArray[np.bool_]
-
-    @classmethod
-    def of(
-        cls, path: Array, people: NDArray[np.float64], tested: NDArray[np.bool_], beside: tuple[Array, Array]
-    ) -> "StandingDecisions":
-        """Return what follows from the intervals of all looks, (looks, *S, 3), and the people at each.
-
-        Where no look had an interval, the ends ``beside``, S each, tell the side of 0 on which the effect is.
-        """
-        known = np.isfinite(path[..., 0])
-        last = len(path) - 1 - np.argmax(known[::-1], axis=0)
-        found = np.take_along_axis(path, last[None, ..., None], axis=0)[0]
-        low, high = (np.where(known.any(axis=0), found[..., end], beside[end - 1]) for end in (1, 2))
-        return cls(found, people.astype(np.int64)[last], tested & ((low > 0) | (high < 0)), tested)
 
 
 @dataclass(frozen=True)
@@ -96,18 +69,24 @@ class TrialFindings:
         By segment, and what is decided of each.
     average, average_called
         The same on average; None if everybody is one segment.
-    best
-        Shape (J,), int64: the arm that looks best.
+    given
+        Shape (J,), int64: the arm that a segment gets when nobody is asked any more.
+    for_all
+        The arm that is recommended if everybody gets the same.
     sure
-        Shape (J,): whether it is better than all others, in all segments at once.
+        Shape (J,): whether the given arm is better than all others, in all segments at once.
+    inhabited
+        Shape (J,): whether anybody was counted in a segment.
     """
 
     effects: SegmentEffects
     called: StandingDecisions
     average: AverageEffects | None
     average_called: StandingDecisions | None
-    best: NDArray[np.int64]
+    given: NDArray[np.int64]
+    for_all: int
     sure: NDArray[np.bool_]
+    inhabited: NDArray[np.bool_]
 
     @classmethod
     def of(cls, state: TrialState, spec: TrialSpec) -> "TrialFindings":
@@ -115,10 +94,7 @@ class TrialFindings:
         evidence, section, size = state.evidence, spec.algorithm, spec.segment_count
         found = effects(evidence, state.asked, spec.smallest, _CORRECTIONS[section.correction])
         if state.line:
-            found = _strict(found, state.line, _limits(state, spec), _CORRECTIONS[section.correction])
-        # Precision weights: those of intervals forget an early decision where shares are extreme.
-        ahead = np.concatenate([np.zeros((size, 1)), evidence.precise.difference], axis=1)
-        best = np.argmax(ahead, axis=1)
+            found = _strict(found, state.line, _limits(state, spec), evidence.stable, _CORRECTIONS[section.correction])
         tested = found.p_value <= section.level if section.correction == "none" else found.decided
         share, people = (found.contribution_low, found.contribution_high), state.ratio.people
         called = StandingDecisions.of(_looks(state.path, _intervals(found), evidence), people, tested, share)
@@ -127,13 +103,19 @@ class TrialFindings:
         if average:
             path, ends = _looks(state.average_path, _intervals(average), evidence), (average.low, average.high)
             average_called = StandingDecisions.of(path, people, average.decided, ends)
-        return cls(found, called, average, average_called, best, _sure(found, best))
+        # Precision weights: those of intervals forget an early decision where shares are extreme.
+        ahead = np.concatenate([np.zeros((size, 1)), evidence.precise.difference], axis=1)
+        averages = found.contribution.sum(axis=0) if average is None else average.estimate
+        given, for_all = np.argmax(ahead, axis=1), leader(averages)
+        if section.undecided == "control":
+            given, for_all = decided_arms(called, average_called, ahead)
+        inhabited = evidence.stable.somebody
+        return cls(found, called, average, average_called, given, for_all, _sure(found, given), inhabited)
 
     @property
     def constant(self) -> int:
-        """The arm that is best if everybody gets the same."""
-        source = self.effects.contribution.sum(axis=0) if self.average is None else self.average.estimate
-        return int(np.argmax(np.concatenate([[0.0], np.nan_to_num(source)])))
+        """The arm that looks best if everybody gets the same."""
+        return leader(self.effects.contribution.sum(axis=0) if self.average is None else self.average.estimate)
 
     @property
     def intervals(self) -> Array:
@@ -164,11 +146,11 @@ def _limits(state: TrialState, spec: TrialSpec) -> ConfidenceLimits | None:
 
 
 def _strict(
-    found: SegmentEffects, line: ConfidenceSequence, asked: ConfidenceLimits | None, correction: Correction
+    found: SegmentEffects, line: ConfidenceSequence, asked: ConfidenceLimits | None, sums: Sums, correction: Correction
 ) -> SegmentEffects:
     """Return the effects with the intervals of a line, which need no gate."""
     limits, share = line.effect(asked), line.contribution()
-    adjusted = CORRECTIONS[correction](line.p_value)
+    adjusted = corrected(line.p_value, sums, correction)
     return replace(
         found,
         estimate=limits.estimate,
@@ -179,8 +161,8 @@ def _strict(
         contribution=share.estimate,
         contribution_low=share.low,
         contribution_high=share.high,
-        # A line bounds rewards by their range, however little they vary.
-        reason=np.where(found.reason == ReasonCode.UNRESOLVED, ReasonCode.NONE, found.reason),
+        # A line bounds rewards by their range, however they vary.
+        reason=np.where(np.isin(found.reason, (*ESTIMATED, ReasonCode.UNRESOLVED)), ReasonCode.NONE, found.reason),
         p_value=line.p_value,
         adjusted=adjusted,
         decided=adjusted <= line.design.alpha,
@@ -200,24 +182,25 @@ def _sure(found: SegmentEffects, best: NDArray[np.int64]) -> NDArray[np.bool_]:
 
 def decisions(state: TrialState, found: TrialFindings, spec: TrialSpec) -> tuple[Effect, ...]:
     """Return every effect by segment, then the averages, in units of rewards: each with its decision and the reason."""
-    return tuple(_remarked(one, state.reported) for one in (*_by_segment(found, spec), *_averages(found, spec)))
+    return tuple(_with_look(one, state.reported) for one in (*_by_segment(found, spec), *_averages(found, spec)))
 
 
 def _by_segment(found: TrialFindings, spec: TrialSpec) -> Iterator[Effect]:
     one, called, unit = found.effects, found.called, spec.reward.span
     contributions = (found.average or one).contribution
     for k, a, _ in spec.effects():
+        if not found.inhabited[k]:
+            continue
         cell, group = (k, a - 1), spec.segment_names[k] if spec.segment_count > 1 else None
         share = float(one.contribution_low[cell]), float(one.contribution_high[cell])
         code = ReasonCode(int(one.reason[cell]))
-        effect = _effect(spec, a, group, called, cell, _why(called, cell, _UNKNOWN.get(code), share))
+        effect = _effect(spec, a, group, called, cell, _why(called, cell, UNKNOWN.get(code), share), one.rough)
         detectable = unit * float(one.detectable[cell])
         yield msgspec.structs.replace(
-            effect,
+            _remarked(effect, code, one, cell, spec),
             p_value=rounded_up(one.p_value[cell]),
             detectable=rounded(detectable, detectable),
             contribution=rounded(unit * contributions[cell], detectable),
-            remark=_remark(effect, code, one.bounds[cell], spec),
         )
 
 
@@ -228,30 +211,35 @@ def _averages(found: TrialFindings, spec: TrialSpec) -> Iterator[Effect]:
     for a, _ in spec.average_effects():
         cell = (a - 1,)
         code = ReasonCode(int(one.reason[cell]))
-        nothing = None if math.isfinite(one.estimate[cell]) else _UNKNOWN.get(code, _UNKNOWN[ReasonCode.LOOK])
-        effect = _effect(spec, a, None, called, cell, _why(called, cell, nothing, (math.nan, math.nan)))
+        nothing = None if math.isfinite(one.estimate[cell]) else UNKNOWN.get(code, UNKNOWN[ReasonCode.LOOK])
+        why = _why(called, cell, nothing, (math.nan, math.nan))
+        effect = _effect(spec, a, None, called, cell, why, one.rough)
         detectable = unit * float(one.detectable[cell])
         yield msgspec.structs.replace(
-            effect,
+            _remarked(effect, code, one, cell, spec),
             p_value=rounded_up(one.p_value[cell]),
             detectable=rounded(detectable, detectable),
-            remark=_remark(effect, code, one.bounds[cell], spec),
         )
 
 
-def _remark(effect: Effect, code: ReasonCode, bounds: Array, spec: TrialSpec) -> str:
-    """Return what to do about an effect that is not decided; bounds (2,) are on the scale from 0 to 1."""
-    low, high = (spec.reward.low + spec.reward.span * bounds).tolist()
-    is_no_help = code in (ReasonCode.UNRESOLVED, ReasonCode.HIDDEN) and high - low > _NARROWER * spec.reward.span
-    if effect.is_decided or is_no_help:
-        return ""
-    if code is ReasonCode.FEW and spec.numeric:
-        return _OR_BOUNDS
-    places = max(0, 1 - math.floor(math.log10(high - low))) if high > low else DIGITS
-    return _REMARKS.get(code, "").format(low=f"{low:.{places}f}", high=f"{high:.{places}f}")
+def _remarked(
+    effect: Effect, code: ReasonCode, found: SegmentEffects | AverageEffects, cell: tuple[int, ...], spec: TrialSpec
+) -> Effect:
+    """Return an effect with what to do about it, if it is not decided, and with the bounds that would tell more."""
+    low, high = (spec.reward.low + spec.reward.span * found.bounds[cell]).tolist()
+    is_about_bounds = code in (ReasonCode.UNRESOLVED, ReasonCode.HIDDEN)
+    if effect.is_decided or (is_about_bounds and high - low > _NARROWER * spec.reward.span):
+        return effect
+    if code in (ReasonCode.FEW, ReasonCode.NOISE) and spec.numeric:
+        return msgspec.structs.replace(effect, remark=_OR_BOUNDS)
+    own, control = (f"{round(count):,}" for count in found.rare[cell].tolist())
+    figures = {"bearers": f"{math.floor(found.bearers[cell]):,}", "bounds": bounds_in_words(low, high)}
+    names = {"option": effect.option[:_NAME], "base": spec.options[0][:_NAME]}
+    remark = _REMARKS.get(code, "").format(**figures, **names, own=own, control=control)
+    return msgspec.structs.replace(effect, remark=remark, bounds=(low, high) if is_about_bounds else None)
 
 
-def _remarked(effect: Effect, reported: int) -> Effect:
+def _with_look(effect: Effect, reported: int) -> Effect:
     """Return an effect with a remark if its figures are not those of the last look."""
     if effect.people is None or effect.people == reported:
         return effect
@@ -275,10 +263,19 @@ def _why(
 
 
 def _effect(
-    spec: TrialSpec, arm: int, group: str | None, called: StandingDecisions, cell: tuple[int, ...], why: Reason
+    spec: TrialSpec,
+    arm: int,
+    group: str | None,
+    called: StandingDecisions,
+    cell: tuple[int, ...],
+    why: Reason,
+    rough: Array,
 ) -> Effect:
     """Return an effect with the figures of the last look that had some, unless nothing may be said of it now."""
-    if why in _UNKNOWN.values():
+    if why in (Reason.RARE, Reason.HEAVY_TAIL):
+        estimate = spec.reward.span * float(rough[cell])
+        return Effect(spec.options[arm], group, rounded(estimate, abs(estimate)), None, None, why)
+    if why in UNKNOWN.values():
         return Effect(spec.options[arm], group, None, None, None, why)
     value, low, high = rounded_interval(spec.reward.span * called.intervals[cell])
     people = None if value is None else int(called.people[cell])
@@ -287,12 +284,15 @@ def _effect(
 
 def ground_in(found: TrialFindings, segment: int) -> Ground:
     """Return what the recommendation for a segment rests on."""
-    called = found.called
+    called, arm, average = found.called, int(found.given[segment]), found.average_called
     if found.sure[segment]:
         return "decided against all other options"
+    is_of_average = arm > 0 and average is not None and not called.better[segment, arm - 1]
+    if is_of_average and average is not None and average.better[arm - 1]:
+        return "decided on average alone"
     said = np.isfinite(found.effects.estimate[segment]) | called.tested[segment]
     effects = np.where(said, called.intervals[segment, :, 0], np.nan)
-    return _ground(int(found.best[segment]), effects, called.decided[segment])
+    return _ground(arm, effects, called.decided[segment])
 
 
 def ground(found: TrialFindings) -> Ground:
@@ -300,16 +300,19 @@ def ground(found: TrialFindings) -> Ground:
     called = found.average_called
     if called is None:
         return ground_in(found, 0)
-    return _ground(found.constant, called.intervals[:, 0], called.decided)
+    return _ground(found.for_all, called.intervals[:, 0], called.decided)
 
 
-def _ground(best: int, effects: Array, decided: NDArray[np.bool_]) -> Ground:
-    """Return what it rests on that an arm looks best; effects of K treatments, (K,), and which are decided."""
+def _ground(arm: int, effects: Array, decided: NDArray[np.bool_]) -> Ground:
+    """Return what it rests on that everybody gets an arm; effects of K treatments, (K,), and which are decided."""
     if np.isnan(effects).all() and not decided.any():
         return "too few people to say"
-    if best == 0:
-        return "decided against all other options" if (decided & (effects < 0)).all() else "ahead, and not decided"
-    if not decided[best - 1] or effects[best - 1] < 0:
+    if arm == 0:
+        if (decided & (effects < 0)).all():
+            return "decided against all other options"
+        is_ahead = bool((np.nan_to_num(effects) <= 0).all())
+        return "ahead, and not decided" if is_ahead else "kept, as nothing is decided to be better"
+    if not decided[arm - 1] or effects[arm - 1] < 0:
         return "ahead, and not decided"
     return "decided against all other options" if len(effects) == 1 else "decided against the control alone"
 
@@ -338,9 +341,9 @@ def stops(found: TrialFindings, spec: TrialSpec) -> str:
 
 def _holds(rule: str, found: TrialFindings, spec: TrialSpec) -> bool:
     if rule == "decided":
-        return bool(found.called.decided.all())
+        return bool(found.called.decided[found.inhabited].all())
     if rule == "best":
-        return bool(found.sure.all())
+        return bool(found.sure[found.inhabited].all())
     matters = spec.smallest
-    ends = np.abs(found.intervals[..., 1:])
+    ends = np.abs(found.intervals[found.inhabited, :, 1:])
     return matters is not None and bool((ends < matters).all())

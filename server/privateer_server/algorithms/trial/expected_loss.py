@@ -7,8 +7,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 from privateer_core.algorithms.trial import TrialSpec
-from privateer_core.answer.estimates import Estimate
-from privateer_core.answer.parts import LOSS, Intervals
+from privateer_core.answer.parts import Loss, Losses
 from privateer_server.algorithms.trial.decisions import TrialFindings, rounded
 from privateer_server.algorithms.trial.group_sequential import critical_values
 from privateer_server.algorithms.trial.state import TrialState
@@ -16,8 +15,8 @@ from privateer_server.algorithms.trial.state import TrialState
 Array = NDArray[np.float64]
 
 
-def expected_losses(state: TrialState, found: TrialFindings, spec: TrialSpec) -> Iterator[Intervals]:
-    """Yield the loss of each segment's recommendation, from 0 to what intervals leave open; nothing where none is said.
+def expected_losses(state: TrialState, found: TrialFindings, spec: TrialSpec) -> Iterator[Losses]:
+    """Yield the loss of each segment's recommendation, even if nothing is decided.
 
     The loss is the mean reward of the best arm less that of the recommended one, so it is 0 if that is the best. Given
     the estimates, an arm is ahead of the recommended one by a normal variable: by their difference, with the noise of
@@ -31,14 +30,16 @@ def expected_losses(state: TrialState, found: TrialFindings, spec: TrialSpec) ->
     ends, deviations = found.called.intervals, _deviations(state, found, spec)
     several = spec.segment_count > 1
     losses = []
-    for k, best in enumerate(found.best.tolist()):
-        if np.isfinite(ends[k]).all():
-            expected, most = loss_of(best, ends[k], deviations[k])
-            unit, option = spec.reward.span, spec.options[best]
-            value, high = (rounded(unit * one, unit * most) or 0.0 for one in (expected, max(most, expected)))
-            losses.append(Estimate(f"{option}: {spec.segment_names[k]}" if several else option, value, 0.0, high))
-    if losses:
-        yield Intervals(LOSS, "difference", tuple(losses))
+    for k in np.flatnonzero(found.inhabited).tolist():
+        given, unit = int(found.given[k]), spec.reward.span
+        name = f"{spec.options[given]}: {spec.segment_names[k]}" if several else spec.options[given]
+        if not np.isfinite(ends[k]).all():
+            losses.append(Loss(name, None, unit))
+            continue
+        expected, most = loss_of(given, ends[k], deviations[k])
+        value, high = (rounded(unit * one, unit * most) or 0.0 for one in (expected, max(most, expected)))
+        losses.append(Loss(name, value, high))
+    yield Losses(tuple(losses))
 
 
 def loss_of(best: int, intervals: Array, deviations: Array) -> tuple[float, float]:

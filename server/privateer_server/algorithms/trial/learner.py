@@ -52,15 +52,15 @@ class TrialLearner(RoundsLearner[TrialSpec, TrialState, TrialPolicy]):
         if ahead.batch:
             choice, questions = spec.layout(state.seed, state.shares), spec.questions
             asked = spec.asked(choice, len(state.learned))
-        else:  # everybody gets the arm that looks best in their segment
-            choice, questions = coin_layout(state.seed, np.eye(spec.arm_count)[self._best(state)], ()), ()
+        else:  # everybody gets the arm that is decided for their segment
+            choice, questions = coin_layout(state.seed, np.eye(spec.arm_count)[self._given(state)], ()), ()
             asked = spec.named_cells(choice)
         terms = self.terms(ahead, asked)
         return TrialPolicy(ahead.version, spec.segmentation, choice, terms, questions, state.learned)
 
-    def _best(self, state: TrialState) -> NDArray[np.int64]:
-        """Return the arm that looks best in each segment; the control before the first look."""
-        return self._found(state).best if state.evidence.looks else np.zeros(self.spec.segment_count, np.int64)
+    def _given(self, state: TrialState) -> NDArray[np.int64]:
+        """Return the arm of each segment when nobody is asked any more; the control before the first look."""
+        return self._found(state).given if state.evidence.looks else np.zeros(self.spec.segment_count, np.int64)
 
     def _found(self, state: TrialState) -> TrialFindings:
         return TrialFindings.of(state, self.spec)
@@ -113,7 +113,7 @@ class TrialLearner(RoundsLearner[TrialSpec, TrialState, TrialPolicy]):
         early = people < CHOSEN_AFTER * self.design.people
         if early or self.spec.segment_count == 1:
             return None
-        return Holdout.begin(self.design, people, found.best, found.constant)
+        return Holdout.begin(self.design, people, found.given, found.constant)
 
     @override
     def answer(self, state: TrialState) -> Answer:

@@ -18,7 +18,7 @@ class ReasonCode(IntEnum):
 
     NONE = 0
     FEW = 1
-    """One of the arms has too few successes, failures or people beside the noise: no interval."""
+    """An arm has too few people, and noise is not in the way: no interval."""
     SHARE = 2
     """The segment's share of people is not told from 0, so the effect's scale is unknown: the contribution is known."""
     SMALL = 3
@@ -27,8 +27,20 @@ class ReasonCode(IntEnum):
     """The look added too few people to be one, or lies beyond the plan: wait, or read the look before."""
     UNRESOLVED = 5
     """Rewards vary by less than their bounds resolve, so that nobody knows how much estimates vary: no interval."""
+    NOISE = 7
+    """An arm has too few people beside the noise: no interval."""
+    RARE = 8
+    """Of yes and no, one is too rare in an arm: an estimate, and no interval."""
+    HEAVY = 9
+    """Too few rewards bear the mean of an arm: an estimate, and no interval."""
     HIDDEN = 6
     """Noise, which goes with the bounds, hides how much rewards vary: intervals are wider than with narrower ones."""
+
+
+NO_INTERVAL: Final = (ReasonCode.FEW, ReasonCode.NOISE, ReasonCode.RARE, ReasonCode.HEAVY, ReasonCode.UNRESOLVED)
+"""Why there is no interval at any look with so little."""
+ESTIMATED: Final = (ReasonCode.RARE, ReasonCode.HEAVY)
+"""Why there is an estimate, and no interval."""
 
 
 def reasons(
@@ -47,14 +59,16 @@ def reasons(
         ReasonCode.SMALL: small & ~sums.hidden,
     }
     unsaid = unsaid_reasons(sums)
-    first = (unsaid == ReasonCode.FEW) | (unsaid == ReasonCode.UNRESOLVED)
+    first = np.isin(unsaid, (*NO_INTERVAL,))
     return np.select([first, *others.values()], [unsaid, *others], unsaid).astype(np.int64)
 
 
 def unsaid_reasons(sums: Sums) -> NDArray[np.int64]:
     """Return what sums have too little of for an interval, or for a narrow one; a `ReasonCode` each."""
     codes = {
-        ReasonCode.FEW: sums.few,
+        ReasonCode.NOISE: sums.has_noise,
+        ReasonCode.FEW: sums.has_few_people,
+        ReasonCode.RARE if sums.values is None else ReasonCode.HEAVY: sums.has_few_rare,
         ReasonCode.UNRESOLVED: sums.unresolved,
         ReasonCode.HIDDEN: sums.hidden,
     }

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from privateer_core.algorithms.trial import TrialPolicy, TrialSpec
 from privateer_core.algorithms.trial.learned_slopes import LearnedSlope
+from privateer_core.answer.shares import Shares
 from privateer_core.primitives.contributions import BITS, CellHits
 from privateer_server.algorithms import LearnerState
 from privateer_server.algorithms.trial.allocation import Holdout
@@ -18,7 +19,7 @@ from privateer_server.algorithms.trial.evidence.trial_evidence import TrialEvide
 from privateer_server.algorithms.trial.evidence.weighted_sums import Sums
 from privateer_server.algorithms.trial.group_sequential import critical_values, information
 from privateer_server.algorithms.trial.power.planned_designs import TrialDesigns
-from privateer_server.algorithms.trial.treatment_effects import SegmentShares, asked_shares
+from privateer_server.algorithms.trial.treatment_effects import asked_shares, people_shares
 
 Array = NDArray[np.float64]
 
@@ -126,9 +127,14 @@ class TrialState(LearnerState):
     learned: tuple[LearnedSlope, ...] = ()
 
     @property
-    def asked(self) -> SegmentShares | None:
+    def asked(self) -> Shares | None:
         """Segments' shares of the people as they were asked; None where nobody is."""
         return None if self.members is None else asked_shares(self.members)
+
+    @property
+    def shares_of_people(self) -> Shares:
+        """Who comes, by segment."""
+        return people_shares(self.evidence, self.asked)
 
     @classmethod
     def begin(cls, seed: int, spec: TrialSpec, plans: TrialDesigns) -> Self:

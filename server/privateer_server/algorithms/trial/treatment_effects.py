@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer_core.answer.measured_rate import MeasuredRate
+from privateer_core.answer.shares import Shares, ShareSource
 from privateer_server.algorithms.trial.evidence.averages import Average, HitValues, by_people
 from privateer_server.algorithms.trial.evidence.trial_evidence import TrialEvidence
 from privateer_server.algorithms.trial.evidence.weighted_sums import Sums, rates, scaled_variance
@@ -18,35 +19,41 @@ from privateer_server.algorithms.trial.group_sequential import (
     p_values,
     stagewise,
 )
-from privateer_server.algorithms.trial.reasons import ReasonCode, narrower_bounds, reasons, unsaid_reasons
+from privateer_server.algorithms.trial.reasons import NO_INTERVAL, ReasonCode, narrower_bounds, reasons, unsaid_reasons
 
 Array = NDArray[np.float64]
+_TOLD: Final = 2.0
+"""Standard deviations by which a share of people must be above what a segment without anybody shows."""
 Correction = Literal["holm", "bh"]
 
 
-@dataclass(frozen=True)
-class SegmentShares:
-    """Estimates and their variances, shape (J,) each; variance 0 if the owner declared them."""
-
-    estimate: Array
-    variance: Array
-
-
-def counted_shares(sums: Sums) -> SegmentShares:
+def counted_shares(sums: Sums) -> Shares:
     """Shares told by hits: (v - 2 o)/q, with v a segment's hits per person."""
     rate, q, o, people = rates(sums)
-    variance = (np.maximum(rate * (1 - rate), 0.0) / people + sums.hits_noise / np.square(sums.people)) / np.square(q)
-    return SegmentShares(((rate - 2 * o) / q).mean(axis=1), np.asarray(variance.mean(axis=1)))
+    noise = sums.hits_noise / np.square(sums.people)
+    variance = (np.maximum(rate * (1 - rate), 0.0) / people + noise) / np.square(q)
+    of_nobody = (2 * o * (1 - 2 * o) / people + noise) / np.square(q)
+    estimate = ((rate - 2 * o) / q).mean(axis=1)
+    is_empty = estimate <= _TOLD * np.sqrt(of_nobody.mean(axis=1))
+    return Shares(estimate, np.asarray(variance.mean(axis=1)), ShareSource.COUNTED, np.asarray(is_empty))
 
 
-def asked_shares(sums: Sums) -> SegmentShares:
+def asked_shares(sums: Sums) -> Shares:
     """Shares told by people who were asked for their segment, and said yes.
 
     `by_people` has a segment's share times (1 - 1/2), whichever arm its people got.
     """
     half = np.full(sums.people.shape, 0.5)
     values, variances = by_people(sums, HitValues(half, half / 2), half)
-    return SegmentShares(2 * values[..., 0].mean(axis=1), 4 * variances[..., 0].mean(axis=1))
+    estimate, variance = 2 * values[..., 0].mean(axis=1), 4 * variances[..., 0].mean(axis=1)
+    return Shares(estimate, variance, ShareSource.ASKED, np.asarray(estimate <= _TOLD * np.sqrt(variance)))
+
+
+def people_shares(evidence: TrialEvidence, asked: Shares | None) -> Shares:
+    """Return who comes, by segment: as hits tell, else as people were ``asked``, else as the spec declares."""
+    if evidence.design.counted:
+        return counted_shares(evidence.stable)
+    return asked or Shares.fixed(evidence.design.segments, ShareSource.DECLARED)
 
 
 def combined(summed: TrialEvidence, everybody: TrialEvidence | None) -> Average:
@@ -130,7 +137,14 @@ def _back(adjusted: Array, order: NDArray[np.int64], like: Array) -> Array:
     return found.reshape(like.shape)
 
 
-CORRECTIONS: Final = {"holm": holm, "bh": benjamini_hochberg}
+_CORRECTIONS: Final = {"holm": holm, "bh": benjamini_hochberg}
+
+
+def corrected(p_values: Array, sums: Sums, correction: Correction) -> Array:
+    """Return p-values (J, K) adjusted for all effects; where nobody was counted there is none."""
+    adjusted, somebody = np.ones(p_values.shape), sums.somebody
+    adjusted[somebody] = _CORRECTIONS[correction](p_values[somebody])
+    return adjusted
 
 
 @dataclass(frozen=True)
@@ -153,6 +167,12 @@ class SegmentEffects:
         A `ReasonCode` each, int64.
     bounds
         Shape (J, K, 2): bounds within those of rewards that hold the rewards and resolve more.
+    rough
+        The estimate, also without an interval; nan where nobody is.
+    bearers
+        How many equal rewards would bear a mean as uncertain as that of the arm with fewer of them.
+    rare
+        Shape (J, K, 2): how many people of each arm had the rarer outcome of bits.
     """
 
     estimate: Array
@@ -169,6 +189,9 @@ class SegmentEffects:
     detectable: Array
     reason: NDArray[np.int64]
     bounds: Array
+    rough: Array
+    bearers: Array
+    rare: Array
 
 
 @dataclass(frozen=True)
@@ -188,6 +211,9 @@ class AverageEffects:
     contribution: Array
     reason: NDArray[np.int64]
     bounds: Array
+    rough: Array
+    bearers: Array
+    rare: Array
 
 
 @dataclass(frozen=True)
@@ -226,7 +252,7 @@ class _Scale:
 
 def effects(
     evidence: TrialEvidence,
-    asked: SegmentShares | None = None,
+    asked: Shares | None = None,
     smallest: float | None = None,
     correction: Correction = "holm",
 ) -> SegmentEffects:
@@ -235,7 +261,7 @@ def effects(
     Parameters
     ----------
     asked
-        Segments' shares, where hits do not tell them: declared or asked.
+        Segments' shares, where people were asked for them.
     smallest
         The effect that the owner wants to find.
     correction
@@ -244,10 +270,10 @@ def effects(
     times, alpha, critical = evidence.times, evidence.design.alpha, evidence.critical
     scale, ready = _scale(evidence, asked, critical), evidence.stable.ready
     said = ready & np.isfinite(critical)
-    joint = float(critical_values(times, alpha / scale.top.size)[-1])
+    joint = float(critical_values(times, alpha / max(1, int(evidence.stable.somebody.sum()) * scale.top.shape[1]))[-1])
     half = np.where(said, critical * scale.deviation if np.isfinite(critical) else 0.0, np.nan)
     p_value = p_values(times, evidence.scores)[-1]
-    adjusted, detectable = CORRECTIONS[correction](p_value), scale.detectable(times, alpha)
+    adjusted, detectable = corrected(p_value, evidence.stable, correction), scale.detectable(times, alpha)
     decided = adjusted <= alpha
     return SegmentEffects(
         np.where(said, scale.effect, np.nan),
@@ -262,6 +288,9 @@ def effects(
         detectable,
         reasons(evidence.stable, scale.known, np.isfinite(critical), decided, detectable, smallest),
         narrower_bounds(evidence.stable),
+        scale.effect,
+        evidence.stable.bearers,
+        evidence.stable.rare,
     )
 
 
@@ -291,8 +320,11 @@ def average_effects(evidence: TrialEvidence, everybody: TrialEvidence | None = N
         adjusted <= alpha,
         _to_come(times, alpha) * deviation,
         np.where(said, found.contributions, np.nan),
-        np.where(found.ready | (unsaid == ReasonCode.UNRESOLVED), unsaid, ReasonCode.FEW),
+        np.where(found.ready | np.isin(unsaid, NO_INTERVAL), unsaid, ReasonCode.NOISE),
         narrower_bounds(together)[0],
+        np.where(together.somebody, found.estimate, np.nan),
+        together.bearers[0],
+        together.rare[0],
     )
 
 
@@ -313,15 +345,16 @@ def control_rate(evidence: TrialEvidence) -> MeasuredRate | None:
     A share t of positive hits is 1/2 + q p (f - 1/2) / v, with f the mean reward and v what hits a person has; the
     shares p of all segments add up to 1, and q p is v - 2 o where hits are counted.
     """
-    if not evidence.looks or not evidence.common.together.ready[0, 0]:
+    if not evidence.looks or not evidence.common.together.ready.any():
         return None
     sums = evidence.common.together
-    rate, q, o, _ = (float(part[0, 0]) for part in rates(sums))
+    cell = 0, int(sums.ready[0].argmax())
+    rate, q, o, _ = (float(part[cell]) for part in rates(sums))
     own = rate - 2 * o if evidence.design.counted else q / len(evidence.design.segments)
     if own <= 0:
         return None
-    share = float(sums.num[0, 0, 1] / sums.den[0, 0, 1])
-    deviation = float(np.sqrt(sums.variances[0, 0, 1]))
+    share = float(sums.num[cell][1] / sums.den[cell][1])
+    deviation = float(np.sqrt(sums.variances[cell][1]))
     return MeasuredRate.normal(0.5 + rate / own * (share - 0.5), rate / own * deviation)
 
 
@@ -334,18 +367,17 @@ def stopped_effect(evidence: TrialEvidence) -> StoppedEffect:
     return stagewise(evidence.times, design.alpha, score, deviation)
 
 
-def _scale(evidence: TrialEvidence, asked: SegmentShares | None, critical: float) -> _Scale:
+def _scale(evidence: TrialEvidence, asked: Shares | None, critical: float) -> _Scale:
     sums, design = evidence.stable, evidence.design
     rate, q, o, _ = rates(sums)
     top, variance = rate / q * sums.difference, scaled_variance(sums, rate / q)
     counts = np.zeros_like(top)
+    shares = people_shares(evidence, asked)
     if design.counted:
-        shares = counted_shares(sums)
         bottom, counts = (rate - 2 * o) / q, np.square(sums.difference) * shares.variance[:, None]
         # The share's error moves the top as well; what remains of it beside the bottom's is the share of others' hits.
         uncertainty = shares.variance[:, None] * np.square(2 * o / np.maximum(rate, 1e-12))
     else:
-        shares = asked or SegmentShares(design.segments, np.zeros(len(design.segments)))
         bottom = np.broadcast_to(shares.estimate[:, None], top.shape)
         uncertainty = np.broadcast_to(shares.variance[:, None], top.shape)
     least = critical if np.isfinite(critical) else 0.0

@@ -6,9 +6,11 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from privateer_core.algorithms.trial import TrialSpec
 from privateer_core.answer import Answer
+from privateer_core.answer.conclusion import Sureness
 from privateer_core.answer.estimates import Effect, Estimate, Reason, reason_of
 from privateer_core.answer.facts import Fact, Table
 from privateer_core.answer.parts import (
@@ -17,14 +19,17 @@ from privateer_core.answer.parts import (
     EffectsOverTime,
     Figures,
     Gain,
+    Ground,
     GuardrailEffects,
     Intervals,
     Recommendation,
     Recommendations,
 )
+from privateer_core.answer.shares import ShareSource
 from privateer_core.policies.expected_rewards import ExpectedRewards, summed_by
 from privateer_server.algorithms.trial.decisions import (
     DIGITS,
+    UNKNOWN,
     TrialFindings,
     decisions,
     ground,
@@ -34,6 +39,7 @@ from privateer_server.algorithms.trial.decisions import (
 )
 from privateer_server.algorithms.trial.expected_loss import expected_losses
 from privateer_server.algorithms.trial.power.power_tables import QUESTION_COLUMNS, question_rows
+from privateer_server.algorithms.trial.reasons import ReasonCode
 from privateer_server.algorithms.trial.state import TrialState
 from privateer_server.algorithms.trial.treatment_effects import (
     AverageEffects,
@@ -44,6 +50,13 @@ from privateer_server.algorithms.trial.treatment_effects import (
 )
 
 Array = NDArray[np.float64]
+_FALSE_ALARM: Final = 1e-3
+"""Probability of a warning about shares of people, at a look, where they are as declared."""
+_SURENESS: Final[dict[Ground, Sureness]] = {
+    "decided against all other options": "decided",
+    "decided against the control alone": "decided against the control",
+    "decided on average alone": "decided on average",
+}
 _LOST: Final = "arms are not heard from as often as they are given"
 
 
@@ -60,13 +73,13 @@ def answer(
         state.reported,
         state.evidence.looks,
         1 - spec.algorithm.level,
-        spec.options[found.constant] if over else None,
+        spec.options[found.for_all] if over else None,
         ground(found) if over else None,
         ("its rule" if state.stopped else "its horizon") if over else None,
         tuple(_estimates(state, spec)),
         decisions(state, found, spec),
-        _gain(state, spec),
-        (*warnings, *((f"sample ratio: {_LOST}",) if state.ratio.alert else ())),
+        _gain(state, found, spec),
+        (*warnings, *((f"sample ratio: {_LOST}",) if state.ratio.alert else ()), *_contradicted(state, spec)),
         tuple(parts),
     )
 
@@ -80,13 +93,35 @@ def _estimates(state: TrialState, spec: TrialSpec) -> Iterator[Estimate]:
             yield Estimate(name, value, min(low, value), max(high, value))
 
 
-def _gain(state: TrialState, spec: TrialSpec) -> Gain | None:
-    """Return what choosing by segment gains over one arm for all, by people who came after both were chosen."""
-    found = state.held.gain() if state.held else None
-    if found is None or state.held is None:
+def _gain(state: TrialState, found: TrialFindings, spec: TrialSpec) -> Gain | None:
+    """Return what the policy gains over one arm for all, by people who came after both were chosen.
+
+    Nothing where it gives everybody the same, or where another policy was chosen then.
+    """
+    held, inhabited = state.held, found.inhabited
+    given = found.given[inhabited]
+    if held is None or len(set(given.tolist())) < 2 or (held.best[inhabited] != given).any():
         return None
-    value, low, high = rounded_interval(spec.reward.span * np.array(found))
-    return Gain(spec.options[state.held.constant], value, low, high, int(state.held.evidence.people[-1]))
+    gain = held.gain()
+    if gain is None:
+        return None
+    value, low, high = rounded_interval(spec.reward.span * np.array(gain))
+    return Gain(spec.options[held.constant], value, low, high, int(held.evidence.people[-1]))
+
+
+def _contradicted(state: TrialState, spec: TrialSpec) -> Iterator[str]:
+    """Yield a warning if reports contradict the share of people that the spec declares of a segment."""
+    declared, counted = spec.segment_shares, state.shares_of_people
+    if spec.segments.shares is None or counted.source is not ShareSource.COUNTED:
+        return
+    off = np.abs(counted.estimate - declared)
+    level = ndtri(1 - _FALSE_ALARM / (2 * len(off)))
+    expected = declared * (1 - declared) / max(1, state.reported)
+    surprising = off > level * np.sqrt(np.maximum(counted.variance, expected))
+    k = int(np.argmax(np.where(surprising, off, -1.0)))
+    if surprising[k]:
+        share = f"{counted.estimate[k].clip(0, 1):.1%} of the people"
+        yield f"segments.shares declares {declared[k]:.1%} for {spec.segment_names[k]}, and reports count {share}"
 
 
 def expected(state: TrialState, found: TrialFindings, spec: TrialSpec) -> ExpectedRewards | None:
@@ -111,14 +146,16 @@ def expected(state: TrialState, found: TrialFindings, spec: TrialSpec) -> Expect
         return float((np.abs(summed) * np.where(summed, deviations, 0.0)).sum())
 
     lower, upper = segmentation.corners(spec.dimension)
-    shares = spec.segment_shares if spec.segments.shares or state.asked is None else state.asked.estimate.clip(0, 1)
-    return ExpectedRewards(lower, upper, shares, at, deviation, learned=True, differences=True, decided=found.sure)
+    decided = tuple(_SURENESS.get(ground_in(found, k), "not known") for k in range(size))
+    return ExpectedRewards(lower, upper, state.shares_of_people, at, deviation, differences=True, decided=decided)
 
 
 def _recommendations(found: TrialFindings, spec: TrialSpec) -> Recommendations:
-    named = zip(spec.segment_names, found.best.tolist(), strict=True)
-    grounds = ((name, spec.options[arm], ground_in(found, k)) for k, (name, arm) in enumerate(named))
-    return Recommendations(tuple(Recommendation(*one) for one in grounds))
+    rows = [
+        Recommendation(spec.segment_names[k], spec.options[found.given[k]], ground_in(found, k))
+        for k in np.flatnonzero(found.inhabited).tolist()
+    ]
+    return Recommendations(tuple(rows))
 
 
 def _facts(state: TrialState, spec: TrialSpec, over: bool) -> Figures:
@@ -135,6 +172,7 @@ def _facts(state: TrialState, spec: TrialSpec, over: bool) -> Figures:
         Fact("least share of an arm", rounded(spec.floor), "share"),
         Fact("sample ratio", _LOST if state.ratio.alert else "as planned"),
         Fact("largest z of the sample ratio", rounded(float(np.abs(state.ratio.scores[-1]).max())), "number"),
+        Fact("shares of people are", str(state.shares_of_people.source)),
         Fact("trust model", privacy.model),
         Fact("epsilon", privacy.epsilon, "number"),
         Fact("delta", privacy.delta, "probability"),
@@ -185,7 +223,8 @@ def _guardrails(state: TrialState, spec: TrialSpec) -> Iterator[GuardrailEffects
     everybody = state.everybody[1:] or (None,) * len(state.guardrails)
     for name, evidence, whole in zip(spec.algorithm.guardrails, state.guardrails, everybody, strict=True):
         one, average = effects(evidence, state.asked), average_effects(evidence, whole)
-        by_segment = (_guarded(one, (k, a - 1), spec.options[a], group) for k, a, group in _cells(spec))
+        cells = _cells(spec, evidence.stable.somebody)
+        by_segment = (_guarded(one, (k, a - 1), spec.options[a], group) for k, a, group in cells)
         averages = (_guarded(average, (a - 1,), spec.options[a], None) for a, _ in spec.average_effects())
         yield GuardrailEffects(name, (*by_segment, *averages))
 
@@ -194,7 +233,8 @@ def _guarded(found: SegmentEffects | AverageEffects, cell: tuple[int, ...], opti
     """Return an effect on a guardrail."""
     value, low, high = (float(part[cell]) for part in (found.estimate, found.low, found.high))
     tested = bool(found.decided[cell])
-    reason: Reason = "decided at an earlier look" if tested else "too few people beside the noise"
+    unsaid = UNKNOWN.get(ReasonCode(int(found.reason[cell])), Reason.NOT_LOOKED_AT)
+    reason = Reason.EARLIER if tested else unsaid
     if math.isfinite(value):
         reason = reason_of(low, high, decided=tested)
     return Effect(option, group, *rounded_interval(np.array([value, low, high])), reason)
@@ -220,14 +260,15 @@ def _shares(state: TrialState, spec: TrialSpec) -> Iterator[Intervals]:
 
 def _over_time(state: TrialState, spec: TrialSpec) -> EffectsOverTime:
     found = []
-    for k, a, group in _cells(spec):
+    for k, a, group in _cells(spec, state.evidence.stable.somebody):
         path = spec.reward.span * state.path[:, k, a - 1]
         values, lows, highs = zip(*map(rounded_interval, path), strict=True)
         found.append(EffectPath(spec.options[a], group, values, lows, highs))
     return EffectsOverTime(tuple(int(people) for people in state.ratio.people), tuple(found))
 
 
-def _cells(spec: TrialSpec) -> Iterator[tuple[int, int, str | None]]:
-    """Yield segment, arm and the segment's name of every effect; no name if everybody is one segment."""
+def _cells(spec: TrialSpec, inhabited: NDArray[np.bool_]) -> Iterator[tuple[int, int, str | None]]:
+    """Yield segment, arm and the segment's name of every effect where anybody is; no name if all are one segment."""
     for k, a, _ in spec.effects():
-        yield k, a, spec.segment_names[k] if spec.segment_count > 1 else None
+        if inhabited[k]:
+            yield k, a, spec.segment_names[k] if spec.segment_count > 1 else None

@@ -55,6 +55,9 @@ class TrialSection(Section):
         with.
     guardrails
         Up to two facts of yes or no that are watched beside the reward: an application reports them with it.
+    undecided
+        What people get after the last look of whom no arm is decided to be better: the ``control``, or the arm that is
+        ``leading``, which may well be worse.
     stop
         What ends it before its horizon: ``decided`` (every effect is), ``futility`` (no interval has an effect that
         matters any more), ``best`` (every segment's best arm is known). The first that holds counts.
@@ -74,6 +77,7 @@ class TrialSection(Section):
     rate: float = Field(default=0.5, gt=0, lt=1)
     power: float = Field(default=0.8, gt=0.5, lt=1, allow_inf_nan=False)
     guardrails: tuple[Annotated[str, Field(pattern=r"^[\w .+-]{1,64}$")], ...] = Field(default=(), max_length=2)
+    undecided: Literal["control", "leading"] = "control"
     stop: tuple[Literal["decided", "futility", "best"], ...] = ()
 
     @model_validator(mode="after")

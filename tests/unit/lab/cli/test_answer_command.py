@@ -13,6 +13,7 @@ from privateer_core.answer.conclusion import Headline, Rule, Rules
 from privateer_core.answer.estimates import Effect, Estimate
 from privateer_core.answer.facts import Between
 from privateer_core.answer.parts import Gain
+from privateer_core.answer.shares import ShareSource
 from privateer_lab.cli.command_line import main
 from tests.support.pages import check
 from tests.support.published_answers import SENTENCE, document
@@ -24,7 +25,8 @@ RULES = Rules(
         Rule("everybody else", (), "right", 0.7, 0.6, "left", 0.01, 0.6, "not known"),
     ),
     0.98,
-    "shares of people are as reported",
+    ShareSource.COUNTED.sentence,
+    ShareSource.COUNTED,
 )
 FOUND: dict[str, Any] = {
     "rules": RULES,
@@ -64,7 +66,7 @@ def test_a_stranger_reads_option_whom_how_much_and_how_sure(
         "About 9,000 people in all would tell.",
         "It rests on 2,000 people in 2 rounds; the experiment is open, begun 2026-11-20. Of 20,000 people planned: "
         "2,000 counted in closed rounds; 500 held in the open round; 17,500 not asked. 500 more close the open round.",
-        "Shares of people are as reported.",
+        ShareSource.COUNTED.sentence,
         "It cost each person epsilon 1.",
         "Figures are mean rewards, from 0 to 1, and more counts as better.",
     ]
@@ -102,7 +104,7 @@ def test_names_of_strangers_stay_text(
         Answer("learning", 10, 1, 0.95, warnings=(HOSTILE,)),
         HOSTILE,
         headline=Headline("rules", HOSTILE, "likely", HOSTILE),
-        rules=Rules((rule,), 1.0, HOSTILE),
+        rules=Rules((rule,), 1.0, HOSTILE, ShareSource.ASSUMED),
         gain=Gain(HOSTILE, 0.1, 0.0, 0.2),
         effects=(Effect(HOSTILE, HOSTILE, 0.1, 0.0, 0.2, "its interval holds 0"),),
         estimates=(Estimate(HOSTILE, 0.5, 0.4, 0.6),),

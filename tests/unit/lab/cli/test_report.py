@@ -30,6 +30,7 @@ from privateer_core.answer.parts import (
 )
 from privateer_core.answer.people import People
 from privateer_core.answer.policy_view import ArmsOfBin, ArmsOfGroup, BinShares, GroupShares, PolicyView
+from privateer_core.answer.shares import ShareSource
 from privateer_core.codec import encode
 from privateer_core.errors import Unavailable
 from privateer_core.spec.spec import Spec
@@ -197,7 +198,9 @@ def test_text_of_a_hostile_server_stays_text() -> None:
     standing = ExperimentStanding("open", 1, 10, PEOPLE, {HOSTILE: 7})
     headline = Headline("one option", HOSTILE, "decided", HOSTILE, HOSTILE, 0.1, 0.0, 0.2)
     rule = Rule(HOSTILE, (), HOSTILE, 1.0, 0.5, HOSTILE, 0.1, 0.9, "likely")
-    said = published(answer, HOSTILE, headline=headline, rules=Rules((rule,), 1.0, HOSTILE), control=HOSTILE)
+    said = published(
+        answer, HOSTILE, headline=headline, rules=Rules((rule,), 1.0, HOSTILE, ShareSource.ASSUMED), control=HOSTILE
+    )
     found = found_of(make_spec(), published=said, policy=policy, standing=standing, origin=f"http://s/{HOSTILE}")
     page = check(html(found, f"http://s/{HOSTILE}"))
     assert page.text.count("<script>alert(1)</script>") > 10

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from privateer_core.answer.parts import LOSS, Intervals
+from privateer_core.answer.parts import Losses
 from privateer_server.algorithms.trial.expected_loss import loss_of
 from tests.unit.server.algorithms.test_trial_answer import SPECS, learned
 
@@ -34,17 +34,19 @@ def test_without_noise_it_is_what_was_seen() -> None:
 
 
 @pytest.mark.parametrize("name", SPECS)
-def test_an_answer_has_it_for_each_segment_of_which_all_is_said(name: str) -> None:
+def test_an_answer_has_it_for_each_segment(name: str) -> None:
     learner, state = learned(name)
     spec, found = learner.spec, learner.answer(state)
-    said = next((one for one in found.all_of(Intervals) if one.title == LOSS), None)
+    said = found.first_of(Losses)
     whole = [
         group
         for group in spec.segment_names
         if all(one.value is not None for one in found.effects if one.group in (group, None))
     ]
-    assert (said is not None) == bool(whole)
-    if said:
-        assert len(said.estimates) <= spec.segment_count
-        assert all(one.low == 0 <= one.value <= one.high for one in said.estimates)
-        assert all(one.name.split(":")[0] in spec.options for one in said.estimates)
+    assert said is not None
+    assert len(said.losses) == spec.segment_count, "also those of which nothing is decided"
+    known = [one for one in said.losses if one.expected is not None]
+    assert len(known) >= len(whole)
+    assert all(0 <= one.expected <= one.most for one in known)
+    assert all(one.most == spec.reward.span for one in said.losses if one.expected is None)
+    assert all(one.name.split(":")[0] in spec.options for one in said.losses)

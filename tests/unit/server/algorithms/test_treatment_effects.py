@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from privateer_core.answer.shares import Shares, ShareSource
 from privateer_server.algorithms.trial.evidence.averages import average
 from privateer_server.algorithms.trial.evidence.epochs import PlannedEpoch, TrialDesign
 from privateer_server.algorithms.trial.evidence.trial_evidence import TrialEvidence
@@ -12,7 +13,6 @@ from privateer_server.algorithms.trial.group_sequential import critical_values
 from privateer_server.algorithms.trial.power.planned_deviations import looks_of, people_needed
 from privateer_server.algorithms.trial.treatment_effects import (
     ReasonCode,
-    SegmentShares,
     average_effects,
     benjamini_hochberg,
     effects,
@@ -37,6 +37,10 @@ def looked_at(trials: Trials, seed: int, times: tuple[float, ...] = TIMES) -> li
     return found[1:]
 
 
+def shares(asked: np.ndarray, variance: float) -> Shares:
+    return replace(Shares.fixed(asked, ShareSource.ASKED), variance=np.full(len(asked), variance))
+
+
 @pytest.mark.parametrize("name", SETTINGS)
 def test_intervals_of_all_looks_hold_at_once(name: str) -> None:
     """1,600 effects: .95 within four standard errors, .022."""
@@ -57,11 +61,11 @@ def test_shares_that_were_asked_widen_an_interval_and_unknown_ones_take_it_away(
     trials = Trials(SETTINGS["local 1"], SEGMENTS[[0]], np.array([[0.2, 0.5]]), 1e5, 2_000)
     evidence = looked_at(trials, 2)[-1]
     asked = 0.4 + np.random.default_rng(3).normal(0, 0.03, 2_000)
-    found = effects(evidence, SegmentShares(asked, np.full(2_000, 0.03**2)))
+    found = effects(evidence, shares(asked, 0.03**2))
     assert ((found.low <= 0.3) & (found.high >= 0.3)).mean() == pytest.approx(0.961, abs=0.018)
-    naive = effects(evidence, SegmentShares(asked, np.zeros(2_000)))
+    naive = effects(evidence, shares(asked, 0.0))
     assert ((naive.low <= 0.3) & (naive.high >= 0.3)).mean() < 0.93
-    unknown = effects(evidence, SegmentShares(asked, np.full(2_000, 0.3**2)))
+    unknown = effects(evidence, shares(asked, 0.3**2))
     assert (unknown.reason == ReasonCode.SHARE).all()
     assert np.isinf(unknown.low).all()
     assert np.isfinite(unknown.contribution_low).all()
@@ -86,7 +90,10 @@ def test_fieller_is_a_test_of_every_ratio_inverted() -> None:
 
 def test_reasons_for_saying_nothing() -> None:
     few = effects(looked_at(Trials(SETTINGS["central 1"], SEGMENTS, MEANS, 300, 1), 1, (1.0,))[-1])
-    assert (few.reason == ReasonCode.FEW).all()
+    noisy, clear = few.reason == ReasonCode.NOISE, few.reason == ReasonCode.RARE
+    assert (noisy | clear).all()
+    assert noisy.any()
+    assert (few.bearers[clear] < 20).all(), "what is too rare is, at the mean of both arms' rates"
     assert np.isnan(few.low).all()
     evidence = looked_at(Trials(SETTINGS["none"], SEGMENTS, MEANS, 5_000, 1), 1, (1.0,))[-1]
     asked_for = effects(evidence, smallest=0.001)

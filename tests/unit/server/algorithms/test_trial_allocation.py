@@ -135,7 +135,7 @@ def test_a_gain_is_the_sum_over_segments_where_the_arms_differ() -> None:
 
 def test_nobody_gains_from_the_same_arm() -> None:
     held = Holdout.begin(DESIGN, 3e3, np.ones(3, np.int64), constant=1)
-    assert held.add(released(2_000, np.full((3, 2), 300.0), np.full((3, 2), 0.4))).gain() == (0.0, 0.0, 0.0)
+    assert held.add(released(2_000, np.full((3, 2), 300.0), np.full((3, 2), 0.4))).gain() is None
 
 
 def test_a_segment_with_nobody_gains_nothing_and_hides_nothing() -> None:

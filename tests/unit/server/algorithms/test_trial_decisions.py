@@ -16,7 +16,7 @@ NAN = (np.nan, np.nan, np.nan)
 ABOVE, BELOW, AROUND = (0.3, 0.1, 0.5), (-0.3, -0.5, -0.1), (0.1, -0.1, 0.3)
 CORRECTED: Reason = "its interval excludes 0, but not after the correction for several effects"
 AGAIN: Reason = "its test decided at an earlier look, but its interval holds 0 again"
-FEW: Reason = "too few people beside the noise"
+FEW: Reason = Reason.FEW_PEOPLE
 
 
 def called(*looks: tuple[float, float, float], tested: bool) -> StandingDecisions:
@@ -91,8 +91,8 @@ def test_a_recommendation_rests_on_what_was_decided() -> None:
 
     def of(best: int, intervals: np.ndarray, decided: np.ndarray) -> str:
         people = np.full(decided.shape, 1000)
-        whole = StandingDecisions(intervals, people, decided, decided)
-        return ground_in(replace(found, called=whole, best=np.full(segments, best), sure=np.zeros(segments, bool)), 0)
+        whole = StandingDecisions(intervals, people, decided, decided, decided & (intervals[..., 1] > 0))
+        return ground_in(replace(found, called=whole, given=np.full(segments, best), sure=np.zeros(segments, bool)), 0)
 
     assert of(0, worse, all_) == "decided against all other options"
     assert of(1, better, all_) == "decided against the control alone"

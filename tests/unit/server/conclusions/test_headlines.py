@@ -10,6 +10,7 @@ from privateer_core.answer.estimates import Effect, Estimate
 from privateer_core.answer.measured_rate import MeasuredRate
 from privateer_core.answer.parts import Contradiction, Gain, GuardrailEffects
 from privateer_core.answer.policy_view import Coefficients, Point
+from privateer_core.answer.shares import ShareSource
 from privateer_server.conclusions.by_effects import baseline_of, effects_headline, effects_surer
 from privateer_server.conclusions.by_estimates import (
     options_headline,
@@ -53,13 +54,15 @@ def test_a_running_test_says_so_far() -> None:
 def test_an_open_effect_is_not_recommended_and_says_why() -> None:
     found = effects_headline(learned(effects=(OPEN,)), None, None)
     change = "+0.010 (-0.010 to +0.030) against now; its interval holds 0"
-    said = f"It is not decided whether long is better than now: {change}."
+    said = f"It is not decided whether long is better than now: {change}. Keep now."
     assert (found.sentence, found.sureness) == (said, "not known")
+    assert (found.option, found.compared, found.control, found.value) == ("now", "long", "now", 0.01)
 
 
 def test_a_harm_that_is_decided_keeps_the_control() -> None:
     found = effects_headline(learned(effects=(WORSE,)), None, None)
     assert found.sentence.startswith("Keep now: nothing is better, and short changes rewards by -0.020")
+    assert (found.option, found.compared, found.sureness, found.value) == ("now", "short", "decided", -0.02)
 
 
 def test_effects_in_segments_are_counted() -> None:
@@ -76,13 +79,19 @@ def test_effects_in_segments_are_counted() -> None:
 
 def test_a_measured_gain_by_segment_is_the_headline() -> None:
     rule = Rule("ios", (), "short", 0.5, None, "now", 0.1, None, "decided")
-    rules = Rules((rule, rule), 1.0, "as declared")
+    rest = Rule("everybody else", (), "now", 0.5, None, "short", 0.1, None, "not known")
+    rules = Rules((rule, rest), None, ShareSource.DECLARED.sentence, ShareSource.DECLARED)
     gain = Gain("now", 0.05, 0.02, 0.08, 1000)
     found = effects_headline(learned(effects=(OPEN,), gain=gain), rules, None)
     assert found.sentence == "Choose by segment. The rules below gain +0.05 (+0.02 to +0.08) over now for everybody."
     unknown = Gain("now", 0.05, -0.02, 0.08, 1000)
     found = effects_headline(learned(effects=(OPEN,), gain=unknown), rules, None)
-    assert found.sureness == "not known"
+    said = (
+        "Choose by segment: short where ios (50% of people, declared): decided; "
+        "now to everybody else (50% of people, declared): kept, as nothing is decided there. "
+        "Given to everybody, long changes rewards by +0.010 (-0.010 to +0.030) against now: its interval holds 0."
+    )
+    assert (found.sentence, found.sureness, found.option) == (said, "decided against the control", None)
 
 
 def test_what_would_decide_an_effect() -> None:

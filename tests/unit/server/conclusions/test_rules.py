@@ -10,6 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from privateer_core.answer.conclusion import Rules
+from privateer_core.answer.shares import Shares, ShareSource
 from privateer_core.policies.expected_rewards import ExpectedRewards
 from privateer_core.spec.categories import Boolean, Categorical, Ordinal
 from privateer_core.spec.features import Feature, Numeric, Ranked
@@ -45,7 +46,9 @@ def rules(
 
     expected = ExpectedRewards.everywhere(columns, at, spread)
     if boxes:
-        expected = ExpectedRewards(*boxes, at, spread, learned=True)
+        lower, upper, shares = boxes
+        counted = Shares.fixed(shares, ShareSource.COUNTED)
+        expected = ExpectedRewards(lower, upper, counted, at, spread)
     prospect = prospect_of(features, expected, Chooses(means, playable), playable)  # type: ignore[arg-type]
     return rules_of(OPTIONS, features, (0.0, 1.0), prospect)
 

@@ -131,13 +131,54 @@ class Sums:
         """Shape (J, K): whether there is enough for the normal approximation. A function of releases."""
         return ~(self.few | self.unresolved)
 
-    @cached_property
+    @property
     def few(self) -> NDArray[np.bool_]:
-        """Shape (J, K): whether an arm has too few people beside the noise, or too few of the rarer outcome."""
-        least = 0.0 if self.values is None else PEOPLE
+        """Shape (J, K): whether there is too little for an interval, for one of the reasons that follow."""
+        return np.asarray(self.has_few_people | self.has_noise | self.has_few_rare)
+
+    @cached_property
+    def has_few_people(self) -> NDArray[np.bool_]:
+        """Shape (J, K): whether an arm has too few people, whatever their rewards are."""
+        least = 2 * _SUCCESSES if self.values is None else PEOPLE
         enough = (self.den > 0) & (np.square(self.den) >= least * self.square)
-        clear = self.den >= _NOISES * np.sqrt(self.noise_of_hits)
-        return ~np.asarray((enough & clear).all(axis=-1) & (self._seen | self.hidden))
+        return ~np.asarray(enough.all(axis=-1)) & ~self.has_noise
+
+    @cached_property
+    def has_noise(self) -> NDArray[np.bool_]:
+        """Shape (J, K): whether the hits of an arm are too few beside their noise."""
+        return np.asarray((self.den < _NOISES * np.sqrt(self.noise_of_hits)).any(axis=-1))
+
+    @cached_property
+    def has_few_rare(self) -> NDArray[np.bool_]:
+        """Shape (J, K): whether too few rewards bear the mean of an arm, where noise does not hide how they vary."""
+        return ~(self._seen | self.hidden)
+
+    @property
+    def somebody(self) -> NDArray[np.bool_]:
+        """Shape (J,): whether any hit was counted; noise counts some where nobody is."""
+        return np.asarray((self.hits != 0).any(axis=1))
+
+    @property
+    def rare(self) -> Array:
+        """Shape (J, K, 2): how many people of each arm had the rarer outcome of bits, about; 0 without any."""
+        some = self.square > 0
+        people = np.where(some, np.square(self.den) / np.where(some, self.square, 1.0), 0.0)
+        shares = self.num / np.where(self.den > 0, self.den, np.inf)
+        is_yes = (self.middle <= 0.5)[..., None]
+        return np.asarray(np.maximum(people * np.where(is_yes, shares, 1 - shares), 0.0))
+
+    @property
+    def bearers(self) -> Array:
+        """Shape (J, K): how many equal rewards would bear a mean as uncertain as that of the arm with fewer of them.
+
+        Of rewards x above the nearer bound that is (sum x)^2 / sum x^2, as of weighted rows (Kish 1965); 0 without any.
+        """
+        near = np.minimum(self.middle, 1 - self.middle)
+        squares = np.square(near) + self.spread_of_hits
+        some = (squares > 0)[..., None] & (self.square > 0)
+        people = np.square(self.den) / np.where(some, self.square, 1.0)
+        share = np.square(near) / np.where(squares > 0, squares, 1.0)
+        return np.asarray(np.where(some, people * share[..., None], 0.0).min(axis=-1))
 
     @cached_property
     def _seen(self) -> NDArray[np.bool_]:
