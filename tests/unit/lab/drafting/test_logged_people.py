@@ -11,9 +11,9 @@ import privateer_lab as lab
 from privateer_core.policies.decisions import Arms
 from privateer_lab.cli.command_line import main
 from privateer_lab.cli.input_files import load_spec
-from privateer_lab.drafting.column_profiles import rows_of
 from privateer_lab.drafting.spec_draft import draft
 from privateer_lab.environments import environment_for
+from privateer_lab.tables.data_table import DataTable
 from tests.support.onboarding import people
 
 NASTY = ["20% off", "Sign up (free)", "\x1b[31m<script>", "x" * 300, "\u202eright to left", "🙂"]
@@ -140,12 +140,12 @@ def test_names_of_a_file_harm_neither_terminal_nor_spec(tmp_path, capsys):
 
 
 def test_rows_beyond_a_sample_are_not_kept(question):
-    rows = rows_of(question, most=1_000)
+    rows = DataTable(question).read(most=1_000)
     assert (rows.kept, rows.total) == (1_000, 6_000)
     users = rows.columns["user"].numbers
     assert (np.diff(users) > 0).all()
     assert users.mean() == pytest.approx(3_000, abs=4 * 1_730 / 1_000**0.5)
-    whole = rows_of(question)
+    whole = DataTable(question).read()
     kept = {row: whole.columns["days"].numbers[row - 1] for row in users.astype(int).tolist()}
     assert rows.columns["days"].numbers.tolist() == list(kept.values())
 
