@@ -4,7 +4,6 @@
 everybody may read a spec.
 """
 
-import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,7 +21,7 @@ from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.sections import toml_tables
 from privateer_core.spec.spec import Spec
 from privateer_lab.drafting.column_choice import most_relevant_first, without_copies
-from privateer_lab.drafting.feature_drafts import FeatureDrafts, features_of, no_feature, rounded, segment_lines
+from privateer_lab.drafting.feature_drafts import FeatureDrafts, features_of, no_feature, segment_lines
 from privateer_lab.drafting.fixed_sections import (
     algorithm_section,
     closing,
@@ -33,7 +32,7 @@ from privateer_lab.drafting.fixed_sections import (
 )
 from privateer_lab.drafting.given_away import columns_that_tell
 from privateer_lab.drafting.logged_people import LoggedPeople, logged_people
-from privateer_lab.drafting.toml_values import toml
+from privateer_lab.drafting.reward_drafts import reward_section
 from privateer_lab.environments import environment_for
 from privateer_lab.planning.algorithm_choice import AlgorithmChoice, choice_of
 from privateer_lab.planning.other_algorithms import by_features, every_algorithm, with_effects, with_own_rounds
@@ -50,7 +49,6 @@ from privateer_lab.tables.log_rows import (
     rewards_of,
 )
 from privateer_lab.tables.remarks import code_remarks, table_remarks
-from privateer_lab.tables.rewards import is_yes_or_no, reward_bounds, turned
 
 EVERYBODY: Final = "everybody"
 EVERYBODY_LINE: Final = 'everybody = { levels = ["everybody"] }  # nobody is told apart'
@@ -274,7 +272,7 @@ def draft(
         notes.append("No options are given: rename first and second in experiment.arms, or give --arms.")
     options = names.allowed or classes.allowed or ["first", "second"]
     rewards = log.rewards if log else rewards_of(rows.column(reward)) if reward else None
-    told, said, rewards = _reward(rewards, reward, bounds.get(reward or ""), notes, lower_is_better)
+    told, said, rewards = reward_section(rewards, reward, bounds.get(reward or ""), notes, lower_is_better)
     notes += code_remarks(rows.column(reward)) if reward else []
     is_test, promise = bool(segments) or EVERYBODY_LINE in features.lines, promise_for(rows.total)
     sections = opening(name, options, rows.total, measures=not is_test)
@@ -368,44 +366,3 @@ def _features(
         found.lines.append(EVERYBODY_LINE)
         found.notes.append("No column makes a feature: this is the spec of a test among everybody.")
     return found
-
-
-def _reward(
-    rewards: NDArray[np.float64] | None,
-    name: str | None,
-    given: tuple[float, float] | None,
-    notes: list[str],
-    lower_is_better: bool,
-) -> tuple[list[str], list[str], NDArray[np.float64] | None]:
-    """Return the section of a log's rewards, what of it somebody has to confirm, and rewards of which more is better.
-
-    Of numbers it says where their bounds come from, and how much they vary between them.
-    """
-    if name is None or rewards is None:
-        return [], [], None
-    is_binary, what, bounds = given is None and is_yes_or_no(rewards), shortened(name), reward_bounds(rewards, given)
-    if not is_binary:
-        notes.append(bounds.clipped(rewards, what))
-    if lower_is_better:
-        rewards, bounds = turned(rewards, bounds, is_binary=is_binary)
-        instead = "no where it was yes" if is_binary else "its negative"
-        notes.append(f"A lower {what} is better: the reward of the spec is {instead}, and apps report that.")
-    low, high = bounds.low, bounds.high
-    inside = np.clip(rewards, low, high)
-    if is_binary:
-        rate = rounded(float(inside.mean()))
-        said = f"{what}: base_rate = {rate:g} of [reward], the share who say yes, is from the data"
-        return (
-            ["[reward]  # from the data: confirm that it may be public", f"base_rate = {rate:g}", ""],
-            [said],
-            rewards,
-        )
-    told = {"base_rate": rounded(float(inside.mean())), "deviation": rounded(float(inside.std()))}
-    most = math.sqrt(max(0.0, (told["base_rate"] - low) * (high - told["base_rate"])))
-    usual = {"base_rate": low < told["base_rate"] < high, "deviation": 0 < told["deviation"] <= most}
-    lines = [f"{key} = {toml(one)}  # after clipping, from the data" for key, one in told.items() if usual[key]]
-    keys = (["low", "high"] if bounds.is_from_data else []) + [key for key in told if usual[key]]
-    said = f"{what}: {', '.join(keys)} of [reward] are from the data; its bounds: {bounds.words}"
-    remark = "  # from the data: confirm that it may be public" if keys else ""
-    section = ["[reward]" + remark, 'kind = "numeric"', f"low = {toml(low)}", f"high = {toml(high)}", *lines, ""]
-    return section, [said] if keys else [], rewards

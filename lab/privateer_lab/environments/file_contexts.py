@@ -11,6 +11,7 @@ from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.categories import Categorical, Hashed, Ordinal
 from privateer_core.spec.features import Feature, Numeric, Ranked
 from privateer_core.spec.sections import Section
+from privateer_core.spec.spec import Spec
 from privateer_lab.environments.environment import Array
 from privateer_lab.tables.columns import Categories, Column, Numbers, Values
 from privateer_lab.tables.data_table import DataTable
@@ -24,7 +25,7 @@ _INNER: Final = (0.005, 0.995)
 class Named:
     """Contexts of columns: that of a feature's name; or, named ``column=value``, 1 where a column has it and else 0."""
 
-    def __init__(self, spec: ArmsSpec, header: Sequence[str]) -> None:
+    def __init__(self, spec: Spec, header: Sequence[str]) -> None:
         self._features = tuple(spec.features)
         self._values: dict[str, Column] = {}
         self._categories: dict[str, Categories] = {}
@@ -58,7 +59,7 @@ class Named:
         return np.asarray(categories.values == categories.names[value], np.float64)
 
 
-def contexts_of(table: DataTable, spec: ArmsSpec) -> Array:
+def contexts_of(table: DataTable, spec: Spec) -> Array:
     """Return the features of a spec as devices read them, (n, features), from the columns of their names."""
     if not spec.features:
         return np.zeros((table.rows, 0))

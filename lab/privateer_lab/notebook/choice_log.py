@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer_core.errors import InputError, SpecError
-from privateer_core.spec.arms import ArmsSpec
+from privateer_core.spec.spec import Spec
 from privateer_lab.environments.file_contexts import contexts_of
 from privateer_lab.notebook.policies import Array, LoadedPolicy
 from privateer_lab.simulation.devices import scaled
@@ -80,7 +80,7 @@ class ChoiceLog:
     def __len__(self) -> int:
         return len(self.chosen)
 
-    def contexts(self, spec: ArmsSpec) -> Array:
+    def contexts(self, spec: Spec) -> Array:
         """Return the features of a spec as devices read them, (n, features)."""
         return contexts_of(self.table, spec)[self.kept]
 

@@ -11,7 +11,8 @@ from scipy.special import ndtri, stdtrit
 
 from privateer_core.errors import SpecError
 from privateer_core.spec.columns import is_missing
-from privateer_lab.notebook.choice_log import Array, ChoiceLog, Columns, Decider, known_arms, read_log, shares_of
+from privateer_lab.notebook.choice_log import ChoiceLog, Columns, Decider, known_arms, read_log, shares_of
+from privateer_lab.notebook.policies import Array
 from privateer_lab.notebook.tabular import ResultTable, Tabular, table_of
 from privateer_lab.tables.data_table import DataTable
 

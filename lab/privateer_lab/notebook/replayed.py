@@ -14,9 +14,9 @@ from privateer_core.policies.decisions import Arms
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.spec import Spec
 from privateer_lab.environments import Environment, PlayedRewards
-from privateer_lab.notebook.choice_log import Array, ChoiceLog, read_log
+from privateer_lab.notebook.choice_log import ChoiceLog, read_log
 from privateer_lab.notebook.evaluation import Value, mean_of
-from privateer_lab.notebook.policies import LoadedPolicy
+from privateer_lab.notebook.policies import Array, LoadedPolicy
 from privateer_lab.notebook.results import Found, found_in
 from privateer_lab.notebook.specs import SpecLike
 from privateer_lab.notebook.specs import spec as read

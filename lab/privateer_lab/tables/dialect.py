@@ -82,8 +82,12 @@ class Dialect:
             raise refused(f"{path} is not UTF-8 text from row {number + 1} on", "save it as UTF-8", field) from None
         except csv.Error as error:
             if "limit" in str(error):
-                message = f"row {number + 1} of {path} has a value of more than {csv.field_size_limit():,} letters"
-                raise refused(message, "shorten it", field) from None
+                limit = f"a value has more than {csv.field_size_limit():,} letters, or its quote does not end"
+                message, remedy = (
+                    f"row {number + 1} of {path} is not CSV: {limit}",
+                    "end the quote, or shorten the value",
+                )
+                raise refused(message, remedy, field) from None
             remedy = f"quote it, or separate values by {'commas' if self.separator == ',' else repr(self.separator)}"
             raise refused(f"row {number + 1} of {path} is not CSV", remedy, field) from None
 

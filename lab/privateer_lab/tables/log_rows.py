@@ -52,7 +52,7 @@ class ArmNames:
         if changed:
             notes.append(f"{column}: names of options are shortened, and lack signs that no spec takes: {changed}.")
         alike: dict[str, list[str]] = {}
-        for value, name in pairs:
+        for value, name in sorted(pairs):
             alike.setdefault(" ".join(value.casefold().split()), []).append(name)
         for names in alike.values():
             if len(names) > 1:

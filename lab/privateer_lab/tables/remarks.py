@@ -48,8 +48,8 @@ def _above(numbers: Array) -> list[float]:
         return []
     # A value of many rows may be a code whatever its digits; of two other values, it is a third.
     usual = math.inf if len(inner) < 3 else max(_REPEATED, len(numbers) / 100)
-    times = zip(codes, counts, strict=True)
-    is_code = all(count >= usual or (count > 1 and _REPDIGIT.fullmatch(f"{code:g}")) for code, count in times)
+    pairs = zip(codes, counts, strict=True)
+    is_code = all(count >= usual or (count > 1 and _REPDIGIT.fullmatch(f"{code:g}")) for code, count in pairs)
     return codes if is_code else []
 
 
@@ -126,14 +126,9 @@ def _copies(columns: Mapping[str, DataColumn]) -> int:
     if len(columns) < _WIDE:
         return 0
     weights = np.random.default_rng(0).integers(1, 2**63, len(columns), dtype=np.uint64)
-    hashes = np.sum(
-        [
-            weight * (column.places + 1).astype(np.uint64)
-            for weight, column in zip(weights, columns.values(), strict=True)
-        ],
-        axis=0,
-        dtype=np.uint64,
-    )
+    hashes = np.zeros(next(iter(columns.values())).rows, np.uint64)
+    for weight, column in zip(weights, columns.values(), strict=True):
+        hashes += weight * (column.places + 1).astype(np.uint64)
     _, times = np.unique(hashes, return_counts=True)
     copies = len(hashes) - len(times)
     is_regular = len(times) >= _MANY and times.min() > 1

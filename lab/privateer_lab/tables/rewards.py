@@ -36,8 +36,8 @@ class RewardBounds(NamedTuple):
         """Say where the bounds are from, and how many rewards are beyond."""
         beyond = int(((rewards < self.low) | (rewards > self.high)).sum())
         return (
-            f"{name} is a number, and counts from {self.low:g} to {self.high:g} ({self.words}): {beyond:,} of "
-            f"{len(rewards):,} rows ({beyond / len(rewards):.1%} of the rows) are clipped to these bounds."
+            f"{name} is a number, and counts from {self.low:g} to {self.high:g} ({self.words}): "
+            f"{beyond / len(rewards):.1%} of the rows are clipped to these bounds, {beyond:,} of {len(rewards):,}."
         )
 
 

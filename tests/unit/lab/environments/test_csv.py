@@ -174,7 +174,7 @@ def test_what_is_wrong_is_named(tmp_path, name):
     ("content", "name", "says"),
     [
         (None, "none.csv", "cannot read"),
-        (b"age,job,hours,kind\n\xff\xfe,cook,40,a\n", "latin.csv", "is not UTF-8"),
+        (GOOD.encode("utf-16")[:-1], "cut.csv", "is not UTF-8"),
         (gzip.compress(GOOD.encode(), mtime=0)[:-20], "half.csv.gz", "cannot read"),
         (b"not gzip", "plain.csv.gz", "cannot read"),
     ],
