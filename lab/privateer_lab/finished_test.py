@@ -27,7 +27,7 @@ from privateer_lab.tables.data_table import SAMPLE, DataTable, TableRows, check_
 from privateer_lab.tables.errors import TABLE
 from privateer_lab.tables.log_rows import ArmNames, LogRows, first_rows, read_log_rows, rewards_of
 from privateer_lab.tables.remarks import code_remarks, table_remarks
-from privateer_lab.tables.rewards import RewardBounds, is_yes_or_no, reward_bounds, turned
+from privateer_lab.tables.rewards import HIGHER, RewardBounds, is_yes_or_no, reward_bounds, turned
 from privateer_server.conclusions.by_effects import effects_headline
 from privateer_server.conclusions.conclusion import conclude
 from privateer_server.conclusions.wording import LearnedAnswer
@@ -35,7 +35,6 @@ from privateer_server.rounds.loop import Schedule
 
 _NOBODY: Final = {"everybody": {"levels": ["everybody"]}}
 """A feature of one level, where no segments are asked for: a spec has one at least."""
-_HIGHER: Final = "A higher reward counts as better: say so if a lower one is."
 _LOWER: Final = "A lower {reward} counts as better: an effect of 1 means that {reward} is lower by 1."
 _SHOWN: Final = 5
 """Options of which a sentence tells."""
@@ -190,7 +189,7 @@ def analyze(
     spec = _parsed(data)
     contexts = _contexts(rows, spec, parts, is_private=is_private)
     found = _found(spec, contexts, chosen, spec.reward.scaled_all(rewards), known)
-    better = _lower(found, reward, is_yes_or_no=kind == "binary") if lower_is_better else _HIGHER
+    better = _lower(found, reward, is_yes_or_no=kind == "binary") if lower_is_better else HIGHER
     meant = None if shares is None else dict(zip(arms, _shares(shares, names)["shares"], strict=True))
     given = () if is_private else (_shares_told(np.bincount(chosen, minlength=len(arms)), arms, meant),)
     shown = _without_means(found, spec, reward) if lower_is_better else found

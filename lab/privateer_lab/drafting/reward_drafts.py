@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from privateer_lab.drafting.feature_drafts import rounded
 from privateer_lab.drafting.toml_values import toml
 from privateer_lab.tables.errors import shortened
-from privateer_lab.tables.rewards import is_yes_or_no, reward_bounds, turned
+from privateer_lab.tables.rewards import HIGHER, is_yes_or_no, reward_bounds, turned
 
 
 def reward_section(
@@ -27,7 +27,9 @@ def reward_section(
     is_binary, what, bounds = given is None and is_yes_or_no(rewards), shortened(name), reward_bounds(rewards, given)
     if not is_binary:
         notes.append(bounds.clipped(rewards, what))
-    if lower_is_better:
+    if not lower_is_better:
+        notes.append(HIGHER)
+    else:
         rewards, bounds = turned(rewards, bounds, is_binary=is_binary)
         instead = "no where it was yes" if is_binary else "its negative"
         notes.append(f"A lower {what} is better: the reward of the spec is {instead}, and apps report that.")

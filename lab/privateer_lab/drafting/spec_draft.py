@@ -21,7 +21,7 @@ from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.sections import toml_tables
 from privateer_core.spec.spec import Spec
 from privateer_lab.drafting.column_choice import most_relevant_first, without_copies
-from privateer_lab.drafting.feature_drafts import FeatureDrafts, features_of, no_feature, segment_lines
+from privateer_lab.drafting.feature_drafts import FeatureDrafts, features_of, identifies, no_feature, segment_lines
 from privateer_lab.drafting.fixed_sections import (
     algorithm_section,
     closing,
@@ -351,7 +351,7 @@ def _features(
     profiles = [one for one in rows.columns.values() if one.name not in outside]
     profiles, notes = without_copies(profiles, rows.column(arm) if arm else None)
     if rows_log:
-        told = columns_that_tell(profiles, rows_log.rewards)
+        told = columns_that_tell([one for one in profiles if not identifies(one)], rows_log.rewards)
         notes += [f"{shortened(one.name)} is left out: {_TOLD}." for one in profiles if one.name in told]
         profiles = [one for one in profiles if one.name not in told]
     found = features_of(profiles, bounds, drawn=drawn)

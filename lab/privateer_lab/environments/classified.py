@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 
 from privateer_core.errors import SpecError
 from privateer_core.spec.arms import ArmsSpec
+from privateer_core.spec.categories import Categorical
 from privateer_core.spec.features import Numeric
 from privateer_lab.environments.environment import Array, Environment, EnvironmentSection
 from privateer_lab.environments.file_contexts import Named, Names, Projected, ProjectionSection
@@ -175,6 +176,8 @@ def check_features(contexts: Array, spec: ArmsSpec) -> None:
         numeric = isinstance(feature, Numeric)
         if numeric and (values == values[0]).all():
             raise SpecError("the column is constant: every row has the same value", field=field, remedy="remove it")
+        if isinstance(feature, Categorical) and len(feature.levels) == 1:
+            continue  # which the spec has so that it has one: nobody is told apart
         columns = feature.encode(values)
         if (columns == columns[0]).all():
             message = "every row is on the same side of low and high" if numeric else "every row counts as the same"

@@ -104,9 +104,10 @@ def classes_of(column: DataColumn) -> ArmNames:
 def rewards_of(column: DataColumn, *, must_vary: bool = True) -> Array:
     """Return what came of each row's option, (rows,): numbers, or yes and no as 1 and 0; NaN where there is none."""
     field, outcomes = shortened(column.name), column.outcomes
-    has_words = bool(np.isnan(outcomes[column.places >= 0]).any())
+    is_other = bool(np.isnan(outcomes[column.places >= 0]).any())
     numbers = column.quantities[np.unique(column.places[column.places >= 0])]
-    if has_words or (np.isnan(numbers).any() and not np.isnan(numbers).all()):
+    has_words, is_unit = np.isnan(numbers).any(), np.isin(numbers[~np.isnan(numbers)], (0, 1)).all()
+    if is_other or (has_words and not is_unit):
         remedy = "make it 1 and 0, or numbers; or name another column"
         raise SpecError("must be numbers, or yes and no, and has other values", field=field, remedy=remedy)
     if must_vary and len(np.unique(outcomes[np.isfinite(outcomes)])) < 2:

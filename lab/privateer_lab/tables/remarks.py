@@ -1,4 +1,4 @@
-"""What looks wrong in a table: codes among numbers, means in the place of gaps, copies, rows that are no people."""
+"""What looks wrong in a table: codes among numbers, means instead of gaps, copies, rows that are no people."""
 
 import math
 import re

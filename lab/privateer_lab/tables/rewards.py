@@ -11,6 +11,7 @@ from privateer_lab.tables.remarks import far_codes
 
 Array = NDArray[np.float64]
 INNER: Final = (0.01, 0.99)
+HIGHER: Final = "A higher reward counts as better: say so if a lower one is."
 _UNIT: Final = (0.0, 1.0)
 
 

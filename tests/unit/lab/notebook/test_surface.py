@@ -120,7 +120,7 @@ BAD: list[tuple[Any, dict[str, Any], str]] = [
     (FRAME, {"context": ["y"]}, "y: no column has this name"),
     (FRAME, {"context": "x"}, r"context: must be a list .* \(write context=\['x'\]\)"),
     (FRAME | {"reward": ["ill"] * 4}, {}, "reward: must be numbers, or yes and no, and has other values"),
-    (FRAME | {"reward": ["yes", 1, 0, 1]}, {}, "reward: must be numbers, or yes and no, and has other values"),
+    (FRAME | {"reward": ["yes", 5, 0, 1]}, {}, "reward: must be numbers, or yes and no, and has other values"),
     (FRAME | {"reward": [None] * 4}, {}, "arm and reward and p: has no row with a value"),
     (FRAME | {"p": [0.5, 0.0, 0.5, 0.5]}, {}, "p: must be above 0 and at most 1: row 1"),
     (FRAME | {"p": [0.5, 1.5, 0.5, 0.5]}, {}, "p: must be above 0 and at most 1: row 1"),
