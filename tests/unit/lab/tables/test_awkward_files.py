@@ -249,9 +249,9 @@ def test_a_table_of_an_arm_and_yes_or_no_is_a_test_of_everybody(tmp_path: Path) 
 
 
 def test_damaged_files_have_no_traceback(tmp_path: Path) -> None:
-    """A byte of a small file is replaced in 120 ways: both commands answer, or refuse in a sentence."""
+    """A byte of a small file is replaced in 24 ways: both commands answer, or refuse in a sentence."""
     rng, whole = np.random.default_rng(3), text(people()[:120]).encode()
-    for trial in range(120):
+    for trial in range(24):
         place = int(rng.integers(len(whole)))
         sign = (b",", b"\n", b'"', b"\x00", b"\xff", b"\r", b";", b"\xc3")[trial % 8]
         path = write(tmp_path, "t.csv", whole[:place] + sign + whole[place + 1 :])
