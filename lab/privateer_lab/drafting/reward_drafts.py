@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from privateer_lab.drafting.feature_drafts import rounded
 from privateer_lab.drafting.toml_values import toml
 from privateer_lab.tables.errors import shortened
-from privateer_lab.tables.rewards import HIGHER, is_yes_or_no, reward_bounds, turned
+from privateer_lab.tables.rewards import HIGHER, is_yes_or_no, reward_bounds, tidy, turned
 
 
 def reward_section(
@@ -36,7 +36,8 @@ def reward_section(
     low, high = bounds.low, bounds.high
     inside = np.clip(rewards, low, high)
     if is_binary:
-        rate = rounded(float(inside.mean()))
+        mean = float(inside.mean())
+        rate = rounded(mean) if mean < 0.5 else tidy(1 - rounded(1 - mean))  # of what is rare
         said = f"{what}: base_rate = {rate:g} of [reward], the share who say yes, is from the data"
         return (
             ["[reward]  # from the data: confirm that it may be public", f"base_rate = {rate:g}", ""],

@@ -232,6 +232,9 @@ def test_lower_may_be_better_in_a_draft_too(tmp_path: Path) -> None:
     yes = lab.spec_from(write(tmp_path, "yes.csv", AS_YES["yes"]), arm="arm", reward="spend", lower_is_better=True)
     share = np.mean([not is_much(row[3]) for row in people()])
     assert yes.spec.reward.base_rate == pytest.approx(share, abs=0.01)
+    rare = {"arm": ["a", "b"] * 1500, "ill": [n < 3 for n in range(3000)]}
+    made = lab.spec_from(rare, arm="arm", reward="ill", lower_is_better=True)
+    assert made.spec.reward.base_rate == pytest.approx(0.999)
 
 
 def test_a_table_of_an_arm_and_yes_or_no_is_a_test_of_everybody(tmp_path: Path) -> None:
