@@ -14,7 +14,7 @@ from privateer_lab.tables.data_column import DataColumn
 from privateer_lab.tables.errors import TABLE, refused, shortened
 from privateer_lab.tables.marks import Texts, gaps_of
 from privateer_lab.tables.memory import available_memory
-from privateer_lab.tables.sources import Frame, Source, files_of, opened_file
+from privateer_lab.tables.sources import Frame, TableSource, files_of, opened_file
 
 SAMPLE: Final = 100_000
 """Most rows of which all columns are kept."""
@@ -104,7 +104,7 @@ class DataTable:
         decimal: str | None = None,
     ) -> None:
         self._missing, self.field = tuple(missing), field
-        self.sources: list[Source] = [Frame(source, field)] if not isinstance(source, str | PathLike) else []
+        self.sources: list[TableSource] = [Frame(source, field)] if not isinstance(source, str | PathLike) else []
         for path in [] if self.sources else files_of(str(source), field):
             self.sources.append(opened_file(path, header, remark, field, decimal))
         self.header = tuple(header or self.sources[0].header)
@@ -177,7 +177,9 @@ class DataTable:
             if n_read - start != source.rows:
                 raise refused(f"cannot read {source.name}: it changes", "write it first, then read it", self.field)
 
-    def _add(self, columns: Sequence[Column], texts: dict[str, Texts], source: Source, start: int, drop: bool) -> None:
+    def _add(
+        self, columns: Sequence[Column], texts: dict[str, Texts], source: TableSource, start: int, drop: bool
+    ) -> None:
         """Append a block of rows by column; ``start`` rows of the source came before it."""
         gaps = {name: gaps_of(column, self._missing) for name, column in texts.items()}
         optional = {column.name for column in columns if column.optional}
@@ -196,7 +198,7 @@ class DataTable:
                 row = start + int(np.flatnonzero(known)[error.row])
                 raise self._wrong(source, row, column.name, error.what, error.remedy) from None
 
-    def _wrong(self, source: Source, row: int, column: str, what: str, remedy: str) -> SpecError:
+    def _wrong(self, source: TableSource, row: int, column: str, what: str, remedy: str) -> SpecError:
         """Name a row as a spreadsheet does; ``row`` counts those of the source, from 0."""
         return refused(f"row {source.number(row)}, column {column!r} of {source.name} {what}", remedy, self.field)
 

@@ -24,7 +24,7 @@ _PARQUET: Final = b"PAR1"
 FRAMES: Final = "give a data frame, a pyarrow table, a dict of columns, or the path of a CSV or Parquet file"
 
 
-class Source(ABC):
+class TableSource(ABC):
     """Rows with the same columns.
 
     Attributes
@@ -70,7 +70,7 @@ class Source(ABC):
         return pa.compute.utf8_trim_whitespace(pa.compute.fill_null(texts, ""))
 
 
-class CsvFile(Source):
+class CsvFile(TableSource):
     """A CSV file.
 
     Parameters
@@ -164,7 +164,7 @@ class CsvFile(Source):
             return any(' "' in line for line in file)
 
 
-class ParquetFile(Source):
+class ParquetFile(TableSource):
     """A Parquet file."""
 
     def __init__(self, path: Path, field: str = TABLE) -> None:
@@ -192,7 +192,7 @@ class ParquetFile(Source):
             yield {name: self.texts(batch.column(self._columns[name]), name) for name in names}
 
 
-class Frame(Source):
+class Frame(TableSource):
     """A data frame of pandas or polars, a pyarrow table, or a mapping of names to values."""
 
     def __init__(self, frame: Any, field: str = TABLE) -> None:
@@ -266,7 +266,7 @@ def _no_file(path: Path, field: str) -> SpecError:
 
 def opened_file(
     path: Path, header: Sequence[str] | None, remark: str | None, field: str, decimal: str | None = None
-) -> Source:
+) -> TableSource:
     """Return a file as a source, of the kind that its name or its first bytes say."""
     if path.suffix == ".parquet" or _begins(path, _PARQUET):
         return ParquetFile(path, field)
