@@ -245,6 +245,7 @@ def test_a_table_of_an_arm_and_yes_or_no_is_a_test_of_everybody(tmp_path: Path) 
     assert made.spec.options == ("old", "new")
     assert "No column makes a feature: this is the spec of a test among everybody." in made.notes
     made.write(tmp_path / "ab.toml")
+    assert "a model of the means of the options alone" in made.people.notes[0]
     spec = lab.spec(tmp_path / "ab.toml", {"privacy.model": "none", "privacy.epsilon": None})
     played = lab.simulate(spec, seeds=1)
     assert played.runs[0].reward == pytest.approx(0.15, abs=0.05)
