@@ -1,7 +1,5 @@
 """A test that has been run, row by row, as an experiment of one look: the same statistics, and a curator's noise."""
 
-import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias, cast
@@ -15,26 +13,29 @@ from typing_extensions import override
 from privateer_core.algorithms import parse_spec
 from privateer_core.answer import Answer
 from privateer_core.answer.estimates import Effect
-from privateer_core.errors import InputError, SpecError
+from privateer_core.errors import SpecError
 from privateer_core.policies.decisions import Arms
 from privateer_core.privacy.trust import TRUST
 from privateer_core.sampling.entropy import SecureNoise
-from privateer_core.spec.arms import ARM_NAME, ArmsSpec
+from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.categories import LEVELS_MAX
-from privateer_core.spec.columns import is_missing
+from privateer_core.spec.features import Numeric
 from privateer_lab.heavy_tails import TestRows, capping_in_words, with_sentences
 from privateer_lab.lower_rewards import LowerRewards
-from privateer_lab.notebook.data_frames import Array, Columns, column, columns_of, contexts_of, numbered, numbers, texts
 from privateer_lab.notebook.results import Found, found_in
 from privateer_lab.notebook.tabular import ResultTable, Tabular
 from privateer_lab.planning.other_algorithms import with_effects
 from privateer_lab.simulation.devices import scaled
+from privateer_lab.tables.data_table import SAMPLE, DataTable, TableRows, check_apart, check_named
+from privateer_lab.tables.errors import TABLE
+from privateer_lab.tables.log_rows import ArmNames, LogRows, first_rows, read_log_rows, rewards_of
+from privateer_lab.tables.remarks import code_remarks, table_remarks
+from privateer_lab.tables.rewards import HIGHER, RewardBounds, is_yes_or_no, reward_bounds, turned
 from privateer_server.conclusions.conclusion import conclude
 from privateer_server.rounds.loop import Schedule
 
 _NOBODY: Final = {"everybody": {"levels": ["everybody"]}}
 """A feature of one level, where no segments are asked for: a spec has one at least."""
-_HIGHER: Final = "A higher reward counts as better: say so if a lower one is."
 _LEAST_P: Final = 1e-6
 """Below, a p-value is said to be smaller."""
 _SURPRISING: Final = 1e-3
@@ -42,6 +43,7 @@ _SURPRISING: Final = 1e-3
 _CLIPPED: Final = "Rewards count from 0 to 1: others as the next of these."
 _MISSING: Final = "missing"
 _UNIT: Final = (0.0, 1.0)
+Array: TypeAlias = NDArray[np.float64]
 _PUBLIC: Final = "give those that you know without looking at the rows"
 _NO_NOISE: Final = "Nothing is promised to the people of these rows: no noise is added."
 _NOISE: Final = "It costs each person of these rows epsilon {:g} against readers of the answer: noise is in its sums."
@@ -95,14 +97,17 @@ def analyze(
     epsilon: float | None = None,
     level: float = 0.05,
     lower_is_better: bool = False,
+    person: str | None = None,
+    missing: Sequence[str] = (),
 ) -> FinishedTest:
     """Return the effects of a randomized test that is over, from its rows.
 
     Privacy: without ``epsilon`` nothing is private, and the answer is for those who may read the rows. With it every
     sum that the answer rests on has a curator's noise, and the answer as a whole is epsilon-private, should any row be
     another. The number of rows, arms, segments and bounds are public: you give them, and none is taken from the rows.
-    No row is refused then: of one that cannot be read, what cannot counts as the lowest reward or another segment, and
-    a row of an unknown arm nowhere. Errors are for those who may read the rows: of a file that is no table, say.
+    So is the form of a file, such as its separator. No row is refused then: a row of an unknown arm, or whose reward
+    cannot be read, counts nowhere, and a segment that cannot be read is another one. With ``person`` the promise is to
+    a person with all their rows. Errors are for those who may read the rows: of a file that is no table, say.
 
     Parameters
     ----------
@@ -122,20 +127,23 @@ def analyze(
         The first arm is the control unless ``control`` names another.
     bounds
         The least and the largest reward that count: others are clipped to them. By default 0 and 1 or, without
-        ``epsilon``, those of the rows.
+        ``epsilon``, rounded ones that hold about 98 in 100 rewards, as in drafts.
     epsilon
         The promise to each person; None: no noise.
     level
         One minus the confidence of the intervals.
     lower_is_better
         Whether less of the reward is better, as of waiting times: effects say how much lower it is.
+    person
+        The column of people, if some have several rows: each counts once, with the mean of their rewards. Who has rows
+        of several arms is left out.
+    missing
+        Texts that stand for no value, such as ``"999"``, beside the usual ones.
 
     Raises
     ------
-    InputError
-        Naming a column, its constraint and the remedy.
     SpecError
-        Naming an argument, its constraint and the remedy.
+        Naming a column or an argument, its constraint and the remedy.
 
     Examples
     --------
@@ -148,34 +156,40 @@ def analyze(
     (False, 5000)
     """
     is_private, parts = epsilon is not None, _parts(segments)
-    columns, known = columns_of(frame, as_text=is_private), None
-    columns |= {name: _filled(column(columns, name)) for name, values in parts.items() if not values}
+    table = DataTable(frame, missing=missing, decimal="." if is_private else None)
+    roles = [arm, reward, *parts, *([person] if person else [])]
+    check_named(roles, table.header)
+    check_apart({"--arm": arm, "--reward": reward, "--person": person}, parts)
+    rows, remarks, known = table.read(None if table.rows <= SAMPLE else roles), list[str](), None
     if is_private:
-        if not shares:
-            detail = "must be given with epsilon: names of arms are public"
-            raise SpecError(detail, field="shares", remedy=f"{_PUBLIC}, as in old=0.5 and new=0.5")
-        columns, known = _readable(columns, arm, reward, parts, shares, bounds)
-    rewards, arms = numbers(columns, reward), _arms(columns, arm, control, shares)
-    low, high, said = (*_UNIT, (_CLIPPED,)) if is_private and not bounds else _bounds(rewards, bounds, reward)
-    clipped = 0 if is_private else int(((rewards < low) | (rewards > high)).sum())
-    kind = _kind(rewards, bounds, is_private=is_private)
-    lower = LowerRewards(reward, kind == "binary" and (low, high) == _UNIT) if lower_is_better else None
-    own_bounds = low, high
+        log, known = _private_rows(rows, arm, reward, shares, person)
+    else:
+        remarks = table_remarks(rows, roles, person)
+        log = read_log_rows(rows, arm, reward, person)
+        remarks += log.remarks
+    names, chosen = _arms(log, arm, control, shares)
+    rewards, arms, rows = log.rewards, tuple(names.allowed), log.rows
+    kind, limits = _kind(rewards, bounds, is_private=is_private), _bounds(rewards, bounds, is_private=is_private)
+    said = [_CLIPPED] if is_private and not bounds else []
+    if not is_private:
+        said = [limits.clipped(rewards, reward)] if kind == "numeric" else []
+        said += [*remarks, *names.notes(arm), *code_remarks(rows.column(reward))]
+    lower = LowerRewards(reward, kind == "binary" and limits[:2] == _UNIT) if lower_is_better else None
+    own_bounds = limits.low, limits.high
     if lower:
-        rewards, low, high = lower.turned(rewards, low, high)
-    features = {one: _feature(columns, one, values, is_private=is_private) for one, values in parts.items()}
+        rewards, limits = turned(rewards, limits, is_binary=kind == "binary")
+    features = {one: _feature(rows, one, values, is_private=is_private) for one, values in parts.items()}
     cuts = {one: values for one, values in parts.items() if "levels" not in features[one]}
     data = {
         "experiment": {"name": "test", "arms": list(arms), "horizon": len(rewards), "round_size": len(rewards)},
         "context": {"features": features or _NOBODY},
         "segments": {"by": list(parts), "cuts": cuts},
-        "reward": {"low": low, "high": high, "kind": kind},
+        "reward": {"low": limits.low, "high": limits.high, "kind": kind},
         "privacy": {"model": _curator(promises=is_private), **({"epsilon": epsilon} if is_private else {})},
-        "algorithm": {"name": with_effects(), "allocation": "fixed", "level": level, **_shares(shares, arms)},
+        "algorithm": {"name": with_effects(), "allocation": "fixed", "level": level, **_shares(shares, names)},
     }
     spec = _parsed(data)
-    chosen = numbered(columns, arm, arms)
-    contexts = scaled(contexts_of(columns, spec), spec) if parts else np.zeros((len(rewards), 1))
+    contexts = _contexts(rows, spec, parts, is_private=is_private)
     found = _found(spec, contexts, chosen, spec.reward.scaled_all(rewards), known, lower)
     if not is_private:
 
@@ -183,12 +197,11 @@ def analyze(
             other = _parsed(data | {"reward": {"low": least, "high": most, "kind": kind}})
             return _found(other, contexts, chosen, other.reward.scaled_all(rewards), None, lower).said.effects
 
-        rows = TestRows(rewards, chosen, arms, reward, -1 if lower else 1)
-        found = with_sentences(found, tuple(capping_in_words(rows, found.said.effects, (low, high), capped)))
-    if clipped:
-        said = (*said, f"{clipped:,} of {len(rewards):,} rewards are beyond the bounds, and count as the next bound.")
-    better = lower.sentence(found) if lower else _HIGHER
-    given = () if is_private else (_shares_told(np.bincount(chosen, minlength=len(arms)), arms, shares),)
+        test_rows, ends = TestRows(rewards, chosen, arms, reward, -1 if lower else 1), (limits.low, limits.high)
+        found = with_sentences(found, tuple(capping_in_words(test_rows, found.said.effects, ends, capped)))
+    better = lower.sentence(found) if lower else HIGHER
+    meant = None if shares is None else dict(zip(arms, _shares(shares, names)["shares"], strict=True))
+    given = () if is_private else (_shares_told(np.bincount(chosen, minlength=len(arms)), arms, meant),)
     shown = lower.without_means(found, spec, own_bounds) if lower else found
     return FinishedTest(spec, shown, (better, *said, *given))
 
@@ -227,7 +240,7 @@ def _parsed(data: dict[str, Any]) -> ArmsSpec:
         if error.field != "experiment.round_size":
             raise
         detail = f"has {data['experiment']['horizon']:,} rows, too few for so many segments and arms: 20 of each"
-        raise InputError(detail, field="frame", remedy="name fewer segments, or leave rare arms out") from None
+        raise SpecError(detail, field=TABLE, remedy="name fewer segments, or leave rare arms out") from None
 
 
 def _parts(segments: Segments | Sequence[str]) -> dict[str, list[str] | list[float]]:
@@ -239,71 +252,51 @@ def _parts(segments: Segments | Sequence[str]) -> dict[str, list[str] | list[flo
     return {name: cast("list[str] | list[float]", list(values)) for name, values in given.items()}
 
 
-def _readable(
-    columns: Columns,
-    arm: str,
-    reward: str,
-    parts: Mapping[str, list[str] | list[float]],
-    shares: Mapping[str, float],
-    bounds: tuple[float, float] | None,
-) -> tuple[Columns, NDArray[np.bool_]]:
-    """Return columns that can be read in every row, and which rows have a known arm, (n,): the others count nowhere.
+def _private_rows(
+    rows: TableRows, arm: str, reward: str, shares: Mapping[str, float] | None, person: str | None
+) -> tuple[LogRows, NDArray[np.bool_]]:
+    """Return all rows, or all people, and which of them have a known arm and a reward, (n,): others count nowhere.
 
-    Each row is read by itself, and none is refused: an error would tell of it. A reward that is no number counts as the
-    lowest, a number that is none as below all cuts, and another value than those given as ``"other"``.
+    Each row is read by itself, and none is refused: an error would tell of it.
     """
-    arms = [_text(one) for one in column(columns, arm).tolist()]
-    found: Columns = {
-        arm: np.array([one if one in shares else next(iter(shares)) for one in arms], dtype=object),
-        reward: _numbers(column(columns, reward), (bounds or _UNIT)[0]),
-    }
-    for name, given in parts.items():
-        listed = any(isinstance(one, str) for one in given)
-        values = column(columns, name)
-        texts_of = np.array([_text(one) for one in values.tolist()], dtype=object)
-        found[name] = texts_of if listed or not given else _numbers(values, min(map(float, given)) - 1)
-    return columns | found, np.array([one in shares for one in arms])
+    if not shares:
+        detail = "must be given with epsilon: names of arms are public"
+        raise SpecError(detail, field="shares", remedy=f"{_PUBLIC}, as in old=0.5 and new=0.5")
+    places = {name: place for place, name in enumerate(shares)}
+    each = np.array([*(places.get(text, -1) for text in rows.column(arm).values), -1], np.int64)
+    chosen, rewards = each[rows.column(arm).places], rows.column(reward).outcomes
+    known = (chosen >= 0) & np.isfinite(rewards)
+    if not known.any():
+        rewards_of(rows.column(reward))
+        raise SpecError("has no row of an arm that is given", field=arm, remedy="name arms as the rows do, in shares")
+    rewards = np.where(known, rewards, 0.0)
+    if person:
+        first, of, counts = first_rows(rows.column(person))
+        n_known = np.bincount(of, known)
+        rewards = np.bincount(of, rewards) / np.maximum(n_known, 1)
+        is_mixed = np.bincount(of, chosen != chosen[first][of]) > 0
+        rows, chosen, known = rows.of(first), chosen[first], (n_known > 0) & ~is_mixed & (counts > 0)
+    return LogRows(rows, ArmNames.of([*shares]), np.maximum(chosen, 0), rewards, ()), known
 
 
-def _text(value: Any) -> str:
-    if is_missing(value):
-        return _MISSING
-    is_whole = isinstance(value, float) and value.is_integer()
-    return str(int(value)) if is_whole else str(value)
-
-
-def _numbers(values: NDArray[Any], otherwise: float) -> Array:
-    """Return numbers, one where there is none."""
-
-    def read(value: Any) -> float:
-        try:
-            return float(value)
-        except (TypeError, ValueError):
-            return math.nan
-
-    found = np.array([read(one) for one in values.tolist()])
-    return np.where(np.isfinite(found), found, otherwise)
-
-
-def _arms(columns: Columns, arm: str, control: str | None, shares: Mapping[str, float] | None) -> tuple[str, ...]:
-    """Return the names of the arms, the control's first."""
-    names = list(shares) if shares else sorted(set(texts(columns, arm)))
-    if shares and len(names) < 2:
+def _arms(
+    log: LogRows, arm: str, control: str | None, shares: Mapping[str, float] | None
+) -> tuple[ArmNames, NDArray[np.int64]]:
+    """Return the arms, the control's first, and the place of each row's among them."""
+    values = list(log.arms.values)
+    if shares and len(shares) < 2:
         raise SpecError("has one option", field="shares", remedy="give the share of each, the control's too")
-    if len(names) < 2:
-        raise InputError("has one arm", field=arm, remedy="give the rows of at least two")
-    if wrong := [name for name in names if not re.fullmatch(ARM_NAME, name)]:
-        detail = f"has {len(wrong)} names of arms with other signs than letters, digits, blanks, .+-_%()!?, or over 64"
-        raise InputError(detail, field=arm, remedy="write them otherwise in the rows")
-    if control is not None and control not in names:
-        raise SpecError("is not among the arms", field="control", remedy=f"name one of {', '.join(names)}")
-    first = names[0] if control is None else control
-    return (first, *(name for name in names if name != first))
+    if shares and (n_unknown := len(set(values) - set(shares))):
+        detail = f"has {n_unknown} arms that shares do not name"
+        raise SpecError(detail, field=arm, remedy="name all in shares, or leave their rows out")
+    names = ArmNames.of([*shares] if shares else values).with_control(control)
+    order = np.array([names.values.index(value) for value in values])
+    return names, order[log.chosen]
 
 
 def _kind(rewards: Array, bounds: tuple[float, float] | None, *, is_private: bool) -> str:
     """Return what rewards are; with a promise who gives bounds says that they are numbers, and not the rows."""
-    is_numeric = bounds is not None if is_private else bool(np.setdiff1d(rewards, _UNIT).size)
+    is_numeric = bounds is not None if is_private else not is_yes_or_no(rewards)
     return "numeric" if is_numeric else "binary"
 
 
@@ -312,43 +305,52 @@ def _curator(*, promises: bool) -> str:
     return next(name for name, row in TRUST.items() if row.curated and row.promises == promises)
 
 
-def _shares(shares: Mapping[str, float] | None, arms: tuple[str, ...]) -> dict[str, Any]:
-    return {"shares": [shares[one] for one in arms]} if shares else {}
+def _shares(shares: Mapping[str, float] | None, names: ArmNames) -> dict[str, Any]:
+    return {"shares": [shares[value] for value in names.values]} if shares else {}
 
 
-def _bounds(rewards: Array, given: tuple[float, float] | None, name: str) -> tuple[float, float, tuple[str, ...]]:
-    """Return the bounds of rewards, and what is to be said of them."""
-    if given is not None:
-        return *given, ()
-    low, high = float(rewards.min()), float(rewards.max())
-    if _UNIT[0] <= low and high <= _UNIT[1]:
-        return *_UNIT, ()
-    if low == high:
-        raise InputError("has one value in all rows", field=name, remedy="name the column of what came of the arm")
-    return low, high, (f"The least and the largest reward of the rows, {low:g} and {high:g}, are taken as bounds.",)
+def _bounds(rewards: Array, given: tuple[float, float] | None, *, is_private: bool) -> RewardBounds:
+    """Return the bounds of rewards: with a promise the rows do not decide them."""
+    return reward_bounds(rewards, given or _UNIT if is_private else given)
 
 
-def _feature(columns: Columns, name: str, given: list[str] | list[float], *, is_private: bool) -> dict[str, Any]:
+def _feature(rows: TableRows, name: str, given: list[str] | list[float], *, is_private: bool) -> dict[str, Any]:
     """Return the feature of a spec that a column of segments is."""
+    column = rows.column(name)
     if given and not any(isinstance(one, str) for one in given):
         # What is beyond the cuts counts as the next bound, in the same segment.
-        return {"low": min(map(float, given)) - 1, "high": max(map(float, given)) + 1}
+        gaps = {"missing": True} if column.gaps and not is_private else {}
+        return {"low": min(map(float, given)) - 1, "high": max(map(float, given)) + 1, **gaps}
     if given:
         return {"levels": given}
     if is_private:
         raise SpecError("needs values or cuts with epsilon: segments are public", field=name, remedy=_PUBLIC)
-    found = sorted(set(columns[name].tolist()), key=str)
-    if len(found) > LEVELS_MAX:
-        detail = f"has {len(found):,} values, and at most {LEVELS_MAX} make segments"
-        raise InputError(detail, field=name, remedy="give its cuts if it is a number, or leave it out")
-    return {"levels": found}
+    levels = sorted(column.counts) + ([_MISSING] if column.gaps else [])
+    if len(levels) > LEVELS_MAX:
+        detail = f"has {len(levels):,} values, and at most {LEVELS_MAX} make segments"
+        raise SpecError(detail, field=name, remedy="give its cuts if it is a number, or leave it out")
+    return {"levels": levels}
 
 
-def _filled(values: NDArray[Any]) -> NDArray[Any]:
-    """Return values as a level each: whole numbers as such, and a gap as a level of its own."""
-    known = [_MISSING if is_missing(one) else one for one in values.tolist()]
-    whole = [int(one) if isinstance(one, float | bool) and float(one).is_integer() else one for one in known]
-    return np.array(whole, dtype=object)
+def _contexts(
+    rows: TableRows, spec: ArmsSpec, parts: Mapping[str, list[str] | list[float]], *, is_private: bool
+) -> Array:
+    """Return the columns of segments as devices encode them, (n, columns).
+
+    A gap is the level `_MISSING`. With a promise each row is read by itself: a number that is none is below all cuts.
+    """
+    values = []
+    for name in parts:
+        column, feature = rows.column(name), spec.features[name]
+        if isinstance(feature, Numeric):
+            numbers = np.append(column.quantities, np.nan)[column.places]
+            below = np.where(np.isfinite(numbers), numbers, feature.low)
+            values.append(below if is_private else column.read_as(feature))
+        else:
+            gap = feature.read(name, _MISSING)
+            each = np.array([*(feature.read(name, text) for text in column.values), gap])
+            values.append(each[column.places])
+    return scaled(np.stack(values, axis=1), spec) if values else np.zeros((rows.kept, 0 if parts else 1))
 
 
 def _found(

@@ -4,8 +4,6 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import msgspec
-import numpy as np
-from numpy.typing import NDArray
 
 from privateer_core.answer import Answer
 from privateer_core.answer.estimates import Effect, bounds_in_words
@@ -15,7 +13,6 @@ from privateer_lab.notebook.results import Found
 from privateer_server.conclusions.by_effects import effects_headline
 from privateer_server.conclusions.wording import LearnedAnswer
 
-Array = NDArray[np.float64]
 _LOWER: Final = "A lower {reward} counts as better: an effect of 1 means that {reward} is lower by 1."
 _SHOWN: Final = 5
 """Options of which a sentence tells."""
@@ -27,10 +24,6 @@ class LowerRewards:
 
     name: str
     is_yes_or_no: bool
-
-    def turned(self, rewards: Array, low: float, high: float) -> tuple[Array, float, float]:
-        """Return rewards (n,) of which more is better, with their bounds."""
-        return (1 - rewards, low, high) if self.is_yes_or_no else (-rewards, -high, -low)
 
     def renamed(self, answer: Answer, spec: ArmsSpec) -> Answer:
         """Return an answer that names bounds of the rewards as they are."""

@@ -8,7 +8,8 @@ from typing import Final
 
 from privateer_core.errors import SpecError
 from privateer_lab.environments.classified import COLUMNS as ADULT_COLUMNS
-from privateer_lab.environments.files.people_file import PeopleFile, files_of
+from privateer_lab.tables.data_table import DataTable
+from privateer_lab.tables.sources import files_of
 
 _ADULT_ROWS: Final = {16_281, 32_561, 48_842}
 """Numbers of rows in adult.test, in adult.data, and in both."""
@@ -71,14 +72,14 @@ class DataFile:
 
 
 def _adult_rows(path: str) -> int:
-    return PeopleFile(path, header=ADULT_COLUMNS, remark="|").rows
+    return DataTable(path, header=ADULT_COLUMNS, remark="|").rows
 
 
 def _rows_with(columns: Sequence[str]) -> Callable[[str], int]:
     """Return what counts the rows of files with a header that names these columns."""
 
     def count(path: str) -> int:
-        table = PeopleFile(path)
+        table = DataTable(path)
         if missing := [name for name in columns if name not in table.header]:
             raise SpecError(f"{path} has no column {missing[0]!r}")
         return table.rows

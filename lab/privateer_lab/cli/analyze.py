@@ -7,9 +7,10 @@ import msgspec
 import typer
 
 from privateer_core.errors import SpecError, printable
-from privateer_lab.cli.command_line import Json
+from privateer_lab.cli.command_line import Json, LowerIsBetter, Missing, Person
 from privateer_lab.cli.output import print_json, screen
 from privateer_lab.finished_test import analyze as analyzed
+from privateer_lab.tables.rewards import parse_bounds
 from privateer_lab.terminal import print_finished
 
 
@@ -37,12 +38,12 @@ def analyze(
     bounds: Annotated[
         str | None, typer.Option(metavar="LOW:HIGH", help="Clip rewards to these bounds, as in 0:500.")
     ] = None,
+    person: Person = None,
+    missing: Missing = [],  # noqa: B006
     epsilon: Annotated[
         float | None, typer.Option(min=0.01, help="Add a curator's noise, so that the answer keeps this promise.")
     ] = None,
-    lower_is_better: Annotated[
-        bool, typer.Option("--lower-is-better", help="Less of the reward is better, as of waiting times.")
-    ] = False,
+    lower_is_better: LowerIsBetter = False,
     level: Annotated[float, typer.Option(help="One minus the confidence of intervals.")] = 0.05,
     as_json: Json = False,
 ) -> None:
@@ -54,10 +55,12 @@ def analyze(
         control=control,
         segments=dict(map(_segment, segment)),
         shares=dict(map(_share, share)) or None,
-        bounds=None if bounds is None else _bounds(bounds),
+        bounds=None if bounds is None else _bounds(bounds, reward),
         epsilon=epsilon,
         level=level,
         lower_is_better=lower_is_better,
+        person=person,
+        missing=missing,
     )
     if as_json:
         print_json({"assumed": list(found.assumed), "answer": msgspec.to_builtins(found.answer)})
@@ -86,9 +89,8 @@ def _share(text: str) -> tuple[str, float]:
         raise SpecError("cannot read it", field="--share", remedy=remedy) from None
 
 
-def _bounds(text: str) -> tuple[float, float]:
-    low, _, high = text.partition(":")
-    try:
-        return float(low), float(high)
-    except ValueError:
-        raise SpecError("cannot read it", field="--bounds", remedy="write low:high, as in 0:500") from None
+def _bounds(text: str, reward: str) -> tuple[float, float]:
+    name, bounds = parse_bounds(text)
+    if name not in (None, reward):
+        raise SpecError("is not of the reward", field="--bounds", remedy=f"write low:high, or {reward}=low:high")
+    return bounds

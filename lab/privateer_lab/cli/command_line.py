@@ -117,6 +117,13 @@ SpecFile = Annotated[Path, typer.Argument(metavar="SPEC", help="The spec, a TOML
 PeopleSpec = Annotated[Path, typer.Argument(metavar="SPEC", help="The spec, a TOML file with a population section.")]
 Set = Annotated[list[str], typer.Option("--set", help="Set a key of the spec: section.key=value. May be repeated.")]
 Users = Annotated[int | None, typer.Option(min=1, help="Number of people; the spec's by default.")]
+Person = Annotated[
+    str | None, typer.Option(metavar="COLUMN", help="Column of people, if some have several rows: each counts once.")
+]
+LowerIsBetter = Annotated[
+    bool, typer.Option("--lower-is-better", help="Less of the reward is better, as of waiting times.")
+]
+Missing = Annotated[list[str], typer.Option(help="A text that stands for no value, such as 999. May be repeated.")]
 Population = Annotated[
     str | None,
     typer.Option(

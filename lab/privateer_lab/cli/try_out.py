@@ -1,6 +1,5 @@
 """``spec-from``, ``simulate``, ``load``, ``sweep``, ``peers``: an experiment with simulated people."""
 
-import math
 import time
 from pathlib import Path
 from typing import Annotated, Any, Final, cast
@@ -14,7 +13,19 @@ from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.spec import Spec
 from privateer_lab.baselines.base import chosen
 from privateer_lab.baselines.run import play, summaries
-from privateer_lab.cli.command_line import Jobs, Json, On, PeopleSpec, Population, Seeds, Set, Users
+from privateer_lab.cli.command_line import (
+    Jobs,
+    Json,
+    LowerIsBetter,
+    Missing,
+    On,
+    PeopleSpec,
+    Person,
+    Population,
+    Seeds,
+    Set,
+    Users,
+)
 from privateer_lab.cli.input_files import load_spec
 from privateer_lab.cli.output import begin, print_json, print_rows, print_table, progress, screen
 from privateer_lab.drafting.spec_draft import Draft, draft, people_file
@@ -26,6 +37,7 @@ from privateer_lab.simulation.parallel import SEEDS_MAX
 from privateer_lab.simulation.simulate import figures_of
 from privateer_lab.simulation.simulate import simulate as runs_of
 from privateer_lab.simulation.summary import summary
+from privateer_lab.tables.rewards import parse_bounds
 
 _LARGE: Final = 8 << 20
 """Bytes of a file that takes more than a second to read."""
@@ -57,8 +69,15 @@ def spec_from(
     reward: Annotated[str | None, typer.Option(help="Column of a log: what came of a choice.")] = None,
     arm: Annotated[str | None, typer.Option(help="Column of a log: what was chosen.")] = None,
     bounds: Annotated[
-        list[str], typer.Option(help="Public bounds of a numeric column: hours=0:80. May be repeated.")
+        list[str],
+        typer.Option(help="Public bounds of a numeric column, or of the reward: hours=0:80, 0:500. May be repeated."),
     ] = [],  # noqa: B006 - typer's way to say none
+    control: Annotated[
+        str | None, typer.Option(help="Option with which the others are compared; the first by name by default.")
+    ] = None,
+    person: Person = None,
+    lower_is_better: LowerIsBetter = False,
+    missing: Missing = [],  # noqa: B006
     ignore: Annotated[list[str], typer.Option(help="A column that is no feature. May be repeated.")] = [],  # noqa: B006
     segments: Annotated[
         str, typer.Option(help="Columns by which effects are wanted, separated by commas: makes the spec of a test.")
@@ -73,7 +92,7 @@ def spec_from(
     With --arm and --reward the file is a log of what people got and what came of it: a model is fitted to it, and
     plan and simulate are then about these people.
     """
-    given = dict(_bounds(one) for one in bounds)
+    given = dict(_bounds(one, reward) for one in bounds)
     if out:
         _check_writable(out, data)
     size = data.stat().st_size if data.is_file() else 0
@@ -89,6 +108,10 @@ def spec_from(
         ignore=ignore,
         segments=_listed(segments),
         bounds=given,
+        control=control,
+        person=person,
+        lower_is_better=lower_is_better,
+        missing=missing,
         seen_from=out.parent if out else None,
     )
     if out:
@@ -126,16 +149,11 @@ def _name(data: Path) -> str:
     return letters.strip("-")[:63] or "my-experiment"
 
 
-def _bounds(text: str) -> tuple[str, tuple[float, float]]:
-    name, _, ends = text.rpartition("=")
-    low, _, high = ends.partition(":")
-    try:
-        found = float(low), float(high)
-    except ValueError:
-        found = (math.nan, math.nan)
-    if not name or not found[0] < found[1]:
-        raise SpecError("cannot read it", field="--bounds", remedy="write column=low:high, as in hours=0:80")
-    return name, found
+def _bounds(text: str, reward: str | None) -> tuple[str, tuple[float, float]]:
+    name, bounds = parse_bounds(text)
+    if name is None and reward is None:
+        raise SpecError("names no column", field="--bounds", remedy="write column=low:high, as in hours=0:80")
+    return name or str(reward), bounds
 
 
 def _explain(made: Draft, data: Path, out: Path | None) -> None:

@@ -6,17 +6,18 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer_lab.drafting.column_profiles import Profile, shortened
+from privateer_lab.tables.data_column import DataColumn
+from privateer_lab.tables.errors import shortened
 
 _CELLS: Final = 12
 
 
-def without_copies(profiles: Sequence[Profile], arm: Profile | None) -> tuple[list[Profile], list[str]]:
+def without_copies(profiles: Sequence[DataColumn], arm: DataColumn | None) -> tuple[list[DataColumn], list[str]]:
     """Return the columns but those that say what an earlier one says, or which option a row has, and why they are not.
 
     A column is a copy if it parts rows as the other does, whatever it calls the parts: ``NL`` and ``Netherlands``.
     """
-    kept, notes = list[Profile](), list[str]()
+    kept, notes = list[DataColumn](), list[str]()
     for one in profiles:
         if arm is not None and _same(one, arm):
             what = f"it says which option a row has, as {shortened(arm.name)} does, and no device knows that in time"
@@ -29,13 +30,13 @@ def without_copies(profiles: Sequence[Profile], arm: Profile | None) -> tuple[li
     return kept, notes
 
 
-def _same(one: Profile, other: Profile) -> bool:
+def _same(one: DataColumn, other: DataColumn) -> bool:
     """Whether two columns part rows alike. Where most rows are apart they do so by chance: values must be the same."""
     if one.is_constant or len(one.counts) != len(other.counts):
         return False
     if not np.array_equal(_parted(one.places), _parted(other.places)):
         return False
-    return 2 * len(one.counts) <= one.rows or [*map(str, one.counts)] == [*map(str, other.counts)]
+    return 2 * len(one.counts) <= one.rows or [*one.counts] == [*other.counts]
 
 
 def _parted(places: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -44,7 +45,9 @@ def _parted(places: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.asarray(np.argsort(np.argsort(first))[part])
 
 
-def most_relevant_first(profiles: Sequence[Profile], arm: Profile, rewards: NDArray[np.float64]) -> list[Profile]:
+def most_relevant_first(
+    profiles: Sequence[DataColumn], arm: DataColumn, rewards: NDArray[np.float64]
+) -> list[DataColumn]:
     """Return columns by how much the differences between options differ between their values.
 
     Parameters
@@ -57,7 +60,7 @@ def most_relevant_first(profiles: Sequence[Profile], arm: Profile, rewards: NDAr
     return sorted(profiles, key=lambda one: -_evidence(_cells(one), arm.places, rewards))
 
 
-def _cells(profile: Profile) -> NDArray[np.int64]:
+def _cells(profile: DataColumn) -> NDArray[np.int64]:
     """Return a cell for each row: a frequent value, or a part of the numbers; what is missing is a cell of its own."""
     numbers = profile.numbers
     if numbers is not None and len(profile.counts) > _CELLS:

@@ -14,8 +14,12 @@ from privateer_core.errors import SpecError
 from privateer_core.spec.categories import OTHER
 from privateer_core.spec.context import COLUMNS_MAX, FEATURES_MAX, Context
 from privateer_core.spec.sections import parse_section
-from privateer_lab.drafting.column_profiles import Profile, TableRows, Value, shortened
 from privateer_lab.drafting.toml_values import key_of, toml
+from privateer_lab.tables.data_column import DataColumn
+from privateer_lab.tables.data_table import TableRows
+from privateer_lab.tables.errors import shortened
+from privateer_lab.tables.remarks import PEOPLE, code_remarks, far_codes
+from privateer_lab.tables.rewards import INNER, inner_bounds, tidy
 
 LEVELS: Final = 15
 """Most levels that are taken from data: with others they are 4 columns."""
@@ -27,7 +31,6 @@ _FEW: Final = 10
 
 Of tables of 20 times as many rows or fewer they are named, and a sentence says so.
 """
-_INNER: Final = (0.01, 0.99)
 _QUARTERS: Final = (0.25, 0.5, 0.75)
 _DRAWN: Final = 17
 """Cut points of numbers, for 16 parts with as many rows each."""
@@ -37,6 +40,9 @@ _SKEWED: Final = 8.0
 _MANY: Final = 1000
 """Rows from which whole numbers that are all different are taken for identifiers, whatever their order."""
 _DENSE: Final = 1.2
+_LONG: Final = 100_000
+"""Whole numbers from here on that are all different and have as many digits are identifiers, of fewer rows, too."""
+_DATES: Final = "its values are dates"
 _IDENTIFIER: Final = re.compile(r"(^|[_\W])(id|uid|uuid|guid|key|hash|token|email|phone|ip|ssn)$", re.IGNORECASE)
 _CAMEL: Final = re.compile(r"[a-z](Id|ID|Uuid|UUID)$")
 _HOURS: Final = re.compile(r"^(hour|hr|hour_?of_?day)$", re.IGNORECASE)
@@ -81,7 +87,11 @@ def _columns_of(line: str) -> int:
 
 
 def features_of(
-    profiles: Sequence[Profile], bounds: Mapping[str, tuple[float, float]], *, drawn: bool = False
+    profiles: Sequence[DataColumn],
+    bounds: Mapping[str, tuple[float, float]],
+    *,
+    drawn: bool = False,
+    is_asked: bool = False,
 ) -> FeatureDrafts:
     """Make features of columns, in their order.
 
@@ -91,18 +101,25 @@ def features_of(
         Those of numbers that are public already, by column.
     drawn
         Whether all other numbers have cut points from the data, with as many rows between one and the next.
+    is_asked
+        Whether somebody named these columns, so that dates are levels.
     """
     found = FeatureDrafts()
     for profile in profiles:
-        _add(found, profile, bounds.get(profile.name), drawn=drawn)
-    if not found.lines:
-        why = f" ({found.notes[0].rstrip('.')})" if found.notes else ""
-        remedy = "give numbers, yes or no, or few levels"
-        raise SpecError(f"no column makes a feature{why}", field="table", remedy=remedy)
+        _add(found, profile, bounds.get(profile.name), drawn=drawn, is_asked=is_asked)
     return found
 
 
-def _add(found: FeatureDrafts, profile: Profile, bounds: tuple[float, float] | None, *, drawn: bool) -> None:
+def no_feature(found: FeatureDrafts) -> SpecError:
+    """Make the error of a table of which no column makes a feature."""
+    why = f" ({found.notes[0].rstrip('.')})" if found.notes else ""
+    remedy = "give numbers, yes or no, or few levels"
+    return SpecError(f"no column makes a feature{why}", field="table", remedy=remedy)
+
+
+def _add(
+    found: FeatureDrafts, profile: DataColumn, bounds: tuple[float, float] | None, *, drawn: bool, is_asked: bool
+) -> None:
     """Add a feature, or say why there is none."""
     name, gaps = profile.name, {"missing": True} if profile.gaps else {}
     if len(name) > TEXT_MAX or not name.isprintable():
@@ -118,15 +135,21 @@ def _add(found: FeatureDrafts, profile: Profile, bounds: tuple[float, float] | N
         found.take(name, {"low": bounds[0], "high": bounds[1], **gaps}, None)
     elif why := identifies(profile):
         found.leave_out(name, why)
+    elif not is_asked and _is_dates(profile):
+        found.leave_out(name, f"{_DATES}: make a number of them, such as the days since then")
     elif profile.is_boolean:
         found.take(name, {"boolean": True, **gaps}, None)
     elif (numbers := profile.numbers) is not None:
         _add_numbers(found, profile, numbers, gaps, drawn=drawn)
     else:
         _add_levels(found, profile, gaps)
+    if profile.gaps and not profile.is_constant:
+        infinite = f", {profile.infinite:,} of which are infinite numbers" if profile.infinite else ""
+        found.notes.append(f"{shortened(name)}: {profile.gaps:,} of {profile.rows:,} rows have no value{infinite}.")
+    found.notes += code_remarks(profile) if bounds is None else []
 
 
-def identifies(profile: Profile) -> str | None:
+def identifies(profile: DataColumn) -> str | None:
     """Say why a column tells rows or people from each other, and nothing else; None if it does not seem so."""
     numbers, distinct = profile.numbers, len(profile.counts)
     unless = f"; if it is a number like others, give its bounds: --bounds {shortened(profile.name)}=LOW:HIGH"
@@ -134,21 +157,23 @@ def identifies(profile: Profile) -> str | None:
         steps = np.diff(numbers)
         if (steps == 1).all() or (len(numbers) >= 10 * _FEW and ((steps > 0).all() or (steps < 0).all())):
             return f"its values count the rows{unless}"
-        if len(numbers) >= _MANY or (len(numbers) >= 10 * _FEW and np.ptp(numbers) < _DENSE * len(numbers)):
+        is_long = numbers.min() >= _LONG and len(f"{numbers.min():.0f}") == len(f"{numbers.max():.0f}")
+        is_dense = np.ptp(numbers) < _DENSE * len(numbers)
+        if len(numbers) >= _MANY or (len(numbers) >= 10 * _FEW and (is_dense or is_long)):
             return f"every row has a whole number of its own, as identifiers do{unless}"
     many = distinct > max(LEVELS, profile.rows / (2 * _FEW))
-    if many and (_IDENTIFIER.search(profile.name) or _CAMEL.search(profile.name)):
+    if many and any(pattern.search(profile.name) for pattern in (_IDENTIFIER, _CAMEL, PEOPLE)):
         return "its name and its many values say that it identifies people" + (unless if numbers is not None else "")
     return None
 
 
 def _add_numbers(
-    found: FeatureDrafts, profile: Profile, numbers: NDArray[np.float64], gaps: dict[str, Any], *, drawn: bool
+    found: FeatureDrafts, profile: DataColumn, numbers: NDArray[np.float64], gaps: dict[str, Any], *, drawn: bool
 ) -> None:
-    numbers = numbers[np.isfinite(numbers)]
-    if len(numbers) == 0 or numbers.min() == numbers.max():
-        found.leave_out(profile.name, "it has fewer than two finite numbers")
-        return
+    numbers = numbers[~np.isin(numbers, far_codes(numbers))]
+    if len(profile.counts) <= _CODES and _whole(numbers):
+        note = f"has {len(profile.counts)} whole numbers: if they are codes, list them as levels instead."
+        found.notes.append(f"{shortened(profile.name)} {note}")
     if (turn := _turn(profile.name, numbers)) is not None:
         found.take(profile.name, {"low": turn[0], "high": turn[1], "cyclic": True, **gaps}, None)
         return
@@ -156,19 +181,16 @@ def _add_numbers(
         said = f"it has cut points, which are from the data: {toml(cuts)}"
         found.take(profile.name, {"quantiles": cuts, **gaps}, said)
         return
-    quarters = np.quantile(numbers, (_INNER[0], 0.25, 0.75, _INNER[1]))
+    quarters = np.quantile(numbers, (INNER[0], 0.25, 0.75, INNER[1]))
     if quarters[3] - quarters[0] > _SKEWED * (quarters[2] - quarters[1]):
         cuts = _cuts(numbers)
         if cuts[0] < cuts[-1]:
             said = f"its numbers crowd, so that it has cut points, which are from the data: {toml(cuts)}"
             found.take(profile.name, {"quantiles": cuts, **gaps}, said)
             return
-    low, high = bounds_of(numbers)
+    low, high = inner_bounds(numbers)
     said = f"low = {toml(low)} and high = {toml(high)} hold about 98 in 100 rows, rounded outward"
     found.take(profile.name, {"low": low, "high": high, **gaps}, said)
-    if len(profile.counts) <= _CODES and _whole(numbers):
-        note = f"has {len(profile.counts)} whole numbers: if they are codes, list them as levels instead."
-        found.notes.append(f"{shortened(profile.name)} {note}")
 
 
 def _turn(name: str, numbers: NDArray[np.float64]) -> tuple[int, int] | None:
@@ -187,24 +209,15 @@ def _whole(numbers: NDArray[np.float64]) -> bool:
     return bool((numbers == np.round(numbers)).all())
 
 
-def bounds_of(numbers: NDArray[np.float64]) -> tuple[float, float]:
-    """Return bounds of two digits around the inner rows, which nobody's own number can be read from."""
-    low, high = np.quantile(numbers, _INNER)
-    if low == high:
-        low, high = float(numbers.min()), float(numbers.max())
-    unit = 10.0 ** math.floor(math.log10(high - low)) / 2
-    return _tidy(math.floor(low / unit) * unit), _tidy(math.ceil(high / unit) * unit)
-
-
 def _cuts(numbers: NDArray[np.float64]) -> list[float]:
     """Return eleven cut points of two digits."""
-    return [rounded(cut) for cut in np.quantile(numbers, np.linspace(*_INNER, 11))]
+    return [rounded(cut) for cut in np.quantile(numbers, np.linspace(*INNER, 11))]
 
 
 def _drawn(numbers: NDArray[np.float64]) -> list[float]:
     """Return cut points with as many rows between one and the next, of the digits they need; maybe none."""
     # A number that many rows have comes several times, so that they are a part of their own.
-    cuts, times = np.unique(np.quantile(numbers, np.linspace(*_INNER, _DRAWN)), return_counts=True)
+    cuts, times = np.unique(np.quantile(numbers, np.linspace(*INNER, _DRAWN)), return_counts=True)
     if len(cuts) < 2:
         return []
     gaps = np.diff(cuts)
@@ -216,7 +229,7 @@ def _drawn(numbers: NDArray[np.float64]) -> list[float]:
 def _to_unit(value: float, gap: float) -> float:
     """Return a number of so many digits that it is off by a quarter of a gap at most."""
     unit = 10.0 ** math.floor(math.log10(gap / 2))
-    return _tidy(round(value / unit) * unit)
+    return tidy(round(value / unit) * unit)
 
 
 def rounded(value: float) -> float:
@@ -224,12 +237,7 @@ def rounded(value: float) -> float:
     return float(f"{value:.2g}")
 
 
-def _tidy(value: float) -> float:
-    """Remove what multiplying leaves in the last digits."""
-    return float(f"{value:.12g}")
-
-
-def _add_levels(found: FeatureDrafts, profile: Profile, gaps: dict[str, Any]) -> None:
+def _add_levels(found: FeatureDrafts, profile: DataColumn, gaps: dict[str, Any]) -> None:
     levels, others = _frequent(profile)
     if not levels:
         found.leave_out(profile.name, _hint(profile))
@@ -239,25 +247,28 @@ def _add_levels(found: FeatureDrafts, profile: Profile, gaps: dict[str, Any]) ->
         said += f"; {few} of them {'has' if few == 1 else 'have'} fewer than {_FEW} rows: somebody may be known by that"
     if others:
         said += f"; {others:,} rows of rarer ones count as '{OTHER}'"
-    found.take(profile.name, {"levels": [text_of(value) for value in levels], **gaps}, said)
+    found.take(profile.name, {"levels": levels, **gaps}, said)
 
 
-def _hint(profile: Profile) -> str:
+def _hint(profile: DataColumn) -> str:
     """Say what a column of many texts could become."""
-    some = [value for value, _ in profile.counts.most_common(100) if isinstance(value, str)]
     many = "it has too many different values"
-    if some and sum(bool(_DATE.match(one)) for one in some) > len(some) / 2:
-        return f"{many}, which are dates: make a number of it, such as the days since then"
-    if any(" " in one.strip() for one in some):
+    if any(" " in text for text, _ in profile.counts.most_common(100)):
         return f"{many}, which are texts: make a column of a few topics, or a number such as their length"
     return f"{many}, as names and dates do; make a column of fewer kinds, or a number of it"
 
 
-def _frequent(profile: Profile) -> tuple[list[Value], int]:
+def _is_dates(profile: DataColumn) -> bool:
+    """Whether most values are dates."""
+    texts = [text for text, _ in profile.counts.most_common(100)]
+    return sum(bool(_DATE.match(text)) for text in texts) > len(texts) / 2
+
+
+def _frequent(profile: DataColumn) -> tuple[list[str], int]:
     """Return the frequent levels, the most frequent first, and how many rows have others."""
     counts, known = profile.counts, profile.rows - profile.gaps
     least = max(_FEW if known > 20 * _FEW else 1, _RARE * known)
-    frequent = [value for value, count in counts.most_common(LEVELS) if count >= least and _is_level(text_of(value))]
+    frequent = [value for value, count in counts.most_common(LEVELS) if count >= least and _is_level(value)]
     covered = sum(counts[value] for value in frequent)
     # What is different in most rows is no level of anything.
     return (frequent if covered >= known / 2 else []), known - covered
@@ -266,13 +277,6 @@ def _frequent(profile: Profile) -> tuple[list[Value], int]:
 def _is_level(text: str) -> bool:
     """Whether a spec takes a text as a level."""
     return len(text) <= TEXT_MAX and text.isprintable()
-
-
-def text_of(value: Value) -> str:
-    """Return a value as a file has it."""
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    return str(value)
 
 
 def segment_lines(rows: TableRows, segments: Sequence[str], confirm: list[str]) -> list[str]:

@@ -8,16 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
-from privateer_core.errors import InputError, SpecError
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.categories import OTHER, Boolean, Categorical
 from privateer_core.spec.features import Feature, Numeric, Ranked
-from privateer_lab.drafting.column_profiles import Profile, Value, shortened
-from privateer_lab.drafting.feature_drafts import text_of
 from privateer_lab.drafting.outcome_model import BESIDE, BY_ARM, LoggedRows, OutcomeModel, fitted
 from privateer_lab.drafting.toml_values import toml
-from privateer_lab.environments.files.file_columns import read_value
 from privateer_lab.environments.rows import ObservedRewards, RowPeople
+from privateer_lab.tables.data_column import DataColumn
+from privateer_lab.tables.errors import shortened
 
 Array = NDArray[np.float64]
 _GROUPS: Final = 5
@@ -160,44 +158,25 @@ def _fresh(columns: dict[str, Any], name: str, values: Array) -> str:
     return name
 
 
-def logged_people(
-    spec: ArmsSpec, columns: list[Profile], arms: Profile, names: list[str], rewards: Array
-) -> LoggedPeople:
+def logged_people(spec: ArmsSpec, columns: list[DataColumn], chosen: NDArray[np.int64], rewards: Array) -> LoggedPeople:
     """Fit a model to rows, all of which have an option and a reward.
 
     Parameters
     ----------
     columns
         Those of the spec's features, in their order.
-    arms, names
-        The column of options, and its values as texts in the order of the spec's options.
+    chosen
+        Shape (n,): the place of each row's option among the spec's.
     rewards
         Shape (n,), in the spec's unit.
     """
     contexts = np.stack(
-        [_read(feature, one) for feature, one in zip(spec.features.values(), columns, strict=True)], axis=1
+        [one.read_as(feature) for feature, one in zip(spec.features.values(), columns, strict=True)], axis=1
     )
-    places = {name: place for place, name in enumerate(names)}
-    chosen = np.array([places.get(text_of(value), -1) for value in arms.values])[arms.places]
     scaled = spec.reward.scaled_all(rewards)
     levels = [isinstance(feature, Boolean | Categorical) for feature in spec.features.values()]
     rows = LoggedRows(contexts, levels, chosen, scaled, spec.reward.kind == "binary")
-    return LoggedPeople(spec, rows, fitted(rows, len(names)))
-
-
-def _read(feature: Feature, column: Profile) -> Array:
-    """Return a column as devices read it, (n,)."""
-    each = np.array([*(_number(feature, column.name, value) for value in column.values), np.nan])
-    return np.asarray(each[column.places])
-
-
-def _number(feature: Feature, name: str, value: Value) -> float:
-    if isinstance(feature, Numeric | Ranked):
-        return float(value)
-    try:
-        return read_value(feature, name, text_of(value))
-    except InputError:
-        raise SpecError("has a value that the feature cannot have", field=name, remedy="ignore the column") from None
+    return LoggedPeople(spec, rows, fitted(rows, len(spec.options)))
 
 
 def _written(feature: Feature, values: Array) -> list[Any]:

@@ -78,7 +78,7 @@ def fitted(rows: LoggedRows, arms: int) -> OutcomeModel:
 def _fitted(rows: LoggedRows, arms: int) -> OutcomeModel:
     folds = np.random.default_rng(0).permutation(len(rows.rewards)) % _FOLDS
     held_out = {BY_ARM: _held_out_means(rows, folds, arms)}
-    if len(rows.rewards) >= _LEAST and rows.contexts.shape[1]:
+    if len(rows.rewards) >= _LEAST and (rows.contexts != rows.contexts[0]).any():
         trees = {kind: _held_out_trees(rows, folds, kind) for kind in (BESIDE, TOGETHER)}
         counts = {kind: 1 + int(_losses(rows, one).mean(axis=1).argmin()) for kind, one in trees.items()}
         held_out |= {kind: one[counts[kind] - 1] for kind, one in trees.items()}

@@ -10,9 +10,10 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from html import escape
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from privateer_core.algorithms import read_spec
 from privateer_core.errors import SpecError
@@ -20,8 +21,7 @@ from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.sections import toml_tables
 from privateer_core.spec.spec import Spec
 from privateer_lab.drafting.column_choice import most_relevant_first, without_copies
-from privateer_lab.drafting.column_profiles import TableRows, rows_of, shortened
-from privateer_lab.drafting.feature_drafts import FeatureDrafts, features_of, rounded, segment_lines
+from privateer_lab.drafting.feature_drafts import FeatureDrafts, features_of, identifies, no_feature, segment_lines
 from privateer_lab.drafting.fixed_sections import (
     algorithm_section,
     closing,
@@ -31,12 +31,29 @@ from privateer_lab.drafting.fixed_sections import (
     trusted,
     with_filled_rounds,
 )
+from privateer_lab.drafting.given_away import columns_that_tell
 from privateer_lab.drafting.logged_people import LoggedPeople, logged_people
-from privateer_lab.drafting.outcome_columns import ArmNames, arms_of, bounds_of_reward, classes_of, reward_of
-from privateer_lab.drafting.toml_values import toml
+from privateer_lab.drafting.reward_drafts import reward_section
 from privateer_lab.environments import environment_for
 from privateer_lab.planning.algorithm_choice import AlgorithmChoice, choice_of
 from privateer_lab.planning.other_algorithms import by_features, every_algorithm, with_effects, with_own_rounds
+from privateer_lab.tables.data_column import DataColumn
+from privateer_lab.tables.data_table import SAMPLE, DataTable, TableRows, check_apart, check_named
+from privateer_lab.tables.errors import shortened
+from privateer_lab.tables.log_rows import (
+    ArmNames,
+    LogRows,
+    arms_of,
+    classes_of,
+    complete_rows,
+    read_log_rows,
+    rewards_of,
+)
+from privateer_lab.tables.remarks import code_remarks, table_remarks
+
+EVERYBODY: Final = "everybody"
+EVERYBODY_LINE: Final = 'everybody = { levels = ["everybody"] }  # nobody is told apart'
+_TOLD: Final = "it tells the outcome nearly without error, and no device knows it before it chooses"
 
 
 @dataclass(frozen=True)
@@ -156,14 +173,13 @@ class _Log:
     """The rows of a log that have an option and a reward."""
 
     rows: TableRows
-    arm: str
-    reward: str
-    names: ArmNames
+    chosen: NDArray[np.int64]
+    rewards: NDArray[np.float64]  # of which more is better
 
     def people(self, spec: ArmsSpec) -> LoggedPeople:
-        columns = [self.rows.column(name) for name in spec.features]
-        rewards = reward_of(self.rows.column(self.reward))
-        return logged_people(spec, columns, self.rows.column(self.arm), list(self.names.values), rewards)
+        everybody = DataColumn(EVERYBODY, (EVERYBODY,), np.zeros(self.rows.kept, np.int64))
+        columns = [self.rows.columns.get(name, everybody) for name in spec.features]
+        return logged_people(spec, columns, self.chosen, self.rewards)
 
 
 def draft(
@@ -178,6 +194,10 @@ def draft(
     segments: Sequence[str] = (),
     name: str = "my-experiment",
     seen_from: Path | None = None,
+    person: str | None = None,
+    control: str | None = None,
+    lower_is_better: bool = False,
+    missing: Sequence[str] = (),
 ) -> Draft:
     """Draft a spec from the types and values of a table's columns, as ``privateer spec-from`` does from a file.
 
@@ -208,6 +228,15 @@ def draft(
         The experiment's name.
     seen_from
         The folder that the spec will be in, if it names the file; by default the working directory.
+    person
+        The column of people, if some have several rows: each counts once, with the mean of their rewards.
+    control
+        The option with which others are compared; by default the first by name.
+    lower_is_better
+        Whether less of the reward is better, as of waiting times: the spec's reward is no instead of yes, or the
+        negative.
+    missing
+        Texts that stand for no value, such as ``"999"``, beside the usual ones.
 
     Raises
     ------
@@ -222,49 +251,72 @@ def draft(
     >>> made.spec.options, list(made.spec.features)
     (('new', 'old'), ['hours'])
     """
-    path = str(frame) if isinstance(frame, str | Path) else None
-    rows, bounds = rows_of(frame), dict(bounds or {})
-    for wanted in [*bounds, *(one for one in (label, reward, arm, *ignore, *segments) if one)]:
-        rows.column(wanted)
-    _check_apart({"--arm": arm, "--reward": reward, "--label": label}, segments)
-    notes = _about(rows)
-    rows, whole = _complete(rows, [one for one in (arm, reward, label) if one], notes), rows
-    names = arms_of(rows.column(arm)) if arm and not arms else ArmNames.given(arms)
+    path, bounds = (str(frame) if isinstance(frame, str | Path) else None), dict(bounds or {})
+    table = DataTable(frame, missing=missing)
+    check_named([*bounds, *(one for one in (label, reward, arm, person, *ignore, *segments) if one)], table.header)
+    check_apart({"--arm": arm, "--reward": reward, "--label": label, "--person": person}, segments)
+    whole = table.read(most=SAMPLE)
+    notes = [*_about(whole), *table_remarks(whole, [one for one in (arm, reward, label, *segments) if one], person)]
+    rows, log = _kept_rows(whole, [one for one in (arm, reward, label, person) if one], (arm, reward, person), notes)
+    names = ArmNames.given(arms)
+    if arm and not arms:
+        names = (log.arms if log else arms_of(rows.column(arm))).with_control(control)
     classes = classes_of(rows.column(label)) if label else ArmNames.given(())
-    asked = rows, {label, reward, arm, *ignore} - {None}, bounds, segments, (arm, reward)
+    asked = rows, {label, reward, arm, person, *ignore} - {None}, bounds, segments, (log, arm)
     features = _features(*asked)
-    confirm, notes = list(features.confirm), notes + features.notes
-    if (named := arm or label) and not arms:
-        count = len(names.values or classes.values)
-        confirm.insert(0, f"{shortened(named)}: the names of the {count} options are from the data")
-    notes += names.notes(shortened(arm or label or "--arms"))
+    confirm, notes = (
+        _named_options(arm or label, names if arm else classes, arms) + features.confirm,
+        notes + features.notes,
+    )
+    notes += [*names.notes(shortened(arm or label or "--arms")), *_half_a_log(arm, reward, label)]
     if not names.values and not classes.values:
         notes.append("No options are given: rename first and second in experiment.arms, or give --arms.")
-    notes += _half_a_log(arm, reward, label)
     options = names.allowed or classes.allowed or ["first", "second"]
-    told, said = _reward(rows, reward, bounds.get(reward or ""), notes)
-    confirm += said
-    sections = [
-        *opening(name, options, rows.total, measures=not segments),
-        "[context.features]",
-        *features.lines,
-        "",
-        *told,
-    ]
-    promise = promise_for(rows.total)
+    rewards = log.rewards if log else rewards_of(rows.column(reward)) if reward else None
+    told, said, rewards = reward_section(rewards, reward, bounds.get(reward or ""), notes, lower_is_better)
+    notes += code_remarks(rows.column(reward)) if reward else []
+    is_test, promise = bool(segments) or EVERYBODY_LINE in features.lines, promise_for(rows.total)
+    sections = opening(name, options, rows.total, measures=not is_test)
+    sections += ["[context.features]", *features.lines, "", *told]
     notes.append(trusted(promise))
+    confirm += said
     sections += segment_lines(rows, segments, confirm)
-    sections += closing(promise, with_effects() if segments else by_features()[0])
+    sections += closing(promise, with_effects() if is_test else by_features()[0])
     if path and label:
         sections += labelled_people(os.path.relpath(path, seen_from), label, list(classes.values), options)
-        sections += ['missing = "drop"  # rows without a class'] if rows is not whole else []
-    log = _Log(rows, arm, reward, names) if arm and reward and not arms else None
+        sections += ['missing = "drop"  # rows without a class'] if rows.kept < whole.kept else []
+    played = _played(log, names, rewards) if log and not arms and rewards is not None else None
     labelled = Path(path) if path and label else None
-    made = Draft(with_filled_rounds("\n".join(sections) + "\n"), tuple(confirm), tuple(notes), log, labelled, features)
-    if log or labelled:
+    text = with_filled_rounds("\n".join(sections) + "\n")
+    made = Draft(text, tuple(confirm), tuple(notes), played, labelled, features)
+    if (played or labelled) and not is_test:
         made = replace(made, drawn=_features(*asked, drawn=True))
     read_spec(made.text)
     return made
+
+
+def _kept_rows(
+    rows: TableRows, named: list[str], log: tuple[str | None, str | None, str | None], notes: list[str]
+) -> tuple[TableRows, LogRows | None]:
+    """Return the rows that have what was named, and the log that they are if that is an option and a reward."""
+    arm, reward, person = log
+    if arm and reward:
+        found = read_log_rows(rows, arm, reward, person)
+        notes += found.remarks
+        return found.rows, found
+    return complete_rows(rows, named, notes) if named else rows, None
+
+
+def _named_options(column: str | None, names: ArmNames, arms: Sequence[str]) -> list[str]:
+    """Say that names of options are from the data."""
+    if column is None or arms:
+        return []
+    return [f"{shortened(column)}: the names of the {len(names.values)} options are from the data"]
+
+
+def _played(log: LogRows, names: ArmNames, rewards: NDArray[np.float64]) -> _Log:
+    order = np.array([list(names.values).index(value) for value in log.arms.values])
+    return _Log(log.rows, order[log.chosen], rewards)
 
 
 def _half_a_log(arm: str | None, reward: str | None, label: str | None) -> list[str]:
@@ -276,33 +328,10 @@ def _half_a_log(arm: str | None, reward: str | None, label: str | None) -> list[
     return [f"If the rows are a log of earlier choices, {missing}: no device knows these columns before it chooses."]
 
 
-def _check_apart(named: Mapping[str, str | None], segments: Sequence[str]) -> None:
-    """Refuse a column that is named for two things."""
-    seen: dict[str, str] = {}
-    for option, column in [*named.items(), *(("--segments", one) for one in segments)]:
-        if column and column in seen:
-            detail = f"is the column of {seen[column]} too"
-            raise SpecError(detail, field=f"{option} {shortened(column)}", remedy="name another column")
-        if column:
-            seen[column] = option
-
-
 def _about(rows: TableRows) -> list[str]:
     if rows.kept == rows.total:
         return []
     return [f"Of {rows.total:,} rows a random sample of {rows.kept:,} was kept; all figures are of these."]
-
-
-def _complete(rows: TableRows, columns: Sequence[str], notes: list[str]) -> TableRows:
-    """Leave out rows without an option, a reward or a class."""
-    known = np.all([rows.column(name).places >= 0 for name in columns], axis=0)
-    if not known.any():
-        told = " and ".join(map(shortened, columns))
-        raise SpecError("has no row with a value", field=told, remedy="name other columns")
-    if known.all():
-        return rows
-    notes.append(f"{int((~known).sum()):,} rows without {' or '.join(map(shortened, columns))} are left out.")
-    return rows.of(known)
 
 
 def _features(
@@ -310,51 +339,32 @@ def _features(
     outside: set[str | None],
     bounds: Mapping[str, tuple[float, float]],
     segments: Sequence[str],
-    log: tuple[str | None, str | None],
+    log: tuple[LogRows | None, str | None],
     *,
     drawn: bool = False,
 ) -> FeatureDrafts:
-    """Make features of columns: of a wide table of those that tell most about options."""
-    profiles = [
-        one for one in rows.columns.values() if one.name in segments or (not segments and one.name not in outside)
-    ]
-    copies = list[str]()
-    if not segments:
-        profiles, copies = without_copies(profiles, rows.column(log[0]) if log[0] else None)
-    found = features_of(profiles, bounds, drawn=drawn)
-    if not found.full or not all(log):
-        found.notes += copies
-        return found
-    arm, reward = (rows.column(name) for name in log if name)
-    found = features_of(most_relevant_first(profiles, arm, reward_of(reward)), bounds, drawn=drawn)
-    found.notes += copies
-    found.notes.append("Features that tell most about which option is better for whom were taken first.")
-    return found
+    """Make features of columns: of a wide table of those that tell most about options.
 
-
-def _reward(
-    rows: TableRows, name: str | None, given: tuple[float, float] | None, notes: list[str]
-) -> tuple[list[str], list[str]]:
-    """Return the section of a log's rewards, and what of it somebody has to confirm.
-
-    Of numbers it says where their bounds come from, and how much they vary between them.
+    A log without any makes the test of everybody.
     """
-    if name is None:
-        return [], []
-    numbers, what = reward_of(rows.column(name)), shortened(name)
-    if given is None and set(np.unique(numbers).tolist()) <= {0.0, 1.0}:
-        rate = rounded(float(numbers.mean()))
-        said = f"{what}: base_rate = {rate:g} of [reward], the share who say yes, is from the data"
-        return ["[reward]  # from the data: confirm that it may be public", f"base_rate = {rate:g}", ""], [said]
-    low, high, source = bounds_of_reward(numbers, given)
-    inside = np.clip(numbers, low, high)
-    told = {"base_rate": rounded(float(inside.mean())), "deviation": rounded(float(inside.std()))}
-    usual = {"base_rate": low < told["base_rate"] < high, "deviation": 0 < told["deviation"] <= (high - low) / 2}
-    lines = [f"{key} = {toml(one)}  # after clipping, from the data" for key, one in told.items() if usual[key]]
-    keys = (["low", "high"] if source.from_data else []) + [key for key in told if usual[key]]
-    said = f"{what}: {', '.join(keys)} of [reward] are from the data; its bounds: {source.words}"
-    clipped = float(((numbers < low) | (numbers > high)).mean())
-    notes.append(f"{what} is a number: {clipped:.1%} of the rows are clipped to the bounds ({source.words}).")
-    remark = "  # from the data: confirm that it may be public" if keys else ""
-    section = ["[reward]" + remark, 'kind = "numeric"', f"low = {toml(low)}", f"high = {toml(high)}", *lines, ""]
-    return section, [said] if keys else []
+    if segments:
+        return features_of([rows.column(name) for name in segments], bounds, drawn=drawn, is_asked=True)
+    rows_log, arm = log
+    profiles = [one for one in rows.columns.values() if one.name not in outside]
+    profiles, notes = without_copies(profiles, rows.column(arm) if arm else None)
+    if rows_log:
+        told = columns_that_tell([one for one in profiles if not identifies(one)], rows_log.rewards)
+        notes += [f"{shortened(one.name)} is left out: {_TOLD}." for one in profiles if one.name in told]
+        profiles = [one for one in profiles if one.name not in told]
+    found = features_of(profiles, bounds, drawn=drawn)
+    if found.full and rows_log and arm:
+        profiles = most_relevant_first(profiles, rows.column(arm), rows_log.rewards)
+        found = features_of(profiles, bounds, drawn=drawn)
+        found.notes.append("Features that tell most about which option is better for whom were taken first.")
+    found.notes = notes + found.notes
+    if not found.lines and not rows_log:
+        raise no_feature(found)
+    if not found.lines:
+        found.lines.append(EVERYBODY_LINE)
+        found.notes.append("No column makes a feature: this is the spec of a test among everybody.")
+    return found

@@ -10,7 +10,6 @@ from privateer_core.spec.spec import Spec
 from privateer_lab.environments.classified import AdultSection, CsvSection
 from privateer_lab.environments.effects import EffectsSection, NumbersSection
 from privateer_lab.environments.environment import Environment, EnvironmentSection, PlayedRewards
-from privateer_lab.environments.files.people_file import files_of
 from privateer_lab.environments.functions import (
     BernoulliSection,
     PeaksSection,
@@ -23,6 +22,7 @@ from privateer_lab.environments.losses import LossesSection
 from privateer_lab.environments.mixed import MixedSection, SlopesSection
 from privateer_lab.environments.own_people import OWN, OwnSection, own_population
 from privateer_lab.environments.rows import RowsSection
+from privateer_lab.tables.sources import files_of
 from privateer_lab.toml_file import read_tables
 
 __all__ = [

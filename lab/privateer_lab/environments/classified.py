@@ -9,12 +9,15 @@ from pydantic import Field, model_validator
 
 from privateer_core.errors import SpecError
 from privateer_core.spec.arms import ArmsSpec
+from privateer_core.spec.categories import Categorical
 from privateer_core.spec.features import Numeric
 from privateer_lab.environments.environment import Array, Environment, EnvironmentSection
-from privateer_lab.environments.files.file_columns import Categories, Numbers, refused
-from privateer_lab.environments.files.file_contexts import Named, Names, Projected, ProjectionSection
-from privateer_lab.environments.files.people_file import PeopleFile
+from privateer_lab.environments.file_contexts import Named, Names, Projected, ProjectionSection
+from privateer_lab.tables.columns import Categories, Numbers
+from privateer_lab.tables.data_table import DataTable
+from privateer_lab.tables.errors import refused
 
+PATH: Final = "population.path"
 COLUMNS: Final = (
     "age",
     "workclass",
@@ -121,7 +124,7 @@ class CsvSection(EnvironmentSection):
         """Read the files; errors name row, column and remedy."""
         classes = self.classes or spec.experiment.arms
         rewards = self._rewards(len(classes), spec.arm_count)
-        table = PeopleFile(self.path)
+        table = DataTable(self.path, field=PATH)
         if self.label not in table.header:
             raise SpecError("no column of the file has this name", field="population.label", remedy="see its header")
         label = Categories(self.label, {name: number for number, name in enumerate(classes)})
@@ -153,7 +156,7 @@ class CsvSection(EnvironmentSection):
         rest = [name for name in header if name not in {*used, self.label, *self.ignore}]
         if rest and "*" not in self.ignore:
             remedy = "name it in context.features, or in population.ignore ('*' for all others)"
-            raise refused(f"the spec does not mention column {rest[0]!r}", remedy)
+            raise refused(f"the spec does not mention column {rest[0]!r}", remedy, PATH)
 
 
 def check_all_occur(label: Categories, field: str) -> None:
@@ -173,6 +176,8 @@ def check_features(contexts: Array, spec: ArmsSpec) -> None:
         numeric = isinstance(feature, Numeric)
         if numeric and (values == values[0]).all():
             raise SpecError("the column is constant: every row has the same value", field=field, remedy="remove it")
+        if isinstance(feature, Categorical) and len(feature.levels) == 1:
+            continue  # which the spec has so that it has one: nobody is told apart
         columns = feature.encode(values)
         if (columns == columns[0]).all():
             message = "every row is on the same side of low and high" if numeric else "every row counts as the same"
@@ -212,7 +217,7 @@ class AdultSection(EnvironmentSection):
         """Read the files; rows without a value that is needed are left out."""
         if spec.arm_count != 2:
             raise SpecError("population 'adult' has 2", field="experiment.arms", remedy="name two arms")
-        table = PeopleFile(self.path, header=COLUMNS, remark="|")
+        table = DataTable(self.path, header=COLUMNS, remark="|", field=PATH)
         source = Projected(PROJECTION, spec, COLUMNS) if self.projected else Named(spec, COLUMNS)
         country, income = Categories("native-country"), Categories("income", _INCOMES)
         parts = self.cohort != "all"

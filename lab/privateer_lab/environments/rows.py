@@ -1,5 +1,6 @@
 """People who are the rows of a file, with a column for every option of what they may expect of it."""
 
+import math
 from hashlib import sha256
 from typing import Annotated, Any, Final, Literal, NamedTuple
 
@@ -11,11 +12,12 @@ from privateer_core.errors import SpecError
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.reward import Reward
 from privateer_core.spec.sections import Section
-from privateer_lab.environments.classified import check_features
+from privateer_lab.environments.classified import PATH, check_features
 from privateer_lab.environments.environment import Array, Environment, EnvironmentSection
-from privateer_lab.environments.files.file_columns import Numbers
-from privateer_lab.environments.files.file_contexts import Named, Names
-from privateer_lab.environments.files.people_file import PeopleFile, files_of
+from privateer_lab.environments.file_contexts import Named, Names
+from privateer_lab.tables.columns import Categories, Numbers
+from privateer_lab.tables.data_table import DataTable, check_named
+from privateer_lab.tables.sources import files_of
 
 _GROUPS: Final = 20
 _GROUP: Final = 50
@@ -51,6 +53,8 @@ class RowsSection(EnvironmentSection):
         Numbers are drawn among rewards that people got of whom as much could be expected, instead.
     missing
         ``drop`` leaves out rows without a value that is needed; ``refuse`` names the first.
+    person
+        The column of people, if some have several rows: the first says who they are, and the mean what to expect.
     """
 
     name: Literal["rows"]
@@ -59,6 +63,7 @@ class RowsSection(EnvironmentSection):
     noise: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     observed: ObservedSection | None = None
     missing: Literal["refuse", "drop"] = "refuse"
+    person: str | None = Field(default=None, min_length=1)
 
     def environment(self, spec: ArmsSpec, _seed: int) -> "RowPeople":
         """Read the files, once for all seeds; errors name row, column and remedy."""
@@ -68,7 +73,7 @@ class RowsSection(EnvironmentSection):
 
     def read(self, spec: ArmsSpec) -> "RowPeople":
         """Read the files."""
-        table = PeopleFile(self.path)
+        table = DataTable(self.path, field=PATH)
         wanted = self.rewards or spec.options
         if len(wanted) != spec.arm_count:
             detail = f"must be {spec.arm_count} columns, one for each of experiment.arms"
@@ -77,13 +82,20 @@ class RowsSection(EnvironmentSection):
         means = [_column(table, name, "population.rewards") for name in wanted]
         pair = [self.observed.got, self.observed.expected] if self.observed else []
         observed = [_column(table, name, "population.observed") for name in pair]
-        table.fill([*source.columns, *means, *observed], len(spec.features), drop=self.missing == "drop")
+        people = [Categories(self.person, most=math.inf)] if self.person else []
+        check_named([one.name for one in people], table.header)
+        columns = [*source.columns, *means, *observed, *people]
+        table.fill(columns, len(spec.features), drop=self.missing == "drop")
         # Algorithms without context have no column to look at.
         contexts = source.contexts() if spec.features else np.zeros((len(means[0].values), 0))
         check_features(contexts, spec)
         expected = np.stack([one.values for one in means], axis=1)
         _check_within(expected, spec.reward, wanted)
         law = ObservedRewards(*(one.values for one in observed)) if observed else None
+        for column in people:
+            _, first, of = np.unique(column.values, return_index=True, return_inverse=True)
+            contexts = contexts[first]
+            expected = np.stack([np.bincount(of, values) / np.bincount(of) for values in expected.T], axis=1)
         return RowPeople(contexts, expected, spec.reward, law, self.noise)
 
 
@@ -107,7 +119,7 @@ def _known(asked: _Asked, section: RowsSection, spec: ArmsSpec) -> "RowPeople":
     return _LAST[asked]
 
 
-def _column(table: PeopleFile, name: str, field: str) -> Numbers:
+def _column(table: DataTable, name: str, field: str) -> Numbers:
     if name not in table.header:
         remedy = "name the columns of expected rewards in population.rewards, one for each of experiment.arms"
         raise SpecError(f"no column of the file is named {name!r}", field=field, remedy=remedy)

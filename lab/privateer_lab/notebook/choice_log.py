@@ -11,11 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer_core.errors import InputError, SpecError
-from privateer_lab.notebook.data_frames import Array, Columns, columns_of, contexts_of, numbered, numbers, texts
-from privateer_lab.notebook.data_frames import column as column_of
-from privateer_lab.notebook.policies import LoadedPolicy
+from privateer_core.spec.spec import Spec
+from privateer_lab.environments.file_contexts import contexts_of
+from privateer_lab.notebook.policies import Array, LoadedPolicy
 from privateer_lab.simulation.devices import scaled
+from privateer_lab.tables.data_table import DataTable, TableRows, check_named
+from privateer_lab.tables.errors import TABLE
+from privateer_lab.tables.log_rows import complete_rows, rewards_of
 
+Columns: TypeAlias = dict[str, NDArray[Any]]
 Decider: TypeAlias = LoadedPolicy | str | int | Callable[[Columns], Any]
 """A policy, the name of an arm, or a function from columns of contexts to names or probabilities of arms.
 
@@ -43,10 +47,12 @@ class ChoiceLog:
 
     Attributes
     ----------
+    table
+        All rows of the frame.
+    kept
+        Shape (n,), the rows that have an arm and a reward.
     columns
-        All columns of the frame.
-    context
-        Names of those that the policy may look at.
+        Those that the policy may look at, (n,) each.
     arms
         Names of the arms.
     chosen
@@ -55,75 +61,101 @@ class ChoiceLog:
         Shape (n,).
     propensities
         Shape (n,), in (0, 1]: the probability with which each row's arm was chosen for its person.
+    people
+        Shape (n,): whose each row is.
+    remarks
+        What was left out, in sentences.
     """
 
+    table: DataTable
+    kept: NDArray[np.int64]
     columns: Columns
-    context: tuple[str, ...]
     arms: tuple[str, ...]
     chosen: NDArray[np.int64]
     rewards: Array
     propensities: Array
+    people: NDArray[np.int64]
+    remarks: tuple[str, ...]
 
     def __len__(self) -> int:
         return len(self.chosen)
 
+    def contexts(self, spec: Spec) -> Array:
+        """Return the features of a spec as devices read them, (n, features)."""
+        return contexts_of(self.table, spec)[self.kept]
+
 
 def read_log(
-    frame: Any,
+    table: DataTable,
     *,
     context: Sequence[str],
     action: str,
     reward: str,
     propensity: str | float,
-    arms: Sequence[str] | None,
+    arms: Sequence[str],
+    person: str | None = None,
 ) -> ChoiceLog:
-    """Read the log in a data frame.
+    """Read a log; rows without an arm, a reward or a propensity are left out.
 
     Raises
     ------
-    InputError
+    SpecError
         Naming the column, its constraint and the remedy.
     """
     if isinstance(context, str):
         raise SpecError("must be a list of names of columns", field="context", remedy=f"write context=[{context!r}]")
-    columns = columns_of(frame)
-    if len(next(iter(columns.values()))) < 2:
-        raise InputError("has one row", field="frame", remedy="give a log of at least two people")
-    names = tuple(arms) if arms else tuple(sorted(set(texts(columns, action))))
-    if len(names) > ARMS_MAX:
+    needed = [action, reward, *(one for one in (propensity, person) if isinstance(one, str))]
+    check_named([*needed, *context], table.header)
+    whole, remarks = table.read(needed), list[str]()
+    if whole.kept < 2:
+        raise SpecError("has one row", field=TABLE, remedy="give a log of at least two people")
+    if len(arms) > ARMS_MAX:
         detail = f"must have at most {ARMS_MAX:,} arms"
-        raise InputError(detail, field=action, remedy="name the column of arms")
-    rows = len(next(iter(columns.values())))
-    if rows * len(names) > _CELLS_MAX:
-        detail = f"has {rows:,} rows for {len(names):,} arms, too many to keep what is expected of each"
-        raise InputError(detail, field="frame", remedy=f"draw {_CELLS_MAX // len(names):,} of the rows at random")
-    for name in context:
-        column_of(columns, name)
-    chosen = numbered(columns, action, names)
+        raise SpecError(detail, field=action, remedy="name the column of arms")
+    if whole.kept * len(arms) > _CELLS_MAX:
+        detail = f"has {whole.kept:,} rows for {len(arms):,} arms, too many to keep what is expected of each"
+        raise SpecError(detail, field=TABLE, remedy=f"draw {_CELLS_MAX // len(arms):,} of the rows at random")
+    kept = np.flatnonzero(np.all([whole.column(name).places >= 0 for name in needed], axis=0))
+    rows = complete_rows(whole, needed, remarks)
     return ChoiceLog(
-        columns,
-        tuple(context),
-        names,
-        chosen,
-        numbers(columns, reward),
-        _propensities(columns, propensity, len(chosen)),
+        table,
+        kept,
+        {name: values[kept] for name, values in table.arrays(context).items()},
+        tuple(arms),
+        _places(rows.column(action).texts, action, arms, "correct it, or leave such rows out"),
+        rewards_of(rows.column(reward), must_vary=False),
+        _propensities(rows, propensity),
+        rows.column(person).places if person else np.arange(rows.kept),
+        tuple(remarks),
     )
 
 
-def _propensities(columns: Columns, propensity: str | float, rows: int) -> Array:
+def _places(texts: NDArray[Any], name: str, arms: Sequence[str], remedy: str) -> NDArray[np.int64]:
+    """Return the place of each row's arm among those known, (n,)."""
+    place_of = {arm: place for place, arm in enumerate(arms)}
+    places = np.array([place_of.get(text, -1) for text in texts.tolist()], np.int64)
+    if (places < 0).any():
+        row = int((places < 0).argmax())
+        detail = f"row {row:,}, counted from 0, has an arm that is not one of {', '.join(arms)}"
+        raise SpecError(detail, field=name, remedy=remedy)
+    return places
+
+
+def _propensities(rows: TableRows, propensity: str | float) -> Array:
     if isinstance(propensity, str):
-        found, field = numbers(columns, propensity), propensity
+        column, field = rows.column(propensity), propensity
+        shares = column.quantities[column.places]
     else:
-        found, field = np.full(rows, float(propensity)), "propensity"
-    wrong = ~((found > 0) & (found <= 1))
+        shares, field = np.full(rows.kept, float(propensity)), "propensity"
+    wrong = ~((shares > 0) & (shares <= 1))
     if wrong.any():
         detail = f"must be above 0 and at most 1: row {int(wrong.argmax()):,}, counted from 0, is not"
         remedy = "log the probability with which the row's arm was chosen"
-        raise InputError(detail, field=field, remedy=remedy)
-    return found
+        raise SpecError(detail, field=field, remedy=remedy)
+    return shares
 
 
-def known_arms(policy: Decider, arms: Sequence[str] | None, frame: Any, action: str) -> Sequence[str]:
+def known_arms(policy: Decider, arms: Sequence[str] | None, table: DataTable, action: str) -> Sequence[str]:
     """Return the names of all arms: those given, those of the policy, or those of the log with the one named.
 
     Raises
@@ -134,7 +166,8 @@ def known_arms(policy: Decider, arms: Sequence[str] | None, frame: Any, action: 
     if arms is None and isinstance(policy, LoadedPolicy):
         return policy.arms
     if arms is None:
-        arms = sorted(set(texts(columns_of(frame), action)))
+        check_named([action], table.header)
+        arms = sorted(table.read([action]).column(action).counts)
     name, names = arm_named(policy), ", ".join(arms)
     if name is None or name in arms:
         return arms
@@ -165,7 +198,7 @@ def shares_of(policy: Decider, log: ChoiceLog) -> Array:
     if (name := arm_named(policy)) is not None:
         return np.tile(np.array(log.arms) == name, (len(log), 1)).astype(np.float64)
     if isinstance(policy, LoadedPolicy):
-        found = policy.at(scaled(contexts_of(log.columns, policy.spec), policy.spec))
+        found = policy.at(scaled(log.contexts(policy.spec), policy.spec))
         return _in_order(found, policy.arms, log.arms)
     if not callable(policy):
         remedy = "give a policy of lab.policy or lab.simulate, a function, or the name of an arm as text"
@@ -176,7 +209,7 @@ def shares_of(policy: Decider, log: ChoiceLog) -> Array:
 def _asked(policy: Callable[[Columns], Any], log: ChoiceLog) -> Any:
     """Return what a function says of the columns of contexts."""
     try:
-        return policy(_Context({name: log.columns[name] for name in log.context}))
+        return policy(_Context(log.columns))
     except ValueError as error:
         if "truth value" not in str(error):  # numpy's words for a column in the place of one value
             raise
@@ -215,5 +248,6 @@ def _returned(answer: Any, log: ChoiceLog) -> Array:
     if names.shape != (len(log),):
         detail = f"must answer for each of the {len(log):,} rows"
         raise SpecError(detail, field="policy", remedy=_FUNCTION)
-    places = numbered({"policy": names}, "policy", log.arms, "return names of the log's arms, or list all in arms")
+    texts = DataTable({"policy": names}).read().column("policy").texts
+    places = _places(texts, "policy", log.arms, "return names of the log's arms, or list all in arms")
     return np.asarray(places[:, None] == np.arange(len(log.arms)), np.float64)

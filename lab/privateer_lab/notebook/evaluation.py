@@ -11,9 +11,10 @@ from scipy.special import ndtri, stdtrit
 
 from privateer_core.errors import SpecError
 from privateer_core.spec.columns import is_missing
-from privateer_lab.notebook.choice_log import ChoiceLog, Decider, known_arms, read_log, shares_of
-from privateer_lab.notebook.data_frames import Array, Columns, wanted
+from privateer_lab.notebook.choice_log import ChoiceLog, Columns, Decider, known_arms, read_log, shares_of
+from privateer_lab.notebook.policies import Array
 from privateer_lab.notebook.tabular import ResultTable, Tabular, table_of
+from privateer_lab.tables.data_table import DataTable
 
 FALSE_ALARM: Final = 1e-3
 """The probability that right propensities are called wrong."""
@@ -128,6 +129,8 @@ def evaluate(
     level: float = 0.95,
     folds: int = 5,
     seed: int = 0,
+    person: str | None = None,
+    missing: Sequence[str] = (),
 ) -> Evaluation:
     """Estimate what a policy would have earned, from a log of what another one chose at random.
 
@@ -155,6 +158,10 @@ def evaluate(
         The probability with which an interval holds.
     folds, seed
         Parts of the log by which rewards are modelled, and what draws them.
+    person
+        The column of people, if some have several rows: intervals are then those of independent people.
+    missing
+        Texts that stand for no value, such as ``"999"``, beside the usual ones.
 
     Returns
     -------
@@ -166,9 +173,9 @@ def evaluate(
     Raises
     ------
     InputError
-        Naming a column, its constraint and the remedy.
+        If the policy asks for a column that is not in ``context``.
     SpecError
-        If the policy is none, or another argument is out of its range.
+        Naming a column, its constraint and the remedy; if the policy is none, or an argument is out of its range.
 
     Examples
     --------
@@ -188,9 +195,24 @@ def evaluate(
     level = wanted(level, "level", 0.0, 1.0)
     if not (isinstance(folds, int) and 2 <= folds <= _FOLDS_MAX):
         raise SpecError(f"must be a whole number from 2 to {_FOLDS_MAX}", field="folds", remedy="5 is usual")
-    names = known_arms(policy, arms, frame, action)
-    log = read_log(frame, context=context, action=action, reward=reward, propensity=propensity, arms=names)
+    table = DataTable(frame, missing=missing)
+    names = known_arms(policy, arms, table, action)
+    columns: dict[str, Any] = {"action": action, "reward": reward, "propensity": propensity, "person": person}
+    log = read_log(table, context=context, arms=names, **columns)
     return estimated(log, shares_of(policy, log), level, folds, seed)
+
+
+def wanted(value: float, name: str, low: float, high: float) -> float:
+    """Return an argument that must be between two numbers.
+
+    Raises
+    ------
+    SpecError
+        If it is not.
+    """
+    if not (isinstance(value, int | float) and low < value < high):
+        raise SpecError(f"must be a number above {low:g} and below {high:g}", field=name, remedy="change it")
+    return float(value)
 
 
 def estimated(log: ChoiceLog, shares: Array, level: float, folds: int, seed: int) -> Evaluation:
@@ -201,43 +223,48 @@ def estimated(log: ChoiceLog, shares: Array, level: float, folds: int, seed: int
     robust = (shares * model).sum(axis=1) + weights * (log.rewards - model[rows, log.chosen])
     total = float(weights.sum())
     return Evaluation(
-        ips=mean_of("IPS", weights * log.rewards, level),
-        snips=_ratio("SNIPS", weights, log.rewards, level),
-        dr=mean_of("doubly robust", robust, level),
-        logged=mean_of("the log", log.rewards, level),
-        gain=mean_of("gain over the log", robust - log.rewards, level),
+        ips=mean_of("IPS", weights * log.rewards, level, log.people),
+        snips=_ratio("SNIPS", weights, log, level),
+        dr=mean_of("doubly robust", robust, level, log.people),
+        logged=mean_of("the log", log.rewards, level, log.people),
+        gain=mean_of("gain over the log", robust - log.rewards, level, log.people),
         level=level,
         people=len(log),
         effective=total**2 / float(np.square(weights).sum()) if total else 0.0,
         largest=float(weights.max()) / total if total else 0.0,
         followed=float((weights > 0).mean()),
         supported=float(shares[:, np.unique(log.chosen)].sum()) / len(log),
-        warnings=(*_extreme(weights), *_unsupported(log, shares), *_contradicted(log, shares)),
+        warnings=(*log.remarks, *_extreme(weights), *_unsupported(log, shares), *_contradicted(log, shares)),
     )
 
 
 def _modelled(log: ChoiceLog, folds: int, seed: int) -> Array:
     """Return the reward to expect of every arm, (n, arms)."""
-    terms, rng = design(log.columns, log.context), np.random.default_rng(seed)
+    terms, rng = design(log.columns, len(log)), np.random.default_rng(seed)
     return cross_fitted(terms, log.chosen, log.rewards, len(log.arms), min(folds, len(log)), rng)
 
 
-def mean_of(name: str, parts: Array, level: float) -> Value:
-    """Return the mean of independent parts, (n,)."""
-    return _value(name, float(parts.mean()), float(parts.std(ddof=1)) / len(parts) ** 0.5, len(parts), level)
+def mean_of(name: str, parts: Array, level: float, people: NDArray[np.int64] | None = None) -> Value:
+    """Return the mean of parts, (n,), which are independent, or those of different ``people``, (n,), are."""
+    return _value(name, float(parts.mean()), parts, level, np.arange(len(parts)) if people is None else people)
 
 
-def _ratio(name: str, weights: Array, rewards: Array, level: float) -> Value:
+def _ratio(name: str, weights: Array, log: ChoiceLog, level: float) -> Value:
     """Return the weighted mean; a policy that the log never follows has none, and counts as 0 with no error known."""
-    n, mean = len(weights), float(weights.mean())
+    mean = float(weights.mean())
     if mean == 0:
         return Value(name, float("nan"), float("nan"), float("nan"), float("nan"))
-    value = float((weights * rewards).mean()) / mean
-    return _value(name, value, float((weights * (rewards - value)).std(ddof=1)) / mean / n**0.5, n, level)
+    value = float((weights * log.rewards).mean()) / mean
+    return _value(name, value, weights * (log.rewards - value) / mean, level, log.people)
 
 
-def _value(name: str, value: float, error: float, people: int, level: float) -> Value:
-    half = float(stdtrit(people - 1, (1 + level) / 2)) * error
+def _value(name: str, value: float, parts: Array, level: float, people: NDArray[np.int64]) -> Value:
+    """Return an estimate with the error of a mean of parts, (n,), summed by person (Liang and Zeger 1986)."""
+    sums = np.bincount(people, parts - parts.mean())
+    sums = sums[np.bincount(people) > 0]
+    n_people = len(sums)
+    error = float(np.sqrt(np.square(sums).sum() * n_people / max(1, n_people - 1))) / len(parts)
+    half = float(stdtrit(n_people - 1, (1 + level) / 2)) * error
     return Value(name, value, error, value - half, value + half)
 
 
@@ -291,16 +318,14 @@ def _contradicted(log: ChoiceLog, shares: Array) -> list[str]:
     return found
 
 
-def design(columns: Columns, context: tuple[str, ...]) -> Array:
+def design(columns: Columns, rows: int) -> Array:
     """Return what a regression looks at, (n, terms).
 
     These are 1; numeric columns with mean 0 and variance 1, and their squares and products of two; and 0 or 1 for every
     frequent value of other columns. A gap counts as the mean, with a column of its own that says so.
     """
-    rows = len(next(iter(columns.values())))
     smooth, flags = [], []
-    for name in context:
-        values = columns[name]
+    for values in columns.values():
         if values.dtype.kind in "fiu":
             gaps = ~np.isfinite(values.astype(np.float64))
             smooth.append(_standard(values.astype(np.float64), gaps))

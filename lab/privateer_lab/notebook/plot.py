@@ -14,10 +14,9 @@ from privateer_core.privacy.certificate import Certificate, Claim, certify, read
 from privateer_core.privacy.record_verification import read_certificates
 from privateer_core.spec.spec import Spec
 from privateer_lab.answer_words import rows_drawn
-from privateer_lab.notebook.data_frames import Array
 from privateer_lab.notebook.evaluation import Evaluation
 from privateer_lab.notebook.planned import Planned
-from privateer_lab.notebook.policies import LoadedPolicy, address, draw_map
+from privateer_lab.notebook.policies import Array, LoadedPolicy, address, draw_map
 from privateer_lab.notebook.policies import policy as policy_of
 from privateer_lab.notebook.replayed import Replayed
 from privateer_lab.notebook.results import Found

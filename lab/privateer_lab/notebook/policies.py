@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from os import PathLike, environ
 from pathlib import Path
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
 import numpy as np
@@ -27,13 +27,15 @@ from privateer_core.wire.publication import decode_publication
 from privateer_lab.answer_tables import rows_of
 from privateer_lab.answer_words import people_in
 from privateer_lab.cli.input_files import read_document
-from privateer_lab.notebook.data_frames import Array, columns_of, contexts_of
+from privateer_lab.environments.file_contexts import contexts_of
 from privateer_lab.notebook.tabular import ResultTable, Tabular, table_of
 from privateer_lab.picture import COLOURS, Picture, drawing
 from privateer_lab.services.rest import fetch
 from privateer_lab.simulation.devices import scaled
+from privateer_lab.tables.data_table import DataTable
 from privateer_server.rounds.open_round import read_decider
 
+Array: TypeAlias = NDArray[np.float64]
 _SERVER: Final = "http://127.0.0.1:8000"
 _DRAWS: Final = 64
 """Coins for each person where a policy does not say its shares."""
@@ -95,10 +97,10 @@ class LoadedPolicy(Tabular):
 
         Raises
         ------
-        InputError
+        SpecError
             If a column is missing or has a value that the feature cannot have.
         """
-        return self.at(scaled(contexts_of(columns_of(contexts), self.spec), self.spec))
+        return self.at(scaled(contexts_of(DataTable(contexts), self.spec), self.spec))
 
     def at(self, columns: Array, seed: int = 0) -> Array:
         """Return the probability of every arm, (n, arms), for encoded contexts, (n, columns).

@@ -15,15 +15,16 @@ from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.spec import Spec
 from privateer_lab.environments import Environment, PlayedRewards
 from privateer_lab.notebook.choice_log import ChoiceLog, read_log
-from privateer_lab.notebook.data_frames import Array, columns_of, contexts_of
 from privateer_lab.notebook.evaluation import Value, mean_of
-from privateer_lab.notebook.policies import LoadedPolicy
+from privateer_lab.notebook.policies import Array, LoadedPolicy
 from privateer_lab.notebook.results import Found, found_in
 from privateer_lab.notebook.specs import SpecLike
 from privateer_lab.notebook.specs import spec as read
 from privateer_lab.notebook.tabular import ResultTable, Tabular, table_of
 from privateer_lab.simulation.devices import scaled
 from privateer_lab.simulation.simulation import Simulation, drawn_coins
+from privateer_lab.tables.data_table import DataTable
+from privateer_lab.tables.errors import TABLE
 from privateer_server.conclusions.conclusion import conclude
 
 FALSE_ALARM: Final = 1e-6
@@ -116,9 +117,9 @@ def replay(
     Raises
     ------
     InputError
-        Naming a column, its constraint and the remedy: so if arms were not chosen at random.
+        If arms were not chosen at random, or rows are too few.
     SpecError
-        If the experiment is one that nobody replays.
+        Naming a column, its constraint and the remedy; or if the experiment is one that nobody replays.
 
     Examples
     --------
@@ -132,14 +133,15 @@ def replay(
     (2000, True)
     """
     parsed = _replayable(read(spec, users=users))
-    log = read_log(frame, context=(), action=action, reward=reward, propensity=propensity or 1.0, arms=parsed.options)
-    raw = contexts_of(columns_of(frame), parsed)
+    table, columns = DataTable(frame), {"action": action, "reward": reward}
+    log = read_log(table, context=(), propensity=propensity or 1.0, arms=parsed.options, **columns)
+    raw = log.contexts(parsed)
     _check_uniform(log, raw, action, propensity)
     run = _Replay(parsed, seed, np.column_stack([raw, log.chosen, log.rewards]))
     run.play_all()
     if not run.closed:
         detail = f"has too few rows: the first round of {run.step.batch:,} people was not filled"
-        raise InputError(detail, field="frame", remedy="log more, or lower experiment.round_size")
+        raise InputError(detail, field=TABLE, remedy="log more, or lower experiment.round_size")
     return _replayed(parsed, run, log)
 
 
@@ -240,7 +242,7 @@ def _replayed(spec: ArmsSpec, run: _Replay, log: ChoiceLog) -> Replayed:
         people,
         run.used,
         tuple(run.closed),
-        (short,) if run.has_ended else (),
+        (*log.remarks, *((short,) if run.has_ended else ())),
     )
 
 

@@ -9,7 +9,7 @@ from privateer_core.errors import SpecError
 from privateer_core.privacy.trust import TRUST
 from privateer_core.spec.spec import Spec
 from privateer_lab.answer_tables import rows_of
-from privateer_lab.notebook.data_frames import wanted
+from privateer_lab.notebook.evaluation import wanted
 from privateer_lab.notebook.planned import chosen, epsilons
 from privateer_lab.notebook.specs import SpecLike
 from privateer_lab.notebook.specs import spec as read

@@ -208,20 +208,20 @@ def test_uneven_arms_are_reported_unless_they_were_meant() -> None:
 @pytest.mark.parametrize(
     ("changes", "arguments", "words"),
     [
-        ({"arm": np.full(2000, "old")}, {}, "arm: has one arm"),
+        ({"arm": np.full(2000, "old")}, {}, "arm: every row has the same option"),
         ({}, {"control": "blue"}, "control: is not among the arms"),
-        ({}, {"reward": "price"}, "price: the frame has no such column"),
-        ({"bought": np.full(2000, "yes")}, {}, "bought: must be numbers"),
-        ({"bought": np.full(2000, np.nan)}, {}, "bought: must be finite"),
-        ({"bought": np.full(2000, 7.0)}, {}, "bought: has one value"),
+        ({}, {"reward": "price"}, "price: no column has this name"),
+        ({"bought": np.full(2000, "ill")}, {}, "bought: must be numbers, or yes and no"),
+        ({"bought": np.full(2000, np.nan)}, {}, "arm and bought: has no row with a value"),
+        ({"bought": np.full(2000, 7.0)}, {}, "bought: every row has the same reward"),
+        ({"bought": np.full(2000, "yes")}, {}, "bought: every row has the same reward"),
         ({}, {"segments": "age"}, "segments: must be a list"),
         ({}, {"segments": ["age"]}, "age: has 2,000 values"),
         ({}, {"bounds": (1.0, 0.0)}, "reward: the range is empty"),
-        ({}, {"shares": {"old": 0.5, "blue": 0.5}}, "arm: row"),
+        ({}, {"shares": {"old": 0.5, "blue": 0.5}}, "arm: has 1 arms that shares do not name"),
         ({}, {"shares": {"old": 0.5, "new": 0.7}}, "algorithm.shares"),
         ({}, {"shares": SHARES, "epsilon": -1.0}, "privacy.epsilon"),
-        ({"arm": np.where(np.arange(2000) % 2, "<b>", "old")}, {}, "arm: has 1 names of arms with other signs"),
-        ({"age": np.arange(2000) // 10}, {"segments": ["age"]}, "frame: has 2,000 rows, too few"),
+        ({"age": np.arange(2000) // 10}, {"segments": ["age"]}, "table: has 2,000 rows, too few"),
     ],
 )
 def test_what_cannot_be_used_is_refused_by_name(changes: dict[str, Any], arguments: dict[str, Any], words: str) -> None:
@@ -267,7 +267,8 @@ def test_less_may_be_better(yes_or_no: bool) -> None:
     new = rng.random(6000) < 0.5
     harm = rng.random(6000) < 0.2 - 0.1 * new if yes_or_no else rng.normal(60 - 9 * new, 10)
     rows = {"arm": np.where(new, "new", "old"), "harm": harm}
-    found = lab.analyze(rows, reward="harm", control="old", lower_is_better=True)
+    bounds = None if yes_or_no else (0.0, 120.0)
+    found = lab.analyze(rows, reward="harm", control="old", lower_is_better=True, bounds=bounds)
     [effect] = found.answer.effects
     lower = harm[~new].mean() - harm[new].mean()
     assert effect.value == pytest.approx(lower, rel=1e-3)

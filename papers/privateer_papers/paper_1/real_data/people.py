@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from privateer_lab.baselines.base import with_arms
 from privateer_lab.environments.classified import COLUMNS, PROJECTION
-from privateer_lab.environments.files.file_columns import Categories
-from privateer_lab.environments.files.file_contexts import Projected, ProjectionSection
-from privateer_lab.environments.files.people_file import PeopleFile
+from privateer_lab.environments.file_contexts import Projected, ProjectionSection
+from privateer_lab.tables.columns import Categories
+from privateer_lab.tables.data_table import DataTable
 from privateer_papers.paper_1.real_data.cohorts import Chosen, CohortsBySize, CohortsByValue
 from privateer_papers.paper_1.setting import in_hundreds
 from privateer_papers.reproduction import Row
@@ -61,7 +61,7 @@ class PublicData:
 
     def read(self, path: str, folder: Path) -> Cohorts:
         """Read files, and write those of the cohorts into a folder. Incomplete rows are left out."""
-        table = PeopleFile(path, header=self.header, remark=self.remark)
+        table = DataTable(path, header=self.header, remark=self.remark)
         spec = in_hundreds(
             {"name": "people", "arms": ["a", "b"], "horizon": 100}, FEATURES, {"model": "none"}, [], {"name": "uniform"}
         )

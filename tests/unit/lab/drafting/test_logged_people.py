@@ -11,9 +11,9 @@ import privateer_lab as lab
 from privateer_core.policies.decisions import Arms
 from privateer_lab.cli.command_line import main
 from privateer_lab.cli.input_files import load_spec
-from privateer_lab.drafting.column_profiles import rows_of
 from privateer_lab.drafting.spec_draft import draft
 from privateer_lab.environments import environment_for
+from privateer_lab.tables.data_table import DataTable
 from tests.support.onboarding import people
 
 NASTY = ["20% off", "Sign up (free)", "\x1b[31m<script>", "x" * 300, "\u202eright to left", "🙂"]
@@ -108,8 +108,10 @@ def test_options_that_were_not_given_at_random_are_noticed():
 def test_what_is_known_only_after_the_choice_is_noticed():
     rng = np.random.default_rng(0)
     won = rng.random(1_000) < 0.3
-    log = {"paid": won * rng.uniform(5, 9, 1_000), "arm": rng.integers(0, 2, 1_000), "won": won}
+    log = {"paid": won * rng.uniform(-1, 9, 1_000), "arm": rng.integers(0, 2, 1_000), "won": won}
     assert any("known only after the choice" in one for one in draft(log, arm="arm", reward="won").people.notes)
+    log["paid"] = won * rng.uniform(5, 9, 1_000)
+    assert any("paid is left out: it tells the outcome" in one for one in draft(log, arm="arm", reward="won").notes)
 
 
 def test_names_of_a_file_harm_neither_terminal_nor_spec(tmp_path, capsys):
@@ -140,12 +142,12 @@ def test_names_of_a_file_harm_neither_terminal_nor_spec(tmp_path, capsys):
 
 
 def test_rows_beyond_a_sample_are_not_kept(question):
-    rows = rows_of(question, most=1_000)
+    rows = DataTable(question).read(most=1_000)
     assert (rows.kept, rows.total) == (1_000, 6_000)
     users = rows.columns["user"].numbers
     assert (np.diff(users) > 0).all()
     assert users.mean() == pytest.approx(3_000, abs=4 * 1_730 / 1_000**0.5)
-    whole = rows_of(question)
+    whole = DataTable(question).read()
     kept = {row: whole.columns["days"].numbers[row - 1] for row in users.astype(int).tolist()}
     assert rows.columns["days"].numbers.tolist() == list(kept.values())
 
@@ -170,7 +172,7 @@ def test_identifiers_are_no_features():
         "shuffled": "every row has a whole number of its own",
         "big": "every row has a whole number of its own",
         "user_id": "its name and its many values say that it identifies people",
-        "joined": "it has too many different values, which are dates",
+        "joined": "its values are dates",
         "comment": "it has too many different values, which are texts",
     }.items():
         assert f"{name} is left out: {why}" in notes

@@ -186,7 +186,7 @@ LOG = {
         (LOG, {"arm": "shown", "reward": "shown"}, "--reward shown: is the column of --arm too"),
         (LOG, {"arm": "shown", "reward": "empty"}, "empty: has no row with a value"),
         (LOG, {"arm": "shown", "reward": "won", "segments": ["nothing"]}, "nothing: no column has this name"),
-        ({"x": ["a", "b"], "y": [0, 1]}, {"arm": "x", "reward": "y"}, "table: no column makes a feature"),
+        ({"x": ["a", "b"]}, {"arm": "x"}, "table: no column makes a feature"),
         ({"x": [1, 2]}, {"bounds": {"z": (0, 1)}}, "z: no column has this name"),
         ({"x": [1, 2]}, {"name": "Has Spaces"}, "experiment.name"),
     ],

@@ -121,8 +121,8 @@ def test_one_hot_columns_are_as_many_as_the_paper_says():
     from privateer_lab.environments.classified import COLUMNS as NAMES
     from privateer_lab.environments.classified import PROJECTION
     from privateer_lab.environments.files.file_contexts import Projected
-    from privateer_lab.environments.files.people_file import PeopleFile
+    from privateer_lab.tables.data_table import DataTable
 
     source = Projected(PROJECTION, adult(files(), COMPONENTS), NAMES)
-    PeopleFile(files(), header=NAMES, remark="|").fill(source.columns, 3, complete=NAMES, drop=True)
+    DataTable(files(), header=NAMES, remark="|").fill(source.columns, 3, complete=NAMES, drop=True)
     assert source.width == 46

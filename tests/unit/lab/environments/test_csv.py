@@ -17,9 +17,9 @@ from privateer_core.errors import SpecError
 from privateer_core.policies.decisions import Arms
 from privateer_core.spec.context import encoded
 from privateer_lab.environments import environment_for
-from privateer_lab.environments.files import people_file
-from privateer_lab.environments.files.file_columns import Numbers
-from privateer_lab.environments.files.people_file import available_memory
+from privateer_lab.tables import data_table, sources
+from privateer_lab.tables.columns import Numbers
+from privateer_lab.tables.memory import available_memory
 from tests.support.specs import make_spec, tables
 
 GOOD = """age,job,hours,kind
@@ -174,7 +174,7 @@ def test_what_is_wrong_is_named(tmp_path, name):
     ("content", "name", "says"),
     [
         (None, "none.csv", "cannot read"),
-        (b"age,job,hours,kind\n\xff\xfe,cook,40,a\n", "latin.csv", "is not UTF-8"),
+        (GOOD.encode("utf-16")[:-1], "cut.csv", "is not UTF-8"),
         (gzip.compress(GOOD.encode(), mtime=0)[:-20], "half.csv.gz", "cannot read"),
         (b"not gzip", "plain.csv.gz", "cannot read"),
     ],
@@ -195,7 +195,7 @@ def test_other_columns_in_the_second_file(tmp_path):
 
 def test_a_file_that_cannot_fit_is_refused_with_figures(tmp_path, monkeypatch):
     path = write(tmp_path, GOOD + "50,cook,40,a\n" * 100_000)
-    monkeypatch.setattr(people_file, "available_memory", lambda: 2.0**22)
+    monkeypatch.setattr(data_table, "available_memory", lambda: 2.0**22)
     monkeypatch.setattr(Numbers, "add", lambda *_: pytest.fail("it was read"))
     with pytest.raises(
         SpecError, match=r"population\.path: the file needs 0\.01 GiB of memory, and 0\.00 GiB are free"
@@ -206,7 +206,7 @@ def test_a_file_that_cannot_fit_is_refused_with_figures(tmp_path, monkeypatch):
 def test_several_files_share_the_memory(tmp_path, monkeypatch):
     """96 bytes a row: each file alone would fit."""
     path = write(tmp_path, GOOD + "50,cook,40,a\n" * 10_000)
-    monkeypatch.setattr(people_file, "available_memory", lambda: 100.0 * 12_000)
+    monkeypatch.setattr(data_table, "available_memory", lambda: 100.0 * 12_000)
     assert len(everybody(people(path), 10_000)) == 10_000
     with pytest.raises(SpecError, match="of memory"):
         people(f"{path},{path}")
@@ -216,7 +216,7 @@ def test_memory_that_others_take_meanwhile_is_missed(tmp_path, monkeypatch):
     """96 bytes a row: there is room for 12,000 at first, and none is left when one reads."""
     path = write(tmp_path, GOOD + "50,cook,40,a\n" * 10_000)
     left = iter([100.0 * 12_000, 0.0])
-    monkeypatch.setattr(people_file, "available_memory", lambda: next(left))
+    monkeypatch.setattr(data_table, "available_memory", lambda: next(left))
     with pytest.raises(SpecError, match="of memory"):
         people(path)
 
@@ -226,7 +226,7 @@ def test_blocks_are_one_table(tmp_path, monkeypatch):
     rows = "".join(f'{20 + i % 60},"co\nok, {i % 3}",{i % 40},{"abc"[i % 3]}\n\n' for i in range(500))
     path = write(tmp_path, "age,job,hours,kind\n" + rows)
     whole = everybody(people(f"{path},{path}"), 1000)
-    monkeypatch.setattr(people_file, "_BLOCK", 256)
+    monkeypatch.setattr(sources, "_BLOCK", 256)
     assert (everybody(people(f"{path},{path}"), 1000) == whole).all()
     worse = write(tmp_path, "age,job,hours,kind\n" + rows + f"50,,40,{SECRET}\n", "worse.csv")
     with pytest.raises(SpecError, match=r"row 1002, column 'kind' .* not one of the classes") as refused:
@@ -236,7 +236,7 @@ def test_blocks_are_one_table(tmp_path, monkeypatch):
 
 def test_quotes_may_follow_a_blank(tmp_path, monkeypatch):
     """As in "50, \"cook, or baker\"": the same people as without blanks, and rows keep their numbers."""
-    monkeypatch.setattr(people_file, "_ROWS", 7)
+    monkeypatch.setattr(sources, "_ROWS", 7)
     rows = [f'{20 + i % 60},"cook, {i % 3}",{i % 40},"{"abc"[i % 3]}"\n' for i in range(50)]
     plain = write(tmp_path, "age,job,hours,kind\n" + "".join(rows))
     blanks = write(tmp_path, "age, job, hours, kind\n" + "".join(rows).replace(',"', ', "'), "blanks.csv")
@@ -248,7 +248,7 @@ def test_quotes_may_follow_a_blank(tmp_path, monkeypatch):
 
 
 def test_a_row_that_is_too_long_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(people_file, "_BLOCK", 2**20)
+    monkeypatch.setattr(sources, "_BLOCK", 2**20)
     features = ",".join(f"note{i}" for i in range(20))
     long = ",".join(["x" * 100_000] * 20)
     path = write(tmp_path, f"age,hours,kind,{features}\n30,20,a,{long}\n40,10,b,{long}\n50,10,c,{long}\n")

@@ -11,7 +11,7 @@ from pyarrow import csv, parquet
 import privateer_lab as lab
 from privateer_core.errors import SpecError
 from privateer_lab.environments import environment_for
-from privateer_lab.environments.files.people_file import PeopleFile
+from privateer_lab.tables.data_table import DataTable
 
 GARDEN = Path("examples/garden.csv")
 
@@ -42,7 +42,7 @@ def test_a_parquet_file_that_cannot_be_used_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="no numbers or texts"):
         people(file)
     with pytest.raises(SpecError, match="has other columns than are expected"):
-        PeopleFile(str(file), header=["sun", "moon"])
+        DataTable(str(file), header=["sun", "moon"])
     file.write_bytes(b"no Parquet")
     with pytest.raises(SpecError, match=r"cannot read .*give the path of a CSV or Parquet file"):
         people(file)

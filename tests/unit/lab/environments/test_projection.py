@@ -6,7 +6,7 @@ import pytest
 
 from privateer_core.errors import SpecError
 from privateer_lab.environments import environment_for
-from privateer_lab.environments.files.file_contexts import Projected, ProjectionSection
+from privateer_lab.environments.file_contexts import Projected, ProjectionSection
 from tests.support.specs import make_spec
 
 

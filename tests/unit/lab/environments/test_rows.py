@@ -109,7 +109,7 @@ def test_a_file_that_changes_is_read_again(tmp_path):
         (
             {"context.features": {"x": {"low": 0, "high": 1}}},
             {},
-            "context.features.x: no column of the file has this name",
+            "context.features.x: no column of the table has this name",
         ),
     ],
 )

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 import privateer_lab as lab
-from privateer_core.errors import InputError, SpecError
+from privateer_core.errors import SpecError
 from tests.support.logs import ARMS, World, world
 
 CONTEXT = ["hour", "plan"]
@@ -185,5 +185,5 @@ def test_a_thousand_arms_and_how_far_policy_and_log_overlap() -> None:
     assert (found.followed, found.supported) == pytest.approx((0.01, 0.5))
     assert "1.0% of the log's choices, and 50.0% of its own" in found.notes[1]
     assert lab.evaluate(log, "7", arms=[str(arm) for arm in range(1000)]).supported == 1.0
-    with pytest.raises(InputError, match="at most 1,000 arms"):
+    with pytest.raises(SpecError, match="at most 1,000 arms"):
         lab.evaluate(log, "7", arms=[str(arm) for arm in range(1001)])

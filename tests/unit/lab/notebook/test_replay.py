@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import privateer_lab as lab
-from privateer_core.errors import InputError, SpecError
+from privateer_core.errors import InputError, PrivateerError, SpecError
 from privateer_lab.simulation.simulate import simulate_once
 from tests.support.statistics import FALSE_ALARM, same_law
 
@@ -81,20 +81,20 @@ def test_what_a_replay_finds_holds() -> None:
     [
         ({"arm": np.where(np.arange(6000) < 3000, "left", "right")}, "arm: has arms that were not chosen uniformly"),
         ({"arm": np.repeat(ARMS, 2000), "x1": np.repeat([0.1, 0.5, 0.9], 2000)}, "too frequent for some people"),
-        ({"reward": np.full(6000, np.nan)}, "reward: must be finite numbers"),
-        ({"x2": ["a"] * 6000}, "x2: must be numbers, and has texts"),
+        ({"reward": np.full(6000, np.nan)}, "arm and reward: has no row with a value"),
+        ({"x2": ["a"] * 6000}, "row 1, column 'x2' of the frame is not a number"),
         ({"arm": ["left"] * 5999 + ["up"]}, "arm: row 5,999, .* not one of left, middle, right"),
     ],
 )
 def test_a_log_that_cannot_be_replayed_is_refused(change: dict[str, Any], said: str) -> None:
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(PrivateerError, match=said):
         lab.replay({**log(6000, 0), **change}, spec(2000))
 
 
 def test_propensities_must_be_even() -> None:
     with pytest.raises(InputError, match=r"p: must be 1 / 3 in every row.*lab.evaluate"):
         lab.replay({**log(6000, 0), "p": np.full(6000, 0.5)}, spec(2000), propensity="p")
-    with pytest.raises(InputError, match="frame: has too few rows"):
+    with pytest.raises(InputError, match="table: has too few rows"):
         lab.replay(log(600, 0), spec(2000))
     with pytest.raises(SpecError, match="an arm for each person"):
         lab.replay(log(600, 0), "examples/convex-one-point.toml")

@@ -11,8 +11,10 @@ from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.categories import Categorical, Hashed, Ordinal
 from privateer_core.spec.features import Feature, Numeric, Ranked
 from privateer_core.spec.sections import Section
+from privateer_core.spec.spec import Spec
 from privateer_lab.environments.environment import Array
-from privateer_lab.environments.files.file_columns import Categories, Column, Numbers, Values
+from privateer_lab.tables.columns import Categories, Column, Numbers, Values
+from privateer_lab.tables.data_table import DataTable
 
 Names = tuple[Annotated[str, Field(min_length=1, max_length=256)], ...]
 _BLOCK: Final = 1 << 20
@@ -23,7 +25,7 @@ _INNER: Final = (0.005, 0.995)
 class Named:
     """Contexts of columns: that of a feature's name; or, named ``column=value``, 1 where a column has it and else 0."""
 
-    def __init__(self, spec: ArmsSpec, header: Sequence[str]) -> None:
+    def __init__(self, spec: Spec, header: Sequence[str]) -> None:
         self._features = tuple(spec.features)
         self._values: dict[str, Column] = {}
         self._categories: dict[str, Categories] = {}
@@ -34,8 +36,8 @@ class Named:
             elif value and column in header and not isinstance(feature, Categorical | Hashed | Ordinal):
                 self._categories[column] = Categories(column)
             else:
-                message, field = "no column of the file has this name", f"context.features.{name}"
-                raise SpecError(message, field=field, remedy="name it as the file's header does")
+                message, field = "no column of the table has this name", f"context.features.{name}"
+                raise SpecError(message, field=field, remedy="name it as the table's header does")
 
     @property
     def columns(self) -> list[Column]:
@@ -55,6 +57,15 @@ class Named:
             message = f"no row of the file has this value in column {column!r}"
             raise SpecError(message, field=f"context.features.{name}", remedy="correct its spelling or remove it")
         return np.asarray(categories.values == categories.names[value], np.float64)
+
+
+def contexts_of(table: DataTable, spec: Spec) -> Array:
+    """Return the features of a spec as devices read them, (n, features), from the columns of their names."""
+    if not spec.features:
+        return np.zeros((table.rows, 0))
+    source = Named(spec, table.header)
+    table.fill(source.columns, len(spec.features))
+    return source.contexts()
 
 
 def _column(name: str, feature: Feature) -> Column:

@@ -1,0 +1,135 @@
+"""What looks wrong in a table: codes among numbers, means instead of gaps, copies, rows that are no people."""
+
+import math
+import re
+from collections.abc import Collection, Mapping
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privateer_lab.tables.data_column import DataColumn
+from privateer_lab.tables.data_table import TableRows
+from privateer_lab.tables.errors import shortened
+
+Array = NDArray[np.float64]
+PEOPLE: Final = re.compile(
+    r"(^|[_\W])(user|person|people|patient|subject|participant|customer|visitor|client|member|respondent|household)"
+    r"s?([_\W]?(id|nr|no|number|key|code))?$",
+    re.IGNORECASE,
+)
+"""Names of columns that say whose row it is."""
+_REPDIGIT: Final = re.compile(r"-?(9+|8{2,}|7{2,}|6{2,})")
+_CODES_MAX: Final = 4
+_REPEATED: Final = 3
+_MANY: Final = 20
+"""People from whom on a column of them is asked for."""
+_FILLED: Final = 0.05
+_COPIES: Final = 0.1
+_WIDE: Final = 3
+"""Columns from which on equal rows are rather copies than chance."""
+
+
+def far_codes(numbers: Array) -> list[float]:
+    """Return values far beyond all others that many rows have, as codes of gaps are: 999 among numbers up to 8."""
+    high = _above(numbers)
+    return high + [-code for code in _above(-numbers[~np.isin(numbers, high)])]
+
+
+def _above(numbers: Array) -> list[float]:
+    """Return the codes above all other numbers."""
+    values, times = np.unique(numbers, return_counts=True)
+    if len(values) < 3:
+        return []
+    gaps = np.diff(values)
+    n_codes = int(np.argmax(gaps[::-1])) + 1
+    inner, codes, counts = values[:-n_codes], values[-n_codes:].tolist(), times[-n_codes:].tolist()
+    if n_codes > _CODES_MAX or len(inner) < 2 or gaps.max() <= inner[-1] - inner[0]:
+        return []
+    # A value of many rows may be a code whatever its digits; of two other values, it is a third.
+    usual = math.inf if len(inner) < 3 else max(_REPEATED, len(numbers) / 100)
+    pairs = zip(codes, counts, strict=True)
+    is_code = all(count >= usual or (count > 1 and _REPDIGIT.fullmatch(f"{code:g}")) for code, count in pairs)
+    return codes if is_code else []
+
+
+def code_remarks(column: DataColumn) -> list[str]:
+    """Say which numbers look like codes of gaps, and what to do."""
+    numbers, name = column.numbers, shortened(column.name)
+    if numbers is None:
+        return _almost_numbers(column)
+    remarks = []
+    if codes := far_codes(numbers):
+        rest = numbers[~np.isin(numbers, codes)]
+        listed = " and ".join(f"{code:g}" for code in codes)
+        count = len(numbers) - len(rest)
+        distance = min(abs(code - end) for code in codes for end in (rest.min(), rest.max()))
+        options = " ".join(f"--missing {code:g}" for code in codes)
+        remarks.append(
+            f"{name}: {count:,} of {len(numbers):,} rows have {listed}, {distance:g} beyond all others: if that stands "
+            f"for no value, give {options}."
+        )
+    values, times = np.unique(numbers, return_counts=True)
+    if len(values) == 3 and values[0] == 0 and values[2] == 1 and times[1] >= _FILLED * len(numbers):
+        remarks.append(
+            f"{name}: all rows have 0 or 1 but {times[1] / len(numbers):.0%}, which have one number between: if that "
+            "is a mean filled in, leave these cells empty."
+        )
+    return remarks
+
+
+def _almost_numbers(column: DataColumn) -> list[str]:
+    """Say which text keeps a column from being one of numbers."""
+    words = [text for text in column.counts if np.isnan(column.quantities[column.values.index(text)])]
+    name, n_numbers = shortened(column.name), len(column.counts) - len(words)
+    if not words:
+        return [f"{name}: its numbers begin with zeros, and count as codes."] if column.counts else []
+    rows = sum(column.counts[word] for word in words)
+    if n_numbers < 5 or len(words) > 1 or rows > (column.rows - column.gaps) / 2:
+        return []
+    return [
+        f"{name}: all values but {shortened(words[0])!r} ({rows:,} rows) are numbers: if it stands for no value, give "
+        f"--missing {shortened(words[0])!r}."
+    ]
+
+
+def table_remarks(rows: TableRows, roles: Collection[str], person: str | None) -> list[str]:
+    """Say that rows are copies of others, or no people.
+
+    Parameters
+    ----------
+    roles
+        Columns of options, rewards and segments.
+    person
+        The column of people, if it is named.
+    """
+    if person:
+        return []
+    remarks = []
+    for name, column in rows.columns.items():
+        n_people = len(column.counts)
+        if name not in roles and PEOPLE.search(name) and _MANY <= n_people < column.rows - column.gaps:
+            what = shortened(name)
+            remarks.append(
+                f"Rows count as people, and {what} has {n_people:,} values in {column.rows:,} rows: if it says whose "
+                f"row it is, give --person {what}."
+            )
+    if (copies := _copies(rows.columns)) and not remarks:
+        remarks.append(
+            f"{copies:,} rows are exact copies of others: if they are the same people, leave the copies out."
+        )
+    return remarks
+
+
+def _copies(columns: Mapping[str, DataColumn]) -> int:
+    """Return how many rows are copies of others, where that is rare or regular, and no chance."""
+    if len(columns) < _WIDE:
+        return 0
+    weights = np.random.default_rng(0).integers(1, 2**63, len(columns), dtype=np.uint64)
+    hashes = np.zeros(next(iter(columns.values())).rows, np.uint64)
+    for weight, column in zip(weights, columns.values(), strict=True):
+        hashes += weight * (column.places + 1).astype(np.uint64)
+    _, times = np.unique(hashes, return_counts=True)
+    copies = len(hashes) - len(times)
+    is_regular = len(times) >= _MANY and times.min() > 1
+    return copies if is_regular or copies <= _COPIES * len(hashes) else 0
