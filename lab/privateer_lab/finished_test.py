@@ -20,7 +20,7 @@ from privateer_core.sampling.entropy import SecureNoise
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.categories import LEVELS_MAX
 from privateer_core.spec.features import Numeric
-from privateer_lab.heavy_tails import TestRows, capping_in_words, with_sentences
+from privateer_lab.heavy_tails import TestRows, capping_in_words, uncapped_in_words, with_sentences
 from privateer_lab.lower_rewards import LowerRewards
 from privateer_lab.notebook.results import Found, found_in
 from privateer_lab.notebook.tabular import ResultTable, Tabular
@@ -199,6 +199,8 @@ def analyze(
 
         test_rows, ends = TestRows(rewards, chosen, arms, reward, -1 if lower else 1), (limits.low, limits.high)
         found = with_sentences(found, tuple(capping_in_words(test_rows, found.said.effects, ends, capped)))
+        if limits.is_from_data:
+            said += uncapped_in_words(test_rows, ends, capped)
     better = lower.sentence(found) if lower else HIGHER
     meant = None if shares is None else dict(zip(arms, _shares(shares, names)["shares"], strict=True))
     given = () if is_private else (_shares_told(np.bincount(chosen, minlength=len(arms)), arms, meant),)

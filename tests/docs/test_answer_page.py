@@ -26,7 +26,7 @@ any option by chance +0.4119 (+0.307 to +0.5168)
 └────────────┴──────────────────────┴─────────┴──────────┴────────────────────┘
 It rests on 9,425 people in 9 rounds; the experiment is finished, begun 2026-11-20. Of 9,500 people planned: \
 9,425 counted in closed rounds; 75 out of reach of rounds.
-Shares of people are counted from reports.
+Shares of people are counted.
 It cost each person epsilon 1 and delta 1e-06 against the server, for all that they report: the server sees \
 a permuted batch of randomized reports.
 Figures are mean rewards, from 0 to 1, and more counts as better.
@@ -85,4 +85,4 @@ def test_the_page_shows_what_is_printed_of_a_test_with_segments(capsys: pytest.C
     print_finished(found.found.conclusion, found.answer)
     printed = capsys.readouterr().out
     assert printed.startswith(SHOWN[2])
-    assert "Shares of people are counted from reports. 1 segment is left out" in printed
+    assert "Shares of people are counted. 1 segment is left out" in printed

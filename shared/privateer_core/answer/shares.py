@@ -29,7 +29,7 @@ class ShareSource(StrEnum):
 
 
 _SENTENCES: Final = {
-    ShareSource.COUNTED: "Shares of people are counted from reports.",
+    ShareSource.COUNTED: "Shares of people are counted.",
     ShareSource.ASKED: "Shares of people are estimated from people who were asked for their segment.",
     ShareSource.DECLARED: "Shares of people are those that the spec declares: nobody counted them.",
     ShareSource.ASSUMED: (

@@ -40,7 +40,7 @@ REWARDS = {
     "harmful": bits(-0.15, -0.15, -0.15, -0.15),
     "better": bits(0.15, 0.15, 0.15, 0.15),
     "mixed": bits(-0.1, 0.25, 0.25, 0.1),
-    "all alike": lambda _, arms, __: np.ones(len(arms)),
+    "one apart": lambda _, arms, __: (np.arange(len(arms)) > 0).astype(float),
     "rare": lambda rng, arms, _: (rng.random(len(arms)) < 0.003).astype(float),
     "money": money(1.0, -0.3),
     "heavy tail": money(4.0, 0.2),
@@ -163,7 +163,7 @@ def test_a_heavy_tail_names_the_rows_that_decide_and_what_capping_does() -> None
     spend[1][:2] = (18_000.0, 25_000.0)
     rows = {"arm": np.repeat(["now", "new"], [3_000, 374]), "reward": np.concatenate(spend)}
     shares = {"now": 3_000 / 3_374, "new": 374 / 3_374}
-    found = lab.analyze(rows, shares=shares)
+    found = lab.analyze(rows, shares=shares, bounds=(0.0, 25_000.0))
     [effect] = found.answer.effects
     assert (effect.reason, effect.low) == (Reason.HEAVY_TAIL, None)
     assert effect.value == pytest.approx(spend[1].mean() - spend[0].mean(), abs=1e-4)
@@ -174,6 +174,8 @@ def test_a_heavy_tail_names_the_rows_that_decide_and_what_capping_does() -> None
     capped = lab.analyze(rows, shares=shares, bounds=(0.0, float(beyond))).answer.effects[0]
     assert capped.low is not None
     assert f"{capped.value:+.4g} ({capped.low:+.4g} to {capped.high:+.4g}): {capped.reason}" in said
+    by_default = " ".join(lab.analyze(rows, shares=shares).notes)
+    assert f"which cap none, the effects are new {effect.value:+.4g} without an interval: {effect.reason}." in by_default
 
 
 def test_bounds_that_are_named_are_those_of_what_is_lower_the_better() -> None:
@@ -191,5 +193,5 @@ def test_bounds_that_are_named_are_those_of_what_is_lower_the_better() -> None:
 def test_rows_are_no_people_whom_a_horizon_ended() -> None:
     rows = {"arm": np.repeat(["now", "new"], 500), "reward": np.tile([0.0, 1.0], 500)}
     found = lab.analyze(rows, control="now")
-    assert found.answer.ended is None
+    assert found.answer.ended == "its rows"
     assert not any("horizon" in note for note in found.notes)
