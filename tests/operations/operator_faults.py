@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 
 from privateer_core.wire.keys import own_key
@@ -12,6 +13,7 @@ from tests.operations.operated_world import MIXED, OperatedWorld
 from tests.operations.services import Role
 
 HOUR = 3600
+_NO_BACKUP = "\nprivateer_last_backup_timestamp_seconds 0.0\n"
 
 
 @dataclass
@@ -132,6 +134,8 @@ class BackupRefused(Fault):
     def prepare(self, world: OperatedWorld) -> None:
         world.server.set_clock(-9 * 24 * HOUR)
         assert world.ask("GET", "/backup").is_success  # sooner than by the command, so that no batch is refused
+        while _NO_BACKUP in (world.server.metrics() or _NO_BACKUP):  # it is on record after all of it was sent
+            time.sleep(0.1)
         world.server.set_clock(0)
 
     def inject(self, world: OperatedWorld) -> None:
