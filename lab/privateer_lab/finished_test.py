@@ -20,7 +20,7 @@ from privateer_core.sampling.entropy import SecureNoise
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.categories import LEVELS_MAX
 from privateer_core.spec.features import Numeric
-from privateer_lab.heavy_tails import TestRows, capping_in_words, uncapped_in_words, with_sentences
+from privateer_lab.heavy_tails import TestRows, capping_in_words, with_sentences
 from privateer_lab.lower_rewards import LowerRewards
 from privateer_lab.notebook.results import Found, found_in
 from privateer_lab.notebook.tabular import ResultTable, Tabular
@@ -30,7 +30,7 @@ from privateer_lab.tables.data_table import SAMPLE, DataTable, TableRows, check_
 from privateer_lab.tables.errors import TABLE
 from privateer_lab.tables.log_rows import ArmNames, LogRows, first_rows, read_log_rows, rewards_of
 from privateer_lab.tables.remarks import code_remarks, table_remarks
-from privateer_lab.tables.rewards import HIGHER, RewardBounds, is_yes_or_no, reward_bounds, turned
+from privateer_lab.tables.rewards import HIGHER, RewardBounds, is_yes_or_no, outer_bounds, turned
 from privateer_server.conclusions.conclusion import conclude
 from privateer_server.rounds.loop import Schedule
 
@@ -45,7 +45,7 @@ _MISSING: Final = "missing"
 _UNIT: Final = (0.0, 1.0)
 Array: TypeAlias = NDArray[np.float64]
 _PUBLIC: Final = "give those that you know without looking at the rows"
-_NO_NOISE: Final = "Nothing is promised to the people of these rows: no noise is added."
+_NO_NOISE: Final = "No privacy is promised to the people of these rows: figures have no noise."
 _NOISE: Final = "It costs each person of these rows epsilon {:g} against readers of the answer: noise is in its sums."
 Segments: TypeAlias = Mapping[str, Sequence[str] | Sequence[float]]
 """Columns of segments: the values of each that make one, or where a number is cut."""
@@ -127,7 +127,7 @@ def analyze(
         The first arm is the control unless ``control`` names another.
     bounds
         The least and the largest reward that count: others are clipped to them. By default 0 and 1 or, without
-        ``epsilon``, rounded ones that hold about 98 in 100 rewards, as in drafts.
+        ``epsilon``, those of the rows, so that effects are differences of means.
     epsilon
         The promise to each person; None: no noise.
     level
@@ -199,8 +199,6 @@ def analyze(
 
         test_rows, ends = TestRows(rewards, chosen, arms, reward, -1 if lower else 1), (limits.low, limits.high)
         found = with_sentences(found, tuple(capping_in_words(test_rows, found.said.effects, ends, capped)))
-        if limits.is_from_data:
-            said += uncapped_in_words(test_rows, ends, capped)
     better = lower.sentence(found) if lower else HIGHER
     meant = None if shares is None else dict(zip(arms, _shares(shares, names)["shares"], strict=True))
     given = () if is_private else (_shares_told(np.bincount(chosen, minlength=len(arms)), arms, meant),)
@@ -209,7 +207,7 @@ def analyze(
 
 
 def _shares_told(counts: NDArray[np.int64], arms: tuple[str, ...], shares: Mapping[str, float] | None) -> str:
-    """Say what share of people each arm got, and whether chance explains how far that is from what was meant.
+    """Say how people were split among arms, and whether chance explains how far that is from what was meant.
 
     Parameters
     ----------
@@ -224,14 +222,12 @@ def _shares_told(counts: NDArray[np.int64], arms: tuple[str, ...], shares: Mappi
     chance = f"p {'below 1e-6' if p_value < _LEAST_P else f'{p_value:.2g}'}"
     intended = "as given" if shares else "the same for all"
     if p_value >= _SURPRISING:
-        return f"Shares of people by option ({got}) are what chance makes of those meant, {intended} ({chance})."
+        return f"People were split as meant, {intended}, but for chance ({chance}): {got}."
     if shares:
-        remedy = "people are missing, or counted twice: find out why before you believe an effect"
+        remedy = "People are missing, or counted twice: find out why before you believe an effect"
     else:
-        remedy = "give those that were meant; if all were meant to be the same, find out who is missing"
-    return (
-        f"Shares of people by option ({got}) are not what chance makes of those meant, {intended} ({chance}): {remedy}."
-    )
+        remedy = "Give the shares that were meant; if all were meant to be the same, find out who is missing"
+    return f"People were not split as meant, {intended} ({chance}): {got}. {remedy}."
 
 
 def _parsed(data: dict[str, Any]) -> ArmsSpec:
@@ -313,7 +309,7 @@ def _shares(shares: Mapping[str, float] | None, names: ArmNames) -> dict[str, An
 
 def _bounds(rewards: Array, given: tuple[float, float] | None, *, is_private: bool) -> RewardBounds:
     """Return the bounds of rewards: with a promise the rows do not decide them."""
-    return reward_bounds(rewards, given or _UNIT if is_private else given)
+    return outer_bounds(rewards, given or _UNIT if is_private else given)
 
 
 def _feature(rows: TableRows, name: str, given: list[str] | list[float], *, is_private: bool) -> dict[str, Any]:

@@ -17,8 +17,6 @@ _SHARES: Final = (0.98, 0.95, 0.9)
 """Shares of rows that a cap leaves as they are, of which the first counts with which every effect has an interval."""
 _BEARERS: Final = 20.0
 """Squared mean over variance, times rows, that an interval needs."""
-_OPTIONS: Final = 5
-"""Options of which a sentence tells."""
 _FEW: Final = 0.05
 """Share of an arm's rows that are called few, at most."""
 
@@ -83,23 +81,10 @@ def capping_in_words(
             return
 
 
-def uncapped_in_words(
-    rows: TestRows, bounds: tuple[float, float], analyze: Callable[[float, float], tuple[Effect, ...]]
-) -> list[str]:
-    """Say what the effects of all people are where bounds that were taken from the rows cap no reward."""
-    ends = float(rows.rewards.min()), float(rows.rewards.max())
-    if bounds[0] <= ends[0] and ends[1] <= bounds[1]:
-        return []
-    effects = [one for one in analyze(*ends) if one.group is None]
-    figures = [f"{printable(one.option)} {_figures(one)}: {one.reason}" for one in effects[:_OPTIONS]]
-    return [f"With --bounds {rows.in_words(*ends)}, which cap none, the effects are {'; '.join(figures)}."]
-
-
 def _figures(effect: Effect) -> str:
-    """Write an effect with its interval, if it has one."""
-    if effect.value is None or effect.low is None or effect.high is None:
-        return "without an interval" if effect.value is None else f"{effect.value:+z.4g} without an interval"
-    return f"{effect.value:+z.4g} ({effect.low:+z.4g} to {effect.high:+z.4g})"
+    """Write an effect with its interval."""
+    value, low, high = (0.0 if one is None else one for one in (effect.value, effect.low, effect.high))
+    return f"{value:+z.4g} ({low:+z.4g} to {high:+z.4g})"
 
 
 def _capped(rows: TestRows, effect: Effect, capped: Effect, ends: tuple[float, float], *, is_upper: bool) -> str:

@@ -29,7 +29,7 @@ It rests on 9,425 people in 9 rounds; the experiment is finished, begun 2026-11-
 Shares of people are counted.
 It cost each person epsilon 1 and delta 1e-06 against the server, for all that they report: the server sees \
 a permuted batch of randomized reports.
-Figures are mean rewards, from 0 to 1, and more counts as better.
+Rewards are from 0 to 1, and more counts as better; effects are differences of means.
 """
 LOSSES = """\
 what a person loses by following it, in mean reward; at most while intervals hold
@@ -42,7 +42,7 @@ It rests on 100,000 people in 7 rounds; the experiment is finished, begun 2026-1
 100,000 counted in closed rounds.
 It cost each person epsilon 1 against readers of what is published, for all that they report: \
 the server sees records, as their curator, and adds noise to what it releases.
-Figures are mean rewards, from 0 to 200, and more counts as better.
+Rewards are from 0 to 200, and more counts as better; effects are differences of means.
 """
 """What each answer says below, which the page leaves out."""
 

@@ -13,7 +13,9 @@ CONCLUSION: Final = Conclusion(
     headline=Headline("one option", SENTENCE, "decided", "b", "a", 0.2, 0.1, 0.3),
     people=2000,
     rounds=2,
-    reward=RewardUnit(0.0, 1.0, "Figures are mean rewards, from 0 to 1, and more counts as better."),
+    reward=RewardUnit(
+        0.0, 1.0, "Rewards are from 0 to 1, and more counts as better; effects are differences of means."
+    ),
     privacy=PrivacyCost("local", 1.0, 0.0, "It cost each person epsilon 1."),
 )
 PEOPLE: Final = People(20_000, 2000, HeldReports(500, 0, 500), not_asked=17_500)

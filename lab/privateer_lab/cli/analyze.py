@@ -65,9 +65,9 @@ def analyze(
     if as_json:
         print_json({"assumed": list(found.assumed), "answer": msgspec.to_builtins(found.answer)})
         return
+    print_finished(found.found.conclusion, found.answer)
     for line in found.assumed:
         screen.print(printable(line), soft_wrap=True, markup=False)
-    print_finished(found.found.conclusion, found.answer)
 
 
 def _segment(text: str) -> tuple[str, list[str] | list[float]]:

@@ -11,7 +11,7 @@ from privateer_lab.tables.remarks import far_codes
 
 Array = NDArray[np.float64]
 INNER: Final = (0.01, 0.99)
-HIGHER: Final = "A higher reward counts as better: say so if a lower one is."
+HIGHER: Final = "A higher reward counts as better; lower_is_better turns it."
 _UNIT: Final = (0.0, 1.0)
 
 
@@ -36,10 +36,9 @@ class RewardBounds(NamedTuple):
     def clipped(self, rewards: Array, name: str) -> str:
         """Say where the bounds are from, and how many rewards are beyond."""
         beyond = int(((rewards < self.low) | (rewards > self.high)).sum())
-        return (
-            f"{name} is a number, and counts from {self.low:g} to {self.high:g} ({self.words}): "
-            f"{beyond / len(rewards):.1%} of the rows are clipped to these bounds, {beyond:,} of {len(rewards):,}."
-        )
+        share = f"{beyond / len(rewards):.1%} of the rows are clipped to these bounds, {beyond:,} of {len(rewards):,}"
+        counts = share if beyond else "no row is clipped"
+        return f"{name} is a number, and counts from {self.low:g} to {self.high:g} ({self.words}): {counts}."
 
 
 def reward_bounds(rewards: Array, given: tuple[float, float] | None) -> RewardBounds:
@@ -51,6 +50,13 @@ def reward_bounds(rewards: Array, given: tuple[float, float] | None) -> RewardBo
     if codes := far_codes(rewards):
         rewards = rewards[~np.isin(rewards, codes)]
     return RewardBounds(*inner_bounds(rewards), "about 98 in 100 rewards are between them", True)
+
+
+def outer_bounds(rewards: Array, given: tuple[float, float] | None) -> RewardBounds:
+    """Return bounds of rewards, (n,), whose mean is wanted: those given, 0 and 1, or the rows' least and largest."""
+    if given is not None or (rewards.min() >= 0 and rewards.max() <= 1):
+        return reward_bounds(rewards, given)
+    return RewardBounds(float(rewards.min()), float(rewards.max()), "the least and the largest of the rows", True)
 
 
 def inner_bounds(numbers: Array) -> tuple[float, float]:

@@ -85,7 +85,7 @@ def _control(
     name, change = short(rival.option), _change(rival, control, baseline)
     if rival.is_decided:
         is_all = all(effect.is_decided for effect in everybody)
-        better = "nothing is better" if is_all else "nothing is decided to be better"
+        better = "no other option is better" if is_all else "no other option is decided to be better"
         sentence = f"keep {short(control)}: {better}, and {name} changes rewards by {change}. That is decided."
         return _headline(findings, sentence, _DECIDED if is_all else _NOT_KNOWN, control, rival)
     unknown = f"it is not decided whether {name} is better than {short(control)}: {change}; {rival.reason}"
@@ -185,6 +185,5 @@ def _surer(one: Effect, asked: float) -> str:
     if more > _MORE_MAX:
         return f"The effect of {name} is so near 0 that even {_MORE_MAX} times as many people would not decide it."
     needed = people(asked * more)
-    return (
-        f"If the effect of {name} is as large as it looks now, {needed} in all decide it with probability {_POWER:g}."
-    )
+    side = "better" if one.value > 0 else "worse"
+    return f"If {name} is as much {side} as it looks now, {needed} in all decide it with probability {_POWER:g}."

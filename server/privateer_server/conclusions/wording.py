@@ -61,7 +61,7 @@ def signed(value: float, low: float | None, high: float | None) -> str:
 def unit_of(spec: Spec) -> RewardUnit:
     """Return what rewards are; no spec says that less is better."""
     low, high = (number(end) for end in (spec.reward.low, spec.reward.high))
-    sentence = f"Figures are mean rewards, from {low} to {high}, and more counts as better."
+    sentence = f"Rewards are from {low} to {high}, and more counts as better; effects are differences of means."
     return RewardUnit(spec.reward.low, spec.reward.high, sentence)
 
 

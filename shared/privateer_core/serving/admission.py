@@ -75,7 +75,9 @@ class ExperimentSize(NamedTuple):
         refusals = list[SpecError]()
         if server:
             limit = _Limit("server", "PRIVATEER_BATCH_BYTES_MAX", server.batch_bytes_max, server.body_budget)
-            refusals += limit.check(batch, comes_to, field, fewer)
+            # Where noise alone makes a person's report larger than any, fewer people do not help.
+            cause = ("privacy.epsilon", noise) if person > server.report_bytes_max else (field, fewer)
+            refusals += limit.check(batch, comes_to, *cause)
         if shuffler:
             refusals += self._check_fewest(shuffler.min_batch)
             limit = _Limit("shuffler", "PRIVATEER_BODY_LIMIT", shuffler.body_limit, shuffler.body_budget)

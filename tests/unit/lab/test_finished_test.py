@@ -235,7 +235,7 @@ def test_the_command_says_what_it_takes_for_granted(tmp_path: Path, capsys: pyte
     path.write_text("arm,platform,bought\n" + "".join(f"{a},{p},{b}\n" for a, p, b in lines))
     code, out, err = run(capsys, "analyze", str(path), "--reward", "bought", "--segment", "platform=phone,other")
     assert (code, err) == (0, "")
-    assert "are what chance makes of those meant, the same for all (p 0." in out
+    assert "People were split as meant, the same for all, but for chance (p 0." in out
     assert "platform=phone" in out
     code, _, err = run(capsys, "analyze", str(path), "--reward", "bought", "--share", "old")
     assert (code, err.count("\n")) == (2, 1)
@@ -248,16 +248,16 @@ def test_shares_of_arms_are_beside_what_chance_makes_of_them() -> None:
     rng = np.random.default_rng(8)
     rows = {"arm": np.where(rng.random(4000) < 0.3, "new", "old"), "reward": rng.random(4000) < 0.1}
     wrong, right = lab.analyze(rows), lab.analyze(rows, shares={"old": 0.7, "new": 0.3})
-    assert "are not what chance makes of those meant, the same for all (p below 1e-6)" in wrong.assumed[-1]
+    assert "People were not split as meant, the same for all (p below 1e-6)" in wrong.assumed[-1]
     assert any("sample ratio" in one for one in wrong.answer.warnings)
-    assert "are what chance makes of those meant, as given" in right.assumed[-1]
+    assert "People were split as meant, as given, but for chance" in right.assumed[-1]
     assert not any("sample ratio" in one for one in right.answer.warnings)
 
 
 def test_private_rows_do_not_say_how_many_got_each_arm() -> None:
     """Counts of arms would be released beside the noisy sums."""
     found = lab.analyze(bought(2000), reward="bought", shares=SHARES, epsilon=1.0)
-    assert not any("Shares of people" in one for one in found.assumed)
+    assert not any("People were" in one for one in found.assumed)
 
 
 @pytest.mark.parametrize("yes_or_no", [True, False])

@@ -68,7 +68,7 @@ def test_a_stranger_reads_option_whom_how_much_and_how_sure(
         "2,000 counted in closed rounds; 500 held in the open round; 17,500 not asked. 500 more close the open round.",
         ShareSource.COUNTED.sentence,
         "It cost each person epsilon 1.",
-        "Figures are mean rewards, from 0 to 1, and more counts as better.",
+        "Rewards are from 0 to 1, and more counts as better; effects are differences of means.",
     ]
 
 

@@ -78,7 +78,7 @@ def test_a_harm_keeps_the_control_and_says_so() -> None:
     found, step = finished(WORSE, (0.25,) * 4)
     assert given(step) == [0, 0, 0, 0]
     assert (found.headline.option, found.headline.compared, found.headline.sureness) == ("a", "b", "decided")
-    assert found.headline.sentence.startswith("Keep a: nothing is better")
+    assert found.headline.sentence.startswith("Keep a: no other option is better")
     assert found.rules is not None
     assert [(one.option, one.sureness) for one in found.rules.rules] == [("a", "decided")]
 

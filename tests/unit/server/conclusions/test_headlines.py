@@ -61,7 +61,7 @@ def test_an_open_effect_is_not_recommended_and_says_why() -> None:
 
 def test_a_harm_that_is_decided_keeps_the_control() -> None:
     found = effects_headline(learned(effects=(WORSE,)), None, None)
-    assert found.sentence.startswith("Keep now: nothing is better, and short changes rewards by -0.020")
+    assert found.sentence.startswith("Keep now: no other option is better, and short changes rewards by -0.020")
     assert (found.option, found.compared, found.sureness, found.value) == ("now", "short", "decided", -0.02)
 
 
@@ -98,7 +98,7 @@ def test_what_would_decide_an_effect() -> None:
     [said] = effects_surer(learned("learning", effects=(BETTER, OPEN)))
     # An interval twice as wide as the effect: four times as many people, and twice that for a power of .8.
     assert said == (
-        "If the effect of long is as large as it looks now, about 33,000 people in all decide it with probability 0.8."
+        "If long is as much better as it looks now, about 33,000 people in all decide it with probability 0.8."
     )
     tiny = Effect("long", None, 0.0001, -0.05, 0.0502, "its interval holds 0")
     assert "so near 0" in effects_surer(learned(effects=(tiny,)))[0]
