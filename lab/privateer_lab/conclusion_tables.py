@@ -36,11 +36,12 @@ def notes_of(published: PublishedAnswer) -> list[str]:
 def rests_on(published: PublishedAnswer) -> str:
     """Say how many people it rests on, since when, and where it stands."""
     conclusion = published.conclusion
-    people = published.people.counted if conclusion.people is None else conclusion.people
+    account = published.people
+    people = (account.counted if account else 0) if conclusion.people is None else conclusion.people
     rounds = f" in {conclusion.rounds:,} rounds" if conclusion.rounds else ""
     began = f", begun {day(published.began)}" if published.began else ""
     standing = f"the experiment is {published.status}{began}"
-    return f"It rests on {people:,} people{rounds}; {standing}. {published.people.sentence}"
+    return f"It rests on {people:,} people{rounds}; {standing}.{f' {account.sentence}' if account else ''}"
 
 
 def day(text: str) -> str:

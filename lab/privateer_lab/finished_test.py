@@ -28,7 +28,7 @@ from privateer_lab.planning.other_algorithms import with_effects
 from privateer_lab.simulation.devices import scaled
 from privateer_lab.tables.data_table import SAMPLE, DataTable, TableRows, check_apart, check_named
 from privateer_lab.tables.errors import TABLE
-from privateer_lab.tables.log_rows import ArmNames, LogRows, first_rows, read_log_rows, rewards_of
+from privateer_lab.tables.log_rows import ArmNames, LogRows, first_rows, read_log_rows
 from privateer_lab.tables.remarks import code_remarks, table_remarks
 from privateer_lab.tables.rewards import HIGHER, RewardBounds, is_yes_or_no, outer_bounds, turned
 from privateer_server.conclusions.conclusion import conclude
@@ -40,6 +40,7 @@ _LEAST_P: Final = 1e-6
 """Below, a p-value is said to be smaller."""
 _SURPRISING: Final = 1e-3
 """A p-value of shares of arms that is no chance."""
+_UNREAD: Final = "Rows of no named option, or whose {reward} is no number and no yes or no, count nowhere."
 _CLIPPED: Final = "Rewards count from 0 to 1: others as the next of these."
 _MISSING: Final = "missing"
 _UNIT: Final = (0.0, 1.0)
@@ -99,15 +100,17 @@ def analyze(
     lower_is_better: bool = False,
     person: str | None = None,
     missing: Sequence[str] = (),
+    decimal: str | None = None,
 ) -> FinishedTest:
     """Return the effects of a randomized test that is over, from its rows.
 
     Privacy: without ``epsilon`` nothing is private, and the answer is for those who may read the rows. With it every
     sum that the answer rests on has a curator's noise, and the answer as a whole is epsilon-private, should any row be
-    another. The number of rows, arms, segments and bounds are public: you give them, and none is taken from the rows.
-    So is the form of a file, such as its separator. No row is refused then: a row of an unknown arm, or whose reward
-    cannot be read, counts nowhere, and a segment that cannot be read is another one. With ``person`` the promise is to
-    a person with all their rows. Errors are for those who may read the rows: of a file that is no table, say.
+    another. Arms, segments and bounds are public: you give them, and none is taken from the rows. So are the number of
+    rows, or with ``person`` of people, and the form of a file, such as its separator. No row is refused then: a row of
+    an unknown arm, or whose reward cannot be read, counts nowhere, and a segment that cannot be read is another one.
+    With ``person`` the promise is to a person with all their rows. Errors are for those who may read the rows: of a
+    file that is no table, say. Each answer costs ``epsilon`` again, and nothing here adds up what several cost.
 
     Parameters
     ----------
@@ -139,6 +142,8 @@ def analyze(
         of several arms is left out.
     missing
         Texts that stand for no value, such as ``"999"``, beside the usual ones.
+    decimal
+        The decimal sign of a CSV file; by default it is found, or with ``epsilon`` a point.
 
     Raises
     ------
@@ -156,11 +161,15 @@ def analyze(
     (False, 5000)
     """
     is_private, parts = epsilon is not None, _parts(segments)
-    table = DataTable(frame, missing=missing, decimal="." if is_private else None)
+    table = DataTable(frame, missing=missing, decimal="." if is_private and not decimal else decimal)
     roles = [arm, reward, *parts, *([person] if person else [])]
     check_named(roles, table.header)
     check_apart({"--arm": arm, "--reward": reward, "--person": person}, parts)
-    rows, remarks, known = table.read(None if table.rows <= SAMPLE else roles), list[str](), None
+    if is_private and not decimal and any(source.separator != "," for source in table.sources):
+        detail = "must be given with epsilon, since the file is not separated by commas"
+        raise SpecError(detail, field="--decimal", remedy="give the decimal sign of its numbers, '.' or ','")
+    rows = table.read(None if table.rows <= SAMPLE else roles, by_row=is_private)
+    remarks, known = list[str](), None
     if is_private:
         log, known = _private_rows(rows, arm, reward, shares, person)
     else:
@@ -170,7 +179,7 @@ def analyze(
     names, chosen = _arms(log, arm, control, shares)
     rewards, arms, rows = log.rewards, tuple(names.allowed), log.rows
     kind, limits = _kind(rewards, bounds, is_private=is_private), _bounds(rewards, bounds, is_private=is_private)
-    said = [_CLIPPED] if is_private and not bounds else []
+    said = [_UNREAD.format(reward=reward), *([] if bounds else [_CLIPPED])] if is_private else []
     if not is_private:
         said = [limits.clipped(rewards, reward)] if kind == "numeric" else []
         said += [*remarks, *names.notes(arm), *code_remarks(rows.column(reward))]
@@ -264,16 +273,15 @@ def _private_rows(
     each = np.array([*(places.get(text, -1) for text in rows.column(arm).values), -1], np.int64)
     chosen, rewards = each[rows.column(arm).places], rows.column(reward).outcomes
     known = (chosen >= 0) & np.isfinite(rewards)
-    if not known.any():
-        rewards_of(rows.column(reward))
-        raise SpecError("has no row of an arm that is given", field=arm, remedy="name arms as the rows do, in shares")
     rewards = np.where(known, rewards, 0.0)
     if person:
         first, of, counts = first_rows(rows.column(person))
         n_known = np.bincount(of, known)
         rewards = np.bincount(of, rewards) / np.maximum(n_known, 1)
-        is_mixed = np.bincount(of, chosen != chosen[first][of]) > 0
-        rows, chosen, known = rows.of(first), chosen[first], (n_known > 0) & ~is_mixed & (counts > 0)
+        known = (n_known > 0) & (np.bincount(of, chosen != chosen[first][of]) == 0)
+        is_somebody = counts > 0
+        rows, chosen = rows.of(first[is_somebody]), chosen[first][is_somebody]
+        rewards, known = rewards[is_somebody], known[is_somebody]
     return LogRows(rows, ArmNames.of([*shares]), np.maximum(chosen, 0), rewards, ()), known
 
 

@@ -204,8 +204,7 @@ class FollowedRounds:
             If the round misses the operator's requirements.
         """
         check_header(header, followed.round, followed.digest, "shuffler")
-        if followed.pool is None:  # a round that has one was checked
-            self._check(followed.round)
+        self._check(followed.round)
         if followed.over:
             raise RoundClosed("this version takes no further batch", remedy="nothing to do")
         if followed.pool is None:

@@ -40,6 +40,9 @@ def analyze(
     ] = None,
     person: Person = None,
     missing: Missing = [],  # noqa: B006
+    decimal: Annotated[
+        str | None, typer.Option(metavar="SIGN", help="Decimal sign of a CSV file's numbers, found by default: , or .")
+    ] = None,
     epsilon: Annotated[
         float | None, typer.Option(min=0.01, help="Add a curator's noise, so that the answer keeps this promise.")
     ] = None,
@@ -61,6 +64,7 @@ def analyze(
         lower_is_better=lower_is_better,
         person=person,
         missing=missing,
+        decimal=decimal,
     )
     if as_json:
         print_json({"assumed": list(found.assumed), "answer": msgspec.to_builtins(found.answer)})

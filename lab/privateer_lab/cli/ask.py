@@ -9,6 +9,7 @@ import typer
 
 from privateer_core.answer.conclusion import PublishedAnswer
 from privateer_core.answer.export import read_export
+from privateer_core.answer.people import People
 from privateer_core.errors import SpecError
 from privateer_core.privacy.order import concerns_of
 from privateer_core.spec.arms import ArmsSpec
@@ -183,7 +184,8 @@ def show(
     answer["privacy"], answer["answer"] = ask("GET", f"{page}/privacy"), msgspec.to_builtins(found.found)
     answer["conclusion"] = msgspec.to_builtins(found.conclusion)
     waits = held_for(answer, shuffler_admin_url)
-    people = waits.added_to(found.people) if waits else found.people
+    people = msgspec.convert(answer["people"], People)
+    people = waits.added_to(people) if waits else people
     answer["people"] = msgspec.to_builtins(people)
     if waits:
         answer["at_shuffler"] = waits.document()

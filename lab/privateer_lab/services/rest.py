@@ -179,6 +179,8 @@ def answer_at(page: str, *, field: str = "--url") -> PublishedAnswer:
         If it does not answer, has no such experiment, or answers with something else.
     """
     document = ask("GET", f"{page}/answer", field=field)
+    if isinstance(document, dict):
+        document["people"] = ask("GET", page, field=field).get("people")
     try:
         return msgspec.convert(document, PublishedAnswer)
     except msgspec.ValidationError:

@@ -151,11 +151,11 @@ class EncodedTexts(Column):
         self._rows, self._n_seen, self._decimal = rows, 0, "."
         self._places_of: dict[str, int] = {}
 
-    @property
-    def column(self) -> DataColumn:
-        """What was kept."""
+    def column(self, *, by_row: bool = False) -> DataColumn:
+        """Return what was kept; ``by_row`` if what a row's text is may not depend on other rows."""
         places = np.concatenate(self._blocks) if self._blocks else np.empty(0, np.int64)
-        return DataColumn.of(self.name, tuple(self._places_of), places, self._decimal)
+        make = DataColumn if by_row else DataColumn.of
+        return make(self.name, tuple(self._places_of), places, self._decimal)
 
     def add(self, texts: Texts, known: NDArray[np.bool_] | None = None, decimal: str = ".") -> None:
         """Keep the wanted ones of the next rows."""

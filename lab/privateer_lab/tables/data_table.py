@@ -118,8 +118,11 @@ class DataTable:
         """Rows of all files."""
         return sum(source.rows for source in self.sources)
 
-    def read(self, names: Sequence[str] | None = None, *, most: int | None = None) -> TableRows:
-        """Return rows of some columns, or of all; or a random sample of at most so many."""
+    def read(self, names: Sequence[str] | None = None, *, most: int | None = None, by_row: bool = False) -> TableRows:
+        """Return rows of some columns, or of all; or a random sample of at most so many.
+
+        ``by_row``: what a row's text is may not depend on other rows.
+        """
         total = self.rows
         if not total:
             raise refused("has no rows", "give a table with a row for each person", self.field)
@@ -128,7 +131,7 @@ class DataTable:
             rows = np.sort(np.random.default_rng(_SEED).choice(total, most, replace=False, shuffle=False))
         columns = [EncodedTexts(name, rows) for name in names or self.header]
         self.fill(columns, 0, kept=total if rows is None else len(rows))
-        return TableRows({one.name: one.column for one in columns}, total)
+        return TableRows({one.name: one.column(by_row=by_row) for one in columns}, total)
 
     def arrays(self, names: Sequence[str]) -> dict[str, NDArray[Any]]:
         """Return columns for a function of somebody's, (n,) each: a frame's as they are, a file's numbers as such."""

@@ -1,4 +1,4 @@
-"""Errors and names of tables of data. No message carries a value of a row."""
+"""Errors and names of tables of data: messages have columns, as the first row names them, and no other value."""
 
 from typing import Any, Final
 

@@ -47,16 +47,20 @@ def reward_bounds(rewards: Array, given: tuple[float, float] | None) -> RewardBo
         return RewardBounds(*given, "as given", False)
     if rewards.min() >= 0 and rewards.max() <= 1:
         return RewardBounds(*_UNIT, "those that a spec has", False)
-    if codes := far_codes(rewards):
-        rewards = rewards[~np.isin(rewards, codes)]
-    return RewardBounds(*inner_bounds(rewards), "about 98 in 100 rewards are between them", True)
+    return RewardBounds(*inner_bounds(_without_codes(rewards)), "about 98 in 100 rewards are between them", True)
 
 
 def outer_bounds(rewards: Array, given: tuple[float, float] | None) -> RewardBounds:
     """Return bounds of rewards, (n,), whose mean is wanted: those given, 0 and 1, or the rows' least and largest."""
     if given is not None or (rewards.min() >= 0 and rewards.max() <= 1):
         return reward_bounds(rewards, given)
+    rewards = _without_codes(rewards)
     return RewardBounds(float(rewards.min()), float(rewards.max()), "the least and the largest of the rows", True)
+
+
+def _without_codes(rewards: Array) -> Array:
+    codes = far_codes(rewards)
+    return rewards[~np.isin(rewards, codes)] if codes else rewards
 
 
 def inner_bounds(numbers: Array) -> tuple[float, float]:

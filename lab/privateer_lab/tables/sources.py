@@ -33,12 +33,13 @@ class TableSource(ABC):
         What messages call it.
     header
         The names of its columns.
-    decimal
-        The decimal sign of its numbers.
+    separator, decimal
+        What parts its values, and the decimal sign of its numbers.
     field
         The field of errors.
     """
 
+    separator = ","
     decimal = "."
 
     def __init__(self, name: str, header: Sequence[str], field: str) -> None:
@@ -105,7 +106,7 @@ class CsvFile(TableSource):
             self._header_row, cells = next(((row, cells) for row, cells in rows if cells), (0, []))
             header = checked_header(cells, str(path), field)
         super().__init__(str(path), header, field)
-        self.decimal = decimal or self._dialect.decimal
+        self.separator, self.decimal = self._dialect.separator, decimal or self._dialect.decimal
         self._count: int | None = None
 
     @property
@@ -235,7 +236,7 @@ def _as_arrow(values: Any, field: str) -> Any:
     pa = arrow(field)
     try:
         column = pa.array(values, from_pandas=True)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):  # of several kinds
+    except (pa.ArrowException, OverflowError, UnicodeError):  # of several kinds
         column = pa.array([None if is_missing(value) else _spelled(value) for value in values], pa.string())
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
@@ -245,7 +246,7 @@ def _spelled(value: Any) -> str:
     if isinstance(value, bool | np.bool_):
         return str(bool(value)).lower()
     is_whole = isinstance(value, float | np.floating) and float(value).is_integer()
-    return str(int(value)) if is_whole else str(value)
+    return str(int(value)) if is_whole else str(value).encode(errors="replace").decode()
 
 
 def files_of(path: str, field: str = "population.path") -> list[Path]:

@@ -151,7 +151,7 @@
  */
 /**
  * `GET /experiments/NAME/answer`.
- * @typedef {{experiment: string, version: number, status: Status, algorithm: string, began: string | null, people: People,
+ * @typedef {{experiment: string, version: number, status: Status, algorithm: string, began: string | null, people: null,
  *   conclusion: Conclusion, found: Answer}} PublishedAnswer
  */
 /**

@@ -106,7 +106,7 @@ def answer(experiment: Experiment, lines: list[LogLine]) -> PublishedAnswer:
         status=status,
         algorithm=current.spec.algorithm.name,
         began=_time(lines[0].at) if lines else None,
-        people=experiment.people,
+        people=None,
         conclusion=experiment.conclusion(current, found),
         found=found,
     )

@@ -208,7 +208,8 @@ class PublishedAnswer(Displayed, frozen=True):
     began
         When it was created, as its log says; ISO 8601.
     people
-        What has become of each of those who were planned.
+        What has become of each of those who were planned, as ``/experiments/NAME`` says it. None in what a server
+        answers: between two releases no report changes an answer.
     conclusion
         What to do, for whom, and how sure that is.
     found
@@ -225,7 +226,7 @@ class PublishedAnswer(Displayed, frozen=True):
     status: Status
     algorithm: str
     began: str | None
-    people: People
+    people: People | None
     conclusion: Conclusion
     found: Answer
 

@@ -92,7 +92,7 @@ class ExperimentSize(NamedTuple):
             return []
         releases = f"the shuffler releases no fewer than PRIVATEER_MIN_BATCH={least} at once"
         remedy = f"raise it to {least}, and the first round to as many people, or set "
-        remedy += f"PRIVATEER_MIN_BATCH={self.fewest} at the shuffler"
+        remedy += f"PRIVATEER_MIN_BATCH={self.fewest} at the shuffler for trials with simulated people alone"
         detail = f"a round may close at {self.fewest:,} reports, and {releases}"
         return [SpecError(detail, field="privacy.min_batch", remedy=remedy)]
 

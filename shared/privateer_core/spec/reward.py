@@ -186,9 +186,10 @@ class Reward(Range):
 
     def scaled_all(self, rewards: Array, offsets: Array | None = None) -> Array:
         """Clip rewards, of any shape, to the bounds, and scale them to [0, 1]; adjust them by ``offsets``, if any."""
-        if offsets is not None:
-            rewards = np.minimum(np.maximum(rewards, self.low), self.high) - offsets
         # In small rounds np.clip takes many times as long.
+        rewards = np.minimum(np.maximum(rewards, self.low), self.high)
+        if offsets is not None:
+            rewards = rewards - offsets
         return np.asarray(np.minimum(np.maximum((rewards - self.low) / (self.high - self.low), 0.0), 1.0))
 
     def unscaled(self, values: Array) -> Array:
