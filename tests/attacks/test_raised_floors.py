@@ -1,4 +1,4 @@
-"""An operator raises the fewest reports that a shuffler releases: a round that it has held since before is bound by it."""
+"""An operator raises the fewest reports that a shuffler releases: a round that it holds already is bound by it."""
 
 from pathlib import Path
 

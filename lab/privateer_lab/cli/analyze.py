@@ -69,7 +69,7 @@ def analyze(
     if as_json:
         print_json({"assumed": list(found.assumed), "answer": msgspec.to_builtins(found.answer)})
         return
-    print_finished(found.found.conclusion, found.answer)
+    print_finished(found.found.conclusion, found.answer, "people" if person else "rows")
     for line in found.assumed:
         screen.print(printable(line), soft_wrap=True, markup=False)
 

@@ -6,12 +6,13 @@ import io
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Final, Self, TextIO
 
 from privateer_core.errors import SpecError
 from privateer_lab.tables.errors import refused
-from privateer_lab.tables.marks import decimal_of
+from privateer_lab.tables.marks import decimal_of, has_decimal_point, has_grouping_points
 
 _HEAD: Final = 2**18
 """Bytes that decide."""
@@ -59,8 +60,14 @@ class Dialect:
         if len(head) == _HEAD and len(lines) > 1:
             del lines[-1]
         separator = max(_SEPARATORS, key=lambda sign: _fitness(lines, sign))
-        cells = [cell.strip() for record in _parsed(lines, separator)[1:] for cell in record]
-        return cls(encoding, separator, decimal_of(cells, is_comma_free=separator != ","), is_gzip)
+        columns = [
+            [cell.strip() for cell in column] for column in zip_longest(*_parsed(lines, separator)[1:], fillvalue="")
+        ]
+        cells, is_comma_free = [cell for column in columns for cell in column], separator != ","
+        decimal = decimal_of(cells, is_comma_free=is_comma_free)
+        if decimal == "." and is_comma_free and not any(map(has_decimal_point, cells)):
+            decimal = "," if any(map(has_grouping_points, columns)) else "."
+        return cls(encoding, separator, decimal, is_gzip)
 
     def open(self, path: Path) -> TextIO:
         """Open the file as text."""

@@ -20,6 +20,8 @@ GAPS: Final = (
     *("missing", "Missing", "MISSING"),
 )
 """Texts that stand for no value. Case decides: ``none`` is a word like others, and pandas writes ``None``."""
+_GROUP: Final = 3
+"""Digits of a group of thousands."""
 YES: Final = ("true", "yes", "t", "y")
 NO: Final = ("false", "no", "f", "n")
 _CURRENCY: Final = r"(?:[$€£¥₹%]|USD|EUR|GBP|CHF)?"
@@ -31,12 +33,29 @@ _PADDED: Final = re.compile(r"[+-]?0\d")
 _COMMA_DECIMAL: Final = re.compile(r"\D{0,4}(?:\d+,(?:\d{1,2}|\d{4,})|\d{1,3}(?:\.\d{3})+,\d+)\D{0,4}")
 _POINT_DECIMAL: Final = re.compile(r"\D{0,4}(?:\d*\.(?:\d{1,2}|\d{4,})|\d{1,3}(?:,\d{3})+\.\d+)\D{0,4}")
 _COMMA: Final = re.compile(r"\D{0,4}\d+,\d{3}\D{0,4}")
+_POINTS: Final = re.compile(r"\D{0,4}[1-9]\d{0,2}(\.\d{3})+\D{0,4}")
+_WHOLE: Final = re.compile(r"\D{0,4}\d+\D{0,4}")
 
 
 def gaps_of(texts: Texts, more: Collection[str] = ()) -> NDArray[np.bool_]:
     """Return which texts stand for no value, (n,)."""
     pa = arrow()
     return np.asarray(pa.compute.is_in(texts, value_set=pa.array([*GAPS, *more])))
+
+
+def has_decimal_point(cell: str) -> bool:
+    """Whether a point in a text is a decimal sign for sure."""
+    return bool(_POINT_DECIMAL.fullmatch(cell))
+
+
+def has_grouping_points(cells: Collection[str]) -> bool:
+    """Whether points of a column's numbers part thousands: below 1,000 there is none, and from there on there is."""
+    with_points = [cell for cell in cells if "." in cell]
+    whole = [cell for cell in cells if _WHOLE.fullmatch(cell)]
+    if not with_points or not all(_POINTS.fullmatch(cell) for cell in with_points):
+        return False
+    is_split = bool(whole) and all(sum(map(str.isdigit, cell)) < _GROUP + 1 for cell in whole)
+    return is_split or any(cell.count(".") > 1 for cell in with_points)
 
 
 def decimal_of(cells: Collection[str], *, is_comma_free: bool) -> str:
@@ -47,7 +66,7 @@ def decimal_of(cells: Collection[str], *, is_comma_free: bool) -> str:
     is_comma_free
         Whether something else than commas separates values, so that ``1,234`` rather has a decimal comma.
     """
-    if any(_POINT_DECIMAL.fullmatch(cell) for cell in cells):
+    if any(map(has_decimal_point, cells)):
         return "."
     with_comma = any(_COMMA_DECIMAL.fullmatch(cell) for cell in cells)
     return "," if with_comma or (is_comma_free and any(_COMMA.fullmatch(cell) for cell in cells)) else "."

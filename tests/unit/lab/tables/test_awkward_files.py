@@ -79,6 +79,7 @@ AS_NUMBERS: dict[str, str | bytes] = {
     "dollar.csv": spend(lambda _, cell: f"${float(cell):,.2f}"),
     "plain.csv.gz": gzip.compress(text(people()).encode()),
     "blank-lines.csv": "\n\n" + text(people()).replace("\n", "\n\n"),
+    "whole.csv": text([[*row[:3], f"{1000 * float(row[3]):,.0f}".replace(",", ".")] for row in people()], ";"),
     "spaces.csv": text(people()).replace(",", " , "),
     "trailing.csv": text([[*row, ""] for row in people()], header=(*HEADER, "")),
     "decimal.parquet": decimals(),
@@ -136,7 +137,8 @@ def shared(made: Any, found: lab.FinishedTest) -> set[str]:
 @pytest.mark.parametrize("name", AS_NUMBERS)
 def test_numbers_are_the_same_however_they_are_written(name: str, tmp_path: Path) -> None:
     made, found = both(write(tmp_path, name, AS_NUMBERS[name]), control="old", bounds=None)
-    spends = [float(row[3]) for row in people()]
+    unit = 1000 if name == "whole.csv" else 1
+    spends = [unit * float(row[3]) for row in people()]
     assert (made.spec.reward.kind, made.spec.reward.low) == ("numeric", 0.0)
     assert (found.spec.reward.low, found.spec.reward.high) == (min(spends), max(spends))
     assert sum(spend > made.spec.reward.high for spend in spends) <= 0.02 * PEOPLE
@@ -144,7 +146,7 @@ def test_numbers_are_the_same_however_they_are_written(name: str, tmp_path: Path
     if name != "decimal.parquet":
         assert {"age", "city"} == set(made.spec.features)
         assert made.spec.features["city"].levels
-    mid, old = (np.mean([float(row[3]) for row in people() if row[0] == arm]) for arm in ("mid", "old"))
+    mid, old = (np.mean([unit * float(row[3]) for row in people() if row[0] == arm]) for arm in ("mid", "old"))
     effect = next(one for one in found.answer.effects if one.option == "mid")
     assert effect.value == pytest.approx(mid - old, rel=1e-4)
     assert found.answer.people == PEOPLE

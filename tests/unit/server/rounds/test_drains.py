@@ -162,7 +162,9 @@ async def test_a_restart_goes_on_where_it_was(settings: ServerSettings, clock: H
         await report(api, 7)
     clock.time += OVER / 2
     async with served(settings, clock) as api:
-        assert await api.facts() == before | {"received": 7, "accepted": 47}
+        facts = await api.facts()
+        assert facts == before | {"received": 7, "accepted": 47, "people": facts["people"]}
+        assert (facts["people"]["counted"], facts["people"]["held"]["in_open_round"]) == (40, 7)
         clock.time += OVER / 2
         facts = await reached(api, 4)
         assert facts | {"status": "finished", "accepted": 47} == facts
