@@ -14,7 +14,7 @@ from privateer_lab.cli.command_line import main
 from privateer_lab.figures import whole_percent
 from privateer_server.rounds.loop import Schedule
 from tests.support.phased import phased_spec
-from tests.support.published_answers import SENTENCE, document
+from tests.support.published_answers import PEOPLE, SENTENCE, document
 from tests.support.specs import make_spec
 
 ANSWER = Answer("ended", 100, 2, 0.999992, "3", estimates=(Estimate("3", 0.5, 0.25, 0.75),))
@@ -55,8 +55,10 @@ PAGES = {"privacy": {"certificate": {"claims": []}}}
 
 
 def told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], answer: Answer, command: str) -> str:
-    pages = PAGES | {"answer": document(answer)}
-    return shown(monkeypatch, capsys, command, lambda page: pages.get(page, {"name": "test", "status": "open"}))
+    pages, people = PAGES | {"answer": document(answer)}, msgspec.to_builtins(PEOPLE)
+    return shown(
+        monkeypatch, capsys, command, lambda page: pages.get(page, {"name": "test", "status": "open", "people": people})
+    )
 
 
 @pytest.mark.parametrize("has", [True, False])
