@@ -29,6 +29,8 @@ _STEPS: Final = 12
 _TRIED: Final = 8
 """Pairs of parts that are narrowed, for each option."""
 _NOTHING: Final = 1e-9
+_PLACES: Final = 9
+"""Decimal places of a share of the policy's gain with which pairs are ranked."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +128,8 @@ class _Task:
             if most_of_each[column] - _PRICE * self.gain <= most:
                 break  # no rule for this option, or for those after it, can improve more
             better = gains[:, column]
-            joint = (some * better) @ some.T + _PRICE * self.gain * np.eye(len(some))
+            # Pairs of the same people are equal on any processor, and the first of them is taken.
+            joint = np.round((some * better) @ some.T / self.gain + _PRICE * np.eye(len(some)), _PLACES)
             for place in np.argsort(-joint, axis=None, kind="stable")[:_TRIED].tolist():
                 pair = tuple(dict.fromkeys(divmod(place, len(some))))
                 one, value = self._narrowed(pair, int(self.options[column]), better)
