@@ -21,15 +21,12 @@ import { LIMITS } from "./verification.js";
  * @property {Ledger} [ledger] what this device has paid for; in browsers by default the origin's `IndexedDbLedger`
  * @property {string} [shuffler] address of the shuffler that the application trusts; no server can name one
  * @property {string} [issuer] address of the issuer of upload tokens, where reports need some
- * @property {import("./tokens/tokens.js").Attest} [attest] what the application's backend signed for this device and an
- * experiment, if the issuer asks for it
+ * @property {import("./tokens/tokens.js").Attest} [attest] gives what the backend signed, if the issuer asks for it
  * @property {Partial<import("./verification.js").Limits>} [limits] what this device accepts
  * @property {number} [timeout] seconds for a request
  * @property {number} [patience] seconds for which `report` tries to send
- * @property {(message: string) => void} [warn] told once of each feature whose value the spec has no place for, and of what
- * keeps upload tokens away; the message names the feature, never the value
- * @property {string[]} [serverKeys] the server's public key (64 hexadecimal digits), or several while it is replaced; by
- * default the first one that the ledger meets
+ * @property {(message: string) => void} [warn] gets a message, once, for a feature whose value is of no use, or where tokens fail
+ * @property {string[]} [serverKeys] public keys of the server (64 hexadecimal digits); by default the first that it shows
  * @property {import("./platform.js").Clock} [clock]
  */
 

@@ -67,7 +67,7 @@ export const contradicts = (evidence) => evidence !== null && !JSON.parse(eviden
 /** Whether evidence is of a log that went back, and nothing worse, and stands. @param {string | null} evidence */
 export const isRollback = (evidence) => contradicts(evidence) && JSON.parse(evidence ?? "").problem === "head-went-back";
 
-/** Evidence by its strength: a fork is signed, a rollback somebody in between may repeat, all else is unsigned. @param {string} evidence */
+/** How strong evidence is. @param {string} evidence */
 const strength = (evidence) => ["head-went-back", "log-forked"].indexOf(JSON.parse(evidence).problem);
 
 /** Whether evidence is kept in the place of what there is: the stronger, and of like ones the first to stand. @param {string} evidence @param {string | null} before */
