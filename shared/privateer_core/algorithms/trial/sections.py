@@ -1,10 +1,10 @@
 """Sections of a trial's spec."""
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from privateer_core.errors import SpecError
 from privateer_core.spec.features import Feature, Scaled
@@ -79,6 +79,11 @@ class TrialSection(Section):
     guardrails: tuple[Annotated[str, Field(pattern=r"^[\w .+-]{1,64}$")], ...] = Field(default=(), max_length=2)
     undecided: Literal["control", "leading"] = "control"
     stop: tuple[Literal["decided", "futility", "best"], ...] = ()
+
+    @model_serializer(mode="wrap")
+    def _as_stored(self, dumped: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out who keeps the control: devices of earlier versions take part."""
+        return {name: told for name, told in dumped(self).items() if name != "undecided" or told != "control"}
 
     @model_validator(mode="after")
     def _in_use(self) -> Self:
