@@ -120,7 +120,7 @@ def test_what_a_policy_of_64_cells_could_reach(features, projected, share):
 def test_one_hot_columns_are_as_many_as_the_paper_says():
     from privateer_lab.environments.classified import COLUMNS as NAMES
     from privateer_lab.environments.classified import PROJECTION
-    from privateer_lab.environments.files.file_contexts import Projected
+    from privateer_lab.environments.file_contexts import Projected
     from privateer_lab.tables.data_table import DataTable
 
     source = Projected(PROJECTION, adult(files(), COMPONENTS), NAMES)
