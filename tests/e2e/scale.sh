@@ -82,7 +82,7 @@ import json, sys
 folder, people, size, killed = sys.argv[1], *map(int, sys.argv[2:])
 load, facts, held = (json.load(open(f"{folder}/{name}.json")) for name in ("load", "facts", "held"))
 acknowledged, late = load["accepted"], load["refused"].get("round-closed", 0)
-assert load["people"] == people == acknowledged + sum(load["refused"].values()), load
+assert load["took_part"] == people == acknowledged + sum(load["refused"].values()), load
 taken = facts["accepted"] + held
 # Whose answer was lost, and who asks again when the round is over, hears that it is over, though the report counts.
 ok = acknowledged <= taken <= acknowledged + late and facts["accepted"] == size * (facts["version"] - 1) and held < size
