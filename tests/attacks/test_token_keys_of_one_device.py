@@ -87,7 +87,7 @@ async def test_issuer_and_shuffler_cannot_mark_a_device_by_the_older_of_two_vali
             # Once the shuffler shows it, too, the device takes the newest.
             listing(services, "shuffler", [old, new])
             # This issuer does not have it; of 256 keys one is called as its own is, and then what it signs is refused.
-            with pytest.raises((Unavailable, TermsRefused), match="signed no token|another key than everybody's"):
+            with pytest.raises((Unavailable, TermsRefused), match=r"signed no token|another key than everybody's"):
                 await client.fetch_tokens("test")
         (request,) = services.ways.to("issuer", "/tokens")
         assert request.content[2] == new.id[-1]
