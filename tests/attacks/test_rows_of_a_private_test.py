@@ -1,4 +1,4 @@
-"""With a promise, `analyze` reads each row by itself: nothing of the other rows changes with one of them."""
+"""`analyze` with epsilon reads each row by itself: nothing of the other rows changes with one of them."""
 
 import re
 from pathlib import Path

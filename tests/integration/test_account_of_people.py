@@ -231,7 +231,7 @@ LATE = (
 
 @pytest.mark.parametrize("seed", range(8))
 def test_late_and_returning_people_are_in_the_account(seed: int) -> None:
-    """With delays rounds fill later, and some of those who chose report to nobody."""
+    """Rounds fill later with delays, and some of those who chose report to nobody."""
     rng = random.Random(seed)
     size, is_shuffled = rng.choice((100, 150)), seed >= len(LATE)
     shared = {

@@ -146,7 +146,7 @@ class CsvFile(TableSource):
         encoding = "utf8" if self._dialect.encoding == "utf-8-sig" else self._dialect.encoding
         read = pa.csv.ReadOptions(use_threads=False, block_size=_BLOCK, column_names=self.header, encoding=encoding)
         read.skip_rows_after_names = self._header_row
-        # Of all rows, only remarks still have another width.
+        # Only remarks still have another width.
         parse = pa.csv.ParseOptions(
             delimiter=self._dialect.separator, newlines_in_values=True, invalid_row_handler=lambda _: "skip"
         )

@@ -55,7 +55,7 @@ class Reason(StrEnum):
     HEAVY_TAIL = "a few rewards decide it"
     """The mean of an arm is borne by fewer rewards than a normal interval needs."""
     RARE = "too few of the rarer outcome"
-    """Of yes and no, one is too rare in an arm for a normal interval, whatever noise there is."""
+    """Yes or no is too rare in an arm for a normal interval, whatever noise there is."""
     FEW_PEOPLE = "too few people in an arm"
     """Nothing but the number of people is in the way."""
     NOISE = "too few people beside the noise"

@@ -1,4 +1,4 @@
-"""Who comes: the share of people in each group, and where these shares are from."""
+"""The share of people in each group, and where these shares are from."""
 
 from dataclasses import dataclass
 from enum import StrEnum

@@ -30,7 +30,7 @@ class ReasonCode(IntEnum):
     NOISE = 7
     """An arm has too few people beside the noise: no interval."""
     RARE = 8
-    """Of yes and no, one is too rare in an arm: an estimate, and no interval."""
+    """Yes or no is too rare in an arm: there is an estimate, and no interval."""
     HEAVY = 9
     """Too few rewards bear the mean of an arm: an estimate, and no interval."""
     HIDDEN = 6

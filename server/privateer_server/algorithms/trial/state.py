@@ -133,7 +133,7 @@ class TrialState(LearnerState):
 
     @property
     def shares_of_people(self) -> Shares:
-        """Who comes, by segment."""
+        """The share of people in each segment, and its source."""
         return people_shares(self.evidence, self.asked)
 
     @classmethod

@@ -267,7 +267,7 @@ def test_copies_of_rows_are_noticed_where_they_are_no_chance() -> None:
 
 
 def test_a_large_parquet_file_is_read_by_the_columns_that_are_named(tmp_path: Path) -> None:
-    """Of more rows than a sample has, other columns are not read: one of lists is no trouble."""
+    """Other columns are not read where there are more rows than a sample has: one of lists is no trouble."""
     rows = 100_001
     frame = pa.table(
         {"arm": ["a", "b", "a"] * (rows // 3), "reward": [0, 1, 1] * (rows // 3), "x": [[1]] * (rows // 3 * 3)}
