@@ -104,7 +104,7 @@ def test_what_a_killed_doctor_left_goes_at_the_next_start(tmp_path: Path) -> Non
     left = tmp_path / ".privateer-left"
     left.mkdir()
     (left / FILE).write_bytes(b"a copy of the keys")
-    IssuerStore(tmp_path)
+    IssuerStore(tmp_path).close()
     assert not left.exists()
 
 
