@@ -15,7 +15,7 @@ from privateer_lab.notebook.results import Found
 Array = NDArray[np.float64]
 _SHARES: Final = (0.98, 0.95, 0.9)
 """Shares of rows that a cap leaves as they are, of which the first counts with which every effect has an interval."""
-_BEARERS: Final = 20.0
+_BEARERS: Final = 10.0
 """Squared mean over variance, times rows, that an interval needs."""
 _FEW: Final = 0.05
 """Share of an arm's rows that are called few, at most."""

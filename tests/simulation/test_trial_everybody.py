@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from privateer_server.algorithms.trial.allocation import matching
-from privateer_server.algorithms.trial.evidence.averages import average
+from privateer_server.algorithms.trial.evidence.averages import average, joined
 from privateer_server.algorithms.trial.evidence.epochs import Epoch, stable_weights
 from privateer_server.algorithms.trial.evidence.trial_evidence import TrialEvidence
 from privateer_server.algorithms.trial.evidence.weighted_sums import Sums
 from privateer_server.algorithms.trial.group_sequential import critical_values, p_values
-from privateer_server.algorithms.trial.treatment_effects import asked_shares, effects, joined, weight_of
+from privateer_server.algorithms.trial.treatment_effects import asked_shares, effects, weight_of
 from tests.support.trials import Trials, added_in_common, by_trial, one_bit
 
 SEGMENTS = np.array([0.35, 0.25, 0.15, 0.1, 0.1, 0.05])

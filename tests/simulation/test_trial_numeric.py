@@ -42,7 +42,8 @@ def test_batches_of_bits_and_batches_of_levels_go_together() -> None:
 
 
 def test_planted_intervals_with_the_variance_of_bits_are_too_wide(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Sums, "spread_of_hits", property(lambda self: self.middle * (1 - self.middle)))
+    of_bits = property(lambda self: np.repeat((self.middle * (1 - self.middle))[..., None], 2, axis=-1))
+    monkeypatch.setattr(Sums, "own_spread", of_bits)
     assert trials("none", 0.0, SCORES, 100).play(adapt=False).width > 4
 
 
@@ -62,7 +63,8 @@ def test_rare_revenue_is_not_found_too_often_where_shares_adapt() -> None:
 
 def test_planted_variances_of_each_arm_without_the_gate_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Sums, "variances", property(own_variances))
-    monkeypatch.setattr(Sums, "ready", property(lambda sums: (sums.den > 0).all(axis=-1)))
+    for name in ("ready", "can_steer"):
+        monkeypatch.setattr(Sums, name, property(lambda sums: (sums.den > 0).all(axis=-1)))
     assert trials("none", 0.0, revenue(0.01), 600).play(adapt=True).called > 0.1
 
 

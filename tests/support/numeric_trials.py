@@ -80,6 +80,8 @@ class NumericTrials:
         People of a trial, and how many trials.
     expected, limit
         The mean that the spec declares, and the most that a shuffled report costs.
+    shares, looks
+        Planned shares of the arms, and how often somebody looks.
     """
 
     model: str
@@ -89,6 +91,8 @@ class NumericTrials:
     count: int = 400
     expected: float = 0.5
     limit: float = 4.0
+    shares: tuple[float, float] = (0.5, 0.5)
+    looks: int = LOOKS
 
     @property
     def effect(self) -> float:
@@ -97,15 +101,18 @@ class NumericTrials:
     @property
     def welch(self) -> float:
         """Half-width of a plain interval of 95 % of all people's rewards."""
-        return float(1.96 * np.sqrt(sum(one.variance for one in self.arms) / (self.people / 2)))
+        each = (one.variance / (self.people * share) for one, share in zip(self.arms, self.shares, strict=True))
+        return float(1.96 * np.sqrt(sum(each)))
 
     @property
     def sizes(self) -> list[int]:
-        ends = [round(self.people / 1.5**look) for look in reversed(range(LOOKS))]
+        ends = [round(self.people / 1.5**look) for look in reversed(range(self.looks))]
         return np.diff([0, *ends]).tolist()
 
     def begin(self) -> TrialEvidence:
-        return TrialEvidence.begin(TrialDesign(0.05, self.people, np.full(2, 0.5), np.ones(self.count), numeric=True))
+        return TrialEvidence.begin(
+            TrialDesign(0.05, self.people, np.array(self.shares), np.ones(self.count), numeric=True)
+        )
 
     def epoch(self, rng: np.random.Generator, people: int, shares: Array) -> Epoch:
         """Draw what an epoch releases under shares (count, 2)."""
@@ -155,7 +162,7 @@ class NumericTrials:
 
     def play(self, adapt: bool, floor: float = 0.05, seed: int = 1) -> "Found":
         """Look at all trials, and let their shares adapt."""
-        rng, shares, evidence = np.random.default_rng(seed), np.full((self.count, 2), 0.5), self.begin()
+        rng, shares, evidence = np.random.default_rng(seed), np.tile(self.shares, (self.count, 1)), self.begin()
         called, always = np.zeros(self.count, bool), np.ones(self.count, bool)
         for people in self.sizes:
             evidence = evidence.add(self.epoch(rng, people, shares))

@@ -56,7 +56,7 @@ def matching(evidence: TrialEvidence, least: float, points: Array = _POINTS) -> 
     They are as planned in a segment until all its arms are ready: a few early events would starve an arm.
     """
     values, variances = _arms(evidence.precise)
-    ready = np.asarray(evidence.precise.ready.all(axis=1))[:, None]
+    ready = np.asarray(evidence.precise.can_steer.all(axis=1))[:, None]
     best = best_probabilities(np.where(ready, values, 0.0), np.where(ready, variances, 1.0), points)
     return floored(np.where(ready, best, evidence.design.arms), least)
 
@@ -73,7 +73,7 @@ def eliminated(evidence: TrialEvidence, dropped: NDArray[np.bool_], proved: bool
     leaders = np.where(dropped, -np.inf, values).argmax(axis=1)
     spread = variances + np.take_along_axis(variances, leaders[:, None], axis=1)
     clear = behind > _threshold(evidence, proved, trials) * np.sqrt(spread)
-    enough: NDArray[np.bool_] = np.asarray(sums.ready)
+    enough: NDArray[np.bool_] = np.asarray(sums.can_steer)
     ready = np.concatenate([np.atleast_2d(enough.any(axis=1)).T, enough], axis=1)
     return np.asarray(dropped | (clear & ready & np.take_along_axis(ready, leaders[:, None], axis=1)))
 
@@ -182,12 +182,12 @@ def _values(sums: Sums) -> tuple[Array, Array]:
     """
     rate, q, _, _ = rates(sums)
     factor, ready = (rate / q)[..., None], np.asarray(sums.ready.all(axis=1))[:, None, None]
-    known = np.where(ready, sums.variances, 0.0)
-    shares = sums.num / np.where(sums.den > 0, sums.den, 1.0)
+    known = np.where(ready, sums.own_variances, 0.0)
     means = HitValues.shrunk(sums)
     one_centre = centres(sums, means).mean(axis=1, keepdims=True)
-    few, few_variances = by_people(sums, means, np.broadcast_to(one_centre, means.mean.shape))
-    values = np.where(ready, factor * shares, few)
+    centre = np.broadcast_to(one_centre, means.mean.shape)
+    few, few_variances = by_people(sums, HitValues.of_arms(sums), centre)
+    values = np.where(ready, factor * sums.means, few)
     variances = np.where(ready, np.square(factor) * known, few_variances)
     return _by_arm(values), _by_arm(variances)
 

@@ -13,6 +13,7 @@ from privateer_core.algorithms.trial import TrialSpec
 from privateer_core.answer.estimates import Effect, Reason, bounds_in_words, reason_of
 from privateer_core.answer.parts import Ground
 from privateer_server.algorithms.trial.confidence_sequence import ConfidenceLimits, ConfidenceSequence, asked_limits
+from privateer_server.algorithms.trial.corrections import Correction, corrected
 from privateer_server.algorithms.trial.evidence.trial_evidence import TrialEvidence
 from privateer_server.algorithms.trial.evidence.weighted_sums import Sums
 from privateer_server.algorithms.trial.reasons import ESTIMATED, ReasonCode
@@ -20,10 +21,8 @@ from privateer_server.algorithms.trial.standing_decisions import StandingDecisio
 from privateer_server.algorithms.trial.state import TrialState
 from privateer_server.algorithms.trial.treatment_effects import (
     AverageEffects,
-    Correction,
     SegmentEffects,
     average_effects,
-    corrected,
     effects,
 )
 
@@ -45,18 +44,23 @@ UNKNOWN: Final[dict[ReasonCode, Reason]] = {
     ReasonCode.UNRESOLVED: Reason.UNRESOLVED,
 }
 _REMARKS: Final = {
-    ReasonCode.NOISE: "more people tell more",
-    ReasonCode.RARE: (
-        "{own} with {option} and {control} with {base}, which at the mean of both rates is {bearers} in an arm, and an "
-        "interval needs 20"
+    ReasonCode.FEW: "{arm} counts as {people} people, and an interval needs {needed}",
+    ReasonCode.NOISE: (
+        "{arm} counts as {people} people beside noise of {noise}, and an interval needs ten times the noise: more "
+        "people tell more"
     ),
-    ReasonCode.HEAVY: "the mean of an arm is as uncertain as that of {bearers} equal rewards, and an interval needs 20",
+    ReasonCode.RARE: (
+        "{own} with {option} and {other} with {base}; an interval needs {rare_needed} in each at the rate of both"
+    ),
+    ReasonCode.HEAVY: (
+        "the mean of an arm is as uncertain as that of {bearers} equal rewards, and an interval needs {rare_needed}"
+    ),
     ReasonCode.SHARE: "segments.shares declares it, or more people",
     ReasonCode.SMALL: "effects that matter will not be found",
     ReasonCode.UNRESOLVED: "if they vary at all, bounds of {bounds} tell by how much",
     ReasonCode.HIDDEN: "noise hides how much rewards vary: bounds of {bounds} need less of it",
 }
-_OR_BOUNDS: Final = "more people tell more; so do narrower bounds, if rewards are all near one of them"
+_OR_BOUNDS: Final = "; so do narrower bounds, if rewards are all near one of them"
 
 
 @dataclass(frozen=True)
@@ -230,12 +234,10 @@ def _remarked(
     is_about_bounds = code in (ReasonCode.UNRESOLVED, ReasonCode.HIDDEN)
     if effect.is_decided or (is_about_bounds and high - low > _NARROWER * spec.reward.span):
         return effect
-    if code in (ReasonCode.FEW, ReasonCode.NOISE) and spec.numeric:
-        return msgspec.structs.replace(effect, remark=_OR_BOUNDS)
-    own, control = (f"{round(count):,}" for count in found.rare[cell].tolist())
-    figures = {"bearers": f"{math.floor(found.bearers[cell]):,}", "bounds": bounds_in_words(low, high)}
-    names = {"option": effect.option[:_NAME], "base": spec.options[0][:_NAME]}
-    remark = _REMARKS.get(code, "").format(**figures, **names, own=own, control=control)
+    option, base = effect.option[:_NAME], spec.options[0][:_NAME]
+    figures = found.counts.at(*cell).in_words((option, base)) | {"bounds": bounds_in_words(low, high)}
+    remark = _REMARKS.get(code, "").format(**figures, option=option, base=base)
+    remark += _OR_BOUNDS if code is ReasonCode.NOISE and spec.numeric else ""
     return msgspec.structs.replace(effect, remark=remark, bounds=(low, high) if is_about_bounds else None)
 
 

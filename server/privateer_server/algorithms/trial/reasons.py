@@ -1,7 +1,8 @@
 """Why a trial says nothing of an effect, or could say more, and the bounds of rewards with which it would."""
 
+from dataclasses import dataclass, fields
 from enum import IntEnum
-from typing import Final
+from typing import Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +36,54 @@ class ReasonCode(IntEnum):
     """Too few rewards bear the mean of an arm: an estimate, and no interval."""
     HIDDEN = 6
     """Noise, which goes with the bounds, hides how much rewards vary: intervals are wider than with narrower ones."""
+
+
+@dataclass(frozen=True)
+class ArmCounts:
+    """What the two arms of each effect have of what an interval needs, (..., 2) each; as releases tell it.
+
+    Attributes
+    ----------
+    people, noise
+        How many people each mean is as good as, and the standard deviation of the noise in their number.
+    rare
+        How many of them had the rarer outcome of bits.
+    needed, rare_needed
+        Shape (...): the least people, and the least of the rarer outcome.
+    bearers
+        Shape (...): how many equal rewards would bear a mean as uncertain as that of the arm with fewer of them.
+    """
+
+    people: Array
+    noise: Array
+    rare: Array
+    needed: Array
+    rare_needed: Array
+    bearers: Array
+
+    @classmethod
+    def of(cls, sums: Sums) -> Self:
+        """Return those of sums, (J, K)."""
+        noise = np.sqrt(sums.noise_of_hits) / np.where(sums.den > 0, sums.den, np.inf) * sums.people_of_arms
+        return cls(sums.people_of_arms, noise, sums.rare, sums.least_people, sums.least_rare, sums.bearers)
+
+    def at(self, *cell: int) -> "ArmCounts":
+        """Return those of one effect, or of one row of them."""
+        return ArmCounts(*(getattr(self, one.name)[cell] for one in fields(self)))
+
+    def in_words(self, names: tuple[str, str]) -> dict[str, str]:
+        """Return figures of one effect for a sentence, with the arm that has fewer people by name."""
+        place = int(np.argmin(self.people))
+        return {
+            "arm": names[place],
+            "people": f"{round(float(self.people[place])):,}",
+            "noise": f"{float(self.noise[place]):,.2g}",
+            "needed": f"{float(self.needed):,.0f}",
+            "own": f"{round(float(self.rare[0])):,}",
+            "other": f"{round(float(self.rare[1])):,}",
+            "rare_needed": f"{float(self.rare_needed):,.0f}",
+            "bearers": f"{int(self.bearers):,}",
+        }
 
 
 NO_INTERVAL: Final = (ReasonCode.FEW, ReasonCode.NOISE, ReasonCode.RARE, ReasonCode.HEAVY, ReasonCode.UNRESOLVED)
@@ -73,6 +122,11 @@ def unsaid_reasons(sums: Sums) -> NDArray[np.int64]:
         ReasonCode.HIDDEN: sums.hidden,
     }
     return np.select([*codes.values()], [*codes], ReasonCode.NONE).astype(np.int64)
+
+
+def too_few(sums: Sums) -> NDArray[np.int64]:
+    """Return why an effect without a reason of its own has no interval, (J, K): noise where there is any, or people."""
+    return np.where(sums.is_randomized, ReasonCode.NOISE, ReasonCode.FEW).astype(np.int64)
 
 
 def narrower_bounds(sums: Sums) -> Array:

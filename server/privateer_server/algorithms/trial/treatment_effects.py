@@ -1,16 +1,23 @@
 """A trial's treatment effects, by segment and on average: intervals, decisions, and where nothing is said, why."""
 
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privateer_core.answer.measured_rate import MeasuredRate
 from privateer_core.answer.shares import Shares, ShareSource
-from privateer_server.algorithms.trial.evidence.averages import Average, HitValues, by_people
+from privateer_server.algorithms.trial.corrections import Correction, corrected, holm
+from privateer_server.algorithms.trial.evidence.averages import (
+    Average,
+    HitValues,
+    by_people,
+    joined,
+    joint_weights,
+)
 from privateer_server.algorithms.trial.evidence.trial_evidence import TrialEvidence
-from privateer_server.algorithms.trial.evidence.weighted_sums import Sums, rates, scaled_variance
+from privateer_server.algorithms.trial.evidence.weighted_sums import Sums, agreeing, rates, scaled_variance
 from privateer_server.algorithms.trial.group_sequential import (
     POWER,
     StoppedEffect,
@@ -19,12 +26,18 @@ from privateer_server.algorithms.trial.group_sequential import (
     p_values,
     stagewise,
 )
-from privateer_server.algorithms.trial.reasons import NO_INTERVAL, ReasonCode, narrower_bounds, reasons, unsaid_reasons
+from privateer_server.algorithms.trial.reasons import (
+    NO_INTERVAL,
+    ArmCounts,
+    narrower_bounds,
+    reasons,
+    too_few,
+    unsaid_reasons,
+)
 
 Array = NDArray[np.float64]
 _TOLD: Final = 2.0
 """Standard deviations by which a share of people must be above what a segment without anybody shows."""
-Correction = Literal["holm", "bh"]
 
 
 def counted_shares(sums: Sums) -> Shares:
@@ -71,31 +84,23 @@ def combined_scores(summed: TrialEvidence, everybody: TrialEvidence | None) -> A
     return np.asarray(np.sqrt(weight) * everybody.average_scores + np.sqrt(1 - weight) * summed.average_scores)
 
 
+def combined_sides(summed: TrialEvidence, everybody: TrialEvidence | None, critical: float) -> tuple[Array, Array]:
+    """Return variances of average effects for both ends of their intervals, (K,) each, as `combined` weighs them."""
+    sides = summed.average_sides(critical)
+    if everybody is None:
+        return sides
+    a, b = joint_weights(summed.average, everybody.average, weight_of(summed, everybody))
+    low, high = (
+        (np.square(a) * direct + np.square(b) * of_sum) / np.square(a + b)
+        for direct, of_sum in zip(everybody.average_sides(critical), sides, strict=True)
+    )
+    return low, high
+
+
 def weight_of(summed: TrialEvidence, everybody: TrialEvidence) -> float:
     """Return the share of the planned information that people have who are asked about everybody."""
     direct = everybody.design.precision
     return direct / (direct + summed.design.precision)
-
-
-def joined(summed: Average, direct: Average, weight: float) -> Average:
-    """Join two averages of different people.
-
-    Scores are added with public weights, a and b with a^2 + b^2 = 1, as those of stages are (Lehmacher and Wassmer
-    1999): looks then correlate as those of each part do, whatever either varies by. The estimate is the one that has
-    this score: both, weighted with a and b over their standard deviations.
-
-    Parameters
-    ----------
-    summed, direct
-        The sum over segments, and the average of people who were asked about everybody.
-    weight
-        Share of the planned information that the latter have, a^2.
-    """
-    ready = summed.ready & direct.ready & (summed.variance > 0) & (direct.variance > 0) & np.isfinite(summed.variance)
-    a = np.sqrt(weight / np.where(ready, direct.variance, 1.0))
-    b = np.sqrt((1 - weight) / np.where(ready, summed.variance, 1.0))
-    estimate = (a * direct.estimate + b * summed.estimate) / (a + b)
-    return Average(estimate, np.where(ready, 1 / np.square(a + b), np.inf), ready, summed.contributions)
 
 
 def fieller(
@@ -113,38 +118,6 @@ def fieller(
     a, b, c = np.where(bounded, a, 1.0), np.where(bounded, top * bottom, 0.0), np.where(bounded, c, 0.0)
     root = np.sqrt(np.maximum(np.square(b) - a * c, 0.0))
     return np.where(bounded, (b - root) / a, -np.inf), np.where(bounded, (b + root) / a, np.inf)
-
-
-def holm(p_values: Array) -> Array:
-    """Return adjusted p-values: at most alpha, they name a true null with that probability at most (Holm 1979)."""
-    flat = p_values.ravel()
-    order = np.argsort(flat)
-    adjusted = np.maximum.accumulate(flat[order] * np.arange(len(flat), 0, -1))
-    return _back(adjusted, order, p_values)
-
-
-def benjamini_hochberg(p_values: Array) -> Array:
-    """Return adjusted p-values: of those at most alpha, a share of alpha at most are true nulls on average."""
-    flat = p_values.ravel()
-    order = np.argsort(flat)
-    scaled = flat[order] * len(flat) / np.arange(1, len(flat) + 1)
-    return _back(np.minimum.accumulate(scaled[::-1])[::-1], order, p_values)
-
-
-def _back(adjusted: Array, order: NDArray[np.int64], like: Array) -> Array:
-    found = np.empty(len(order))
-    found[order] = np.minimum(adjusted, 1.0)
-    return found.reshape(like.shape)
-
-
-_CORRECTIONS: Final = {"holm": holm, "bh": benjamini_hochberg}
-
-
-def corrected(p_values: Array, sums: Sums, correction: Correction) -> Array:
-    """Return p-values (J, K) adjusted for all effects; where nobody was counted there is none."""
-    adjusted, somebody = np.ones(p_values.shape), sums.somebody
-    adjusted[somebody] = _CORRECTIONS[correction](p_values[somebody])
-    return adjusted
 
 
 @dataclass(frozen=True)
@@ -169,10 +142,8 @@ class SegmentEffects:
         Shape (J, K, 2): bounds within those of rewards that hold the rewards and resolve more.
     rough
         The estimate, also without an interval; nan where nobody is.
-    bearers
-        How many equal rewards would bear a mean as uncertain as that of the arm with fewer of them.
-    rare
-        Shape (J, K, 2): how many people of each arm had the rarer outcome of bits.
+    counts
+        What the arms have of what an interval needs.
     """
 
     estimate: Array
@@ -190,8 +161,7 @@ class SegmentEffects:
     reason: NDArray[np.int64]
     bounds: Array
     rough: Array
-    bearers: Array
-    rare: Array
+    counts: ArmCounts
 
 
 @dataclass(frozen=True)
@@ -212,23 +182,23 @@ class AverageEffects:
     reason: NDArray[np.int64]
     bounds: Array
     rough: Array
-    bearers: Array
-    rare: Array
+    counts: ArmCounts
 
 
 @dataclass(frozen=True)
 class _Scale:
     """The ratio that makes a difference of positive hits an effect: top/bottom, as `fieller` takes them, (J, K) each.
 
-    ``deviation`` is that of the top, a contribution, with what the number of a segment's hits varies.
+    ``counts`` is what the number of a segment's hits adds to the variance of the top, a contribution.
     """
 
+    sums: Sums
     top: Array
     variance: Array
     bottom: Array
     uncertainty: Array
     known: NDArray[np.bool_]
-    deviation: Array
+    counts: Array
 
     @property
     def effect(self) -> Array:
@@ -240,9 +210,25 @@ class _Scale:
         if not np.isfinite(critical):
             nothing = np.full(self.top.shape, np.nan)
             return nothing, nothing
-        low, high = fieller(self.top, self.variance, self.bottom, self.uncertainty, critical)
+        below, above = self._sides(critical)
+        low, _ = fieller(self.top, below, self.bottom, self.uncertainty, critical)
+        _, high = fieller(self.top, above, self.bottom, self.uncertainty, critical)
         low, high = np.where(self.known, low, -np.inf), np.where(self.known, high, np.inf)
         return np.where(ready, low, np.nan), np.where(ready, high, np.nan)
+
+    def contribution(self, critical: float, ready: NDArray[np.bool_]) -> tuple[Array, Array, Array]:
+        """Return the contribution and the ends of its interval; nan where there is no interval."""
+        top = np.where(ready, self.top, np.nan)
+        if not np.isfinite(critical):
+            return top, top, top
+        below, above = (critical * np.sqrt(one + self.counts) for one in self._sides(critical))
+        return top, top - below, top + above
+
+    def _sides(self, critical: float) -> tuple[Array, Array]:
+        """Return the variances of the top for its lower and its upper end."""
+        rate, q, _, _ = rates(self.sums)
+        low, high = self.sums.side_variances(critical)
+        return scaled_variance(low, rate / q), scaled_variance(high, rate / q)
 
     def detectable(self, times: tuple[float, ...], alpha: float) -> Array:
         """Return effects that are found at the end of plan; infinite where the share is unknown."""
@@ -271,7 +257,6 @@ def effects(
     scale, ready = _scale(evidence, asked, critical), evidence.stable.ready
     said = ready & np.isfinite(critical)
     joint = float(critical_values(times, alpha / max(1, int(evidence.stable.somebody.sum()) * scale.top.shape[1]))[-1])
-    half = np.where(said, critical * scale.deviation if np.isfinite(critical) else 0.0, np.nan)
     p_value = p_values(times, evidence.scores)[-1]
     adjusted, detectable = corrected(p_value, evidence.stable, correction), scale.detectable(times, alpha)
     decided = adjusted <= alpha
@@ -279,9 +264,7 @@ def effects(
         np.where(said, scale.effect, np.nan),
         *scale.interval(critical, said),
         *scale.interval(joint, said),
-        np.where(said, scale.top, np.nan),
-        scale.top - half,
-        scale.top + half,
+        *scale.contribution(critical, said),
         p_value,
         adjusted,
         decided,
@@ -289,8 +272,7 @@ def effects(
         reasons(evidence.stable, scale.known, np.isfinite(critical), decided, detectable, smallest),
         narrower_bounds(evidence.stable),
         scale.effect,
-        evidence.stable.bearers,
-        evidence.stable.rare,
+        ArmCounts.of(evidence.stable),
     )
 
 
@@ -304,27 +286,28 @@ def average_effects(evidence: TrialEvidence, everybody: TrialEvidence | None = N
     """
     times, alpha, critical = evidence.times, evidence.design.alpha, evidence.critical
     found = combined(evidence, everybody)
-    deviation = np.sqrt(found.variance)
     said = found.ready & np.isfinite(critical)
-    half = np.where(said, critical * np.where(said, deviation, 0.0) if np.isfinite(critical) else 0.0, np.nan)
-    p_value = p_values(times, combined_scores(evidence, everybody))[-1]
+    scored = combined_scores(evidence, everybody)
+    p_value = p_values(times, scored)[-1]
     adjusted, together = holm(p_value), evidence.common.together
     unsaid = unsaid_reasons(together)[0]
     estimate = np.where(said, found.estimate, np.nan)
+    below, above = estimate, estimate
+    if np.isfinite(critical):
+        below, above = agreeing(found.estimate, combined_sides(evidence, everybody, critical), scored[-1], critical)
     return AverageEffects(
         estimate,
-        estimate - half,
-        estimate + half,
+        estimate - critical * np.sqrt(below),
+        estimate + critical * np.sqrt(above),
         p_value,
         adjusted,
         adjusted <= alpha,
-        _to_come(times, alpha) * deviation,
+        _to_come(times, alpha) * np.sqrt(found.variance),
         np.where(said, found.contributions, np.nan),
-        np.where(found.ready | np.isin(unsaid, NO_INTERVAL), unsaid, ReasonCode.NOISE),
+        np.where(found.ready | np.isin(unsaid, NO_INTERVAL), unsaid, too_few(together)[0]),
         narrower_bounds(together)[0],
         np.where(together.somebody, found.estimate, np.nan),
-        together.bearers[0],
-        together.rare[0],
+        ArmCounts.of(together).at(0),
     )
 
 
@@ -354,7 +337,7 @@ def control_rate(evidence: TrialEvidence) -> MeasuredRate | None:
     if own <= 0:
         return None
     share = float(sums.num[cell][1] / sums.den[cell][1])
-    deviation = float(np.sqrt(sums.variances[cell][1]))
+    deviation = float(np.sqrt(sums.own_variances[cell][1]))
     return MeasuredRate.normal(0.5 + rate / own * (share - 0.5), rate / own * deviation)
 
 
@@ -363,14 +346,15 @@ def stopped_effect(evidence: TrialEvidence) -> StoppedEffect:
     sums, design = evidence.stable, evidence.design
     rate, q, o, _ = (part[0, 0] for part in rates(sums))
     gain = rate / (rate - 2 * o) if design.counted else 1 / (q * design.segments[0])
-    score, deviation = float(evidence.scores[-1, 0, 0]), float(gain * np.sqrt(sums.variance[0, 0]))
-    return stagewise(evidence.times, design.alpha, score, deviation)
+    deviation = float(np.sqrt(sums.own_variances[0, 0].sum()))
+    score = float(sums.difference[0, 0]) / deviation
+    return stagewise(evidence.times, design.alpha, score, float(gain) * deviation)
 
 
 def _scale(evidence: TrialEvidence, asked: Shares | None, critical: float) -> _Scale:
     sums, design = evidence.stable, evidence.design
     rate, q, o, _ = rates(sums)
-    top, variance = rate / q * sums.difference, scaled_variance(sums, rate / q)
+    top, variance = rate / q * sums.difference, scaled_variance(sums.variance, rate / q)
     counts = np.zeros_like(top)
     shares = people_shares(evidence, asked)
     if design.counted:
@@ -383,7 +367,7 @@ def _scale(evidence: TrialEvidence, asked: Shares | None, critical: float) -> _S
     least = critical if np.isfinite(critical) else 0.0
     known = shares.estimate > least * np.sqrt(shares.variance)
     known_too = np.broadcast_to(known[:, None], top.shape)
-    return _Scale(top, variance, bottom, uncertainty, known_too, np.sqrt(variance + counts))
+    return _Scale(sums, top, variance, bottom, uncertainty, known_too, counts)
 
 
 def _to_come(times: tuple[float, ...], alpha: float) -> float:

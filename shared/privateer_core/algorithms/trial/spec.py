@@ -28,6 +28,7 @@ from privateer_core.spec.spec import example_promises
 
 SEGMENTS_MAX: Final = 1024
 _FEW: Final = 20
+_FEW_WITHOUT_NOISE: Final = 10
 """People of each segment and arm, successes and failures, that the first look needs to say anything."""
 _DEVIATION: Final = 0.25
 _CUT: Final[Mapping[str, Any]] = {"cuts": {"x1": [0.25, 0.5, 0.75]}}
@@ -119,8 +120,8 @@ class TrialSpec(ArmsSpec):
     def _check_looks(self) -> None:
         """Refuse a first look that cannot say anything."""
         first, cells = self.looks[0], self.segment_count * self.arm_count
-        if self.segments.bins is None and first < _FEW * cells:
-            least = _FEW * cells
+        least = cells * (_FEW if self.privacy.trust.promises else _FEW_WITHOUT_NOISE)
+        if self.segments.bins is None and first < least:
             detail = f"is {first} at the first look, and {cells} segments and arms need {least} at least"
             raise SpecError(
                 detail, field="experiment.round_size", remedy=f"raise it to {least}, or have fewer segments"

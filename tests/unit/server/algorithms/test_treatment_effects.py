@@ -6,18 +6,17 @@ import numpy as np
 import pytest
 
 from privateer_core.answer.shares import Shares, ShareSource
+from privateer_server.algorithms.trial.corrections import benjamini_hochberg, holm
 from privateer_server.algorithms.trial.evidence.averages import average
 from privateer_server.algorithms.trial.evidence.epochs import PlannedEpoch, TrialDesign
 from privateer_server.algorithms.trial.evidence.trial_evidence import TrialEvidence
 from privateer_server.algorithms.trial.group_sequential import critical_values
 from privateer_server.algorithms.trial.power.planned_deviations import looks_of, people_needed
+from privateer_server.algorithms.trial.reasons import ReasonCode
 from privateer_server.algorithms.trial.treatment_effects import (
-    ReasonCode,
     average_effects,
-    benjamini_hochberg,
     effects,
     fieller,
-    holm,
     stopped_effect,
 )
 from tests.support.trials import SETTINGS, Trials, TrialSetting, by_trial, central, detectable, growing, named
@@ -93,7 +92,7 @@ def test_reasons_for_saying_nothing() -> None:
     noisy, clear = few.reason == ReasonCode.NOISE, few.reason == ReasonCode.RARE
     assert (noisy | clear).all()
     assert noisy.any()
-    assert (few.bearers[clear] < 20).all(), "what is too rare is, at the mean of both arms' rates"
+    assert (few.counts.bearers[clear] < 20).all(), "what is too rare is, at the mean of both arms' rates"
     assert np.isnan(few.low).all()
     evidence = looked_at(Trials(SETTINGS["none"], SEGMENTS, MEANS, 5_000, 1), 1, (1.0,))[-1]
     asked_for = effects(evidence, smallest=0.001)

@@ -21,9 +21,9 @@ from privateer_server.algorithms.trial.evidence.weighted_sums import Sums
 from privateer_server.algorithms.trial.group_sequential import critical_values
 from privateer_server.algorithms.trial.learner import TrialLearner
 from privateer_server.algorithms.trial.power.power_tables import power_tables
+from privateer_server.algorithms.trial.reasons import ReasonCode
 from privateer_server.algorithms.trial.state import epoch_of, everybody_of, excess_of, members_of
 from privateer_server.algorithms.trial.treatment_effects import (
-    ReasonCode,
     asked_shares,
     combined,
     combined_scores,
@@ -275,7 +275,8 @@ def test_scores_add_with_public_weights_and_are_those_of_the_estimate() -> None:
     assert scores[-1] == pytest.approx(last.estimate / np.sqrt(last.variance))
     assert found.average is not None
     critical = critical_values(tuple(np.minimum(1, segments.people / segments.design.people)), 0.05)[-1]
-    assert found.average.high - found.average.estimate == pytest.approx(critical * np.sqrt(last.variance))
+    # Half-widths are by each arm's own rates, which hardly differ here.
+    assert found.average.high - found.average.estimate == pytest.approx(critical * np.sqrt(last.variance), rel=0.005)
 
 
 def test_everybody_has_arms_as_one_segment_of_their_own() -> None:

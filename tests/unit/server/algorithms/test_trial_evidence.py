@@ -45,13 +45,16 @@ def test_evidence_travels() -> None:
 
 
 def test_with_fixed_shares_z_is_that_of_two_proportions_each_epoch_weighed_by_its_rate() -> None:
-    """By hand: an epoch of mean m counts 1/sqrt(m (1 - m)), with one hit and one miss more than everybody's."""
+    """By hand: an epoch of mean m counts 1/sqrt(m (1 - m)), with one hit and one miss more than everybody's.
+
+    An arm counts in the common rate as many people as its weighted hits are as good as.
+    """
     evidence, epochs = run(Trials(SETTINGS["none"], SEGMENTS, NO_EFFECT, 1e5, 3), False)
     means = [(one.positive.reshape(3, -1).sum(1) + 1) / (one.hits.reshape(3, -1).sum(1) + 2) for one in epochs]
     u = [np.repeat(1 / np.sqrt(mean * (1 - mean)), 4)[:, None] for mean in means]
     won, seen = (sum(w * getattr(one, name) for w, one in zip(u, epochs, strict=True)) for name in ("positive", "hits"))
     square = sum(w**2 * one.hits for w, one in zip(u, epochs, strict=True))
-    pooled = (won / seen).mean(axis=1)
+    pooled = np.average(won / seen, axis=1, weights=seen**2 / square)
     spread = pooled * (1 - pooled) * (square / seen**2).sum(axis=1)
     assert evidence.scores[-1][:, 0] == pytest.approx((won / seen) @ [-1, 1] / np.sqrt(spread))
     plain_won, plain_seen = (sum(getattr(one, name) for one in epochs) for name in ("positive", "hits"))

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer_server.algorithms.trial.evidence.epochs import TrialDesign
-from privateer_server.algorithms.trial.evidence.weighted_sums import Sums, rates, scaled_variance
+from privateer_server.algorithms.trial.evidence.weighted_sums import Sums, rates
 
 Array = NDArray[np.float64]
 
@@ -44,23 +44,77 @@ def average(sums: Sums, design: TrialDesign) -> Average:
     A segment that is not ready, which may have nobody, is told from public numbers of people instead of its hits
     (`by_people`). The average is ready when everybody's hits together are.
     """
-    rate, q, _, people = rates(sums)
-    ratios, ratio_variance = rate / q * sums.difference, scaled_variance(sums, rate / q)
-    ratio_noise = np.square(sums.difference / q) * sums.hits_noise / np.square(sums.people)
+    rate, q, _, _ = rates(sums)
     values = HitValues.shrunk(sums)
     few, few_variances = by_people(sums, values, centres(sums, values))
-    contributions = np.where(sums.ready, ratios, few[..., 0] - few[..., 1])
-    estimate = contributions.sum(axis=0)
-    variance = np.where(sums.ready, ratio_variance + ratio_noise, few_variances.sum(axis=-1)).sum(axis=0)
+    contributions = np.where(sums.ready, rate / q * sums.difference, few[..., 0] - few[..., 1])
+    variance = _added(sums, design, contributions, sums.variance, few_variances)
+    if sums.values is not None:
+        # As `scores` does it: numbers vary in each arm by their own.
+        own = by_people(sums, HitValues.of_arms(sums), centres(sums, values))[1]
+        variance = np.maximum(variance, _added(sums, design, contributions, sums.own_variances.sum(axis=-1), own))
+    return Average(contributions.sum(axis=0), variance, np.asarray(sums.together.ready[0]), contributions)
+
+
+def side_variances(sums: Sums, design: TrialDesign, contributions: Array, critical: float) -> tuple[Array, Array]:
+    """Return the variances of an average for the lower and the upper end of its interval, (K,) each.
+
+    They add up what each arm's own rewards vary, as `Sums.side_variances` says it of a segment that is ready.
+    """
+    values = HitValues.shrunk(sums)
+    _, few = by_people(sums, HitValues.of_arms(sums), centres(sums, values))
+    low, high = (_added(sums, design, contributions, one, few) for one in sums.side_variances(critical))
+    return low, high
+
+
+def _added(sums: Sums, design: TrialDesign, contributions: Array, variance: Array, few: Array) -> Array:
+    """Add up variances of differences, (J, K), and those of segments that are not ready, by people and arm."""
+    rate, q, _, people = rates(sums)
+    known = np.where(sums.ready & np.isfinite(variance), variance, 0.0)
+    noise = np.square(sums.difference / q) * sums.hits_noise / np.square(sums.people)
+    total = np.where(sums.ready, np.square(rate / q) * known + noise, few.sum(axis=-1)).sum(axis=0)
     if design.counted:
-        between = np.where(sums.ready, ratios / q * sums.difference, 0.0).sum(axis=0) - np.square(estimate)
-        variance = variance + np.maximum(between, 0.0) / people.mean(axis=0)
-    return Average(estimate, np.asarray(variance), np.asarray(sums.together.ready[0]), contributions)
+        shares = np.where(sums.ready, rate / q * np.square(sums.difference) / q, 0.0).sum(axis=0)
+        between = shares - np.square(contributions.sum(axis=0))
+        total = total + np.maximum(between, 0.0) / people.mean(axis=0)
+    return np.asarray(total)
+
+
+def joined(summed: Average, direct: Average, weight: float) -> Average:
+    """Join two averages of different people.
+
+    Scores are added with public weights, a and b with a^2 + b^2 = 1, as those of stages are (Lehmacher and Wassmer
+    1999): looks then correlate as those of each part do, whatever either varies by. The estimate is the one that has
+    this score: both, weighted with a and b over their standard deviations.
+
+    Parameters
+    ----------
+    summed, direct
+        The sum over segments, and the average of people who were asked about everybody.
+    weight
+        Share of the planned information that the latter have, a^2.
+    """
+    ready = _both_ready(summed, direct)
+    a, b = joint_weights(summed, direct, weight)
+    estimate = (a * direct.estimate + b * summed.estimate) / (a + b)
+    return Average(estimate, np.where(ready, 1 / np.square(a + b), np.inf), ready, summed.contributions)
+
+
+def _both_ready(summed: Average, direct: Average) -> NDArray[np.bool_]:
+    has_variance = (summed.variance > 0) & (direct.variance > 0) & np.isfinite(summed.variance)
+    return np.asarray(summed.ready & direct.ready & has_variance)
+
+
+def joint_weights(summed: Average, direct: Average, weight: float) -> tuple[Array, Array]:
+    """Return what the direct average counts and what the sum over segments does, (K,) each, up to a factor."""
+    ready = _both_ready(summed, direct)
+    a = np.sqrt(weight / np.where(ready, direct.variance, 1.0))
+    return a, np.sqrt((1 - weight) / np.where(ready, summed.variance, 1.0))
 
 
 @dataclass(frozen=True)
 class HitValues:
-    """Mean and variance of what a hit of both arms of a contrast counts, (J, K) each."""
+    """Mean and variance of what a hit of both arms of a contrast counts, (J, K) each; or of each arm, (J, K, 2)."""
 
     mean: Array
     variance: Array
@@ -78,6 +132,17 @@ class HitValues:
         weight = _ratio(seen, seen + _OWN * everybody.variance, 0.0)
         mean = weight * own.mean + (1 - weight) * everybody.mean
         squares = weight * own._square + (1 - weight) * everybody._square
+        return cls(mean, np.maximum(squares - np.square(mean), 0.0))
+
+    @classmethod
+    def of_arms(cls, sums: Sums) -> Self:
+        """Return those of each arm, drawn to the same arm's of all segments as both arms together are."""
+        everybody = sums.together
+        seen = sums.people_of_arms * np.square(np.minimum(everybody.middle, 1 - everybody.middle))[..., None]
+        weight = _ratio(seen, seen + _OWN * everybody.own_spread, 0.0)
+        own, all_own = np.clip(sums.means, 0.0, 1.0), np.clip(everybody.means, 0.0, 1.0)
+        mean = weight * own + (1 - weight) * all_own
+        squares = weight * (sums.own_spread + np.square(own)) + (1 - weight) * (everybody.own_spread + all_own**2)
         return cls(mean, np.maximum(squares - np.square(mean), 0.0))
 
     @classmethod
@@ -116,7 +181,8 @@ def by_people(sums: Sums, values: HitValues, centre: Array) -> tuple[Array, Arra
     """
     c, scale = centre[..., None], sums.keep[..., None]
     others = (1 - 2 * c) * sums.other[..., None]
-    each = (values.variance + np.square(values.mean - centre))[..., None]
+    mean, variance = (one if one.ndim == sums.num.ndim else one[..., None] for one in (values.mean, values.variance))
+    each = variance + np.square(mean - c)
     spread = np.maximum(sums.square, 0.0) * each + sums.noise_about(centre)
     return (sums.num - c * sums.den - others) / scale, spread / np.square(scale)
 

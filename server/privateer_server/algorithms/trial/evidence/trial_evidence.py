@@ -6,7 +6,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer_server.algorithms.trial.evidence.averages import Average, average
+from privateer_server.algorithms.trial.evidence.averages import Average, average, side_variances
 from privateer_server.algorithms.trial.evidence.epochs import (
     Epoch,
     TrialDesign,
@@ -97,3 +97,7 @@ class TrialEvidence:
     def average(self) -> "Average":
         """The effect over all segments, as each counts among the people."""
         return average(self.common, self.design)
+
+    def average_sides(self, critical: float) -> tuple[Array, Array]:
+        """Return variances of the average effects for the lower and the upper end of their intervals, (K,) each."""
+        return side_variances(self.common, self.design, self.average.contributions, critical)

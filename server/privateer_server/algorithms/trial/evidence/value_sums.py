@@ -12,11 +12,6 @@ from privateer_core.primitives.contributions import ValueParts
 
 Array = NDArray[np.float64]
 
-MEANS: Final = 20.0
-"""Squared means over squared standard deviations, times people, that both arms need before the normal approximation is
-used: of rare rewards that is 20 of them."""
-PEOPLE: Final = 100.0
-"""People of both arms that it needs besides."""
 _POINTS: Final = 400
 _WIDEST: Final = 0.99
 """A beta distribution varies by less than bits of its mean."""
@@ -89,6 +84,23 @@ class ValueSums:
         found, noise = self.measured(values, hits)
         mid = np.clip((values / np.where(hits > 0, hits, np.inf)).mean(axis=-1), 0.0, 1.0)
         return np.asarray(np.minimum(mid * (1 - mid), found + noise))
+
+    def variances_of_arms(self, values: Array, hits: Array, people: Array) -> Array:
+        """Return the variance of a value in each arm, (J, K, 2): one standard deviation of its noise upwards.
+
+        Parameters
+        ----------
+        values, hits
+            As in `measured`.
+        people
+            Shape (J, K, 2): how many people each arm's mean is of.
+        """
+        per = 1 / np.where(hits > 0, hits, np.inf)
+        means = np.clip(values * per, 0.0, 1.0)
+        most = means * (1 - means)
+        found = np.clip(self.squares * per - np.square(values * per), 0.0, most)
+        noise = np.sqrt(self.varied(-2 * means, np.square(means) - found, 1.0)) * per
+        return np.asarray(np.minimum(most, found + noise) * people / np.maximum(people - 1, 1.0))
 
 
 @dataclass(frozen=True)
