@@ -46,7 +46,7 @@ def test_scores_move_by_no_more_than_the_scale_has_room_for(predicted: tuple[int
     """One feature may rise while another falls: twice a score's own change, which is twice a record's."""
     one = ScreenedMoments(BOX, ARMS, (0,), 1, predicted, 0.5, 2.0)
     rng = np.random.default_rng(2)
-    others = one._on_grid(rng.choice([-1.0, 1.0], (60, BOX.coordinates)))
+    others = one._on_grid(rng.choice([-1.0, 1.0], (60, BOX.coordinates)), rng)
     base = one._summed(others)
     scores = np.array([one.scores(base.merged(of_one(one, record)))[1:] for record in CORNERS], np.int64)
     ranges = max(float(np.ptp(scores - row, axis=1).max()) for row in scores)
@@ -64,8 +64,22 @@ def test_what_is_not_predicted_is_what_is_scored() -> None:
     made = BoundedVectors(np.zeros(400, np.uint32), records)
     for one in (plain, less):
         assert one.simulate(made, rng).chosen.tolist() == [1]
-    scores = less.scores(less._summed(less._on_grid(records)))
+    scores = less.scores(less._summed(less._on_grid(records, rng)))
     assert scores[0] < 0.2 * scores[1]
+
+
+def test_values_that_differ_by_less_than_a_step_still_differ_on_average() -> None:
+    """40,000 people whose values are .3 and .303 of a step's width of 1/127: four standard errors of .0005.
+
+    Planted before: rounded to the nearest step, both are .299.
+    """
+    one, people = ScreenedMoments.exact(SecondMoments(BOX, arms=ARMS, kept=(0, 1, 2), screened=0)), 40_000
+    means = []
+    for value in (0.300, 0.303):
+        made = BoundedVectors(np.zeros(people, np.uint32), np.tile([1.0, 0.0, 0.5, 0.5, 0.5, value], (people, 1)))
+        sums = one.release(one.add(one.empty(), one.randomize(made, SeededNoise(4))), SeededNoise(5))
+        means.append(sums.moments[0, -1] / people)
+    assert means == pytest.approx([0.300, 0.303], abs=4 * 0.5 / 127 / np.sqrt(people))
 
 
 def test_a_curator_holds_people_to_the_box() -> None:
