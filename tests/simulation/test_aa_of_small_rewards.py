@@ -63,6 +63,7 @@ def test_squares_on_the_grid_of_values_are_caught(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.nightly
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize(("way", "promise"), CASES)
 def test_tests_without_an_effect(way: str, promise: str) -> None:
     """2,400 tests of a way and a promise: the share that decides has a standard error of .0045.

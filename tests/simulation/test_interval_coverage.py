@@ -70,6 +70,7 @@ def test_planted_intervals_by_a_variance_of_both_arms_are_caught(cell: Cell, mon
 
 
 @pytest.mark.nightly
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("promise", PROMISES)
 @pytest.mark.parametrize("outcome", OUTCOMES)
