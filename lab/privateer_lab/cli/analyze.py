@@ -39,7 +39,16 @@ def analyze(
         str | None, typer.Option(metavar="LOW:HIGH", help="Clip rewards to these bounds, as in 0:500.")
     ] = None,
     person: Person = None,
+    yes: Annotated[
+        str | None, typer.Option(metavar="VALUE", help="Value of the reward that counts as 1, all others as 0: cured.")
+    ] = None,
     missing: Missing = [],  # noqa: B006
+    missing_as: Annotated[
+        str | None,
+        typer.Option(
+            metavar="low|high|VALUE", help="What a missing reward counts as; by default its row counts nowhere."
+        ),
+    ] = None,
     decimal: Annotated[
         str | None, typer.Option(metavar="SIGN", help="Decimal sign of a CSV file's numbers, found by default: , or .")
     ] = None,
@@ -63,13 +72,15 @@ def analyze(
         level=level,
         lower_is_better=lower_is_better,
         person=person,
+        yes=yes,
         missing=missing,
+        missing_as=missing_as,
         decimal=decimal,
     )
     if as_json:
-        print_json({"assumed": list(found.assumed), "answer": msgspec.to_builtins(found.answer)})
+        print_json({"assumed": list(found.assumed), "rests": found.rests, "answer": msgspec.to_builtins(found.answer)})
         return
-    print_finished(found.found.conclusion, found.answer, "people" if person else "rows")
+    print_finished(found.found.conclusion, found.answer, found.rests)
     for line in found.assumed:
         screen.print(printable(line), soft_wrap=True, markup=False)
 

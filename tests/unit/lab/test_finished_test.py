@@ -10,7 +10,7 @@ from scipy.stats import ttest_ind
 
 import privateer_lab as lab
 from privateer_core.errors import PrivateerError, SpecError
-from privateer_lab import finished_test
+from privateer_lab import one_look
 from privateer_lab.simulation.devices import SeededNoise
 from tests.unit.lab.cli.test_command_line import run
 
@@ -166,7 +166,7 @@ def test_one_row_is_never_refused_and_moves_the_answer_by_itself_alone(
     name: str, value: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the same noise, the answers of two tables that differ in a row differ by what the row weighs."""
-    monkeypatch.setattr(finished_test, "SecureNoise", lambda: SeededNoise(1))
+    monkeypatch.setattr(one_look, "SecureNoise", lambda: SeededNoise(1))
     segments: dict[str, Any] = {"age": [30, 50], "platform": ["phone", "other"]}
     rows = bought(4000)
     other = {key: values.astype(object) for key, values in rows.items()}
@@ -184,7 +184,7 @@ def test_one_row_of_a_file_does_not_decide_how_the_others_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Codes of 0 and digits: a reader that guesses takes them for numbers, unless one row has a letter."""
-    monkeypatch.setattr(finished_test, "SecureNoise", lambda: SeededNoise(1))
+    monkeypatch.setattr(one_look, "SecureNoise", lambda: SeededNoise(1))
     rng, found = np.random.default_rng(2), []
     rows = [
         f"{rng.choice(['new', 'old'])},{rng.choice(['01067', '10115'])},{int(rng.random() < 0.3)}" for _ in range(3000)
