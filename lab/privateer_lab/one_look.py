@@ -38,7 +38,8 @@ class CountedRows:
             return f"It rests on {round(self.count):,}{others} {unit}."
         lost = total - self.count
         if lost <= radius:
-            return f"It rests on {total:,} {unit}, less {max(0, math.ceil(lost)) + radius:,} at most, as far as noise tells."
+            most = max(0, math.ceil(lost)) + radius
+            return f"It rests on {total:,} {unit}, less {most:,} at most, as far as noise tells."
         counted = f"about {max(0, round(self.count)):,} of {total:,} {unit}, give or take {radius:,}"
         return f"It rests on {counted}: the others have no named option, or no outcome that counts."
 

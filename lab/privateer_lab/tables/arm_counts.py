@@ -1,7 +1,7 @@
 """Counts of rows by arm: how rows were split, how many lack an outcome, and whether chance explains either."""
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ _DIFFERENT: Final = 0.01
 _SHOWN: Final = 6
 
 
-def _p_value(counts: Array, expected: Array, freedom: int) -> float:
+def _p_value(counts: NDArray[Any], expected: Array, freedom: int) -> float:
     """Return the p-value of Pearson's test of counts (Pearson 1900)."""
     return float(chdtrc(freedom, float((np.square(counts - expected) / expected).sum())))
 

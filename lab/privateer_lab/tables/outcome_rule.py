@@ -96,9 +96,10 @@ class OutcomeRule:
     def sentences(self) -> list[str]:
         """Say how cells count; what the rows themselves have is said elsewhere."""
         said = []
+        lost = f"Rows of no named option, or whose {self.name} is no number and no yes or no, count nowhere."
         if self.yes is not None:
             said.append(f"{self.name} is 1 where it is {self.yes!r}, and 0 where it is something else.")
-        lost = f"Rows of no named option, or whose {self.name} is no number and no yes or no, count nowhere."
+            lost = f"Rows of no named option, or without {self.name}, count nowhere."
         if self.missing_as is not None:
             said.append(f"Rows without {self.name} count as {self.missing_as}.")
             lost = "Rows of no named option count nowhere."
