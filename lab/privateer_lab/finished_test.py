@@ -2,38 +2,33 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from privateer_core.algorithms import parse_spec
 from privateer_core.answer import Answer
-from privateer_core.answer.estimates import Effect
 from privateer_core.errors import SpecError
 from privateer_core.privacy.trust import TRUST
 from privateer_core.spec.arms import ArmsSpec
-from privateer_lab.heavy_tails import TestRows, capping_in_words, with_sentences
-from privateer_lab.lower_rewards import LowerRewards
 from privateer_lab.notebook.results import Found
 from privateer_lab.notebook.tabular import ResultTable, Tabular
 from privateer_lab.one_look import OneLook
 from privateer_lab.planning.other_algorithms import with_effects
-from privateer_lab.segment_columns import PUBLIC, Segments, contexts_of, feature_of, parts_of
+from privateer_lab.segment_columns import PUBLIC, Segments, feature_of, parts_of
 from privateer_lab.tables.arm_counts import split_in_words
 from privateer_lab.tables.data_table import SAMPLE, DataTable, check_apart, check_named
-from privateer_lab.tables.errors import TABLE
 from privateer_lab.tables.log_rows import ArmNames, LogRows, read_log_rows
 from privateer_lab.tables.outcome_rule import OutcomeRule
+from privateer_lab.tables.outcomes import Outcomes
 from privateer_lab.tables.private_rows import PrivateRows
 from privateer_lab.tables.remarks import code_remarks, table_remarks
-from privateer_lab.tables.rewards import HIGHER, is_yes_or_no, outer_bounds, turned
+from privateer_lab.tables.rewards import is_yes_or_no, outer_bounds
 
 _NOBODY: Final = {"everybody": {"levels": ["everybody"]}}
 """A feature of one level, where no segments are asked for: a spec has one at least."""
 _UNIT: Final = (0.0, 1.0)
-Array: TypeAlias = NDArray[np.float64]
 
 
 @dataclass(frozen=True, repr=False)
@@ -176,15 +171,11 @@ def analyze(
     names, chosen = _arms(log, arm, control, shares)
     rewards, arms, rows = log.rewards, tuple(names.allowed), log.rows
     is_numeric = rule.is_numeric or person is not None if is_private else not is_yes_or_no(rewards)
-    limits = outer_bounds(rewards, bounds or _UNIT if is_private else bounds)
+    outcomes = Outcomes(rewards, outer_bounds(rewards, bounds or _UNIT if is_private else bounds), is_numeric)
     said = rule.sentences()
     if not is_private:
-        said += [limits.clipped(rewards, reward)] if is_numeric else []
+        said += [outcomes.bounds.clipped(rewards, reward)] if is_numeric else []
         said += [*remarks, *log.remarks, *names.notes(arm), *code_remarks(rows.column(reward))]
-    lower = LowerRewards(reward, not is_numeric and limits[:2] == _UNIT) if lower_is_better else None
-    own_bounds = limits.low, limits.high
-    if lower:
-        rewards, limits = turned(rewards, limits, is_binary=not is_numeric)
     features = {one: feature_of(rows, one, values, is_private=is_private) for one, values in parts.items()}
     cuts = {one: values for one, values in parts.items() if "levels" not in features[one]}
     tables = {
@@ -194,36 +185,13 @@ def analyze(
         "privacy": {"model": _curator(promises=is_private), **({"epsilon": epsilon} if is_private else {})},
         "algorithm": {"name": with_effects(), "allocation": "fixed", "level": level, **_shares(shares, names)},
     }
-    kind = "numeric" if is_numeric else "binary"
-    spec = _parsed(tables, kind, limits.low, limits.high)
-    contexts = contexts_of(rows, spec, parts, is_private=is_private)
     is_counted = log.is_counted if isinstance(log, PrivateRows) else None
-    look = OneLook(contexts, chosen, is_counted, lower, log.warnings)
-    found, counted = look.find(spec, rewards)
-    if not is_private:
-
-        def capped(least: float, most: float) -> tuple[Effect, ...]:
-            return look.find(_parsed(tables, kind, least, most), rewards)[0].said.effects
-
-        test_rows, ends = TestRows(rewards, chosen, arms, reward, -1 if lower else 1), (limits.low, limits.high)
-        found = with_sentences(found, tuple(capping_in_words(test_rows, found.said.effects, ends, capped)))
-    better = lower.sentence(found) if lower else HIGHER
+    look = OneLook(tables, rows, parts, chosen, is_counted, reward, lower_is_better, log.warnings)
+    looked = look.find(outcomes)
     meant = None if shares is None else dict(zip(arms, _shares(shares, names)["shares"], strict=True))
     given = () if is_private else (split_in_words(np.bincount(chosen, minlength=len(arms)), arms, meant),)
-    shown = lower.without_means(found, spec, own_bounds) if lower else found
-    rests = counted.sentence("people" if person else "rows", len(rewards) if is_private else whole.kept)
-    return FinishedTest(spec, shown, (better, *said, *given), rests)
-
-
-def _parsed(tables: dict[str, Any], kind: str, low: float, high: float) -> ArmsSpec:
-    """Read the experiment that the rows would have been; a first look that is too small is too few rows."""
-    try:
-        return cast(ArmsSpec, parse_spec(tables | {"reward": {"low": low, "high": high, "kind": kind}}))
-    except SpecError as error:
-        if error.field != "experiment.round_size":
-            raise
-        detail = f"has {tables['experiment']['horizon']:,} rows, too few for so many segments and arms: 20 of each"
-        raise SpecError(detail, field=TABLE, remedy="name fewer segments, or leave rare arms out") from None
+    rests = looked.counted.sentence("people" if person else "rows", len(rewards) if is_private else whole.kept)
+    return FinishedTest(looked.spec, looked.found, (looked.direction, *said, *given), rests)
 
 
 def _arms(

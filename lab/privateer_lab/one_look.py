@@ -1,24 +1,34 @@
 """One look at all rows of a test that is over, by the statistics of an experiment, with a curator's noise or none."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, cast
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from privateer_core.algorithms import parse_spec
+from privateer_core.answer.estimates import Effect
+from privateer_core.errors import SpecError
 from privateer_core.policies.decisions import Arms
 from privateer_core.sampling.entropy import SecureNoise
 from privateer_core.spec.arms import ArmsSpec
+from privateer_lab.heavy_tails import TestRows, capping_in_words, with_sentences
 from privateer_lab.lower_rewards import LowerRewards
 from privateer_lab.notebook.results import Found, found_in
+from privateer_lab.segment_columns import contexts_of
+from privateer_lab.tables.data_table import TableRows
+from privateer_lab.tables.errors import TABLE
+from privateer_lab.tables.outcomes import Outcomes
+from privateer_lab.tables.rewards import HIGHER
 from privateer_server.conclusions.conclusion import conclude
 from privateer_server.rounds.loop import Schedule
 
-Array: TypeAlias = NDArray[np.float64]
 _NO_NOISE: Final = "No privacy is promised to the people of these rows: figures have no noise."
 _NOISE: Final = "It costs each person of these rows epsilon {:g} against readers of the answer: noise is in its sums."
+_UNIT: Final = "{} counts from {:g} to {:g}, and more counts as better; effects are differences of means."
 _CONFIDENT: Final = 1.96
 """Standard deviations of 95 % confidence."""
 
@@ -45,35 +55,95 @@ class CountedRows:
 
 
 @dataclass(frozen=True)
-class OneLook:
-    """The rows of a test.
+class LookedAt:
+    """What one look says, and the experiment that the rows are taken for.
 
     Attributes
     ----------
-    contexts
-        Shape (n, columns): segments as devices encode them.
+    direction
+        Whether more or less is better, and what that means for effects.
+    counted
+        How many rows it rests on.
+    """
+
+    spec: ArmsSpec
+    found: Found
+    direction: str
+    counted: CountedRows
+
+
+@dataclass(frozen=True)
+class OneLook:
+    """The rows of a test, each a person, or what stands for one.
+
+    Attributes
+    ----------
+    tables
+        Those of the spec, without the reward.
+    rows, parts
+        Columns of segments, with their values or cuts.
     chosen
         Shape (n,): places of arms.
     is_counted
         Shape (n,): with a promise, which rows have something to contribute; None without one.
-    lower
-        How less of the reward is better; None: more is.
+    name, is_lower_better
+        What the reward is called, and whether less of it is better.
     warnings
         What the rows themselves warn of.
     """
 
-    contexts: Array
+    tables: Mapping[str, Any]
+    rows: TableRows
+    parts: Mapping[str, list[str] | list[float]]
     chosen: NDArray[np.int64]
     is_counted: NDArray[np.bool_] | None
-    lower: LowerRewards | None
+    name: str
+    is_lower_better: bool
     warnings: tuple[str, ...] = ()
 
-    def find(self, spec: ArmsSpec, rewards: Array) -> tuple[Found, CountedRows]:
-        """Return what one look says of rewards in their own unit, (n,), and how many rows that rests on."""
+    def find(self, outcomes: Outcomes) -> LookedAt:
+        """Return what one look at outcomes says, with the rows that decide a heavy tail."""
+        lower = LowerRewards(self.name, outcomes.is_yes_or_no) if self.is_lower_better else None
+        values = outcomes.turned() if lower else outcomes
+        spec, found, counted = self._look(values, values.ends, lower)
+        if self.is_counted is None and not outcomes.is_derived:
+
+            def capped(low: float, high: float) -> tuple[Effect, ...]:
+                return self._look(values, (low, high), lower)[1].said.effects
+
+            test_rows = TestRows(values.values, self.chosen, spec.options, self.name, -1 if lower else 1)
+            found = with_sentences(found, tuple(capping_in_words(test_rows, found.said.effects, values.ends, capped)))
+        low, high = outcomes.bounds.low, outcomes.bounds.high
+        if lower:
+            direction, found = lower.sentence(found), lower.without_means(found, spec, (low, high))
+            return LookedAt(spec, found, direction, counted)
+        if outcomes.is_derived:
+            said = _UNIT.format(self.name, low, high)
+            unit = msgspec.structs.replace(found.conclusion.reward, low=low, high=high, sentence=said)
+            found = replace(found, conclusion=msgspec.structs.replace(found.conclusion, reward=unit))
+        return LookedAt(spec, found, HIGHER, counted)
+
+    def _spec(self, outcomes: Outcomes, ends: tuple[float, float]) -> ArmsSpec:
+        """Read the experiment that the rows would have been; a first look that is too small is too few rows."""
+        reward = {"low": ends[0], "high": ends[1], "kind": "numeric" if outcomes.is_numeric else "binary"}
+        try:
+            return cast(ArmsSpec, parse_spec({**self.tables, "reward": reward}))
+        except SpecError as error:
+            if error.field != "experiment.round_size":
+                raise
+            detail = f"has {len(self.chosen):,} rows, too few for so many segments and arms: 20 of each"
+            raise SpecError(detail, field=TABLE, remedy="name fewer segments, or leave rare arms out") from None
+
+    def _look(
+        self, outcomes: Outcomes, ends: tuple[float, float], lower: LowerRewards | None
+    ) -> tuple[ArmsSpec, Found, CountedRows]:
+        """Return what one look says of outcomes clipped to these ends, by the experiment that they are taken for."""
+        spec = self._spec(outcomes, ends)
+        contexts = contexts_of(self.rows, spec, self.parts, is_private=self.is_counted is not None)
         step = (schedule := Schedule(spec)).open(0)
         policy: Any = step.policy
-        coins, scaled = np.zeros(len(self.chosen), np.uint32), spec.reward.scaled_all(rewards)
-        given = policy.contribute(self.contexts, coins, Arms(self.chosen), scaled)
+        coins, scaled = np.zeros(len(self.chosen), np.uint32), spec.reward.scaled_all(outcomes.values)
+        given = policy.contribute(contexts, coins, Arms(self.chosen), scaled)
         mechanism: Any = policy.terms.mechanism
         if self.is_counted is None:
             release = mechanism.moments(given)
@@ -83,10 +153,10 @@ class OneLook:
         over = schedule.close(step, release, 0)
         answer = schedule.answer(over)
         answer = msgspec.structs.replace(answer, ended="its rows", warnings=(*self.warnings, *answer.warnings))
-        answer = self.lower.renamed(answer, spec) if self.lower else answer
+        answer = lower.renamed(answer, spec) if lower else answer
         conclusion = conclude(schedule, over, answer)
         said = _NO_NOISE if self.is_counted is None else _NOISE.format(spec.privacy.bound)
         cost = msgspec.structs.replace(conclusion.privacy, sentence=said)
         deviation = math.sqrt(release.hits.size * release.parts.count * release.noise)
         counted = CountedRows(float(release.hits.sum()), deviation)
-        return found_in("test", answer, msgspec.structs.replace(conclusion, privacy=cost)), counted
+        return spec, found_in("test", answer, msgspec.structs.replace(conclusion, privacy=cost)), counted
