@@ -1,7 +1,7 @@
 """A test that has been run, row by row, as an experiment of one look: the same statistics, and a curator's noise."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -12,23 +12,26 @@ from privateer_core.answer import Answer
 from privateer_core.errors import SpecError
 from privateer_core.privacy.trust import TRUST
 from privateer_core.spec.arms import ArmsSpec
+from privateer_lab.clusters import Clusters
+from privateer_lab.covariates import adjusted_rewards, balance_warnings, compare_in_words, covariate_columns
 from privateer_lab.notebook.results import Found
 from privateer_lab.notebook.tabular import ResultTable, Tabular
 from privateer_lab.one_look import OneLook
 from privateer_lab.planning.other_algorithms import with_effects
 from privateer_lab.segment_columns import PUBLIC, Segments, feature_of, parts_of
 from privateer_lab.tables.arm_counts import split_in_words
-from privateer_lab.tables.data_table import SAMPLE, DataTable, check_apart, check_named
+from privateer_lab.tables.data_table import SAMPLE, DataTable, TableRows, check_apart, check_named
 from privateer_lab.tables.log_rows import ArmNames, LogRows, read_log_rows
 from privateer_lab.tables.outcome_rule import OutcomeRule
 from privateer_lab.tables.outcomes import Outcomes
 from privateer_lab.tables.private_rows import PrivateRows
-from privateer_lab.tables.remarks import code_remarks, table_remarks
+from privateer_lab.tables.remarks import code_remarks, people_warnings, table_remarks
 from privateer_lab.tables.rewards import is_yes_or_no, outer_bounds
 
 _NOBODY: Final = {"everybody": {"levels": ["everybody"]}}
 """A feature of one level, where no segments are asked for: a spec has one at least."""
 _UNIT: Final = (0.0, 1.0)
+_BY_ROW: Final = "The promise is to each row: who has several has it for each of them, unless --person names people."
 
 
 @dataclass(frozen=True, repr=False)
@@ -44,13 +47,16 @@ class FinishedTest(Tabular):
     assumed
         What was taken from the rows, or for granted, in sentences.
     rests
-        How many rows, or people, it rests on; with a promise as far as its noise tells.
+        How many rows, people or clusters it rests on; with a promise as far as its noise tells.
+    unadjusted
+        The answer without the adjustment; None where nothing adjusts.
     """
 
     spec: ArmsSpec
     found: Found
     assumed: tuple[str, ...]
     rests: str
+    unadjusted: Answer | None = None
 
     @property
     def answer(self) -> Answer:
@@ -81,6 +87,8 @@ def analyze(
     level: float = 0.05,
     lower_is_better: bool = False,
     person: str | None = None,
+    cluster: str | None = None,
+    adjust: Sequence[str] = (),
     yes: str | None = None,
     missing: Sequence[str] = (),
     missing_as: str | float | None = None,
@@ -124,6 +132,12 @@ def analyze(
     person
         The column of people, if some have several rows: each counts once, with the mean of their rewards. Who has rows
         of several arms is left out.
+    cluster
+        The column of what depends on each other, such as shops or schools, or people who got an arm at each visit: each
+        row counts the same, and intervals are those of clusters.
+    adjust
+        Columns that were measured before anybody got an arm, such as what a person spent before: effects are adjusted
+        by them, which makes intervals narrower. `FinishedTest.unadjusted` has those without.
     yes
         The text of ``reward`` that counts as 1, such as ``"cured"``; other texts count as 0.
     missing
@@ -150,32 +164,28 @@ def analyze(
     (False, 5000)
     """
     is_private, parts = epsilon is not None, parts_of(segments)
-    table = DataTable(frame, missing=missing, decimal="." if is_private and not decimal else decimal)
-    roles = [arm, reward, *parts, *([person] if person else [])]
+    table = _table(frame, missing, decimal, is_private=is_private)
+    roles = [arm, reward, *parts, *adjust, *(one for one in (person, cluster) if one)]
     check_named(roles, table.header)
-    check_apart({"--arm": arm, "--reward": reward, "--person": person}, parts)
-    if is_private and not decimal and any(source.separator != "," for source in table.sources):
-        detail = "must be given with epsilon, since the file is not separated by commas"
-        raise SpecError(detail, field="--decimal", remedy="give the decimal sign of its numbers, '.' or ','")
+    check_apart({"--arm": arm, "--reward": reward, "--person": person, "--cluster": cluster}, parts)
+    check_apart({"--arm": arm, "--reward": reward, "--person": person, "--cluster": cluster}, adjust, "--adjust")
+    _check_fits(is_private=is_private, adjust=adjust, cluster=cluster, other=person or next(iter(parts), None))
     if is_private and not shares:
         detail = "must be given with epsilon: names of arms are public"
         raise SpecError(detail, field="shares", remedy=f"{PUBLIC}, as in old=0.5 and new=0.5")
     rule = OutcomeRule.of(reward, bounds, yes, missing_as, is_private=is_private)
     whole = table.read(None if table.rows <= SAMPLE else roles, by_row=is_private)
-    remarks = [] if is_private else table_remarks(whole, roles, person)
-    log: LogRows
-    if is_private:
-        log = PrivateRows.read(rule.applied(whole), arm, reward, person, [*(shares or ())])
-    else:
-        log = read_log_rows(whole, arm, reward, person, rule)
+    log, remarks, warnings = _read(whole, (arm, reward, person, cluster), roles, rule, [*(shares or ())])
     names, chosen = _arms(log, arm, control, shares)
     rewards, arms, rows = log.rewards, tuple(names.allowed), log.rows
     is_numeric = rule.is_numeric or person is not None if is_private else not is_yes_or_no(rewards)
     outcomes = Outcomes(rewards, outer_bounds(rewards, bounds or _UNIT if is_private else bounds), is_numeric)
     said = rule.sentences()
+    if is_private and not person:
+        said.append(_BY_ROW)
     if not is_private:
         said += [outcomes.bounds.clipped(rewards, reward)] if is_numeric else []
-        said += [*remarks, *log.remarks, *names.notes(arm), *code_remarks(rows.column(reward))]
+        said += [*remarks, *names.notes(arm), *code_remarks(rows.column(reward))]
     features = {one: feature_of(rows, one, values, is_private=is_private) for one, values in parts.items()}
     cuts = {one: values for one, values in parts.items() if "levels" not in features[one]}
     tables = {
@@ -186,12 +196,66 @@ def analyze(
         "algorithm": {"name": with_effects(), "allocation": "fixed", "level": level, **_shares(shares, names)},
     }
     is_counted = log.is_counted if isinstance(log, PrivateRows) else None
-    look = OneLook(tables, rows, parts, chosen, is_counted, reward, lower_is_better, log.warnings)
+    look = OneLook(tables, rows, parts, chosen, is_counted, reward, lower_is_better, tuple(warnings))
+    values, clusters = outcomes.clipped, Clusters.read(rows.column(cluster), chosen) if cluster else None
+    if clusters:
+        look, said = look.of(clusters.first), [*said, clusters.sentence(reward)]
+        outcomes = outcomes.derived(clusters.values(values))
+    plain = None
+    if adjust:
+        plain, columns = look.find(outcomes).found.said, covariate_columns(rows, adjust)
+        values = adjusted_rewards(values, columns, chosen, look.groups(outcomes) if parts else np.zeros_like(chosen))
+        outcomes = outcomes.derived(clusters.values(values) if clusters else values)
+        look = replace(look, warnings=(*look.warnings, *balance_warnings(columns, chosen, adjust)))
     looked = look.find(outcomes)
+    said += compare_in_words(plain, looked.found.said, adjust) if plain else []
     meant = None if shares is None else dict(zip(arms, _shares(shares, names)["shares"], strict=True))
-    given = () if is_private else (split_in_words(np.bincount(chosen, minlength=len(arms)), arms, meant),)
-    rests = looked.counted.sentence("people" if person else "rows", len(rewards) if is_private else whole.kept)
-    return FinishedTest(looked.spec, looked.found, (looked.direction, *said, *given), rests)
+    units = chosen if clusters and clusters.are_mixed else look.chosen
+    given = () if is_private else (split_in_words(np.bincount(units, minlength=len(arms)), arms, meant),)
+    unit = "clusters" if cluster else "people" if person else "rows"
+    rests = looked.counted.sentence(unit, len(rewards) if is_private else whole.kept)
+    return FinishedTest(looked.spec, looked.found, (looked.direction, *said, *given), rests, plain)
+
+
+def _table(frame: Any, missing: Sequence[str], decimal: str | None, *, is_private: bool) -> DataTable:
+    """Open a table, whose rows do not decide its decimal sign with a promise."""
+    table = DataTable(frame, missing=missing, decimal="." if is_private and not decimal else decimal)
+    if is_private and not decimal and any(source.separator != "," for source in table.sources):
+        detail = "must be given with epsilon, since the file is not separated by commas"
+        raise SpecError(detail, field="--decimal", remedy="give the decimal sign of its numbers, '.' or ','")
+    return table
+
+
+def _read(
+    rows: TableRows,
+    named: tuple[str, str, str | None, str | None],
+    roles: Sequence[str],
+    rule: OutcomeRule,
+    arms: Sequence[str],
+) -> tuple[LogRows, list[str], list[str]]:
+    """Return the rows by columns of arm, reward, person and cluster, with remarks and warnings about them."""
+    arm, reward, person, cluster = named
+    if rule.is_private:
+        return PrivateRows.read(rule.applied(rows), arm, reward, person, arms), [], []
+    unit = person or cluster
+    log = read_log_rows(rows, arm, reward, person, rule, cluster)
+    repeated = [] if unit else people_warnings(rows, roles, arm)
+    return log, [*table_remarks(rows, roles, unit), *log.remarks], [*repeated, *log.warnings]
+
+
+def _check_fits(*, is_private: bool, adjust: Sequence[str], cluster: str | None, other: str | None) -> None:
+    """Refuse what cannot be asked for together."""
+    if is_private and adjust:
+        detail = "needs slopes, which a promise learns in earlier looks of an experiment, and a finished test has one"
+        raise SpecError(detail, field="--adjust", remedy="leave it out, or --epsilon")
+    if is_private and cluster:
+        detail = "sums rows without a bound, which no promise allows"
+        raise SpecError(
+            detail, field="--cluster", remedy="name people by --person, who count once each, or leave it out"
+        )
+    if cluster and other:
+        detail = f"counts rows of a cluster together, which {other} would part"
+        raise SpecError(detail, field="--cluster", remedy="leave out --person and --segment, or --cluster")
 
 
 def _arms(

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, cast
+from typing import Any, Final, Self, cast
 
 import msgspec
 import numpy as np
@@ -101,6 +101,12 @@ class OneLook:
     is_lower_better: bool
     warnings: tuple[str, ...] = ()
 
+    def of(self, first: NDArray[np.int64]) -> Self:
+        """Return a look at what some rows stand for, (m,)."""
+        size = {"horizon": len(first), "round_size": len(first)}
+        tables = {**self.tables, "experiment": {**self.tables["experiment"], **size}}
+        return replace(self, tables=tables, rows=self.rows.of(first), chosen=self.chosen[first])
+
     def find(self, outcomes: Outcomes) -> LookedAt:
         """Return what one look at outcomes says, with the rows that decide a heavy tail."""
         lower = LowerRewards(self.name, outcomes.is_yes_or_no) if self.is_lower_better else None
@@ -122,6 +128,13 @@ class OneLook:
             unit = msgspec.structs.replace(found.conclusion.reward, low=low, high=high, sentence=said)
             found = replace(found, conclusion=msgspec.structs.replace(found.conclusion, reward=unit))
         return LookedAt(spec, found, HIGHER, counted)
+
+    def groups(self, outcomes: Outcomes) -> NDArray[np.int64]:
+        """Return the places of rows' segments, (n,)."""
+        spec = self._spec(outcomes, outcomes.ends)
+        policy: Any = Schedule(spec).open(0).policy
+        contexts = contexts_of(self.rows, spec, self.parts, is_private=self.is_counted is not None)
+        return np.asarray(policy.groups(contexts))
 
     def _spec(self, outcomes: Outcomes, ends: tuple[float, float]) -> ArmsSpec:
         """Read the experiment that the rows would have been; a first look that is too small is too few rows."""

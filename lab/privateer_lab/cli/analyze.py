@@ -39,6 +39,16 @@ def analyze(
         str | None, typer.Option(metavar="LOW:HIGH", help="Clip rewards to these bounds, as in 0:500.")
     ] = None,
     person: Person = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="Column of what depends on each other, as shops: intervals allow for it."),
+    ] = None,
+    adjust: Annotated[
+        list[str],
+        typer.Option(
+            metavar="COLUMN", help="Column measured before people got an option, to adjust by. May be repeated."
+        ),
+    ] = [],  # noqa: B006
     yes: Annotated[
         str | None, typer.Option(metavar="VALUE", help="Value of the reward that counts as 1, all others as 0: cured.")
     ] = None,
@@ -72,6 +82,8 @@ def analyze(
         level=level,
         lower_is_better=lower_is_better,
         person=person,
+        cluster=cluster,
+        adjust=adjust,
         yes=yes,
         missing=missing,
         missing_as=missing_as,

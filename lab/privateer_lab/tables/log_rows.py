@@ -19,6 +19,8 @@ from privateer_lab.tables.outcome_rule import OutcomeRule
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 _LETTERS: Final = 64
+_MIXED_MAX: Final = 0.05
+"""Share of people with several arms that may be left out."""
 _TOTALS: Final = ("total", "totals", "grand total", "subtotal", "sum", "overall", "all")
 
 
@@ -149,7 +151,12 @@ class LogRows:
 
 
 def read_log_rows(
-    rows: TableRows, arm: str, reward: str, person: str | None = None, rule: OutcomeRule | None = None
+    rows: TableRows,
+    arm: str,
+    reward: str,
+    person: str | None = None,
+    rule: OutcomeRule | None = None,
+    cluster: str | None = None,
 ) -> LogRows:
     """Return the rows of a table that have an option and a reward, one a person.
 
@@ -167,7 +174,7 @@ def read_log_rows(
     column, outcome = rows.column(arm), rows.column(reward)
     gaps, warnings = gaps_in_words(column, outcome)
     rows = rule.applied(rows) if rule else rows
-    rows = complete_rows(rows, [arm, reward, *([person] if person else [])], remarks)
+    rows = complete_rows(rows, [arm, reward, *(name for name in (person, cluster) if name)], remarks)
     remarks += [*gaps, *_infinite(outcome)]
     rewards, first = rewards_of(rows.column(reward), gaps=gaps), np.arange(rows.kept)
     if person:
@@ -232,8 +239,9 @@ def _by_person(
     if is_mixed.any():
         what = f"have several values of {shortened(arm.name)}, and are left out"
         remarks.append(f"{int(is_mixed.sum()):,} people by {name} {what}.")
-    if is_mixed.all():
-        remedy = "name the column that says what each person got"
-        raise SpecError("nobody has one option alone", field=shortened(arm.name), remedy=remedy)
+    if is_mixed.mean() > _MIXED_MAX:
+        detail = f"{int(is_mixed.sum()):,} of {len(first):,} people by {name} have several options"
+        remedy = f"analyze with --cluster {name} instead of --person, if each row got its own; or leave them out"
+        raise SpecError(detail, field=shortened(arm.name), remedy=remedy)
     order = np.argsort(first[~is_mixed])
     return first[~is_mixed][order], means[~is_mixed][order]

@@ -14,7 +14,7 @@ from privateer_lab.tables.errors import shortened
 
 Array = NDArray[np.float64]
 PEOPLE: Final = re.compile(
-    r"(^|[_\W])(user|person|people|patient|subject|participant|customer|visitor|client|member|respondent|household)"
+    r"^(id|uid|uuid|guid)$|(^|[_\W])(user|person|people|patient|subject|participant|customer|visitor|client|member|respondent|household)"
     r"s?([_\W]?(id|nr|no|number|key|code))?$",
     re.IGNORECASE,
 )
@@ -93,6 +93,27 @@ def _almost_numbers(column: DataColumn) -> list[str]:
     ]
 
 
+def _people_columns(rows: TableRows, roles: Collection[str]) -> list[DataColumn]:
+    """Return columns that may say whose row it is, in which some people have several rows."""
+    columns = [column for name, column in rows.columns.items() if name not in roles and PEOPLE.search(name)]
+    return [column for column in columns if _MANY <= len(column.counts) < column.rows - column.gaps]
+
+
+def people_warnings(rows: TableRows, roles: Collection[str], arm: str) -> list[str]:
+    """Warn of columns that may say whose row it is, and have a value in several rows of an arm."""
+    warnings, arms = [], rows.column(arm)
+    for column in _people_columns(rows, roles):
+        is_known = (column.places >= 0) & (arms.places >= 0)
+        pairs = column.places[is_known] * len(arms.values) + arms.places[is_known]
+        if len(np.unique(pairs)) < len(pairs):
+            name = shortened(column.name)
+            warnings.append(
+                f"{name} repeats within arms: if it says whose row it is, intervals are too narrow and effects are "
+                f"found where there are none; give --person {name}"
+            )
+    return warnings
+
+
 def table_remarks(rows: TableRows, roles: Collection[str], person: str | None) -> list[str]:
     """Say that rows are copies of others, or no people.
 
@@ -106,14 +127,12 @@ def table_remarks(rows: TableRows, roles: Collection[str], person: str | None) -
     if person:
         return []
     remarks = []
-    for name, column in rows.columns.items():
-        n_people = len(column.counts)
-        if name not in roles and PEOPLE.search(name) and _MANY <= n_people < column.rows - column.gaps:
-            what = shortened(name)
-            remarks.append(
-                f"Rows count as people, and {what} has {n_people:,} values in {column.rows:,} rows: if it says whose "
-                f"row it is, give --person {what}."
-            )
+    for column in _people_columns(rows, roles):
+        what = shortened(column.name)
+        remarks.append(
+            f"Rows count as people, and {what} has {len(column.counts):,} values in {column.rows:,} rows: if it says "
+            f"whose row it is, give --person {what}."
+        )
     if (copies := _copies(rows.columns)) and not remarks:
         remarks.append(
             f"{copies:,} rows are exact copies of others: if they are the same people, leave the copies out."
