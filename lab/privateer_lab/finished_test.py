@@ -1,5 +1,6 @@
 """A test that has been run, row by row, as an experiment of one look: the same statistics, and a curator's noise."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -22,15 +23,18 @@ from privateer_lab.segment_columns import PUBLIC, Segments, feature_of, parts_of
 from privateer_lab.tables.arm_counts import split_in_words
 from privateer_lab.tables.data_table import SAMPLE, DataTable, TableRows, check_apart, check_named
 from privateer_lab.tables.log_rows import ArmNames, LogRows, read_log_rows
+from privateer_lab.tables.marks import in_order
 from privateer_lab.tables.outcome_rule import OutcomeRule
 from privateer_lab.tables.outcomes import Outcomes
 from privateer_lab.tables.private_rows import PrivateRows
-from privateer_lab.tables.remarks import code_remarks, people_warnings, table_remarks
+from privateer_lab.tables.remarks import code_remarks, outcome_remarks, people_warnings, table_remarks
 from privateer_lab.tables.rewards import is_yes_or_no, outer_bounds
 
 _NOBODY: Final = {"everybody": {"levels": ["everybody"]}}
 """A feature of one level, where no segments are asked for: a spec has one at least."""
 _UNIT: Final = (0.0, 1.0)
+_ROUNDED: Final = 1e-6
+"""What rounding may take from a sum of shares."""
 _BY_ROW: Final = "The promise is to each row: who has several has it for each of them, unless --person names people."
 
 
@@ -112,14 +116,14 @@ def analyze(
     arm, reward
         Columns of the arm that a person got, and of what came of it, in its own unit.
     control
-        The arm with which the others are compared; by default the first of ``shares``, or the first by name.
+        The arm with which the others are compared; by default the first by name, or the least if names are numbers.
     segments
         Columns by which effects are told apart. A mapping also says how: texts are the values of a column, ``"other"``
         among them stands for all that are not listed; numbers are where a segment ends and the next begins. Without,
         each value in the rows is a segment.
     shares
-        The share of people that each arm was meant to get; by default the same. How far the rows are from it is tested.
-        The first arm is the control unless ``control`` names another.
+        The share of people that each arm was meant to get, or ratios in whole numbers. How far the rows are from it is
+        tested; without, the answer says how far they are from equal shares, and warns of nothing.
     bounds
         The least and the largest reward that count: others are clipped to them. By default those of the rows, so that
         effects are differences of means. With ``epsilon`` by default just 0 and 1, yes and no count.
@@ -163,7 +167,7 @@ def analyze(
     >>> found.answer.effects[0].is_decided, found.answer.people
     (False, 5000)
     """
-    is_private, parts = epsilon is not None, parts_of(segments)
+    is_private, parts, shares = epsilon is not None, parts_of(segments), _ratios(shares)
     table = _table(frame, missing, decimal, is_private=is_private)
     roles = [arm, reward, *parts, *adjust, *(one for one in (person, cluster) if one)]
     check_named(roles, table.header)
@@ -185,7 +189,7 @@ def analyze(
         said.append(_BY_ROW)
     if not is_private:
         said += [outcomes.bounds.clipped(rewards, reward)] if is_numeric else []
-        said += [*remarks, *names.notes(arm), *code_remarks(rows.column(reward))]
+        said += [*remarks, *names.notes(arm), *code_remarks(rows.column(reward)), *outcome_remarks(whole, reward)]
     features = {one: feature_of(rows, one, values, is_private=is_private) for one, values in parts.items()}
     cuts = {one: values for one, values in parts.items() if "levels" not in features[one]}
     tables = {
@@ -196,7 +200,9 @@ def analyze(
         "algorithm": {"name": with_effects(), "allocation": "fixed", "level": level, **_shares(shares, names)},
     }
     is_counted = log.is_counted if isinstance(log, PrivateRows) else None
-    look = OneLook(tables, rows, parts, chosen, is_counted, reward, lower_is_better, tuple(warnings))
+    look = OneLook(
+        tables, rows, parts, chosen, is_counted, reward, lower_is_better, shares is not None, tuple(warnings)
+    )
     values, clusters = outcomes.clipped, Clusters.read(rows.column(cluster), chosen) if cluster else None
     if clusters:
         look, said = look.of(clusters.first), [*said, clusters.sentence(reward)]
@@ -208,6 +214,8 @@ def analyze(
         outcomes = outcomes.derived(clusters.values(values) if clusters else values)
         look = replace(look, warnings=(*look.warnings, *balance_warnings(columns, chosen, adjust)))
     looked = look.find(outcomes)
+    if control is None:
+        said.append(f"Others are compared with {arms[0]}, the first by name: --control names another.")
     said += compare_in_words(plain, looked.found.said, adjust) if plain else []
     meant = None if shares is None else dict(zip(arms, _shares(shares, names)["shares"], strict=True))
     units = chosen if clusters and clusters.are_mixed else look.chosen
@@ -263,14 +271,26 @@ def _arms(
 ) -> tuple[ArmNames, NDArray[np.int64]]:
     """Return the arms, the control's first, and the place of each row's among them."""
     values = list(log.arms.values)
-    if shares and len(shares) < 2:
-        raise SpecError("has one option", field="shares", remedy="give the share of each, the control's too")
     if shares and (n_unknown := len(set(values) - set(shares))):
         detail = f"has {n_unknown} arms that shares do not name"
         raise SpecError(detail, field=arm, remedy="name all in shares, or leave their rows out")
-    names = ArmNames.of([*shares] if shares else values).with_control(control)
+    names = ArmNames.of(in_order(shares or values)).with_control(control)
     order = np.array([names.values.index(value) for value in values])
     return names, order[log.chosen]
+
+
+def _ratios(shares: Mapping[str, float] | None) -> dict[str, float] | None:
+    """Return shares whose sum is 1: of ratios such as 1 and 2, or percentages, each one's part of all."""
+    if shares is None:
+        return None
+    if len(shares) < 2:
+        raise SpecError("has one option", field="shares", remedy="give the share of each, the control's too")
+    total, remedy = sum(shares.values()), "give shares whose sum is 1, or whole numbers such as 1 and 2"
+    if not all(0 < share < math.inf for share in shares.values()):
+        raise SpecError("must be numbers above 0", field="shares", remedy=remedy)
+    if abs(total - 1) > _ROUNDED and any(share < 1 for share in shares.values()):
+        raise SpecError(f"must have a sum of 1, not {total:.4g}", field="shares", remedy=remedy)
+    return {name: share / total for name, share in shares.items()}
 
 
 def _curator(*, promises: bool) -> str:

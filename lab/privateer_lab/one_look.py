@@ -5,12 +5,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Self, cast
 
-import msgspec
 import numpy as np
+from msgspec.structs import replace as replace_fields
 from numpy.typing import NDArray
 
 from privateer_core.algorithms import parse_spec
+from privateer_core.answer import Answer
 from privateer_core.answer.estimates import Effect
+from privateer_core.answer.parts import Figures
 from privateer_core.errors import SpecError
 from privateer_core.policies.decisions import Arms
 from privateer_core.sampling.entropy import SecureNoise
@@ -29,6 +31,7 @@ from privateer_server.rounds.loop import Schedule
 _NO_NOISE: Final = "No privacy is promised to the people of these rows: figures have no noise."
 _NOISE: Final = "It costs each person of these rows epsilon {:g} against readers of the answer: noise is in its sums."
 _UNIT: Final = "{} counts from {:g} to {:g}, and more counts as better; effects are differences of means."
+_RATIO: Final = "sample ratio"
 _CONFIDENT: Final = 1.96
 """Standard deviations of 95 % confidence."""
 
@@ -52,6 +55,15 @@ class CountedRows:
             return f"It rests on {total:,} {unit}, less {most:,} at most, as far as noise tells."
         counted = f"about {max(0, round(self.count)):,} of {total:,} {unit}, give or take {radius:,}"
         return f"It rests on {counted}: the others have no named option, or no outcome that counts."
+
+
+def _without_ratio(answer: Answer) -> Answer:
+    """Return an answer that says nothing of shares of people, which nobody declared."""
+    figures = [one for one in answer.parts if isinstance(one, Figures)]
+    kept = [replace_fields(one, facts=tuple(fact for fact in one.facts if _RATIO not in fact.name)) for one in figures]
+    others = [one for one in answer.parts if not isinstance(one, Figures)]
+    warnings = tuple(warning for warning in answer.warnings if not warning.startswith(_RATIO))
+    return replace_fields(answer, warnings=warnings, parts=(*kept, *others))
 
 
 @dataclass(frozen=True)
@@ -88,6 +100,8 @@ class OneLook:
         Shape (n,): with a promise, which rows have something to contribute; None without one.
     name, is_lower_better
         What the reward is called, and whether less of it is better.
+    has_shares
+        Whether anybody said which shares of people arms were meant to get.
     warnings
         What the rows themselves warn of.
     """
@@ -99,6 +113,7 @@ class OneLook:
     is_counted: NDArray[np.bool_] | None
     name: str
     is_lower_better: bool
+    has_shares: bool
     warnings: tuple[str, ...] = ()
 
     def of(self, first: NDArray[np.int64]) -> Self:
@@ -125,8 +140,8 @@ class OneLook:
             return LookedAt(spec, found, direction, counted)
         if outcomes.is_derived:
             said = _UNIT.format(self.name, low, high)
-            unit = msgspec.structs.replace(found.conclusion.reward, low=low, high=high, sentence=said)
-            found = replace(found, conclusion=msgspec.structs.replace(found.conclusion, reward=unit))
+            unit = replace_fields(found.conclusion.reward, low=low, high=high, sentence=said)
+            found = replace(found, conclusion=replace_fields(found.conclusion, reward=unit))
         return LookedAt(spec, found, HIGHER, counted)
 
     def groups(self, outcomes: Outcomes) -> NDArray[np.int64]:
@@ -164,12 +179,12 @@ class OneLook:
             given, noise = replace(given, keys=np.where(self.is_counted, given.keys, -1)), SecureNoise()
             release = mechanism.release(mechanism.add(mechanism.empty(), mechanism.randomize(given, noise)), noise)
         over = schedule.close(step, release, 0)
-        answer = schedule.answer(over)
-        answer = msgspec.structs.replace(answer, ended="its rows", warnings=(*self.warnings, *answer.warnings))
+        answer = schedule.answer(over) if self.has_shares else _without_ratio(schedule.answer(over))
+        answer = replace_fields(answer, ended="its rows", warnings=(*self.warnings, *answer.warnings))
         answer = lower.renamed(answer, spec) if lower else answer
         conclusion = conclude(schedule, over, answer)
         said = _NO_NOISE if self.is_counted is None else _NOISE.format(spec.privacy.bound)
-        cost = msgspec.structs.replace(conclusion.privacy, sentence=said)
+        cost = replace_fields(conclusion.privacy, sentence=said)
         deviation = math.sqrt(release.hits.size * release.parts.count * release.noise)
         counted = CountedRows(float(release.hits.sum()), deviation)
-        return spec, found_in("test", answer, msgspec.structs.replace(conclusion, privacy=cost)), counted
+        return spec, found_in("test", answer, replace_fields(conclusion, privacy=cost)), counted

@@ -12,6 +12,7 @@ from privateer_core.spec.categories import LEVELS_MAX
 from privateer_core.spec.features import Numeric
 from privateer_lab.simulation.devices import scaled
 from privateer_lab.tables.data_table import TableRows
+from privateer_lab.tables.marks import in_order
 
 Array: TypeAlias = NDArray[np.float64]
 Segments: TypeAlias = Mapping[str, Sequence[str] | Sequence[float]]
@@ -40,7 +41,7 @@ def feature_of(rows: TableRows, name: str, given: list[str] | list[float], *, is
         return {"levels": given}
     if is_private:
         raise SpecError("needs values or cuts with epsilon: segments are public", field=name, remedy=PUBLIC)
-    levels = sorted(column.counts) + ([_MISSING] if column.gaps else [])
+    levels = in_order(column.counts) + ([_MISSING] if column.gaps else [])
     if len(levels) > LEVELS_MAX:
         detail = f"has {len(levels):,} values, and at most {LEVELS_MAX} make segments"
         raise SpecError(detail, field=name, remedy="give its cuts if it is a number, or leave it out")

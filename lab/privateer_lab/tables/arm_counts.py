@@ -9,6 +9,7 @@ from scipy.special import chdtrc
 
 from privateer_lab.tables.data_column import DataColumn
 from privateer_lab.tables.errors import shortened
+from privateer_lab.tables.marks import in_order
 
 Array = NDArray[np.float64]
 _LEAST_P: Final = 1e-6
@@ -48,14 +49,14 @@ def split_in_words(counts: NDArray[np.int64], arms: Sequence[str], meant: Mappin
         return f"People were split as meant, {intended}, but for chance ({_chance(p_value)}): {got}."
     if meant:
         remedy = "People are missing, or counted twice: find out why before you believe an effect"
-    else:
-        remedy = "Give the shares that were meant; if all were meant to be the same, find out who is missing"
-    return f"People were not split as meant, {intended} ({_chance(p_value)}): {got}. {remedy}."
+        return f"People were not split as meant, as given ({_chance(p_value)}): {got}. {remedy}."
+    remedy = "Give the shares that were meant; if all were meant to be the same, find out who is missing"
+    return f"People were not split evenly ({_chance(p_value)}): {got}. {remedy}."
 
 
 def gaps_in_words(arm: DataColumn, reward: DataColumn) -> tuple[list[str], list[str]]:
     """Say how many rows of each arm have no reward, and warn if these shares differ more than by chance."""
-    arms = sorted(arm.counts)
+    arms = in_order(arm.counts)
     rows = np.array([arm.counts[text] for text in arms])
     lacking = arm.places[(reward.places < 0) & (arm.places >= 0)]
     gaps = np.bincount(lacking, minlength=len(arm.values))[[arm.values.index(text) for text in arms]]

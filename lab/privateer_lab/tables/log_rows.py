@@ -14,6 +14,7 @@ from privateer_lab.tables.arm_counts import gaps_in_words
 from privateer_lab.tables.data_column import DataColumn
 from privateer_lab.tables.data_table import TableRows
 from privateer_lab.tables.errors import shortened
+from privateer_lab.tables.marks import in_order
 from privateer_lab.tables.outcome_rule import OutcomeRule
 
 Array = NDArray[np.float64]
@@ -92,12 +93,12 @@ def arms_of(column: DataColumn) -> ArmNames:
         detail = f"has {count:,} different values, and an experiment at most {ARMS_MAX} options"
         remedy = "leave out rows of rare ones, or name another column"
         raise SpecError(detail, field=shortened(column.name), remedy=remedy)
-    return ArmNames.of(sorted(column.counts))
+    return ArmNames.of(in_order(column.counts))
 
 
 def classes_of(column: DataColumn) -> ArmNames:
     """Return the classes of a label."""
-    values = sorted(column.counts)
+    values = in_order(column.counts)
     if not ARMS_MIN <= len(values) <= ARMS_MAX:
         detail = f"must have {ARMS_MIN} to {ARMS_MAX} different values"
         raise SpecError(detail, field=shortened(column.name), remedy="choose another column")

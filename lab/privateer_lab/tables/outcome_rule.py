@@ -99,6 +99,8 @@ class OutcomeRule:
         lost = f"Rows of no named option, or whose {self.name} is no number and no yes or no, count nowhere."
         if self.yes is not None:
             said.append(f"{self.name} is 1 where it is {self.yes!r}, and 0 where it is something else.")
+            if self.missing_as is None:
+                said.append("NA, None and other marks of a gap are neither: --missing-as says what they count as.")
             lost = f"Rows of no named option, or without {self.name}, count nowhere."
         if self.missing_as is not None:
             said.append(f"Rows without {self.name} count as {self.missing_as}.")

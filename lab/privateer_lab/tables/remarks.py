@@ -19,6 +19,11 @@ PEOPLE: Final = re.compile(
     re.IGNORECASE,
 )
 """Names of columns that say whose row it is."""
+_TIME: Final = re.compile(r"(^|[_\W])(fu|follow_?up|surv(ival)?_?)?(time|days|weeks|months|years|tte)$", re.IGNORECASE)
+_STATUS: Final = re.compile(
+    r"(^|[_\W])(status|event|censor(ed|ing)?|cens|death|dead|died|relapse|fail(ed|ure)?)$", re.I
+)
+_RANKS_MAX: Final = 7
 _REPDIGIT: Final = re.compile(r"-?(9+|8{2,}|7{2,}|6{2,})")
 _CODES_MAX: Final = 4
 _REPEATED: Final = 3
@@ -76,6 +81,28 @@ def code_remarks(column: DataColumn) -> list[str]:
             "is a mean filled in, leave these cells empty."
         )
     return remarks
+
+
+def outcome_remarks(rows: TableRows, reward: str) -> list[str]:
+    """Say where a mean may not be what an outcome is about: times of events, of which some are to come, and ranks."""
+    column, name = rows.column(reward), shortened(reward)
+    flags = [other for other in rows.columns.values() if _STATUS.search(other.name) and 2 <= len(other.counts) <= 3]
+    if _TIME.search(reward) and flags:
+        return [
+            f"{name} is averaged as it is: if it is the time of an event that {shortened(flags[0].name)} says has "
+            "happened or not, use a survival analysis, since times that are cut short are no times of events."
+        ]
+    values = np.unique(column.numbers) if column.numbers is not None else np.zeros(0)
+    is_rank = (
+        3 <= len(values) <= _RANKS_MAX and np.array_equal(values, np.round(values)) and np.ptp(values) <= _RANKS_MAX
+    )
+    if is_rank:
+        listed = ", ".join(f"{value:g}" for value in values)
+        return [
+            f"{name} has the values {listed} alone, and is averaged: if they are codes of ranks and not counts, a mean "
+            "takes each step for as large as any other; compare the share above a rank, by a column of yes and no."
+        ]
+    return []
 
 
 def _almost_numbers(column: DataColumn) -> list[str]:

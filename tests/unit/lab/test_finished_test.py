@@ -201,7 +201,8 @@ def test_uneven_arms_are_reported_unless_they_were_meant() -> None:
     rows = bought()
     kept = (rows["arm"] == "new") | (np.random.default_rng(1).random(20_000) < 0.5)
     uneven = {name: values[kept] for name, values in rows.items()}
-    assert lab.analyze(uneven, reward="bought").answer.warnings
+    assert lab.analyze(uneven, reward="bought", shares=SHARES).answer.warnings
+    assert not lab.analyze(uneven, reward="bought").answer.warnings
     assert not lab.analyze(uneven, reward="bought", shares={"old": 1 / 3, "new": 2 / 3}).answer.warnings
 
 
@@ -219,7 +220,8 @@ def test_uneven_arms_are_reported_unless_they_were_meant() -> None:
         ({}, {"segments": ["age"]}, "age: has 2,000 values"),
         ({}, {"bounds": (1.0, 0.0)}, "reward: the range is empty"),
         ({}, {"shares": {"old": 0.5, "blue": 0.5}}, "arm: has 1 arms that shares do not name"),
-        ({}, {"shares": {"old": 0.5, "new": 0.7}}, "algorithm.shares"),
+        ({}, {"shares": {"old": 0.5, "new": 0.7}}, "shares: must have a sum of 1, not 1.2"),
+        ({}, {"shares": {"old": 1.0, "new": 0.0}}, "shares: must be numbers above 0"),
         ({}, {"shares": SHARES, "epsilon": -1.0}, "privacy.epsilon"),
         ({"age": np.arange(2000) // 10}, {"segments": ["age"]}, "table: has 2,000 rows, too few"),
     ],
@@ -247,8 +249,11 @@ def test_shares_of_arms_are_beside_what_chance_makes_of_them() -> None:
     """Planted: three in ten people where half were meant. With the shares that were meant there is no alarm."""
     rng = np.random.default_rng(8)
     rows = {"arm": np.where(rng.random(4000) < 0.3, "new", "old"), "reward": rng.random(4000) < 0.1}
-    wrong, right = lab.analyze(rows), lab.analyze(rows, shares={"old": 0.7, "new": 0.3})
-    assert "People were not split as meant, the same for all (p below 1e-6)" in wrong.assumed[-1]
+    said, right = lab.analyze(rows), lab.analyze(rows, shares={"old": 0.7, "new": 0.3})
+    wrong = lab.analyze(rows, shares={"old": 2, "new": 2})
+    assert "People were not split evenly (p below 1e-6)" in said.assumed[-1]
+    assert not any("sample ratio" in one for one in said.answer.warnings)
+    assert "People were not split as meant, as given (p below 1e-6)" in wrong.assumed[-1]
     assert any("sample ratio" in one for one in wrong.answer.warnings)
     assert "People were split as meant, as given, but for chance" in right.assumed[-1]
     assert not any("sample ratio" in one for one in right.answer.warnings)

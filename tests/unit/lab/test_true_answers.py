@@ -163,7 +163,7 @@ def test_a_heavy_tail_names_the_rows_that_decide_and_what_capping_does() -> None
     spend[1][:2] = (18_000.0, 25_000.0)
     rows = {"arm": np.repeat(["now", "new"], [3_000, 374]), "reward": np.concatenate(spend)}
     shares = {"now": 3_000 / 3_374, "new": 374 / 3_374}
-    found = lab.analyze(rows, shares=shares)
+    found = lab.analyze(rows, shares=shares, control="now")
     [effect] = found.answer.effects
     assert (effect.reason, effect.low) == (Reason.HEAVY_TAIL, None)
     assert effect.value == pytest.approx(spend[1].mean() - spend[0].mean(), abs=1e-4)
