@@ -118,7 +118,7 @@ def rewards_of(column: DataColumn, *, must_vary: bool = True, gaps: Sequence[str
         remedy = "make it 1 and 0, or numbers; or name another column"
         raise SpecError("must be numbers, or yes and no, and has other values", field=field, remedy=remedy)
     if must_vary and len(np.unique(outcomes[np.isfinite(outcomes)])) < 2:
-        remedy = ". ".join(["name another column, or give rows with other outcomes", *gaps]).rstrip(".")
+        remedy = " ".join(["name another column, or give rows with other outcomes.", *gaps]).rstrip(".")
         raise SpecError("every row has the same reward, so nothing can be learned", field=field, remedy=remedy)
     return outcomes
 

@@ -87,7 +87,8 @@ class OutcomeRule:
             column = replace(column, places=np.where(is_outcome, column.places, -1))
         if self.missing_as is not None:
             known = column.outcomes[np.isfinite(column.outcomes)]
-            ends = self.bounds or (_UNIT if self.is_private or not len(known) else (known.min(), known.max()))
+            is_unit = self.is_private or self.yes is not None or not len(known)
+            ends = self.bounds or (_UNIT if is_unit else (known.min(), known.max()))
             texts = (*column.values, repr(float(self._number(*ends))).replace(".", column.decimal))
             places = np.where(column.places < 0, len(column.values), column.places)
             column = DataColumn(self.name, texts, places, column.decimal)

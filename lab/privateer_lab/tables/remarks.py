@@ -21,7 +21,7 @@ PEOPLE: Final = re.compile(
 """Names of columns that say whose row it is."""
 _TIME: Final = re.compile(r"(^|[_\W])(fu|follow_?up|surv(ival)?_?)?(time|days|weeks|months|years|tte)$", re.IGNORECASE)
 _STATUS: Final = re.compile(
-    r"(^|[_\W])(status|event|censor(ed|ing)?|cens|death|dead|died|relapse|fail(ed|ure)?)$", re.I
+    r"(^|[_\W])(fu)?(status|stat|event|censor(ed|ing)?|cens|death|dead|died|relapse|fail(ed|ure)?)$", re.I
 )
 _RANKS_MAX: Final = 7
 _REPDIGIT: Final = re.compile(r"-?(9+|8{2,}|7{2,}|6{2,})")
