@@ -18,11 +18,33 @@ def ratio_values(numerators: NDArray[Any], denominators: NDArray[Any], arms: NDA
 
     The delta method: around the ratio R of an arm, R + (y - R d) / mean of d (Cochran 1977, *Sampling Techniques*,
     Section 6.4; Deng, Knoblich and Lu 2018).
+
+    Raises
+    ------
+    SpecError
+        If all denominators of an arm are 0.
     """
     sizes = np.bincount(arms, denominators)
+    if not sizes.all():
+        raise SpecError("is 0 in all rows of an arm", field="--per", remedy="name another column")
     ratios = np.bincount(arms, numerators) / sizes
     means = sizes / np.bincount(arms)
     return np.asarray(ratios[arms] + (numerators - ratios[arms] * denominators) / means[arms])
+
+
+def denominators_of(column: DataColumn) -> Array:
+    """Return what rewards are divided by, (rows,).
+
+    Raises
+    ------
+    SpecError
+        If some are no numbers, or below 0.
+    """
+    values = column.outcomes
+    if not (values >= 0).all():
+        remedy = "name a column of counts or amounts"
+        raise SpecError("must be numbers of at least 0", field=f"--per {shortened(column.name)}", remedy=remedy)
+    return values
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -13,13 +13,13 @@ from privateer_core.answer import Answer
 from privateer_core.errors import SpecError
 from privateer_core.privacy.trust import TRUST
 from privateer_core.spec.arms import ArmsSpec
-from privateer_lab.clusters import Clusters
-from privateer_lab.covariates import adjusted_rewards, balance_warnings, compare_in_words, covariate_columns
+from privateer_lab.covariates import compare_in_words
 from privateer_lab.notebook.results import Found
 from privateer_lab.notebook.tabular import ResultTable, Tabular
 from privateer_lab.one_look import OneLook
 from privateer_lab.planning.other_algorithms import with_effects
 from privateer_lab.segment_columns import PUBLIC, Segments, feature_of, parts_of
+from privateer_lab.summed_outcomes import SumColumns, sum_columns
 from privateer_lab.tables.arm_counts import split_in_words
 from privateer_lab.tables.data_table import SAMPLE, DataTable, TableRows, check_apart, check_named
 from privateer_lab.tables.log_rows import ArmNames, LogRows, read_log_rows
@@ -92,6 +92,7 @@ def analyze(
     lower_is_better: bool = False,
     person: str | None = None,
     cluster: str | None = None,
+    per: str | None = None,
     adjust: Sequence[str] = (),
     yes: str | None = None,
     missing: Sequence[str] = (),
@@ -139,6 +140,8 @@ def analyze(
     cluster
         The column of what depends on each other, such as shops or schools, or people who got an arm at each visit: each
         row counts the same, and intervals are those of clusters.
+    per
+        The column by which the reward is divided, as clicks by views: effects are differences of ratios of sums.
     adjust
         Columns that were measured before anybody got an arm, such as what a person spent before: effects are adjusted
         by them, which makes intervals narrower. `FinishedTest.unadjusted` has those without.
@@ -169,17 +172,19 @@ def analyze(
     """
     is_private, parts, shares = epsilon is not None, parts_of(segments), _ratios(shares)
     table = _table(frame, missing, decimal, is_private=is_private)
-    roles = [arm, reward, *parts, *adjust, *(one for one in (person, cluster) if one)]
+    sums = sum_columns(per, cluster, adjust)
+    roles = [arm, reward, *parts, *sums.adjust, *sums.needed, *([person] if person else [])]
     check_named(roles, table.header)
-    check_apart({"--arm": arm, "--reward": reward, "--person": person, "--cluster": cluster}, parts)
-    check_apart({"--arm": arm, "--reward": reward, "--person": person, "--cluster": cluster}, adjust, "--adjust")
-    _check_fits(is_private=is_private, adjust=adjust, cluster=cluster, other=person or next(iter(parts), None))
+    named = {"--arm": arm, "--reward": reward, "--person": person, "--cluster": cluster, "--per": per}
+    check_apart(named, parts)
+    check_apart(named, sums.adjust, "--adjust")
+    sums.check(person or next(iter(parts), None), is_private=is_private)
     if is_private and not shares:
         detail = "must be given with epsilon: names of arms are public"
         raise SpecError(detail, field="shares", remedy=f"{PUBLIC}, as in old=0.5 and new=0.5")
     rule = OutcomeRule.of(reward, bounds, yes, missing_as, is_private=is_private)
     whole = table.read(None if table.rows <= SAMPLE else roles, by_row=is_private)
-    log, remarks, warnings = _read(whole, (arm, reward, person, cluster), roles, rule, [*(shares or ())])
+    log, remarks, warnings = _read(whole, (arm, reward, person), sums, roles, rule, [*(shares or ())])
     names, chosen = _arms(log, arm, control, shares)
     rewards, arms, rows = log.rewards, tuple(names.allowed), log.rows
     is_numeric = rule.is_numeric or person is not None if is_private else not is_yes_or_no(rewards)
@@ -203,26 +208,20 @@ def analyze(
     look = OneLook(
         tables, rows, parts, chosen, is_counted, reward, lower_is_better, shares is not None, tuple(warnings)
     )
-    values, clusters = outcomes.clipped, Clusters.read(rows.column(cluster), chosen) if cluster else None
-    if clusters:
-        look, said = look.of(clusters.first), [*said, clusters.sentence(reward)]
-        outcomes = outcomes.derived(clusters.values(values))
-    plain = None
-    if adjust:
-        plain, columns = look.find(outcomes).found.said, covariate_columns(rows, adjust)
-        values = adjusted_rewards(values, columns, chosen, look.groups(outcomes) if parts else np.zeros_like(chosen))
-        outcomes = outcomes.derived(clusters.values(values) if clusters else values)
-        look = replace(look, warnings=(*look.warnings, *balance_warnings(columns, chosen, adjust)))
-    looked = look.find(outcomes)
+    summed = sums.applied(look, outcomes)
+    looked, plain = summed.look.find(summed.outcomes), None
+    said += summed.sentences
+    if summed.unadjusted:
+        plain = summed.look.find(summed.unadjusted).found.said
+        said += compare_in_words(plain, looked.found.said, sums.adjust)
     if control is None:
         said.append(f"Others are compared with {arms[0]}, the first by name: --control names another.")
-    said += compare_in_words(plain, looked.found.said, adjust) if plain else []
-    meant = None if shares is None else dict(zip(arms, _shares(shares, names)["shares"], strict=True))
-    units = chosen if clusters and clusters.are_mixed else look.chosen
-    given = () if is_private else (split_in_words(np.bincount(units, minlength=len(arms)), arms, meant),)
+    if not is_private:
+        meant = None if shares is None else dict(zip(arms, _shares(shares, names)["shares"], strict=True))
+        said.append(split_in_words(np.bincount(summed.arms, minlength=len(arms)), arms, meant))
     unit = "clusters" if cluster else "people" if person else "rows"
     rests = looked.counted.sentence(unit, len(rewards) if is_private else whole.kept)
-    return FinishedTest(looked.spec, looked.found, (looked.direction, *said, *given), rests, plain)
+    return FinishedTest(looked.spec, looked.found, (looked.direction, *said), rests, plain)
 
 
 def _table(frame: Any, missing: Sequence[str], decimal: str | None, *, is_private: bool) -> DataTable:
@@ -236,34 +235,20 @@ def _table(frame: Any, missing: Sequence[str], decimal: str | None, *, is_privat
 
 def _read(
     rows: TableRows,
-    named: tuple[str, str, str | None, str | None],
+    named: tuple[str, str, str | None],
+    sums: SumColumns,
     roles: Sequence[str],
     rule: OutcomeRule,
     arms: Sequence[str],
 ) -> tuple[LogRows, list[str], list[str]]:
-    """Return the rows by columns of arm, reward, person and cluster, with remarks and warnings about them."""
-    arm, reward, person, cluster = named
+    """Return rows by arm, reward and person, with remarks and warnings about them."""
+    arm, reward, person = named
     if rule.is_private:
         return PrivateRows.read(rule.applied(rows), arm, reward, person, arms), [], []
-    unit = person or cluster
-    log = read_log_rows(rows, arm, reward, person, rule, cluster)
+    unit = person or sums.cluster
+    log = read_log_rows(rows, arm, reward, person, rule, sums.needed)
     repeated = [] if unit else people_warnings(rows, roles, arm)
     return log, [*table_remarks(rows, roles, unit), *log.remarks], [*repeated, *log.warnings]
-
-
-def _check_fits(*, is_private: bool, adjust: Sequence[str], cluster: str | None, other: str | None) -> None:
-    """Refuse what cannot be asked for together."""
-    if is_private and adjust:
-        detail = "needs slopes, which a promise learns in earlier looks of an experiment, and a finished test has one"
-        raise SpecError(detail, field="--adjust", remedy="leave it out, or --epsilon")
-    if is_private and cluster:
-        detail = "sums rows without a bound, which no promise allows"
-        raise SpecError(
-            detail, field="--cluster", remedy="name people by --person, who count once each, or leave it out"
-        )
-    if cluster and other:
-        detail = f"counts rows of a cluster together, which {other} would part"
-        raise SpecError(detail, field="--cluster", remedy="leave out --person and --segment, or --cluster")
 
 
 def _arms(

@@ -43,6 +43,9 @@ def analyze(
         str | None,
         typer.Option(metavar="COLUMN", help="Column of what depends on each other, as shops: intervals allow for it."),
     ] = None,
+    per: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="Column by which the reward is divided, as clicks by views.")
+    ] = None,
     adjust: Annotated[
         list[str],
         typer.Option(
@@ -83,6 +86,7 @@ def analyze(
         lower_is_better=lower_is_better,
         person=person,
         cluster=cluster,
+        per=per,
         adjust=adjust,
         yes=yes,
         missing=missing,

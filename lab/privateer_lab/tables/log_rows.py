@@ -157,9 +157,9 @@ def read_log_rows(
     reward: str,
     person: str | None = None,
     rule: OutcomeRule | None = None,
-    cluster: str | None = None,
+    needed: Sequence[str] = (),
 ) -> LogRows:
-    """Return the rows of a table that have an option and a reward, one a person.
+    """Return the rows of a table that have an option, a reward and what else is ``needed``, one a person.
 
     Rows of a person are joined: the first says who they are, and their reward is the mean of all, so that each person
     counts once (Hayes and Moulton 2017, *Cluster Randomised Trials*, Section 10.3: summaries by cluster).
@@ -175,7 +175,7 @@ def read_log_rows(
     column, outcome = rows.column(arm), rows.column(reward)
     gaps, warnings = gaps_in_words(column, outcome)
     rows = rule.applied(rows) if rule else rows
-    rows = complete_rows(rows, [arm, reward, *(name for name in (person, cluster) if name)], remarks)
+    rows = complete_rows(rows, [arm, reward, *([person] if person else []), *needed], remarks)
     remarks += [*gaps, *_infinite(outcome)]
     rewards, first = rewards_of(rows.column(reward), gaps=gaps), np.arange(rows.kept)
     if person:

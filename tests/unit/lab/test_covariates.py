@@ -129,7 +129,7 @@ def test_clusters_are_adjusted_by_the_columns_of_their_rows() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"adjust": ["before"], "epsilon": 1.0, "shares": {"old": 0.75, "new": 0.25}}, "--adjust: needs slopes"),
+        ({"adjust": ["before"], "epsilon": 1.0, "shares": {"old": 0.75, "new": 0.25}}, "--adjust: needs sums of rows"),
         ({"adjust": ["after"]}, "--adjust after: is the column of --reward too"),
         ({"adjust": ["size"]}, "size: no column has this name"),
         ({"adjust": ["user"]}, "--adjust user: has 3,000 levels"),

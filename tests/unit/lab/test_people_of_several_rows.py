@@ -118,9 +118,12 @@ def test_a_ratio_varies_as_in_many_samples() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"cluster": "patient_id", "segments": ["arm2"]}, "--cluster: counts rows of a cluster together, which arm2"),
-        ({"cluster": "patient_id", "person": "arm2"}, "--cluster: counts rows of a cluster together, which arm2"),
-        ({"cluster": "patient_id", "epsilon": 1.0, "shares": {"a": 0.5, "b": 0.5}}, "--cluster: sums rows without"),
+        (
+            {"cluster": "patient_id", "segments": ["arm2"]},
+            "--cluster: is about sums over everybody, which arm2 would part",
+        ),
+        ({"cluster": "patient_id", "person": "arm2"}, "--cluster: is about sums over everybody, which arm2 would part"),
+        ({"cluster": "patient_id", "epsilon": 1.0, "shares": {"a": 0.5, "b": 0.5}}, "--cluster: needs sums of rows"),
         ({"cluster": "arm"}, "--cluster arm: is the column of --arm too"),
     ],
 )
@@ -128,6 +131,32 @@ def test_what_does_not_fit_is_refused(arguments: dict[str, Any], words: str) -> 
     rows = trial(np.random.default_rng(1))
     with pytest.raises(SpecError, match=f"^{words}"):
         lab.analyze(rows | {"arm2": rows["arm"]}, reward="well", **arguments)
+
+
+def test_ratios_are_those_of_sums_by_person_too() -> None:
+    """By hand: residuals clicks - R views, summed by person, over the arm's views."""
+    rng = np.random.default_rng(9)
+    person = np.repeat(np.arange(500), 3)
+    new, views = np.repeat(rng.permutation([0, 1] * 250), 3), rng.poisson(4, 1500)
+    clicks = rng.binomial(views, np.repeat(rng.beta(2, 6, 500), 3) * (1 + 0.2 * new))
+    rows = {"user": person, "arm": np.array(["a", "b"])[new], "clicks": clicks, "views": views}
+    found = lab.analyze(rows, reward="clicks", per="views", cluster="user")
+    [effect] = found.answer.effects
+    ratios = [clicks[new == one].sum() / views[new == one].sum() for one in (0, 1)]
+    residuals = clicks - np.array(ratios)[new] * views
+    variance = sum(
+        np.square(np.bincount(person[new == one], residuals[new == one])).sum() / views[new == one].sum() ** 2
+        for one in (0, 1)
+    )
+    assert effect.value == pytest.approx(ratios[1] - ratios[0], abs=1e-5)
+    assert (effect.high - effect.low) / 2 == pytest.approx(1.96 * np.sqrt(variance), rel=0.03)
+    assert any(one.startswith("Effects are differences of clicks per views") for one in found.assumed)
+    for wrong, words in (
+        (views - 1.0, "must be numbers of at least 0"),
+        (views * (new == 0), "is 0 in all rows of an"),
+    ):
+        with pytest.raises(SpecError, match=words):
+            lab.analyze({**rows, "views": wrong}, reward="clicks", per="views")
 
 
 def test_with_a_promise_a_row_is_a_person_unless_people_are_named() -> None:
