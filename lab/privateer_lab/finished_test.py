@@ -19,7 +19,7 @@ from privateer_lab.notebook.tabular import ResultTable, Tabular
 from privateer_lab.one_look import OneLook
 from privateer_lab.planning.other_algorithms import with_effects
 from privateer_lab.segment_columns import PUBLIC, Segments, feature_of, parts_of
-from privateer_lab.summed_outcomes import SumColumns, sum_columns
+from privateer_lab.summed_outcomes import SumColumns
 from privateer_lab.tables.arm_counts import split_in_words
 from privateer_lab.tables.data_table import SAMPLE, DataTable, TableRows, check_apart, check_named
 from privateer_lab.tables.log_rows import ArmNames, LogRows, read_log_rows
@@ -172,7 +172,7 @@ def analyze(
     """
     is_private, parts, shares = epsilon is not None, parts_of(segments), _ratios(shares)
     table = _table(frame, missing, decimal, is_private=is_private)
-    sums = sum_columns(per, cluster, adjust)
+    sums = SumColumns.of(per, cluster, adjust)
     roles = [arm, reward, *parts, *sums.adjust, *sums.needed, *([person] if person else [])]
     check_named(roles, table.header)
     named = {"--arm": arm, "--reward": reward, "--person": person, "--cluster": cluster, "--per": per}

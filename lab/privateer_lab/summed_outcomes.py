@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +55,13 @@ class SumColumns:
     cluster: str | None
     adjust: tuple[str, ...]
 
+    @classmethod
+    def of(cls, per: str | None, cluster: str | None, adjust: Sequence[str]) -> Self:
+        """Return columns for sums; one name instead of a list is refused."""
+        if isinstance(adjust, str):
+            raise SpecError("must be a list of names of columns", field="adjust", remedy=f"write adjust=[{adjust!r}]")
+        return cls(per, cluster, tuple(adjust))
+
     @property
     def needed(self) -> tuple[str, ...]:
         """The columns without which a row does not count."""
@@ -95,10 +103,3 @@ class SumColumns:
         warnings = balance_warnings(columns, look.chosen, self.adjust)
         look = replace(look, warnings=(*look.warnings, *warnings))
         return SummedOutcomes(look, outcomes.derived(values), plain, split, tuple(said))
-
-
-def sum_columns(per: str | None, cluster: str | None, adjust: Sequence[str]) -> SumColumns:
-    """Return columns for sums; one name instead of a list is refused."""
-    if isinstance(adjust, str):
-        raise SpecError("must be a list of names of columns", field="adjust", remedy=f"write adjust=[{adjust!r}]")
-    return SumColumns(per, cluster, tuple(adjust))

@@ -33,7 +33,8 @@ def analyze(
         ),
     ] = [],  # noqa: B006 - typer's way to say none
     share: Annotated[
-        list[str], typer.Option(help="Share of people that an option was meant to get: new=0.1. May be repeated.")
+        list[str],
+        typer.Option(help="Share of people that an option was meant to get, or ratio: new=0.1. May be repeated."),
     ] = [],  # noqa: B006
     bounds: Annotated[
         str | None, typer.Option(metavar="LOW:HIGH", help="Clip rewards to these bounds, as in 0:500.")
