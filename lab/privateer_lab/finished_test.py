@@ -173,7 +173,7 @@ def analyze(
     is_private, parts, shares = epsilon is not None, parts_of(segments), _ratios(shares)
     table = _table(frame, missing, decimal, is_private=is_private)
     sums = SumColumns.of(per, cluster, adjust)
-    roles = [arm, reward, *parts, *sums.adjust, *sums.needed, *([person] if person else [])]
+    roles = [arm, reward, *parts, *sums.adjust, *(one for one in (person, cluster, per) if one)]
     check_named(roles, table.header)
     named = {"--arm": arm, "--reward": reward, "--person": person, "--cluster": cluster, "--per": per}
     check_apart(named, parts)
@@ -246,7 +246,7 @@ def _read(
     if rule.is_private:
         return PrivateRows.read(rule.applied(rows), arm, reward, person, arms), [], []
     unit = person or sums.cluster
-    log = read_log_rows(rows, arm, reward, person, rule, sums.needed)
+    log = read_log_rows(rows, arm, reward, person, rule, sums.cluster, sums.per)
     repeated = [] if unit else people_warnings(rows, roles, arm)
     return log, [*table_remarks(rows, roles, unit), *log.remarks], [*repeated, *log.warnings]
 

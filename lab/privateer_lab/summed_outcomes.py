@@ -62,11 +62,6 @@ class SumColumns:
             raise SpecError("must be a list of names of columns", field="adjust", remedy=f"write adjust=[{adjust!r}]")
         return cls(per, cluster, tuple(adjust))
 
-    @property
-    def needed(self) -> tuple[str, ...]:
-        """The columns without which a row does not count."""
-        return tuple(name for name in (self.cluster, self.per) if name)
-
     def check(self, part: str | None, *, is_private: bool) -> None:
         """Refuse sums with a promise, and those that people or segments of a column would part."""
         options = {"--cluster": self.cluster, "--per": self.per, "--adjust": next(iter(self.adjust), None)}

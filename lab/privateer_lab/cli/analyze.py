@@ -95,7 +95,8 @@ def analyze(
         decimal=decimal,
     )
     if as_json:
-        print_json({"assumed": list(found.assumed), "rests": found.rests, "answer": msgspec.to_builtins(found.answer)})
+        answers = {"answer": found.answer, "unadjusted": found.unadjusted}
+        print_json({"assumed": list(found.assumed), "rests": found.rests, **msgspec.to_builtins(answers)})
         return
     print_finished(found.found.conclusion, found.answer, found.rests)
     for line in found.assumed:

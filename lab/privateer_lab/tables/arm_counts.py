@@ -1,6 +1,7 @@
 """Counts of rows by arm: how rows were split, how many lack an outcome, and whether chance explains either."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -54,8 +55,18 @@ def split_in_words(counts: NDArray[np.int64], arms: Sequence[str], meant: Mappin
     return f"People were not split evenly ({_chance(p_value)}): {got}. {remedy}."
 
 
-def gaps_in_words(arm: DataColumn, reward: DataColumn) -> tuple[list[str], list[str]]:
-    """Say how many rows of each arm have no reward, and warn if these shares differ more than by chance."""
+def gaps_in_words(arm: DataColumn, reward: DataColumn, unit: DataColumn | None) -> tuple[list[str], list[str]]:
+    """Say how many rows of each arm have no reward, and warn if these shares differ more than by chance.
+
+    With a column of people, or of what else depends on each other, these are counted: who has no reward in any row.
+    """
+    who = "Rows"
+    if unit is not None:
+        _, first, units = np.unique(unit.places, return_index=True, return_inverse=True)
+        places = np.full(len(first), -1)
+        np.maximum.at(places, units, reward.places)
+        arm, reward = arm.of_rows(first), replace(reward, places=places)
+        who = f"Units by {shortened(unit.name)}"
     arms = in_order(arm.counts)
     rows = np.array([arm.counts[text] for text in arms])
     lacking = arm.places[(reward.places < 0) & (arm.places >= 0)]
@@ -64,7 +75,7 @@ def gaps_in_words(arm: DataColumn, reward: DataColumn) -> tuple[list[str], list[
         return [], []
     parts = [f"{shortened(text)} {lost:,} of {n:,}" for text, lost, n in zip(arms, gaps, rows, strict=True)]
     name, of = shortened(reward.name), shortened(arm.name)
-    remarks = [f"Rows without {name}, by {of}: {', '.join(parts)}."] if len(arms) <= _SHOWN else []
+    remarks = [f"{who} without {name}, by {of}: {', '.join(parts)}."] if len(arms) <= _SHOWN else []
     if len(arms) < 2 or gaps.sum() == rows.sum():
         return remarks, []
     expected = np.outer((gaps.sum(), rows.sum() - gaps.sum()), rows / rows.sum())
@@ -72,8 +83,7 @@ def gaps_in_words(arm: DataColumn, reward: DataColumn) -> tuple[list[str], list[
     if p_value >= _DIFFERENT:
         return [*remarks, f"These shares differ by {of} no more than by chance ({_chance(p_value)})."], []
     warning = (
-        f"the share of rows without {name} differs by {of} ({_chance(p_value)}), so that effects compare different "
-        "people and may be biased: find out who is missing; --missing-as low and --missing-as high show how much it "
-        "may matter"
+        f"the share of {who[:1].lower()}{who[1:]} without {name} differs by {of} ({_chance(p_value)}), so that effects "
+        "compare different people and may be biased: find out who is missing; analyze with --missing-as low, then high"
     )
     return remarks, [warning]

@@ -157,9 +157,10 @@ def read_log_rows(
     reward: str,
     person: str | None = None,
     rule: OutcomeRule | None = None,
-    needed: Sequence[str] = (),
+    cluster: str | None = None,
+    per: str | None = None,
 ) -> LogRows:
-    """Return the rows of a table that have an option, a reward and what else is ``needed``, one a person.
+    """Return the rows of a table that have an option, a reward and what else is named, one a person.
 
     Rows of a person are joined: the first says who they are, and their reward is the mean of all, so that each person
     counts once (Hayes and Moulton 2017, *Cluster Randomised Trials*, Section 10.3: summaries by cluster).
@@ -173,9 +174,10 @@ def read_log_rows(
     has_arm = _without_totals(rows.column(arm), remarks)
     rows = rows.of(has_arm) if not has_arm.all() else rows
     column, outcome = rows.column(arm), rows.column(reward)
-    gaps, warnings = gaps_in_words(column, outcome)
+    unit = person or cluster
+    gaps, warnings = gaps_in_words(column, outcome, rows.column(unit) if unit else None)
     rows = rule.applied(rows) if rule else rows
-    rows = complete_rows(rows, [arm, reward, *([person] if person else []), *needed], remarks)
+    rows = complete_rows(rows, [arm, reward, *(name for name in (person, cluster, per) if name)], remarks)
     remarks += [*gaps, *_infinite(outcome)]
     rewards, first = rewards_of(rows.column(reward), gaps=gaps), np.arange(rows.kept)
     if person:

@@ -66,8 +66,38 @@ def test_the_warning_of_gaps_is_as_rare_as_its_level_says() -> None:
     arm = DataColumn("arm", ("a", "b", "c"), np.repeat([0, 1, 2], 200))
     for _ in range(2000):
         places = np.where(rng.random(600) < 0.2, -1, 0)
-        warned += bool(gaps_in_words(arm, DataColumn("reward", ("1",), places))[1])
+        warned += bool(gaps_in_words(arm, DataColumn("reward", ("1",), places), None)[1])
     assert 5 <= warned <= 40
+
+
+def test_gaps_are_counted_by_person_where_people_are_named() -> None:
+    """Planted: ten visits of each of the 3 people who are lost in one arm look like 30 rows of chance."""
+    rows = {"user": np.repeat(np.arange(300), 10), "arm": ["a"] * 1500 + ["b"] * 1500, "well": [0, 1] * 1500}
+    rows["well"] = [None if user in (3, 50, 90) else one for user, one in zip(rows["user"], rows["well"], strict=True)]
+    assert any(
+        "the share of rows without well differs" in one for one in lab.analyze(rows, reward="well").answer.warnings
+    )
+    found = lab.analyze(rows | {"well": [*rows["well"][:-1], 2]}, reward="well", person="user")
+    assert not any("without well" in one for one in found.answer.warnings)
+    assert "Units by user without well, by arm: a 3 of 150, b 0 of 150." in found.assumed
+
+
+@pytest.mark.parametrize("cell", ["ill", "", None, "inf", 1e308, "1e999"])
+@pytest.mark.parametrize("missing_as", [None, "high"])
+def test_with_a_promise_one_outcome_changes_no_other_row(cell: object, missing_as: str | None) -> None:
+    """What is said and what is found of two tables that differ in a row differ by its own weight and noise alone."""
+    rows = {"arm": ["gel", "none"] * 2000, "pain": [0, 1, 1, 1] * 1000}
+    other = {**rows, "pain": [cell, *rows["pain"][1:]]}
+    one, two = (
+        lab.analyze(each, reward="pain", shares=SHARES, epsilon=4.0, missing_as=missing_as) for each in (rows, other)
+    )
+    assert (one.spec, one.assumed) == (two.spec, two.assumed)
+    assert two.answer.effects[0].value == pytest.approx(0.5, abs=0.02)
+
+
+def test_a_draft_warns_of_gaps_that_differ_too() -> None:
+    made = lab.spec_from(pain() | {"pain": [5, None] * 3000 + [5, 6] * 3000}, arm="arm", reward="pain")
+    assert any(one.startswith("Warning: the share of rows without pain differs by arm") for one in made.notes)
 
 
 def test_a_reward_that_all_others_have_is_refused_with_the_gaps() -> None:
