@@ -1,5 +1,6 @@
 """Rewards of which less is better: turned for a learner, of which more is better, and told in their own unit."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -11,7 +12,7 @@ from privateer_core.answer.parts import AnswerPart, Figures
 from privateer_core.spec.arms import ArmsSpec
 from privateer_lab.notebook.results import Found
 from privateer_server.conclusions.by_effects import effects_headline
-from privateer_server.conclusions.wording import LearnedAnswer
+from privateer_server.conclusions.wording import LearnedAnswer, signed
 
 _LOWER: Final = "A lower {reward} counts as better: an effect of 1 means that {reward} is lower by 1."
 _SHOWN: Final = 5
@@ -47,12 +48,29 @@ class LowerRewards:
         """Return what was found without mean rewards, which nobody reported; `sentence` tells the right ones."""
         conclusion = found.conclusion
         headline = effects_headline(LearnedAnswer(spec, found.said), conclusion.rules, None)
+        headline = msgspec.structs.replace(headline, sentence=self._own_figures(headline.sentence, found.said.effects))
         low, high = bounds
         unit = msgspec.structs.replace(
             conclusion.reward, low=low, high=high, sentence=f"Effects say how much lower {self.name} is."
         )
         turned = msgspec.structs.replace(conclusion, headline=headline, baseline=None, reward=unit)
         return replace(found, conclusion=turned)
+
+    def _own_figures(self, sentence: str, effects: Sequence[Effect]) -> str:
+        """Return a headline that says by how much the outcome itself changes, which is down where that is better."""
+        for one in effects:
+            if one.value is None or one.group is not None:
+                continue
+            lower, itself = signed(one.value, one.low, one.high), signed(*_negated(one))
+            sentence = sentence.replace(f"changes rewards by {lower}", f"changes {self.name} by {itself}")
+            sentence = sentence.replace(f": {lower} against", f": {self.name} changes by {itself} against")
+        return sentence
+
+
+def _negated(one: Effect) -> tuple[float, float | None, float | None]:
+    """Return the change of the outcome itself, with its interval."""
+    low, high = (None if end is None else -end for end in (one.high, one.low))
+    return -(one.value or 0.0), low, high
 
 
 def _changed(lower: float, mean: float) -> str:

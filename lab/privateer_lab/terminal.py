@@ -92,13 +92,12 @@ def print_conclusion(published: PublishedAnswer) -> None:
         screen.print(note, soft_wrap=True, markup=False)
 
 
-def print_finished(conclusion: Conclusion, answer: Answer, unit: str = "rows") -> None:
+def print_finished(conclusion: Conclusion, answer: Answer, rests: str) -> None:
     """Print what rows, or people, of a test that is over say: headline, effects, what they rest on and cost."""
     screen.print(conclusion.headline.sentence, style="bold", soft_wrap=True, markup=False)
     print_warnings(answer)
     for title, rows in tables_of_conclusion(conclusion):
         _print(title, rows, words_left=True)
-    rests = f"It rests on {answer.people:,} {unit}."
     shares = [conclusion.rules.people] if conclusion.rules else []
     for note in (*conclusion.surer, rests, *shares, conclusion.privacy.sentence, conclusion.reward.sentence):
         screen.print(note, soft_wrap=True, markup=False)

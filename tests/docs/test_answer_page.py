@@ -82,7 +82,7 @@ def test_the_page_shows_what_is_printed_of_a_test_with_segments(capsys: pytest.C
     ]
     country, arm, reward = zip(*rows, strict=True)
     found = lab.analyze({"country": country, "arm": arm, "reward": reward}, segments=["country"])
-    print_finished(found.found.conclusion, found.answer)
+    print_finished(found.found.conclusion, found.answer, found.rests)
     printed = capsys.readouterr().out
     assert printed.startswith(SHOWN[2])
     assert "Shares of people are counted. 1 segment is left out" in printed

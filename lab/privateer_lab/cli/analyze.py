@@ -33,13 +33,36 @@ def analyze(
         ),
     ] = [],  # noqa: B006 - typer's way to say none
     share: Annotated[
-        list[str], typer.Option(help="Share of people that an option was meant to get: new=0.1. May be repeated.")
+        list[str],
+        typer.Option(help="Share of people that an option was meant to get, or ratio: new=0.1. May be repeated."),
     ] = [],  # noqa: B006
     bounds: Annotated[
         str | None, typer.Option(metavar="LOW:HIGH", help="Clip rewards to these bounds, as in 0:500.")
     ] = None,
     person: Person = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="Column of what depends on each other, as shops: intervals allow for it."),
+    ] = None,
+    per: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="Column by which the reward is divided, as clicks by views.")
+    ] = None,
+    adjust: Annotated[
+        list[str],
+        typer.Option(
+            metavar="COLUMN", help="Column measured before people got an option, to adjust by. May be repeated."
+        ),
+    ] = [],  # noqa: B006
+    yes: Annotated[
+        str | None, typer.Option(metavar="VALUE", help="Value of the reward that counts as 1, all others as 0: cured.")
+    ] = None,
     missing: Missing = [],  # noqa: B006
+    missing_as: Annotated[
+        str | None,
+        typer.Option(
+            metavar="low|high|VALUE", help="What a missing reward counts as; by default its row counts nowhere."
+        ),
+    ] = None,
     decimal: Annotated[
         str | None, typer.Option(metavar="SIGN", help="Decimal sign of a CSV file's numbers, found by default: , or .")
     ] = None,
@@ -63,13 +86,19 @@ def analyze(
         level=level,
         lower_is_better=lower_is_better,
         person=person,
+        cluster=cluster,
+        per=per,
+        adjust=adjust,
+        yes=yes,
         missing=missing,
+        missing_as=missing_as,
         decimal=decimal,
     )
     if as_json:
-        print_json({"assumed": list(found.assumed), "answer": msgspec.to_builtins(found.answer)})
+        answers = {"answer": found.answer, "unadjusted": found.unadjusted}
+        print_json({"assumed": list(found.assumed), "rests": found.rests, **msgspec.to_builtins(answers)})
         return
-    print_finished(found.found.conclusion, found.answer, "people" if person else "rows")
+    print_finished(found.found.conclusion, found.answer, found.rests)
     for line in found.assumed:
         screen.print(printable(line), soft_wrap=True, markup=False)
 

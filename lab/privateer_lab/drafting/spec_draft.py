@@ -302,7 +302,7 @@ def _kept_rows(
     arm, reward, person = log
     if arm and reward:
         found = read_log_rows(rows, arm, reward, person)
-        notes += found.remarks
+        notes += [*found.remarks, *(f"Warning: {warning}." for warning in found.warnings)]
         return found.rows, found
     return complete_rows(rows, named, notes) if named else rows, None
 

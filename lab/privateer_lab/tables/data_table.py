@@ -57,15 +57,15 @@ def check_named(names: Sequence[str], header: Sequence[str]) -> None:
             raise SpecError("no column has this name", field=shortened(name), remedy=f"choose from {there}{more}")
 
 
-def check_apart(named: Mapping[str, str | None], segments: Iterable[str]) -> None:
+def check_apart(named: Mapping[str, str | None], more: Iterable[str], option: str = "--segments") -> None:
     """Refuse a column that is named for two things."""
     seen: dict[str, str] = {}
-    for option, column in [*named.items(), *(("--segments", name) for name in segments)]:
+    for role, column in [*named.items(), *((option, name) for name in more)]:
         if column and column in seen:
             detail = f"is the column of {seen[column]} too"
-            raise SpecError(detail, field=f"{option} {shortened(column)}", remedy="name another column")
+            raise SpecError(detail, field=f"{role} {shortened(column)}", remedy="name another column")
         if column:
-            seen[column] = option
+            seen[column] = role
 
 
 class DataTable:

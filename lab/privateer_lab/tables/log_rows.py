@@ -10,15 +10,19 @@ from numpy.typing import NDArray
 
 from privateer_core.errors import SpecError
 from privateer_core.spec.arms import ARM_NAME, ARMS_MAX, ARMS_MIN
+from privateer_lab.tables.arm_counts import gaps_in_words
 from privateer_lab.tables.data_column import DataColumn
 from privateer_lab.tables.data_table import TableRows
 from privateer_lab.tables.errors import shortened
+from privateer_lab.tables.marks import in_order
+from privateer_lab.tables.outcome_rule import OutcomeRule
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 _LETTERS: Final = 64
+_MIXED_MAX: Final = 0.05
+"""Share of people with several arms that may be left out."""
 _TOTALS: Final = ("total", "totals", "grand total", "subtotal", "sum", "overall", "all")
-_SHOWN: Final = 6
 
 
 @dataclass(frozen=True)
@@ -89,20 +93,23 @@ def arms_of(column: DataColumn) -> ArmNames:
         detail = f"has {count:,} different values, and an experiment at most {ARMS_MAX} options"
         remedy = "leave out rows of rare ones, or name another column"
         raise SpecError(detail, field=shortened(column.name), remedy=remedy)
-    return ArmNames.of(sorted(column.counts))
+    return ArmNames.of(in_order(column.counts))
 
 
 def classes_of(column: DataColumn) -> ArmNames:
     """Return the classes of a label."""
-    values = sorted(column.counts)
+    values = in_order(column.counts)
     if not ARMS_MIN <= len(values) <= ARMS_MAX:
         detail = f"must have {ARMS_MIN} to {ARMS_MAX} different values"
         raise SpecError(detail, field=shortened(column.name), remedy="choose another column")
     return ArmNames.of(values)
 
 
-def rewards_of(column: DataColumn, *, must_vary: bool = True) -> Array:
-    """Return what came of each row's option, (rows,): numbers, or yes and no as 1 and 0; NaN where there is none."""
+def rewards_of(column: DataColumn, *, must_vary: bool = True, gaps: Sequence[str] = ()) -> Array:
+    """Return what came of each row's option, (rows,): numbers, or yes and no as 1 and 0; NaN where there is none.
+
+    ``gaps``: sentences about rows without a reward, for the error that all others are the same.
+    """
     field, outcomes = shortened(column.name), column.outcomes
     is_other = bool(np.isnan(outcomes[column.places >= 0]).any())
     numbers = column.quantities[np.unique(column.places[column.places >= 0])]
@@ -111,7 +118,7 @@ def rewards_of(column: DataColumn, *, must_vary: bool = True) -> Array:
         remedy = "make it 1 and 0, or numbers; or name another column"
         raise SpecError("must be numbers, or yes and no, and has other values", field=field, remedy=remedy)
     if must_vary and len(np.unique(outcomes[np.isfinite(outcomes)])) < 2:
-        remedy = "name another column, or give rows with other outcomes"
+        remedy = " ".join(["name another column, or give rows with other outcomes.", *gaps]).rstrip(".")
         raise SpecError("every row has the same reward, so nothing can be learned", field=field, remedy=remedy)
     return outcomes
 
@@ -132,6 +139,8 @@ class LogRows:
         Shape (n,).
     remarks
         What was left out or joined, in sentences.
+    warnings
+        What to look at before anybody believes an effect.
     """
 
     rows: TableRows
@@ -139,10 +148,19 @@ class LogRows:
     chosen: NDArray[np.int64]
     rewards: Array
     remarks: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
 
 
-def read_log_rows(rows: TableRows, arm: str, reward: str, person: str | None = None) -> LogRows:
-    """Return the rows of a table that have an option and a reward, one a person.
+def read_log_rows(
+    rows: TableRows,
+    arm: str,
+    reward: str,
+    person: str | None = None,
+    rule: OutcomeRule | None = None,
+    cluster: str | None = None,
+    per: str | None = None,
+) -> LogRows:
+    """Return the rows of a table that have an option, a reward and what else is named, one a person.
 
     Rows of a person are joined: the first says who they are, and their reward is the mean of all, so that each person
     counts once (Hayes and Moulton 2017, *Cluster Randomised Trials*, Section 10.3: summaries by cluster).
@@ -156,18 +174,19 @@ def read_log_rows(rows: TableRows, arm: str, reward: str, person: str | None = N
     has_arm = _without_totals(rows.column(arm), remarks)
     rows = rows.of(has_arm) if not has_arm.all() else rows
     column, outcome = rows.column(arm), rows.column(reward)
-    rows = complete_rows(rows, [arm, reward, *([person] if person else [])], remarks)
-    if (outcome.places < 0).any():
-        remarks += _gaps_by_arm(column, outcome)
-    remarks += _infinite(outcome)
-    rewards, first = rewards_of(rows.column(reward)), np.arange(rows.kept)
+    unit = person or cluster
+    gaps, warnings = gaps_in_words(column, outcome, rows.column(unit) if unit else None)
+    rows = rule.applied(rows) if rule else rows
+    rows = complete_rows(rows, [arm, reward, *(name for name in (person, cluster, per) if name)], remarks)
+    remarks += [*gaps, *_infinite(outcome)]
+    rewards, first = rewards_of(rows.column(reward), gaps=gaps), np.arange(rows.kept)
     if person:
         first, rewards = _by_person(rows.column(person), rows.column(arm), rewards, reward, remarks)
         rows = rows.of(first)
     names = arms_of(rows.column(arm))
     place_of = {value: place for place, value in enumerate(names.values)}
     each = np.array([place_of.get(value, -1) for value in rows.column(arm).values], np.int64)
-    return LogRows(rows, names, each[rows.column(arm).places], rewards, tuple(remarks))
+    return LogRows(rows, names, each[rows.column(arm).places], rewards, tuple(remarks), tuple(warnings))
 
 
 def complete_rows(rows: TableRows, names: Sequence[str], remarks: list[str]) -> TableRows:
@@ -191,17 +210,6 @@ def _without_totals(arm: DataColumn, remarks: list[str]) -> Mask:
         keep &= arm.places != arm.values.index(text)
         remarks.append(f"{shortened(arm.name)}: the row of {text!r} is a sum of others, and is left out.")
     return keep
-
-
-def _gaps_by_arm(arm: DataColumn, reward: DataColumn) -> list[str]:
-    """Say how many rows of each option have no reward."""
-    parts = []
-    for text in sorted(arm.counts)[:_SHOWN]:
-        is_arm = arm.places == arm.values.index(text)
-        parts.append(f"{shortened(text)} {int((is_arm & (reward.places < 0)).sum()):,} of {int(is_arm.sum()):,}")
-    if len(arm.counts) > _SHOWN:
-        return []
-    return [f"Rows without {shortened(reward.name)}, by {shortened(arm.name)}: {', '.join(parts)}."]
 
 
 def _infinite(column: DataColumn) -> list[str]:
@@ -234,8 +242,9 @@ def _by_person(
     if is_mixed.any():
         what = f"have several values of {shortened(arm.name)}, and are left out"
         remarks.append(f"{int(is_mixed.sum()):,} people by {name} {what}.")
-    if is_mixed.all():
-        remedy = "name the column that says what each person got"
-        raise SpecError("nobody has one option alone", field=shortened(arm.name), remedy=remedy)
+    if is_mixed.mean() > _MIXED_MAX:
+        detail = f"{int(is_mixed.sum()):,} of {len(first):,} people by {name} have several options"
+        remedy = f"analyze with --cluster {name} instead of --person, if each row got its own; or leave them out"
+        raise SpecError(detail, field=shortened(arm.name), remedy=remedy)
     order = np.argsort(first[~is_mixed])
     return first[~is_mixed][order], means[~is_mixed][order]

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -111,6 +111,14 @@ def numbers_of(texts: Texts, decimal: str = ".") -> Array:
 def is_padded(text: str) -> bool:
     """Whether a text is a number with a zero before it, as codes have: nobody counts 007 of something."""
     return bool(_PADDED.match(text))
+
+
+def in_order(texts: Iterable[str]) -> list[str]:
+    """Return names in their order: as numbers if all are some, and as texts otherwise."""
+    numbers = {text: math.nan if is_padded(text) else number_of(text) for text in texts}
+    if any(map(math.isnan, numbers.values())):
+        return sorted(numbers)
+    return sorted(numbers, key=lambda text: (numbers[text], text))
 
 
 def outcome_of(text: str, decimal: str = ".") -> float:

@@ -14,11 +14,16 @@ from privateer_lab.tables.errors import shortened
 
 Array = NDArray[np.float64]
 PEOPLE: Final = re.compile(
-    r"(^|[_\W])(user|person|people|patient|subject|participant|customer|visitor|client|member|respondent|household)"
+    r"^(id|uid|uuid|guid)$|(^|[_\W])(user|person|people|patient|subject|participant|customer|visitor|client|member|respondent|household)"
     r"s?([_\W]?(id|nr|no|number|key|code))?$",
     re.IGNORECASE,
 )
 """Names of columns that say whose row it is."""
+_TIME: Final = re.compile(r"(^|[_\W])(fu|follow_?up|surv(ival)?_?)?(time|days|weeks|months|years|tte)$", re.IGNORECASE)
+_STATUS: Final = re.compile(
+    r"(^|[_\W])(fu)?(status|stat|event|censor(ed|ing)?|cens|death|dead|died|relapse|fail(ed|ure)?)$", re.I
+)
+_RANKS_MAX: Final = 7
 _REPDIGIT: Final = re.compile(r"-?(9+|8{2,}|7{2,}|6{2,})")
 _CODES_MAX: Final = 4
 _REPEATED: Final = 3
@@ -78,6 +83,28 @@ def code_remarks(column: DataColumn) -> list[str]:
     return remarks
 
 
+def outcome_remarks(rows: TableRows, reward: str) -> list[str]:
+    """Say where a mean may not be what an outcome is about: times of events, of which some are to come, and ranks."""
+    column, name = rows.column(reward), shortened(reward)
+    flags = [other for other in rows.columns.values() if _STATUS.search(other.name) and 2 <= len(other.counts) <= 3]
+    if _TIME.search(reward) and flags:
+        return [
+            f"{name} is averaged as it is: if it is the time of an event that {shortened(flags[0].name)} says has "
+            "happened or not, use a survival analysis, since times that are cut short are no times of events."
+        ]
+    values = np.unique(column.numbers) if column.numbers is not None else np.zeros(0)
+    is_rank = (
+        3 <= len(values) <= _RANKS_MAX and np.array_equal(values, np.round(values)) and np.ptp(values) <= _RANKS_MAX
+    )
+    if is_rank:
+        listed = ", ".join(f"{value:g}" for value in values)
+        return [
+            f"{name} has the values {listed} alone, and is averaged: if they are codes of ranks and not counts, a mean "
+            "takes each step for as large as any other; compare the share above a rank, by a column of yes and no."
+        ]
+    return []
+
+
 def _almost_numbers(column: DataColumn) -> list[str]:
     """Say which text keeps a column from being one of numbers."""
     words = [text for text in column.counts if np.isnan(column.quantities[column.values.index(text)])]
@@ -93,6 +120,27 @@ def _almost_numbers(column: DataColumn) -> list[str]:
     ]
 
 
+def _people_columns(rows: TableRows, roles: Collection[str]) -> list[DataColumn]:
+    """Return columns that may say whose row it is, in which some people have several rows."""
+    columns = [column for name, column in rows.columns.items() if name not in roles and PEOPLE.search(name)]
+    return [column for column in columns if _MANY <= len(column.counts) < column.rows - column.gaps]
+
+
+def people_warnings(rows: TableRows, roles: Collection[str], arm: str) -> list[str]:
+    """Warn of columns that may say whose row it is, and have a value in several rows of an arm."""
+    warnings, arms = [], rows.column(arm)
+    for column in _people_columns(rows, roles):
+        is_known = (column.places >= 0) & (arms.places >= 0)
+        pairs = column.places[is_known] * len(arms.values) + arms.places[is_known]
+        if len(np.unique(pairs)) < len(pairs):
+            name = shortened(column.name)
+            warnings.append(
+                f"{name} repeats within arms: if it says whose row it is, intervals are too narrow and effects are "
+                f"found where there are none; give --person {name}"
+            )
+    return warnings
+
+
 def table_remarks(rows: TableRows, roles: Collection[str], person: str | None) -> list[str]:
     """Say that rows are copies of others, or no people.
 
@@ -106,14 +154,12 @@ def table_remarks(rows: TableRows, roles: Collection[str], person: str | None) -
     if person:
         return []
     remarks = []
-    for name, column in rows.columns.items():
-        n_people = len(column.counts)
-        if name not in roles and PEOPLE.search(name) and _MANY <= n_people < column.rows - column.gaps:
-            what = shortened(name)
-            remarks.append(
-                f"Rows count as people, and {what} has {n_people:,} values in {column.rows:,} rows: if it says whose "
-                f"row it is, give --person {what}."
-            )
+    for column in _people_columns(rows, roles):
+        what = shortened(column.name)
+        remarks.append(
+            f"Rows count as people, and {what} has {len(column.counts):,} values in {column.rows:,} rows: if it says "
+            f"whose row it is, give --person {what}."
+        )
     if (copies := _copies(rows.columns)) and not remarks:
         remarks.append(
             f"{copies:,} rows are exact copies of others: if they are the same people, leave the copies out."

@@ -183,7 +183,8 @@ def _surer(one: Effect, asked: float) -> str:
         return f"{name} has no interval, since {one.reason}: {one.remark}." if one.remark else ""
     more = ((one.high - one.low) / 2 / abs(one.value)) ** 2
     if more > _MORE_MAX:
-        return f"The effect of {name} is so near 0 that even {_MORE_MAX} times as many people would not decide it."
+        found = signed(one.value, one.low, one.high)
+        return f"The estimate of {name}, {found}, is so near 0 that it does not tell how many people would decide it."
     needed = people(asked * more)
     side = "better" if one.value > 0 else "worse"
     return f"If {name} is as much {side} as it looks now, {needed} in all decide it with probability {_POWER:g}."

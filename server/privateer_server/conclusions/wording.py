@@ -13,6 +13,8 @@ from privateer_server.conclusions.rule_words import number
 _DIGITS_MAX: Final = 6
 _FEW_DIGITS: Final = 3
 """A first digit below this has another one beside it."""
+_ROUNDED_MAX: Final = 0.1
+"""Part of half of an interval that rounding may move its ends by."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,10 @@ def plain(value: float, radius: float) -> str:
 def signed(value: float, low: float | None, high: float | None) -> str:
     """Write a difference with its interval."""
     ends = [one for one in (low, high) if one is not None]
-    digits = decimals_of(max((abs(one - value) for one in ends), default=math.nan))
+    radius = max((abs(one - value) for one in ends), default=math.nan)
+    digits = decimals_of(radius)
+    if any(abs(round(one, digits) - one) > _ROUNDED_MAX * radius for one in (value, *ends)):
+        digits = min(digits + 1, _DIGITS_MAX)
     said = f"{value:+z,.{digits}f}"
     if low is None or high is None:
         return said

@@ -10,7 +10,7 @@ from scipy.stats import ttest_ind
 
 import privateer_lab as lab
 from privateer_core.errors import PrivateerError, SpecError
-from privateer_lab import finished_test
+from privateer_lab import one_look
 from privateer_lab.simulation.devices import SeededNoise
 from tests.unit.lab.cli.test_command_line import run
 
@@ -166,7 +166,7 @@ def test_one_row_is_never_refused_and_moves_the_answer_by_itself_alone(
     name: str, value: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the same noise, the answers of two tables that differ in a row differ by what the row weighs."""
-    monkeypatch.setattr(finished_test, "SecureNoise", lambda: SeededNoise(1))
+    monkeypatch.setattr(one_look, "SecureNoise", lambda: SeededNoise(1))
     segments: dict[str, Any] = {"age": [30, 50], "platform": ["phone", "other"]}
     rows = bought(4000)
     other = {key: values.astype(object) for key, values in rows.items()}
@@ -184,7 +184,7 @@ def test_one_row_of_a_file_does_not_decide_how_the_others_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Codes of 0 and digits: a reader that guesses takes them for numbers, unless one row has a letter."""
-    monkeypatch.setattr(finished_test, "SecureNoise", lambda: SeededNoise(1))
+    monkeypatch.setattr(one_look, "SecureNoise", lambda: SeededNoise(1))
     rng, found = np.random.default_rng(2), []
     rows = [
         f"{rng.choice(['new', 'old'])},{rng.choice(['01067', '10115'])},{int(rng.random() < 0.3)}" for _ in range(3000)
@@ -201,7 +201,8 @@ def test_uneven_arms_are_reported_unless_they_were_meant() -> None:
     rows = bought()
     kept = (rows["arm"] == "new") | (np.random.default_rng(1).random(20_000) < 0.5)
     uneven = {name: values[kept] for name, values in rows.items()}
-    assert lab.analyze(uneven, reward="bought").answer.warnings
+    assert lab.analyze(uneven, reward="bought", shares=SHARES).answer.warnings
+    assert not lab.analyze(uneven, reward="bought").answer.warnings
     assert not lab.analyze(uneven, reward="bought", shares={"old": 1 / 3, "new": 2 / 3}).answer.warnings
 
 
@@ -219,7 +220,8 @@ def test_uneven_arms_are_reported_unless_they_were_meant() -> None:
         ({}, {"segments": ["age"]}, "age: has 2,000 values"),
         ({}, {"bounds": (1.0, 0.0)}, "reward: the range is empty"),
         ({}, {"shares": {"old": 0.5, "blue": 0.5}}, "arm: has 1 arms that shares do not name"),
-        ({}, {"shares": {"old": 0.5, "new": 0.7}}, "algorithm.shares"),
+        ({}, {"shares": {"old": 0.5, "new": 0.7}}, "shares: must have a sum of 1, not 1.2"),
+        ({}, {"shares": {"old": 1.0, "new": 0.0}}, "shares: must be numbers above 0"),
         ({}, {"shares": SHARES, "epsilon": -1.0}, "privacy.epsilon"),
         ({"age": np.arange(2000) // 10}, {"segments": ["age"]}, "table: has 2,000 rows, too few"),
     ],
@@ -247,8 +249,11 @@ def test_shares_of_arms_are_beside_what_chance_makes_of_them() -> None:
     """Planted: three in ten people where half were meant. With the shares that were meant there is no alarm."""
     rng = np.random.default_rng(8)
     rows = {"arm": np.where(rng.random(4000) < 0.3, "new", "old"), "reward": rng.random(4000) < 0.1}
-    wrong, right = lab.analyze(rows), lab.analyze(rows, shares={"old": 0.7, "new": 0.3})
-    assert "People were not split as meant, the same for all (p below 1e-6)" in wrong.assumed[-1]
+    said, right = lab.analyze(rows), lab.analyze(rows, shares={"old": 0.7, "new": 0.3})
+    wrong = lab.analyze(rows, shares={"old": 2, "new": 2})
+    assert "People were not split evenly (p below 1e-6)" in said.assumed[-1]
+    assert not any("sample ratio" in one for one in said.answer.warnings)
+    assert "People were not split as meant, as given (p below 1e-6)" in wrong.assumed[-1]
     assert any("sample ratio" in one for one in wrong.answer.warnings)
     assert "People were split as meant, as given, but for chance" in right.assumed[-1]
     assert not any("sample ratio" in one for one in right.answer.warnings)

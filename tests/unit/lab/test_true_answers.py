@@ -163,7 +163,7 @@ def test_a_heavy_tail_names_the_rows_that_decide_and_what_capping_does() -> None
     spend[1][:2] = (18_000.0, 25_000.0)
     rows = {"arm": np.repeat(["now", "new"], [3_000, 374]), "reward": np.concatenate(spend)}
     shares = {"now": 3_000 / 3_374, "new": 374 / 3_374}
-    found = lab.analyze(rows, shares=shares)
+    found = lab.analyze(rows, shares=shares, control="now")
     [effect] = found.answer.effects
     assert (effect.reason, effect.low) == (Reason.HEAVY_TAIL, None)
     assert effect.value == pytest.approx(spend[1].mean() - spend[0].mean(), abs=1e-4)
@@ -171,7 +171,7 @@ def test_a_heavy_tail_names_the_rows_that_decide_and_what_capping_does() -> None
     top, beyond = spend[1][:2].sum() / spend[1].sum(), np.quantile(rows["reward"], 0.98)
     assert f"2 of 374 rows of new make {top:.0%} of its reward" in said
     assert f"--bounds 0:{beyond:.4g}, which caps 68 of 3,374 rows" in said
-    capped = lab.analyze(rows, shares=shares, bounds=(0.0, float(beyond))).answer.effects[0]
+    capped = lab.analyze(rows, shares=shares, bounds=(0.0, float(beyond)), control="now").answer.effects[0]
     assert capped.low is not None
     assert f"{capped.value:+.4g} ({capped.low:+.4g} to {capped.high:+.4g}): {capped.reason}" in said
 

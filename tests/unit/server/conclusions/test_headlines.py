@@ -101,7 +101,10 @@ def test_what_would_decide_an_effect() -> None:
         "If long is as much better as it looks now, about 33,000 people in all decide it with probability 0.8."
     )
     tiny = Effect("long", None, 0.0001, -0.05, 0.0502, "its interval holds 0")
-    assert "so near 0" in effects_surer(learned(effects=(tiny,)))[0]
+    [said] = effects_surer(learned(effects=(tiny,)))
+    # An interval from -.05 to .05 holds effects that a few times as many people would decide.
+    figures = "The estimate of long, +0.00 (-0.05 to +0.05), is so near 0 "
+    assert said == figures + "that it does not tell how many people would decide it."
 
 
 def test_the_best_option_is_named_only_where_it_is_apart() -> None:
@@ -136,6 +139,20 @@ def test_points_and_scores_say_what_is_not_known() -> None:
 )
 def test_figures_have_the_decimals_that_say_something(radius: float, decimals: int) -> None:
     assert decimals_of(radius) == decimals
+
+
+@pytest.mark.parametrize(
+    ("figures", "words"),
+    [
+        ((0.62, -2.5, 3.74), "+0.6 (-2.5 to +3.7)"),
+        ((0.05, 0.02, 0.08), "+0.05 (+0.02 to +0.08)"),
+        ((0.01, -0.01, 0.03), "+0.010 (-0.010 to +0.030)"),
+        ((12.4, 3.4, 21.4), "+12 (+3 to +21)"),
+        ((1000.0, 600.0, 1400.0), "+1,000 (+600 to +1,400)"),
+    ],
+)
+def test_rounding_moves_no_end_by_a_tenth_of_half_an_interval(figures: tuple[float, float, float], words: str) -> None:
+    assert signed(*figures) == words
 
 
 def test_guardrails_that_change_and_rewards_that_move_are_warnings() -> None:

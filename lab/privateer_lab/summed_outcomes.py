@@ -1,0 +1,100 @@
+"""Outcomes of a finished test by sums over its rows: ratios, clusters, and covariates that adjust them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privateer_core.errors import SpecError
+from privateer_lab.clusters import Clusters, denominators_of, ratio_values
+from privateer_lab.covariates import adjusted_rewards, balance_warnings, covariate_columns
+from privateer_lab.one_look import OneLook
+from privateer_lab.tables.outcomes import Outcomes
+
+
+@dataclass(frozen=True)
+class SummedOutcomes:
+    """What stands for rows.
+
+    Attributes
+    ----------
+    look, outcomes
+        The rows that stand for themselves, or for a cluster, and their outcomes.
+    unadjusted
+        Outcomes that no covariate adjusts; None where none does.
+    arms
+        Shape (m,): arms of what was split among them.
+    sentences
+        What was done.
+    """
+
+    look: OneLook
+    outcomes: Outcomes
+    unadjusted: Outcomes | None
+    arms: NDArray[np.int64]
+    sentences: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class SumColumns:
+    """Columns for sums over rows.
+
+    Attributes
+    ----------
+    per
+        What outcomes are divided by; None: nothing.
+    cluster
+        What rows depend on each other by; None: nothing.
+    adjust
+        What was measured before.
+    """
+
+    per: str | None
+    cluster: str | None
+    adjust: tuple[str, ...]
+
+    @classmethod
+    def of(cls, per: str | None, cluster: str | None, adjust: Sequence[str]) -> Self:
+        """Return columns for sums; one name instead of a list is refused."""
+        if isinstance(adjust, str):
+            raise SpecError("must be a list of names of columns", field="adjust", remedy=f"write adjust=[{adjust!r}]")
+        return cls(per, cluster, tuple(adjust))
+
+    def check(self, part: str | None, *, is_private: bool) -> None:
+        """Refuse sums with a promise, and those that people or segments of a column would part."""
+        options = {"--cluster": self.cluster, "--per": self.per, "--adjust": next(iter(self.adjust), None)}
+        for option, column in options.items():
+            if column and is_private:
+                detail = "needs sums of rows that a promise does not have of a finished test"
+                remedy = "leave it out, or epsilon; --person counts people once each"
+                raise SpecError(detail, field=option, remedy=remedy)
+            if column and part and option != "--adjust":
+                detail = f"is about sums over everybody, which {part} would part"
+                remedy = "leave out --person and --segment; --cluster may name people"
+                raise SpecError(detail, field=option, remedy=remedy)
+
+    def applied(self, look: OneLook, outcomes: Outcomes) -> SummedOutcomes:
+        """Return what stands for rows."""
+        rows, arms, values, said = look.rows, look.chosen, outcomes.clipped, list[str]()
+        clusters = Clusters.read(rows.column(self.cluster), arms) if self.cluster else None
+        groups = look.groups(outcomes) if look.parts else np.zeros_like(arms)
+        if self.per:
+            values = ratio_values(values, denominators_of(rows.column(self.per)), arms)
+            said.append(f"Effects are differences of {look.name} per {self.per}: of ratios of sums over an arm's rows.")
+        plain = outcomes.derived(values) if self.per else outcomes
+        if clusters:
+            look, plain = look.of(clusters.first), outcomes.derived(clusters.values(values))
+            said.append(clusters.sentence(look.name))
+        split = arms if clusters and clusters.are_mixed else look.chosen
+        if not self.adjust:
+            return SummedOutcomes(look, plain, None, split, tuple(said))
+        columns = covariate_columns(rows, self.adjust)
+        values = adjusted_rewards(values, columns, arms, groups)
+        if clusters:
+            values = clusters.values(values)
+            columns = np.stack([clusters.values(column) for column in columns.T], axis=1)
+        warnings = balance_warnings(columns, look.chosen, self.adjust)
+        look = replace(look, warnings=(*look.warnings, *warnings))
+        return SummedOutcomes(look, outcomes.derived(values), plain, split, tuple(said))

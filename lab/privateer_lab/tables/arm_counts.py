@@ -1,0 +1,89 @@
+"""Counts of rows by arm: how rows were split, how many lack an outcome, and whether chance explains either."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import chdtrc
+
+from privateer_lab.tables.data_column import DataColumn
+from privateer_lab.tables.errors import shortened
+from privateer_lab.tables.marks import in_order
+
+Array = NDArray[np.float64]
+_LEAST_P: Final = 1e-6
+"""Below, a p-value is said to be smaller."""
+_SURPRISING: Final = 1e-3
+"""A p-value of shares of arms that is no chance."""
+_DIFFERENT: Final = 0.01
+"""A p-value of shares of gaps from which on effects may be biased."""
+_SHOWN: Final = 6
+
+
+def _p_value(counts: NDArray[Any], expected: Array, freedom: int) -> float:
+    """Return the p-value of Pearson's test of counts (Pearson 1900)."""
+    return float(chdtrc(freedom, float((np.square(counts - expected) / expected).sum())))
+
+
+def _chance(p_value: float) -> str:
+    return f"p {'below 1e-6' if p_value < _LEAST_P else f'{p_value:.2g}'}"
+
+
+def split_in_words(counts: NDArray[np.int64], arms: Sequence[str], meant: Mapping[str, float] | None) -> str:
+    """Say how people were split among arms, and whether chance explains how far that is from what was meant.
+
+    Parameters
+    ----------
+    counts
+        Shape (arms,): people of each.
+    meant
+        Shares that were meant; None: nobody said.
+    """
+    people = int(counts.sum())
+    shares = np.array([meant[arm] for arm in arms]) if meant else np.full(len(arms), 1 / len(arms))
+    p_value = _p_value(counts, people * shares / shares.sum(), len(arms) - 1)
+    got = ", ".join(f"{arm} {count / people:.1%}" for arm, count in zip(arms, counts.tolist(), strict=True))
+    intended = "as given" if meant else "the same for all"
+    if p_value >= _SURPRISING:
+        return f"People were split as meant, {intended}, but for chance ({_chance(p_value)}): {got}."
+    if meant:
+        remedy = "People are missing, or counted twice: find out why before you believe an effect"
+        return f"People were not split as meant, as given ({_chance(p_value)}): {got}. {remedy}."
+    remedy = "Give the shares that were meant; if all were meant to be the same, find out who is missing"
+    return f"People were not split evenly ({_chance(p_value)}): {got}. {remedy}."
+
+
+def gaps_in_words(arm: DataColumn, reward: DataColumn, unit: DataColumn | None) -> tuple[list[str], list[str]]:
+    """Say how many rows of each arm have no reward, and warn if these shares differ more than by chance.
+
+    With a column of people, or of what else depends on each other, these are counted: who has no reward in any row.
+    """
+    who = "Rows"
+    if unit is not None:
+        _, first, units = np.unique(unit.places, return_index=True, return_inverse=True)
+        places = np.full(len(first), -1)
+        np.maximum.at(places, units, reward.places)
+        arm, reward = arm.of_rows(first), replace(reward, places=places)
+        who = f"Units by {shortened(unit.name)}"
+    arms = in_order(arm.counts)
+    rows = np.array([arm.counts[text] for text in arms])
+    lacking = arm.places[(reward.places < 0) & (arm.places >= 0)]
+    gaps = np.bincount(lacking, minlength=len(arm.values))[[arm.values.index(text) for text in arms]]
+    if not gaps.any():
+        return [], []
+    parts = [f"{shortened(text)} {lost:,} of {n:,}" for text, lost, n in zip(arms, gaps, rows, strict=True)]
+    name, of = shortened(reward.name), shortened(arm.name)
+    remarks = [f"{who} without {name}, by {of}: {', '.join(parts)}."] if len(arms) <= _SHOWN else []
+    if len(arms) < 2 or gaps.sum() == rows.sum():
+        return remarks, []
+    expected = np.outer((gaps.sum(), rows.sum() - gaps.sum()), rows / rows.sum())
+    p_value = _p_value(np.stack([gaps, rows - gaps]), expected, len(arms) - 1)
+    if p_value >= _DIFFERENT:
+        return [*remarks, f"These shares differ by {of} no more than by chance ({_chance(p_value)})."], []
+    warning = (
+        f"the share of {who[:1].lower()}{who[1:]} without {name} differs by {of} ({_chance(p_value)}), so that effects "
+        "compare different people and may be biased: find out who is missing; analyze with --missing-as low, then high"
+    )
+    return remarks, [warning]

@@ -1,0 +1,114 @@
+"""How each cell of the reward's column counts: a public rule, which looks at one row at a time."""
+
+from dataclasses import dataclass, replace
+from typing import Final, Self
+
+import numpy as np
+
+from privateer_core.errors import SpecError
+from privateer_lab.tables.data_column import DataColumn
+from privateer_lab.tables.data_table import TableRows
+from privateer_lab.tables.marks import number_of
+
+_UNIT: Final = (0.0, 1.0)
+_LARGEST: Final = 1e300
+_MISSING_AS: Final = "--missing-as"
+
+
+@dataclass(frozen=True)
+class OutcomeRule:
+    """How the cells of a column are outcomes.
+
+    Attributes
+    ----------
+    name
+        The column.
+    bounds
+        The least and the largest outcome that count; None: the rows decide, or with a promise just 0 and 1 count.
+    yes
+        The text that is 1, while others are 0; None: texts are numbers, or yes and no.
+    missing_as
+        What a gap counts as: ``low``, ``high`` or a number; None: nothing, so that its row counts nowhere.
+    is_private
+        Whether no cell may decide how others count, so that one that is no outcome is a gap, and none is refused.
+    """
+
+    name: str
+    bounds: tuple[float, float] | None
+    yes: str | None
+    missing_as: str | None
+    is_private: bool
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        bounds: tuple[float, float] | None,
+        yes: str | None,
+        missing_as: str | float | None,
+        *,
+        is_private: bool,
+    ) -> Self:
+        """Return a rule.
+
+        Raises
+        ------
+        SpecError
+            If it contradicts itself.
+        """
+        if yes is not None and bounds is not None:
+            detail = "makes outcomes 1 and 0, which have no other bounds"
+            raise SpecError(detail, field="--yes", remedy="leave --bounds out")
+        rule = cls(name, bounds, yes, None if missing_as is None else str(missing_as), is_private)
+        low, high = bounds or (_UNIT if is_private or yes is not None else (-_LARGEST, _LARGEST))
+        if rule.missing_as is not None and not low <= rule._number(low, high) <= high:
+            remedy = f"write low, high or a number within {'the bounds' if bounds else 'those of the reward'}"
+            raise SpecError("must be a value of the reward", field=_MISSING_AS, remedy=remedy)
+        return rule
+
+    def _number(self, low: float, high: float) -> float:
+        """Return the number that a gap counts as; NaN if it is none."""
+        return {"low": low, "high": high}.get(self.missing_as or "", number_of(self.missing_as or ""))
+
+    @property
+    def is_numeric(self) -> bool:
+        """Whether outcomes are numbers by the rule alone, whatever the rows have."""
+        return self.bounds is not None or (self.missing_as is not None and self._number(*_UNIT) not in _UNIT)
+
+    def applied(self, rows: TableRows) -> TableRows:
+        """Return rows whose outcomes are those of the rule; with a promise, cells that are none are gaps."""
+        column = rows.column(self.name)
+        if self.yes is not None:
+            is_yes = np.array([text == self.yes for text in column.values], np.int64)
+            places = np.where(column.places < 0, -1, np.append(is_yes, 0)[column.places])
+            column = DataColumn(self.name, ("0", "1"), places)
+        if self.is_private:
+            is_outcome = np.isfinite(column.outcomes) if self.bounds else np.isin(column.outcomes, _UNIT)
+            column = replace(column, places=np.where(is_outcome, column.places, -1))
+        if self.missing_as is not None:
+            known = column.outcomes[np.isfinite(column.outcomes)]
+            is_unit = self.is_private or self.yes is not None or not len(known)
+            ends = self.bounds or (_UNIT if is_unit else (known.min(), known.max()))
+            texts = (*column.values, repr(float(self._number(*ends))).replace(".", column.decimal))
+            places = np.where(column.places < 0, len(column.values), column.places)
+            column = DataColumn(self.name, texts, places, column.decimal)
+        return TableRows({**rows.columns, self.name: column}, rows.total)
+
+    def sentences(self) -> list[str]:
+        """Say how cells count; what the rows themselves have is said elsewhere."""
+        said = []
+        lost = f"Rows of no named option, or whose {self.name} is no number and no yes or no, count nowhere."
+        if self.yes is not None:
+            said.append(f"{self.name} is 1 where it is {self.yes!r}, and 0 where it is something else.")
+            if self.missing_as is None:
+                said.append("NA, None and other marks of a gap are neither: --missing-as says what they count as.")
+            lost = f"Rows of no named option, or without {self.name}, count nowhere."
+        if self.missing_as is not None:
+            said.append(f"Rows without {self.name} count as {self.missing_as}.")
+            lost = "Rows of no named option count nowhere."
+        if self.is_private:
+            said.append(lost)
+            if self.bounds is None and self.yes is None:
+                other = "count as gaps" if self.missing_as is not None else "count nowhere either"
+                said.append(f"Numbers other than 0 and 1 {other}: give --bounds LOW:HIGH if {self.name} is a number.")
+        return said
