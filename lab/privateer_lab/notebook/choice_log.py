@@ -172,6 +172,7 @@ def known_arms(policy: Decider | None, arms: Sequence[str] | None, table: DataTa
     if arms is None:
         check_named([action], table.header)
         arms = sorted(table.read([action]).column(action).counts)
+        arms = sorted(arms, key=int) if all(map(str.isdecimal, arms)) else arms
     name, names = arm_named(policy), ", ".join(arms)
     if name is None or name in arms:
         return arms

@@ -82,10 +82,15 @@ class Evaluation(Tabular):
         return table_of(f"mean reward, with {self.level:.0%} intervals", rows)
 
     @property
+    def size(self) -> str:
+        """How many rows and people the log has."""
+        whose = f"of {self.n_people:,} people" if self.n_people else "which count as different people"
+        return f"The log has {self.n_rows:,} rows, {whose}."
+
+    @property
     def notes(self) -> Sequence[str]:
         """How much the log says, and warnings."""
-        whose = f"of {self.n_people:,} people" if self.n_people else "which count as different people"
-        size = f"The log has {self.n_rows:,} rows, {whose}. They tell as much as {self.effective:,.0f} of equal weight."
+        size = f"{self.size} They tell as much as {self.effective:,.0f} of equal weight."
         overlap = (
             f"The policy might have chosen {self.followed:.1%} of the log's choices, and {self.supported:.1%} of its "
             "own are of arms that somebody in the log got."
