@@ -13,7 +13,7 @@ from privateer_lab.notebook.policies import Array
 
 FALSE_ALARM: Final = 1e-3
 """The probability that right propensities are called wrong."""
-_STAKES: Final = 0.25 ** np.arange(1, 7)
+_STAKES: Final = 0.5 ** np.arange(1, 11)
 """Shares of the capital that a bet may lose."""
 _MIN_ROWS: Final = 5
 """Rows of an arm in a cell, on average, where cells say what propensities depend on."""
