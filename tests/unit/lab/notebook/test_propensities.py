@@ -12,7 +12,7 @@ from tests.support.logs import Impressions, thompson
 ROWS = 10_000
 FALSE_ALARM = 1e-3
 """What the library states: the probability that a log of right propensities is called wrong."""
-LOGS = pytest.mark.parametrize("logs", [6, pytest.param(500, marks=pytest.mark.nightly)])
+LOGS = pytest.mark.parametrize("logs", [6, pytest.param(200, marks=pytest.mark.nightly)])
 
 
 def alarms(log: dict[str, Any], here: Impressions, **more: Any) -> list[str]:
@@ -35,15 +35,14 @@ def is_called_wrong_by_a_normal_test(log: dict[str, Any], here: Impressions) -> 
 @LOGS
 @pytest.mark.parametrize("context", [[], ["position"]])
 def test_right_propensities_of_a_policy_that_has_learned_are_not_called_wrong(logs: int, context: list[str]) -> None:
-    """So many alarms or more have a chance of 1e-4 if the rate is as stated."""
+    """More alarms have a chance of 1e-4 if the rate is as stated; in six logs a normal test has more than one."""
     found, normal = 0, 0
     for seed in range(logs):
         here, log = drawn(seed)
         found += bool(alarms(log, here, context=context))
-        normal += is_called_wrong_by_a_normal_test(log, here)
-    limit = stats.binom.isf(1e-4, logs, FALSE_ALARM)
-    assert found <= limit
-    assert normal > limit
+        normal += seed < 6 and is_called_wrong_by_a_normal_test(log, here)
+    assert found <= stats.binom.isf(1e-4, logs, FALSE_ALARM)
+    assert normal > stats.binom.isf(1e-4, 6, FALSE_ALARM)
 
 
 def test_a_policy_that_learns_while_it_logs_is_not_called_wrong() -> None:
