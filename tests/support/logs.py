@@ -59,3 +59,52 @@ def world() -> World:
     )
     logging, target = np.exp(np.stack([hour, 1 - hour, plan], axis=2)), np.exp(4 * means)
     return World(means, *(one / one.sum(axis=2, keepdims=True) for one in (logging, target)))
+
+
+@dataclass(frozen=True)
+class Impressions:
+    """Items shown at positions, of which few are clicked.
+
+    Attributes
+    ----------
+    rates
+        Shape (items,): the probability of a click.
+    shares
+        Shape (positions, items): the logging policy's, the same for everybody at a position.
+    """
+
+    rates: NDArray[np.float64]
+    shares: NDArray[np.float64]
+
+    @property
+    def items(self) -> tuple[str, ...]:
+        """Names of the items."""
+        return tuple(map(str, range(len(self.rates))))
+
+    def log(self, rows: int, rng: np.random.Generator) -> dict[str, Any]:
+        """Draw a log."""
+        position = rng.integers(0, len(self.shares), rows)
+        above = rng.random((rows, 1)) > self.shares.cumsum(axis=1)[position]
+        item = above.sum(axis=1).clip(max=len(self.rates) - 1)
+        return {
+            "position": position,
+            "arm": np.array(self.items)[item],
+            "p": self.shares[position, item],
+            "reward": (rng.random(rows) < self.rates[item]).astype(float),
+        }
+
+
+def few_clicks(*, is_skewed: bool) -> Impressions:
+    """Show 34 items, with .2 to .8 % of clicks, evenly or up to 55 times as often as others."""
+    preference = np.random.default_rng(1).permutation(np.linspace(0, 4 * is_skewed, 34))
+    shares = np.exp(preference) / np.exp(preference).sum()
+    return Impressions(np.linspace(0.002, 0.008, 34), shares[None])
+
+
+def thompson(seed: int) -> Impressions:
+    """Show 80 items at three positions as a policy that has learned: propensities from 1e-4 to about a third."""
+    rng = np.random.default_rng([3, seed])
+    preference = rng.normal(0, 1.6, 80) + rng.normal(0, 0.8, (3, 80))
+    shares = np.exp(preference) / np.exp(preference).sum(axis=1, keepdims=True)
+    shares = np.maximum(shares, 1e-4)
+    return Impressions(np.full(80, 0.004), shares / shares.sum(axis=1, keepdims=True))

@@ -44,6 +44,7 @@ COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "effects": ("ask", "Show effects with intervals, and all else that was found."),
         "report": ("ask", "Write what was asked and learned as one HTML file."),
         "analyze": ("analyze", "Show the effects of a test that is over, from a file of its rows."),
+        "evaluate": ("evaluate", "Show what options or a policy would have earned, from a log of choices."),
     },
     "Change: experiments that run": {
         "pause": ("change", "Ask nobody until you resume."),

@@ -62,7 +62,9 @@ class ChoiceLog:
     propensities
         Shape (n,), in (0, 1]: the probability with which each row's arm was chosen for its person.
     people
-        Shape (n,): whose each row is.
+        Shape (n,): whose each row is, from 0 on; each is somebody else's if no column says whose.
+    has_people
+        Whether a column says whose each row is.
     remarks
         What was left out, in sentences.
     """
@@ -75,6 +77,7 @@ class ChoiceLog:
     rewards: Array
     propensities: Array
     people: NDArray[np.int64]
+    has_people: bool
     remarks: tuple[str, ...]
 
     def __len__(self) -> int:
@@ -125,7 +128,8 @@ def read_log(
         _places(rows.column(action).texts, action, arms, "correct it, or leave such rows out"),
         rewards_of(rows.column(reward), must_vary=False),
         _propensities(rows, propensity),
-        rows.column(person).places if person else np.arange(rows.kept),
+        np.unique(rows.column(person).places, return_inverse=True)[1] if person else np.arange(rows.kept),
+        person is not None,
         tuple(remarks),
     )
 
@@ -155,7 +159,7 @@ def _propensities(rows: TableRows, propensity: str | float) -> Array:
     return shares
 
 
-def known_arms(policy: Decider, arms: Sequence[str] | None, table: DataTable, action: str) -> Sequence[str]:
+def known_arms(policy: Decider | None, arms: Sequence[str] | None, table: DataTable, action: str) -> Sequence[str]:
     """Return the names of all arms: those given, those of the policy, or those of the log with the one named.
 
     Raises
@@ -168,6 +172,7 @@ def known_arms(policy: Decider, arms: Sequence[str] | None, table: DataTable, ac
     if arms is None:
         check_named([action], table.header)
         arms = sorted(table.read([action]).column(action).counts)
+        arms = sorted(arms, key=int) if all(map(str.isdecimal, arms)) else arms
     name, names = arm_named(policy), ", ".join(arms)
     if name is None or name in arms:
         return arms

@@ -1,55 +1,29 @@
 """Off-policy estimates with intervals: what a policy would have earned, from a log of what another one chose."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.special import ndtri, stdtrit
 
 from privateer_core.errors import SpecError
-from privateer_core.spec.columns import is_missing
-from privateer_lab.notebook.choice_log import ChoiceLog, Columns, Decider, known_arms, read_log, shares_of
+from privateer_lab.notebook.choice_log import ChoiceLog, Decider, known_arms, read_log, shares_of
+from privateer_lab.notebook.estimates import RewardSample, Value
 from privateer_lab.notebook.policies import Array
+from privateer_lab.notebook.propensity_test import PropensityTest
+from privateer_lab.notebook.reward_model import Predictions, RewardModels
 from privateer_lab.notebook.tabular import ResultTable, Tabular, table_of
 from privateer_lab.tables.data_table import DataTable
+from privateer_lab.tables.remarks import PEOPLE, table_remarks
 
-FALSE_ALARM: Final = 1e-3
-"""The probability that right propensities are called wrong."""
 _FOLDS_MAX: Final = 100
 _ROWS_FEW: Final = 100
 _EFFECTIVE_SHARE: Final = 0.1
 _LARGEST: Final = 0.05
 _UNSUPPORTED: Final = 0.001
-_RIDGE: Final = 1.0
-"""What is added to the diagonal: as if one more person had the mean reward."""
-_LEVELS: Final = 20
-"""Most values of a column that get a column of 0 and 1 each; rarer ones have none."""
-_PRODUCTS: Final = 8
-"""Most numeric columns whose products are terms."""
-
-
-@dataclass(frozen=True)
-class Value:
-    """An estimate with its interval.
-
-    Attributes
-    ----------
-    name
-        What is estimated, or how.
-    value, error
-        The estimate and its standard error, in the units of rewards.
-    low, high
-        The ends of the interval.
-    """
-
-    name: str
-    value: float
-    error: float
-    low: float
-    high: float
+_MEANS: Final = ("IPS", "SNIPS", "doubly robust")
+_GAIN: Final = "gain over the log"
 
 
 @dataclass(frozen=True, repr=False)
@@ -64,10 +38,12 @@ class Evaluation(Tabular):
         Mean reward in the log.
     gain
         What the policy earns above the log, doubly robust: the same people are in both.
+    model
+        The model of rewards of the doubly robust estimates.
     level
         The probability with which each interval holds.
-    people
-        Rows of the log.
+    n_rows, n_people
+        Rows of the log, and people if a column says whose they are; None if each row is somebody else's.
     effective
         How many rows of equal weight tell as much: (sum of weights)^2 / sum of squares.
     largest
@@ -84,8 +60,10 @@ class Evaluation(Tabular):
     dr: Value
     logged: Value
     gain: Value
+    model: str
     level: float
-    people: int
+    n_rows: int
+    n_people: int | None
     effective: float
     largest: float
     followed: float
@@ -104,14 +82,23 @@ class Evaluation(Tabular):
         return table_of(f"mean reward, with {self.level:.0%} intervals", rows)
 
     @property
+    def size(self) -> str:
+        """How many rows and people the log has."""
+        whose = f"of {self.n_people:,} people" if self.n_people else "which count as different people"
+        return f"The log has {self.n_rows:,} rows, {whose}."
+
+    @property
     def notes(self) -> Sequence[str]:
         """How much the log says, and warnings."""
-        said = f"The log has {self.people:,} people, who tell as much as {self.effective:,.0f} people of equal weight."
+        size = f"{self.size} They tell as much as {self.effective:,.0f} of equal weight."
         overlap = (
             f"The policy might have chosen {self.followed:.1%} of the log's choices, and {self.supported:.1%} of its "
             "own are of arms that somebody in the log got."
         )
-        return said, overlap, *(f"Warning: {one}" for one in self.warnings)
+        exact = [value.name for value in self.values if value.is_exact]
+        few = f"Few rewards decide, so limits are exact and may be wide: {', '.join(exact)}."
+        model = f"The model of the doubly robust estimate, by its error on rows left out, is {self.model}."
+        return size, overlap, model, *([few] if exact else []), *(f"Warning: {one}" for one in self.warnings)
 
 
 _FIGURES: Final = ("value", "error", "low", "high")
@@ -131,6 +118,7 @@ def evaluate(
     seed: int = 0,
     person: str | None = None,
     missing: Sequence[str] = (),
+    bounds: tuple[float, float] | None = None,
 ) -> Evaluation:
     """Estimate what a policy would have earned, from a log of what another one chose at random.
 
@@ -140,14 +128,14 @@ def evaluate(
     ----------
     frame
         A pandas or polars data frame, a pyarrow table, a mapping of names to values; or the path of a CSV or Parquet
-        file. A row is a choice, of one person.
+        file. A row is a choice.
     policy
         A policy of `policy` or `simulate`, whose features are columns of the frame; the name of an arm, which
         may be a whole number where the column of arms has numbers, and is never its place among them; or a function
         that takes a dictionary of the ``context`` columns as arrays, and returns a name for each row, or a dictionary
         of arms with a probability for each row.
     context
-        Columns that the function and the model of rewards look at.
+        Columns that the function and the model of rewards look at, and that may decide propensities.
     action, reward
         Columns of the arm that was chosen and of what came of it.
     propensity
@@ -162,13 +150,17 @@ def evaluate(
         The column of people, if some have several rows: intervals are then those of independent people.
     missing
         Texts that stand for no value, such as ``"999"``, beside the usual ones.
+    bounds
+        The least and the largest reward that is possible; by default 0 and 1 or, if some are beyond, those of the rows.
 
     Returns
     -------
     Estimates with w = share of the policy / propensity: IPS is the mean of w r, and SNIPS divides it by the mean of w
     (Swaminathan and Joachims 2015). DR adds w (r - m) to what the policy gets by a model m of rewards (Dudik, Langford
-    and Li 2011), here a cross-fitted ridge regression an arm. Intervals are those of means of independent rows
-    (Student's t), for SNIPS by linearization. They need weights of which none decides alone; ``warnings`` says so.
+    and Li 2011): 0, the arms' means or a ridge regression an arm, all cross-fitted, whichever has the least error.
+    Intervals are those of means of independent people (Student's t), for SNIPS by linearization; where few rewards
+    differ from the most frequent one, they are exact limits of a weighted count (Clopper and Pearson 1934, Fay and
+    Feuer 1997). They are within the range of rewards.
 
     Raises
     ------
@@ -187,19 +179,45 @@ def evaluate(
     ...     "reward": [0, 1, 0, 1, 1, 1, 0, 0],
     ... }
     >>> found = lab.evaluate(log, "b", context=["hour"])
-    >>> found.ips.value, found.effective
-    (0.75, 4.0)
+    >>> found.ips.value, found.effective, found.ips.high
+    (0.75, 4.0, 1.0)
     >>> lab.evaluate(log, lambda c: {"a": c["hour"] / 10, "b": 1 - c["hour"] / 10}, context=["hour"]).ips.value
     0.625
+    """
+    roles: dict[str, Any] = {"action": action, "reward": reward, "propensity": propensity, "person": person}
+    settings: dict[str, Any] = {"level": level, "folds": folds, "seed": seed, "bounds": bounds}
+    table = DataTable(frame, missing=missing)
+    return read_evaluator(table, policy, context=context, arms=arms, **roles, **settings).evaluate(policy)
+
+
+def read_evaluator(
+    table: DataTable,
+    policy: Decider | None,
+    *,
+    arms: Sequence[str] | None = None,
+    level: float = 0.95,
+    folds: int = 5,
+    seed: int = 0,
+    bounds: tuple[float, float] | None = None,
+    **columns: Any,
+) -> "Evaluator":
+    """Read a log by which a policy is to be evaluated, or any if that is None; ``columns`` are those of `read_log`.
+
+    Raises
+    ------
+    SpecError
+        Naming a column or an argument, its constraint and the remedy.
     """
     level = wanted(level, "level", 0.0, 1.0)
     if not (isinstance(folds, int) and 2 <= folds <= _FOLDS_MAX):
         raise SpecError(f"must be a whole number from 2 to {_FOLDS_MAX}", field="folds", remedy="5 is usual")
-    table = DataTable(frame, missing=missing)
-    names = known_arms(policy, arms, table, action)
-    columns: dict[str, Any] = {"action": action, "reward": reward, "propensity": propensity, "person": person}
-    log = read_log(table, context=context, arms=names, **columns)
-    return estimated(log, shares_of(policy, log), level, folds, seed)
+    log = read_log(table, arms=known_arms(policy, arms, table, columns["action"]), **columns)
+    if bounds is not None and not bounds[0] <= log.rewards.min() <= log.rewards.max() <= bounds[1]:
+        detail, remedy = "has rewards beyond its bounds", "give the least and the largest that are possible"
+        raise SpecError(detail, field=columns["reward"], remedy=remedy)
+    names = [name for name in table.header if PEOPLE.search(name)]
+    whose = table_remarks(table.read(names), [], columns.get("person")) if names else []
+    return Evaluator(replace(log, remarks=(*log.remarks, *whose)), level, folds, seed, bounds)
 
 
 def wanted(value: float, name: str, low: float, high: float) -> float:
@@ -215,72 +233,87 @@ def wanted(value: float, name: str, low: float, high: float) -> float:
     return float(value)
 
 
-def estimated(log: ChoiceLog, shares: Array, level: float, folds: int, seed: int) -> Evaluation:
-    """Return the estimates for a policy with these shares of arms, (n, arms)."""
-    rows = np.arange(len(log))
-    weights = shares[rows, log.chosen] / log.propensities
-    model = _modelled(log, folds, seed)
-    robust = (shares * model).sum(axis=1) + weights * (log.rewards - model[rows, log.chosen])
-    total = float(weights.sum())
-    return Evaluation(
-        ips=mean_of("IPS", weights * log.rewards, level, log.people),
-        snips=_ratio("SNIPS", weights, log, level),
-        dr=mean_of("doubly robust", robust, level, log.people),
-        logged=mean_of("the log", log.rewards, level, log.people),
-        gain=mean_of("gain over the log", robust - log.rewards, level, log.people),
-        level=level,
-        people=len(log),
-        effective=total**2 / float(np.square(weights).sum()) if total else 0.0,
-        largest=float(weights.max()) / total if total else 0.0,
-        followed=float((weights > 0).mean()),
-        supported=float(shares[:, np.unique(log.chosen)].sum()) / len(log),
-        warnings=(*log.remarks, *_extreme(weights), *_unsupported(log, shares), *_contradicted(log, shares)),
-    )
+@dataclass(frozen=True)
+class Evaluator:
+    """What the evaluations of several policies by one log share.
 
+    Attributes
+    ----------
+    log, level, folds, seed
+        As in `evaluate`.
+    bounds
+        The range of rewards; None: 0 and 1, or those of the rows if some are beyond.
+    """
 
-def _modelled(log: ChoiceLog, folds: int, seed: int) -> Array:
-    """Return the reward to expect of every arm, (n, arms)."""
-    terms, rng = design(log.columns, len(log)), np.random.default_rng(seed)
-    return cross_fitted(terms, log.chosen, log.rewards, len(log.arms), min(folds, len(log)), rng)
+    log: ChoiceLog
+    level: float
+    folds: int
+    seed: int
+    bounds: tuple[float, float] | None
 
+    def evaluate(self, policy: Decider) -> Evaluation:
+        """Return the estimates for a policy."""
+        log, sample, shares = self.log, self._sample, shares_of(policy, self.log)
+        weights = shares[np.arange(len(log)), log.chosen] / log.propensities
+        model = self._models.best(shares, lambda one: sample.error_of(weights * log.rewards + one.rest(weights)))
+        ips, snips, robust, gain = self._estimates(weights, model)
+        total = float(weights.sum())
+        return Evaluation(
+            ips=ips,
+            snips=snips,
+            dr=robust,
+            logged=sample.mean("the log", np.ones(len(log))),
+            gain=gain,
+            model=model.model,
+            level=self.level,
+            n_rows=len(log),
+            n_people=int(log.people.max()) + 1 if log.has_people else None,
+            effective=total**2 / float(np.square(weights).sum()) if total else 0.0,
+            largest=float(weights.max()) / total if total else 0.0,
+            followed=float((weights > 0).mean()),
+            supported=float(shares[:, np.unique(log.chosen)].sum()) / len(log),
+            warnings=(*log.remarks, *_extreme(weights), *_unsupported(log, shares), *self._test.warnings(shares)),
+        )
 
-def mean_of(name: str, parts: Array, level: float, people: NDArray[np.int64] | None = None) -> Value:
-    """Return the mean of parts, (n,), which are independent, or those of different ``people``, (n,), are."""
-    return _value(name, float(parts.mean()), parts, level, np.arange(len(parts)) if people is None else people)
+    def _estimates(self, weights: Array, model: Predictions) -> tuple[Value, ...]:
+        """Return the policy's mean reward by each estimator, and the gain."""
+        sample, rest = self._sample, model.rest(weights)
+        if not weights.any():
+            return *(sample.unknown(name) for name in _MEANS), sample.unknown(_GAIN, is_gain=True)
+        return (
+            sample.mean(_MEANS[0], weights),
+            sample.mean(_MEANS[1], weights / weights.mean(), is_ratio=True),
+            sample.mean(_MEANS[2], weights, rest),
+            sample.mean(_GAIN, weights - 1, rest, is_gain=True),
+        )
 
+    @cached_property
+    def _sample(self) -> RewardSample:
+        return RewardSample(self.log.rewards, self.log.people, self.bounds, self.level)
 
-def _ratio(name: str, weights: Array, log: ChoiceLog, level: float) -> Value:
-    """Return the weighted mean; a policy that the log never follows has none, and counts as 0 with no error known."""
-    mean = float(weights.mean())
-    if mean == 0:
-        return Value(name, float("nan"), float("nan"), float("nan"), float("nan"))
-    value = float((weights * log.rewards).mean()) / mean
-    return _value(name, value, weights * (log.rewards - value) / mean, level, log.people)
+    @cached_property
+    def _models(self) -> RewardModels:
+        return RewardModels(self.log, self.folds, self.seed)
 
-
-def _value(name: str, value: float, parts: Array, level: float, people: NDArray[np.int64]) -> Value:
-    """Return an estimate with the error of a mean of parts, (n,), summed by person (Liang and Zeger 1986)."""
-    sums = np.bincount(people, parts - parts.mean())
-    sums = sums[np.bincount(people) > 0]
-    n_people = len(sums)
-    error = float(np.sqrt(np.square(sums).sum() * n_people / max(1, n_people - 1))) / len(parts)
-    half = float(stdtrit(n_people - 1, (1 + level) / 2)) * error
-    return Value(name, value, error, value - half, value + half)
+    @cached_property
+    def _test(self) -> PropensityTest:
+        return PropensityTest(self.log)
 
 
 def _extreme(weights: Array) -> list[str]:
+    """Say that few rows decide."""
     total = float(weights.sum())
     if not total:
         return ["nobody in the log got an arm that the policy may choose: nothing can be estimated"]
-    found, effective = [], total**2 / float(np.square(weights).sum())
+    sentences, effective = [], total**2 / float(np.square(weights).sum())
     if effective < max(_ROWS_FEW, _EFFECTIVE_SHARE * len(weights)):
-        found.append(
-            f"the weights are uneven: {len(weights):,} people tell as much as {effective:,.0f}, and intervals may be "
-            "too narrow. Judge a policy that is closer to the logged one, or log more"
+        sentences.append(
+            f"the weights are uneven: {len(weights):,} rows tell as much as {effective:,.0f}. Judge a policy that is "
+            "closer to the logged one, or log more"
         )
     if float(weights.max()) > _LARGEST * total:
-        found.append(f"one person has {weights.max() / total:.0%} of all weight, so intervals may be too narrow")
-    return found
+        sentences.append(f"one row has {weights.max() / total:.0%} of all weight: without it, estimates would differ")
+    return sentences
 
 
 def _unsupported(log: ChoiceLog, shares: Array) -> list[str]:
@@ -288,84 +321,7 @@ def _unsupported(log: ChoiceLog, shares: Array) -> list[str]:
     counts = np.bincount(log.chosen, minlength=len(log.arms))
     return [
         f"the policy gives arm {name!r} to {share:.1%} of the people, and nobody in the log got it: IPS counts their "
-        "rewards as 0, SNIPS as those of others, and the doubly robust estimate as the mean"
+        "rewards as 0, SNIPS as those of others, and the doubly robust estimate as its model"
         for name, share, count in zip(log.arms, shares.mean(axis=0).tolist(), counts.tolist(), strict=True)
         if not count and share > _UNSUPPORTED
     ]
-
-
-def _contradicted(log: ChoiceLog, shares: Array) -> list[str]:
-    """Say where propensities do not fit the log: 1 / p must have a mean of 1 over each arm, and so must weights.
-
-    With right propensities and full support the means of [arm] / p are 1, and those of share [arm] / p are the share's.
-    Their differences are tested arm by arm, all together with a probability of `FALSE_ALARM` to find one by chance.
-    """
-    found, inverse = [], 1 / log.propensities
-    limit = -float(ndtri(FALSE_ALARM / (4 * len(log.arms))))
-    for arm, name in enumerate(log.arms):
-        got = (log.chosen == arm) * inverse
-        if not got.any():
-            continue
-        for whom, share in (("everybody", np.ones(len(got))), ("those whom the policy gives it", shares[:, arm])):
-            parts = share * (got - 1)
-            if abs(float(parts.mean())) > limit * float(parts.std(ddof=1)) / len(parts) ** 0.5:
-                found.append(
-                    f"the propensities of arm {name!r} do not fit how often {whom} got it: 1 / p has a mean of "
-                    f"{1 + parts.mean() / share.mean():.2f} in the place of 1. Either propensities are wrong, or some "
-                    "people can never get the arm"
-                )
-                break
-    return found
-
-
-def design(columns: Columns, rows: int) -> Array:
-    """Return what a regression looks at, (n, terms).
-
-    These are 1; numeric columns with mean 0 and variance 1, and their squares and products of two; and 0 or 1 for every
-    frequent value of other columns. A gap counts as the mean, with a column of its own that says so.
-    """
-    smooth, flags = [], []
-    for values in columns.values():
-        if values.dtype.kind in "fiu":
-            gaps = ~np.isfinite(values.astype(np.float64))
-            smooth.append(_standard(values.astype(np.float64), gaps))
-            flags += [gaps.astype(np.float64)] if gaps.any() else []
-        else:
-            flags += _indicators(values)
-    products = [a * b for k, a in enumerate(smooth) for b in smooth[k:]] if len(smooth) <= _PRODUCTS else []
-    return np.stack([np.ones(rows), *smooth, *products, *flags], axis=1)
-
-
-def _standard(values: Array, gaps: NDArray[np.bool_]) -> Array:
-    known = values[~gaps]
-    spread = float(known.std()) if len(known) else 0.0
-    return np.where(gaps, 0.0, (values - known.mean()) / spread) if spread > 0 else np.zeros(len(values))
-
-
-def _indicators(values: NDArray[Any]) -> list[Array]:
-    named = np.array(["" if is_missing(one) else f"={one}" for one in values.tolist()])
-    found, counts = np.unique(named, return_counts=True)
-    return [np.asarray(named == one, np.float64) for one in found[np.argsort(-counts, kind="stable")][:_LEVELS]]
-
-
-def cross_fitted(
-    terms: Array, chosen: NDArray[np.int64], rewards: Array, arms: int, folds: int, rng: np.random.Generator
-) -> Array:
-    """Return the reward to expect of every arm, (n, arms): each row's by a model of the rows of other folds.
-
-    So nobody's own reward is in what is expected of them, and an estimate that adds weighted residuals is unbiased
-    whatever the model (Chernozhukov et al. 2018).
-    """
-    fold, found = rng.permutation(len(terms)) % folds, np.empty((len(terms), arms))
-    for one in range(folds):
-        known, asked = fold != one, fold == one
-        mean = float(rewards[known].mean())
-        for arm in range(arms):
-            rows = known & (chosen == arm)
-            found[asked, arm] = mean + terms[asked] @ _ridge(terms[rows], rewards[rows] - mean)
-    return found
-
-
-def _ridge(terms: Array, residuals: Array) -> Array:
-    gram = terms.T @ terms + _RIDGE * np.eye(terms.shape[1])
-    return np.asarray(np.linalg.solve(gram, terms.T @ residuals))

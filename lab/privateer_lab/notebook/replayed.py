@@ -15,7 +15,7 @@ from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.spec import Spec
 from privateer_lab.environments import Environment, PlayedRewards
 from privateer_lab.notebook.choice_log import ChoiceLog, read_log
-from privateer_lab.notebook.evaluation import Value, mean_of
+from privateer_lab.notebook.estimates import RewardSample, Value
 from privateer_lab.notebook.policies import Array, LoadedPolicy
 from privateer_lab.notebook.results import Found, found_in
 from privateer_lab.notebook.specs import SpecLike
@@ -237,13 +237,18 @@ def _replayed(spec: ArmsSpec, run: _Replay, log: ChoiceLog) -> Replayed:
         spec,
         LoadedPolicy(spec, run.step.policy),
         found_in(spec.name, answer, conclude(run.schedule, run.step, answer)) if answer.says_something else None,
-        mean_of("replayed", np.concatenate(run.rewards), 0.95),
-        mean_of("the log", log.rewards, 0.95),
+        _mean_of("replayed", np.concatenate(run.rewards)),
+        _mean_of("the log", log.rewards),
         people,
         run.used,
         tuple(run.closed),
         (*log.remarks, *((short,) if run.has_ended else ())),
     )
+
+
+def _mean_of(name: str, rewards: Array) -> Value:
+    rows = np.arange(len(rewards))
+    return RewardSample(rewards, rows, None, 0.95).mean(name, np.ones(len(rewards)))
 
 
 def _check_uniform(log: ChoiceLog, raw: Array, action: str, propensity: str | None) -> None:

@@ -1,0 +1,176 @@
+"""``evaluate``: what a policy, or each option, would have earned, from a log of choices at random."""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from privateer_core.errors import SpecError, printable
+from privateer_lab.cli.command_line import Json, Missing, Person
+from privateer_lab.cli.output import print_json, print_rows, screen
+from privateer_lab.figures import listed, readable
+from privateer_lab.notebook.choice_log import Decider
+from privateer_lab.notebook.estimates import Value
+from privateer_lab.notebook.evaluation import Evaluation, read_evaluator
+from privateer_lab.notebook.policies import policy as read_policy
+from privateer_lab.tables.data_table import DataTable
+from privateer_lab.tables.rewards import parse_bounds
+
+_ESTIMATES: Final = ("ips", "snips", "dr", "gain")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(evaluate)
+
+
+def evaluate(
+    data: Annotated[Path, typer.Argument(metavar="DATA", help="A CSV or Parquet file: a row a choice.")],
+    arm: Annotated[str, typer.Option(help="Column of the option that was chosen.")] = "arm",
+    reward: Annotated[str, typer.Option(help="Column of what came of it: no or yes, or a number.")] = "reward",
+    propensity: Annotated[
+        str, typer.Option(metavar="COLUMN|NUMBER", help="Probability with which the row's option was chosen.")
+    ] = "p",
+    policy: Annotated[
+        str | None,
+        typer.Option(
+            help="What to evaluate: an option, a file of `privateer export`, or an experiment's address. Each option "
+            "by default."
+        ),
+    ] = None,
+    context: Annotated[
+        list[str], typer.Option(help="Column that explains rewards or propensities. May be repeated.")
+    ] = [],  # noqa: B006 - typer's way to say none
+    person: Person = None,
+    bounds: Annotated[
+        str | None, typer.Option(metavar="LOW:HIGH", help="Least and largest possible reward, as in 0:500.")
+    ] = None,
+    missing: Missing = [],  # noqa: B006
+    level: Annotated[float, typer.Option(help="One minus the confidence of all intervals together.")] = 0.05,
+    as_json: Json = False,
+) -> None:
+    """Show what a policy, or each option for everybody, would have earned, from a log of choices made at random."""
+    if not 0 < level < 1:
+        raise SpecError("must be above 0 and below 1", field="--level", remedy="0.05 is usual")
+    columns: dict[str, Any] = {"action": arm, "reward": reward, "person": person, "context": context}
+    table, judged = DataTable(str(data), missing=missing), None if policy is None else _policy(policy)
+    limits = None if bounds is None else _bounds(bounds)
+    evaluator = read_evaluator(table, judged, propensity=_propensity(propensity, table), bounds=limits, **columns)
+    policies: dict[str, Decider] = {name: name for name in evaluator.log.arms}
+    if policy is not None and judged is not None:
+        policies = {policy: judged}
+    evaluator = replace(evaluator, level=1 - level / len(policies))
+    found = {name: evaluator.evaluate(one) for name, one in policies.items()}
+    if as_json:
+        print_json(_document(found, reward, 1 - level))
+        return
+    screen.print(printable(_headline(found)), style="bold", soft_wrap=True, markup=False)
+    for title, rows in _tables(found, reward):
+        print_rows(title, rows, words_left=True)
+    for line in _notes(found, 1 - level):
+        screen.print(printable(line), soft_wrap=True, markup=False)
+
+
+def _policy(text: str) -> Decider:
+    """Return an option by its name, or a policy by its file or address."""
+    return read_policy(text) if text.endswith(".json") or "://" in text else text
+
+
+def _bounds(text: str) -> tuple[float, float]:
+    name, bounds = parse_bounds(text)
+    if name is not None:
+        raise SpecError("are those of the reward alone", field="--bounds", remedy="write low:high, as in 0:500")
+    return bounds
+
+
+def _propensity(text: str, table: DataTable) -> str | float:
+    """Return the name of a column, or a number if no column is called so."""
+    try:
+        return text if text in table.header else float(text)
+    except ValueError:
+        return text
+
+
+def _headline(found: Mapping[str, Evaluation]) -> str:
+    """Say which policies are known to earn more or less than the one that was logged."""
+    gains = {name: one.gain for name, one in found.items()}
+    known = {
+        "more": [f"{name} by {_interval(gain)}" for name, gain in gains.items() if gain.low > 0],
+        "less": [f"{name} by {_interval(gain)}" for name, gain in gains.items() if gain.high < 0],
+    }
+    sentences = [f"Known to earn {how} than what was logged: {listed(names)}." for how, names in known.items() if names]
+    subject = "No option is" if len(found) > 1 else f"{next(iter(found))} is not"
+    return " ".join(sentences) or f"{subject} known to earn more or less than what was logged."
+
+
+def _interval(value: Value) -> str:
+    return f"{readable(value.value)} ({readable(value.low)} to {readable(value.high)})"
+
+
+def _tables(found: Mapping[str, Evaluation], reward: str) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """Return what a policy earns by each estimator, or what each of several options does."""
+    if len(found) == 1:
+        [(name, evaluation)] = found.items()
+        yield f"{reward} a row under {name}", [_drop_nan(row) for row in evaluation.rows()]
+        return
+    yield (
+        f"{reward} a row, if everybody got an option, and the gain over the log",
+        [
+            _drop_nan(
+                {
+                    "option": name,
+                    "rows": round(one.followed * one.n_rows),
+                    reward: one.dr.value,
+                    "from": one.dr.low,
+                    "to": one.dr.high,
+                    "gain": one.gain.value,
+                    "gain from": one.gain.low,
+                    "gain to": one.gain.high,
+                }
+            )
+            for name, one in found.items()
+        ],
+    )
+
+
+def _notes(found: Mapping[str, Evaluation], confidence: float) -> Iterator[str]:
+    """Say how sure it is, on how many rows and people it rests, and what is wrong with the log."""
+    first, *others = found.values()
+    yield f"Intervals hold {'all at once ' if others else ''}with a probability of {confidence:.0%}."
+    if not others:
+        yield from first.notes
+        return
+    yield f"The log earned {_interval(first.logged)} a row."
+    yield first.size
+    if n_exact := sum(one.dr.is_exact for one in found.values()):
+        yield f"Of {n_exact:,} of {len(found):,} options few rewards decide, so their limits are exact and may be wide."
+    for warning in first.warnings:
+        if all(warning in other.warnings for other in others):
+            yield f"Warning: {warning}"
+
+
+def _document(found: Mapping[str, Evaluation], reward: str, confidence: float) -> dict[str, Any]:
+    """Return all estimates; what is not known is null."""
+    first = next(iter(found.values()))
+    figures = ("model", "effective", "largest", "followed", "supported", "warnings")
+    return {
+        "reward": reward,
+        "confidence": confidence,
+        "rows": first.n_rows,
+        "people": first.n_people,
+        "logged": _drop_nan(asdict(first.logged)),
+        "policies": [
+            {"policy": name}
+            | {estimate: _drop_nan(asdict(getattr(one, estimate))) for estimate in _ESTIMATES}
+            | {figure: getattr(one, figure) for figure in figures}
+            for name, one in found.items()
+        ],
+    }
+
+
+def _drop_nan(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row in which what is not a number is None."""
+    return {key: None if isinstance(value, float) and math.isnan(value) else value for key, value in row.items()}
