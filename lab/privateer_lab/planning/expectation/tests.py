@@ -4,10 +4,9 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from privateer_core.answer.facts import Table
 from privateer_core.spec.spec import Spec
 from privateer_lab.planning.expectation.choices import VariedSpec
-from privateer_lab.planning.plain_tests import LEAST
+from privateer_lab.planning.plain_tests import least_effects
 from privateer_lab.planning.plans import foreseen, with_finite
 from privateer_lab.simulation.parallel import Backend
 
@@ -35,31 +34,41 @@ def found_by_tests(
     return with_finite(found + foreseen(others, jobs, backend))
 
 
-def test_sentences(spec: Spec, found: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """Say the least effects that are found; nothing where there are none."""
-    rows = [(one, dict(_least(one["tables"]))) for one in found]
+def words_of_tests(spec: Spec, found: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """Say the least effects that are found, where none is, and what would help; nothing where no plan is for effects.
+
+    Parameters
+    ----------
+    found
+        What `found_by_tests` returns, the spec's own promise first.
+    """
+    rows = [(one, least_effects(one["tables"])) for one in found]
     if not rows or not rows[0][1]:
         return
     (_, own), *others = rows
-    people = getattr(spec.experiment, spec.people_key)
-    listed = list(own.items())
-    whom = "; ".join(f"{where}: {_points(spec, value)}" for where, value in listed[:_SHOWN])
-    more = f"; and {len(listed) - _SHOWN} more below" if len(listed) > _SHOWN else ""
-    yield f"With {people:,} people this test finds effects from these sizes on: {whom}{more}."
+    people = f"{getattr(spec.experiment, spec.people_key):,}"
+    finds = [f"{where}: {_points(spec, value)}" for where, value in own.items() if value is not None]
+    if finds:
+        more = f"; and {len(finds) - _SHOWN} more below" if len(finds) > _SHOWN else ""
+        yield f"With {people} people this test finds effects from these sizes on: {'; '.join(finds[:_SHOWN])}{more}."
+    if len(finds) < len(own):
+        yield _nothing(people, own, next((least for one, least in others if one["epsilon"] is None), own))
     for one, least in others:
-        if least:
-            promise = f"Under {one['model']} at epsilon {one['epsilon']:g}" if one["epsilon"] else "Without privacy"
-            yield f"{promise} the smallest is {_points(spec, min(least.values()))}."
+        promise = f"Under {one['model']} at epsilon {one['epsilon']:g}" if one["epsilon"] else "Without privacy"
+        known = [value for value in least.values() if value is not None]
+        yield f"{promise} the smallest is {_points(spec, min(known))}." if known else f"{promise} it finds none."
 
 
-def _least(tables: Sequence[Table]) -> Iterator[tuple[str, float]]:
-    table = tables[0]
-    if LEAST not in table.names:
-        return
-    place = table.names.index(LEAST)
-    for row in table.rows:
-        yield str(row[0]), float(row[place] or 0.0)
+def _nothing(people: str, own: dict[str, float | None], exact: dict[str, float | None]) -> str:
+    """Say where no effect is found, and whether more people alone would help: noise is not all that hides effects."""
+    hidden = [where for where, value in own.items() if value is None]
+    beyond = f" and {len(hidden) - _SHOWN} more" if len(hidden) > _SHOWN else ""
+    of_what = f", however large, of {', '.join(hidden[:_SHOWN])}{beyond}" if len(hidden) < len(own) else " at all"
+    helps = "raise experiment.horizon, or have fewer segments or arms"
+    if any(exact[where] is not None for where in hidden):
+        helps = f"raise privacy.epsilon or {helps.removeprefix('raise ')}"
+    return f"With {people} people this test can find no effect{of_what}: {helps}."
 
 
 def _points(spec: Spec, value: float) -> str:
-    return f"{100 * value:.2g} points" if spec.reward.is_rate else f"{value:.3g}"
+    return f"{100 * value:.2g} points" if spec.reward.is_rate else f"{float(f'{value:.3g}'):,g}"
