@@ -52,7 +52,7 @@ def test_a_plan_that_finds_nothing_because_of_its_promise_says_that() -> None:
 def test_no_least_effect_is_none_for_the_yardstick_and_for_the_table_of_sizes() -> None:
     few = income(600, 0.02)
     assert least_effect(100, 2, 0.5, Variant("local", 0.02, few)) is None
-    rows = lab.detectable(few, trust=["none", "local"], epsilon=[0.02]).rows
+    rows = lab.detectable(few, trust=["none", "local"], epsilon=[0.02]).rows()
     assert {row["least effect"] for row in rows} == {None}
 
 
