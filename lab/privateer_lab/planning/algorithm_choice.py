@@ -94,7 +94,10 @@ class AlgorithmChoice:
         if self.name == plain or plain not in self.earned:
             return
         if self.could <= 0:
-            yield f"One option is best for all of these people: {plain!r}, which knows no features, is enough."
+            yield (
+                f"One option is best for all of these people, so features gain nothing here. {self.name!r} stays in "
+                f"case yours differ; if not, leave out [context.features]: {plain!r}, which knows none, is enough."
+            )
         elif self.earned[plain] > self.earned[self.name]:
             yield f"{plain!r}, which knows no features, earns more: to use it, leave out [context.features]."
 
