@@ -153,6 +153,7 @@ def _result(
         "experiment": spec.name,
         "words": [*words_of_tests(spec, tests), *sentences(found)],
         "expected": msgspec.to_builtins(found),
+        "people": msgspec.to_builtins(found.people),
         "outcomes": with_finite(outcomes),
         "assumed": assumed(spec),
         "foreseen": msgspec.to_builtins(tests),

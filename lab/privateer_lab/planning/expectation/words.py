@@ -198,6 +198,8 @@ class _Words:
         people = self._found.people
         if people.out_of_reach:
             yield f"{people.sentence} A horizon of {people.reachable:,} fills its rounds."
+        if self._own.reach < people.reachable:
+            yield f"A run asks {self._own.reach:,} of the {people.reachable:,} people whom its rounds could reach."
 
     def _sure(self) -> Iterator[str]:
         rows = self._found.rows

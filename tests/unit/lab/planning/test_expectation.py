@@ -223,6 +223,8 @@ def test_people_whom_rounds_do_not_reach_are_not_learned_from() -> None:
     assert not any("cut short" in one for one in words)
     whole = sentences(expected(row(0.054)))
     assert not any("planned" in one for one in whole)
+    drawn = sentences(expected(row(0.054, learned_from=3179, reach=3179), people=People(5700, not_asked=5700)))
+    assert "A run asks 3,179 of the 5,700 people whom its rounds could reach." in drawn
 
 
 def test_a_gain_that_may_be_chance_is_called_so() -> None:
@@ -337,6 +339,7 @@ def test_a_plan_of_whole_runs_is_the_same_again(capsys: pytest.CaptureFixture[st
     assert (code, err) == (0, "")
     told = json.loads(out)
     assert told["expected"]["rows"][0]["runs"] == 2
+    assert (told["people"]["planned"], told["people"]["not_asked"]) == (3000, 3000)
     assert told["expected"]["rows"][0]["people"] == told["expected"]["rows"][0]["learned_from"] == 3000
     assert [(one["model"], one["epsilon"]) for one in told["outcomes"]][1:] == [("local", 4.0), ("shuffle", 4.0)]
     for one in told["outcomes"]:
