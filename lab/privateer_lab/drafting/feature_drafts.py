@@ -47,6 +47,7 @@ _IDENTIFIER: Final = re.compile(r"(^|[_\W])(id|uid|uuid|guid|key|hash|token|emai
 _CAMEL: Final = re.compile(r"[a-z](Id|ID|Uuid|UUID)$")
 _HOURS: Final = re.compile(r"^(hour|hr|hour_?of_?day)$", re.IGNORECASE)
 _WEEKDAYS: Final = re.compile(r"^(weekday|dow|day_?of_?week)$", re.IGNORECASE)
+_MONTHS: Final = re.compile(r"^(month|month_?of_?year)$", re.IGNORECASE)
 """Names of numbers that come round; only of these, as 0 to 23 may be anything."""
 _DATE: Final = re.compile(r"^\d{4}-\d\d?-\d\d?\b|^\d\d?[./]\d\d?[./]\d\d(\d\d)?\b")
 
@@ -194,7 +195,7 @@ def _add_numbers(
 
 
 def _turn(name: str, numbers: NDArray[np.float64]) -> tuple[int, int] | None:
-    """Return where hours of the day, or whole weekdays, begin and come round; None of other numbers."""
+    """Return where hours of the day, whole weekdays or months begin and come round; None of other numbers."""
     low, high = float(numbers.min()), float(numbers.max())
     # Up to 12 the clock may have two halves.
     if _HOURS.match(name) and low >= 0 and 12 < high <= 24:
@@ -202,6 +203,8 @@ def _turn(name: str, numbers: NDArray[np.float64]) -> tuple[int, int] | None:
     if _WEEKDAYS.match(name) and _whole(numbers) and low >= 0 and high <= 7 and (low > 0 or high < 7):
         # From 1 to 6 either numbering is right: a circle may begin anywhere.
         return (0, 7) if low == 0 else (1, 8)
+    if _MONTHS.match(name) and _whole(numbers) and low >= 0 and high <= 12 and (low > 0 or high < 12):
+        return (0, 12) if low == 0 else (1, 13)
     return None
 
 

@@ -1,17 +1,19 @@
 """People made from a log: its rows, and what a model that is fitted to it expects of every option."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 from scipy.stats import chi2
 
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.categories import OTHER, Boolean, Categorical
 from privateer_core.spec.features import Feature, Numeric, Ranked
-from privateer_lab.drafting.outcome_model import BESIDE, BY_ARM, LoggedRows, OutcomeModel, fitted
+from privateer_lab.drafting.outcome_model import BESIDE, BY_ARM, TOGETHER, LoggedRows, OutcomeModel, fitted
 from privateer_lab.drafting.toml_values import toml
 from privateer_lab.environments.rows import ObservedRewards, RowPeople
 from privateer_lab.tables.data_column import DataColumn
@@ -22,13 +24,23 @@ _GROUPS: Final = 5
 _UNEVEN: Final = 1e-6
 """Probability by chance below which options were not given at random."""
 _CELLS: Final = 8
+_DUST: Final = 1e-9
 _TELLING: Final = 0.6
 """Share of variance from which a feature is probably an outcome itself."""
 _WHAT: Final = {
     BY_ARM: "the means of the options alone, which no feature makes clearly better",
-    BESIDE: "features beside the options: the best option is the same for everybody, as far as these rows tell",
+    BESIDE: "features beside the options",
+    TOGETHER: "features and options together",
 }
-_DIFFERS: Final = "features and options together: the best option differs between people"
+_DIFFERS: Final = "the best option differs between people"
+_ALIKE: Final = {
+    BESIDE: "the best option is the same for everybody, as far as these rows tell",
+    TOGETHER: "what options do differs between people, and one is best for all",
+}
+_APART: Final = 3.0
+"""Standard errors of the mean of an option's rows by which the model may expect another one, where options are few."""
+_NORMAL: Final = 0.00135
+"""Probability above so many standard errors."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +110,40 @@ class LoggedPeople:
     @property
     def notes(self) -> tuple[str, ...]:
         """Sentences about the model: what it is, how well it fits, and what these people are worth."""
-        return (*self._fit(), self._worth(), *self._warnings())
+        return (*self._fit(), *(self.contradictions or [self._worth()]), *self._warnings())
+
+    @cached_property
+    def contradictions(self) -> list[str]:
+        """Why nothing is said of options: the model expects other means of them than their own rows have.
+
+        Where options were given at random their people are alike, so that features cannot explain what they differ by.
+        """
+        options, model = self.spec.options, self.means.mean(axis=0)
+        if self.model.kind == BY_ARM:
+            return []
+        most = max(_APART, float(ndtri(1 - _NORMAL / len(options))))
+        apart = []
+        for arm, (option, expected) in enumerate(zip(options, model.tolist(), strict=True)):
+            got = self.got[self.rows.arms == arm]
+            if abs(expected - got.mean()) > most * got.std() / len(got) ** 0.5:
+                apart.append(f"{expected:.3g} of {shortened(option)}, whose rows have {got.mean():.3g}")
+        if not apart:
+            return []
+        return [
+            f"Nothing is said of options: the model expects {', '.join(apart)}, {_APART:g} standard errors away or "
+            "more. A feature that was measured after the choice takes the effect of options: leave it out with "
+            "--ignore. Or options were given by features, for which the model allows. Until you know, do not believe "
+            "what plan and simulate say of options."
+        ]
+
+    @property
+    def _is_one_best(self) -> bool:
+        """Whether one option is best for all of these people, or as good as the best."""
+        return self._most - float(self.means.mean(axis=0).max()) < _DUST * self.spec.reward.span
+
+    @property
+    def _most(self) -> float:
+        return float(self.means.max(axis=1).mean())
 
     def _fit(self) -> list[str]:
         model, losses = self.model, self.model.losses
@@ -108,7 +153,8 @@ class LoggedPeople:
         order = np.array_split(np.argsort(model.held_out, kind="stable"), _GROUPS)
         pairs = [(self._in_units(model.held_out[some]).mean(), self.got[some].mean()) for some in order]
         fifths = ", ".join(f"{expected:.3g} ({seen:.3g})" for expected, seen in pairs)
-        kind = _WHAT.get(model.kind, _DIFFERS)
+        best = "" if self.contradictions else _ALIKE.get(model.kind, "") if self._is_one_best else _DIFFERS
+        kind = f"{_WHAT[model.kind]}{': ' if best else ''}{best}"
         return [
             f"Simulated people: {len(self.got):,} rows, drawn with replacement, and a model of {kind}.",
             f"Rows that it had not seen: {what} {listed}; R2 {self._r2:.4f}.",
@@ -122,12 +168,13 @@ class LoggedPeople:
 
     def _worth(self) -> str:
         means = self.means.mean(axis=0)
-        best = float(self.means.max(axis=1).mean())
-        same = best - means.max() < 1e-9 * self.spec.reward.span
+        if self._is_one_best and float(np.ptp(means)) < _DUST * self.spec.reward.span:
+            return f"Expected of every option: {means[0]:.3g}. All are equal, as far as these rows tell."
         told = ", ".join(
             f"{shortened(arm)} {mean:.3g}" for arm, mean in zip(self.spec.options, means.tolist(), strict=True)
         )
-        most = "nothing more is to be had by context" if same else f"{best:.3g} if everybody had their best option"
+        more = f"{self._most:.3g} if everybody had their best option"
+        most = "nothing more is to be had by context" if self._is_one_best else more
         return f"Expected if everybody had the same option: {told}; {most}."
 
     def _warnings(self) -> list[str]:
@@ -139,13 +186,14 @@ class LoggedPeople:
             if _probability(_cells(feature, values), self.rows.arms) < least
         ]
         told = f"Features tell {self._r2:.0%} of how rewards vary, which is rare"
-        uneven = f"Options were not given at random: their shares differ by {', '.join(chosen)}"
-        model = (
-            "The model takes what differs between these people for what options do, as far as features do not say it."
+        uneven = (
+            f"Shares of options differ by {', '.join(chosen)}. Either options were not given at random, and the model "
+            "takes what differs between these people for what options do, as far as features do not say it; or that "
+            "was measured after the choice, and options changed it: leave it out with --ignore."
         )
         found = {
             f"{told}: leave out with --ignore what is known only after the choice.": self._r2 > _TELLING,
-            f"{uneven}. {model}": bool(chosen),
+            uneven: bool(chosen),
         }
         return [sentence for sentence, holds in found.items() if holds]
 

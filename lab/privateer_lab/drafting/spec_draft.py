@@ -108,9 +108,11 @@ class Draft:
 
     @cached_property
     def _tried(self) -> AlgorithmChoice | SpecError | None:
-        """What was found in runs, in which people are drawn; None of a test, or where there are no people."""
+        """What was found in runs, in which people are drawn; None of a test, or where no people are to be believed."""
         tables, other = toml_tables(self.text), toml_tables(self._with_cuts(self.text))
         if tables["algorithm"]["name"] not in by_features() or not (self.log or self.labelled):
+            return None
+        if self.people and self.people.contradictions:
             return None
         drawn = partial(with_own_rounds, other) if other != tables else None
         if self.labelled:

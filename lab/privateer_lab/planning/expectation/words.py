@@ -92,8 +92,8 @@ class _Words:
         end = self._unit.write(own.value_at_the_end)
         if found.gains_late(own):
             return (
-                f"{with_whom} {expected}, {_no(own)} gain{self._so_far(own)} above {single}; by the end it is {end}, so "
-                "choosing by context pays for people who come later."
+                f"{with_whom} {expected}, {_no(own)} gain{self._so_far(own)} above {single}; by the end it is {end}, "
+                "so choosing by context pays for people who come later."
             )
         if not own.gains:
             gain = f"{_no(own)} gain from choosing by context{self._so_far(own)}"

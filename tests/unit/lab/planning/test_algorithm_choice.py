@@ -130,6 +130,16 @@ def test_a_sentence_says_why_what_earned_more_is_not_chosen():
     )
 
 
+def test_options_that_are_all_equal_are_no_best_option():
+    tied = AlgorithmChoice("partition", {"partition": 0.5, "bandit": 0.5}, 0.5, 0.0, True, is_tie=True)
+    assert "every option by itself earns 50.00 %." in tied.sentence
+    assert "All options are equal for all of these people, so features gain nothing here." in tied.sentence
+    assert "best" not in tied.sentence
+    found = choice_of({"bandit": with_algorithm(TABLES, "bandit")}, lambda spec, _: OwnPeople(People(100.0), spec))
+    assert isinstance(found, AlgorithmChoice)
+    assert not found.is_tie
+
+
 def test_a_draft_of_a_log_has_what_was_chosen_and_what_is_to_be_confirmed(tmp_path, monkeypatch):
     rng = np.random.default_rng(1)
     ages, got = 80 * rng.random(3000) ** 4, rng.integers(0, 2, 3000)
