@@ -15,7 +15,7 @@ from privateer_core.spec.categories import OTHER, Boolean, Categorical
 from privateer_core.spec.features import Feature, Numeric, Ranked
 from privateer_lab.drafting.outcome_model import BESIDE, BY_ARM, TOGETHER, LoggedRows, OutcomeModel, fitted
 from privateer_lab.drafting.toml_values import toml
-from privateer_lab.environments.rows import ObservedRewards, RowPeople
+from privateer_lab.environments.rows import OF, ObservedRewards, RowPeople
 from privateer_lab.tables.data_column import DataColumn
 from privateer_lab.tables.errors import shortened
 
@@ -55,11 +55,14 @@ class LoggedPeople:
         Contexts, options and rewards.
     model
         What may be expected of them.
+    reward
+        What their rewards are called.
     """
 
     spec: ArmsSpec
     rows: LoggedRows
     model: OutcomeModel
+    reward: str
 
     @property
     def means(self) -> Array:
@@ -91,7 +94,7 @@ class LoggedPeople:
             for (name, feature), values in zip(self.spec.features.items(), self.rows.contexts.T, strict=True)
         }
         expected = [
-            _fresh(columns, f"reward of {arm}", values)
+            _fresh(columns, f"{self.reward}{OF}{arm}", values)
             for arm, values in zip(self.spec.options, self.means.T, strict=True)
         ]
         lines = [
@@ -101,8 +104,8 @@ class LoggedPeople:
         ]
         lines += [f"path = {toml(path.name)}", f"rewards = {toml(expected)}"]
         if not self.rows.binary:
-            got = _fresh(columns, "reward", self.got)
-            held_out = _fresh(columns, "expected reward", self._in_units(self.model.held_out))
+            got = _fresh(columns, self.reward, self.got)
+            held_out = _fresh(columns, f"expected {self.reward}", self._in_units(self.model.held_out))
             lines.append(f"observed = {toml({'got': got, 'expected': held_out})}")
         parquet.write_table(pa.table(columns), path)
         return "\n".join([*lines, ""])
@@ -206,7 +209,9 @@ def _fresh(columns: dict[str, Any], name: str, values: Array) -> str:
     return name
 
 
-def logged_people(spec: ArmsSpec, columns: list[DataColumn], chosen: NDArray[np.int64], rewards: Array) -> LoggedPeople:
+def logged_people(
+    spec: ArmsSpec, columns: list[DataColumn], chosen: NDArray[np.int64], rewards: Array, called: str
+) -> LoggedPeople:
     """Fit a model to rows, all of which have an option and a reward.
 
     Parameters
@@ -217,6 +222,8 @@ def logged_people(spec: ArmsSpec, columns: list[DataColumn], chosen: NDArray[np.
         Shape (n,): the place of each row's option among the spec's.
     rewards
         Shape (n,), in the spec's unit.
+    called
+        What rewards are called.
     """
     contexts = np.stack(
         [one.read_as(feature) for feature, one in zip(spec.features.values(), columns, strict=True)], axis=1
@@ -224,7 +231,7 @@ def logged_people(spec: ArmsSpec, columns: list[DataColumn], chosen: NDArray[np.
     scaled = spec.reward.scaled_all(rewards)
     levels = [isinstance(feature, Boolean | Categorical) for feature in spec.features.values()]
     rows = LoggedRows(contexts, levels, chosen, scaled, spec.reward.kind == "binary")
-    return LoggedPeople(spec, rows, fitted(rows, len(spec.options)))
+    return LoggedPeople(spec, rows, fitted(rows, len(spec.options)), called)
 
 
 def _written(feature: Feature, values: Array) -> list[Any]:

@@ -12,8 +12,9 @@ from privateer_core.spec.spec import Spec, example_promises
 from privateer_lab.planning.other_algorithms import plans_for_effects, with_effects
 from privateer_lab.planning.plans import Variant, foreseen, variants
 
+SEGMENT: Final = "segment"
 LEAST: Final = "least effect"
-"""The column of the smallest effect that is found."""
+"""The columns of segments, and of the smallest effect that is found."""
 PEOPLE: Final = 20_000
 _EACH: Final = 20
 """People of each arm at the first look of a plain test, at least."""

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -11,6 +11,7 @@ from scipy.special import stdtrit
 from privateer_core.answer.people import People
 from privateer_core.spec.spec import Spec
 from privateer_lab.environments.own_people import OWN
+from privateer_lab.environments.rows import OF
 from privateer_lab.planning.expectation.choices import Kind, VariedSpec
 from privateer_lab.planning.expectation.partial_runs import PartialRun
 from privateer_lab.planning.plain_tests import is_test, least_effect
@@ -142,7 +143,7 @@ def expectation(spec: Spec, choices: Sequence[VariedSpec], runs: Mapping[int, Se
         counts="people" if spec.people_key == "horizon" else "choices",
         is_test=is_test(spec),
         is_rate=spec.reward.is_rate,
-        reward=_called(table),
+        reward=_called(spec),
         left_out=tuple(one.change for place, one in enumerate(choices) if place not in runs),
         single_option=spec.options[max(set(places), key=places.count)],
         single=single,
@@ -161,10 +162,14 @@ def _planned(spec: Spec) -> People:
     return account_of(schedule, schedule.open(0), 0)
 
 
-def _called(population: Mapping[str, Any]) -> str:
+def _called(spec: Spec) -> str:
     """Return what the reward of a file's people is called there."""
-    observed = population.get("observed")
-    return str(observed.get("got", "")) if isinstance(observed, Mapping) else ""
+    table = spec.population or {}
+    observed, rewards = table.get("observed"), table.get("rewards")
+    if isinstance(observed, Mapping):
+        return str(observed.get("got", ""))
+    first = str(rewards[0]) if isinstance(rewards, Sequence) and rewards else ""
+    return first.removesuffix(f"{OF}{spec.options[0]}") if first.endswith(f"{OF}{spec.options[0]}") else ""
 
 
 class _Spread:

@@ -13,6 +13,9 @@ from privateer_lab.cli.command_line import main
 from privateer_lab.cli.input_files import load_spec
 from privateer_lab.drafting.spec_draft import draft
 from privateer_lab.environments import environment_for
+from privateer_lab.planning.expectation.choices import choices_of
+from privateer_lab.planning.expectation.expected import expectation
+from privateer_lab.planning.expectation.words import sentences
 from privateer_lab.tables.data_table import DataTable
 from tests.support.onboarding import people
 
@@ -249,6 +252,49 @@ def test_a_wide_table_keeps_what_tells_options_apart():
     assert next(iter(made.spec.features)) == "last"
     assert len(made.spec.features) == 20
     assert any("were taken first" in one for one in made.notes)
+
+
+def test_rows_that_are_not_all_are_not_said_to_be_every_row():
+    """Planted: visits 1, 2 and 3 of each person, of which a draft of people keeps the first."""
+    rng = np.random.default_rng(0)
+    log = {
+        "age": rng.integers(18, 80, 900),
+        "visit": [1, 2, 3] * 300,
+        "site": ["north"] * 900,
+        "who": np.repeat(np.arange(300), 3),
+        "arm": np.repeat(rng.integers(0, 2, 300), 3),
+        "won": rng.integers(0, 2, 900),
+    }
+    notes = draft(log, arm="arm", reward="won", person="who").notes
+    assert "visit is left out: the first row of each person has the same value." in notes
+    plain = draft(log, arm="arm", reward="won", ignore=["who"]).notes
+    assert "site is left out: every row has the same value." in plain
+    gaps = draft(log | {"site": ["north", None, None] * 300}, arm="arm", reward="won", ignore=["who"]).notes
+    assert "site is left out: every row that has a value has the same value." in gaps
+
+
+@pytest.mark.parametrize(("binary", "name"), [(True, "not churned"), (False, "negative churned")])
+def test_people_keep_the_name_of_their_reward(binary, name, tmp_path):
+    """Also where less of it is better, so that the reward of the spec is another one."""
+    rng = np.random.default_rng(0)
+    got = rng.integers(0, 2, 400) if binary else rng.exponential(3, 400)
+    log = {"x": rng.random(400), "arm": rng.integers(0, 2, 400), "churned": got}
+    for is_turned, called in ((False, "churned"), (True, name)):
+        draft(log, arm="arm", reward="churned", lower_is_better=is_turned).write(tmp_path / "s.toml")
+        spec = load_spec(tmp_path / "s.toml", [])
+        assert spec.population["rewards"] == [f"{called} of 0", f"{called} of 1"]
+        choices = choices_of(spec)[0]
+        found = expectation(spec, choices, {0: [choices[0].play(0, 0.0)]})
+        assert found.reward == called
+        assert f"({called})" in sentences(found)[0]
+
+
+def test_a_segment_of_a_level_and_all_others_is_said_to_have_no_others():
+    rng = np.random.default_rng(0)
+    log = {"sex": rng.choice(["m", "f"], 2_000), "arm": rng.integers(0, 2, 2_000), "won": rng.integers(0, 2, 2_000)}
+    made = draft(log, arm="arm", reward="won", segments=["sex"])
+    last = made.spec.segment_names[-1]
+    assert any(one.startswith("sex: no row has another level") and one.endswith(f"{last}.") for one in made.notes)
 
 
 def test_segments_make_the_spec_of_a_test():

@@ -70,3 +70,21 @@ def test_arms_of_other_shares_have_their_own_least_effects() -> None:
     first = said(spec)[0]
     assert "b, everybody: " in first
     assert "c, everybody: " in first
+
+
+def test_segments_in_which_nobody_is_have_no_least_effect() -> None:
+    """Planted: three devices, of which codes of two bits have a fourth, that of others."""
+    spec = parse_spec(
+        {
+            "experiment": {"name": "devices", "arms": ["a", "b"], "horizon": 20_000},
+            "context": {"features": {"device": {"levels": ["ios", "android", "web"]}}},
+            "segments": {"by": ["device"]},
+            "privacy": {"model": "local", "epsilon": 2.0},
+            "algorithm": {"name": "trial", "allocation": "fixed"},
+            "population": {"name": "effects", "base": 0.5, "effects": {"b": 0.1}},
+        }
+    )
+    found = found_by_tests(choices_of(spec)[0], 1000, 1, "threads")
+    rows = {row[0] for one in found for table in one["tables"] if table.names[0] == "segment" for row in table.rows}
+    assert rows == {"device=ios", "device=android", "device=web", "everybody"}
+    assert "Nobody of these people is in device=other." in list(words_of_tests(spec, found))
