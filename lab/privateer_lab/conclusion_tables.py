@@ -1,12 +1,13 @@
 """A conclusion as sentences and titled rows, in the order in which every face shows them."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
 from privateer_core.answer.conclusion import Conclusion, PublishedAnswer, Rule, Rules
 from privateer_core.answer.estimates import Effect, Estimate
-from privateer_core.answer.parts import LOSS
+from privateer_core.answer.parts import LOSS, Loss
 from privateer_lab.answer_tables import Row, Titled, said
 from privateer_lab.answer_words import ranked
 from privateer_lab.figures import whole_percent
@@ -14,6 +15,8 @@ from privateer_lab.figures import whole_percent
 _NEARLY: Final = 0.9999
 _SMALL_LOSS: Final = 1e-4
 """Share of what rewards can differ by, below which losses are not told apart."""
+_ALIKE: Final = 8
+"""Segments of which the same is said that have a row each."""
 ROWS_MAX: Final = 40
 """Rows of a table that people see; machines get all."""
 
@@ -125,11 +128,37 @@ def _effects(conclusion: Conclusion) -> Iterator[Titled]:
     if not conclusion.effects:
         return
     baseline, control = conclusion.baseline, conclusion.control
-    shown = ranked(conclusion.effects)[:ROWS_MAX]
+    rows = _effect_rows(ranked(conclusion.effects), baseline)
+    shown = rows[:ROWS_MAX]
     mean = f", whose mean reward is about {baseline.value:.3g}" if baseline else ""
-    sure = _holding(conclusion)
-    title = f"effects against {control}{mean}{sure}{_left_out(len(conclusion.effects), len(shown))}"
-    yield Titled(title, said([_effect(one, baseline) for one in shown]))
+    if any(one["relative"] for one in shown) and any(one.group for one in conclusion.effects):
+        mean += " for everybody (of a segment it is not estimated, so that nothing is relative to it)"
+    title = f"effects against {control}{mean}{_holding(conclusion)}{_left_out(len(rows), len(shown))}"
+    yield Titled(title, said(shown))
+
+
+def _effect_rows(effects: Sequence[Effect], baseline: Estimate | None) -> list[Row]:
+    """Return a row for each effect; one for many segments of which the same keeps an option from being decided."""
+    of_segments = Counter(_open_segment(one) for one in effects)
+    rows: dict[tuple[str, str] | int, Row] = {}
+    for place, one in enumerate(effects):
+        key = _open_segment(one)
+        if key is None or of_segments[key] <= _ALIKE:
+            rows[place] = _effect(one, baseline)
+        elif key not in rows:
+            alike = [other for other in effects if _open_segment(other) == key]
+            rows[key] = _effect(one, baseline) | {"for": f"{len(alike):,} segments", "interval": None}
+            rows[key]["effect"] = _interval(*_ends([other.value for other in alike if other.value is not None]))
+    return list(rows.values())
+
+
+def _open_segment(one: Effect) -> tuple[str, str] | None:
+    """Return what undecided effects of segments have in common that are shown as one; None of others."""
+    return None if one.group is None or one.is_decided else (one.option, one.reason)
+
+
+def _ends(values: Sequence[float]) -> tuple[float | None, float | None]:
+    return (min(values), max(values)) if values else (None, None)
 
 
 def _effect(one: Effect, baseline: Estimate | None) -> Row:
@@ -147,14 +176,23 @@ def _effect(one: Effect, baseline: Estimate | None) -> Row:
 
 def _losses(conclusion: Conclusion) -> Iterator[Titled]:
     if conclusion.losses:
-        shown = sorted(conclusion.losses, key=lambda one: -one.most)[:ROWS_MAX]
         least = _SMALL_LOSS * (conclusion.reward.high - conclusion.reward.low)
-        rows = [
-            {"who gets": one.name, "loses, expected": _loss(one.expected, least), "at most": _loss(one.most, least)}
-            for one in shown
-        ]
-        title = f"{LOSS}, in mean reward; at most while intervals hold{_left_out(len(conclusion.losses), len(shown))}"
-        yield Titled(title, said(rows))
+        rows = _loss_rows(sorted(conclusion.losses, key=lambda one: -one.most), least)
+        shown = rows[:ROWS_MAX]
+        title = f"{LOSS}, in mean reward; at most while intervals hold{_left_out(len(rows), len(shown))}"
+        yield Titled(title, said(shown))
+
+
+def _loss_rows(losses: Sequence[Loss], least: float) -> list[Row]:
+    """Return a row for each loss; one for many segments that lose the same."""
+    names: dict[tuple[str, float | None, float], list[str]] = {}
+    for one in losses:
+        names.setdefault((one.name.partition(": ")[0], one.expected, one.most), []).append(one.name)
+    return [
+        {"who gets": name, "loses, expected": _loss(expected, least), "at most": _loss(most, least)}
+        for (option, expected, most), alike in names.items()
+        for name in (alike if len(alike) <= _ALIKE else [f"{option}: {len(alike):,} segments"])
+    ]
 
 
 def _loss(value: float | None, least: float) -> float | str | None:

@@ -26,6 +26,7 @@ _NAMES: Final = {
     "accepted_by_server": "reports that the server accepted",
     "accepted_by_shuffler": "reports that the shuffler accepted",
     "took_part": "people who took part",
+    "not_asked": "people who were asked for no report",
     "refused": "reports refused",
     "messages_mean": "messages, a run",
     "bytes_mean": "bytes before sealing, a run",

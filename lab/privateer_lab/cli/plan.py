@@ -27,7 +27,7 @@ from privateer_lab.planning.expectation.choices import VariedSpec, choices_of, p
 from privateer_lab.planning.expectation.expected import Expectation, expectation
 from privateer_lab.planning.expectation.partial_runs import PartialRun
 from privateer_lab.planning.expectation.search import SECONDS, Search
-from privateer_lab.planning.expectation.tests import found_by_tests, test_sentences
+from privateer_lab.planning.expectation.tests import found_by_tests, words_of_tests
 from privateer_lab.planning.expectation.words import sentences, shown
 from privateer_lab.planning.plans import EPSILON_MAX, MODELS, batches, first_rounds, outcome, with_finite
 from privateer_lab.simulation.delayed_reports import assumed
@@ -151,8 +151,9 @@ def _result(
     ]
     return {
         "experiment": spec.name,
-        "words": [*test_sentences(spec, tests), *sentences(found)],
+        "words": [*words_of_tests(spec, tests), *sentences(found)],
         "expected": msgspec.to_builtins(found),
+        "people": msgspec.to_builtins(found.people),
         "outcomes": with_finite(outcomes),
         "assumed": assumed(spec),
         "foreseen": msgspec.to_builtins(tests),

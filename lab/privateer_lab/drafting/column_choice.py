@@ -1,5 +1,6 @@
 """Which columns of a table become features: no copies of others, and of a wide table those that tell most."""
 
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -10,16 +11,23 @@ from privateer_lab.tables.data_column import DataColumn
 from privateer_lab.tables.errors import shortened
 
 _CELLS: Final = 12
+_FEWEST: Final = 20
+"""Rows from which on it is no chance that each value of a column has one option."""
+_PROPENSITY: Final = re.compile(r"propensit|p_?score|(action|arm|choice|log(ging|ged)?)_?prob", re.IGNORECASE)
+"""Names of the probabilities with which a log's options were drawn."""
 
 
 def without_copies(profiles: Sequence[DataColumn], arm: DataColumn | None) -> tuple[list[DataColumn], list[str]]:
     """Return the columns but those that say what an earlier one says, or which option a row has, and why they are not.
 
-    A column is a copy if it parts rows as the other does, whatever it calls the parts: ``NL`` and ``Netherlands``.
+    A column is a copy if it parts rows as the other does, whatever it calls the parts: ``NL`` and ``Netherlands``. It
+    decides the option if each of its values, or of its ranges of numbers, has one.
     """
     kept, notes = list[DataColumn](), list[str]()
     for one in profiles:
-        if arm is not None and _same(one, arm):
+        if arm is not None and _PROPENSITY.search(one.name) and _is_probability(one):
+            what = f"it says with which probability a row has its option of {shortened(arm.name)}"
+        elif arm is not None and (_same(one, arm) or _decides(one, arm)):
             what = f"it says which option a row has, as {shortened(arm.name)} does, and no device knows that in time"
         elif earlier := next((other for other in kept if _same(one, other)), None):
             what = f"it says what {shortened(earlier.name)} says"
@@ -37,6 +45,25 @@ def _same(one: DataColumn, other: DataColumn) -> bool:
     if not np.array_equal(_parted(one.places), _parted(other.places)):
         return False
     return 2 * len(one.counts) <= one.rows or [*one.counts] == [*other.counts]
+
+
+def _decides(one: DataColumn, arm: DataColumn) -> bool:
+    """Whether each value of a column has one option. Where most rows are apart, numbers must part options in order."""
+    is_known = (one.places >= 0) & (arm.places >= 0)
+    places, arms = one.places[is_known], arm.places[is_known]
+    if one.is_constant or is_known.sum() < _FEWEST or len(np.unique(arms)) < 2:
+        return False
+    pairs = np.unique(np.stack([places, arms]), axis=1).shape[1]
+    if 2 * len(one.counts) <= len(places):
+        return bool(pairs == len(one.counts))
+    if one.numbers is None or pairs > len(one.counts):
+        return False
+    in_order = arms[np.argsort(one.quantities[places], kind="stable")]
+    return int(np.count_nonzero(np.diff(in_order))) < len(np.unique(arms))
+
+
+def _is_probability(one: DataColumn) -> bool:
+    return one.numbers is not None and bool(((one.numbers > 0) & (one.numbers <= 1)).all())
 
 
 def _parted(places: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -47,6 +47,7 @@ _IDENTIFIER: Final = re.compile(r"(^|[_\W])(id|uid|uuid|guid|key|hash|token|emai
 _CAMEL: Final = re.compile(r"[a-z](Id|ID|Uuid|UUID)$")
 _HOURS: Final = re.compile(r"^(hour|hr|hour_?of_?day)$", re.IGNORECASE)
 _WEEKDAYS: Final = re.compile(r"^(weekday|dow|day_?of_?week)$", re.IGNORECASE)
+_MONTHS: Final = re.compile(r"^(month|month_?of_?year)$", re.IGNORECASE)
 """Names of numbers that come round; only of these, as 0 to 23 may be anything."""
 _DATE: Final = re.compile(r"^\d{4}-\d\d?-\d\d?\b|^\d\d?[./]\d\d?[./]\d\d(\d\d)?\b")
 
@@ -92,6 +93,7 @@ def features_of(
     *,
     drawn: bool = False,
     is_asked: bool = False,
+    rows: str = "every row",
 ) -> FeatureDrafts:
     """Make features of columns, in their order.
 
@@ -103,9 +105,15 @@ def features_of(
         Whether all other numbers have cut points from the data, with as many rows between one and the next.
     is_asked
         Whether somebody named these columns, so that dates are levels.
+    rows
+        Which rows these are, as others of the table may have other values.
     """
     found = FeatureDrafts()
     for profile in profiles:
+        if profile.is_constant and profile.gaps < profile.rows:
+            value = " that has a value" if profile.gaps else ""
+            found.leave_out(profile.name, f"{rows}{value} has the same value")
+            continue
         _add(found, profile, bounds.get(profile.name), drawn=drawn, is_asked=is_asked)
     return found
 
@@ -126,8 +134,6 @@ def _add(
         found.leave_out(name, f"its name has more than {TEXT_MAX} letters, or some that control a screen; rename it")
     elif profile.gaps == profile.rows:
         found.leave_out(name, "it has no values")
-    elif profile.is_constant:
-        found.leave_out(name, "every row has the same value")
     elif bounds is not None:
         if profile.numbers is None:
             what, field = "has values that are not numbers", f"--bounds {shortened(name)}"
@@ -142,7 +148,7 @@ def _add(
     elif (numbers := profile.numbers) is not None:
         _add_numbers(found, profile, numbers, gaps, drawn=drawn)
     else:
-        _add_levels(found, profile, gaps)
+        _add_levels(found, profile, gaps, is_asked=is_asked)
     if profile.gaps and not profile.is_constant:
         infinite = f", {profile.infinite:,} of which are infinite numbers" if profile.infinite else ""
         found.notes.append(f"{shortened(name)}: {profile.gaps:,} of {profile.rows:,} rows have no value{infinite}.")
@@ -194,7 +200,7 @@ def _add_numbers(
 
 
 def _turn(name: str, numbers: NDArray[np.float64]) -> tuple[int, int] | None:
-    """Return where hours of the day, or whole weekdays, begin and come round; None of other numbers."""
+    """Return where hours of the day, whole weekdays or months begin and come round; None of other numbers."""
     low, high = float(numbers.min()), float(numbers.max())
     # Up to 12 the clock may have two halves.
     if _HOURS.match(name) and low >= 0 and 12 < high <= 24:
@@ -202,6 +208,8 @@ def _turn(name: str, numbers: NDArray[np.float64]) -> tuple[int, int] | None:
     if _WEEKDAYS.match(name) and _whole(numbers) and low >= 0 and high <= 7 and (low > 0 or high < 7):
         # From 1 to 6 either numbering is right: a circle may begin anywhere.
         return (0, 7) if low == 0 else (1, 8)
+    if _MONTHS.match(name) and _whole(numbers) and low >= 0 and high <= 12 and (low > 0 or high < 12):
+        return (0, 12) if low == 0 else (1, 13)
     return None
 
 
@@ -237,7 +245,7 @@ def rounded(value: float) -> float:
     return float(f"{value:.2g}")
 
 
-def _add_levels(found: FeatureDrafts, profile: DataColumn, gaps: dict[str, Any]) -> None:
+def _add_levels(found: FeatureDrafts, profile: DataColumn, gaps: dict[str, Any], *, is_asked: bool) -> None:
     levels, others = _frequent(profile)
     if not levels:
         found.leave_out(profile.name, _hint(profile))
@@ -247,6 +255,12 @@ def _add_levels(found: FeatureDrafts, profile: DataColumn, gaps: dict[str, Any])
         said += f"; {few} of them {'has' if few == 1 else 'have'} fewer than {_FEW} rows: somebody may be known by that"
     if others:
         said += f"; {others:,} rows of rarer ones count as '{OTHER}'"
+    elif is_asked and OTHER not in levels and (len(levels) + len(gaps)).bit_count() == 1 < len(levels) + len(gaps):
+        last, name = shortened(levels[-1]), shortened(profile.name)
+        found.notes.append(
+            f"{name}: no row has another level, and one that is not listed counts as {last!r}: the segment is called "
+            f"{name}={last}/{OTHER}."
+        )
     found.take(profile.name, {"levels": levels, **gaps}, said)
 
 

@@ -1,19 +1,21 @@
 """People made from a log: its rows, and what a model that is fitted to it expects of every option."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 from scipy.stats import chi2
 
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.categories import OTHER, Boolean, Categorical
 from privateer_core.spec.features import Feature, Numeric, Ranked
-from privateer_lab.drafting.outcome_model import BESIDE, BY_ARM, LoggedRows, OutcomeModel, fitted
+from privateer_lab.drafting.outcome_model import BESIDE, BY_ARM, TOGETHER, LoggedRows, OutcomeModel, fitted
 from privateer_lab.drafting.toml_values import toml
-from privateer_lab.environments.rows import ObservedRewards, RowPeople
+from privateer_lab.environments.rows import OF, ObservedRewards, RowPeople
 from privateer_lab.tables.data_column import DataColumn
 from privateer_lab.tables.errors import shortened
 
@@ -22,13 +24,23 @@ _GROUPS: Final = 5
 _UNEVEN: Final = 1e-6
 """Probability by chance below which options were not given at random."""
 _CELLS: Final = 8
+_DUST: Final = 1e-9
 _TELLING: Final = 0.6
 """Share of variance from which a feature is probably an outcome itself."""
 _WHAT: Final = {
     BY_ARM: "the means of the options alone, which no feature makes clearly better",
-    BESIDE: "features beside the options: the best option is the same for everybody, as far as these rows tell",
+    BESIDE: "features beside the options",
+    TOGETHER: "features and options together",
 }
-_DIFFERS: Final = "features and options together: the best option differs between people"
+_DIFFERS: Final = "the best option differs between people"
+_ALIKE: Final = {
+    BESIDE: "the best option is the same for everybody, as far as these rows tell",
+    TOGETHER: "what options do differs between people, and one is best for all",
+}
+_APART: Final = 3.0
+"""Standard errors of the mean of an option's rows by which the model may expect another one, where options are few."""
+_NORMAL: Final = 0.00135
+"""Probability above so many standard errors."""
 
 
 @dataclass(frozen=True)
@@ -43,11 +55,14 @@ class LoggedPeople:
         Contexts, options and rewards.
     model
         What may be expected of them.
+    reward
+        What their rewards are called.
     """
 
     spec: ArmsSpec
     rows: LoggedRows
     model: OutcomeModel
+    reward: str
 
     @property
     def means(self) -> Array:
@@ -79,7 +94,7 @@ class LoggedPeople:
             for (name, feature), values in zip(self.spec.features.items(), self.rows.contexts.T, strict=True)
         }
         expected = [
-            _fresh(columns, f"reward of {arm}", values)
+            _fresh(columns, f"{self.reward}{OF}{arm}", values)
             for arm, values in zip(self.spec.options, self.means.T, strict=True)
         ]
         lines = [
@@ -89,8 +104,8 @@ class LoggedPeople:
         ]
         lines += [f"path = {toml(path.name)}", f"rewards = {toml(expected)}"]
         if not self.rows.binary:
-            got = _fresh(columns, "reward", self.got)
-            held_out = _fresh(columns, "expected reward", self._in_units(self.model.held_out))
+            got = _fresh(columns, self.reward, self.got)
+            held_out = _fresh(columns, f"expected {self.reward}", self._in_units(self.model.held_out))
             lines.append(f"observed = {toml({'got': got, 'expected': held_out})}")
         parquet.write_table(pa.table(columns), path)
         return "\n".join([*lines, ""])
@@ -98,7 +113,40 @@ class LoggedPeople:
     @property
     def notes(self) -> tuple[str, ...]:
         """Sentences about the model: what it is, how well it fits, and what these people are worth."""
-        return (*self._fit(), self._worth(), *self._warnings())
+        return (*self._fit(), *(self.contradictions or [self._worth()]), *self._warnings())
+
+    @cached_property
+    def contradictions(self) -> list[str]:
+        """Why nothing is said of options: the model expects other means of them than their own rows have.
+
+        Where options were given at random their people are alike, so that features cannot explain what they differ by.
+        """
+        options, model = self.spec.options, self.means.mean(axis=0)
+        if self.model.kind == BY_ARM:
+            return []
+        most = max(_APART, float(ndtri(1 - _NORMAL / len(options))))
+        apart = []
+        for arm, (option, expected) in enumerate(zip(options, model.tolist(), strict=True)):
+            got = self.got[self.rows.arms == arm]
+            if abs(expected - got.mean()) > most * got.std() / len(got) ** 0.5:
+                apart.append(f"{expected:.3g} of {shortened(option)}, whose rows have {got.mean():.3g}")
+        if not apart:
+            return []
+        return [
+            f"Nothing is said of options: the model expects {', '.join(apart)}, {_APART:g} standard errors away or "
+            "more. A feature that was measured after the choice takes the effect of options: leave it out with "
+            "--ignore. Or options were given by features, for which the model allows. Until you know, do not believe "
+            "what plan and simulate say of options."
+        ]
+
+    @property
+    def _is_one_best(self) -> bool:
+        """Whether one option is best for all of these people, or as good as the best."""
+        return self._most - float(self.means.mean(axis=0).max()) < _DUST * self.spec.reward.span
+
+    @property
+    def _most(self) -> float:
+        return float(self.means.max(axis=1).mean())
 
     def _fit(self) -> list[str]:
         model, losses = self.model, self.model.losses
@@ -108,7 +156,8 @@ class LoggedPeople:
         order = np.array_split(np.argsort(model.held_out, kind="stable"), _GROUPS)
         pairs = [(self._in_units(model.held_out[some]).mean(), self.got[some].mean()) for some in order]
         fifths = ", ".join(f"{expected:.3g} ({seen:.3g})" for expected, seen in pairs)
-        kind = _WHAT.get(model.kind, _DIFFERS)
+        best = "" if self.contradictions else _ALIKE.get(model.kind, "") if self._is_one_best else _DIFFERS
+        kind = f"{_WHAT[model.kind]}{': ' if best else ''}{best}"
         return [
             f"Simulated people: {len(self.got):,} rows, drawn with replacement, and a model of {kind}.",
             f"Rows that it had not seen: {what} {listed}; R2 {self._r2:.4f}.",
@@ -122,12 +171,13 @@ class LoggedPeople:
 
     def _worth(self) -> str:
         means = self.means.mean(axis=0)
-        best = float(self.means.max(axis=1).mean())
-        same = best - means.max() < 1e-9 * self.spec.reward.span
+        if self._is_one_best and float(np.ptp(means)) < _DUST * self.spec.reward.span:
+            return f"Expected of every option: {means[0]:.3g}. All are equal, as far as these rows tell."
         told = ", ".join(
             f"{shortened(arm)} {mean:.3g}" for arm, mean in zip(self.spec.options, means.tolist(), strict=True)
         )
-        most = "nothing more is to be had by context" if same else f"{best:.3g} if everybody had their best option"
+        more = f"{self._most:.3g} if everybody had their best option"
+        most = "nothing more is to be had by context" if self._is_one_best else more
         return f"Expected if everybody had the same option: {told}; {most}."
 
     def _warnings(self) -> list[str]:
@@ -139,13 +189,14 @@ class LoggedPeople:
             if _probability(_cells(feature, values), self.rows.arms) < least
         ]
         told = f"Features tell {self._r2:.0%} of how rewards vary, which is rare"
-        uneven = f"Options were not given at random: their shares differ by {', '.join(chosen)}"
-        model = (
-            "The model takes what differs between these people for what options do, as far as features do not say it."
+        uneven = (
+            f"Shares of options differ by {', '.join(chosen)}. Either options were not given at random, and the model "
+            "takes what differs between these people for what options do, as far as features do not say it; or that "
+            "was measured after the choice, and options changed it: leave it out with --ignore."
         )
         found = {
             f"{told}: leave out with --ignore what is known only after the choice.": self._r2 > _TELLING,
-            f"{uneven}. {model}": bool(chosen),
+            uneven: bool(chosen),
         }
         return [sentence for sentence, holds in found.items() if holds]
 
@@ -158,7 +209,9 @@ def _fresh(columns: dict[str, Any], name: str, values: Array) -> str:
     return name
 
 
-def logged_people(spec: ArmsSpec, columns: list[DataColumn], chosen: NDArray[np.int64], rewards: Array) -> LoggedPeople:
+def logged_people(
+    spec: ArmsSpec, columns: list[DataColumn], chosen: NDArray[np.int64], rewards: Array, called: str
+) -> LoggedPeople:
     """Fit a model to rows, all of which have an option and a reward.
 
     Parameters
@@ -169,6 +222,8 @@ def logged_people(spec: ArmsSpec, columns: list[DataColumn], chosen: NDArray[np.
         Shape (n,): the place of each row's option among the spec's.
     rewards
         Shape (n,), in the spec's unit.
+    called
+        What rewards are called.
     """
     contexts = np.stack(
         [one.read_as(feature) for feature, one in zip(spec.features.values(), columns, strict=True)], axis=1
@@ -176,7 +231,7 @@ def logged_people(spec: ArmsSpec, columns: list[DataColumn], chosen: NDArray[np.
     scaled = spec.reward.scaled_all(rewards)
     levels = [isinstance(feature, Boolean | Categorical) for feature in spec.features.values()]
     rows = LoggedRows(contexts, levels, chosen, scaled, spec.reward.kind == "binary")
-    return LoggedPeople(spec, rows, fitted(rows, len(spec.options)))
+    return LoggedPeople(spec, rows, fitted(rows, len(spec.options)), called)
 
 
 def _written(feature: Feature, values: Array) -> list[Any]:

@@ -108,9 +108,11 @@ class Draft:
 
     @cached_property
     def _tried(self) -> AlgorithmChoice | SpecError | None:
-        """What was found in runs, in which people are drawn; None of a test, or where there are no people."""
+        """What was found in runs, in which people are drawn; None of a test, or where no people are to be believed."""
         tables, other = toml_tables(self.text), toml_tables(self._with_cuts(self.text))
         if tables["algorithm"]["name"] not in by_features() or not (self.log or self.labelled):
+            return None
+        if self.people and self.people.contradictions:
             return None
         drawn = partial(with_own_rounds, other) if other != tables else None
         if self.labelled:
@@ -175,11 +177,14 @@ class _Log:
     rows: TableRows
     chosen: NDArray[np.int64]
     rewards: NDArray[np.float64]  # of which more is better
+    name: str  # what the table calls them
+    is_turned: bool  # whether less of that is better
 
     def people(self, spec: ArmsSpec) -> LoggedPeople:
         everybody = DataColumn(EVERYBODY, (EVERYBODY,), np.zeros(self.rows.kept, np.int64))
         columns = [self.rows.columns.get(name, everybody) for name in spec.features]
-        return logged_people(spec, columns, self.chosen, self.rewards)
+        turned = f"{'not' if spec.reward.kind == 'binary' else 'negative'} {self.name}"
+        return logged_people(spec, columns, self.chosen, self.rewards, turned if self.is_turned else self.name)
 
 
 def draft(
@@ -262,7 +267,9 @@ def draft(
     if arm and not arms:
         names = (log.arms if log else arms_of(rows.column(arm))).with_control(control)
     classes = classes_of(rows.column(label)) if label else ArmNames.given(())
-    asked = rows, {label, reward, arm, person, *ignore} - {None}, bounds, segments, (log, arm)
+    every = "every row" if rows.kept == whole.kept else "every row that counts"
+    which = "the first row of each person" if person else every
+    asked = (rows, which), {label, reward, arm, person, *ignore} - {None}, bounds, segments, (log, arm)
     features = _features(*asked)
     confirm, notes = (
         _named_options(arm or label, names if arm else classes, arms) + features.confirm,
@@ -285,7 +292,10 @@ def draft(
     if path and label:
         sections += labelled_people(os.path.relpath(path, seen_from), label, list(classes.values), options)
         sections += ['missing = "drop"  # rows without a class'] if rows.kept < whole.kept else []
-    played = _played(log, names, rewards) if log and not arms and rewards is not None else None
+    played = None
+    if log and reward and rewards is not None and not arms:
+        order = np.array([list(names.values).index(value) for value in log.arms.values])
+        played = _Log(log.rows, order[log.chosen], rewards, reward, lower_is_better)
     labelled = Path(path) if path and label else None
     text = with_filled_rounds("\n".join(sections) + "\n")
     made = Draft(text, tuple(confirm), tuple(notes), played, labelled, features)
@@ -314,11 +324,6 @@ def _named_options(column: str | None, names: ArmNames, arms: Sequence[str]) -> 
     return [f"{shortened(column)}: the names of the {len(names.values)} options are from the data"]
 
 
-def _played(log: LogRows, names: ArmNames, rewards: NDArray[np.float64]) -> _Log:
-    order = np.array([list(names.values).index(value) for value in log.arms.values])
-    return _Log(log.rows, order[log.chosen], rewards)
-
-
 def _half_a_log(arm: str | None, reward: str | None, label: str | None) -> list[str]:
     """Say how people are made of a log, where rows may be one: an outcome among features is known too late."""
     if label or (arm and reward):
@@ -335,7 +340,7 @@ def _about(rows: TableRows) -> list[str]:
 
 
 def _features(
-    rows: TableRows,
+    named_rows: tuple[TableRows, str],
     outside: set[str | None],
     bounds: Mapping[str, tuple[float, float]],
     segments: Sequence[str],
@@ -347,8 +352,9 @@ def _features(
 
     A log without any makes the test of everybody.
     """
+    rows, which = named_rows
     if segments:
-        return features_of([rows.column(name) for name in segments], bounds, drawn=drawn, is_asked=True)
+        return features_of([rows.column(name) for name in segments], bounds, drawn=drawn, is_asked=True, rows=which)
     rows_log, arm = log
     profiles = [one for one in rows.columns.values() if one.name not in outside]
     profiles, notes = without_copies(profiles, rows.column(arm) if arm else None)
@@ -356,10 +362,10 @@ def _features(
         told = columns_that_tell([one for one in profiles if not identifies(one)], rows_log.rewards)
         notes += [f"{shortened(one.name)} is left out: {_TOLD}." for one in profiles if one.name in told]
         profiles = [one for one in profiles if one.name not in told]
-    found = features_of(profiles, bounds, drawn=drawn)
+    found = features_of(profiles, bounds, drawn=drawn, rows=which)
     if found.full and rows_log and arm:
         profiles = most_relevant_first(profiles, rows.column(arm), rows_log.rewards)
-        found = features_of(profiles, bounds, drawn=drawn)
+        found = features_of(profiles, bounds, drawn=drawn, rows=which)
         found.notes.append("Features that tell most about which option is better for whom were taken first.")
     found.notes = notes + found.notes
     if not found.lines and not rows_log:

@@ -19,6 +19,8 @@ from privateer_lab.tables.columns import Categories, Numbers
 from privateer_lab.tables.data_table import DataTable, check_named
 from privateer_lab.tables.sources import files_of
 
+OF: Final = " of "
+"""What stands between the name of rewards and that of an option, in the columns of what may be expected."""
 _GROUPS: Final = 20
 _GROUP: Final = 50
 """People among whose rewards one is drawn: a twentieth of the rows, and at least so many."""

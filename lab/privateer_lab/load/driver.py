@@ -169,7 +169,7 @@ class Driver:
     async def _group(self, part: Participation, people: int) -> None:
         reports = self._play(part, people)
         if not part.asks:
-            self.result.refused["not-asked"] += people
+            self.result.not_asked += people
             return
         accepted, refused = await self.wire.send(part.header, b"".join(reports), people, part.round.endpoint)
         self.result.accepted += accepted

@@ -16,8 +16,10 @@ class LoadResult(Score):
 
     Attributes
     ----------
-    people, accepted, refused
-        People who took part, the reports that ``endpoint`` accepted, and the others by reason.
+    people, not_asked
+        People who chose, and those of them whom nobody asked for a report, since no round was open.
+    accepted, refused
+        The reports that ``endpoint`` accepted, and the others by reason.
     endpoint
         Who took the reports: ``server`` or ``shuffler``, which holds them until a batch is full.
     account
@@ -36,6 +38,7 @@ class LoadResult(Score):
     """
 
     people: int = 0
+    not_asked: int = 0
     accepted: int = 0
     endpoint: str = "server"
     account: People | None = None
@@ -58,7 +61,8 @@ class LoadResult(Score):
     def as_dict(self) -> dict[str, Any]:
         """Return all figures for ``--json``."""
         figures = {name: value for name, value in vars(self).items() if name not in ("played", "facts", "account")}
-        figures |= {"took_part": figures.pop("people"), "people": msgspec.to_builtins(self.account)}
+        took_part = figures.pop("people") - self.not_asked
+        figures |= {"took_part": took_part, "people": msgspec.to_builtins(self.account)}
         rates = ("regret", "uniform_regret", "best_constant_regret", "people_per_second")
         mean = self.reward / max(1, self.played.times)
         return (

@@ -155,7 +155,7 @@ def _foreseen(spec: Spec) -> list[dict[str, Any]]:
 
 def _least(spec: Spec) -> list[dict[str, Any]]:
     people = spec.experiment.horizon
-    return [{**_place(row), "people": people, LEAST: row[LEAST]} for row in _foreseen(spec)]
+    return [{**_place(row), "people": people, LEAST: row.get(LEAST)} for row in _foreseen(spec)]
 
 
 def _enough(spec: Spec) -> list[dict[str, Any]]:
@@ -202,5 +202,6 @@ def _compared(title: str, found: tuple[list[dict[str, Any]], list[str]], figure:
     rows, refused = found
     plain = {(row["segment"], row["arm"]): row[figure] for row in rows if row["epsilon"] is None}
     for row in rows if plain else ():
-        row["times"] = row[figure] / plain[row["segment"], row["arm"]]
+        least = plain[row["segment"], row["arm"]]
+        row["times"] = row[figure] / least if row[figure] is not None and least is not None else None
     return table_of(title, rows, [f"Left out: {one}" for one in refused])

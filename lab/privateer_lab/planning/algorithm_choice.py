@@ -22,6 +22,7 @@ _RUN: Final = 4.0
 _SEEDS: Final = 2
 _MORE: Final = 0.05
 """Another algorithm than the usual one must earn more by such a share of what choosing by context could gain."""
+_DUST: Final = 1e-9
 People = Callable[[ArmsSpec, int], Environment]
 Drawn = Callable[[str], ArmsSpec | None]
 
@@ -44,6 +45,8 @@ class AlgorithmChoice:
         Whether rewards are rates.
     drawn
         Mean reward of a person with cut points of numbers from the data; None: nobody tried, or it is not clearly more.
+    is_tie
+        Whether all options are as good as each other for all of these people.
     """
 
     name: str
@@ -52,6 +55,7 @@ class AlgorithmChoice:
     could: float
     is_rate: bool
     drawn: float | None = None
+    is_tie: bool = False
 
     @property
     def sentence(self) -> str:
@@ -69,9 +73,10 @@ class AlgorithmChoice:
         compared = f" ({', '.join(others)})" if others else ""
         most = max(self.earned.values())
         more = ", more than any of them" if self.single > most and write(self.single) != write(most) else ""
+        single = "every option by itself" if self.is_tie else "the best single option"
         return (
             f"algorithm.name is {self.name!r}{why}: in runs on these people it earns {write(self.earned[self.name])}"
-            f"{compared}; the best single option earns {write(self.single)}{more}."
+            f"{compared}; {single} earns {write(self.single)}{more}."
         )
 
     def _others(self) -> Iterator[str]:
@@ -94,7 +99,11 @@ class AlgorithmChoice:
         if self.name == plain or plain not in self.earned:
             return
         if self.could <= 0:
-            yield f"One option is best for all of these people: {plain!r}, which knows no features, is enough."
+            alike = "All options are equal" if self.is_tie else "One option is best"
+            yield (
+                f"{alike} for all of these people, so features gain nothing here. {self.name!r} stays in "
+                f"case yours differ; if not, leave out [context.features]: {plain!r}, which knows none, is enough."
+            )
         elif self.earned[plain] > self.earned[self.name]:
             yield f"{plain!r}, which knows no features, earns more: to use it, leave out [context.features]."
 
@@ -120,6 +129,7 @@ def choice_of(specs: Mapping[str, ArmsSpec], people: People, drawn: Drawn | None
     everybody = [one for some in runs.values() for one in some]
     single = float(np.mean([one.single for one in everybody]))
     could = float(np.mean([one.run.best_constant_regret / one.run.choices for one in everybody]))
+    is_tie = all(one.run.uniform_regret <= _DUST * one.run.choices for one in everybody)
     # Where one option is best for everybody, nothing speaks for or against an algorithm.
     margin = _MORE * could or np.inf
     earned = {name: single + float(np.mean([one.gain for one in some[:seeds]])) for name, some in runs.items()}
@@ -129,7 +139,7 @@ def choice_of(specs: Mapping[str, ArmsSpec], people: People, drawn: Drawn | None
     gains = [one.gain for one in _runs({name: changed}, people)[0].get(name, [])[:seeds]] if changed else []
     by_cuts = single + float(np.mean(gains)) if gains else -np.inf
     better = by_cuts - earned[name] > margin
-    return AlgorithmChoice(name, earned, single, could, specs[name].reward.is_rate, by_cuts if better else None)
+    return AlgorithmChoice(name, earned, single, could, specs[name].reward.is_rate, by_cuts if better else None, is_tie)
 
 
 def _runs(specs: Mapping[str, ArmsSpec], people: People) -> tuple[dict[str, list[PartialRun]], dict[str, SpecError]]:

@@ -76,7 +76,10 @@ def tables_of(spec: ArmsSpec) -> dict[str, Any]:
     """Return the tables of a spec, without sizes of rounds that are the usual ones of its algorithm."""
     tables = spec.model_dump(exclude_none=True)
     plain = {key: one for key, one in tables["experiment"].items() if key not in _OF_ROUNDS}
-    usual = cast(ArmsSpec, parse_spec(tables | {"experiment": plain})).experiment
+    try:
+        usual = cast(ArmsSpec, parse_spec(tables | {"experiment": plain})).experiment
+    except SpecError:  # the usual rounds are larger than the experiment
+        return tables
     kept = {key: tables["experiment"][key] for key in _OF_ROUNDS if getattr(usual, key) != tables["experiment"][key]}
     return tables | {"experiment": plain | kept}
 

@@ -1,8 +1,10 @@
 """Plain A/B tests: the yardstick for what else people's reports could tell."""
 
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Any, Final, cast
 
 from privateer_core.algorithms import parse_spec
+from privateer_core.answer.facts import Table
 from privateer_core.errors import SpecError
 from privateer_core.privacy.trust import TRUST
 from privateer_core.spec.arms import ARMS_FEW, ARMS_MIN
@@ -10,8 +12,9 @@ from privateer_core.spec.spec import Spec, example_promises
 from privateer_lab.planning.other_algorithms import plans_for_effects, with_effects
 from privateer_lab.planning.plans import Variant, foreseen, variants
 
+SEGMENT: Final = "segment"
 LEAST: Final = "least effect"
-"""The column of the smallest effect that is found."""
+"""The columns of segments, and of the smallest effect that is found."""
 PEOPLE: Final = 20_000
 _EACH: Final = 20
 """People of each arm at the first look of a plain test, at least."""
@@ -72,8 +75,17 @@ def least_effect(people: int, arms: int, rate: float, variant: Variant) -> float
     try:
         test = plain_test(people=people, arms=arms, rate=rate, delta=variant.spec.privacy.delta or _DELTA)
         (under,) = variants(test, [variant.model], [variant.epsilon])
-        tables = [table for one in foreseen([under]) for table in one["tables"]]
-        place = tables[0].names.index(LEAST)
-        return float(tables[0].rows[0][place])
+        (plan,) = foreseen([under])
+        return next(iter(least_effects(plan["tables"]).values()))
     except SpecError:
         return None
+
+
+def least_effects(tables: Sequence[Table]) -> dict[str, float | None]:
+    """Return the least effects of a plan by segment, and by arm where arms have different ones; None: there is none."""
+    table = tables[0]
+    if LEAST not in table.names:
+        return {}
+    place = table.names.index(LEAST)
+    is_by_arm = len({row[1] for row in table.rows}) > 1
+    return {f"{row[1]}, {row[0]}" if is_by_arm else str(row[0]): cast("float | None", row[place]) for row in table.rows}

@@ -18,6 +18,8 @@ from privateer_lab.planning.admission import concerns_before_start
 from privateer_lab.simulation.delayed_reports import assumed
 from privateer_lab.simulation.simulate import Run
 
+_ERROR: Final = "effect_error"
+"""A root mean square over effects, and so over runs: the mean of several would be one of absolute errors."""
 _CLIPPED: Final = 0.01
 """Share of clipped rewards that is worth a warning."""
 
@@ -37,6 +39,7 @@ def summary(spec: Spec, runs: list[Run], started: float) -> dict[str, Any]:
     runs = sorted(runs, key=lambda run: run.seed)
     wall = time.perf_counter() - started
     means = {name: _mean([run.facts[name] for run in runs]) for name in runs[0].facts}
+    means |= {name: _root_mean_square([run.facts[name] for run in runs]) for name in means if name == _ERROR}
     terms = list({(one.event, one.epsilon, one.delta): one for run in runs for one in run.terms}.values())
     return {
         **regret_figures([run.regret for run in runs]),
@@ -88,6 +91,10 @@ def behind_the_constant(spec: Spec, runs: list[Run]) -> list[str]:
 
 def _mean(values: list[Any]) -> float:
     return float(np.mean(values))
+
+
+def _root_mean_square(values: list[float]) -> float:
+    return float(np.sqrt(np.mean(np.square(values))))
 
 
 def promise(spec: Spec, terms: list[Terms]) -> dict[str, Any]:

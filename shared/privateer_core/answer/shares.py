@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
+_NAMED: Final = 6
+"""Groups without anybody that are named."""
 
 
 class ShareSource(StrEnum):
@@ -50,12 +52,15 @@ class Shares:
         Where they are from.
     is_empty
         Shape (groups,): whether the estimate is one that a group without anybody has.
+    names
+        Those of the groups, where they have some.
     """
 
     estimate: Array
     variance: Array
     source: ShareSource
     is_empty: NDArray[np.bool_]
+    names: tuple[str, ...] = ()
 
     @classmethod
     def fixed(cls, estimate: Array, source: ShareSource) -> "Shares":
@@ -72,9 +77,12 @@ class Shares:
 
     @property
     def sentence(self) -> str:
-        """The source in words, and how many groups are left out because nobody is known to be in them."""
+        """The source in words, and which groups are left out because nobody is known to be in them."""
         n_empty = int(self.is_empty.sum()) % len(self.is_empty)
         if not n_empty:
             return self.source.sentence
         left = "1 segment is" if n_empty == 1 else f"{n_empty:,} segments are"
-        return f"{self.source.sentence} {left} left out, in which nobody is known to be."
+        empty = [name for name, is_empty in zip(self.names, self.is_empty, strict=False) if is_empty]
+        more = f" and {len(empty) - _NAMED:,} more" if len(empty) > _NAMED else ""
+        named = f": {', '.join(empty[:_NAMED])}{more}" if empty else ""
+        return f"{self.source.sentence} {left} left out, in which nobody is known to be{named}."

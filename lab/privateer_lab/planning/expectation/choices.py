@@ -15,7 +15,7 @@ from privateer_core.spec.spec import Spec
 from privateer_lab.environments import default_environment
 from privateer_lab.planning.expectation.kept_features import people_with, telling, with_features
 from privateer_lab.planning.expectation.partial_runs import PartialRun, played
-from privateer_lab.planning.other_algorithms import by_features, tables_of, with_algorithm
+from privateer_lab.planning.other_algorithms import by_features, candidate_names, tables_of, with_algorithm
 from privateer_lab.planning.plain_tests import is_test
 from privateer_lab.planning.plans import EPSILON_MAX, Refused, Variant, possible, refusal
 
@@ -42,6 +42,11 @@ class VariedSpec:
     def spec(self) -> Spec:
         """The changed spec."""
         return self.variant.spec
+
+    @property
+    def is_contextual(self) -> bool:
+        """Whether its algorithm chooses by features."""
+        return isinstance(self.spec, ArmsSpec) and self.spec.algorithm.name in by_features()
 
     def play(self, seed: int, seconds: float) -> PartialRun | SpecError:
         """Run it once, as `partial_runs.played` does; a refusal says under which promise."""
@@ -119,13 +124,14 @@ def _features(spec: Spec) -> Iterator[VariedSpec]:
 
 
 def _algorithms(spec: Spec) -> Iterator[VariedSpec]:
-    """Yield the spec with each other algorithm that chooses by features, in its usual settings."""
+    """Yield the spec with each other algorithm in its usual settings, that without features among them."""
     if not isinstance(spec, ArmsSpec) or spec.algorithm.name not in by_features() or spec.sources:
         return
-    for name in by_features():
+    for name in candidate_names():
         changed = with_algorithm(tables_of(spec), name) if name != spec.algorithm.name else None
         if changed is not None:
-            yield VariedSpec("algorithm", name, Variant(spec.privacy.model, spec.privacy.bound, changed))
+            variant = Variant(spec.privacy.model, spec.privacy.bound, changed)
+            yield VariedSpec("algorithm", name, variant, None if changed.features else spec)
 
 
 def listed(names: Sequence[str]) -> str:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -11,6 +11,7 @@ from scipy.special import stdtrit
 from privateer_core.answer.people import People
 from privateer_core.spec.spec import Spec
 from privateer_lab.environments.own_people import OWN
+from privateer_lab.environments.rows import OF
 from privateer_lab.planning.expectation.choices import Kind, VariedSpec
 from privateer_lab.planning.expectation.partial_runs import PartialRun
 from privateer_lab.planning.plain_tests import is_test, least_effect
@@ -47,6 +48,7 @@ class ExpectedRow(msgspec.Struct, frozen=True):
     runs: int
     learned_from: int
     reach: int
+    margin_at_the_end: float | None = None  # half of the 95 % interval of the value at the end
 
     @property
     def gains(self) -> bool:
@@ -81,6 +83,7 @@ class Expectation(msgspec.Struct, frozen=True):
     people: People  # the account of the spec's people before anybody is asked
     rows: tuple[ExpectedRow, ...]  # the spec as it is, and what would change
     left_out: tuple[str, ...] = ()  # changes that there was no time for
+    is_contextual: bool = True  # whether its algorithm chooses by features
 
     @property
     def own(self) -> ExpectedRow:
@@ -105,6 +108,16 @@ class Expectation(msgspec.Struct, frozen=True):
         """Whether what is best depends on the person."""
         return self.best - self.single > _DUST * max(abs(self.best), 1.0)
 
+    @property
+    def is_tie(self) -> bool:
+        """Whether all options are as good as the best one."""
+        return not self.by_context and self.single - self.random <= _DUST * max(abs(self.best), 1.0)
+
+    def gains_late(self, row: ExpectedRow) -> bool:
+        """Whether a spec earns more than the best single option by the end, beyond chance, and not over its run."""
+        above, chance = row.value_at_the_end - self.single, row.margin_at_the_end
+        return not row.gains and chance is not None and above > chance
+
 
 def expectation(spec: Spec, choices: Sequence[VariedSpec], runs: Mapping[int, Sequence[PartialRun]]) -> Expectation:
     """Return what runs say of a spec and its changes; ``runs`` are by the place of the choice, the spec's own first.
@@ -116,18 +129,21 @@ def expectation(spec: Spec, choices: Sequence[VariedSpec], runs: Mapping[int, Se
     own = runs[0]
     single = float(np.mean([one.single for one in everybody]))
     places = [one.option for one in everybody]
-    spread = _Spread(runs, [one.single for one in own])
+    singles = [one.single for one in own]
+    gains = {place: [one.gain for one in some] for place, some in runs.items()}
+    last = {place: [one.gain_at_the_end for one in some] for place, some in runs.items()}
+    spreads = _Spread(gains, singles), _Spread(last, singles)
     table = spec.population or {}
     per_choice = [(one.run.best_constant_regret, one.run.uniform_regret, one.run.choices) for one in own]
     could = float(np.mean([constant / count for constant, _, count in per_choice]))
     lost = float(np.mean([(uniform - constant) / count for constant, uniform, count in per_choice]))
-    rows = [_row(choices[place], some, single, spread) for place, some in sorted(runs.items())]
+    rows = [_row(choices[place], some, single, spreads) for place, some in sorted(runs.items())]
     return Expectation(
         experiment=spec.name,
         counts="people" if spec.people_key == "horizon" else "choices",
         is_test=is_test(spec),
         is_rate=spec.reward.is_rate,
-        reward=_called(table),
+        reward=_called(spec),
         left_out=tuple(one.change for place, one in enumerate(choices) if place not in runs),
         single_option=spec.options[max(set(places), key=places.count)],
         single=single,
@@ -137,6 +153,7 @@ def expectation(spec: Spec, choices: Sequence[VariedSpec], runs: Mapping[int, Se
         population=str(table.get("name", "")),
         people=_planned(spec),
         rows=tuple(rows),
+        is_contextual=choices[0].is_contextual,
     )
 
 
@@ -145,10 +162,14 @@ def _planned(spec: Spec) -> People:
     return account_of(schedule, schedule.open(0), 0)
 
 
-def _called(population: Mapping[str, Any]) -> str:
+def _called(spec: Spec) -> str:
     """Return what the reward of a file's people is called there."""
-    observed = population.get("observed")
-    return str(observed.get("got", "")) if isinstance(observed, Mapping) else ""
+    table = spec.population or {}
+    observed, rewards = table.get("observed"), table.get("rewards")
+    if isinstance(observed, Mapping):
+        return str(observed.get("got", ""))
+    first = str(rewards[0]) if isinstance(rewards, Sequence) and rewards else ""
+    return first.removesuffix(f"{OF}{spec.options[0]}") if first.endswith(f"{OF}{spec.options[0]}") else ""
 
 
 class _Spread:
@@ -156,17 +177,16 @@ class _Spread:
 
     Parameters
     ----------
-    runs
-        By the place of the choice. Few of one choice say little of its spread, so all of them say it together, and a
-        choice has that or its own, whichever is larger.
+    by_choice
+        Gains of runs by the place of the choice. Few of one choice say little of its spread, so all of them say it
+        together, and a choice has that or its own, whichever is larger.
     singles
         Means of the best single option, of runs with different people.
     """
 
-    def __init__(self, runs: Mapping[int, Sequence[PartialRun]], singles: Sequence[float]) -> None:
-        gains = [[one.gain for one in some] for some in runs.values()]
-        self._freedom = sum(len(some) - 1 for some in gains)
-        squares = sum(float(np.square(np.array(some) - np.mean(some)).sum()) for some in gains)
+    def __init__(self, by_choice: Mapping[int, Sequence[float]], singles: Sequence[float]) -> None:
+        self._freedom = sum(len(gains) - 1 for gains in by_choice.values())
+        squares = sum(float(np.square(np.array(gains) - np.mean(gains)).sum()) for gains in by_choice.values())
         self._all = squares / self._freedom if self._freedom else 0.0
         self._single = float(np.var(singles, ddof=1)) / len(singles) if len(singles) > 1 else 0.0
 
@@ -179,10 +199,12 @@ class _Spread:
         return float(stdtrit(self._freedom, 0.975) * error)
 
 
-def _row(choice: VariedSpec, runs: Sequence[PartialRun], single: float, spread: _Spread) -> ExpectedRow:
-    gains = [one.gain for one in runs]
+def _row(
+    choice: VariedSpec, runs: Sequence[PartialRun], single: float, spreads: tuple[_Spread, _Spread]
+) -> ExpectedRow:
+    gains, last = [one.gain for one in runs], [one.gain_at_the_end for one in runs]
     variant, people = choice.variant, runs[0].run.choices
-    gain, margin = float(np.mean(gains)), spread.margin(gains)
+    gain, margin = float(np.mean(gains)), spreads[0].margin(gains)
     needed = sorted(np.inf if (one := people_needed(run.run, 0.0)) is None else one for run in runs)
     pays = needed[len(needed) // 2]
     return ExpectedRow(
@@ -195,12 +217,13 @@ def _row(choice: VariedSpec, runs: Sequence[PartialRun], single: float, spread: 
         value=single + gain,
         margin=margin,
         gain=gain,
-        value_at_the_end=single + float(np.mean([one.gain_at_the_end for one in runs])),
+        value_at_the_end=single + float(np.mean(last)),
         pays_after=int(pays) if np.isfinite(pays) else None,
         detectable=None if gain > (margin or 0.0) else _detectable(choice, people, single),
         runs=len(runs),
         learned_from=int(np.mean([one.run.account.counted for one in runs])),
         reach=int(np.mean([one.reach for one in runs])),
+        margin_at_the_end=spreads[1].margin(last),
     )
 
 

@@ -88,17 +88,27 @@ class _Words:
         single = f"{self._unit.write(found.single)} with the best single option, {found.single_option!r}"
         expected = f"{what}{called} of {self._value(own)}{margin}"
         if not found.by_context:
-            random = self._unit.write(found.random)
+            return f"{with_whom} {expected}. {self._alike()}"
+        end = self._unit.write(own.value_at_the_end)
+        if found.gains_late(own):
             return (
-                f"{with_whom} {expected}. The best option, {found.single_option!r}, has "
-                f"{self._unit.write(found.single)}, and options at random have {random}."
+                f"{with_whom} {expected}, {_no(own)} gain{self._so_far(own)} above {single}; by the end it is {end}, "
+                "so choosing by context pays for people who come later."
             )
         if not own.gains:
-            gain = f"{'no sure' if own.gain > 0 else 'no'} gain from choosing by context{self._so_far(own)}"
+            gain = f"{_no(own)} gain from choosing by context{self._so_far(own)}"
             instead = "" if self._gaining() else _test(own, self._unit)
             return f"{with_whom} {gain}: {expected}, and {single}.{instead}"
-        end = self._unit.write(own.value_at_the_end)
         return f"{with_whom} {expected} instead of {single}; by the end it is {end}."
+
+    def _alike(self) -> str:
+        """Say what options have where one is best for all, and that features can gain nothing then."""
+        found, write = self._found, self._unit.write
+        if found.is_tie:
+            return f"All options are equal: each has {write(found.single)}."
+        best = f"The best option, {found.single_option!r}, has {write(found.single)}"
+        instead = f" It is best for all of these people.{_test(self._own, self._unit)}" if found.is_contextual else ""
+        return f"{best}, and options at random have {write(found.random)}.{instead}"
 
     def _reached(self, row: ExpectedRow) -> str:
         """Write what a change earns: at least that, where its runs were cut short; and whether that may be chance."""
@@ -148,6 +158,9 @@ class _Words:
             named = f"Under {row.change}" if row.epsilon is not None else "Without privacy"
             if row.gains or not self._found.by_context:
                 yield f"{named}: {self._reached(row)}."
+            elif self._found.gains_late(row):
+                end = self._unit.write(row.value_at_the_end)
+                yield f"{named}: {self._value(row)}, {_no(row)} gain{self._so_far(row)}, and {end} by the end."
             elif row.gain > 0:
                 yield f"{named}: {self._value(row)}, a gain that may be chance{self._so_far(row)}."
             else:
@@ -164,7 +177,8 @@ class _Words:
         best = max(rows, key=lambda row: row.value)
         more, chance = self._more(best)
         if more > chance:
-            yield f"With algorithm.name = {best.change!r}: {self._value(best)}, which is better for these people."
+            named = f"{best.change!r}{'' if best.features else ' and without [context.features]'}"
+            yield f"With algorithm.name = {named}: {self._value(best)}, which is better for these people."
         else:
             told = "; ".join(f"{row.change!r}: {self._value(row)}" for row in rows)
             yield f"Other algorithms are no better ({told})."
@@ -184,6 +198,8 @@ class _Words:
         people = self._found.people
         if people.out_of_reach:
             yield f"{people.sentence} A horizon of {people.reachable:,} fills its rounds."
+        if self._own.reach < people.reachable:
+            yield f"A run asks {self._own.reach:,} of the {people.reachable:,} people whom its rounds could reach."
 
     def _sure(self) -> Iterator[str]:
         rows = self._found.rows
@@ -221,8 +237,14 @@ def _promise(row: ExpectedRow) -> str:
     return f"epsilon {row.epsilon:g} and {who}"
 
 
+def _no(row: ExpectedRow) -> str:
+    return "no sure" if row.gain > 0 else "no"
+
+
 def _test(row: ExpectedRow, unit: Unit) -> str:
-    """Say what to do where nothing is gained by context."""
+    """Say what to do where nothing is gained by context; of rates it is known whether a test finds anything."""
+    if row.detectable is None and unit.is_rate:
+        return " A test of so few finds no difference either: raise the number of people or epsilon."
     found = "" if row.detectable is None else f" (detectable: {unit.points(row.detectable)})"
     return f" Test one option against another instead{found}."
 

@@ -37,13 +37,15 @@ def expected_losses(state: TrialState, found: TrialFindings, spec: TrialSpec) ->
             losses.append(Loss(name, None, unit))
             continue
         expected, most = loss_of(given, ends[k], deviations[k])
-        value, high = (rounded(unit * one, unit * most) or 0.0 for one in (expected, max(most, expected)))
+        value, high = (rounded(unit * one, unit * most) or 0.0 for one in (expected, most))
         losses.append(Loss(name, value, high))
     yield Losses(tuple(losses))
 
 
 def loss_of(best: int, intervals: Array, deviations: Array) -> tuple[float, float]:
     """Return the loss of an arm that is expected at most, and the largest that intervals leave open.
+
+    While intervals hold the loss is no larger than they leave open, and so is its mean.
 
     Parameters
     ----------
@@ -60,7 +62,8 @@ def loss_of(best: int, intervals: Array, deviations: Array) -> tuple[float, floa
     score = ahead / np.where(deviation > 0, deviation, 1.0)
     normal = ahead * ndtr(score) + deviation * np.exp(-np.square(score) / 2) / np.sqrt(2 * np.pi)
     expected = np.where(deviation > 0, normal, np.maximum(ahead, 0.0))
-    return float(expected.sum()), max(0.0, float((high - low[best])[others].max()))
+    most = float((high - low[best])[others].max().clip(0, 1))
+    return min(float(expected.sum()), most), most
 
 
 def _deviations(state: TrialState, found: TrialFindings, spec: TrialSpec) -> Array:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -147,7 +148,8 @@ def expected(state: TrialState, found: TrialFindings, spec: TrialSpec) -> Expect
 
     lower, upper = segmentation.corners(spec.dimension)
     decided = tuple(_SURENESS.get(ground_in(found, k), "not known") for k in range(size))
-    return ExpectedRewards(lower, upper, state.shares_of_people, at, deviation, differences=True, decided=decided)
+    shares = replace(state.shares_of_people, names=spec.segment_names)
+    return ExpectedRewards(lower, upper, shares, at, deviation, differences=True, decided=decided)
 
 
 def _recommendations(found: TrialFindings, spec: TrialSpec) -> Recommendations:

@@ -13,6 +13,9 @@ from privateer_lab.cli.command_line import main
 from privateer_lab.cli.input_files import load_spec
 from privateer_lab.drafting.spec_draft import draft
 from privateer_lab.environments import environment_for
+from privateer_lab.planning.expectation.choices import choices_of
+from privateer_lab.planning.expectation.expected import expectation
+from privateer_lab.planning.expectation.words import sentences
 from privateer_lab.tables.data_table import DataTable
 from tests.support.onboarding import people
 
@@ -93,16 +96,77 @@ def test_numbers_are_drawn_among_what_people_got(tmp_path):
         assert (drawn == 0).mean() == pytest.approx((inside == 0).mean(), abs=0.08)
 
 
-def test_options_that_were_not_given_at_random_are_noticed():
+def test_shares_of_options_that_differ_have_two_possible_reasons():
     rng = np.random.default_rng(0)
     x = rng.random(3_000)
     log = {"x": x, "arm": (rng.random(3_000) < x).astype(int), "won": (rng.random(3_000) < 0.3).astype(int)}
-    assert any(
-        "Options were not given at random: their shares differ by x" in one
-        for one in draft(log, arm="arm", reward="won").people.notes
-    )
+    (said,) = [one for one in draft(log, arm="arm", reward="won").people.notes if "at random" in one]
+    assert said.startswith("Shares of options differ by x. Either options were not given at random")
+    assert "measured after the choice, and options changed it: leave it out with --ignore" in said
     log["arm"] = rng.integers(0, 2, 3_000)
     assert not any("at random" in one for one in draft(log, arm="arm", reward="won").people.notes)
+
+
+def test_nothing_is_said_of_options_whose_effect_a_feature_takes(tmp_path):
+    """Planted: clicks came after the screen, which works by them alone, so that the model finds no effect of it."""
+    rng = np.random.default_rng(0)
+    arm, x = rng.integers(0, 2, 3_000), rng.random(3_000)
+    clicks = rng.normal(arm, 1)
+    won = (rng.random(3_000) < np.clip(0.2 + 0.15 * clicks, 0.02, 0.98)).astype(int)
+    made = draft({"x": x, "clicks": clicks, "arm": arm, "won": won}, arm="arm", reward="won")
+    notes = " ".join(made.people.notes)
+    assert "Nothing is said of options: the model expects " in notes
+    assert "best option" not in notes
+    assert "Expected if everybody" not in notes
+    assert made.chosen == []
+    whole = draft({"x": x, "arm": arm, "won": won}, arm="arm", reward="won").people
+    assert not whole.contradictions
+    assert "Expected if everybody had the same option" in " ".join(whole.notes)
+
+
+def test_a_model_that_finds_features_is_believed_where_options_were_given_at_random():
+    """Trees are cautious about effects, and no further from the mean of an option's rows than chance is."""
+    for seed, effect in enumerate((0.1, 0.3)):
+        rng = np.random.default_rng(seed)
+        arm, x, job = rng.integers(0, 3, 1_000), rng.random(1_000), rng.choice(["u", "v", "w"], 1_000)
+        mean = 0.2 + 0.3 * x + effect * ((arm == 0) & (job == "u"))
+        log = {"x": x, "job": job, "arm": arm, "won": (rng.random(1_000) < mean).astype(int)}
+        assert not draft(log, arm="arm", reward="won").people.contradictions
+
+
+def test_what_is_best_is_one_thing_in_all_sentences():
+    """Planted: a strong effect that differs between people, whose sign does not, and options that are all equal."""
+    rng = np.random.default_rng(2)
+    arm, job = rng.integers(0, 2, 3_000), rng.choice(["u", "v"], 3_000)
+    won = rng.random(3_000) < 0.2 + np.where(job == "u", 0.5, 0.15) * arm
+    log = {"job": job, "arm": arm, "won": won.astype(int)}
+    notes = " ".join(draft(log, arm="arm", reward="won").people.notes)
+    assert "what options do differs between people, and one is best for all" in notes
+    assert "the best option differs" not in notes
+    assert "nothing more is to be had by context" in notes
+    alike = {"x": rng.random(400), "arm": [0, 1] * 200, "won": [0, 0, 1, 1] * 100}
+    tied = draft(alike, arm="arm", reward="won")
+    assert "Expected of every option: 0.5. All are equal, as far as these rows tell." in tied.people.notes
+
+
+def test_columns_that_decide_the_option_and_its_probability_are_no_features():
+    rng = np.random.default_rng(0)
+    arm = rng.integers(0, 2, 1_000)
+    log = {
+        "x": rng.random(1_000),
+        "place": rng.integers(0, 3, 1_000) + 3 * arm,
+        "dose": rng.uniform(1, 2, 1_000) * arm + rng.uniform(0, 0.5, 1_000),
+        "share": np.where(arm, 0.7, 0.3),
+        "propensity": rng.uniform(0.1, 0.9, 1_000),
+        "rare": rng.integers(0, 400, 1_000),
+        "arm": arm,
+        "won": (rng.random(1_000) < 0.3).astype(int),
+    }
+    made = draft(log, arm="arm", reward="won")
+    assert list(made.spec.features) == ["x", "rare"]
+    for name in ("place", "dose", "share"):
+        assert f"{name} is left out: it says which option a row has" in " ".join(made.notes)
+    assert "propensity is left out: it says with which probability a row has its option of arm." in made.notes
 
 
 def test_what_is_known_only_after_the_choice_is_noticed():
@@ -188,6 +252,49 @@ def test_a_wide_table_keeps_what_tells_options_apart():
     assert next(iter(made.spec.features)) == "last"
     assert len(made.spec.features) == 20
     assert any("were taken first" in one for one in made.notes)
+
+
+def test_rows_that_are_not_all_are_not_said_to_be_every_row():
+    """Planted: visits 1, 2 and 3 of each person, of which a draft of people keeps the first."""
+    rng = np.random.default_rng(0)
+    log = {
+        "age": rng.integers(18, 80, 900),
+        "visit": [1, 2, 3] * 300,
+        "site": ["north"] * 900,
+        "who": np.repeat(np.arange(300), 3),
+        "arm": np.repeat(rng.integers(0, 2, 300), 3),
+        "won": rng.integers(0, 2, 900),
+    }
+    notes = draft(log, arm="arm", reward="won", person="who").notes
+    assert "visit is left out: the first row of each person has the same value." in notes
+    plain = draft(log, arm="arm", reward="won", ignore=["who"]).notes
+    assert "site is left out: every row has the same value." in plain
+    gaps = draft(log | {"site": ["north", None, None] * 300}, arm="arm", reward="won", ignore=["who"]).notes
+    assert "site is left out: every row that has a value has the same value." in gaps
+
+
+@pytest.mark.parametrize(("binary", "name"), [(True, "not churned"), (False, "negative churned")])
+def test_people_keep_the_name_of_their_reward(binary, name, tmp_path):
+    """Also where less of it is better, so that the reward of the spec is another one."""
+    rng = np.random.default_rng(0)
+    got = rng.integers(0, 2, 400) if binary else rng.exponential(3, 400)
+    log = {"x": rng.random(400), "arm": rng.integers(0, 2, 400), "churned": got}
+    for is_turned, called in ((False, "churned"), (True, name)):
+        draft(log, arm="arm", reward="churned", lower_is_better=is_turned).write(tmp_path / "s.toml")
+        spec = load_spec(tmp_path / "s.toml", [])
+        assert spec.population["rewards"] == [f"{called} of 0", f"{called} of 1"]
+        choices = choices_of(spec)[0]
+        found = expectation(spec, choices, {0: [choices[0].play(0, 0.0)]})
+        assert found.reward == called
+        assert f"({called})" in sentences(found)[0]
+
+
+def test_a_segment_of_a_level_and_all_others_is_said_to_have_no_others():
+    rng = np.random.default_rng(0)
+    log = {"sex": rng.choice(["m", "f"], 2_000), "arm": rng.integers(0, 2, 2_000), "won": rng.integers(0, 2, 2_000)}
+    made = draft(log, arm="arm", reward="won", segments=["sex"])
+    last = made.spec.segment_names[-1]
+    assert any(one.startswith("sex: no row has another level") and one.endswith(f"{last}.") for one in made.notes)
 
 
 def test_segments_make_the_spec_of_a_test():

@@ -5,6 +5,7 @@ import pytest
 
 from privateer_client.delivery import EndpointAnswer
 from privateer_core.wire.problem import problem_type
+from privateer_lab.load.result import LoadResult
 from privateer_lab.load.wire import Counts
 
 
@@ -47,3 +48,9 @@ def test_people_of_an_upload_are_all_counted_once(
 ) -> None:
     assert heard(*answers) == counted
     assert counted[0] + sum(counted[1].values()) == 10
+
+
+def test_who_is_asked_for_no_report_takes_no_part() -> None:
+    """Planted: 10,000 people for an experiment of 5,700, of whom 4,300 only choose."""
+    figures = LoadResult(people=10_000, not_asked=4300, accepted=5700).as_dict()
+    assert (figures["took_part"], figures["not_asked"], figures["refused"]) == (5700, 4300, {})

@@ -63,6 +63,15 @@ def test_a_growth_that_is_an_algorithms_own_is_not_that_of_others():
     assert tables_of(grown)["experiment"]["round_growth"] == pytest.approx(0.2)
 
 
+def test_people_who_are_fewer_than_a_usual_round_have_other_algorithms():
+    """Planted: without its rounds of 40 the spec is refused, and so was the plan of it."""
+    few = TABLES | {"experiment": {**TABLES["experiment"], "horizon": 400, "round_size": 40}}
+    own = with_algorithm(few, "partition")
+    assert own is not None
+    assert tables_of(own)["experiment"]["round_size"] == 40
+    assert with_algorithm(tables_of(own), "linear") is not None
+
+
 def test_rounds_that_grow_begin_as_their_algorithm_has_them():
     """Planted: with the draft's first round most people are asked before anything is learned of them."""
     tables = TABLES | {"experiment": {**TABLES["experiment"], "round_size": 3000}}
@@ -115,9 +124,20 @@ def test_a_sentence_says_why_what_earned_more_is_not_chosen():
         "partition", {"partition": 0.4, "linear": 0.3, "additive": 0.5, "bandit": 0.6}, 0.6, 0.0, True
     )
     assert alike.sentence.endswith(
-        "the best single option earns 60.0 %. One option is best for all of these people: 'bandit', which knows no "
-        "features, is enough."
+        "the best single option earns 60.0 %. One option is best for all of these people, so features gain nothing "
+        "here. 'partition' stays in case yours differ; if not, leave out [context.features]: 'bandit', which knows "
+        "none, is enough."
     )
+
+
+def test_options_that_are_all_equal_are_no_best_option():
+    tied = AlgorithmChoice("partition", {"partition": 0.5, "bandit": 0.5}, 0.5, 0.0, True, is_tie=True)
+    assert "every option by itself earns 50.00 %." in tied.sentence
+    assert "All options are equal for all of these people, so features gain nothing here." in tied.sentence
+    assert "best" not in tied.sentence
+    found = choice_of({"bandit": with_algorithm(TABLES, "bandit")}, lambda spec, _: OwnPeople(People(100.0), spec))
+    assert isinstance(found, AlgorithmChoice)
+    assert not found.is_tie
 
 
 def test_a_draft_of_a_log_has_what_was_chosen_and_what_is_to_be_confirmed(tmp_path, monkeypatch):

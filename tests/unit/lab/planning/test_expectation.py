@@ -223,6 +223,8 @@ def test_people_whom_rounds_do_not_reach_are_not_learned_from() -> None:
     assert not any("cut short" in one for one in words)
     whole = sentences(expected(row(0.054)))
     assert not any("planned" in one for one in whole)
+    drawn = sentences(expected(row(0.054, learned_from=3179, reach=3179), people=People(5700, not_asked=5700)))
+    assert "A run asks 3,179 of the 5,700 people whom its rounds could reach." in drawn
 
 
 def test_a_gain_that_may_be_chance_is_called_so() -> None:
@@ -247,6 +249,49 @@ def test_where_one_option_is_best_for_all_nothing_is_said_of_context() -> None:
     assert "options at random have 4.80 %" in said
 
 
+def test_a_gain_that_comes_late_is_said_and_no_test_is_advised() -> None:
+    """Planted: "no sure gain" beside 19 % by the end, where the best single option has 10 %."""
+    late = {"margin": 0.02, "value_at_the_end": 0.19, "margin_at_the_end": 0.01, "pays_after": None, "detectable": 0.02}
+    other = {"kind": "trust", "change": "without privacy", "model": "none", "epsilon": None}
+    said = sentences(
+        expected(row(0.108, gain=0.008, **late), row(0.11, gain=0.01, **late, **other), single=0.1, best=0.3)
+    )
+    assert said[0] == (
+        "With 200,000 people, epsilon 1 and a shuffler you can expect a success rate (bought) of 10.8 % (± 2.0), no "
+        "sure gain above 10.0 % with the best single option, 'b'; by the end it is 19.0 %, so choosing by context "
+        "pays for people who come later."
+    )
+    assert said[1] == "Without privacy: 11.0 %, no sure gain, and 19.0 % by the end."
+    unsure = sentences(expected(row(0.108, gain=0.008, **(late | {"margin_at_the_end": 0.1})), single=0.1, best=0.3))
+    assert unsure[0].endswith("Test one option against another instead (detectable: 2.0 points).")
+
+
+def test_what_is_best_for_all_is_tested_instead_and_a_tie_is_no_best_option() -> None:
+    lost = row(0.049, detectable=0.011)
+    plain = {"kind": "algorithm", "change": "bandit", "features": ()}
+    said = sentences(expected(lost, row(0.0505, **plain), best=0.051))
+    assert said[0].endswith(
+        "It is best for all of these people. Test one option against another instead (detectable: 1.10 points)."
+    )
+    better = "With algorithm.name = 'bandit' and without [context.features]: 5.05 %, which is better for these people."
+    assert better in said
+    assert sentences(expected(row(0.051), best=0.051, random=0.051))[0].endswith(
+        "All options are equal: each has 5.10 %."
+    )
+    few = sentences(expected(row(0.049), best=0.051))[0]
+    assert few.endswith("A test of so few finds no difference either: raise the number of people or epsilon.")
+
+
+def test_plans_compare_with_the_algorithm_that_knows_no_features() -> None:
+    """Its people are the spec's, of whom devices know nothing."""
+    made = {one.change: one for one in choices_of(spec_of())[0] if one.kind == "algorithm"}
+    plain, run_of_plain = made["bandit"], made["bandit"].play(0, math.inf)
+    assert not plain.spec.features
+    assert isinstance(run_of_plain, PartialRun)
+    assert run_of_plain.gain <= 0
+    assert run_of_plain.single == pytest.approx(whole(spec_of()).single, abs=0.02)
+
+
 def test_the_interval_has_the_spread_of_all_rows() -> None:
     """Gains of .1 and .3 in one row and .2 and .2 in another have a variance of .02, with two degrees of freedom."""
     spec = spec_of()
@@ -262,6 +307,15 @@ def test_the_interval_has_the_spread_of_all_rows() -> None:
     assert found.own.margin == pytest.approx(4.3027 * math.sqrt(0.01 / 2), rel=1e-3)
     lone = expectation(spec, made, {0: [gaining(0.1)]})
     assert lone.own.margin is None
+
+    def ending(gain: float) -> PartialRun:
+        choices = base.run.choices
+        path = ((choices // 2, 0.0, 0.0, 0.0), (choices, 0.0, gain * (choices - choices // 2), 0.0))
+        return replace(base, run=replace(base.run, path=path))
+
+    late = expectation(spec, made, {0: [ending(0.1), ending(0.3)], 1: [ending(0.2), ending(0.2)]})
+    assert late.own.margin_at_the_end == pytest.approx(4.3027 * math.sqrt(0.01 / 2), rel=1e-3)
+    assert late.own.value_at_the_end == pytest.approx(late.single + 0.2)
 
 
 FEW = ("--users", "3000", "--jobs", "1", "--set", "experiment.round_size=1000")
@@ -285,6 +339,7 @@ def test_a_plan_of_whole_runs_is_the_same_again(capsys: pytest.CaptureFixture[st
     assert (code, err) == (0, "")
     told = json.loads(out)
     assert told["expected"]["rows"][0]["runs"] == 2
+    assert (told["people"]["planned"], told["people"]["not_asked"]) == (3000, 3000)
     assert told["expected"]["rows"][0]["people"] == told["expected"]["rows"][0]["learned_from"] == 3000
     assert [(one["model"], one["epsilon"]) for one in told["outcomes"]][1:] == [("local", 4.0), ("shuffle", 4.0)]
     for one in told["outcomes"]:

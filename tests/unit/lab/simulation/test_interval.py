@@ -1,9 +1,11 @@
-"""Intervals of means, against coverage counted on drawn values."""
+"""Figures over runs: intervals of means, against coverage counted on drawn values, and errors of effects."""
 
 import numpy as np
 import pytest
 
-from privateer_lab.simulation.summary import interval
+from privateer_core.algorithms import parse_spec
+from privateer_lab.simulation.simulate import simulate_once
+from privateer_lab.simulation.summary import interval, summary
 
 
 def test_of_two_values_it_is_students() -> None:
@@ -20,3 +22,20 @@ def test_it_holds_the_mean_as_often_as_it_says(runs: int) -> None:
     allowed = 5 * (0.05 * 0.95 / len(drawn)) ** 0.5
     assert abs((far > half).mean() - 0.05) < allowed
     assert (far > 1.96 * drawn.std(axis=1, ddof=1) / runs**0.5).mean() > 0.05 + allowed
+
+
+def test_the_error_of_effects_is_a_root_mean_square_over_runs_too() -> None:
+    """Planted: of one effect the mean of runs' figures is one of absolute errors."""
+    spec = parse_spec(
+        {
+            "experiment": {"name": "one", "arms": ["old", "new"], "horizon": 400, "round_size": 400},
+            "context": {"features": {"x": {"low": 0.0, "high": 1.0}}},
+            "privacy": {"model": "none"},
+            "algorithm": {"name": "trial"},
+            "population": {"name": "effects", "base": 0.5, "effects": {"new": 0.1}},
+        }
+    )
+    runs = [simulate_once(spec, seed) for seed in range(3)]
+    errors = np.array([run.facts["effect_error"] for run in runs])
+    assert summary(spec, runs, 0.0)["effect_error"] == pytest.approx(np.square(errors).mean() ** 0.5)
+    assert errors.mean() < np.square(errors).mean() ** 0.5

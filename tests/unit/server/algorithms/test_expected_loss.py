@@ -33,6 +33,18 @@ def test_without_noise_it_is_what_was_seen() -> None:
     assert loss_of(1, np.array([[0.1, 0.1, 0.1], [0.3, 0.3, 0.3]]), np.zeros(2)) == pytest.approx((0.2, 0.2))
 
 
+def test_what_intervals_leave_out_is_no_loss() -> None:
+    """Planted: of +.3 (+.1 to +.5) .004 were expected, so that "at most" was .004 and not 0."""
+    assert loss_of(1, np.array([[0.3, 0.1, 0.5]]), np.array([0.2])) == (0.0, 0.0)
+    assert loss_of(0, np.array([[-0.3, -0.5, -0.1]]), np.array([0.2])) == (0.0, 0.0)
+    rng = np.random.default_rng(5)
+    for _ in range(200):
+        values, half = rng.normal(0, 0.2, 3), rng.uniform(0, 0.5, 3)
+        intervals = np.stack([values, values - half, values + half], axis=1)
+        expected, most = loss_of(int(rng.integers(0, 4)), intervals, half / rng.uniform(0.5, 3))
+        assert 0 <= expected <= most <= 1
+
+
 @pytest.mark.parametrize("name", SPECS)
 def test_an_answer_has_it_for_each_segment(name: str) -> None:
     learner, state = learned(name)

@@ -96,7 +96,7 @@ class PowerAnalysis:
         """
         guess = self._least()
         if self.formulas:
-            return guess
+            return np.where(guess > max(self.rate, 1 - self.rate), np.inf, guess)
         return self._simulated(lambda plan, arm, row: least_effect(plan, arm, self.target, guess[row, arm]), guess)
 
     def power(self, effect: float) -> tuple[Array, Array]:

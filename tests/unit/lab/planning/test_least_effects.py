@@ -1,0 +1,90 @@
+"""What plans of tests say that they find: the least effects, where there is none, and what would help."""
+
+import privateer_lab as lab
+from privateer_core.algorithms import parse_spec
+from privateer_core.spec.spec import Spec
+from privateer_lab.planning.expectation.choices import choices_of
+from privateer_lab.planning.expectation.tests import found_by_tests, words_of_tests
+from privateer_lab.planning.plain_tests import least_effect
+from privateer_lab.planning.plans import Variant
+
+
+def income(people: int, epsilon: float) -> Spec:
+    """Return a test of incomes among people with a degree and without, of one look."""
+    return parse_spec(
+        {
+            "experiment": {"name": "income", "arms": ["old", "new"], "horizon": people, "round_size": people},
+            "context": {"features": {"degree": {"boolean": True}}},
+            "segments": {"by": ["degree"]},
+            "reward": {"kind": "numeric", "low": 0.0, "high": 30000.0, "base_rate": 5200.0, "deviation": 6000.0},
+            "privacy": {"model": "local", "epsilon": epsilon},
+            "algorithm": {"name": "trial"},
+        }
+    )
+
+
+def said(spec: Spec) -> list[str]:
+    found = found_by_tests(choices_of(spec)[0], 1000, 1, "threads")
+    return list(words_of_tests(spec, found))
+
+
+def test_a_plan_that_finds_no_effect_of_a_segment_says_so_and_what_would_help() -> None:
+    """Of 110 people an arm nothing is said with or without noise, so that epsilon would not help."""
+    words = said(income(440, 1.0))
+    assert words[0] == "With 440 people this test finds effects from these sizes on: everybody: 13,000."
+    assert words[1] == (
+        "With 440 people this test can find no effect, however large, of degree=no, degree=yes: "
+        "raise experiment.horizon, or have fewer segments or arms."
+    )
+    assert words[2] == "Without privacy the smallest is 1,630."
+
+
+def test_a_plan_that_finds_nothing_because_of_its_promise_says_that() -> None:
+    words = said(income(600, 0.2))
+    assert words[0] == (
+        "With 600 people this test can find no effect at all: "
+        "raise privacy.epsilon or experiment.horizon, or have fewer segments or arms."
+    )
+    assert "Under local at epsilon 0.1 it finds none." in words
+    assert not any(" is 0." in one or ": 0." in one for one in words)
+
+
+def test_no_least_effect_is_none_for_the_yardstick_and_for_the_table_of_sizes() -> None:
+    few = income(600, 0.02)
+    assert least_effect(100, 2, 0.5, Variant("local", 0.02, few)) is None
+    rows = lab.detectable(few, trust=["none", "local"], epsilon=[0.02]).rows()
+    assert [row["least effect"] is None for row in rows] == [row["times"] is None for row in rows]
+    assert {row["model"] for row in rows if row["least effect"] is None} == {"local"}
+
+
+def test_arms_of_other_shares_have_their_own_least_effects() -> None:
+    """Planted: a dictionary by segment keeps the last arm alone."""
+    spec = parse_spec(
+        {
+            "experiment": {"name": "three", "arms": ["a", "b", "c"], "horizon": 20_000},
+            "context": {"features": {"x": {"low": 0.0, "high": 1.0}}},
+            "privacy": {"model": "local", "epsilon": 1.0},
+            "algorithm": {"name": "trial", "allocation": "fixed", "shares": [0.5, 0.4, 0.1]},
+        }
+    )
+    first = said(spec)[0]
+    assert "b, everybody: " in first
+    assert "c, everybody: " in first
+
+
+def test_segments_in_which_nobody_is_have_no_least_effect() -> None:
+    """Planted: three devices, of which codes of two bits have a fourth, that of others."""
+    spec = parse_spec(
+        {
+            "experiment": {"name": "devices", "arms": ["a", "b"], "horizon": 20_000},
+            "context": {"features": {"device": {"levels": ["ios", "android", "web"]}}},
+            "segments": {"by": ["device"]},
+            "privacy": {"model": "local", "epsilon": 2.0},
+            "algorithm": {"name": "trial", "allocation": "fixed"},
+            "population": {"name": "effects", "base": 0.5, "effects": {"b": 0.1}},
+        }
+    )
+    found = found_by_tests(choices_of(spec)[0], 1000, 1, "threads")
+    rows = {row[0] for one in found for table in one["tables"] if table.names[0] == "segment" for row in table.rows}
+    assert rows == {"device=ios", "device=android", "device=web", "everybody"}
+    assert "Nobody of these people is in device=other." in list(words_of_tests(spec, found))
