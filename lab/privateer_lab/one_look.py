@@ -159,7 +159,8 @@ class OneLook:
         except SpecError as error:
             if error.field != "experiment.round_size":
                 raise
-            detail = f"has {len(self.chosen):,} rows, too few for so many segments and arms: 20 of each"
+            least = 10 if self.is_counted is None else 20
+            detail = f"has {len(self.chosen):,} rows, too few for so many segments and arms: {least} of each"
             raise SpecError(detail, field=TABLE, remedy="name fewer segments, or leave rare arms out") from None
 
     def _look(

@@ -65,7 +65,14 @@ class ArmCounts:
     def of(cls, sums: Sums) -> Self:
         """Return those of sums, (J, K)."""
         noise = np.sqrt(sums.noise_of_hits) / np.where(sums.den > 0, sums.den, np.inf) * sums.people_of_arms
-        return cls(sums.people_of_arms, noise, sums.rare, sums.least_people, sums.least_rare, sums.bearers)
+        return cls(
+            np.where(sums.den > 0, sums.people_of_arms, 0.0),
+            noise,
+            sums.rare,
+            sums.least_people,
+            sums.least_rare,
+            sums.bearers,
+        )
 
     def at(self, *cell: int) -> "ArmCounts":
         """Return those of one effect, or of one row of them."""
@@ -77,7 +84,7 @@ class ArmCounts:
         return {
             "arm": names[place],
             "people": f"{round(float(self.people[place])):,}",
-            "noise": f"{float(self.noise[place]):,.2g}",
+            "noise": f" beside noise of {float(self.noise[place]):,.2g}" if self.noise[place] > 0 else "",
             "needed": f"{float(self.needed):,.0f}",
             "own": f"{round(float(self.rare[0])):,}",
             "other": f"{round(float(self.rare[1])):,}",
