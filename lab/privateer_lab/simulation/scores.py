@@ -1,5 +1,7 @@
 """Scores of a run against the truth that only simulations know: regret, and coverage of intervals."""
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias, TypeGuard
 
@@ -112,19 +114,19 @@ class Judgement:
     def facts(self) -> dict[str, float]:
         """Return the shares of intervals that hold the truth, at the end and at all looks; and of false positives.
 
-        Errors and half-widths are of the last estimates. What was never estimated counts nowhere; of nothing, intervals
-        hold and are as wide as nothing, and nothing is lost afterwards.
+        Errors and half-widths are of the last estimates. What was never estimated counts nowhere: of nothing they are
+        nan, and nothing is lost afterwards.
         """
         none = [name for name in self._covered if abs(self._truth[name]) <= _NONE]
         some = [name for name in self._covered if name not in none]
         return {
             "judged": float(len(self._covered)),
-            "coverage": _share([seen[-1] for seen in self._covered.values()], 1.0),
-            "coverage_at_all_looks": _share([all(seen) for seen in self._covered.values()], 1.0),
-            "false_positives": _share([name in self._called for name in none], 0.0),
-            "effects_called": _share([name in self._called for name in some], 0.0),
-            "effect_error": float(np.sqrt(np.mean(np.square([*self._errors.values()] or [0.0])))),
-            "half_width": float(np.mean([*self._widths.values()] or [0.0])),
+            "coverage": _mean([seen[-1] for seen in self._covered.values()]),
+            "coverage_at_all_looks": _mean([all(seen) for seen in self._covered.values()]),
+            "false_positives": _mean([name in self._called for name in none]),
+            "effects_called": _mean([name in self._called for name in some]),
+            "effect_error": float(np.sqrt(_mean([error**2 for error in self._errors.values()]))),
+            "half_width": _mean([*self._widths.values()]),
             "welfare_lost": self._lost_afterwards(),
         }
 
@@ -153,8 +155,8 @@ def _largest(values: dict[int, float]) -> int:
     return max(values, key=lambda arm: values[arm]) if values else 0
 
 
-def _share(values: list[bool], of_nothing: float) -> float:
-    return float(np.mean(values)) if values else of_nothing
+def _mean(values: Sequence[float]) -> float:
+    return float(np.mean(values)) if values else math.nan
 
 
 def compares(policy: Any) -> TypeGuard[Comparing]:

@@ -1,5 +1,6 @@
 """The summary of a simulation's runs: figures over seeds, the promise and whether it is true, and warnings."""
 
+import math
 import time
 from functools import reduce
 from operator import add
@@ -60,7 +61,7 @@ def summary(spec: Spec, runs: list[Run], started: float) -> dict[str, Any]:
         "seeds": len(runs),
         "users_per_second": sum(run.people for run in runs) / wall,
         "wall_seconds": wall,
-        "runs": [{"seed": run.seed, **run.figures()} for run in runs],
+        "runs": [{"seed": run.seed, **_known(run.figures())} for run in runs],
     }
 
 
@@ -89,12 +90,20 @@ def behind_the_constant(spec: Spec, runs: list[Run]) -> list[str]:
     ]
 
 
-def _mean(values: list[Any]) -> float:
-    return float(np.mean(values))
+def _mean(values: list[float]) -> float | None:
+    """Return the mean over runs that have the figure; None if none has."""
+    some = [value for value in values if not math.isnan(value)]
+    return float(np.mean(some)) if some else None
 
 
-def _root_mean_square(values: list[float]) -> float:
-    return float(np.sqrt(np.mean(np.square(values))))
+def _root_mean_square(values: list[float]) -> float | None:
+    squared = _mean([value**2 for value in values])
+    return None if squared is None else math.sqrt(squared)
+
+
+def _known(figures: dict[str, Any]) -> dict[str, Any]:
+    """Return figures with None for what a run does not have."""
+    return {name: None if isinstance(value, float) and math.isnan(value) else value for name, value in figures.items()}
 
 
 def promise(spec: Spec, terms: list[Terms]) -> dict[str, Any]:
@@ -130,7 +139,7 @@ def _too_few(spec: Spec) -> list[str]:
     ]
 
 
-def warnings(spec: Spec, terms: list[Terms], facts: dict[str, float]) -> list[str]:
+def warnings(spec: Spec, terms: list[Terms], facts: dict[str, float | None]) -> list[str]:
     """Say what the figures alone do not say."""
     found, delta = [*concerns_before_start(spec), *_too_few(spec)], spec.privacy.delta
     people = getattr(spec.experiment, spec.people_key)
@@ -141,7 +150,7 @@ def warnings(spec: Spec, terms: list[Terms], facts: dict[str, float]) -> list[st
         )
     if not all(one.holds for one in terms):
         found.append("the calibration does not keep its promise: compare true_delta with delta")
-    if (clipped := facts.get("clipped_share", 0.0)) > _CLIPPED:
+    if (clipped := facts.get("clipped_share") or 0.0) > _CLIPPED:
         found.append(
             f"at least {clipped:.0%} of the reported averages were clipped: rewards are larger than their stated "
             "range. Widen reward.low and reward.high"

@@ -39,3 +39,24 @@ def test_the_error_of_effects_is_a_root_mean_square_over_runs_too() -> None:
     errors = np.array([run.facts["effect_error"] for run in runs])
     assert summary(spec, runs, 0.0)["effect_error"] == pytest.approx(np.square(errors).mean() ** 0.5)
     assert errors.mean() < np.square(errors).mean() ** 0.5
+
+
+def test_runs_that_estimated_nothing_do_not_count_in_coverage() -> None:
+    """89 people who randomize: hardly any run has an interval, which is no coverage of 1 and no width of 0."""
+    spec = parse_spec(
+        {
+            "experiment": {"name": "few", "arms": ["a", "b"], "horizon": 89, "round_size": 89},
+            "context": {"features": {"everybody": {"levels": ["everybody"]}}},
+            "privacy": {"model": "local", "epsilon": 1.0},
+            "algorithm": {"name": "trial"},
+            "population": {"name": "effects", "base": 0.1, "effects": {"b": 0.1}},
+        }
+    )
+    runs = [simulate_once(spec, seed) for seed in range(4)]
+    figures = summary(spec, runs, 0.0)
+    silent = [run for run in runs if run.facts["judged"] == 0]
+    assert silent
+    assert all(np.isnan(run.facts["coverage"]) for run in silent)
+    assert [run["coverage"] for run in figures["runs"] if run["judged"] == 0] == [None] * len(silent)
+    said = [run.facts["half_width"] for run in runs if run.facts["judged"]]
+    assert figures["half_width"] == (pytest.approx(np.mean(said)) if said else None)

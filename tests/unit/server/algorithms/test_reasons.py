@@ -1,0 +1,55 @@
+"""Why nothing is said of an effect: the rule that stops an answer, the arm, and its count."""
+
+import numpy as np
+import pytest
+
+import privateer_lab as lab
+from privateer_core.answer.estimates import Reason
+from privateer_server.algorithms.trial.evidence.epochs import Epoch, TrialDesign
+from privateer_server.algorithms.trial.evidence.trial_evidence import TrialEvidence
+from privateer_server.algorithms.trial.reasons import ReasonCode
+from privateer_server.algorithms.trial.treatment_effects import average_effects, effects
+
+DESIGN = TrialDesign(0.05, 1_000, np.full(2, 0.5), np.full(2, 0.5))
+
+
+def rows(a: int, b: int, yes_of_a: int, yes_of_b: int) -> dict[str, list[object]]:
+    outcomes = [1] * yes_of_a + [0] * (a - yes_of_a) + [1] * yes_of_b + [0] * (b - yes_of_b)
+    return {"arm": ["a"] * a + ["b"] * b, "reward": outcomes}
+
+
+@pytest.mark.parametrize(
+    ("table", "reason", "remark"),
+    [
+        (rows(20, 6, 9, 3), Reason.FEW_PEOPLE, "b counts as 6 people, and an interval needs 10"),
+        (rows(100, 300, 2, 1), Reason.RARE, "1 with b and 2 with a; an interval needs 3 in each at the rate of both"),
+    ],
+)
+def test_the_rule_that_stops_an_answer_is_named_with_the_arm_and_its_count(
+    table: dict[str, list[object]], reason: Reason, remark: str
+) -> None:
+    effect = lab.analyze(table).answer.effects[0]
+    assert (effect.reason, effect.remark) == (reason, remark)
+
+
+def test_with_noise_the_arm_is_named_beside_it() -> None:
+    counted = rows(2_000, 14, 500, 3)
+    effect = lab.analyze(counted, shares={"a": 0.99, "b": 0.01}, epsilon=0.5).answer.effects[0]
+    assert effect.reason is Reason.NOISE
+    assert effect.remark.startswith("b counts as ")
+    assert "an interval needs ten times the noise" in effect.remark
+
+
+def release(noise: float, people: float) -> TrialEvidence:
+    """Half of the people in each segment, and of them in each arm; a third of whom say yes."""
+    hits = np.full((2, 2), people / 4)
+    return TrialEvidence.begin(DESIGN).add(Epoch(people, hits / 3, hits, 1.0, 0.0, noise, np.full((2, 2), 0.5)))
+
+
+@pytest.mark.parametrize("people", [8.0, 20.0, 44.0, 400.0])
+def test_noise_is_the_reason_only_where_there_is_some(people: float) -> None:
+    quiet, loud = release(0.0, people), release(1e4, people)
+    for reasons in (effects(quiet).reason, average_effects(quiet).reason):
+        assert not (reasons == ReasonCode.NOISE).any()
+    for reasons in (effects(loud).reason, average_effects(loud).reason):
+        assert (reasons == ReasonCode.NOISE).all()
