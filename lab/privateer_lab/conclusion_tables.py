@@ -133,8 +133,8 @@ def _effects(conclusion: Conclusion) -> Iterator[Titled]:
     mean = f", whose mean reward is about {baseline.value:.3g}" if baseline else ""
     if any(one["relative"] for one in shown) and any(one.group for one in conclusion.effects):
         mean += " for everybody (of a segment it is not estimated, so that nothing is relative to it)"
-    title = f"effects against {control}{mean}{_holding(conclusion)}{_left_out(len(rows), len(shown))}"
-    yield Titled(title, said(shown))
+    holding = _holding(conclusion, "each interval holds")
+    yield Titled(f"effects against {control}{mean}{holding}{_left_out(len(rows), len(shown))}", said(shown))
 
 
 def _effect_rows(effects: Sequence[Effect], baseline: Estimate | None) -> list[Row]:
@@ -206,12 +206,12 @@ def _interval(low: float | None, high: float | None) -> str | None:
     return " to ".join("no end" if end is None else _signed(end) for end in (low, high))
 
 
-def _holding(conclusion: Conclusion) -> str:
-    """Say with which probability intervals hold together."""
+def _holding(conclusion: Conclusion, which: str) -> str:
+    """Say with which probability intervals hold, each by itself or all together."""
     sure = conclusion.confidence
     if sure is None:
         return ""
-    return f"; intervals hold together with {'above 99.99' if sure >= _NEARLY else f'{100 * sure:g}'} %"
+    return f"; {which} with {'above 99.99' if sure >= _NEARLY else f'{100 * sure:g}'} %"
 
 
 def _estimates(conclusion: Conclusion) -> Iterator[Titled]:
@@ -223,7 +223,9 @@ def _estimates(conclusion: Conclusion) -> Iterator[Titled]:
         {"option": one.name, "mean reward": one.value, "interval": f"{one.low:z.4g} to {one.high:z.4g}"}
         for one in shown
     ]
-    yield Titled(f"mean rewards{_holding(conclusion)}{_left_out(len(best), len(shown))}", rows)
+    yield Titled(
+        f"mean rewards{_holding(conclusion, 'intervals hold together')}{_left_out(len(best), len(shown))}", rows
+    )
 
 
 def _left_out(all_: int, shown: int) -> str:

@@ -57,6 +57,8 @@ def test_it_is_the_true_loss_on_average(model: str, undecided: str, monkeypatch:
     if undecided == "control":
         return  # the control is not chosen by its estimate, so that estimates taken for the truth do not flatter it
     kept = expected_loss.loss_of
-    monkeypatch.setattr(expected_loss, "loss_of", lambda best, ends, deviations: kept(best, ends, 0 * deviations))
+    monkeypatch.setattr(
+        expected_loss, "loss_of", lambda best, ends, deviations, shared: kept(best, ends, 0 * deviations, shared)
+    )
     planted = losses(model, undecided)
     assert np.mean(planted[:, 0] - planted[:, 2]) < -3.9 * np.std(planted[:, 0] - planted[:, 2]) / len(planted) ** 0.5

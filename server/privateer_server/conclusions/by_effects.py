@@ -22,6 +22,7 @@ _SURE: Final[dict[Sureness, str]] = {
 }
 _POWER = 0.8
 _MORE_MAX = 100
+_TWO = 2
 _NAMED = 3
 """Effects of which it is said what would make them surer."""
 
@@ -48,7 +49,7 @@ def effects_headline(findings: LearnedAnswer, rules: Rules | None, baseline: Est
         return _new_option(findings, effect, baseline)
     if leading is None or leading.value is None:
         why = f": {leading.reason}" if leading else ""
-        sentence = f"nothing is known of any effect{why}. Keep {short(control)}."
+        sentence = f"no effect has an interval{why}. Keep {short(control)}, as nothing is decided."
         return Headline("one option", findings.said(sentence), "not known", control, control)
     return _control(findings, everybody, leading, baseline)
 
@@ -70,11 +71,21 @@ def _new_option(findings: LearnedAnswer, effect: Effect, baseline: Estimate | No
     control = findings.spec.options[0]
     name, change = short(effect.option), _change(effect, control, baseline)
     if _is_better(effect):
-        sentence, sureness = f"give everybody {name}: {change}. That is decided.", _DECIDED
+        sentence, sureness = f"give everybody {name}: {change}. {_decided(findings, name)}", _DECIDED
     else:
         unknown = f"it is not decided whether it is better than {short(control)}: {change}; {effect.reason}"
         sentence, sureness = f"everybody gets {name}, which is ahead, and {unknown}.", _NOT_KNOWN
     return _headline(findings, sentence, sureness, effect.option, effect)
+
+
+def _decided(findings: LearnedAnswer, name: str) -> str:
+    """Say against which others an option is decided to be better."""
+    recommended = findings.answer.first_of(Recommendations)
+    if len(findings.spec.options) == _TWO or recommended is None or recommended.rules[0].is_decided:
+        return "That is decided."
+    rest = "the other option" if len(findings.spec.options) == _TWO + 1 else "all other options"
+    control = short(findings.spec.options[0])
+    return f"That it is better than {control} is decided, and that {name} is better than {rest} is not."
 
 
 def _control(

@@ -46,8 +46,11 @@ def decimals_of(radius: float) -> int:
 
 
 def plain(value: float, radius: float) -> str:
-    """Write a mean whose interval has this half."""
-    return f"{value:z,.{decimals_of(radius)}f}"
+    """Write a mean whose interval has this half, with a digit of its own if there is one."""
+    digits = decimals_of(radius)
+    if value and not round(value, digits):
+        digits = min(decimals_of(abs(value)), digits + 1)
+    return f"{value:z,.{digits}f}"
 
 
 def signed(value: float, low: float | None, high: float | None) -> str:

@@ -45,9 +45,7 @@ UNKNOWN: Final[dict[ReasonCode, Reason]] = {
 }
 _REMARKS: Final = {
     ReasonCode.FEW: "{arm} counts as {people} people, and an interval needs {needed}",
-    ReasonCode.NOISE: (
-        "{arm} counts as {people} people{noise}, and an interval needs ten times the noise: more people tell more"
-    ),
+    ReasonCode.NOISE: ("{arm} counts as {people} people{noise}, and an interval needs ten times the noise: {remedy}"),
     ReasonCode.RARE: (
         "{own} with {option} and {other} with {base}; an interval needs {rare_needed} in each at the rate of both"
     ),

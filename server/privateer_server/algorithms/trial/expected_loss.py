@@ -21,13 +21,16 @@ def expected_losses(state: TrialState, found: TrialFindings, spec: TrialSpec) ->
     The loss is the mean reward of the best arm less that of the recommended one, so it is 0 if that is the best. Given
     the estimates, an arm is ahead of the recommended one by a normal variable: by their difference, with the noise of
     both, as if nothing had been known before. What it is ahead by, where it is, is added up over arms, which is no less
-    than what the best of them is ahead by. The upper end is what it is ahead by at most while all intervals hold.
+    than what the best of them is ahead by. The upper end is what another arm is ahead by at most while the interval of
+    their difference holds; of two treatments that follows from both intervals and from how far errors of the control,
+    which they share, make these alike (Zou and Donner 2008). With `strict` intervals it is their ends' difference.
 
     Notes
     -----
     Nothing is spent: it is computed from intervals that are published.
     """
     ends, deviations = found.called.intervals, _deviations(state, found, spec)
+    shared = None if spec.algorithm.intervals == "strict" else _shared(state)
     several = spec.segment_count > 1
     losses = []
     for k in np.flatnonzero(found.inhabited).tolist():
@@ -36,13 +39,13 @@ def expected_losses(state: TrialState, found: TrialFindings, spec: TrialSpec) ->
         if not np.isfinite(ends[k]).all():
             losses.append(Loss(name, None, unit))
             continue
-        expected, most = loss_of(given, ends[k], deviations[k])
+        expected, most = loss_of(given, ends[k], deviations[k], None if shared is None else shared[k])
         value, high = (rounded(unit * one, unit * most) or 0.0 for one in (expected, most))
         losses.append(Loss(name, value, high))
     yield Losses(tuple(losses))
 
 
-def loss_of(best: int, intervals: Array, deviations: Array) -> tuple[float, float]:
+def loss_of(best: int, intervals: Array, deviations: Array, shared: Array | None) -> tuple[float, float]:
     """Return the loss of an arm that is expected at most, and the largest that intervals leave open.
 
     While intervals hold the loss is no larger than they leave open, and so is its mean.
@@ -52,18 +55,38 @@ def loss_of(best: int, intervals: Array, deviations: Array) -> tuple[float, floa
     intervals
         Effects against arm 0 with the ends of their intervals, shape (K, 3).
     deviations
-        Their standard deviations, shape (K,). Effects against the same control correlate, so that those of differences
-        are no larger than they are taken to be here.
+        Their standard deviations, shape (K,).
+    shared
+        Shape (K,): the part of their variances that is the control's, by which they correlate; None: nothing is known.
     """
     value, low, high = np.vstack([np.zeros(3), intervals]).T
-    variance = np.square(np.append(0.0, deviations))
-    others = np.arange(len(value)) != best
-    ahead, deviation = (value - value[best])[others], np.sqrt(variance + variance[best])[others]
+    others, root = np.arange(len(value)) != best, np.zeros(len(value))
+    if shared is not None:
+        root[1:] = np.sqrt(shared)
+    deviation, alike = np.append(0.0, deviations), root * root[best]
+    deviation = np.sqrt(_apart(deviation, deviation[best], alike))[others]
+    ahead = (value - value[best])[others]
     score = ahead / np.where(deviation > 0, deviation, 1.0)
     normal = ahead * ndtr(score) + deviation * np.exp(-np.square(score) / 2) / np.sqrt(2 * np.pi)
     expected = np.where(deviation > 0, normal, np.maximum(ahead, 0.0))
-    most = float((high - low[best])[others].max().clip(0, 1))
+    ends = high - low[best]
+    if shared is not None:
+        ends = value - value[best] + np.sqrt(_apart(high - value, value[best] - low[best], alike))
+    most = float(ends[others].max().clip(0, 1))
     return min(float(expected.sum()), most), most
+
+
+def _apart(one: Array, other: Array, alike: Array) -> Array:
+    """Return the squared deviation of a difference of two estimates that correlate."""
+    return np.asarray(np.maximum(np.square(one) + np.square(other) - 2 * alike * one * other, 0.0))
+
+
+def _shared(state: TrialState) -> Array:
+    """Return the part of effects' variances that is their control's, (J, K)."""
+    parts = state.evidence.stable.own_variances
+    total = parts.sum(axis=-1)
+    known = np.isfinite(total) & (total > 0)
+    return np.where(known, np.where(known, parts[..., 1], 0.0) / np.where(known, total, 1.0), 0.0)
 
 
 def _deviations(state: TrialState, found: TrialFindings, spec: TrialSpec) -> Array:

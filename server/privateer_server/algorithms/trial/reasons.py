@@ -78,6 +78,9 @@ class ArmCounts:
         """Return those of one effect, or of one row of them."""
         return ArmCounts(*(getattr(self, one.name)[cell] for one in fields(self)))
 
+    def _is_somebody(self, place: int) -> bool:
+        return bool(self.people[place] > 2 * self.noise[place])
+
     def in_words(self, names: tuple[str, str]) -> dict[str, str]:
         """Return figures of one effect for a sentence, with the arm that has fewer people by name."""
         place = int(np.argmin(self.people))
@@ -85,6 +88,7 @@ class ArmCounts:
             "arm": names[place],
             "people": f"{round(float(self.people[place])):,}",
             "noise": f" beside noise of {float(self.noise[place]):,.2g}" if self.noise[place] > 0 else "",
+            "remedy": "more people tell more" if self._is_somebody(place) else "see whether its outcomes count",
             "needed": f"{float(self.needed):,.0f}",
             "own": f"{round(float(self.rare[0])):,}",
             "other": f"{round(float(self.rare[1])):,}",

@@ -21,8 +21,8 @@ def rows(a: int, b: int, yes_of_a: int, yes_of_b: int) -> dict[str, list[object]
 @pytest.mark.parametrize(
     ("table", "reason", "remark"),
     [
-        (rows(20, 6, 9, 3), Reason.FEW_PEOPLE, "b counts as 6 people, and an interval needs 10"),
-        (rows(100, 300, 2, 1), Reason.RARE, "1 with b and 2 with a; an interval needs 3 in each at the rate of both"),
+        (rows(20, 4, 9, 2), Reason.FEW_PEOPLE, "b counts as 4 people, and an interval needs 5"),
+        (rows(100, 300, 2, 1), Reason.RARE, "1 with b and 2 with a; an interval needs 2 in each at the rate of both"),
     ],
 )
 def test_the_rule_that_stops_an_answer_is_named_with_the_arm_and_its_count(

@@ -15,9 +15,9 @@ from privateer_server.algorithms.trial.evidence.value_sums import ValueSums
 
 Array = NDArray[np.float64]
 
-_PEOPLE: Final = 10.0
-"""People that both arms need for an interval where there is no noise."""
-_RARE: Final = (3.0, 10.0)
+_PEOPLE: Final = (5.0, 10.0)
+"""People that both arms need for an interval where there is no noise: of bits, and of numbers."""
+_RARE: Final = (2.0, 10.0)
 """What bears the mean of each arm before there is an interval without noise: of the rarer of two outcomes so many at
 the common rate, and of numbers rewards that bear it alike (`Sums.bearers`)."""
 _RARE_BESIDE_NOISE: Final = 20.0
@@ -222,7 +222,9 @@ class Sums:
     @property
     def least_people(self) -> Array:
         """Shape (J, K): people that each arm needs for an interval."""
-        return np.where(self.is_randomized, _PEOPLE_BESIDE_NOISE[self.values is not None], _PEOPLE)
+        return np.where(
+            self.is_randomized, _PEOPLE_BESIDE_NOISE[self.values is not None], _PEOPLE[self.values is not None]
+        )
 
     @property
     def least_rare(self) -> Array:
