@@ -76,6 +76,8 @@ def adjusted_rewards(rewards: Array, columns: Array, arms: NDArray[np.int64], gr
     SpecError
         If an arm has too few rows for so many slopes.
     """
+    deviations = columns.std(axis=0)
+    columns = columns / np.where(deviations > 0, deviations, 1.0)
     centred = columns - _means(columns, groups)
     cells = groups * (int(arms.max()) + 1) + arms
     within, residuals = columns - _means(columns, cells), rewards - _means(rewards[:, None], cells)[:, 0]

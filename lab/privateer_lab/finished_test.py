@@ -144,7 +144,8 @@ def analyze(
         The column by which the reward is divided, as clicks by views: effects are differences of ratios of sums.
     adjust
         Columns that were measured before anybody got an arm, such as what a person spent before: effects are adjusted
-        by them, which makes intervals narrower. `FinishedTest.unadjusted` has those without.
+        by them, which makes intervals narrower. `FinishedTest.unadjusted` has those without. With ``person`` they are
+        those of a person's first row.
     yes
         The text of ``reward`` that counts as 1, such as ``"cured"``; other texts count as 0.
     missing

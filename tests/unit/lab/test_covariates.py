@@ -69,6 +69,16 @@ def test_the_effect_and_its_interval_are_those_of_lin() -> None:
     assert any(one.startswith("Columns of --adjust must have been measured before") for one in found.assumed)
 
 
+def test_units_of_covariates_change_nothing() -> None:
+    rows = spent()
+    large = rows | {"before": rows["before"] * 1e14}
+    one, two = (
+        lab.analyze(each, reward="after", control="old", adjust=["before", "platform"]).answer.effects[0]
+        for each in (rows, large)
+    )
+    assert (one.value, one.low, one.high) == pytest.approx((two.value, two.low, two.high), abs=2e-6)
+
+
 def test_less_that_is_better_is_adjusted_too() -> None:
     rows = spent()
     [more] = lab.analyze(rows, reward="after", control="old", adjust=["before"]).answer.effects
