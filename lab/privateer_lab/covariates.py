@@ -126,10 +126,10 @@ def compare_in_words(plain: Answer, adjusted: Answer, names: Sequence[str]) -> l
     said, before = [_BEFORE], {effect.option: effect for effect in plain.effects if effect.group is None}
     for effect in (one for one in adjusted.effects if one.group is None):
         wide, option = before[effect.option], printable(effect.option)
-        figures = [
-            signed(one.value, one.low, one.high) if one.value is not None else "nothing" for one in (wide, effect)
-        ]
-        sentence = f"{option}: {figures[0]} as it is, {figures[1]} adjusted by {', '.join(map(shortened, names))}"
+        if wide.value is None or effect.value is None:
+            continue
+        plain_figures, figures = (signed(one.value or 0.0, one.low, one.high) for one in (wide, effect))
+        sentence = f"{option}: {plain_figures} as it is, {figures} adjusted by {', '.join(map(shortened, names))}"
         if wide.low is not None and wide.high is not None and effect.low is not None and effect.high is not None:
             ratio = (effect.high - effect.low) / (wide.high - wide.low)
             narrower = f"{abs(1 - ratio):.0%} {'narrower' if ratio <= 1 else 'wider'}"
