@@ -173,7 +173,7 @@ def analyze(
     """
     is_private, parts, shares = epsilon is not None, parts_of(segments), _ratios(shares)
     table = _table(frame, missing, decimal, is_private=is_private)
-    sums = SumColumns.of(per, cluster, adjust)
+    sums = SumColumns(per, cluster, adjust)
     roles = [arm, reward, *parts, *sums.adjust, *(one for one in (person, cluster, per) if one)]
     check_named(roles, table.header)
     named = {"--arm": arm, "--reward": reward, "--person": person, "--cluster": cluster, "--per": per}
@@ -183,7 +183,7 @@ def analyze(
     if is_private and not shares:
         detail = "must be given with epsilon: names of arms are public"
         raise SpecError(detail, field="shares", remedy=f"{PUBLIC}, as in old=0.5 and new=0.5")
-    rule = OutcomeRule.of(reward, bounds, yes, missing_as, is_private=is_private)
+    rule = OutcomeRule(reward, bounds, yes, missing_as, is_private)
     whole = table.read(None if table.rows <= SAMPLE else roles, by_row=is_private)
     log, remarks, warnings = _read(whole, (arm, reward, person), sums, roles, rule, [*(shares or ())])
     names, chosen = _arms(log, arm, control, shares)

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,7 +38,7 @@ class SummedOutcomes:
 
 @dataclass(frozen=True)
 class SumColumns:
-    """Columns for sums over rows.
+    """Columns for sums over rows; one name instead of a list is refused.
 
     Attributes
     ----------
@@ -53,14 +52,12 @@ class SumColumns:
 
     per: str | None
     cluster: str | None
-    adjust: tuple[str, ...]
+    adjust: Sequence[str]
 
-    @classmethod
-    def of(cls, per: str | None, cluster: str | None, adjust: Sequence[str]) -> Self:
-        """Return columns for sums; one name instead of a list is refused."""
-        if isinstance(adjust, str):
-            raise SpecError("must be a list of names of columns", field="adjust", remedy=f"write adjust=[{adjust!r}]")
-        return cls(per, cluster, tuple(adjust))
+    def __post_init__(self) -> None:
+        if isinstance(self.adjust, str):
+            remedy = f"write adjust=[{self.adjust!r}]"
+            raise SpecError("must be a list of names of columns", field="adjust", remedy=remedy)
 
     def check(self, part: str | None, *, is_private: bool) -> None:
         """Refuse sums with a promise, and those that people or segments of a column would part."""

@@ -141,6 +141,7 @@ def test_clusters_are_adjusted_by_the_columns_of_their_rows() -> None:
     [
         ({"adjust": ["before"], "epsilon": 1.0, "shares": {"old": 0.75, "new": 0.25}}, "--adjust: needs sums of rows"),
         ({"adjust": ["after"]}, "--adjust after: is the column of --reward too"),
+        ({"adjust": "before"}, "adjust: must be a list of names of columns"),
         ({"adjust": ["size"]}, "size: no column has this name"),
         ({"adjust": ["user"]}, "--adjust user: has 3,000 levels"),
         ({"adjust": ["same"]}, "--adjust same: has the same value in all rows"),
