@@ -27,7 +27,7 @@ from privateer_lab.tables.marks import in_order
 from privateer_lab.tables.outcome_rule import OutcomeRule
 from privateer_lab.tables.outcomes import Outcomes
 from privateer_lab.tables.private_rows import PrivateRows
-from privateer_lab.tables.remarks import code_remarks, outcome_remarks, people_warnings, table_remarks
+from privateer_lab.tables.remarks import PEOPLE, code_remarks, outcome_remarks, people_warnings, table_remarks
 from privateer_lab.tables.rewards import is_yes_or_no, outer_bounds
 
 _NOBODY: Final = {"everybody": {"levels": ["everybody"]}}
@@ -184,7 +184,8 @@ def analyze(
         detail = "must be given with epsilon: names of arms are public"
         raise SpecError(detail, field="shares", remedy=f"{PUBLIC}, as in old=0.5 and new=0.5")
     rule = OutcomeRule(reward, bounds, yes, missing_as, is_private)
-    whole = table.read(None if table.rows <= SAMPLE else roles, by_row=is_private)
+    people = [] if is_private else [name for name in table.header if PEOPLE.search(name) and name not in roles]
+    whole = table.read(None if table.rows <= SAMPLE else [*roles, *people], by_row=is_private)
     log, remarks, warnings = _read(whole, (arm, reward, person), sums, roles, rule, [*(shares or ())])
     names, chosen = _arms(log, arm, control, shares)
     rewards, arms, rows = log.rewards, tuple(names.allowed), log.rows
