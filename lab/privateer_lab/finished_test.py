@@ -25,10 +25,10 @@ from privateer_lab.tables.data_table import SAMPLE, DataTable, TableRows, check_
 from privateer_lab.tables.log_rows import ArmNames, LogRows, read_log_rows
 from privateer_lab.tables.marks import in_order
 from privateer_lab.tables.outcome_rule import OutcomeRule
-from privateer_lab.tables.outcomes import Outcomes
 from privateer_lab.tables.private_rows import PrivateRows
 from privateer_lab.tables.remarks import PEOPLE, code_remarks, outcome_remarks, people_warnings, table_remarks
 from privateer_lab.tables.rewards import is_yes_or_no, outer_bounds
+from privateer_lab.tables.row_outcomes import RowOutcomes
 
 _NOBODY: Final = {"everybody": {"levels": ["everybody"]}}
 """A feature of one level, where no segments are asked for: a spec has one at least."""
@@ -190,7 +190,7 @@ def analyze(
     names, chosen = _arms(log, arm, control, shares)
     rewards, arms, rows = log.rewards, tuple(names.allowed), log.rows
     is_numeric = rule.is_numeric or person is not None if is_private else not is_yes_or_no(rewards)
-    outcomes = Outcomes(rewards, outer_bounds(rewards, bounds or _UNIT if is_private else bounds), is_numeric)
+    outcomes = RowOutcomes(rewards, outer_bounds(rewards, bounds or _UNIT if is_private else bounds), is_numeric)
     said = rule.sentences()
     if is_private and not person:
         said.append(_BY_ROW)

@@ -23,8 +23,8 @@ from privateer_lab.notebook.results import Found, found_in
 from privateer_lab.segment_columns import contexts_of
 from privateer_lab.tables.data_table import TableRows
 from privateer_lab.tables.errors import TABLE
-from privateer_lab.tables.outcomes import Outcomes
 from privateer_lab.tables.rewards import HIGHER
+from privateer_lab.tables.row_outcomes import RowOutcomes
 from privateer_server.conclusions.conclusion import conclude
 from privateer_server.rounds.loop import Schedule
 
@@ -122,7 +122,7 @@ class OneLook:
         tables = {**self.tables, "experiment": {**self.tables["experiment"], **size}}
         return replace(self, tables=tables, rows=self.rows.of(first), chosen=self.chosen[first])
 
-    def find(self, outcomes: Outcomes) -> LookedAt:
+    def find(self, outcomes: RowOutcomes) -> LookedAt:
         """Return what one look at outcomes says, with the rows that decide a heavy tail."""
         lower = LowerRewards(self.name, outcomes.is_yes_or_no) if self.is_lower_better else None
         values = outcomes.turned() if lower else outcomes
@@ -144,14 +144,14 @@ class OneLook:
             found = replace(found, conclusion=replace_fields(found.conclusion, reward=unit))
         return LookedAt(spec, found, HIGHER, counted)
 
-    def groups(self, outcomes: Outcomes) -> NDArray[np.int64]:
+    def groups(self, outcomes: RowOutcomes) -> NDArray[np.int64]:
         """Return the places of rows' segments, (n,)."""
         spec = self._spec(outcomes, outcomes.ends)
         policy: Any = Schedule(spec).open(0).policy
         contexts = contexts_of(self.rows, spec, self.parts, is_private=self.is_counted is not None)
         return np.asarray(policy.groups(contexts))
 
-    def _spec(self, outcomes: Outcomes, ends: tuple[float, float]) -> ArmsSpec:
+    def _spec(self, outcomes: RowOutcomes, ends: tuple[float, float]) -> ArmsSpec:
         """Read the experiment that the rows would have been; a first look that is too small is too few rows."""
         reward = {"low": ends[0], "high": ends[1], "kind": "numeric" if outcomes.is_numeric else "binary"}
         try:
@@ -163,7 +163,7 @@ class OneLook:
             raise SpecError(detail, field=TABLE, remedy="name fewer segments, or leave rare arms out") from None
 
     def _look(
-        self, outcomes: Outcomes, ends: tuple[float, float], lower: LowerRewards | None
+        self, outcomes: RowOutcomes, ends: tuple[float, float], lower: LowerRewards | None
     ) -> tuple[ArmsSpec, Found, CountedRows]:
         """Return what one look says of outcomes clipped to these ends, by the experiment that they are taken for."""
         spec = self._spec(outcomes, ends)

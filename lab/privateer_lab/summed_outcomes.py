@@ -1,4 +1,4 @@
-"""Outcomes of a finished test by sums over its rows: ratios, clusters, and covariates that adjust them."""
+"""RowOutcomes of a finished test by sums over its rows: ratios, clusters, and covariates that adjust them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -10,7 +10,7 @@ from privateer_core.errors import SpecError
 from privateer_lab.clusters import Clusters, denominators_of, ratio_values
 from privateer_lab.covariates import adjusted_rewards, balance_warnings, covariate_columns
 from privateer_lab.one_look import OneLook
-from privateer_lab.tables.outcomes import Outcomes
+from privateer_lab.tables.row_outcomes import RowOutcomes
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class SummedOutcomes:
     look, outcomes
         The rows that stand for themselves, or for a cluster, and their outcomes.
     unadjusted
-        Outcomes that no covariate adjusts; None where none does.
+        RowOutcomes that no covariate adjusts; None where none does.
     arms
         Shape (m,): arms of what was split among them.
     sentences
@@ -30,8 +30,8 @@ class SummedOutcomes:
     """
 
     look: OneLook
-    outcomes: Outcomes
-    unadjusted: Outcomes | None
+    outcomes: RowOutcomes
+    unadjusted: RowOutcomes | None
     arms: NDArray[np.int64]
     sentences: tuple[str, ...]
 
@@ -72,7 +72,7 @@ class SumColumns:
                 remedy = "leave out --person and --segment; --cluster may name people"
                 raise SpecError(detail, field=option, remedy=remedy)
 
-    def applied(self, look: OneLook, outcomes: Outcomes) -> SummedOutcomes:
+    def applied(self, look: OneLook, outcomes: RowOutcomes) -> SummedOutcomes:
         """Return what stands for rows."""
         rows, arms, values, said = look.rows, look.chosen, outcomes.clipped, list[str]()
         clusters = Clusters.read(rows.column(self.cluster), arms) if self.cluster else None

@@ -13,8 +13,8 @@ _UNIT: Final = (0.0, 1.0)
 
 
 @dataclass(frozen=True)
-class Outcomes:
-    """Outcomes of rows, or of what stands for them.
+class RowOutcomes:
+    """RowOutcomes of rows, or of what stands for them.
 
     Attributes
     ----------
