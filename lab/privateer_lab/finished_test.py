@@ -176,9 +176,9 @@ def analyze(
     sums = SumColumns(per, cluster, adjust)
     roles = [arm, reward, *parts, *sums.adjust, *(one for one in (person, cluster, per) if one)]
     check_named(roles, table.header)
-    named = {"--arm": arm, "--reward": reward, "--person": person, "--cluster": cluster, "--per": per}
-    check_apart(named, parts)
-    check_apart(named, sums.adjust, "--adjust")
+    columns = {"--arm": arm, "--reward": reward, "--person": person, "--cluster": cluster, "--per": per}
+    check_apart(columns, parts)
+    check_apart(columns, sums.adjust, "--adjust")
     sums.check(person or next(iter(parts), None), is_private=is_private)
     if is_private and not shares:
         detail = "must be given with epsilon: names of arms are public"
@@ -191,12 +191,12 @@ def analyze(
     rewards, arms, rows = log.rewards, tuple(names.allowed), log.rows
     is_numeric = rule.is_numeric or person is not None if is_private else not is_yes_or_no(rewards)
     outcomes = RowOutcomes(rewards, outer_bounds(rewards, bounds or _UNIT if is_private else bounds), is_numeric)
-    said = rule.sentences()
+    sentences = rule.sentences()
     if is_private and not person:
-        said.append(_BY_ROW)
+        sentences.append(_BY_ROW)
     if not is_private:
-        said += [outcomes.bounds.clipped(rewards, reward)] if is_numeric else []
-        said += [*remarks, *names.notes(arm), *code_remarks(rows.column(reward)), *outcome_remarks(whole, reward)]
+        sentences += [outcomes.bounds.clipped(rewards, reward)] if is_numeric else []
+        sentences += [*remarks, *names.notes(arm), *code_remarks(rows.column(reward)), *outcome_remarks(whole, reward)]
     features = {one: feature_of(rows, one, values, is_private=is_private) for one, values in parts.items()}
     cuts = {one: values for one, values in parts.items() if "levels" not in features[one]}
     tables = {
@@ -210,20 +210,20 @@ def analyze(
     look = OneLook(
         tables, rows, parts, chosen, is_counted, reward, lower_is_better, shares is not None, tuple(warnings)
     )
-    summed = sums.applied(look, outcomes)
-    looked, plain = summed.look.find(summed.outcomes), None
-    said += summed.sentences
-    if summed.unadjusted:
-        plain = summed.look.find(summed.unadjusted).found.said
-        said += compare_in_words(plain, looked.found.said, sums.adjust)
+    units = sums.applied(look, outcomes)
+    result, unadjusted = units.look.find(units.outcomes), None
+    sentences += units.sentences
+    if units.unadjusted:
+        unadjusted = units.look.find(units.unadjusted).found.said
+        sentences += compare_in_words(unadjusted, result.found.said, sums.adjust)
     if control is None:
-        said.append(f"Others are compared with {arms[0]}, the first by name: --control names another.")
+        sentences.append(f"Others are compared with {arms[0]}, the first by name: --control names another.")
     if not is_private:
-        meant = None if shares is None else dict(zip(arms, _shares(shares, names)["shares"], strict=True))
-        said.append(split_in_words(np.bincount(summed.arms, minlength=len(arms)), arms, meant))
+        declared = None if shares is None else dict(zip(arms, _shares(shares, names)["shares"], strict=True))
+        sentences.append(split_in_words(np.bincount(units.arms, minlength=len(arms)), arms, declared))
     unit = "clusters" if cluster else "people" if person else "rows"
-    rests = looked.counted.sentence(unit, len(rewards) if is_private else whole.kept)
-    return FinishedTest(looked.spec, looked.found, (looked.direction, *said), rests, plain)
+    rests = result.row_count.sentence(unit, len(rewards) if is_private else whole.kept)
+    return FinishedTest(result.spec, result.found, (result.direction, *sentences), rests, unadjusted)
 
 
 def _table(frame: Any, missing: Sequence[str], decimal: str | None, *, is_private: bool) -> DataTable:

@@ -1,4 +1,4 @@
-"""RowOutcomes of a finished test by sums over its rows: ratios, clusters, and covariates that adjust them."""
+"""Outcomes of a finished test by sums over its rows: ratios, clusters, and covariates that adjust them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -22,7 +22,7 @@ class SummedOutcomes:
     look, outcomes
         The rows that stand for themselves, or for a cluster, and their outcomes.
     unadjusted
-        RowOutcomes that no covariate adjusts; None where none does.
+        Outcomes that no covariate adjusts; None where none does.
     arms
         Shape (m,): arms of what was split among them.
     sentences
@@ -74,19 +74,21 @@ class SumColumns:
 
     def applied(self, look: OneLook, outcomes: RowOutcomes) -> SummedOutcomes:
         """Return what stands for rows."""
-        rows, arms, values, said = look.rows, look.chosen, outcomes.clipped, list[str]()
+        rows, arms, values, sentences = look.rows, look.chosen, outcomes.clipped, list[str]()
         clusters = Clusters.read(rows.column(self.cluster), arms) if self.cluster else None
         groups = look.groups(outcomes) if look.parts else np.zeros_like(arms)
         if self.per:
             values = ratio_values(values, denominators_of(rows.column(self.per)), arms)
-            said.append(f"Effects are differences of {look.name} per {self.per}: of ratios of sums over an arm's rows.")
-        plain = outcomes.derived(values) if self.per else outcomes
+            sentences.append(
+                f"Effects are differences of {look.name} per {self.per}: of ratios of sums over an arm's rows."
+            )
+        plain_outcomes = outcomes.derived(values) if self.per else outcomes
         if clusters:
-            look, plain = look.of(clusters.first), outcomes.derived(clusters.values(values))
-            said.append(clusters.sentence(look.name))
-        split = arms if clusters and clusters.are_mixed else look.chosen
+            look, plain_outcomes = look.of(clusters.first_rows), outcomes.derived(clusters.values(values))
+            sentences.append(clusters.sentence(look.name))
+        split_arms = arms if clusters and clusters.has_mixed else look.chosen
         if not self.adjust:
-            return SummedOutcomes(look, plain, None, split, tuple(said))
+            return SummedOutcomes(look, plain_outcomes, None, split_arms, tuple(sentences))
         columns = covariate_columns(rows, self.adjust)
         values = adjusted_rewards(values, columns, arms, groups)
         if clusters:
@@ -94,4 +96,4 @@ class SumColumns:
             columns = np.stack([clusters.values(column) for column in columns.T], axis=1)
         warnings = balance_warnings(columns, look.chosen, self.adjust)
         look = replace(look, warnings=(*look.warnings, *warnings))
-        return SummedOutcomes(look, outcomes.derived(values), plain, split, tuple(said))
+        return SummedOutcomes(look, outcomes.derived(values), plain_outcomes, split_arms, tuple(sentences))

@@ -73,9 +73,9 @@ class OutcomeRule:
             is_outcome = np.isfinite(column.outcomes) if self.bounds else np.isin(column.outcomes, _UNIT)
             column = replace(column, places=np.where(is_outcome, column.places, -1))
         if self.missing_as is not None:
-            known = column.outcomes[np.isfinite(column.outcomes)]
-            is_unit = self.is_private or self.yes is not None or not len(known)
-            ends = self.bounds or (_UNIT if is_unit else (known.min(), known.max()))
+            finite = column.outcomes[np.isfinite(column.outcomes)]
+            is_unit = self.is_private or self.yes is not None or not len(finite)
+            ends = self.bounds or (_UNIT if is_unit else (finite.min(), finite.max()))
             texts = (*column.values, repr(float(self._number(*ends))).replace(".", column.decimal))
             places = np.where(column.places < 0, len(column.values), column.places)
             column = DataColumn(self.name, texts, places, column.decimal)
@@ -83,19 +83,21 @@ class OutcomeRule:
 
     def sentences(self) -> list[str]:
         """Say how cells count; what the rows themselves have is said elsewhere."""
-        said = []
-        lost = f"Rows of no named option, or whose {self.name} is no number and no yes or no, count nowhere."
+        sentences = []
+        gap_sentence = f"Rows of no named option, or whose {self.name} is no number and no yes or no, count nowhere."
         if self.yes is not None:
-            said.append(f"{self.name} is 1 where it is {self.yes!r}, and 0 where it is something else.")
+            sentences.append(f"{self.name} is 1 where it is {self.yes!r}, and 0 where it is something else.")
             if self.missing_as is None:
-                said.append("NA, None and other marks of a gap are neither: --missing-as says what they count as.")
-            lost = f"Rows of no named option, or without {self.name}, count nowhere."
+                sentences.append("NA, None and other marks of a gap are neither: --missing-as says what they count as.")
+            gap_sentence = f"Rows of no named option, or without {self.name}, count nowhere."
         if self.missing_as is not None:
-            said.append(f"Rows without {self.name} count as {self.missing_as}.")
-            lost = "Rows of no named option count nowhere."
+            sentences.append(f"Rows without {self.name} count as {self.missing_as}.")
+            gap_sentence = "Rows of no named option count nowhere."
         if self.is_private:
-            said.append(lost)
+            sentences.append(gap_sentence)
             if self.bounds is None and self.yes is None:
                 other = "count as gaps" if self.missing_as is not None else "count nowhere either"
-                said.append(f"Numbers other than 0 and 1 {other}: give --bounds LOW:HIGH if {self.name} is a number.")
-        return said
+                sentences.append(
+                    f"Numbers other than 0 and 1 {other}: give --bounds LOW:HIGH if {self.name} is a number."
+                )
+        return sentences

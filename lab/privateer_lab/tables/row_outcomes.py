@@ -14,7 +14,7 @@ _UNIT: Final = (0.0, 1.0)
 
 @dataclass(frozen=True)
 class RowOutcomes:
-    """RowOutcomes of rows, or of what stands for them.
+    """Outcomes of rows, or of what stands for them.
 
     Attributes
     ----------
