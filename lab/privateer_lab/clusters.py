@@ -55,17 +55,17 @@ class Clusters:
     ----------
     name
         Their column.
-    of
+    units
         Shape (rows,): the place of each row's cluster in its arm.
-    first
+    first_rows
         Shape (m,): the first row of each.
     places, arms
         Shape (m,): which cluster it is, and its arm.
     """
 
     name: str
-    of: NDArray[np.int64]
-    first: NDArray[np.int64]
+    units: NDArray[np.int64]
+    first_rows: NDArray[np.int64]
     places: NDArray[np.int64]
     arms: NDArray[np.int64]
 
@@ -79,16 +79,16 @@ class Clusters:
             If clusters are in several arms of more than two, whose errors depend on each other by pairs.
         """
         count = int(arms.max()) + 1
-        _, first, of = np.unique(column.places * count + arms, return_index=True, return_inverse=True)
-        clusters = cls(shortened(column.name), of, first, column.places[first], arms[first])
-        if clusters.are_mixed and count > 2:
+        _, first, units = np.unique(column.places * count + arms, return_index=True, return_inverse=True)
+        clusters = cls(shortened(column.name), units, first, column.places[first], arms[first])
+        if clusters.has_mixed and count > 2:
             detail = "has rows of one cluster in several of more than two arms"
             remedy = "analyze two arms at a time; or leave it out, if each row was randomized by itself"
             raise SpecError(detail, field=f"--cluster {clusters.name}", remedy=remedy)
         return clusters
 
     @property
-    def are_mixed(self) -> bool:
+    def has_mixed(self) -> bool:
         """Whether any cluster has rows of several arms."""
         return len(np.unique(self.places)) < len(self.places)
 
@@ -98,8 +98,8 @@ class Clusters:
         Errors are those of sums by cluster (Liang and Zeger 1986). What arms of one cluster have in common is no error
         of their difference, so that deviations are scaled to the variance of that.
         """
-        values = ratio_values(np.bincount(self.of, outcomes), np.bincount(self.of), self.arms)
-        if not self.are_mixed:
+        values = ratio_values(np.bincount(self.units, outcomes), np.bincount(self.units), self.arms)
+        if not self.has_mixed:
             return values
         counts = np.bincount(self.arms)
         means = np.bincount(self.arms, values) / counts
@@ -110,8 +110,8 @@ class Clusters:
 
     def sentence(self, reward: str) -> str:
         """Say what counts."""
-        rows, clusters = len(self.of), len(np.unique(self.places))
-        across = ", some of them in both arms" if self.are_mixed else ""
+        rows, clusters = len(self.units), len(np.unique(self.places))
+        across = ", some of them in both arms" if self.has_mixed else ""
         return (
             f"{rows:,} rows are {clusters:,} clusters by {self.name}{across}: means are those of all rows' {reward}, "
             "and intervals those of clusters."

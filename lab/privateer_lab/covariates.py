@@ -76,6 +76,8 @@ def adjusted_rewards(rewards: Array, columns: Array, arms: NDArray[np.int64], gr
     SpecError
         If an arm has too few rows for so many slopes.
     """
+    deviations = columns.std(axis=0)
+    columns = columns / np.where(deviations > 0, deviations, 1.0)
     centred = columns - _means(columns, groups)
     cells = groups * (int(arms.max()) + 1) + arms
     within, residuals = columns - _means(columns, cells), rewards - _means(rewards[:, None], cells)[:, 0]
@@ -108,8 +110,10 @@ def balance_warnings(columns: Array, arms: NDArray[np.int64], names: Sequence[st
     between = _means(columns, arms)
     freedom, rest = int(arms.max()), len(arms) - int(arms.max()) - 1
     explained = np.square(between - columns.mean(axis=0)).sum(axis=0) / freedom
-    left = np.square(columns - between).sum(axis=0) / rest
-    p_values = np.where(left > 0, fdtrc(freedom, rest, explained / np.where(left > 0, left, 1.0)), 0.0)
+    unexplained = np.square(columns - between).sum(axis=0) / rest
+    p_values = np.where(
+        unexplained > 0, fdtrc(freedom, rest, explained / np.where(unexplained > 0, unexplained, 1.0)), 0.0
+    )
     if p_values.min(initial=1.0) * columns.shape[1] >= _UNBALANCED:
         return ()
     listed = ", ".join(map(shortened, names))
@@ -121,16 +125,21 @@ def balance_warnings(columns: Array, arms: NDArray[np.int64], names: Sequence[st
 
 def compare_in_words(plain: Answer, adjusted: Answer, names: Sequence[str]) -> list[str]:
     """Say what effects are with and without the adjustment, and how much narrower it makes intervals."""
-    said, before = [_BEFORE], {effect.option: effect for effect in plain.effects if effect.group is None}
+    sentences, plain_effects = [_BEFORE], {effect.option: effect for effect in plain.effects if effect.group is None}
     for effect in (one for one in adjusted.effects if one.group is None):
-        wide, option = before[effect.option], printable(effect.option)
-        figures = [
-            signed(one.value, one.low, one.high) if one.value is not None else "nothing" for one in (wide, effect)
-        ]
-        sentence = f"{option}: {figures[0]} as it is, {figures[1]} adjusted by {', '.join(map(shortened, names))}"
-        if wide.low is not None and wide.high is not None and effect.low is not None and effect.high is not None:
-            ratio = (effect.high - effect.low) / (wide.high - wide.low)
+        plain_effect, option = plain_effects[effect.option], printable(effect.option)
+        if plain_effect.value is None or effect.value is None:
+            continue
+        plain_figures, figures = (signed(one.value or 0.0, one.low, one.high) for one in (plain_effect, effect))
+        sentence = f"{option}: {plain_figures} as it is, {figures} adjusted by {', '.join(map(shortened, names))}"
+        if (
+            plain_effect.low is not None
+            and plain_effect.high is not None
+            and effect.low is not None
+            and effect.high is not None
+        ):
+            ratio = (effect.high - effect.low) / (plain_effect.high - plain_effect.low)
             narrower = f"{abs(1 - ratio):.0%} {'narrower' if ratio <= 1 else 'wider'}"
             sentence += f". The interval is {narrower}, as with {ratio**-2:.2g} times as many people"
-        said.append(f"{sentence}.")
-    return said
+        sentences.append(f"{sentence}.")
+    return sentences

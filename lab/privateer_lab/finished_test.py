@@ -25,10 +25,10 @@ from privateer_lab.tables.data_table import SAMPLE, DataTable, TableRows, check_
 from privateer_lab.tables.log_rows import ArmNames, LogRows, read_log_rows
 from privateer_lab.tables.marks import in_order
 from privateer_lab.tables.outcome_rule import OutcomeRule
-from privateer_lab.tables.outcomes import Outcomes
 from privateer_lab.tables.private_rows import PrivateRows
-from privateer_lab.tables.remarks import code_remarks, outcome_remarks, people_warnings, table_remarks
+from privateer_lab.tables.remarks import PEOPLE, code_remarks, outcome_remarks, people_warnings, table_remarks
 from privateer_lab.tables.rewards import is_yes_or_no, outer_bounds
+from privateer_lab.tables.row_outcomes import RowOutcomes
 
 _NOBODY: Final = {"everybody": {"levels": ["everybody"]}}
 """A feature of one level, where no segments are asked for: a spec has one at least."""
@@ -144,7 +144,8 @@ def analyze(
         The column by which the reward is divided, as clicks by views: effects are differences of ratios of sums.
     adjust
         Columns that were measured before anybody got an arm, such as what a person spent before: effects are adjusted
-        by them, which makes intervals narrower. `FinishedTest.unadjusted` has those without.
+        by them, which makes intervals narrower. `FinishedTest.unadjusted` has those without. With ``person`` they are
+        those of a person's first row.
     yes
         The text of ``reward`` that counts as 1, such as ``"cured"``; other texts count as 0.
     missing
@@ -172,29 +173,30 @@ def analyze(
     """
     is_private, parts, shares = epsilon is not None, parts_of(segments), _ratios(shares)
     table = _table(frame, missing, decimal, is_private=is_private)
-    sums = SumColumns.of(per, cluster, adjust)
+    sums = SumColumns(per, cluster, adjust)
     roles = [arm, reward, *parts, *sums.adjust, *(one for one in (person, cluster, per) if one)]
     check_named(roles, table.header)
-    named = {"--arm": arm, "--reward": reward, "--person": person, "--cluster": cluster, "--per": per}
-    check_apart(named, parts)
-    check_apart(named, sums.adjust, "--adjust")
+    columns = {"--arm": arm, "--reward": reward, "--person": person, "--cluster": cluster, "--per": per}
+    check_apart(columns, parts)
+    check_apart(columns, sums.adjust, "--adjust")
     sums.check(person or next(iter(parts), None), is_private=is_private)
     if is_private and not shares:
         detail = "must be given with epsilon: names of arms are public"
         raise SpecError(detail, field="shares", remedy=f"{PUBLIC}, as in old=0.5 and new=0.5")
-    rule = OutcomeRule.of(reward, bounds, yes, missing_as, is_private=is_private)
-    whole = table.read(None if table.rows <= SAMPLE else roles, by_row=is_private)
+    rule = OutcomeRule(reward, bounds, yes, missing_as, is_private)
+    people = [] if is_private else [name for name in table.header if PEOPLE.search(name) and name not in roles]
+    whole = table.read(None if table.rows <= SAMPLE else [*roles, *people], by_row=is_private)
     log, remarks, warnings = _read(whole, (arm, reward, person), sums, roles, rule, [*(shares or ())])
     names, chosen = _arms(log, arm, control, shares)
     rewards, arms, rows = log.rewards, tuple(names.allowed), log.rows
     is_numeric = rule.is_numeric or person is not None if is_private else not is_yes_or_no(rewards)
-    outcomes = Outcomes(rewards, outer_bounds(rewards, bounds or _UNIT if is_private else bounds), is_numeric)
-    said = rule.sentences()
+    outcomes = RowOutcomes(rewards, outer_bounds(rewards, bounds or _UNIT if is_private else bounds), is_numeric)
+    sentences = rule.sentences()
     if is_private and not person:
-        said.append(_BY_ROW)
+        sentences.append(_BY_ROW)
     if not is_private:
-        said += [outcomes.bounds.clipped(rewards, reward)] if is_numeric else []
-        said += [*remarks, *names.notes(arm), *code_remarks(rows.column(reward)), *outcome_remarks(whole, reward)]
+        sentences += [outcomes.bounds.clipped(rewards, reward)] if is_numeric else []
+        sentences += [*remarks, *names.notes(arm), *code_remarks(rows.column(reward)), *outcome_remarks(whole, reward)]
     features = {one: feature_of(rows, one, values, is_private=is_private) for one, values in parts.items()}
     cuts = {one: values for one, values in parts.items() if "levels" not in features[one]}
     tables = {
@@ -208,20 +210,20 @@ def analyze(
     look = OneLook(
         tables, rows, parts, chosen, is_counted, reward, lower_is_better, shares is not None, tuple(warnings)
     )
-    summed = sums.applied(look, outcomes)
-    looked, plain = summed.look.find(summed.outcomes), None
-    said += summed.sentences
-    if summed.unadjusted:
-        plain = summed.look.find(summed.unadjusted).found.said
-        said += compare_in_words(plain, looked.found.said, sums.adjust)
+    units = sums.applied(look, outcomes)
+    result, unadjusted = units.look.find(units.outcomes), None
+    sentences += units.sentences
+    if units.unadjusted:
+        unadjusted = units.look.find(units.unadjusted).found.said
+        sentences += compare_in_words(unadjusted, result.found.said, sums.adjust)
     if control is None:
-        said.append(f"Others are compared with {arms[0]}, the first by name: --control names another.")
+        sentences.append(f"Others are compared with {arms[0]}, the first by name: --control names another.")
     if not is_private:
-        meant = None if shares is None else dict(zip(arms, _shares(shares, names)["shares"], strict=True))
-        said.append(split_in_words(np.bincount(summed.arms, minlength=len(arms)), arms, meant))
+        declared = None if shares is None else dict(zip(arms, _shares(shares, names)["shares"], strict=True))
+        sentences.append(split_in_words(np.bincount(units.arms, minlength=len(arms)), arms, declared))
     unit = "clusters" if cluster else "people" if person else "rows"
-    rests = looked.counted.sentence(unit, len(rewards) if is_private else whole.kept)
-    return FinishedTest(looked.spec, looked.found, (looked.direction, *said), rests, plain)
+    rests = result.row_count.sentence(unit, len(rewards) if is_private else whole.kept)
+    return FinishedTest(result.spec, result.found, (result.direction, *sentences), rests, unadjusted)
 
 
 def _table(frame: Any, missing: Sequence[str], decimal: str | None, *, is_private: bool) -> DataTable:

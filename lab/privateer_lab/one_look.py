@@ -23,8 +23,8 @@ from privateer_lab.notebook.results import Found, found_in
 from privateer_lab.segment_columns import contexts_of
 from privateer_lab.tables.data_table import TableRows
 from privateer_lab.tables.errors import TABLE
-from privateer_lab.tables.outcomes import Outcomes
 from privateer_lab.tables.rewards import HIGHER
+from privateer_lab.tables.row_outcomes import RowOutcomes
 from privateer_server.conclusions.conclusion import conclude
 from privateer_server.rounds.loop import Schedule
 
@@ -37,7 +37,7 @@ _CONFIDENT: Final = 1.96
 
 
 @dataclass(frozen=True)
-class CountedRows:
+class RowCount:
     """How many rows an answer rests on, and the standard deviation of the noise in that."""
 
     count: float
@@ -49,12 +49,12 @@ class CountedRows:
         if not self.deviation:
             others = f" of {total:,}" if unit == "rows" and round(self.count) < total else ""
             return f"It rests on {round(self.count):,}{others} {unit}."
-        lost = total - self.count
-        if lost <= radius:
-            most = max(0, math.ceil(lost)) + radius
+        n_left_out = total - self.count
+        if n_left_out <= radius:
+            most = max(0, math.ceil(n_left_out)) + radius
             return f"It rests on {total:,} {unit}, less {most:,} at most, as far as noise tells."
-        counted = f"about {max(0, round(self.count)):,} of {total:,} {unit}, give or take {radius:,}"
-        return f"It rests on {counted}: the others have no named option, or no outcome that counts."
+        rows = f"about {max(0, round(self.count)):,} of {total:,} {unit}, give or take {radius:,}"
+        return f"It rests on {rows}: the others have no named option, or no outcome that counts."
 
 
 def _without_ratio(answer: Answer) -> Answer:
@@ -67,21 +67,21 @@ def _without_ratio(answer: Answer) -> Answer:
 
 
 @dataclass(frozen=True)
-class LookedAt:
+class LookResult:
     """What one look says, and the experiment that the rows are taken for.
 
     Attributes
     ----------
     direction
         Whether more or less is better, and what that means for effects.
-    counted
+    row_count
         How many rows it rests on.
     """
 
     spec: ArmsSpec
     found: Found
     direction: str
-    counted: CountedRows
+    row_count: RowCount
 
 
 @dataclass(frozen=True)
@@ -122,36 +122,38 @@ class OneLook:
         tables = {**self.tables, "experiment": {**self.tables["experiment"], **size}}
         return replace(self, tables=tables, rows=self.rows.of(first), chosen=self.chosen[first])
 
-    def find(self, outcomes: Outcomes) -> LookedAt:
+    def find(self, outcomes: RowOutcomes) -> LookResult:
         """Return what one look at outcomes says, with the rows that decide a heavy tail."""
         lower = LowerRewards(self.name, outcomes.is_yes_or_no) if self.is_lower_better else None
         values = outcomes.turned() if lower else outcomes
-        spec, found, counted = self._look(values, values.ends, lower)
+        spec, found, row_count = self._look(values, values.ends, lower)
         if self.is_counted is None and not outcomes.is_derived:
 
-            def capped(low: float, high: float) -> tuple[Effect, ...]:
+            def find_capped(low: float, high: float) -> tuple[Effect, ...]:
                 return self._look(values, (low, high), lower)[1].said.effects
 
             test_rows = TestRows(values.values, self.chosen, spec.options, self.name, -1 if lower else 1)
-            found = with_sentences(found, tuple(capping_in_words(test_rows, found.said.effects, values.ends, capped)))
+            found = with_sentences(
+                found, tuple(capping_in_words(test_rows, found.said.effects, values.ends, find_capped))
+            )
         low, high = outcomes.bounds.low, outcomes.bounds.high
         if lower:
             direction, found = lower.sentence(found), lower.without_means(found, spec, (low, high))
-            return LookedAt(spec, found, direction, counted)
+            return LookResult(spec, found, direction, row_count)
         if outcomes.is_derived:
-            said = _UNIT.format(self.name, low, high)
-            unit = replace_fields(found.conclusion.reward, low=low, high=high, sentence=said)
+            sentence = _UNIT.format(self.name, low, high)
+            unit = replace_fields(found.conclusion.reward, low=low, high=high, sentence=sentence)
             found = replace(found, conclusion=replace_fields(found.conclusion, reward=unit))
-        return LookedAt(spec, found, HIGHER, counted)
+        return LookResult(spec, found, HIGHER, row_count)
 
-    def groups(self, outcomes: Outcomes) -> NDArray[np.int64]:
+    def groups(self, outcomes: RowOutcomes) -> NDArray[np.int64]:
         """Return the places of rows' segments, (n,)."""
         spec = self._spec(outcomes, outcomes.ends)
         policy: Any = Schedule(spec).open(0).policy
         contexts = contexts_of(self.rows, spec, self.parts, is_private=self.is_counted is not None)
         return np.asarray(policy.groups(contexts))
 
-    def _spec(self, outcomes: Outcomes, ends: tuple[float, float]) -> ArmsSpec:
+    def _spec(self, outcomes: RowOutcomes, ends: tuple[float, float]) -> ArmsSpec:
         """Read the experiment that the rows would have been; a first look that is too small is too few rows."""
         reward = {"low": ends[0], "high": ends[1], "kind": "numeric" if outcomes.is_numeric else "binary"}
         try:
@@ -164,8 +166,8 @@ class OneLook:
             raise SpecError(detail, field=TABLE, remedy="name fewer segments, or leave rare arms out") from None
 
     def _look(
-        self, outcomes: Outcomes, ends: tuple[float, float], lower: LowerRewards | None
-    ) -> tuple[ArmsSpec, Found, CountedRows]:
+        self, outcomes: RowOutcomes, ends: tuple[float, float], lower: LowerRewards | None
+    ) -> tuple[ArmsSpec, Found, RowCount]:
         """Return what one look says of outcomes clipped to these ends, by the experiment that they are taken for."""
         spec = self._spec(outcomes, ends)
         contexts = contexts_of(self.rows, spec, self.parts, is_private=self.is_counted is not None)
@@ -184,8 +186,8 @@ class OneLook:
         answer = replace_fields(answer, ended="its rows", warnings=(*self.warnings, *answer.warnings))
         answer = lower.renamed(answer, spec) if lower else answer
         conclusion = conclude(schedule, over, answer)
-        said = _NO_NOISE if self.is_counted is None else _NOISE.format(spec.privacy.bound)
-        cost = replace_fields(conclusion.privacy, sentence=said)
+        sentence = _NO_NOISE if self.is_counted is None else _NOISE.format(spec.privacy.bound)
+        cost = replace_fields(conclusion.privacy, sentence=sentence)
         deviation = math.sqrt(release.hits.size * release.parts.count * release.noise)
-        counted = CountedRows(float(release.hits.sum()), deviation)
-        return spec, found_in("test", answer, replace_fields(conclusion, privacy=cost)), counted
+        row_count = RowCount(float(release.hits.sum()), deviation)
+        return spec, found_in("test", answer, replace_fields(conclusion, privacy=cost)), row_count

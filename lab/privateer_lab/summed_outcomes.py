@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +10,7 @@ from privateer_core.errors import SpecError
 from privateer_lab.clusters import Clusters, denominators_of, ratio_values
 from privateer_lab.covariates import adjusted_rewards, balance_warnings, covariate_columns
 from privateer_lab.one_look import OneLook
-from privateer_lab.tables.outcomes import Outcomes
+from privateer_lab.tables.row_outcomes import RowOutcomes
 
 
 @dataclass(frozen=True)
@@ -31,15 +30,15 @@ class SummedOutcomes:
     """
 
     look: OneLook
-    outcomes: Outcomes
-    unadjusted: Outcomes | None
+    outcomes: RowOutcomes
+    unadjusted: RowOutcomes | None
     arms: NDArray[np.int64]
     sentences: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class SumColumns:
-    """Columns for sums over rows.
+    """Columns for sums over rows; one name instead of a list is refused.
 
     Attributes
     ----------
@@ -53,14 +52,12 @@ class SumColumns:
 
     per: str | None
     cluster: str | None
-    adjust: tuple[str, ...]
+    adjust: Sequence[str]
 
-    @classmethod
-    def of(cls, per: str | None, cluster: str | None, adjust: Sequence[str]) -> Self:
-        """Return columns for sums; one name instead of a list is refused."""
-        if isinstance(adjust, str):
-            raise SpecError("must be a list of names of columns", field="adjust", remedy=f"write adjust=[{adjust!r}]")
-        return cls(per, cluster, tuple(adjust))
+    def __post_init__(self) -> None:
+        if isinstance(self.adjust, str):
+            remedy = f"write adjust=[{self.adjust!r}]"
+            raise SpecError("must be a list of names of columns", field="adjust", remedy=remedy)
 
     def check(self, part: str | None, *, is_private: bool) -> None:
         """Refuse sums with a promise, and those that people or segments of a column would part."""
@@ -75,21 +72,23 @@ class SumColumns:
                 remedy = "leave out --person and --segment; --cluster may name people"
                 raise SpecError(detail, field=option, remedy=remedy)
 
-    def applied(self, look: OneLook, outcomes: Outcomes) -> SummedOutcomes:
+    def applied(self, look: OneLook, outcomes: RowOutcomes) -> SummedOutcomes:
         """Return what stands for rows."""
-        rows, arms, values, said = look.rows, look.chosen, outcomes.clipped, list[str]()
+        rows, arms, values, sentences = look.rows, look.chosen, outcomes.clipped, list[str]()
         clusters = Clusters.read(rows.column(self.cluster), arms) if self.cluster else None
         groups = look.groups(outcomes) if look.parts else np.zeros_like(arms)
         if self.per:
             values = ratio_values(values, denominators_of(rows.column(self.per)), arms)
-            said.append(f"Effects are differences of {look.name} per {self.per}: of ratios of sums over an arm's rows.")
-        plain = outcomes.derived(values) if self.per else outcomes
+            sentences.append(
+                f"Effects are differences of {look.name} per {self.per}: of ratios of sums over an arm's rows."
+            )
+        plain_outcomes = outcomes.derived(values) if self.per else outcomes
         if clusters:
-            look, plain = look.of(clusters.first), outcomes.derived(clusters.values(values))
-            said.append(clusters.sentence(look.name))
-        split = arms if clusters and clusters.are_mixed else look.chosen
+            look, plain_outcomes = look.of(clusters.first_rows), outcomes.derived(clusters.values(values))
+            sentences.append(clusters.sentence(look.name))
+        split_arms = arms if clusters and clusters.has_mixed else look.chosen
         if not self.adjust:
-            return SummedOutcomes(look, plain, None, split, tuple(said))
+            return SummedOutcomes(look, plain_outcomes, None, split_arms, tuple(sentences))
         columns = covariate_columns(rows, self.adjust)
         values = adjusted_rewards(values, columns, arms, groups)
         if clusters:
@@ -97,4 +96,4 @@ class SumColumns:
             columns = np.stack([clusters.values(column) for column in columns.T], axis=1)
         warnings = balance_warnings(columns, look.chosen, self.adjust)
         look = replace(look, warnings=(*look.warnings, *warnings))
-        return SummedOutcomes(look, outcomes.derived(values), plain, split, tuple(said))
+        return SummedOutcomes(look, outcomes.derived(values), plain_outcomes, split_arms, tuple(sentences))

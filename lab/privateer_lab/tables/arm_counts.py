@@ -60,22 +60,22 @@ def gaps_in_words(arm: DataColumn, reward: DataColumn, unit: DataColumn | None) 
 
     With a column of people, or of what else depends on each other, these are counted: who has no reward in any row.
     """
-    who = "Rows"
+    unit_name = "Rows"
     if unit is not None:
         _, first, units = np.unique(unit.places, return_index=True, return_inverse=True)
         places = np.full(len(first), -1)
         np.maximum.at(places, units, reward.places)
         arm, reward = arm.of_rows(first), replace(reward, places=places)
-        who = f"Units by {shortened(unit.name)}"
+        unit_name = f"Units by {shortened(unit.name)}"
     arms = in_order(arm.counts)
     rows = np.array([arm.counts[text] for text in arms])
-    lacking = arm.places[(reward.places < 0) & (arm.places >= 0)]
-    gaps = np.bincount(lacking, minlength=len(arm.values))[[arm.values.index(text) for text in arms]]
+    gap_arms = arm.places[(reward.places < 0) & (arm.places >= 0)]
+    gaps = np.bincount(gap_arms, minlength=len(arm.values))[[arm.values.index(text) for text in arms]]
     if not gaps.any():
         return [], []
-    parts = [f"{shortened(text)} {lost:,} of {n:,}" for text, lost, n in zip(arms, gaps, rows, strict=True)]
+    parts = [f"{shortened(text)} {n_gaps:,} of {n:,}" for text, n_gaps, n in zip(arms, gaps, rows, strict=True)]
     name, of = shortened(reward.name), shortened(arm.name)
-    remarks = [f"{who} without {name}, by {of}: {', '.join(parts)}."] if len(arms) <= _SHOWN else []
+    remarks = [f"{unit_name} without {name}, by {of}: {', '.join(parts)}."] if len(arms) <= _SHOWN else []
     if len(arms) < 2 or gaps.sum() == rows.sum():
         return remarks, []
     expected = np.outer((gaps.sum(), rows.sum() - gaps.sum()), rows / rows.sum())
@@ -83,7 +83,8 @@ def gaps_in_words(arm: DataColumn, reward: DataColumn, unit: DataColumn | None) 
     if p_value >= _DIFFERENT:
         return [*remarks, f"These shares differ by {of} no more than by chance ({_chance(p_value)})."], []
     warning = (
-        f"the share of {who[:1].lower()}{who[1:]} without {name} differs by {of} ({_chance(p_value)}), so that effects "
-        "compare different people and may be biased: find out who is missing; analyze with --missing-as low, then high"
+        f"the share of {unit_name[:1].lower()}{unit_name[1:]} without {name} differs by {of} ({_chance(p_value)}), so "
+        "that effects compare different people and may be biased: find out who is missing; analyze with --missing-as "
+        "low, then high"
     )
     return remarks, [warning]

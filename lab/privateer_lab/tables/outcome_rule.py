@@ -1,7 +1,7 @@
 """How each cell of the reward's column counts: a public rule, which looks at one row at a time."""
 
 from dataclasses import dataclass, replace
-from typing import Final, Self
+from typing import Final
 
 import numpy as np
 
@@ -12,7 +12,6 @@ from privateer_lab.tables.marks import number_of
 
 _UNIT: Final = (0.0, 1.0)
 _LARGEST: Final = 1e300
-_MISSING_AS: Final = "--missing-as"
 
 
 @dataclass(frozen=True)
@@ -31,44 +30,32 @@ class OutcomeRule:
         What a gap counts as: ``low``, ``high`` or a number; None: nothing, so that its row counts nowhere.
     is_private
         Whether no cell may decide how others count, so that one that is no outcome is a gap, and none is refused.
+
+    Raises
+    ------
+    SpecError
+        If it contradicts itself.
     """
 
     name: str
     bounds: tuple[float, float] | None
     yes: str | None
-    missing_as: str | None
+    missing_as: str | float | None
     is_private: bool
 
-    @classmethod
-    def of(
-        cls,
-        name: str,
-        bounds: tuple[float, float] | None,
-        yes: str | None,
-        missing_as: str | float | None,
-        *,
-        is_private: bool,
-    ) -> Self:
-        """Return a rule.
-
-        Raises
-        ------
-        SpecError
-            If it contradicts itself.
-        """
-        if yes is not None and bounds is not None:
+    def __post_init__(self) -> None:
+        if self.yes is not None and self.bounds is not None:
             detail = "makes outcomes 1 and 0, which have no other bounds"
             raise SpecError(detail, field="--yes", remedy="leave --bounds out")
-        rule = cls(name, bounds, yes, None if missing_as is None else str(missing_as), is_private)
-        low, high = bounds or (_UNIT if is_private or yes is not None else (-_LARGEST, _LARGEST))
-        if rule.missing_as is not None and not low <= rule._number(low, high) <= high:
-            remedy = f"write low, high or a number within {'the bounds' if bounds else 'those of the reward'}"
-            raise SpecError("must be a value of the reward", field=_MISSING_AS, remedy=remedy)
-        return rule
+        low, high = self.bounds or (_UNIT if self.is_private or self.yes is not None else (-_LARGEST, _LARGEST))
+        if self.missing_as is not None and not low <= self._number(low, high) <= high:
+            remedy = f"write low, high or a number within {'the bounds' if self.bounds else 'those of the reward'}"
+            raise SpecError("must be a value of the reward", field="--missing-as", remedy=remedy)
 
     def _number(self, low: float, high: float) -> float:
         """Return the number that a gap counts as; NaN if it is none."""
-        return {"low": low, "high": high}.get(self.missing_as or "", number_of(self.missing_as or ""))
+        text = str(self.missing_as)
+        return {"low": low, "high": high}.get(text, number_of(text))
 
     @property
     def is_numeric(self) -> bool:
@@ -86,9 +73,9 @@ class OutcomeRule:
             is_outcome = np.isfinite(column.outcomes) if self.bounds else np.isin(column.outcomes, _UNIT)
             column = replace(column, places=np.where(is_outcome, column.places, -1))
         if self.missing_as is not None:
-            known = column.outcomes[np.isfinite(column.outcomes)]
-            is_unit = self.is_private or self.yes is not None or not len(known)
-            ends = self.bounds or (_UNIT if is_unit else (known.min(), known.max()))
+            finite = column.outcomes[np.isfinite(column.outcomes)]
+            is_unit = self.is_private or self.yes is not None or not len(finite)
+            ends = self.bounds or (_UNIT if is_unit else (finite.min(), finite.max()))
             texts = (*column.values, repr(float(self._number(*ends))).replace(".", column.decimal))
             places = np.where(column.places < 0, len(column.values), column.places)
             column = DataColumn(self.name, texts, places, column.decimal)
@@ -96,19 +83,21 @@ class OutcomeRule:
 
     def sentences(self) -> list[str]:
         """Say how cells count; what the rows themselves have is said elsewhere."""
-        said = []
-        lost = f"Rows of no named option, or whose {self.name} is no number and no yes or no, count nowhere."
+        sentences = []
+        gap_sentence = f"Rows of no named option, or whose {self.name} is no number and no yes or no, count nowhere."
         if self.yes is not None:
-            said.append(f"{self.name} is 1 where it is {self.yes!r}, and 0 where it is something else.")
+            sentences.append(f"{self.name} is 1 where it is {self.yes!r}, and 0 where it is something else.")
             if self.missing_as is None:
-                said.append("NA, None and other marks of a gap are neither: --missing-as says what they count as.")
-            lost = f"Rows of no named option, or without {self.name}, count nowhere."
+                sentences.append("NA, None and other marks of a gap are neither: --missing-as says what they count as.")
+            gap_sentence = f"Rows of no named option, or without {self.name}, count nowhere."
         if self.missing_as is not None:
-            said.append(f"Rows without {self.name} count as {self.missing_as}.")
-            lost = "Rows of no named option count nowhere."
+            sentences.append(f"Rows without {self.name} count as {self.missing_as}.")
+            gap_sentence = "Rows of no named option count nowhere."
         if self.is_private:
-            said.append(lost)
+            sentences.append(gap_sentence)
             if self.bounds is None and self.yes is None:
                 other = "count as gaps" if self.missing_as is not None else "count nowhere either"
-                said.append(f"Numbers other than 0 and 1 {other}: give --bounds LOW:HIGH if {self.name} is a number.")
-        return said
+                sentences.append(
+                    f"Numbers other than 0 and 1 {other}: give --bounds LOW:HIGH if {self.name} is a number."
+                )
+        return sentences

@@ -69,6 +69,16 @@ def test_the_effect_and_its_interval_are_those_of_lin() -> None:
     assert any(one.startswith("Columns of --adjust must have been measured before") for one in found.assumed)
 
 
+def test_units_of_covariates_change_nothing() -> None:
+    rows = spent()
+    large = rows | {"before": rows["before"] * 1e14}
+    one, two = (
+        lab.analyze(each, reward="after", control="old", adjust=["before", "platform"]).answer.effects[0]
+        for each in (rows, large)
+    )
+    assert (one.value, one.low, one.high) == pytest.approx((two.value, two.low, two.high), abs=2e-6)
+
+
 def test_less_that_is_better_is_adjusted_too() -> None:
     rows = spent()
     [more] = lab.analyze(rows, reward="after", control="old", adjust=["before"]).answer.effects
@@ -131,6 +141,7 @@ def test_clusters_are_adjusted_by_the_columns_of_their_rows() -> None:
     [
         ({"adjust": ["before"], "epsilon": 1.0, "shares": {"old": 0.75, "new": 0.25}}, "--adjust: needs sums of rows"),
         ({"adjust": ["after"]}, "--adjust after: is the column of --reward too"),
+        ({"adjust": "before"}, "adjust: must be a list of names of columns"),
         ({"adjust": ["size"]}, "size: no column has this name"),
         ({"adjust": ["user"]}, "--adjust user: has 3,000 levels"),
         ({"adjust": ["same"]}, "--adjust same: has the same value in all rows"),

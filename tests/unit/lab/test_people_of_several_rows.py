@@ -59,6 +59,14 @@ def test_a_column_of_people_that_repeats_within_arms_warns() -> None:
     assert not lab.analyze(numbered, reward="well").answer.warnings
 
 
+def test_people_are_noticed_in_a_large_table_too() -> None:
+    """Planted: of more than 100,000 rows only the columns were read that are named."""
+    rng = np.random.default_rng(1)
+    rows = {"user_id": np.repeat(np.arange(51_000), 2), "arm": np.repeat(rng.integers(0, 2, 51_000), 2)}
+    found = lab.analyze(rows | {"note": ["x"] * 102_000, "reward": rng.integers(0, 2, 102_000)})
+    assert any(one.startswith("user_id repeats within arms") for one in found.answer.warnings)
+
+
 def test_a_cluster_of_one_row_changes_nothing() -> None:
     rng = np.random.default_rng(3)
     rows = {"arm": rng.choice(["a", "b"], 2000), "shop": np.arange(2000), "sold": rng.normal(5, 2, 2000)}

@@ -13,7 +13,7 @@ _UNIT: Final = (0.0, 1.0)
 
 
 @dataclass(frozen=True)
-class Outcomes:
+class RowOutcomes:
     """Outcomes of rows, or of what stands for them.
 
     Attributes
