@@ -94,7 +94,7 @@ def seeded(seed: int, regret: float) -> Run:
 
 def test_promises_are_compared_on_the_same_seeds() -> None:
     """Of every promise a notebook has the runs of as many seeds, which are those of the command line."""
-    spec = make_spec({"experiment.horizon": 600, "experiment.round_size": 200})
+    spec = make_spec({"experiment.horizon": 600, "experiment.round_size": 200, "population": {"name": "peaks"}})
     found = lab.plan(spec, trust=["local"], epsilon=[1.0, 4.0], seeds=2)
     for variant, row in zip(variants(spec, ("local",), (1.0, 4.0)), found.outcomes, strict=True):
         regrets = [simulate_once(variant.spec, seed).regret for seed in range(2)]
