@@ -170,6 +170,8 @@ def test_segments_that_are_left_out_are_named() -> None:
     named = replace(shares, names=("ios", "web", "other"))
     assert named.sentence.endswith("1 segment is left out, in which nobody is known to be: other.")
     assert shares.sentence.endswith("1 segment is left out, in which nobody is known to be.")
+    long = replace(Shares.fixed(np.eye(9)[0], ShareSource.COUNTED), names=("x" * 2000,) * 9).sentence
+    assert len(long) < 1000
     many = replace(Shares.fixed(np.eye(9)[0], ShareSource.COUNTED), names=tuple("abcdefghi"))
     assert many.sentence.endswith(
         "8 segments are left out, in which nobody is known to be: b, c, d, e, f, g and 2 more."
