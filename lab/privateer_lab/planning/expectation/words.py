@@ -74,6 +74,8 @@ class _Words:
     def _while_it_runs(self) -> str:
         own, write = self._own, self._unit.write
         best, random = write(self._found.single), write(self._found.random)
+        if self._found.is_tie:
+            return f"While it runs people can expect {write(own.value)}, and {best} with any option: all are equal."
         return (
             f"While it runs people can expect {write(own.value)}; {best} with the best option, "
             f"{self._found.single_option!r}, and {random} with options at random."

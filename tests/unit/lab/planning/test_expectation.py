@@ -278,6 +278,8 @@ def test_what_is_best_for_all_is_tested_instead_and_a_tie_is_no_best_option() ->
     assert sentences(expected(row(0.051), best=0.051, random=0.051))[0].endswith(
         "All options are equal: each has 5.10 %."
     )
+    tied = sentences(expected(row(0.051), best=0.051, random=0.051, is_test=True))[0]
+    assert tied == "While it runs people can expect 5.10 %, and 5.10 % with any option: all are equal."
     few = sentences(expected(row(0.049), best=0.051))[0]
     assert few.endswith("A test of so few finds no difference either: raise the number of people or epsilon.")
 
