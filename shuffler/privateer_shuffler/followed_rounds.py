@@ -187,9 +187,8 @@ class FollowedRounds:
     def known(self, header: Header) -> FollowedRound | None:
         """Return the round to compare ``header`` with, as `current` does; None if the server must be asked."""
         followed = self._followed.get(header.experiment)
-        if followed is None or followed.deleted or header.version > followed.round.version:
-            return None
-        return followed
+        is_known = followed is not None and not followed.deleted and header.version <= followed.round.version
+        return followed if is_known else None
 
     def admit(self, header: Header, followed: FollowedRound) -> Pool:
         """Return the pool that takes reports with this header.
@@ -213,13 +212,12 @@ class FollowedRounds:
 
     async def _ask(self, name: str) -> None:
         """Fetch the publication of ``name`` now. Everyone who asks meanwhile waits for the same answer."""
-        question = self._questions.get(name)
-        if question is None:
+        if name not in self._questions:
             if len(self._questions) >= _QUESTIONS_MAX:
                 raise Unavailable("the shuffler is fetching too many rounds at once", remedy="try again later")
-            question = self._questions[name] = asyncio.create_task(self._fetch(name))
-            question.add_done_callback(lambda _: self._questions.pop(name))
-        await asyncio.shield(question)
+            self._questions[name] = asyncio.create_task(self._fetch(name))
+            self._questions[name].add_done_callback(lambda _: self._questions.pop(name))
+        await asyncio.shield(self._questions[name])
 
     async def _fetch(self, name: str, wait: int = 0) -> None:
         known = None if self._server.has_refused else self._followed.get(name)  # a signed one ends a refusal
@@ -239,13 +237,11 @@ class FollowedRounds:
     async def _end(self, name: str) -> None:
         """Drop what is held for an experiment that the server has deleted, and take no more."""
         async with self._taking:
-            known = self._followed.get(name)
-            if known is None or known.deleted:
-                return
-            self._followed[name] = replace(known, pool=None, over=True, deleted=True)
-            # A full pool is on its way; the server answers that it is over.
-            if known.pool is not None and not known.pool.full:
-                self._drop(known.pool)
+            if (known := self._followed.get(name)) is not None and not known.deleted:
+                self._followed[name] = replace(known, pool=None, over=True, deleted=True)
+                # A full pool is on its way; the server answers that it is over.
+                if known.pool is not None and not known.pool.full:
+                    self._drop(known.pool)
 
     def _watch(self, name: str) -> None:
         """Follow an experiment that takes reports. One that was over may take them again at a restored server."""
@@ -362,21 +358,18 @@ class FollowedRounds:
         while not self._is_past(pool.round):
             try:
                 await self._forwarding.claim(pool.round.experiment)
-                return await self._renew(pool)
+                async with self._taking:  # a newer version may have come meanwhile
+                    if self._is_past(pool.round):
+                        return False
+                    self._enter(replace(self._followed[pool.round.experiment], pool=await pool.renew()))
+                del self._deliveries[pool]
+                return True
             except Unavailable as error:
                 _log.warning("no further batch of %s yet: %s", pool.round.experiment, error)
             except (OSError, sqlite3.Error):
                 pool.last_commit.note(is_durable=False)
             await asyncio.sleep(_RETRY_SECONDS)
         return False
-
-    async def _renew(self, pool: Pool) -> bool:
-        async with self._taking:  # a newer version may have come meanwhile
-            if self._is_past(pool.round):
-                return False
-            self._enter(replace(self._followed[pool.round.experiment], pool=await pool.renew()))
-        del self._deliveries[pool]
-        return True
 
     def _drop(self, pool: Pool) -> None:
         self._deliveries[pool].cancel()
@@ -395,12 +388,12 @@ class FollowedRounds:
             try:
                 await asyncio.to_thread(self._pool_store.end, pool.round.experiment, pool.round.version)
                 people = await pool.forget()
-                break
             except (OSError, sqlite3.Error):
                 pool.last_commit.note(is_durable=False)
                 await asyncio.sleep(_RETRY_SECONDS)
-        del self._deliveries[pool]
-        return people
+            else:
+                del self._deliveries[pool]
+                return people
 
 
 def _unstored() -> Unavailable:

@@ -12,7 +12,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from privateer_core.answer.facts import Table as TypedTable
-from privateer_core.errors import SpecError, printable
+from privateer_core.errors import printable
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.privacy import BATCH_MAX
 from privateer_lab.answer_tables import rows_of
@@ -29,7 +29,7 @@ from privateer_lab.planning.expectation.partial_runs import PartialRun
 from privateer_lab.planning.expectation.search import SECONDS, Search
 from privateer_lab.planning.expectation.tests import found_by_tests, words_of_tests
 from privateer_lab.planning.expectation.words import sentences, shown
-from privateer_lab.planning.plans import EPSILON_MAX, MODELS, batches, first_rounds, outcome, with_finite
+from privateer_lab.planning.plans import batches, epsilons_of, first_rounds, outcome, trust_models, with_finite
 from privateer_lab.simulation.delayed_reports import assumed
 from privateer_lab.simulation.parallel import SEEDS_MAX
 from privateer_lab.toml_file import read_tables
@@ -99,11 +99,13 @@ def plan(
         search.within(seconds, started)
     else:
         search.whole(seeds)
-    runs = search.runs
+    runs, unplayed = search.runs, search.refused
+    if 0 in unplayed:
+        raise unplayed[0].error
     if 0 not in runs:
         raise typer.Exit(130)
     found = expectation(parsed, choices, runs)
-    result = _result(found, choices, runs, tests) | {"refused": [one.row for one in (*refused, *search.refused)]}
+    result = _result(found, choices, runs, tests) | {"refused": [one.row for one in (*refused, *unplayed.values())]}
     if choice is not None:
         told = {"name": choice.name, "earned": choice.earned, "single": choice.single, "written": not unwritten}
         result |= {"algorithm": told, "words": [*_written(spec, choice, unwritten), *result["words"]]}
@@ -173,25 +175,16 @@ def _warnings(choices: Iterable[VariedSpec]) -> list[str]:
 
 
 def _models(text: str | None) -> list[str] | None:
-    if text is None:
-        return None
-    found = [model for model in MODELS if model in text.split(",")]
-    if len(found) < len(set(text.split(","))):
-        detail = "must be trust models that promise something"
-        raise SpecError(detail, field="--models", remedy=f"choose from {','.join(MODELS)}")
-    return found
+    return None if text is None else trust_models(text.split(","), field="--models")
 
 
 def _epsilons(text: str | None) -> list[float] | None:
     if text is None:
         return None
     try:
-        found = [float(one) for one in text.split(",")]
+        return epsilons_of([float(one) for one in text.split(",")], "--epsilons")
     except ValueError:
-        found = [math.nan]
-    if not all(0 < one <= EPSILON_MAX for one in found):
-        raise SpecError(f"must be numbers above 0, at most {EPSILON_MAX}", field="--epsilons", remedy="write .5,1,2")
-    return found
+        return epsilons_of([], "--epsilons")
 
 
 def _print(found: Expectation, result: dict[str, Any]) -> None:

@@ -1,12 +1,10 @@
 """Plans in a notebook: what an experiment costs and earns under every promise."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from privateer_core.errors import SpecError
 from privateer_core.spec.spec import Spec
 from privateer_lab.answer_tables import rows_of
 from privateer_lab.notebook.simulated import count_of
@@ -14,15 +12,17 @@ from privateer_lab.notebook.specs import SpecLike
 from privateer_lab.notebook.specs import spec as read
 from privateer_lab.notebook.tabular import ResultTable, Tabular, table_of
 from privateer_lab.planning.admission import concerns_before_start
+from privateer_lab.planning.expectation.choices import VariedSpec
+from privateer_lab.planning.expectation.search import Search
 from privateer_lab.planning.plans import (
-    EPSILON_MAX,
     EPSILONS,
     MODELS,
-    PlanResults,
     batches,
+    epsilons_of,
     foreseen,
+    outcome,
     possible,
-    runs_of,
+    trust_models,
 )
 from privateer_lab.simulation.delayed_reports import assumed
 from privateer_lab.simulation.parallel import Backend
@@ -117,49 +117,20 @@ def plan(
     {'model': 'central', 'epsilon': 1.0, 'people': 3000}
     """
     parsed, seeds = read(spec, users=users, people=people), count_of(seeds)
-    wanted, refused = possible(parsed, chosen(trust), epsilons(epsilon))
-    found = PlanResults(wanted, refused)
-    with closing(runs_of(wanted, seeds, jobs, backend)) as runs:
-        for _ in found.until(seeds, runs):
-            pass
+    wanted, refused = possible(parsed, trust_models(trust), epsilons_of(epsilon))
+    search = Search([VariedSpec("trust", "", one) for one in wanted], lambda runs, _: list(runs), jobs, backend)
+    search.whole(seeds)
+    unplayed, played = search.refused, {place: [one.run for one in runs] for place, runs in search.runs.items()}
+    if not played:
+        raise unplayed[0].error
     return Planned(
         parsed,
-        tuple(found.outcomes()),
+        tuple(outcome(wanted[place], runs) for place, runs in played.items()),
         table_of("batches", batches(wanted)),
-        table_of("what can be found", _findings(foreseen([one for one in wanted if not found.refuses(one)]))),
-        tuple(map(_left_out, found.refused)),
+        table_of("what can be found", _findings(foreseen([wanted[place] for place in played]))),
+        tuple(_left_out(one.row) for one in (*refused, *unplayed.values())),
         tuple(dict.fromkeys(concern for one in wanted for concern in concerns_before_start(one.spec))),
     )
-
-
-def chosen(trust: Iterable[str], known: Sequence[str] = MODELS) -> list[str]:
-    """Return trust models.
-
-    Raises
-    ------
-    SpecError
-        If there are none, or one is unknown.
-    """
-    found = [trust] if isinstance(trust, str) else list(trust)
-    if not found or not set(found) <= set(known):
-        detail = "must be trust models that are served here"
-        raise SpecError(detail, field="trust", remedy=f"choose from {', '.join(known)}")
-    return found
-
-
-def epsilons(epsilon: Iterable[float] | float) -> list[float]:
-    """Return values of epsilon.
-
-    Raises
-    ------
-    SpecError
-        If there are none, or one is no epsilon.
-    """
-    found = [epsilon] if isinstance(epsilon, int | float) else list(epsilon)
-    if not found or not all(isinstance(one, int | float) and 0 < one <= EPSILON_MAX for one in found):
-        detail = f"must be numbers above 0, at most {EPSILON_MAX}"
-        raise SpecError(detail, field="epsilon", remedy="give a number or a list of numbers, such as [0.5, 1, 2]")
-    return [float(one) for one in found]
 
 
 def _row(outcome: Mapping[str, Any]) -> dict[str, Any]:

@@ -202,6 +202,5 @@ def sweep(
         with SweepJournal(path, vary, figures_of(wanted[0].spec)) as journal:
             for _ in rows_of(wanted, journal, jobs, backend):
                 pass
-        found = read_journal(path)
-    columns = {name: found[name].to_pylist() for name in found.column_names}
+        columns = read_journal(path)
     return ResultTable(f"{parsed.name}: sweep", columns)

@@ -10,12 +10,11 @@ from privateer_core.privacy.trust import TRUST
 from privateer_core.spec.spec import Spec
 from privateer_lab.answer_tables import rows_of
 from privateer_lab.notebook.evaluation import wanted
-from privateer_lab.notebook.planned import chosen, epsilons
 from privateer_lab.notebook.specs import SpecLike
 from privateer_lab.notebook.specs import spec as read
 from privateer_lab.notebook.tabular import ResultTable, table_of
 from privateer_lab.planning.plain_tests import LEAST, LOOKS, PEOPLE, plain_test
-from privateer_lab.planning.plans import EPSILONS, Variant, foreseen, variants
+from privateer_lab.planning.plans import EPSILONS, Variant, epsilons_of, foreseen, trust_models, variants
 
 MODELS: Final = tuple(TRUST)
 _NEEDED = "people for the effect wanted"
@@ -129,8 +128,8 @@ def _over(
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Return rows for every promise, and why there are none for some."""
     rows, refused = [], []
-    for model in chosen(trust, MODELS):
-        for one in epsilons(epsilon) if TRUST[model].promises else [math.inf]:
+    for model in trust_models(trust, MODELS):
+        for one in epsilons_of(epsilon) if TRUST[model].promises else [math.inf]:
             try:
                 (variant,) = variants(base, [model], [one])
                 made = found(variant.spec)

@@ -1,11 +1,9 @@
 """Planning: what an experiment would cost and earn under other promises, before anybody is asked for data."""
 
 import math
-from collections.abc import Generator, Iterable, Iterator, Mapping
-from contextlib import closing
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
 from typing import Any, Final, cast
 
 import numpy as np
@@ -22,7 +20,7 @@ from privateer_core.spec.privacy import BATCH_MAX, Privacy
 from privateer_core.spec.spec import Spec
 from privateer_lab.simulation.delayed_reports import waiting_of
 from privateer_lab.simulation.parallel import Backend, each
-from privateer_lab.simulation.simulate import Run, simulate_once
+from privateer_lab.simulation.simulate import Run
 from privateer_lab.simulation.summary import regret_figures
 from privateer_server.algorithms import Foreseeing, learner_for
 
@@ -32,8 +30,6 @@ _OF_PROMISES: Final = frozenset({"min_batch", "local_epsilon_max"})
 EPSILON_MAX: Final = 16
 EPSILONS: Final = (0.5, 1.0, 2.0, 4.0)
 SHARES: Final = (0.5, 0.8)
-_AT_ONCE: Final = 2
-"""Seeds of a variant that a process runs at once."""
 _DELTA: Final = 1e-6
 _WINDOW: Final = 1.25
 """Gains are averaged over this range of the number of choices."""
@@ -60,6 +56,24 @@ class Refused:
     def row(self) -> dict[str, Any]:
         """What plans say of it."""
         return {"model": self.model, "epsilon": self.epsilon, "why": str(self.error)}
+
+
+def trust_models(names: Iterable[str], known: Sequence[str] = MODELS, field: str = "trust") -> list[str]:
+    """Return names of trust models; refuse none, and those that are not known here."""
+    found = [names] if isinstance(names, str) else list(names)
+    if not found or not set(found) <= set(known):
+        detail = "must be trust models that are served here"
+        raise SpecError(detail, field=field, remedy=f"choose from {', '.join(known)}")
+    return found
+
+
+def epsilons_of(values: Iterable[Any] | float, field: str = "epsilon") -> list[float]:
+    """Return values of epsilon; refuse none, and what is no epsilon."""
+    found = [values] if isinstance(values, int | float) else list(values)
+    if not found or not all(isinstance(one, int | float) and 0 < one <= EPSILON_MAX for one in found):
+        detail = f"must be numbers above 0, at most {EPSILON_MAX}"
+        raise SpecError(detail, field=field, remedy="give a number or several, such as .5, 1 and 2")
+    return [float(one) for one in found]
 
 
 def possible(spec: Spec, models: Iterable[str], epsilons: Iterable[float]) -> tuple[list[Variant], list[Refused]]:
@@ -142,109 +156,11 @@ def _limit(spec: Spec, promise: Privacy) -> float:
     return max(promise.bound, stated, *(source.epsilon or 0.0 for source in spec.sources))
 
 
-Came = tuple[int, Run | SpecError]
-"""A variant's place, and a run of it or why its learner refuses it."""
-
-
-def runs_of(wanted: list[Variant], seeds: int, jobs: int | None, backend: Backend) -> Generator[Came, None, None]:
-    """Start all runs, and yield what comes of them; earlier seeds begin first.
-
-    A variant that its learner refuses has no runs.
-    """
-    # A process that has calibrated a variant runs a few seeds of it.
-    ends = [*range(0, seeds, _AT_ONCE), seeds]
-    tasks = [
-        (place, variant.spec, range(first, end))
-        for first, end in pairwise(ends)
-        for place, variant in enumerate(wanted)
-    ]
-    return _single(each(_run, tasks, jobs, backend))
-
-
-def _single(several: Generator[tuple[int, list[Any]], None, None]) -> Generator[Came, None, None]:
-    with closing(several):
-        for place, runs in several:
-            yield from ((place, run) for run in runs)
-
-
-def _run(place: int, spec: Spec, seeds: range) -> tuple[int, list[Any]]:
-    try:
-        return place, [simulate_once(spec, seed) for seed in seeds]
-    except SpecError as error:
-        return place, [refusal(spec, error)]
-
-
 def refusal(spec: Spec, error: SpecError) -> SpecError:
     """Return the error of a learner that refuses what a spec alone does not: too few people for what it is to find."""
     where = _under_which(error, spec.privacy.model, spec.privacy.bound)
     remedy = f"{error.remedy or 'change it'}; or choose other trust models and epsilons"
     return SpecError(error.detail, field=where, remedy=remedy)
-
-
-class PlanResults:
-    """The runs that have come so far, by variant and seed."""
-
-    def __init__(self, wanted: list[Variant], refused: Iterable[Refused] = ()) -> None:
-        self._wanted = wanted
-        self._runs: list[dict[int, Run]] = [{} for _ in wanted]
-        self._refused = {(one.model, one.epsilon): one for one in refused}
-
-    @property
-    def seeds(self) -> int:
-        """How many seeds all variants have been run with."""
-        return len(self._common())
-
-    @property
-    def runs(self) -> int:
-        """How many runs have come."""
-        return sum(map(len, self._runs))
-
-    @property
-    def refused(self) -> list[dict[str, Any]]:
-        """Promises without runs, each with the reason."""
-        return [one.row for one in self._refused.values()]
-
-    def refuses(self, variant: Variant) -> bool:
-        """Whether a variant has no runs."""
-        return (variant.model, variant.epsilon) in self._refused
-
-    @property
-    def total(self) -> int:
-        """How many variants have runs, or will have."""
-        return len(self._left())
-
-    def until(self, seeds: int, runs: Iterator[Came]) -> Iterator[Came]:
-        """Take runs, and pass them on, until all variants have been run with so many seeds."""
-        while self.seeds < seeds:
-            place, run = next(runs)
-            self.take(place, run)
-            yield place, run
-
-    def take(self, place: int, run: Run | SpecError) -> None:
-        """Take what came of a variant; refused ones are left out of comparisons."""
-        if isinstance(run, SpecError):
-            variant = self._wanted[place]
-            self._refused[variant.model, variant.epsilon] = Refused(variant.model, variant.epsilon, run)
-            if not self._left():
-                raise run
-        else:
-            self._runs[place][run.seed] = run
-
-    def outcomes(self) -> list[dict[str, Any]]:
-        """Return the outcome of each variant over the seeds that all have: they are compared on the same people.
-
-        If no seed is complete, those that have any run are there with what they have.
-        """
-        common = self._common()
-        kept = ((self._wanted[place], self._runs[place]) for place in self._left())
-        chosen = ((variant, [runs[seed] for seed in sorted(common or runs)]) for variant, runs in kept)
-        return [outcome(variant, runs) for variant, runs in chosen if runs]
-
-    def _left(self) -> list[int]:
-        return [place for place, one in enumerate(self._wanted) if not self.refuses(one)]
-
-    def _common(self) -> set[int]:
-        return set.intersection(*(set(self._runs[place]) for place in self._left()))
 
 
 def people_needed(run: Run, share: float) -> int | None:

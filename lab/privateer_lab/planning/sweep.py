@@ -17,8 +17,13 @@ from privateer_core.errors import SpecError
 from privateer_core.spec.spec import Spec
 from privateer_lab.simulation.parallel import Backend, each
 from privateer_lab.simulation.simulate import Run, simulate_in_short
+from privateer_lab.tables.data_column import DataColumn
+from privateer_lab.tables.data_table import DataTable
 
 CELLS_MAX: Final = 100_000
+_DIGEST: Final = "spec"
+"""The column of digests, of which some have digits alone."""
+_WORDS: Final = {"True": True, "False": False}
 
 
 @dataclass(frozen=True)
@@ -111,7 +116,7 @@ class SweepJournal:
 
     def __init__(self, path: Path, axes: Iterable[str], figures: Iterable[str]) -> None:
         self.path, self.figures = path, list(figures)
-        self.columns = [*axes, "seed", *self.figures, "spec"]
+        self.columns = [*axes, "seed", *self.figures, _DIGEST]
         self._file = path.open("a+", encoding="utf-8", newline="")
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -179,17 +184,23 @@ def _run(cell: Cell) -> tuple[Cell, Run]:
     return cell, simulate_in_short(cell.spec, cell.seed)
 
 
-def read_journal(journal: Path) -> Any:
-    """Return the table of a journal as a ``pyarrow.Table``; what looks like a number is one, except for digests."""
-    from pyarrow import csv as tables
-    from pyarrow import string
+def read_journal(journal: Path) -> dict[str, list[Any]]:
+    """Return the columns of a journal: what looks like a number is one, except for digests; None where nothing is."""
+    columns = DataTable(journal, decimal=".").read().columns
+    return {name: column.texts.tolist() if name == _DIGEST else _cells(column) for name, column in columns.items()}
 
-    options = tables.ConvertOptions(column_types={"spec": string()})
-    return tables.read_csv(journal, convert_options=options)
+
+def _cells(column: DataColumn) -> list[Any]:
+    if column.numbers is None:
+        return [_WORDS.get(text, text) for text in column.texts.tolist()]
+    is_whole = all(text.lstrip("-").isdigit() for text in column.counts)
+    each = [*(int(text) if is_whole else float(text) for text in column.values), None]
+    return [each[place] for place in column.places.tolist()]
 
 
 def write_parquet(journal: Path, path: Path) -> None:
     """Write the table of a journal as Parquet."""
+    import pyarrow as pa
     from pyarrow import parquet
 
-    parquet.write_table(read_journal(journal), path)
+    parquet.write_table(pa.table(read_journal(journal)), path)

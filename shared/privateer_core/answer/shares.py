@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 _NAMED: Final = 6
 """Groups without anybody that are named."""
+_LETTERS: Final = 100
+"""Letters of a group's name in a sentence."""
 
 
 class ShareSource(StrEnum):
@@ -82,7 +84,7 @@ class Shares:
         if not n_empty:
             return self.source.sentence
         left = "1 segment is" if n_empty == 1 else f"{n_empty:,} segments are"
-        empty = [name for name, is_empty in zip(self.names, self.is_empty, strict=False) if is_empty]
+        empty = [name[:_LETTERS] for name, is_empty in zip(self.names, self.is_empty, strict=False) if is_empty]
         more = f" and {len(empty) - _NAMED:,} more" if len(empty) > _NAMED else ""
         named = f": {', '.join(empty[:_NAMED])}{more}" if empty else ""
         return f"{self.source.sentence} {left} left out, in which nobody is known to be{named}."

@@ -81,16 +81,14 @@ class Search:
         for one in sorted(self._came, key=lambda one: (one.place, one.seed)):
             if isinstance(one.run, PartialRun):
                 found.setdefault(one.place, []).append(one.run)
-            elif isinstance(one.run, SpecError) and not one.place:
-                raise one.run
         return found
 
     @property
-    def refused(self) -> list[Refused]:
-        """Choices that their learner refuses, and why."""
+    def refused(self) -> dict[int, Refused]:
+        """Return choices that their learner refuses, by their place, and why."""
         errors = {one.place: one.run for one in self._came if isinstance(one.run, SpecError)}
-        variants = [(self._choices[place].variant, error) for place, error in errors.items()]
-        return [Refused(variant.model, variant.epsilon, error) for variant, error in variants]
+        variants = {place: self._choices[place].variant for place in errors}
+        return {place: Refused(one.model, one.epsilon, errors[place]) for place, one in variants.items()}
 
     def whole(self, seeds: int) -> None:
         """Run each choice with so many seeds, to its end."""

@@ -74,6 +74,8 @@ class _Words:
     def _while_it_runs(self) -> str:
         own, write = self._own, self._unit.write
         best, random = write(self._found.single), write(self._found.random)
+        if self._found.is_tie:
+            return f"While it runs people can expect {write(own.value)}, and {best} with any option: all are equal."
         return (
             f"While it runs people can expect {write(own.value)}; {best} with the best option, "
             f"{self._found.single_option!r}, and {random} with options at random."
@@ -121,11 +123,7 @@ class _Words:
     def _gaining(self) -> bool:
         """Whether choosing by context gains with fewer features, or with another algorithm or other rounds."""
         rows = [*self._of("features"), *self._of("algorithm"), *self._of("rounds")]
-        return any(row.gains and self._is_more(row) for row in rows)
-
-    def _is_more(self, row: ExpectedRow) -> bool:
-        more, chance = self._more(row)
-        return more > chance
+        return any(row.gains and self._found.compared(row) == "better" for row in rows)
 
     def _when(self) -> Iterator[str]:
         if self._own.gains and self._own.pays_after is not None:
@@ -136,22 +134,16 @@ class _Words:
         if not rows:
             return
         best = max(rows, key=lambda row: row.value)
-        more, chance = self._more(best)
-        said = f"{listed(best.features)} alone: {self._value(best)}"
-        if more > chance:
-            above = f", {self._unit.points(best.gain)} above {self._found.single_option!r}"
-            gain = above if best.gains and not self._own.gains else ""
-            yield f"With {said}{gain}. The other features cost more than they tell."
-        elif more >= -chance:
+        compared, said = self._found.compared(best), f"With {listed(best.features)} alone: {self._value(best)}"
+        above = f", {self._unit.points(best.gain)} above {self._found.single_option!r}"
+        gain = above if best.gains and not self._own.gains else ""
+        ends = {
+            "better": f"{gain}. The other features cost more than they tell.",
+            "worse": ". The other features are worth it.",
             # Where nothing is gained by any features, chance hides what each of them tells.
-            little = ": the other features tell little" if self._own.gains else ""
-            yield f"With {said}, the same but for chance{little}."
-        else:
-            yield f"With {said}. The other features are worth it."
-
-    def _more(self, row: ExpectedRow) -> tuple[float, float]:
-        """Return how much more a change earns, and how much may be chance."""
-        return row.value - self._own.value, math.hypot(row.margin or 0.0, self._own.margin or 0.0)
+            "level": f", the same but for chance{': the other features tell little' if self._own.gains else ''}.",
+        }
+        yield said + ends.get(compared, ".")
 
     def _trust(self) -> Iterator[str]:
         for row in self._of("trust"):
@@ -175,24 +167,26 @@ class _Words:
         if not rows:
             return
         best = max(rows, key=lambda row: row.value)
-        more, chance = self._more(best)
-        if more > chance:
+        if self._found.compared(best) == "better":
             named = f"{best.change!r}{'' if best.features else ' and without [context.features]'}"
             yield f"With algorithm.name = {named}: {self._value(best)}, which is better for these people."
         else:
             told = "; ".join(f"{row.change!r}: {self._value(row)}" for row in rows)
-            yield f"Other algorithms are no better ({told})."
+            yield f"Other algorithms{self._no_better(best)} ({told})."
+
+    def _no_better(self, best: ExpectedRow) -> str:
+        """Say that the best of some changes is no better, if there are runs enough to say so."""
+        return " are no better" if self._found.compared(best) else ", of which one run each says little"
 
     def _rounds(self) -> Iterator[str]:
         rows = self._of("rounds")
         if not rows:
             return
         best = max(rows, key=lambda row: row.value)
-        more, chance = self._more(best)
-        if more > chance:
+        if self._found.compared(best) == "better":
             yield f"With {best.change}: {self._value(best)}."
         else:
-            yield f"Rounds of other sizes are no better ({', '.join(row.change for row in rows)})."
+            yield f"Rounds of other sizes{self._no_better(best)} ({', '.join(row.change for row in rows)})."
 
     def _reach(self) -> Iterator[str]:
         people = self._found.people

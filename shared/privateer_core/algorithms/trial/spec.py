@@ -96,10 +96,9 @@ class TrialSpec(ArmsSpec):
     def _check_alpha(self) -> None:
         section, most = self.algorithm, self.alpha_most
         if not 0 <= self.alpha <= most + 1e-9:
-            detail = (
-                f"must be 0 to smoothness / (2 smoothness + features) = {most:.4g}: beyond, effects are lost faster "
-            )
-            raise SpecError(detail + "than regret falls", field="algorithm.alpha", remedy="lower it; 0.1667 is usual")
+            beyond = "beyond, effects are lost faster than regret falls"
+            detail = f"must be 0 to smoothness / (2 smoothness + features) = {most:.4g}: {beyond}"
+            raise SpecError(detail, field="algorithm.alpha", remedy="lower it; 0.1667 is usual")
         if section.floor is not None and section.floor > 1 / self.arm_count:
             detail = f"must be at most 1 / arms = {1 / self.arm_count:.4g}"
             raise SpecError(detail, field="algorithm.floor", remedy="lower it")
@@ -109,10 +108,8 @@ class TrialSpec(ArmsSpec):
         if shares is not None and (len(shares) != self.arm_count or abs(sum(shares) - 1) > 1e-6):
             raise SpecError("must be one for each arm, with a sum of 1", field=field, remedy="correct them")
         if min(self.arm_shares) < self.floor - 1e-9:
-            least = f"{self.floor:.4g}"
-            raise SpecError(
-                f"must be at least the floor, {least}", field=field, remedy="raise it, or set a lower floor"
-            )
+            detail = f"must be at least the floor, {self.floor:.4g}"
+            raise SpecError(detail, field=field, remedy="raise it, or set a lower floor")
         if self.floor < self.floor_least:
             detail = f"leaves an arm a share of {self.floor:.2g}, at least {self.floor_least:.2g} is needed"
             raise SpecError(detail, field="algorithm.alpha", remedy="lower it, or set algorithm.floor")
@@ -123,10 +120,8 @@ class TrialSpec(ArmsSpec):
         least = cells * (_FEW if self.privacy.trust.promises else _FEW_WITHOUT_NOISE)
         if self.segments.bins is None and first < least:
             detail = f"is {first} at the first look, and {cells} segments and arms need {least} at least"
-            raise SpecError(
-                detail, field="experiment.round_size", remedy=f"raise it to {least}, or have fewer segments"
-            )
-
+            remedy = f"raise it to {least}, or have fewer segments"
+            raise SpecError(detail, field="experiment.round_size", remedy=remedy)
         if self.numeric and self.privacy.trust.curated and self.largest_batch() > PEOPLE_MAX:
             detail = f"has a look after {self.largest_batch():,} people, and sums of squares hold {PEOPLE_MAX:,}"
             raise SpecError(detail, field="experiment.horizon", remedy="lower it, or raise algorithm.looks")
@@ -365,9 +360,8 @@ class TrialSpec(ArmsSpec):
 
     def average_effects(self) -> Iterator[tuple[int, str]]:
         """Yield arm and name of every average effect; there is none apart if everybody is one segment."""
-        for a, arm in enumerate(self.options[1:], 1):
-            if self.segment_count > 1:
-                yield a, f"{arm}: {EVERYBODY}"
+        if self.segment_count > 1:
+            yield from ((a, f"{arm}: {EVERYBODY}") for a, arm in enumerate(self.options[1:], 1))
 
     @classmethod
     @override

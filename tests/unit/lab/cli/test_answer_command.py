@@ -12,7 +12,7 @@ from privateer_core.answer import Answer
 from privateer_core.answer.conclusion import Headline, Rule, Rules
 from privateer_core.answer.estimates import Effect, Estimate
 from privateer_core.answer.facts import Between
-from privateer_core.answer.parts import Gain
+from privateer_core.answer.parts import Gain, Loss
 from privateer_core.answer.shares import ShareSource
 from privateer_lab.cli.command_line import main
 from tests.support.pages import check
@@ -93,6 +93,36 @@ def test_eighty_effects_are_forty_rows_those_decided_first(
     assert len(rows) == 40
     assert "b0" in rows[0]
     assert "20 more of 60 with --json" in text
+
+
+def test_a_hundred_cities_of_which_the_same_is_said_are_one_row(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is decided, and what is about everybody, has rows of its own; an empty cell says why."""
+    cities = [
+        Effect("b", f"city=c{k}", 0.01 * (k - 50), -1.0, 1.0, "decided better" if k == 99 else "its interval holds 0")
+        for k in range(100)
+    ]
+    losses = [Loss(f"b: city=c{k}", 0.25 if k < 99 else 0.5, 1.0) for k in range(100)]
+    text = run(
+        monkeypatch,
+        capsys,
+        document(
+            ANSWER,
+            effects=(Effect("b", None, 0.1, 0.05, 0.2, "decided better"), *cities),
+            losses=tuple(losses),
+            control="a",
+            baseline=Estimate("a", 0.5, 0.4, 0.6),
+        ),
+    )
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in text.splitlines() if line.startswith("│")]
+    assert ["b", "99 segments", "-0.5 to +0.48", "", "", "no", "its interval holds 0"] in rows
+    assert [row[1] for row in rows[:3]] == ["everybody", "city=c99", "99 segments"]
+    assert ["b: 99 segments", "0.25", "1"] in rows
+    assert ["b: city=c99", "0.5", "1"] in rows
+    assert len(rows) == 5
+    assert "with --json" not in text
+    assert "of a segment it is not estimated, so that nothing is relative to it" in text
 
 
 @pytest.mark.parametrize("face", ["screen", "markdown", "html"])

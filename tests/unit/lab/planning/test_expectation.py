@@ -278,8 +278,23 @@ def test_what_is_best_for_all_is_tested_instead_and_a_tie_is_no_best_option() ->
     assert sentences(expected(row(0.051), best=0.051, random=0.051))[0].endswith(
         "All options are equal: each has 5.10 %."
     )
+    tied = sentences(expected(row(0.051), best=0.051, random=0.051, is_test=True))[0]
+    assert tied == "While it runs people can expect 5.10 %, and 5.10 % with any option: all are equal."
     few = sentences(expected(row(0.049), best=0.051))[0]
     assert few.endswith("A test of so few finds no difference either: raise the number of people or epsilon.")
+
+
+def test_of_one_run_each_nothing_is_called_better_or_worse() -> None:
+    """Planted: "which is better for these people", beside a table that calls nothing so."""
+    alone = {"kind": "features", "change": "platform", "features": ("platform",), "margin": None}
+    other = {"kind": "algorithm", "change": "linear", "margin": None}
+    rounds = {"kind": "rounds", "change": "first rounds of 300", "margin": None}
+    found = expected(row(0.054, margin=None), row(0.058, **alone), row(0.058, **other), row(0.058, **rounds))
+    said = sentences(found)
+    assert {found.compared(one) for one in found.rows} == {""}
+    assert "With platform alone: 5.80 %." in said
+    assert "Other algorithms, of which one run each says little ('linear': 5.80 %)." in said
+    assert "Rounds of other sizes, of which one run each says little (first rounds of 300)." in said
 
 
 def test_plans_compare_with_the_algorithm_that_knows_no_features() -> None:

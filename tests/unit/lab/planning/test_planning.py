@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import privateer_lab as lab
 from privateer_core.accounting.amplification import shuffled_delta
 from privateer_core.answer.people import People
 from privateer_core.errors import SpecError
@@ -17,16 +18,8 @@ from privateer_core.privacy.trust import honest_people
 from privateer_lab.cli import output
 from privateer_lab.cli import plan as planning
 from privateer_lab.planning import sweep as sweeps
-from privateer_lab.planning.plans import (
-    PlanResults,
-    batches,
-    outcome,
-    people_needed,
-    possible,
-    runs_of,
-    smallest_batch,
-    variants,
-)
+from privateer_lab.planning.plans import batches, outcome, people_needed, possible, smallest_batch, variants
+from privateer_lab.simulation.simulate import simulate_once
 from privateer_lab.simulation.simulation import Costs, Run
 from tests.support.linears import linear_spec
 from tests.support.sparse import sparse_spec
@@ -68,16 +61,14 @@ def test_the_smallest_batch_keeps_the_promise_and_a_smaller_one_does_not() -> No
 def test_what_a_learner_refuses_is_left_out_and_names_the_promise() -> None:
     """A spec is possible, but under a shuffler a thousand people say too little of its features."""
     spec = sparse_spec("shuffle", context__features=100, experiment__horizon=8000)
-    wanted = variants(spec, ("central", "shuffle"), (0.5,))
-    found = PlanResults(wanted)
-    list(found.until(1, runs_of(wanted, 1, 1, "processes")))
+    found = lab.plan(spec, trust=["central", "shuffle"], epsilon=[0.5], seeds=1)
     (refused,) = found.refused
-    assert (refused["model"], refused["epsilon"]) == ("shuffle", 0.5)
-    assert "experiment.round_size, under the shuffle model at epsilon 0.5" in refused["why"]
-    assert "4000 people can" in refused["why"]
-    assert [row["model"] for row in found.outcomes()] == ["central"]
+    assert refused.startswith("shuffle at epsilon 0.5: ")
+    assert "experiment.round_size, under the shuffle model at epsilon 0.5" in refused
+    assert "4000 people can" in refused
+    assert [row["model"] for row in found.outcomes] == ["central"]
     with pytest.raises(SpecError, match="under the shuffle model"):
-        list(PlanResults(wanted[1:]).until(1, runs_of(wanted[1:], 1, 1, "processes")))
+        lab.plan(spec, trust=["shuffle"], epsilon=[0.5], seeds=1)
 
 
 def test_a_promise_that_is_not_possible_refuses_its_row_alone() -> None:
@@ -102,13 +93,13 @@ def seeded(seed: int, regret: float) -> Run:
 
 
 def test_promises_are_compared_on_the_same_seeds() -> None:
-    """Planted: a third seed that only the first promise has, and that would flatter it."""
-    found = PlanResults(variants(make_spec(), ("local",), (1.0, 4.0)))
-    runs = [(0, 0, 10.0), (0, 1, 20.0), (0, 2, 0.0), (1, 0, 30.0)]
-    given = iter([(place, seeded(seed, regret)) for place, seed, regret in [*runs, (1, 1, 40.0), (1, 2, 0.0)]])
-    assert len(list(found.until(2, given))) == 5
-    assert (found.seeds, found.runs) == (2, 5)
-    assert [(row["seeds"], row["regret_mean"]) for row in found.outcomes()] == [(2, 15.0), (2, 35.0)]
+    """Of every promise a notebook has the runs of as many seeds, which are those of the command line."""
+    spec = make_spec({"experiment.horizon": 600, "experiment.round_size": 200, "population": {"name": "peaks"}})
+    found = lab.plan(spec, trust=["local"], epsilon=[1.0, 4.0], seeds=2)
+    for variant, row in zip(variants(spec, ("local",), (1.0, 4.0)), found.outcomes, strict=True):
+        regrets = [simulate_once(variant.spec, seed).regret for seed in range(2)]
+        assert (row["seeds"], row["epsilon"]) == (2, variant.epsilon)
+        assert row["regret_mean"] == pytest.approx(sum(regrets) / 2)
 
 
 def test_the_interval_of_two_seeds_is_as_wide_as_it_must_be() -> None:

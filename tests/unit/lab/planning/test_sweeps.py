@@ -117,3 +117,18 @@ def test_a_digest_of_digits_stays_text_in_parquet(tmp_path: Path) -> None:
     table.write_text("seed,spec\n0,0012345678901234\n")
     sweeps.write_parquet(table, tmp_path / "sweep.parquet")
     assert parquet.read_table(tmp_path / "sweep.parquet")["spec"].to_pylist() == ["0012345678901234"]
+
+
+def test_a_journal_is_read_as_other_tables_are(tmp_path: Path) -> None:
+    """Planted: a digest that is a number, a trust model that is called none, and figures that nobody knows."""
+    table = tmp_path / "sweep.csv"
+    rows = ["privacy.model,experiment.arms,seed,regret,holds,spec", 'none,"[1, 2]",0,12,True,1234567890123456']
+    table.write_text("\n".join([*rows, 'local,"[1, 2]",1,nan,False,12e4567890123456', "local,a,2,1.5,True,00aa\n"]))
+    assert sweeps.read_journal(table) == {
+        "privacy.model": ["none", "local", "local"],
+        "experiment.arms": ["[1, 2]", "[1, 2]", "a"],
+        "seed": [0, 1, 2],
+        "regret": [12.0, None, 1.5],
+        "holds": [True, False, True],
+        "spec": ["1234567890123456", "12e4567890123456", "00aa"],
+    }

@@ -1,7 +1,7 @@
 """Rules for whom: in the words of the spec, for features of all kinds, with nobody left out."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -163,3 +163,16 @@ def test_sixty_four_segments_are_at_most_seven_rules_whose_shares_add_up() -> No
     assert found.gain_kept is not None
     assert 0 < found.gain_kept < 1
     assert all(one.difference is not None and one.difference > 0 for one in found.rules)
+
+
+def test_segments_that_are_left_out_are_named() -> None:
+    shares = Shares.fixed(np.array([0.7, 0.3, 0.0]), ShareSource.DECLARED)
+    named = replace(shares, names=("ios", "web", "other"))
+    assert named.sentence.endswith("1 segment is left out, in which nobody is known to be: other.")
+    assert shares.sentence.endswith("1 segment is left out, in which nobody is known to be.")
+    long = replace(Shares.fixed(np.eye(9)[0], ShareSource.COUNTED), names=("x" * 2000,) * 9).sentence
+    assert len(long) < 1000
+    many = replace(Shares.fixed(np.eye(9)[0], ShareSource.COUNTED), names=tuple("abcdefghi"))
+    assert many.sentence.endswith(
+        "8 segments are left out, in which nobody is known to be: b, c, d, e, f, g and 2 more."
+    )
