@@ -24,6 +24,7 @@ from privateer_core.primitives.questions import SecondMoments
 from privateer_core.sampling.entropy import NoiseSource
 from privateer_core.sampling.laplace import choose, simulate_choice
 from privateer_core.sampling.normal import RoundedNormal, sampling_cost
+from privateer_core.sampling.response import rounded
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -51,7 +52,7 @@ class Moments(Total):
 
 
 class ScreenedMoments(Mechanism, frozen=True, tag="screened-moments"):
-    """Records reach a curator as they are; a release chooses features, and has their second moments with normal noise.
+    """A curator gets records, rounded at random; a release chooses features, and has their noisy second moments.
 
     A record z has a 1 for its arm among ``arms`` coordinates, then features, then the value, all in [-1, 1]. Only sums
     of products are held, so that no record outlives its request. A release scores every feature that is not kept by the
@@ -188,15 +189,16 @@ class ScreenedMoments(Mechanism, frozen=True, tag="screened-moments"):
         """Scale of the exponential mechanism: two scores may move by twice the most each, in opposite directions."""
         return math.ceil(4 * self._most / self.choice)
 
-    def randomize(self, contributions: BoundedVectors, _: NoiseSource) -> NDArray[np.int8]:
-        """Return the records of n people as they are, rounded to the grid; shape (n, coordinates)."""
-        return self._on_grid(contributions.values).astype(np.int8)
+    def randomize(self, contributions: BoundedVectors, noise: NoiseSource) -> NDArray[np.int8]:
+        """Return the records of n people, rounded to the grid at random; shape (n, coordinates)."""
+        return self._on_grid(contributions.values, noise)
 
-    def _on_grid(self, values: Array) -> Array:
-        found = np.rint(self.ball.clip(values) * GRID)
+    def _on_grid(self, values: Array, source: NoiseSource | np.random.Generator) -> NDArray[np.int8]:
+        shares = (self.ball.clip(values) + 1) / 2
+        records = rounded(shares.ravel(), 2 * GRID, source).reshape(shares.shape) - GRID
         arms = values[:, : self.arms].argmax(axis=1)
-        found[:, : self.arms] = GRID * (arms[:, None] == np.arange(self.arms))
-        return np.asarray(found)
+        records[:, : self.arms] = GRID * (arms[:, None] == np.arange(self.arms))
+        return records.astype(np.int8)
 
     def parse(self, rows: bytes) -> NDArray[np.int8]:
         """Parse reports from their concatenated bytes; a curator holds people to the box, which its promise needs."""
@@ -235,7 +237,7 @@ class ScreenedMoments(Mechanism, frozen=True, tag="screened-moments"):
     @override
     def simulate(self, contributions: BoundedVectors, rng: np.random.Generator) -> SecondMomentSums:
         return self._released(
-            self._summed(self._on_grid(contributions.values)),
+            self._summed(self._on_grid(contributions.values, rng)),
             lambda scores: simulate_choice(scores, self.scale, rng),
             lambda deviation, count: np.rint(deviation * rng.normal(size=count)).astype(np.int64),
         )
