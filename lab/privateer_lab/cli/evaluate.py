@@ -68,8 +68,7 @@ def evaluate(
         print_json(_document(found, reward, 1 - level))
         return
     screen.print(printable(_headline(found)), style="bold", soft_wrap=True, markup=False)
-    for title, rows in _tables(found, reward):
-        print_rows(title, rows, words_left=True)
+    print_rows(*_table(found, reward), words_left=True)
     for line in _notes(found, 1 - level):
         screen.print(printable(line), soft_wrap=True, markup=False)
 
@@ -110,36 +109,24 @@ def _interval(value: Value) -> str:
     return f"{readable(value.value)} ({readable(value.low)} to {readable(value.high)})"
 
 
-def _tables(found: Mapping[str, Evaluation], reward: str) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """Return what a policy earns by each estimator, or what each of several options does."""
+def _table(found: Mapping[str, Evaluation], reward: str) -> tuple[str, list[dict[str, Any]]]:
+    """Return the title and rows of what a policy earns by each estimator, or of what each of several options does."""
     if len(found) == 1:
         [(name, evaluation)] = found.items()
-        yield f"{reward} a row under {name}", [_drop_nan(row) for row in evaluation.rows()]
-        return
-    yield (
-        f"{reward} a row, if everybody got an option, and the gain over the log",
-        [
-            _drop_nan(
-                {
-                    "option": name,
-                    "rows": round(one.followed * one.n_rows),
-                    reward: one.dr.value,
-                    "from": one.dr.low,
-                    "to": one.dr.high,
-                    "gain": one.gain.value,
-                    "gain from": one.gain.low,
-                    "gain to": one.gain.high,
-                }
-            )
-            for name, one in found.items()
-        ],
-    )
+        return f"{reward} a row under {name}", [_drop_nan(row) for row in evaluation.rows()]
+    rows = []
+    for name, one in found.items():
+        row = {"option": name, "rows": round(one.followed * one.n_rows)}
+        for figure, value in (("earned", one.dr), ("gain", one.gain)):
+            row |= {figure: value.value, f"{figure} from": value.low, f"{figure} to": value.high}
+        rows.append(_drop_nan(row))
+    return f"{reward} a row, if everybody got an option, and the gain over the log", rows
 
 
 def _notes(found: Mapping[str, Evaluation], confidence: float) -> Iterator[str]:
     """Say how sure it is, on how many rows and people it rests, and what is wrong with the log."""
     first, *others = found.values()
-    yield f"Intervals hold {'all at once ' if others else ''}with a probability of {confidence:.0%}."
+    yield f"Intervals hold {'all at once ' if others else ''}with a probability of {confidence:g}."
     if not others:
         yield from first.notes
         return
