@@ -11,6 +11,8 @@ from scipy.special import betaincinv, stdtrit
 Array = NDArray[np.float64]
 _MIN_EFFECTIVE: Final = 50.0
 """Unusual rewards of equal weight from which on an interval is a normal one; their sum has a skewness of 1/7."""
+_MIN_EFFECTIVE_RATIO: Final = 20.0
+"""Rewards of equal weight from which on that of their mean is one, if no reward is usual."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,11 @@ class RewardSample:
         nothing = self.unknown(name, is_gain=is_gain)
         if not self.range[0] < self.range[1]:
             return replace(nothing, value=value)
-        if is_exact := _effective(rare, max(jumps)) < _MIN_EFFECTIVE:
+        if is_ratio and np.abs(weights[self.rewards == usual]).sum() < np.abs(weights).sum() / 2:
+            is_exact = _effective(self._by_person(weights * (self.rewards - value)), 0.0) < _MIN_EFFECTIVE_RATIO
+        else:
+            is_exact = _effective(rare, max(jumps)) < _MIN_EFFECTIVE
+        if is_exact:
             cap = self.range[1] - self.range[0] if is_ratio else None
             ends = [self._distances(rare, jumps, cap)]
             if not is_ratio:

@@ -137,3 +137,12 @@ def test_rows_of_a_person_are_one_however_few_clicks_there_are() -> None:
         one, other = getattr(once, name), getattr(people, name)
         assert (other.low, other.high, other.is_exact) == (pytest.approx(one.low), pytest.approx(one.high), True)
         assert getattr(rows, name).high < one.high
+
+
+def test_rewards_of_which_none_is_usual_have_student_intervals() -> None:
+    """Of 60 rows of an arm with numbers no reward is rare: exact limits would be 1.4 times as wide."""
+    rewards = np.random.default_rng(4).random(600)
+    log = {"arm": ["a"] * 60 + ["b"] * 540, "p": [0.1] * 60 + [0.9] * 540, "reward": rewards}
+    found, half = lab.evaluate(log, "a").snips, stats.t.ppf(0.975, 59) * stats.sem(rewards[:60])
+    assert not found.is_exact
+    assert (found.low, found.high) == pytest.approx((found.value - half, found.value + half), rel=0.03)
