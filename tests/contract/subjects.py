@@ -165,8 +165,8 @@ def estimates(release: Any) -> Array:
 def truths(subject: Subject) -> Array:
     """Return what `estimates` estimate: sums of vectors or products; or of people of a key, by the shares of groups."""
     if isinstance(subject.mechanism, ScreenedMoments):
-        records = subject.reports().astype(float)[:, _known(subject.mechanism)] / MOMENT_GRID
-        return np.asarray((records.T @ records)[np.triu_indices(records.shape[1])])
+        records, rounding = _records(subject)
+        return np.asarray((records.T @ records + np.diag(rounding.sum(axis=0)))[np.triu_indices(records.shape[1])])
     if not subject.keyed:
         made, classes = subject.people(np.random.default_rng(0)), getattr(subject.mechanism, "classes", 1)
         return np.tile(subject.mechanism.ball.clip(made.values).sum(axis=0) / classes, classes)
@@ -305,6 +305,24 @@ def _known(one: ScreenedMoments) -> list[int]:
     return [*range(one.arms), *(one.arms + place for place in one.kept), one.ball.coordinates - 1]
 
 
+def _records(subject: Subject) -> tuple[Array, Array]:
+    """Return the coordinates that are in every block as they are before rounding, and the variances that it adds."""
+    one, values = subject.mechanism, subject.people(np.random.default_rng(0)).values
+    records = one.ball.clip(values)
+    records[:, : one.arms] = values[:, : one.arms].argmax(axis=1)[:, None] == np.arange(one.arms)
+    parts = (MOMENT_GRID * records) % 1
+    return records[:, _known(one)], (parts * (1 - parts) / MOMENT_GRID**2)[:, _known(one)]
+
+
+def _of_rounding(subject: Subject) -> Array:
+    """Variances of products of coordinates rounded at random, and of squares of one that is one of two numbers."""
+    records, rounding = _records(subject)
+    products = records.T**2 @ rounding + rounding.T @ records**2 + rounding.T @ rounding
+    middles = np.floor(MOMENT_GRID * records) + 0.5
+    np.fill_diagonal(products, (rounding * (2 * middles / MOMENT_GRID) ** 2).sum(axis=0))
+    return np.asarray(products)
+
+
 def _of_moments(subject: Subject) -> Array:
     """Noise in units of sqrt(features + 1) for every coordinate but the value; squares have twice the variance."""
     one = subject.mechanism
@@ -312,6 +330,7 @@ def _of_moments(subject: Subject) -> Array:
     noise = (one.standard_deviation**2 * np.outer(squared, squared)) * (1 + np.eye(len(squared)))
     noise += one.standard_deviation > 0 and 1 / (12 * MOMENT_GRID**4)
     noise[: one.arms, : one.arms] *= np.eye(one.arms)
+    noise += _of_rounding(subject)
     return np.asarray(noise[np.triu_indices(len(squared))])
 
 

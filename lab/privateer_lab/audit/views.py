@@ -208,16 +208,17 @@ def releases(target: Target) -> Sampler:
 def screened(target: Target) -> Sampler:
     """Attack releases that choose features: as likely as the choices, one after the other, times the block's noise.
 
-    Everybody else is in the sums, and the adversary knows them.
+    Everybody else is in the sums, and the adversary knows their records, which are the same beside either neighbour.
     """
     mechanism = target.mechanism
     assert isinstance(mechanism, ScreenedMoments)
-    others = target.others(np.zeros(target.people, np.uint32)) if target.others and target.people > 1 else None
+    known = mechanism.empty()
+    if target.others and target.people > 1:
+        others = target.others(np.zeros(target.people, np.uint32))
+        known = mechanism.add(known, mechanism.randomize(others, SecureNoise()))
 
     def total(who: int) -> Moments:
-        made = [target.neighbours[who](np.zeros(1, np.uint32)), *([others] if others else [])]
-        rows = [mechanism.randomize(one, SecureNoise()) for one in made]
-        return mechanism.add(mechanism.empty(), np.concatenate(rows))
+        return mechanism.add(known, mechanism.randomize(target.neighbours[who](np.zeros(1, np.uint32)), SecureNoise()))
 
     totals = [total(who) for who in (0, 1)]
     scores = [mechanism.scores(one) / mechanism.scale if mechanism.screened else np.zeros(0) for one in totals]

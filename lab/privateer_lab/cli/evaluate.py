@@ -63,14 +63,13 @@ def evaluate(
     if policy is not None and judged is not None:
         policies = {policy: judged}
     evaluator = replace(evaluator, level=1 - level / len(policies))
-    found = {name: evaluator.evaluate(one) for name, one in policies.items()}
+    evaluations = {name: evaluator.evaluate(judged) for name, judged in policies.items()}
     if as_json:
-        print_json(_document(found, reward, 1 - level))
+        print_json(_document(evaluations, reward, 1 - level))
         return
-    screen.print(printable(_headline(found)), style="bold", soft_wrap=True, markup=False)
-    for title, rows in _tables(found, reward):
-        print_rows(title, rows, words_left=True)
-    for line in _notes(found, 1 - level):
+    screen.print(printable(_headline(evaluations)), style="bold", soft_wrap=True, markup=False)
+    print_rows(*_table(evaluations, reward), words_left=True)
+    for line in _notes(evaluations, 1 - level):
         screen.print(printable(line), soft_wrap=True, markup=False)
 
 
@@ -94,15 +93,15 @@ def _propensity(text: str, table: DataTable) -> str | float:
         return text
 
 
-def _headline(found: Mapping[str, Evaluation]) -> str:
+def _headline(evaluations: Mapping[str, Evaluation]) -> str:
     """Say which policies are known to earn more or less than the one that was logged."""
-    gains = {name: one.gain for name, one in found.items()}
+    gains = {name: evaluation.gain for name, evaluation in evaluations.items()}
     known = {
         "more": [f"{name} by {_interval(gain)}" for name, gain in gains.items() if gain.low > 0],
         "less": [f"{name} by {_interval(gain)}" for name, gain in gains.items() if gain.high < 0],
     }
     sentences = [f"Known to earn {how} than what was logged: {listed(names)}." for how, names in known.items() if names]
-    subject = "No option is" if len(found) > 1 else f"{next(iter(found))} is not"
+    subject = "No option is" if len(evaluations) > 1 else f"{next(iter(evaluations))} is not"
     return " ".join(sentences) or f"{subject} known to earn more or less than what was logged."
 
 
@@ -110,51 +109,40 @@ def _interval(value: Value) -> str:
     return f"{readable(value.value)} ({readable(value.low)} to {readable(value.high)})"
 
 
-def _tables(found: Mapping[str, Evaluation], reward: str) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """Return what a policy earns by each estimator, or what each of several options does."""
-    if len(found) == 1:
-        [(name, evaluation)] = found.items()
-        yield f"{reward} a row under {name}", [_drop_nan(row) for row in evaluation.rows()]
-        return
-    yield (
-        f"{reward} a row, if everybody got an option, and the gain over the log",
-        [
-            _drop_nan(
-                {
-                    "option": name,
-                    "rows": round(one.followed * one.n_rows),
-                    reward: one.dr.value,
-                    "from": one.dr.low,
-                    "to": one.dr.high,
-                    "gain": one.gain.value,
-                    "gain from": one.gain.low,
-                    "gain to": one.gain.high,
-                }
-            )
-            for name, one in found.items()
-        ],
-    )
+def _table(evaluations: Mapping[str, Evaluation], reward: str) -> tuple[str, list[dict[str, Any]]]:
+    """Return the title and rows of what a policy earns by each estimator, or of what each of several options does."""
+    if len(evaluations) == 1:
+        [(name, evaluation)] = evaluations.items()
+        return f"{reward} a row under {name}", [_drop_nan(row) for row in evaluation.rows()]
+    rows = []
+    for name, evaluation in evaluations.items():
+        row = {"option": name, "rows": round(evaluation.followed * evaluation.n_rows)}
+        for figure, value in (("earned", evaluation.dr), ("gain", evaluation.gain)):
+            row |= {figure: value.value, f"{figure} from": value.low, f"{figure} to": value.high}
+        rows.append(_drop_nan(row))
+    return f"{reward} a row, if everybody got an option, and the gain over the log", rows
 
 
-def _notes(found: Mapping[str, Evaluation], confidence: float) -> Iterator[str]:
+def _notes(evaluations: Mapping[str, Evaluation], confidence: float) -> Iterator[str]:
     """Say how sure it is, on how many rows and people it rests, and what is wrong with the log."""
-    first, *others = found.values()
-    yield f"Intervals hold {'all at once ' if others else ''}with a probability of {confidence:.0%}."
+    first, *others = evaluations.values()
+    yield f"Intervals hold {'all at once ' if others else ''}with a probability of {confidence:g}."
     if not others:
         yield from first.notes
         return
     yield f"The log earned {_interval(first.logged)} a row."
     yield first.size
-    if n_exact := sum(one.dr.is_exact for one in found.values()):
-        yield f"Of {n_exact:,} of {len(found):,} options few rewards decide, so their limits are exact and may be wide."
+    if n_exact := sum(evaluation.dr.is_exact for evaluation in evaluations.values()):
+        which = f"{n_exact:,} of {len(evaluations):,} options"
+        yield f"Of {which} few rewards decide, so their limits are exact and may be wide."
     for warning in first.warnings:
         if all(warning in other.warnings for other in others):
             yield f"Warning: {warning}"
 
 
-def _document(found: Mapping[str, Evaluation], reward: str, confidence: float) -> dict[str, Any]:
+def _document(evaluations: Mapping[str, Evaluation], reward: str, confidence: float) -> dict[str, Any]:
     """Return all estimates; what is not known is null."""
-    first = next(iter(found.values()))
+    first = next(iter(evaluations.values()))
     figures = ("model", "effective", "largest", "followed", "supported", "warnings")
     return {
         "reward": reward,
@@ -164,9 +152,9 @@ def _document(found: Mapping[str, Evaluation], reward: str, confidence: float) -
         "logged": _drop_nan(asdict(first.logged)),
         "policies": [
             {"policy": name}
-            | {estimate: _drop_nan(asdict(getattr(one, estimate))) for estimate in _ESTIMATES}
-            | {figure: getattr(one, figure) for figure in figures}
-            for name, one in found.items()
+            | {estimate: _drop_nan(asdict(getattr(evaluation, estimate))) for estimate in _ESTIMATES}
+            | {figure: getattr(evaluation, figure) for figure in figures}
+            for name, evaluation in evaluations.items()
         ],
     }
 

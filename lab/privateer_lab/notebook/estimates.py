@@ -11,6 +11,8 @@ from scipy.special import betaincinv, stdtrit
 Array = NDArray[np.float64]
 _MIN_EFFECTIVE: Final = 50.0
 """Unusual rewards of equal weight from which on an interval is a normal one; their sum has a skewness of 1/7."""
+_MIN_EFFECTIVE_RATIO: Final = 20.0
+"""Rewards of equal weight from which on that of their mean is one, if no reward is usual."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,11 @@ class RewardSample:
         nothing = self.unknown(name, is_gain=is_gain)
         if not self.range[0] < self.range[1]:
             return replace(nothing, value=value)
-        if is_exact := _effective(rare, max(jumps)) < _MIN_EFFECTIVE:
+        if is_ratio and np.abs(weights[self.rewards == usual]).sum() < np.abs(weights).sum() / 2:
+            is_exact = _effective(self._by_person(weights * (self.rewards - value)), 0.0) < _MIN_EFFECTIVE_RATIO
+        else:
+            is_exact = _effective(rare, max(jumps)) < _MIN_EFFECTIVE
+        if is_exact:
             cap = self.range[1] - self.range[0] if is_ratio else None
             ends = [self._distances(rare, jumps, cap)]
             if not is_ratio:
@@ -122,17 +128,20 @@ class RewardSample:
         return np.bincount(self.people, parts).astype(np.float64)
 
     def _jumps(self, weights: Array, usual: float) -> tuple[float, float]:
-        """Return how far a reward that nobody has seen may move the sum: up, and down."""
-        largest, least = max(0.0, float(weights.max())), max(0.0, float(-weights.min()))
-        low, high = self.range
+        """Return how far rewards that nobody has seen, of one person, may move the sum: up, and down."""
+        (largest, least), (low, high) = self._largest(weights), self.range
         above, below = high - usual, usual - low
         return max(largest * above, least * below), max(largest * below, least * above)
+
+    def _largest(self, parts: Array) -> tuple[float, float]:
+        """Return the largest sums of positive parts, (n,), and of negative ones that a person has."""
+        up, down = (float(self._by_person(np.maximum(side, 0)).max()) for side in (parts, -parts))
+        return up, down
 
     def _distances_of_rest(self, parts: Array) -> tuple[float, float]:
         """Return how far below and above a mean of weights times one reward the truth may be."""
         differences = parts - _most_frequent(parts, np.ones(len(parts)))
-        jumps = max(0.0, float(differences.max())), max(0.0, float(-differences.min()))
-        sums = self._by_person(differences)
+        jumps, sums = self._largest(differences), self._by_person(differences)
         if _effective(sums, max(jumps)) < _MIN_EFFECTIVE:
             return self._distances(sums, jumps, None)
         return (self.quantile * self.error_of(parts),) * 2

@@ -255,7 +255,9 @@ class Evaluator:
         """Return the estimates for a policy."""
         log, sample, shares = self.log, self._sample, shares_of(policy, self.log)
         weights = shares[np.arange(len(log)), log.chosen] / log.propensities
-        model = self._models.best(shares, lambda one: sample.error_of(weights * log.rewards + one.rest(weights)))
+        model = self._models.best(
+            shares, lambda predictions: sample.error_of(weights * log.rewards + predictions.rest(weights))
+        )
         ips, snips, robust, gain = self._estimates(weights, model)
         total = float(weights.sum())
         return Evaluation(

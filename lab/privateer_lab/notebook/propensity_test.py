@@ -63,16 +63,24 @@ class PropensityTest:
 
     def _evidence(self, arm: int, shares: Array) -> tuple[float, float]:
         """Return the logarithm of the capital of bets on an arm, and the mean of 1 / p, as shares, (n,), weight it."""
-        log = self.log
-        excess = shares * ((log.chosen == arm) / log.propensities - 1)
-        mean = 1 + float(excess.mean() / shares.mean())
+        log, is_arm = self.log, self.log.chosen == arm
+        mean = float((shares * is_arm / log.propensities).mean() / shares.mean())
         cells, inverse = self._cells
-        most = inverse[arm, cells] - 1
+        rows, times = np.arange(len(log)), np.ones(len(log))
+        if not log.has_people and shares.min() == shares.max():
+            # Bets on rows of a cell without the arm are alike.
+            others = np.flatnonzero(~is_arm)
+            _, first, counts = np.unique(cells[others], return_index=True, return_counts=True)
+            rows = np.append(np.flatnonzero(is_arm), others[first])
+            times = np.append(np.ones(len(rows) - len(first)), counts)
+        excess = shares[rows] * (is_arm[rows] / log.propensities[rows] - 1)
+        most = inverse[arm, cells[rows]] - 1
         losses = np.divide(-excess, most, out=np.zeros(len(excess)), where=most > 0) / shares.max()
         if log.has_people:
             n_rows = np.bincount(log.people)
             excess, losses = (np.bincount(log.people, bets) / n_rows for bets in (excess, losses))
-        capitals = [np.log1p(stake * bets).sum() for bets in (excess, losses) for stake in _STAKES]
+            times = np.ones(len(n_rows))
+        capitals = [np.log1p(stake * bets) @ times for bets in (excess, losses) for stake in _STAKES]
         return float(logsumexp(capitals)) - float(np.log(len(capitals))), mean
 
     @cached_property

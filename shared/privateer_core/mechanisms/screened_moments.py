@@ -52,7 +52,7 @@ class Moments(Total):
 
 
 class ScreenedMoments(Mechanism, frozen=True, tag="screened-moments"):
-    """Records reach a curator rounded at random; a release chooses features, and has their second moments with noise.
+    """A curator gets records, rounded at random; a release chooses features, and has their noisy second moments.
 
     A record z has a 1 for its arm among ``arms`` coordinates, then features, then the value, all in [-1, 1]. Only sums
     of products are held, so that no record outlives its request. A release scores every feature that is not kept by the
@@ -191,13 +191,14 @@ class ScreenedMoments(Mechanism, frozen=True, tag="screened-moments"):
 
     def randomize(self, contributions: BoundedVectors, noise: NoiseSource) -> NDArray[np.int8]:
         """Return the records of n people, rounded to the grid at random; shape (n, coordinates)."""
-        return self._on_grid(contributions.values, noise).astype(np.int8)
+        return self._on_grid(contributions.values, noise)
 
-    def _on_grid(self, values: Array, source: NoiseSource | np.random.Generator) -> Integers:
+    def _on_grid(self, values: Array, source: NoiseSource | np.random.Generator) -> NDArray[np.int8]:
+        shares = (self.ball.clip(values) + 1) / 2
+        records = rounded(shares.ravel(), 2 * GRID, source).reshape(shares.shape) - GRID
         arms = values[:, : self.arms].argmax(axis=1)
-        # Rounded to the nearest step, what varies by less than one would say nothing, however many people tell it.
-        rest = rounded(self.ball.clip(values)[:, self.arms :].ravel(), GRID, source).reshape(len(values), -1)
-        return np.column_stack([GRID * (arms[:, None] == np.arange(self.arms)), rest])
+        records[:, : self.arms] = GRID * (arms[:, None] == np.arange(self.arms))
+        return records.astype(np.int8)
 
     def parse(self, rows: bytes) -> NDArray[np.int8]:
         """Parse reports from their concatenated bytes; a curator holds people to the box, which its promise needs."""

@@ -42,7 +42,7 @@ def test_each_option_is_evaluated_and_all_intervals_hold_together(
     for arm, one in found.items():
         assert f"│ {arm}" in out
         assert all(f" {figure:.4g} " in out for figure in (one.dr.value, one.dr.low, one.dr.high, one.gain.high))
-    assert "Intervals hold all at once with a probability of 95%." in out
+    assert "Intervals hold all at once with a probability of 0.95." in out
     assert "The log has 4,000 rows, which count as different people." in out
     assert "Of 1 of 3 options few rewards decide" in out
     assert "give --person user_id" in out

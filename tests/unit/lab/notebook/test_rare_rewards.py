@@ -125,3 +125,24 @@ def test_of_rewards_that_are_all_the_same_the_range_must_be_given() -> None:
     given = lab.evaluate(log, "a", bounds=(0.0, 7.0)).snips
     assert given.low == pytest.approx(7 * 0.025 ** (1 / 50))
     assert given.high == 7.0
+
+
+def test_rows_of_a_person_are_one_however_few_clicks_there_are() -> None:
+    """Each row of 300 is there four times: with people limits are those of 300, and without they are narrower."""
+    rng = np.random.default_rng(2)
+    log = {"arm": rng.choice(["a", "b"], 300), "p": np.full(300, 0.5), "reward": np.arange(300) % 100 == 0}
+    four = {name: np.tile(values, 4) for name, values in log.items()} | {"user": np.tile(np.arange(300), 4)}
+    once, people, rows = (lab.evaluate(log, "b"), lab.evaluate(four, "b", person="user"), lab.evaluate(four, "b"))
+    for name in ("ips", "snips", "logged"):
+        one, other = getattr(once, name), getattr(people, name)
+        assert (other.low, other.high, other.is_exact) == (pytest.approx(one.low), pytest.approx(one.high), True)
+        assert getattr(rows, name).high < one.high
+
+
+def test_rewards_of_which_none_is_usual_have_student_intervals() -> None:
+    """Of 60 rows of an arm with numbers no reward is rare: exact limits would be 1.4 times as wide."""
+    rewards = np.random.default_rng(4).random(600)
+    log = {"arm": ["a"] * 60 + ["b"] * 540, "p": [0.1] * 60 + [0.9] * 540, "reward": rewards}
+    found, half = lab.evaluate(log, "a").snips, stats.t.ppf(0.975, 59) * stats.sem(rewards[:60])
+    assert not found.is_exact
+    assert (found.low, found.high) == pytest.approx((found.value - half, found.value + half), rel=0.03)
