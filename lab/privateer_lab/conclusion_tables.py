@@ -21,9 +21,12 @@ ROWS_MAX: Final = 40
 """Rows of a table that people see; machines get all."""
 
 
-def tables_of_conclusion(conclusion: Conclusion) -> list[Titled]:
-    """Return the tables of a conclusion: rules, what they gain, effects, what they may cost, and mean rewards."""
-    decided = (*_effects(conclusion), *_losses(conclusion))
+def tables_of_conclusion(conclusion: Conclusion, effects: str = "effects") -> list[Titled]:
+    """Return the tables of a conclusion: rules, what they gain, effects, what they may cost, and mean rewards.
+
+    ``effects`` says what effects are, where that is not how much higher rewards are.
+    """
+    decided = (*_effects(conclusion, effects), *_losses(conclusion))
     return [*_rules(conclusion), *_gain(conclusion), *decided, *_estimates(conclusion)]
 
 
@@ -124,7 +127,7 @@ def _gain(conclusion: Conclusion) -> Iterator[Titled]:
     yield Titled(f"what choosing by context gains{over}, in mean reward: {how}", said([row]))
 
 
-def _effects(conclusion: Conclusion) -> Iterator[Titled]:
+def _effects(conclusion: Conclusion, effects: str) -> Iterator[Titled]:
     if not conclusion.effects:
         return
     baseline, control = conclusion.baseline, conclusion.control
@@ -134,7 +137,7 @@ def _effects(conclusion: Conclusion) -> Iterator[Titled]:
     if any(one["relative"] for one in shown) and any(one.group for one in conclusion.effects):
         mean += " for everybody (of a segment it is not estimated, so that nothing is relative to it)"
     holding = _holding(conclusion, "each interval holds")
-    yield Titled(f"effects against {control}{mean}{holding}{_left_out(len(rows), len(shown))}", said(shown))
+    yield Titled(f"{effects} against {control}{mean}{holding}{_left_out(len(rows), len(shown))}", said(shown))
 
 
 def _effect_rows(effects: Sequence[Effect], baseline: Estimate | None) -> list[Row]:

@@ -220,7 +220,11 @@ def analyze(
         sentences.append(f"Others are compared with {arms[0]}, the first by name: --control names another.")
     if not is_private:
         declared = None if shares is None else dict(zip(arms, _shares(shares, names)["shares"], strict=True))
-        sentences.append(split_in_words(np.bincount(units.arms, minlength=len(arms)), arms, declared))
+        # Rows without an outcome were given arms as well; of people and clusters there is one arm each.
+        given, counts = whole.column(arm).counts, np.bincount(units.arms, minlength=len(arms))
+        if not (person or cluster) and all(name in given for name in arms):
+            counts = np.array([given[name] for name in arms])
+        sentences.append(split_in_words(counts, arms, declared))
     unit = "clusters" if cluster else "people" if person else "rows"
     rests = result.row_count.sentence(unit, len(rewards) if is_private else whole.kept)
     return FinishedTest(result.spec, result.found, (result.direction, *sentences), rests, unadjusted)

@@ -92,11 +92,11 @@ def print_conclusion(published: PublishedAnswer) -> None:
         screen.print(note, soft_wrap=True, markup=False)
 
 
-def print_finished(conclusion: Conclusion, answer: Answer, rests: str) -> None:
+def print_finished(conclusion: Conclusion, answer: Answer, rests: str, effects: str = "effects") -> None:
     """Print what rows, or people, of a test that is over say: headline, effects, what they rest on and cost."""
     screen.print(conclusion.headline.sentence, style="bold", soft_wrap=True, markup=False)
     print_warnings(answer)
-    for title, rows in tables_of_conclusion(conclusion):
+    for title, rows in tables_of_conclusion(conclusion, effects):
         _print(title, rows, words_left=True)
     shares = [conclusion.rules.people] if conclusion.rules else []
     for note in (*conclusion.surer, rests, *shares, conclusion.privacy.sentence, conclusion.reward.sentence):

@@ -47,7 +47,9 @@ def split_in_words(counts: NDArray[np.int64], arms: Sequence[str], meant: Mappin
     got = ", ".join(f"{arm} {count / people:.1%}" for arm, count in zip(arms, counts.tolist(), strict=True))
     intended = "as given" if meant else "the same for all"
     if p_value >= _SURPRISING:
-        return f"People were split as meant, {intended}, but for chance ({_chance(p_value)}): {got}."
+        fit = f"Counts fit the shares that were meant, {intended}" if meant else "Counts fit an equal split"
+        ask = "" if meant else " --share says what was meant, if it was another."
+        return f"{fit} ({_chance(p_value)}): {got}.{ask}"
     if meant:
         remedy = "People are missing, or counted twice: find out why before you believe an effect"
         return f"People were not split as meant, as given ({_chance(p_value)}): {got}. {remedy}."
@@ -81,7 +83,7 @@ def gaps_in_words(arm: DataColumn, reward: DataColumn, unit: DataColumn | None) 
     expected = np.outer((gaps.sum(), rows.sum() - gaps.sum()), rows / rows.sum())
     p_value = _p_value(np.stack([gaps, rows - gaps]), expected, len(arms) - 1)
     if p_value >= _DIFFERENT:
-        return [*remarks, f"These shares differ by {of} no more than by chance ({_chance(p_value)})."], []
+        return [*remarks, f"That these shares differ by {of} cannot be told from chance ({_chance(p_value)})."], []
     warning = (
         f"the share of {unit_name[:1].lower()}{unit_name[1:]} without {name} differs by {of} ({_chance(p_value)}), so "
         "that effects compare different people and may be biased: find out who is missing; analyze with --missing-as "

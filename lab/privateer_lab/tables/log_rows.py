@@ -197,7 +197,7 @@ def complete_rows(rows: TableRows, names: Sequence[str], remarks: list[str]) -> 
         raise SpecError("has no row with a value", field=listed, remedy="name other columns")
     if is_known.all():
         return rows
-    listed = " or ".join(map(shortened, names))
+    listed = " or ".join(shortened(name) for name in names if (rows.column(name).places < 0).any())
     remarks.append(f"{int((~is_known).sum()):,} rows without {listed} are left out.")
     return rows.of(is_known)
 

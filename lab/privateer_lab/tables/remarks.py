@@ -177,5 +177,5 @@ def _copies(columns: Mapping[str, DataColumn]) -> int:
         hashes += weight * (column.places + 1).astype(np.uint64)
     _, times = np.unique(hashes, return_counts=True)
     copies = len(hashes) - len(times)
-    is_regular = len(times) >= _MANY and times.min() > 1
+    is_regular = len(times) >= _MANY and 1 < times.min() == times.max()
     return copies if is_regular or copies <= _COPIES * len(hashes) else 0

@@ -237,7 +237,7 @@ def test_the_command_says_what_it_takes_for_granted(tmp_path: Path, capsys: pyte
     path.write_text("arm,platform,bought\n" + "".join(f"{a},{p},{b}\n" for a, p, b in lines))
     code, out, err = run(capsys, "analyze", str(path), "--reward", "bought", "--segment", "platform=phone,other")
     assert (code, err) == (0, "")
-    assert "People were split as meant, the same for all, but for chance (p 0." in out
+    assert "Counts fit an equal split (p 0." in out
     assert "platform=phone" in out
     code, _, err = run(capsys, "analyze", str(path), "--reward", "bought", "--share", "old")
     assert (code, err.count("\n")) == (2, 1)
@@ -255,7 +255,7 @@ def test_shares_of_arms_are_beside_what_chance_makes_of_them() -> None:
     assert not any("sample ratio" in one for one in said.answer.warnings)
     assert "People were not split as meant, as given (p below 1e-6)" in wrong.assumed[-1]
     assert any("sample ratio" in one for one in wrong.answer.warnings)
-    assert "People were split as meant, as given, but for chance" in right.assumed[-1]
+    assert "Counts fit the shares that were meant, as given" in right.assumed[-1]
     assert not any("sample ratio" in one for one in right.answer.warnings)
 
 

@@ -54,7 +54,7 @@ def test_shares_of_gaps_that_differ_by_arm_warn_and_others_do_not() -> None:
     even = {**rows, "reward": [None if n % 10 < 2 else one for n, one in enumerate(rows["reward"])]}
     found = lab.analyze(even)
     assert not found.answer.warnings
-    assert "These shares differ by arm no more than by chance (p 1)." in found.assumed
+    assert "That these shares differ by arm cannot be told from chance (p 1)." in found.assumed
     uneven = {**rows, "reward": [None if n % 20 in (0, 2, 5) else one for n, one in enumerate(rows["reward"])]}
     [warning, *_] = lab.analyze(uneven).answer.warnings
     assert warning.startswith("the share of rows without reward differs by arm (p below 1e-6)")

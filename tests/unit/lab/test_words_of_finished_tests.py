@@ -23,7 +23,7 @@ def rows(*arms: Any, people: int = 3000) -> dict[str, Any]:
 def test_shares_may_be_ratios(shares: dict[str, float]) -> None:
     people = {"arm": ["a", "b", "b"] * 500, "ill": [0, 1, 1, 0, 0, 1] * 250}
     found = lab.analyze(people, reward="ill", shares=shares)
-    assert "People were split as meant, as given, but for chance (p 1): a 33.3%, b 66.7%." in found.assumed
+    assert "Counts fit the shares that were meant, as given (p 1): a 33.3%, b 66.7%." in found.assumed
 
 
 def test_the_command_takes_ratios(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
