@@ -89,15 +89,17 @@ def most_relevant_first(
 
 def _cells(profile: DataColumn) -> NDArray[np.int64]:
     """Return a cell for each row: a frequent value, or a part of the numbers; what is missing is a cell of its own."""
-    numbers = profile.numbers
-    if numbers is not None and len(profile.counts) > _CELLS:
-        cuts = np.unique(np.quantile(numbers, np.linspace(0, 1, _CELLS + 1)[1:-1]))
-        cells = np.full(profile.rows, -1)
-        cells[profile.places >= 0] = np.searchsorted(cuts, numbers, side="right")
-        return np.asarray(cells + 1)
+    if profile.numbers is not None and len(profile.counts) > _CELLS:
+        return parts_of_numbers(np.append(profile.quantities, np.nan)[profile.places], _CELLS) + 1
     frequent = {value: place for place, (value, _) in enumerate(profile.counts.most_common(_CELLS))}
     each = np.array([*(frequent.get(value, _CELLS) for value in profile.values), -1])
     return np.asarray(each[profile.places] + 1)
+
+
+def parts_of_numbers(values: NDArray[np.float64], parts: int) -> NDArray[np.int64]:
+    """Return the part of each number, of which all have about as many, (n,); -1 where there is none."""
+    cuts = np.unique(np.nanquantile(values, np.linspace(0, 1, parts + 1)[1:-1]))
+    return np.where(np.isnan(values), -1, np.searchsorted(cuts, values, side="right"))
 
 
 def _evidence(cells: NDArray[np.int64], arms: NDArray[np.int64], rewards: NDArray[np.float64]) -> float:

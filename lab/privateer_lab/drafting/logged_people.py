@@ -13,6 +13,7 @@ from scipy.stats import chi2
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.categories import OTHER, Boolean, Categorical
 from privateer_core.spec.features import Feature, Numeric, Ranked
+from privateer_lab.drafting.column_choice import parts_of_numbers
 from privateer_lab.drafting.outcome_model import BESIDE, BY_ARM, TOGETHER, LoggedRows, OutcomeModel, fitted
 from privateer_lab.drafting.toml_values import toml
 from privateer_lab.environments.rows import OF, ObservedRewards, RowPeople
@@ -246,12 +247,9 @@ def _written(feature: Feature, values: Array) -> list[Any]:
 
 def _cells(feature: Feature, values: Array) -> NDArray[np.int64]:
     """Return a cell for each row: its level, or its part of the numbers."""
-    if isinstance(feature, Numeric | Ranked):
-        cuts = np.unique(np.nanquantile(values, np.linspace(0, 1, _CELLS + 1)[1:-1]))
-        cells = np.searchsorted(cuts, values, side="right")
-    else:
-        cells = np.nan_to_num(values, nan=-1.0).astype(np.int64)
-    return np.asarray(np.unique(np.where(np.isnan(values), -1, cells), return_inverse=True)[1])
+    is_number = isinstance(feature, Numeric | Ranked)
+    cells = parts_of_numbers(values, _CELLS) if is_number else np.nan_to_num(values, nan=-1.0)
+    return np.asarray(np.unique(cells, return_inverse=True)[1])
 
 
 def _probability(cells: NDArray[np.int64], arms: NDArray[np.int64]) -> float:
