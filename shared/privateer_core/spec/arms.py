@@ -166,8 +166,9 @@ class ArmsSpec(Spec):
     def _rounds_hold_batches(self) -> Self:
         if self.privacy.trust.batched and self.privacy.min_batch > self.experiment.round_size:
             raise ValueError("privacy.min_batch: must be at most experiment.round_size")
-        if self.experiment.round_size > self.experiment.horizon:
-            raise ValueError("experiment.round_size: must be at most experiment.horizon")
+        size, horizon = self.experiment.round_size, self.experiment.horizon
+        if size > horizon:
+            raise ValueError(f"experiment.round_size: is {size:,}, and must be at most experiment.horizon, {horizon:,}")
         return self
 
     @model_validator(mode="after")

@@ -23,6 +23,7 @@ _PEOPLE: Final = 20_000
 """People of whom it is seen which segments somebody is in."""
 _SHOWN: Final = 6
 """Segments that the words name."""
+_ALIKE: Final = ", if all segments have as many people"
 _SHARE: Final = 0.25
 """Share of the time that figures of further promises may take."""
 
@@ -84,16 +85,24 @@ def words_of_tests(spec: Spec, found: Sequence[dict[str, Any]]) -> Iterator[str]
     finds = [f"{where}: {_points(spec, value)}" for where, value in own.items() if value is not None]
     if finds:
         more = f"; and {len(finds) - _SHOWN} more below" if len(finds) > _SHOWN else ""
-        yield f"With {people} people this test finds effects from these sizes on: {'; '.join(finds[:_SHOWN])}{more}."
+        sizes = f"sizes on{_ALIKE}" if len(own) > 1 and _are_assumed_alike(spec) else "sizes on"
+        yield f"With {people} people this test finds effects from these {sizes}: {'; '.join(finds[:_SHOWN])}{more}."
     if len(finds) < len(own):
         yield _nothing(people, own, next((least for one, least in others if one["epsilon"] is None), own))
     if empty := sorted(empty_segments(spec)):
         more = f" and {len(empty) - _SHOWN} more" if len(empty) > _SHOWN else ""
-        yield f"Nobody of these people is in {', '.join(empty[:_SHOWN])}{more}."
+        where = f"{', '.join(empty[:_SHOWN])}{more}"
+        yield f"Nobody of these people is in {where}: segments that have their part as well are told more of."
     for one, least in others:
         promise = f"Under {one['model']} at epsilon {one['epsilon']:g}" if one["epsilon"] else "Without privacy"
         known = [value for value in least.values() if value is not None]
         yield f"{promise} the smallest is {_points(spec, min(known))}." if known else f"{promise} it finds none."
+
+
+def _are_assumed_alike(spec: Spec) -> bool:
+    """Tell whether the spec leaves it open how many people are in each segment."""
+    segments = getattr(spec, "segments", None)
+    return segments is not None and segments.shares is None
 
 
 def _nothing(people: str, own: dict[str, float | None], exact: dict[str, float | None]) -> str:

@@ -29,12 +29,15 @@ def said(spec: Spec) -> list[str]:
 
 
 def test_a_plan_that_finds_no_effect_of_a_segment_says_so_and_what_would_help() -> None:
-    """Of 110 people an arm nothing is said with or without noise, so that epsilon would not help."""
+    """Of 110 people an arm nothing is said beside noise, and something without it, so that epsilon would help."""
     words = said(income(440, 1.0))
-    assert words[0] == "With 440 people this test finds effects from these sizes on: everybody: 13,000."
+    assert words[0] == (
+        "With 440 people this test finds effects from these sizes on, if all segments have as many people: "
+        "everybody: 13,000."
+    )
     assert words[1] == (
         "With 440 people this test can find no effect, however large, of degree=no, degree=yes: "
-        "raise experiment.horizon, or have fewer segments or arms."
+        "raise privacy.epsilon or experiment.horizon, or have fewer segments or arms."
     )
     assert words[2] == "Without privacy the smallest is 1,630."
 
@@ -87,4 +90,5 @@ def test_segments_in_which_nobody_is_have_no_least_effect() -> None:
     found = found_by_tests(choices_of(spec)[0], 1000, 1, "threads")
     rows = {row[0] for one in found for table in one["tables"] if table.names[0] == "segment" for row in table.rows}
     assert rows == {"device=ios", "device=android", "device=web", "everybody"}
-    assert "Nobody of these people is in device=other." in list(words_of_tests(spec, found))
+    nobody = "Nobody of these people is in device=other: segments that have their part as well are told more of."
+    assert nobody in list(words_of_tests(spec, found))
