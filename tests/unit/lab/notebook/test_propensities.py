@@ -12,7 +12,7 @@ from tests.support.logs import Impressions, thompson
 ROWS = 10_000
 FALSE_ALARM = 1e-3
 """What the library states: the probability that a log of right propensities is called wrong."""
-LOGS = pytest.mark.parametrize("logs", [6, pytest.param(100, marks=pytest.mark.nightly)])
+LOGS = pytest.mark.parametrize("logs", [6, pytest.param(100, marks=[pytest.mark.nightly, pytest.mark.timeout(1800)])])
 
 
 def alarms(log: dict[str, Any], here: Impressions, **more: Any) -> list[str]:

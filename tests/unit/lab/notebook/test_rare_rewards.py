@@ -17,7 +17,7 @@ FALSE_ALARM = 1e-4
 """Chance, over the choice of seeds, that a test fails though intervals hold in .95."""
 ROWS = 10_000
 ESTIMATES = ("ips", "snips", "dr", "gain")
-LOGS = pytest.mark.parametrize("logs", [2, pytest.param(60, marks=pytest.mark.nightly)])
+LOGS = pytest.mark.parametrize("logs", [2, pytest.param(60, marks=[pytest.mark.nightly, pytest.mark.timeout(1800)])])
 
 
 def evaluations(log: dict[str, Any], items: tuple[str, ...]) -> Iterator[tuple[str, lab.Evaluation]]:
