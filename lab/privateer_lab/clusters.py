@@ -90,7 +90,12 @@ class Clusters:
     @property
     def has_mixed(self) -> bool:
         """Whether any cluster has rows of several arms."""
-        return len(np.unique(self.places)) < len(self.places)
+        return self.count < len(self.places)
+
+    @property
+    def count(self) -> int:
+        """How many clusters there are; one that is in two arms is one."""
+        return len(np.unique(self.places))
 
     def values(self, outcomes: Array) -> Array:
         """Return values, (m,), with the means of all rows' outcomes, (rows,), and the errors of clusters.
@@ -110,7 +115,7 @@ class Clusters:
 
     def sentence(self, reward: str) -> str:
         """Say what counts."""
-        rows, clusters = len(self.units), len(np.unique(self.places))
+        rows, clusters = len(self.units), self.count
         across = ", some of them in both arms" if self.has_mixed else ""
         return (
             f"{rows:,} rows are {clusters:,} clusters by {self.name}{across}: means are those of all rows' {reward}, "

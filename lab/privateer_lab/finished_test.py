@@ -16,7 +16,7 @@ from privateer_core.spec.arms import ArmsSpec
 from privateer_lab.covariates import compare_in_words
 from privateer_lab.notebook.results import Found
 from privateer_lab.notebook.tabular import ResultTable, Tabular
-from privateer_lab.one_look import OneLook
+from privateer_lab.one_look import OneLook, RowCount
 from privateer_lab.planning.other_algorithms import with_effects
 from privateer_lab.segment_columns import PUBLIC, Segments, feature_of, parts_of
 from privateer_lab.summed_outcomes import SumColumns
@@ -226,7 +226,8 @@ def analyze(
             counts = np.array([given[name] for name in arms])
         sentences.append(split_in_words(counts, arms, declared))
     unit = "clusters" if cluster else "people" if person else "rows"
-    rests = result.row_count.sentence(unit, len(rewards) if is_private else whole.kept)
+    row_count = result.row_count if units.clusters is None else RowCount(units.clusters, 0.0)
+    rests = row_count.sentence(unit, len(rewards) if is_private else whole.kept)
     return FinishedTest(result.spec, result.found, (result.direction, *sentences), rests, unadjusted)
 
 

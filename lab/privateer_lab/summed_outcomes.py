@@ -25,6 +25,8 @@ class SummedOutcomes:
         Outcomes that no covariate adjusts; None where none does.
     arms
         Shape (m,): arms of what was split among them.
+    clusters
+        How many clusters stand for rows; None: rows stand for themselves.
     sentences
         What was done.
     """
@@ -33,6 +35,7 @@ class SummedOutcomes:
     outcomes: RowOutcomes
     unadjusted: RowOutcomes | None
     arms: NDArray[np.int64]
+    clusters: int | None
     sentences: tuple[str, ...]
 
 
@@ -86,9 +89,10 @@ class SumColumns:
         if clusters:
             look, plain_outcomes = look.of(clusters.first_rows), outcomes.derived(clusters.values(values))
             sentences.append(clusters.sentence(look.name))
+        n_clusters = clusters.count if clusters else None
         split_arms = arms if clusters and clusters.has_mixed else look.chosen
         if not self.adjust:
-            return SummedOutcomes(look, plain_outcomes, None, split_arms, tuple(sentences))
+            return SummedOutcomes(look, plain_outcomes, None, split_arms, n_clusters, tuple(sentences))
         columns = covariate_columns(rows, self.adjust)
         values = adjusted_rewards(values, columns, arms, groups)
         if clusters:
@@ -96,4 +100,5 @@ class SumColumns:
             columns = np.stack([clusters.values(column) for column in columns.T], axis=1)
         warnings = balance_warnings(columns, look.chosen, self.adjust)
         look = replace(look, warnings=(*look.warnings, *warnings))
-        return SummedOutcomes(look, outcomes.derived(values), plain_outcomes, split_arms, tuple(sentences))
+        outcomes = outcomes.derived(values)
+        return SummedOutcomes(look, outcomes, plain_outcomes, split_arms, n_clusters, tuple(sentences))

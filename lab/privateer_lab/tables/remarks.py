@@ -135,8 +135,8 @@ def people_warnings(rows: TableRows, roles: Collection[str], arm: str) -> list[s
         if len(np.unique(pairs)) < len(pairs):
             name = shortened(column.name)
             warnings.append(
-                f"{name} repeats within arms: if it says whose row it is, intervals are too narrow and effects are "
-                f"found where there are none; give --person {name}"
+                f"{name} repeats within arms: if it says whose row it is, intervals are too narrow and effects may "
+                f"be found where there are none; give --person {name}"
             )
     return warnings
 
