@@ -27,9 +27,8 @@ from privateer_core.spec.sections import parse_section
 from privateer_core.spec.spec import example_promises
 
 SEGMENTS_MAX: Final = 1024
-_FEW: Final = 20
-_FEW_WITHOUT_NOISE: Final = 10
-"""People of each segment and arm, successes and failures, that the first look needs to say anything."""
+_FEW: Final = (10, 20)
+"""People of each segment and arm that the first look needs to say anything; the second where noise is promised."""
 _DEVIATION: Final = 0.25
 _CUT: Final[Mapping[str, Any]] = {"cuts": {"x1": [0.25, 0.5, 0.75]}}
 _SIXTHS: Final[Mapping[str, Any]] = {"cuts": {"x1": [0.15, 0.3, 0.5, 0.7, 0.85]}}
@@ -117,7 +116,7 @@ class TrialSpec(ArmsSpec):
     def _check_looks(self) -> None:
         """Refuse a first look that cannot say anything."""
         first, cells = self.looks[0], self.segment_count * self.arm_count
-        least = cells * (_FEW if self.privacy.trust.promises else _FEW_WITHOUT_NOISE)
+        least = cells * _FEW[self.privacy.trust.promises]
         if self.segments.bins is None and first < least:
             detail = f"is {first} at the first look, and {cells} segments and arms need {least} at least"
             remedy = f"raise it to {least}, or have fewer segments"
