@@ -32,13 +32,14 @@ def reward_section(
     else:
         rewards, bounds = turned(rewards, bounds, is_binary=is_binary)
         instead = "no where it was yes" if is_binary else "its negative"
-        notes.append(f"A lower {what} is better: the reward of the spec is {instead}, and apps report that.")
+        notes.append(f"Less {what} is better: the reward of the spec is {instead}, and apps report that.")
     low, high = bounds.low, bounds.high
     inside = np.clip(rewards, low, high)
     if is_binary:
         mean = float(inside.mean())
         rate = rounded(mean) if mean < 0.5 else tidy(1 - rounded(1 - mean))  # of what is rare
-        said = f"{what}: base_rate = {rate:g} of [reward], the share who say yes, is from the data"
+        share = "without it, which counts as 1" if lower_is_better else "who say yes"
+        said = f"{what}: base_rate = {rate:g} of [reward], the share {share}, is from the data"
         return (
             ["[reward]  # from the data: confirm that it may be public", f"base_rate = {rate:g}", ""],
             [said],
