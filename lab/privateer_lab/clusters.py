@@ -110,7 +110,8 @@ class Clusters:
         means = np.bincount(self.arms, values) / counts
         errors = (values - means[self.arms]) / counts[self.arms]
         differences = np.bincount(self.places, np.where(self.arms == 1, errors, -errors))
-        scale = np.sqrt(np.square(differences).sum() / np.square(errors).sum())
+        total = np.square(errors).sum()
+        scale = np.sqrt(np.square(differences).sum() / total) if total else 0.0
         return np.asarray(means[self.arms] + (values - means[self.arms]) * scale)
 
     def sentence(self, reward: str) -> str:

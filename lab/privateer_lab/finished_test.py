@@ -185,7 +185,7 @@ def analyze(
         raise SpecError(detail, field="shares", remedy=f"{PUBLIC}, as in old=0.5 and new=0.5")
     rule = OutcomeRule(reward, bounds, yes, missing_as, is_private)
     people = [] if is_private else [name for name in table.header if PEOPLE.search(name) and name not in roles]
-    whole = table.read(None if table.rows <= SAMPLE else [*roles, *people], by_row=is_private)
+    whole = table.read(None if table.rows <= SAMPLE else [*roles, *people])
     log, remarks, warnings = _read(whole, (arm, reward, person), sums, roles, rule, [*(shares or ())])
     names, chosen = _arms(log, arm, control, shares)
     rewards, arms, rows = log.rewards, tuple(names.allowed), log.rows
@@ -233,7 +233,8 @@ def analyze(
 
 def _table(frame: Any, missing: Sequence[str], decimal: str | None, *, is_private: bool) -> DataTable:
     """Open a table, whose rows do not decide its decimal sign with a promise."""
-    table = DataTable(frame, missing=missing, decimal="." if is_private and not decimal else decimal)
+    decimal_sign = "." if is_private and not decimal else decimal
+    table = DataTable(frame, missing=missing, decimal=decimal_sign, by_row=is_private)
     if is_private and not decimal and any(source.separator != "," for source in table.sources):
         detail = "must be given with epsilon, since the file is not separated by commas"
         raise SpecError(detail, field="--decimal", remedy="give the decimal sign of its numbers, '.' or ','")

@@ -29,7 +29,7 @@ from privateer_server.conclusions.conclusion import conclude
 from privateer_server.rounds.loop import Schedule
 
 _NO_NOISE: Final = "No privacy is promised to the people of these rows: figures have no noise."
-_NOISE: Final = "It costs each person of these rows epsilon {:g} against readers of the answer: noise is in its sums."
+_NOISE: Final = "It costs epsilon {:g} against readers of the answer: noise is in its sums."
 _UNIT: Final = "{} counts from {:g} to {:g}, and more counts as better; effects are differences of means."
 _RATIO: Final = "sample ratio"
 _CONFIDENT: Final = 1.96

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from privateer_core.errors import SpecError, printable
-from privateer_lab.cli.command_line import Json, Missing, Person
+from privateer_lab.cli.command_line import Json, Missing
 from privateer_lab.cli.output import print_json, print_rows, screen
 from privateer_lab.figures import listed, readable
 from privateer_lab.notebook.choice_log import Decider
@@ -44,7 +44,10 @@ def evaluate(
     context: Annotated[
         list[str], typer.Option(help="Column that explains rewards or propensities. May be repeated.")
     ] = [],  # noqa: B006 - typer's way to say none
-    person: Person = None,
+    person: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="Column of people, if some have several rows: errors are theirs."),
+    ] = None,
     bounds: Annotated[
         str | None, typer.Option(metavar="LOW:HIGH", help="Least and largest possible reward, as in 0:500.")
     ] = None,

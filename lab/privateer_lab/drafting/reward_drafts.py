@@ -32,7 +32,7 @@ def reward_section(
     else:
         rewards, bounds = turned(rewards, bounds, is_binary=is_binary)
         instead = "no where it was yes" if is_binary else "its negative"
-        notes.append(f"Less {what} is better: the reward of the spec is {instead}, and apps report that.")
+        notes.append(f"A lower {what} is better: the reward of the spec is {instead}, and apps report that.")
     low, high = bounds.low, bounds.high
     inside = np.clip(rewards, low, high)
     if is_binary:

@@ -86,6 +86,9 @@ class DataTable:
         The field of errors.
     decimal
         The decimal sign of numbers in CSV files; by default it is found.
+    by_row
+        Whether what a row is read as may not depend on other rows: a file is UTF-8, and each value of a frame is
+        spelled alone.
 
     Raises
     ------
@@ -102,11 +105,14 @@ class DataTable:
         missing: Sequence[str] = (),
         field: str = TABLE,
         decimal: str | None = None,
+        by_row: bool = False,
     ) -> None:
-        self._missing, self.field = tuple(missing), field
-        self.sources: list[TableSource] = [Frame(source, field)] if not isinstance(source, str | PathLike) else []
+        self._missing, self.field, self._by_row = tuple(missing), field, by_row
+        self.sources: list[TableSource] = (
+            [Frame(source, field, by_row=by_row)] if not isinstance(source, str | PathLike) else []
+        )
         for path in [] if self.sources else files_of(str(source), field):
-            self.sources.append(opened_file(path, header, remark, field, decimal))
+            self.sources.append(opened_file(path, header, remark, field, decimal, by_row=by_row))
         self.header = tuple(header or self.sources[0].header)
         for other in self.sources:
             if tuple(other.header) != self.header:
@@ -118,11 +124,8 @@ class DataTable:
         """Rows of all files."""
         return sum(source.rows for source in self.sources)
 
-    def read(self, names: Sequence[str] | None = None, *, most: int | None = None, by_row: bool = False) -> TableRows:
-        """Return rows of some columns, or of all; or a random sample of at most so many.
-
-        ``by_row``: what a row's text is may not depend on other rows.
-        """
+    def read(self, names: Sequence[str] | None = None, *, most: int | None = None) -> TableRows:
+        """Return rows of some columns, or of all; or a random sample of at most so many."""
         total = self.rows
         if not total:
             raise refused("has no rows", "give a table with a row for each person", self.field)
@@ -131,7 +134,7 @@ class DataTable:
             rows = np.sort(np.random.default_rng(_SEED).choice(total, most, replace=False, shuffle=False))
         columns = [EncodedTexts(name, rows) for name in names or self.header]
         self.fill(columns, 0, kept=total if rows is None else len(rows))
-        return TableRows({one.name: one.column(by_row=by_row) for one in columns}, total)
+        return TableRows({one.name: one.column(by_row=self._by_row) for one in columns}, total)
 
     def arrays(self, names: Sequence[str]) -> dict[str, NDArray[Any]]:
         """Return columns for a function of somebody's, (n,) each: a frame's as they are, a file's numbers as such."""

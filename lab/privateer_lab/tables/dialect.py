@@ -39,22 +39,25 @@ class Dialect:
         What parts values, and the decimal sign of numbers.
     is_gzip
         Whether it is compressed.
+    is_utf8
+        Whether what is no text of the encoding is replaced, letter by letter, so that it decides nothing else.
     """
 
     encoding: str = "utf-8-sig"
     separator: str = ","
     decimal: str = "."
     is_gzip: bool = False
+    is_utf8: bool = False
 
     @classmethod
-    def of(cls, path: Path, field: str, *, is_known: bool = False) -> Self:
+    def of(cls, path: Path, field: str, *, is_known: bool = False, is_utf8: bool = False) -> Self:
         """Find how a file is written; of one whose columns are ``is_known``, only the encoding is found."""
         head = _head(path, field)
-        is_gzip, encoding = path.suffix == ".gz", _encoding(head)
+        is_gzip, encoding = path.suffix == ".gz", "utf-8-sig" if is_utf8 else _encoding(head)
         if encoding == "utf-8-sig" and b"\0" in head and b"," not in head:
             raise refused(f"{path} is no text", "save it as CSV", field)
         if is_known:
-            return cls(encoding, is_gzip=is_gzip)
+            return cls(encoding, is_gzip=is_gzip, is_utf8=is_utf8)
         text = head.decode(encoding, "replace")
         lines = text.splitlines(keepends=True)
         if len(head) == _HEAD and len(lines) > 1:
@@ -67,13 +70,14 @@ class Dialect:
         decimal = decimal_of(cells, is_comma_free=is_comma_free)
         if decimal == "." and is_comma_free and not any(map(has_decimal_point, cells)):
             decimal = "," if any(map(has_grouping_points, columns)) else "."
-        return cls(encoding, separator, decimal, is_gzip)
+        return cls(encoding, separator, decimal, is_gzip, is_utf8)
 
     def open(self, path: Path) -> TextIO:
         """Open the file as text."""
+        errors = "replace" if self.is_utf8 else "strict"
         if self.is_gzip:
-            return gzip.open(path, "rt", encoding=self.encoding, newline="")
-        return path.open(encoding=self.encoding, newline="")
+            return gzip.open(path, "rt", encoding=self.encoding, errors=errors, newline="")
+        return path.open(encoding=self.encoding, errors=errors, newline="")
 
     def records(self, path: Path, field: str, *, head: bool = False) -> Iterator[tuple[int, list[str]]]:
         """Yield the numbers of a file's rows, from 1, and their cells; of the ``head``, without looking at quotes."""

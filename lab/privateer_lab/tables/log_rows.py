@@ -176,6 +176,8 @@ def read_log_rows(
     column, outcome = rows.column(arm), rows.column(reward)
     unit = person or cluster
     gaps, warnings = gaps_in_words(column, outcome, rows.column(unit) if unit else None)
+    if rule and rule.missing_as is not None:
+        warnings = []  # gaps count, so that nobody is left out
     rows = rule.applied(rows) if rule else rows
     rows = complete_rows(rows, [arm, reward, *(name for name in (person, cluster, per) if name)], remarks)
     remarks += [*gaps, *_infinite(outcome)]

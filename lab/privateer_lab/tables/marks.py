@@ -76,7 +76,7 @@ def number_of(text: str, decimal: str = ".") -> float:
     """Return the number that a text writes, with a sign of currency or thousands' separators; NaN if it writes none."""
     if decimal == "." or "." not in text:
         try:
-            return math.nan if "_" in text else float(text)
+            return math.nan if "_" in text else float(text.replace(decimal, "."))
         except ValueError:
             pass
     amount = _AMOUNT.fullmatch(text)

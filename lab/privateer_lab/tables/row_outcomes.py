@@ -42,7 +42,8 @@ class RowOutcomes:
     def ends(self) -> tuple[float, float]:
         """The least and the largest value."""
         if self.is_derived:
-            return float(self.values.min()), float(self.values.max())
+            low, high = float(self.values.min()), float(self.values.max())
+            return low, high if high > low else low + 1.0  # rewards have a range, whether they vary or not
         return self.bounds.low, self.bounds.high
 
     @property

@@ -84,6 +84,8 @@ class CsvFile(TableSource):
         Rows that start with this are left out.
     decimal
         The decimal sign; by default it is found.
+    by_row
+        Whether no byte may decide how other rows are read.
     """
 
     # Two readers share the work. Python's csv module checks encoding, quotes and widths; it counts rows as spreadsheets
@@ -97,9 +99,11 @@ class CsvFile(TableSource):
         remark: str | None = None,
         field: str = TABLE,
         decimal: str | None = None,
+        *,
+        by_row: bool = False,
     ) -> None:
-        self._path, self._remark = path, remark
-        self._dialect = Dialect.of(path, field, is_known=header is not None)
+        self._path, self._remark, self._by_row = path, remark, by_row
+        self._dialect = Dialect.of(path, field, is_known=header is not None, is_utf8=by_row)
         self._header_row = 0
         if header is None:
             rows = self._dialect.records(path, field, head=True)
@@ -137,7 +141,7 @@ class CsvFile(TableSource):
         pa = arrow(self.field)
         if not self.rows:
             return
-        if self._has_quotes_after_blanks():
+        if self._by_row or self._has_quotes_after_blanks():
             rows = (cells for _, cells in self._records())
             while block := list(islice(rows, _ROWS)):
                 columns = dict(zip(self.header, zip(*block, strict=True), strict=True))
@@ -196,7 +200,8 @@ class ParquetFile(TableSource):
 class Frame(TableSource):
     """A data frame of pandas or polars, a pyarrow table, or a mapping of names to values."""
 
-    def __init__(self, frame: Any, field: str = TABLE) -> None:
+    def __init__(self, frame: Any, field: str = TABLE, *, by_row: bool = False) -> None:
+        self._by_row = by_row
         names = list(frame) if isinstance(frame, Mapping) else _names(frame)
         header = checked_header([str(name) for name in names], "it", field, is_file=False) if names else ()
         if not header:
@@ -215,11 +220,13 @@ class Frame(TableSource):
 
     def values(self, name: str) -> Any:
         """Return a column as the frame has it, as an array, (n,)."""
-        return np.asarray(self._values[name])
+        values = self._values[name]
+        return np.asarray(values.to_numpy() if hasattr(values, "to_numpy") else values)
 
     def blocks(self, names: Sequence[str]) -> Iterator[dict[str, Texts]]:
         """Yield all rows."""
-        yield {name: self.texts(_as_arrow(self._values[name], self.field), name) for name in names}
+        columns = {name: _as_arrow(self._values[name], self.field, by_row=self._by_row) for name in names}
+        yield {name: self.texts(column, name) for name, column in columns.items()}
 
 
 def _names(frame: Any) -> list[Any]:
@@ -227,15 +234,19 @@ def _names(frame: Any) -> list[Any]:
 
 
 def _column(column: Any) -> Any:
-    """Return a column as an array, or as a list if it is one."""
-    values = column.to_numpy() if hasattr(column, "to_numpy") else column
-    return values if isinstance(values, np.ndarray) else list(values)
+    """Return a column of one type as it is, or its values: whole numbers beside a gap would become floats by numpy."""
+    has_type = hasattr(column, "to_numpy") and getattr(column, "dtype", None) != np.dtype(object)
+    return column if has_type or isinstance(column, np.ndarray) else list(column)
 
 
-def _as_arrow(values: Any, field: str) -> Any:
+def _as_arrow(values: Any, field: str, *, by_row: bool) -> Any:
+    """Return a column of pyarrow; ``by_row``, values of several types are spelled each alone."""
     pa = arrow(field)
+    is_mixed = isinstance(values, list) or getattr(values, "dtype", None) == np.dtype(object)
     try:
-        column = pa.array(values, from_pandas=True)
+        if by_row and is_mixed:
+            raise pa.ArrowInvalid
+        column = values.to_arrow() if hasattr(values, "to_arrow") else pa.array(values, from_pandas=True)
     except (pa.ArrowException, OverflowError, UnicodeError):  # of several kinds
         column = pa.array([None if is_missing(value) else _spelled(value) for value in values], pa.string())
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
@@ -245,6 +256,8 @@ def _spelled(value: Any) -> str:
     """Return a value in its shortest spelling."""
     if isinstance(value, bool | np.bool_):
         return str(bool(value)).lower()
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
     is_whole = isinstance(value, float | np.floating) and float(value).is_integer()
     return str(int(value)) if is_whole else str(value).encode(errors="replace").decode()
 
@@ -266,12 +279,18 @@ def _no_file(path: Path, field: str) -> SpecError:
 
 
 def opened_file(
-    path: Path, header: Sequence[str] | None, remark: str | None, field: str, decimal: str | None = None
+    path: Path,
+    header: Sequence[str] | None,
+    remark: str | None,
+    field: str,
+    decimal: str | None = None,
+    *,
+    by_row: bool = False,
 ) -> TableSource:
     """Return a file as a source, of the kind that its name or its first bytes say."""
     if path.suffix == ".parquet" or _begins(path, _PARQUET):
         return ParquetFile(path, field)
-    return CsvFile(path, header, remark, field, decimal)
+    return CsvFile(path, header, remark, field, decimal, by_row=by_row)
 
 
 def _begins(path: Path, magic: bytes) -> bool:

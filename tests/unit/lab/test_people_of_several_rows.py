@@ -190,3 +190,13 @@ def test_a_cluster_in_both_arms_is_one() -> None:
     rng = np.random.default_rng(9)
     rows = {"arm": ["a", "b"] * 500, "shop": np.repeat(np.arange(50), 20), "sold": rng.normal(5, 2, 1_000)}
     assert lab.analyze(rows, reward="sold", cluster="shop").rests == "It rests on 50 clusters."
+
+
+def test_clusters_that_are_alike_have_no_error_of_their_own() -> None:
+    """Planted: each cluster has as much in both arms, so that errors were 0 over 0, and bounds no numbers."""
+    rows = {"arm": ["a", "b"] * 60, "one": [n // 2 for n in range(120)], "sold": [n // 2 % 3 for n in range(120)]}
+    effect = lab.analyze(rows, reward="sold", cluster="one").answer.effects[0]
+    assert not effect.is_decided
+    whole = {"arm": ["a", "b"] * 60, "reward": [0, 1, 1, 0, 1, 1] * 20, "one": [1] * 120}
+    with pytest.raises(SpecError, match="too few"):
+        lab.analyze(whole, cluster="one")

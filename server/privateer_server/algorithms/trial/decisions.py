@@ -44,8 +44,8 @@ UNKNOWN: Final[dict[ReasonCode, Reason]] = {
     ReasonCode.UNRESOLVED: Reason.UNRESOLVED,
 }
 _REMARKS: Final = {
-    ReasonCode.FEW: "{arm} counts as {people} people, and an interval needs {needed}",
-    ReasonCode.NOISE: ("{arm} counts as {people} people{noise}, and an interval needs ten times the noise: {remedy}"),
+    ReasonCode.FEW: "{arm} counts as {people}, and an interval needs {needed}",
+    ReasonCode.NOISE: ("{arm} counts as {people}{noise}, and an interval needs ten times the noise: {remedy}"),
     ReasonCode.RARE: (
         "{own} with {option} and {other} with {base}; an interval needs {rare_needed} in each at the rate of both"
     ),

@@ -84,9 +84,10 @@ class ArmCounts:
     def in_words(self, names: tuple[str, str]) -> dict[str, str]:
         """Return figures of one effect for a sentence, with the arm that has fewer people by name."""
         place = int(np.argmin(self.people))
+        count = round(float(self.people[place]))
         return {
             "arm": names[place],
-            "people": f"{round(float(self.people[place])):,}",
+            "people": f"{count:,} {'person' if count == 1 else 'people'}",
             "noise": f" beside noise of {float(self.noise[place]):,.2g}" if self.noise[place] > 0 else "",
             "remedy": "more people tell more" if self._is_somebody(place) else "see whether its outcomes count",
             "needed": f"{float(self.needed):,.0f}",
