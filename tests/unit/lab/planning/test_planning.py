@@ -202,9 +202,7 @@ def test_a_promise_that_the_spec_cannot_be_under_is_one_line(capsys: pytest.Capt
     few = ("--users", "500", "--seeds", "1", "--epsilons", "1")
     code, out, err = run(capsys, "plan", SPEC, *few, "--models", "shuffle")
     assert (code, err.count("\n")) == (0, 1)
-    why = (
-        "shuffle at epsilon 1 is not possible: experiment.round_size, under the shuffle model at epsilon 1: is 1,000,"
-    )
+    why = "shuffle at epsilon 1 is not possible: experiment.round_size, under the shuffle model at epsilon 1: is 1,000,"
     assert out.count(why) == 1
 
 
