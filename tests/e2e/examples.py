@@ -65,7 +65,8 @@ def play(path: Path, env: dict[str, str]) -> tuple[bool, str]:
     figures: dict[str, Any] = json.loads(played.stdout)
     wanted, found = spec["population"], figures["population"]
     is_own = all(found[key] == value for key, value in wanted.items() if key != "path")
-    row = ("people", "accepted", "counted", "refused", "versions", "seconds")
+    figures["counted"] = figures["people"]["counted"]
+    row = ("took_part", "accepted", "counted", "refused", "versions", "seconds")
     is_whole = not figures["refused"] and figures["accepted"] > 0
     return is_own and is_whole, f"{found['name']}: " + ", ".join(f"{key} {figures[key]}" for key in row)
 
