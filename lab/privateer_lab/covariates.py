@@ -18,6 +18,8 @@ Array = NDArray[np.float64]
 _LEVELS_MAX: Final = 20
 _ROWS_MIN: Final = 10
 """Rows of an arm for each slope, at least."""
+_ALIKE: Final = 0.005
+"""Part of a width that is not worth a figure."""
 _UNBALANCED: Final = 1e-3
 """Probability by chance below which a covariate differs by arm."""
 _BEFORE: Final = (
@@ -139,7 +141,9 @@ def compare_in_words(plain: Answer, adjusted: Answer, names: Sequence[str]) -> l
             and effect.high is not None
         ):
             ratio = (effect.high - effect.low) / (plain_effect.high - plain_effect.low)
-            narrower = f"{abs(1 - ratio):.0%} {'narrower' if ratio <= 1 else 'wider'}"
-            sentence += f". The interval is {narrower}, as with {ratio**-2:.2g} times as many people"
+            narrower = f"is {abs(1 - ratio):.0%} {'narrower' if ratio <= 1 else 'wider'}"
+            if abs(1 - ratio) < _ALIKE:
+                narrower = "is hardly another"
+            sentence += f". The interval {narrower}, as with {ratio**-2:.2g} times as many people"
         sentences.append(f"{sentence}.")
     return sentences

@@ -89,6 +89,8 @@ class SumColumns:
         if clusters:
             look, plain_outcomes = look.of(clusters.first_rows), outcomes.derived(clusters.values(values))
             sentences.append(clusters.sentence(look.name))
+        if self.per:
+            look = replace(look, name=f"{look.name} per {self.per}")
         n_clusters = clusters.count if clusters else None
         split_arms = arms if clusters and clusters.has_mixed else look.chosen
         if not self.adjust:

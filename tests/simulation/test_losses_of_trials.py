@@ -58,7 +58,7 @@ def test_it_is_the_true_loss_on_average(model: str, undecided: str, monkeypatch:
         return  # the control is not chosen by its estimate, so that estimates taken for the truth do not flatter it
     kept = expected_loss.loss_of
     monkeypatch.setattr(
-        expected_loss, "loss_of", lambda best, ends, deviations, shared: kept(best, ends, 0 * deviations, shared)
+        expected_loss, "loss_of", lambda best, ends, deviations, *more: kept(best, ends, 0 * deviations, *more)
     )
     planted = losses(model, undecided)
     assert np.mean(planted[:, 0] - planted[:, 2]) < -3.9 * np.std(planted[:, 0] - planted[:, 2]) / len(planted) ** 0.5

@@ -98,7 +98,8 @@ def analyze(
         answers = {"answer": found.answer, "unadjusted": found.unadjusted}
         print_json({"assumed": list(found.assumed), "rests": found.rests, **msgspec.to_builtins(answers)})
         return
-    effects = f"effects, how much lower {reward} is," if lower_is_better else "effects"
+    name = f"{reward} per {per}" if per else reward
+    effects = f"effects, how much lower {name} is," if lower_is_better else "effects"
     print_finished(found.found.conclusion, found.answer, found.rests, effects)
     for line in found.assumed:
         screen.print(printable(line), soft_wrap=True, markup=False)

@@ -115,7 +115,7 @@ def rewards_of(column: DataColumn, *, must_vary: bool = True, gaps: Sequence[str
     numbers = column.quantities[np.unique(column.places[column.places >= 0])]
     has_words, is_unit = np.isnan(numbers).any(), np.isin(numbers[~np.isnan(numbers)], (0, 1)).all()
     if is_other or (has_words and not is_unit):
-        remedy = "make it 1 and 0, or numbers; or name another column"
+        remedy = "make it 1 and 0, or numbers; in `analyze`, --yes says which text is 1; or name another column"
         raise SpecError("must be numbers, or yes and no, and has other values", field=field, remedy=remedy)
     if must_vary and len(np.unique(outcomes[np.isfinite(outcomes)])) < 2:
         remedy = " ".join(["name another column, or give rows with other outcomes.", *gaps]).rstrip(".")

@@ -168,7 +168,11 @@ class ArmsSpec(Spec):
             raise ValueError("privacy.min_batch: must be at most experiment.round_size")
         size, horizon = self.experiment.round_size, self.experiment.horizon
         if size > horizon:
-            raise ValueError(f"experiment.round_size: is {size:,}, and must be at most experiment.horizon, {horizon:,}")
+            asked = (
+                ", as privacy.min_batch asks" if self.privacy.trust.batched and size == self.privacy.min_batch else ""
+            )
+            detail = f"is {size:,}{asked}, and must be at most experiment.horizon, {horizon:,}"
+            raise ValueError(f"experiment.round_size: {detail}")
         return self
 
     @model_validator(mode="after")

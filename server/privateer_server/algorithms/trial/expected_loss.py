@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr, ndtri
+from scipy.special import ndtr, ndtri, stdtrit
 
 from privateer_core.algorithms.trial import TrialSpec
 from privateer_core.answer.parts import Loss, Losses
@@ -31,6 +31,7 @@ def expected_losses(state: TrialState, found: TrialFindings, spec: TrialSpec) ->
     """
     ends, deviations = found.called.intervals, _deviations(state, found, spec)
     shared = None if spec.algorithm.intervals == "strict" else _shared(state)
+    wider = _wider(state)
     several = spec.segment_count > 1
     losses = []
     for k in np.flatnonzero(found.inhabited).tolist():
@@ -39,13 +40,15 @@ def expected_losses(state: TrialState, found: TrialFindings, spec: TrialSpec) ->
         if not np.isfinite(ends[k]).all():
             losses.append(Loss(name, None, unit))
             continue
-        expected, most = loss_of(given, ends[k], deviations[k], None if shared is None else shared[k])
+        expected, most = loss_of(given, ends[k], deviations[k], None if shared is None else shared[k], wider[k])
         value, high = (rounded(unit * one, unit * most) or 0.0 for one in (expected, most))
         losses.append(Loss(name, value, high))
     yield Losses(tuple(losses))
 
 
-def loss_of(best: int, intervals: Array, deviations: Array, shared: Array | None) -> tuple[float, float]:
+def loss_of(
+    best: int, intervals: Array, deviations: Array, shared: Array | None, wider: Array | None = None
+) -> tuple[float, float]:
     """Return the loss of an arm that is expected at most, and the largest that intervals leave open.
 
     While intervals hold the loss is no larger than they leave open, and so is its mean.
@@ -58,6 +61,8 @@ def loss_of(best: int, intervals: Array, deviations: Array, shared: Array | None
         Their standard deviations, shape (K,).
     shared
         Shape (K,): the part of their variances that is the control's, by which they correlate; None: nothing is known.
+    wider
+        Shape (K,): by how much intervals of two treatments are wider where few people tell variances; None: by none.
     """
     value, low, high = np.vstack([np.zeros(3), intervals]).T
     others, root = np.arange(len(value)) != best, np.zeros(len(value))
@@ -71,7 +76,10 @@ def loss_of(best: int, intervals: Array, deviations: Array, shared: Array | None
     expected = np.where(deviation > 0, normal, np.maximum(ahead, 0.0))
     ends = high - low[best]
     if shared is not None:
-        ends = value - value[best] + np.sqrt(_apart(high - value, value[best] - low[best], alike))
+        times = np.ones(len(value))
+        if wider is not None and best:
+            times[1:] = np.maximum(wider, wider[best - 1])
+        ends = value - value[best] + times * np.sqrt(_apart(high - value, value[best] - low[best], alike))
     most = float(ends[others].max().clip(0, 1))
     return min(float(expected.sum()), most), most
 
@@ -87,6 +95,13 @@ def _shared(state: TrialState) -> Array:
     total = parts.sum(axis=-1)
     known = np.isfinite(total) & (total > 0)
     return np.where(known, np.where(known, parts[..., 1], 0.0) / np.where(known, total, 1.0), 0.0)
+
+
+def _wider(state: TrialState) -> Array:
+    """Return Student's quantile over the normal one, (J, K), with no more degrees of freedom than a treatment has."""
+    level = 1 - state.evidence.design.alpha / 2
+    freedom = np.maximum(state.evidence.stable.people_of_arms[..., 0] - 1, 1.0)
+    return np.asarray(stdtrit(freedom, level) / ndtri(level))
 
 
 def _deviations(state: TrialState, found: TrialFindings, spec: TrialSpec) -> Array:

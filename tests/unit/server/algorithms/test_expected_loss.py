@@ -29,6 +29,8 @@ def test_of_several_arms_it_is_no_less_than_the_best_of_them_is_ahead() -> None:
     assert drawn < expected < 1.7 * drawn
     directly = np.quantile(effects[:, 3] - effects[:, 2], 0.9987)
     assert most == pytest.approx(max(0.3 - 0.12, directly), abs=0.003)
+    few = loss_of(2, intervals, np.full(3, deviation), np.full(3, 0.5), np.full(3, 1.1))[1]
+    assert few == pytest.approx(max(0.3 - 0.12, 0.02 + 1.1 * (directly - 0.02)), abs=0.003)
     assert loss_of(2, intervals, np.full(3, deviation), None)[1] == pytest.approx(0.1 + 0.3 - (0.12 - 0.3))
 
 
