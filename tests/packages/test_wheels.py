@@ -103,7 +103,8 @@ def test_the_docs_installation_works_with_third_parties_from_the_index(tmp_path:
     report, home = tmp_path / "report.json", tmp_path / "home"
     home.mkdir()
     environment = os.environ | {"HOME": str(home), "PIP_REPORT": str(report), "VENV": sys.prefix, "PIP_NO_COMPILE": "1"}
-    [commands] = [block for block in blocks("sh", (ROOT / "docs" / "notebook.md").read_text()) if "pip install" in block]
+    page = (ROOT / "docs" / "notebook.md").read_text()
+    [commands] = [block for block in blocks("sh", page) if "pip install" in block]
     done = subprocess.run(["bash", "-ec", commands], cwd=ROOT, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert strangers(report, ROOT / "dist") == set()
