@@ -20,9 +20,9 @@ NUMBERS: Final = {
 }
 OUTCOMES: Final = (*RATES, *NUMBERS)
 SHARES: Final = (0.5, 0.2, 0.1, 0.05, 0.8, 0.9, 0.95)
-"""Of the treatment."""
+"""Shares of the treatment."""
 FACTORS: Final = (1.0, 1.5, 2.0, 0.5)
-"""By which the treatment multiplies the control's mean."""
+"""Factors between the control's mean and the treatment's."""
 PROMISES: Final = {
     "none": Privacy(model="none"),
     "central 1": Privacy(model="central", epsilon=1.0),

@@ -37,7 +37,7 @@ def plain_interval(log: dict[str, Any], item: str) -> tuple[float, float]:
 @LOGS
 @pytest.mark.parametrize("is_skewed", [False, True])
 def test_intervals_of_each_item_hold(logs: int, is_skewed: bool) -> None:
-    """Of 34 items, whose clicks are rare, in logs of known truth; at night each item by itself."""
+    """34 items, whose clicks are rare, in logs of known truth; at night each item by itself."""
     here = few_clicks(is_skewed=is_skewed)
     logged = float((here.shares[0] * here.rates).sum())
     misses = {name: np.zeros(34) for name in (*ESTIMATES, "plain")}
@@ -90,7 +90,7 @@ def test_intervals_are_at_most_a_third_wider_than_the_best(clicks: int) -> None:
 
 
 def test_no_click_is_no_knowledge() -> None:
-    """As in the sample of the Open Bandit data: 122 rows of item 0 have no click, and .46 are expected."""
+    """The sample of the Open Bandit data has this: 122 rows of item 0 have no click, and .46 are expected."""
     item, click = np.arange(ROWS) % 82 == 0, np.arange(ROWS) % 263 == 1
     log = {"arm": np.where(item, "0", "other"), "p": np.where(item, 1 / 80, 79 / 80), "reward": click & ~item}
     found = lab.evaluate(log, "0")
@@ -103,7 +103,7 @@ def test_no_click_is_no_knowledge() -> None:
 
 
 def test_intervals_are_within_the_range_and_turn_with_the_reward() -> None:
-    """Of 20 rows of the arm all but one have a reward of 1: so it is the rare one."""
+    """All but one of 20 rows of the arm have a reward of 1: so it is the rare one."""
     rewards = np.r_[np.ones(19), 0, np.ones(180)]
     log = {"arm": ["a"] * 20 + ["b"] * 180, "p": [0.1] * 20 + [0.9] * 180, "reward": rewards}
     found, turned = lab.evaluate(log, "a"), lab.evaluate(log | {"reward": 1 - rewards}, "a")

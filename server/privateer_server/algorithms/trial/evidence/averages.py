@@ -50,7 +50,7 @@ def average(sums: Sums, design: TrialDesign) -> Average:
     contributions = np.where(sums.ready, rate / q * sums.difference, few[..., 0] - few[..., 1])
     variance = _added(sums, design, contributions, sums.variance, few_variances)
     if sums.values is not None:
-        # As `scores` does it: numbers vary in each arm by their own.
+        # Numbers vary in each arm by their own, as `scores` takes them to.
         own = by_people(sums, HitValues.of_arms(sums), centres(sums, values))[1]
         variance = np.maximum(variance, _added(sums, design, contributions, sums.own_variances.sum(axis=-1), own))
     return Average(contributions.sum(axis=0), variance, np.asarray(sums.together.ready[0]), contributions)
