@@ -17,7 +17,7 @@ OFF = 4.5 * float(np.sqrt(0.95 * 0.05 / COUNT))
 PROMISED = {"analyze": 0.95, "service": 0.961, "adaptive": 0.961}
 """What one interval of the last look holds with; those of eight looks hold at once with .95."""
 FEW = 30.0
-"""People with the rarer outcome in each arm; below, the score's interval is wider than a plain one, which holds too seldom."""
+"""People with the rarer outcome in each arm; below, intervals are wider than plain ones, which hold too seldom."""
 DAY = [
     Cell("bits at .02", 0.1, 2.0, "none", "analyze"),
     Cell("bits at .004", 0.05, 1.0, "none", "analyze"),
