@@ -50,13 +50,7 @@ class Address(NamedTuple):
         return self.shuffler if is_shuffled and self.shuffler else self.server
 
     def endpoint(self, trust: Trust) -> str:
-        """Return where reports under a trust model go.
-
-        Raises
-        ------
-        TermsRefused
-            If they need a shuffler, and the application trusts none.
-        """
+        """Return where reports under a trust model go."""
         if not trust.shuffled:
             return self._server_endpoint
         if self.shuffler is None:
@@ -104,20 +98,12 @@ class Published(NamedTuple):
 class Publications:
     """Fetches, checks and keeps the publications of an experiment.
 
-    Parameters
-    ----------
-    address
-        The experiment.
-    limits
-        What the device accepts.
-    account
-        Where the last publication is kept.
-    pace
-        How long a request may take.
-    cohort
-        The source that the person belongs to; empty for the experiment's own people.
-    pinned
-        The keys that the server may have; empty: the one that it had first.
+    address: the experiment.
+    limits: what the device accepts.
+    account: where the last publication is kept.
+    pace: how long a request may take.
+    cohort: the source that the person belongs to; empty for the experiment's own people.
+    pinned: the keys that the server may have; empty: the one that it had first.
     """
 
     def __init__(
@@ -134,17 +120,7 @@ class Publications:
         self._limits, self._account, self._pace, self._cohort = limits, account, pace, cohort
 
     def joined(self) -> Steps[Published]:
-        """Return the publication to decide by: the server's, or the one kept if the server does not answer.
-
-        Raises
-        ------
-        TermsRefused, Malformed
-            If the device does not accept it.
-        SignatureInvalid, KeyChanged, ProofInvalid, HeadWentBack, LogForked
-            If the server is not the one that the device knows, or contradicts itself.
-        NotFound, Deleted, Unavailable
-            If there is no such experiment, there was one, or there is neither an answer nor a publication kept.
-        """
+        """Return the publication to decide by: the server's, or the one kept if the server does not answer."""
         answer = yield self._ask(self._pace.timeout)
         try:
             is_paused = answer is not None and answer.asks == ASKS_NOBODY
@@ -163,17 +139,8 @@ class Publications:
     def opened(self, known: Published | None, timeout: float | None = None) -> Steps[Published]:
         """Return the publication whose round is open now, to report to.
 
-        Parameters
-        ----------
-        known
-            The one known so far. If the server sent it in this session, the request names its digest.
-        timeout
-            Seconds for the request; by default those of the pace.
-
-        Raises
-        ------
-        TermsRefused, Malformed, Untrusted, NotFound, Deleted, Unavailable
-            As `joined`; what was kept does not do here.
+        known: the one known so far. If the server sent it in this session, the request names its digest.
+        timeout: seconds for the request; by default those of the pace.
         """
         if known is not None and known.participation.is_paused:
             known = None  # nothing but an unsigned header said so: it is checked as one that asks
@@ -189,13 +156,7 @@ class Publications:
         return (yield from self._checked(answer, timeout, is_paused=False))
 
     def check_server(self) -> None:
-        """Refuse a server that the device holds evidence against.
-
-        Raises
-        ------
-        LogForked, HeadWentBack
-            If the server's log has forked, or gone back.
-        """
+        """Refuse a server that the device holds evidence against."""
         self._witness.check()
 
     def reconciled(self) -> Steps[None]:
@@ -203,11 +164,6 @@ class Publications:
 
         An old head may be one that somebody in between repeats. A proof that continues the last head shows that the
         server still has what it had, so the evidence stops the device no more; a server that lost it cannot make one.
-
-        Raises
-        ------
-        LogForked, HeadWentBack
-            If the server's log has forked, or gone back and does not go on.
         """
         if self._witness.saw_rollback:
             with suppress(PrivateerError):

@@ -64,13 +64,6 @@ def decode(body: bytes, kind: type[T]) -> T:
     """Parse a ``kind`` that `encode` serialized.
 
     A kind of which earlier releases stored other fields has a static method ``upgraded``, which returns today's.
-
-    Raises
-    ------
-    Malformed
-        If ``body`` is not a serialized ``kind``.
-    SpecError
-        If it holds a mechanism that cannot be.
     """
     try:
         upgraded: Callable[[Any], Any] | None = getattr(kind, "upgraded", None)
@@ -92,11 +85,6 @@ def canonical(value: Any) -> bytes:
 
     Objects are sorted by the UTF-16 code units of their keys, there is no white space, and numbers are written as
     ECMAScript writes them. Integers of 2^53 and more are written as the nearest double: any reader takes them so.
-
-    Raises
-    ------
-    ValueError
-        If the value is not JSON: a key that is no text, a number that is not finite, or half a surrogate pair.
     """
     return rfc8785.dumps(_with_doubles(value))
 

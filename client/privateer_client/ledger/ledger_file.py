@@ -65,17 +65,8 @@ _DAMAGE: Final = frozenset({sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite
 class LedgerFile:
     """Transactions on the file.
 
-    Parameters
-    ----------
-    path
-        The file; made if missing, for its user alone.
-    today
-        Days since 1970; the day of payments from before the ledger wrote days.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be used, is damaged, or is not a ledger.
+    path: the file; made if missing, for its user alone.
+    today: days since 1970; the day of payments from before the ledger wrote days.
     """
 
     def __init__(self, path: Path, today: int) -> None:
@@ -98,11 +89,6 @@ class LedgerFile:
         """Open a transaction that alone writes: durable when the context ends, undone if it ends by an exception.
 
         Within another one of the same thread it is a part of that, and ends with it.
-
-        Raises
-        ------
-        InputError
-            If the file cannot be used, or is damaged.
         """
         outer: sqlite3.Connection | None = getattr(self._begun, "database", None)
         if outer is not None:

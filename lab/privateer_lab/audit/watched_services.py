@@ -172,10 +172,7 @@ class _MemoryLedger:
 class WatchedStage:
     """Both services with one experiment.
 
-    Attributes
-    ----------
-    people, upstream
-        What devices, and the shuffler, sent and got.
+    people, upstream: what devices, and the shuffler, sent and got.
     """
 
     def __init__(self, spec: Spec) -> None:

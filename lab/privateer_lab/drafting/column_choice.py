@@ -77,12 +77,8 @@ def most_relevant_first(
 ) -> list[DataColumn]:
     """Return columns by how much the differences between options differ between their values.
 
-    Parameters
-    ----------
-    profiles, arm
-        Columns of the same rows.
-    rewards
-        Shape (n,).
+    profiles, arm: columns of the same rows.
+    rewards: shape (n,).
     """
     return sorted(profiles, key=lambda one: -_evidence(_cells(one), arm.places, rewards))
 

@@ -97,16 +97,10 @@ def features_of(
 ) -> FeatureDrafts:
     """Make features of columns, in their order.
 
-    Parameters
-    ----------
-    bounds
-        Those of numbers that are public already, by column.
-    drawn
-        Whether all other numbers have cut points from the data, with as many rows between one and the next.
-    is_asked
-        Whether somebody named these columns, so that dates are levels.
-    rows
-        Which rows these are, as others of the table may have other values.
+    bounds: those of numbers that are public already, by column.
+    drawn: whether all other numbers have cut points from the data, with as many rows between one and the next.
+    is_asked: whether somebody named these columns, so that dates are levels.
+    rows: which rows these are, as others of the table may have other values.
     """
     found = FeatureDrafts()
     for profile in profiles:

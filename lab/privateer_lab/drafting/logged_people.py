@@ -46,24 +46,12 @@ _NORMAL: Final = 0.00135
 
 @dataclass(frozen=True)
 class LoggedPeople:
-    """Rows of a log as simulated people.
+    """Rows of a log as simulated people."""
 
-    Attributes
-    ----------
-    spec
-        Whose features and options they have.
-    rows
-        Contexts, options and rewards.
-    model
-        What may be expected of them.
-    reward
-        What their rewards are called.
-    """
-
-    spec: ArmsSpec
-    rows: LoggedRows
-    model: OutcomeModel
-    reward: str
+    spec: ArmsSpec  # whose features and options they have
+    rows: LoggedRows  # contexts, options and rewards
+    model: OutcomeModel  # what may be expected of them
+    reward: str  # what their rewards are called
 
     @property
     def means(self) -> Array:
@@ -215,16 +203,10 @@ def logged_people(
 ) -> LoggedPeople:
     """Fit a model to rows, all of which have an option and a reward.
 
-    Parameters
-    ----------
-    columns
-        Those of the spec's features, in their order.
-    chosen
-        Shape (n,): the place of each row's option among the spec's.
-    rewards
-        Shape (n,), in the spec's unit.
-    called
-        What rewards are called.
+    columns: those of the spec's features, in their order.
+    chosen (n,): the place of each row's option among the spec's.
+    rewards (n,): in the spec's unit.
+    called: what rewards are called.
     """
     contexts = np.stack(
         [one.read_as(feature) for feature, one in zip(spec.features.values(), columns, strict=True)], axis=1

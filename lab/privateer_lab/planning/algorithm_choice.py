@@ -29,33 +29,16 @@ Drawn = Callable[[str], ArmsSpec | None]
 
 @dataclass(frozen=True)
 class AlgorithmChoice:
-    """An algorithm, and what it and others earned.
+    """An algorithm, and what it and others earned."""
 
-    Attributes
-    ----------
-    name
-        The one that was chosen.
-    earned
-        Mean reward of a person, in the reward's unit, by algorithm.
-    single
-        That of the best single option.
-    could
-        What a choice by features could gain a person, if all were known.
-    is_rate
-        Whether rewards are rates.
-    drawn
-        Mean reward of a person with cut points of numbers from the data; None: nobody tried, or it is not clearly more.
-    is_tie
-        Whether all options are as good as each other for all of these people.
-    """
-
-    name: str
-    earned: Mapping[str, float]
-    single: float
-    could: float
-    is_rate: bool
+    name: str  # the one that was chosen
+    earned: Mapping[str, float]  # mean reward of a person, in the reward's unit, by algorithm
+    single: float  # that of the best single option
+    could: float  # what a choice by features could gain a person, if all were known
+    is_rate: bool  # whether rewards are rates
+    # mean reward of a person with cut points of numbers from the data; None: nobody tried, or it is not clearly more
     drawn: float | None = None
-    is_tie: bool = False
+    is_tie: bool = False  # whether all options are as good as each other for all of these people
 
     @property
     def sentence(self) -> str:
@@ -111,14 +94,9 @@ class AlgorithmChoice:
 def choice_of(specs: Mapping[str, ArmsSpec], people: People, drawn: Drawn | None = None) -> AlgorithmChoice | SpecError:
     """Return what earns most of the algorithms that choose by features; a refusal where none of them can be run.
 
-    Parameters
-    ----------
-    specs
-        The same experiment by algorithm, at least one. Where none chooses by features, the other one is the choice.
-    people
-        Makes the people of a spec and a seed.
-    drawn
-        Returns the spec of an algorithm with cut points of numbers from the data, where it is another one.
+    specs: the same experiment by algorithm, at least one. Where none chooses by features, the other one is the choice.
+    people: makes the people of a spec and a seed.
+    drawn: returns the spec of an algorithm with cut points of numbers from the data, where it is another one.
     """
     runs, refused = _runs(specs, people)
     wanted = [name for name in by_features() if name in specs] or list(specs)

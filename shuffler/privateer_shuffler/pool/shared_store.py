@@ -62,12 +62,8 @@ _MAKE: Final = insert(ROUNDS).on_conflict_do_nothing()
 class SharedStore(PoolStore):
     """The database of replicas.
 
-    Parameters
-    ----------
-    store_key
-        The key that the database does not have.
-    with_tokens
-        Whether reports come with upload tokens.
+    store_key: the key that the database does not have.
+    with_tokens: whether reports come with upload tokens.
     """
 
     shared = True
@@ -82,15 +78,7 @@ class SharedStore(PoolStore):
     def connect(cls, settings: ShufflerSettings, public_key: bytes) -> "SharedStore":
         """Connect to the database, and bring it to this version.
 
-        Parameters
-        ----------
-        public_key
-            Of the key that signs batches.
-
-        Raises
-        ------
-        SpecError
-            If the database cannot be used or is of a newer version, or the replicas on it have another key.
+        public_key: of the key that signs batches.
         """
         store_key = StoreKey(read_store_key(settings.store_key_file))
         with ExitStack() as stack:
@@ -166,13 +154,7 @@ class SharedStore(PoolStore):
             return frozenset(db.execute(select(SERVER.c.public_key)).scalars())
 
     def keep_server_key(self, key: bytes) -> bytes:
-        """Keep the key of a server unless a replica has met another one; return the one that counts.
-
-        Raises
-        ------
-        Unavailable
-            If it cannot be kept.
-        """
+        """Keep the key of a server unless a replica has met another one; return the one that counts."""
         try:
             with self._database.transaction() as db:
                 return bytes(keep_first(db, SERVER.c.public_key, key))

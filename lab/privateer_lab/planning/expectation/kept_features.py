@@ -25,14 +25,9 @@ _MORE: Final = 0.01
 class KeptFeatures(Environment):
     """The people of another environment, of whom devices know some features only.
 
-    Parameters
-    ----------
-    people
-        The environment.
-    kept
-        Places of the features that are left, of so many ``features``.
-    features
-        How many there are.
+    people: the environment.
+    kept: places of the features that are left, of so many ``features``.
+    features: how many there are.
     """
 
     def __init__(self, people: Environment, kept: Sequence[int], features: int) -> None:
@@ -122,12 +117,8 @@ def _finer(cells: NDArray[np.int64], codes: NDArray[np.int64]) -> NDArray[np.int
 def _earned(cells: NDArray[np.int64], means: Array) -> float:
     """Return what people earn if each gets the best option of the others in their cell: half of them choose for half.
 
-    Parameters
-    ----------
-    cells
-        Shape (n,).
-    means
-        Shape (n, options).
+    cells: shape (n,).
+    means: shape (n, options).
     """
     order = np.arange(len(cells)) % 2
     earned = 0.0

@@ -72,10 +72,7 @@ def _inhabited(table: Table, empty: Collection[str]) -> Table:
 def words_of_tests(spec: Spec, found: Sequence[dict[str, Any]]) -> Iterator[str]:
     """Say the least effects that are found, where none is, and what would help; nothing where no plan is for effects.
 
-    Parameters
-    ----------
-    found
-        What `found_by_tests` returns, the spec's own promise first.
+    found: what `found_by_tests` returns, the spec's own promise first.
     """
     rows = [(one, least_effects(one["tables"])) for one in found]
     if not rows or not rows[0][1]:

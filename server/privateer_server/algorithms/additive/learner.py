@@ -43,28 +43,15 @@ _NONE: Final = 1e-9
 
 @dataclass(frozen=True)
 class AdditiveState(LearnerState):
-    """The state of the learner.
+    """The state of the learner."""
 
-    Attributes
-    ----------
-    reported
-        People whose reports opened.
-    information, scores
-        Shapes (arms, terms, terms) and (arms, terms): what rounds say of terms that are not kept.
-    masses
-        What is known of the shares of people by cell.
-    levels
-        What is known of the levels of long features, which are in none of the others.
-    rounds
-        The latest rounds, oldest first.
-    """
-
-    reported: int
+    reported: int  # people whose reports opened
+    # information, scores: shapes (arms, terms, terms) and (arms, terms): what rounds say of terms that are not kept
     information: Array
     scores: Array
-    masses: CellMasses
-    levels: LongLevels
-    rounds: tuple[ObservedRound, ...] = ()
+    masses: CellMasses  # what is known of the shares of people by cell
+    levels: LongLevels  # what is known of the levels of long features, which are in none of the others
+    rounds: tuple[ObservedRound, ...] = ()  # the latest rounds, oldest first
 
 
 class AdditiveLearner(TermsLearner[AdditiveState]):

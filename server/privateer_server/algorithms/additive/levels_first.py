@@ -44,25 +44,15 @@ _ALL: Final = 5
 
 @dataclass(frozen=True)
 class LevelsFirstState(LearnerState):
-    """The state of the learner.
+    """The state of the learner."""
 
-    Attributes
-    ----------
-    reported
-        People whose reports opened.
-    levels
-        What is known of the mean rewards of arms.
-    information, scores
-        Shapes (arms, terms, terms) and (arms, terms): what rounds say of terms; nothing of two features together.
-    masses
-        What is known of the shares of people by cell.
-    """
-
-    reported: int
-    levels: LevelEvidence
+    reported: int  # people whose reports opened
+    levels: LevelEvidence  # what is known of the mean rewards of arms
+    # information, scores: shapes (arms, terms, terms) and (arms, terms): what rounds say of terms; nothing of two
+    # features together
     information: Array
     scores: Array
-    masses: CellMasses
+    masses: CellMasses  # what is known of the shares of people by cell
 
 
 class LevelsFirstLearner(TermsLearner[LevelsFirstState]):

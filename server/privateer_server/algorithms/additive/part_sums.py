@@ -16,33 +16,20 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class PartSums:
-    """Sums over all people of a round.
+    """Sums over all people of a round."""
 
-    Attributes
-    ----------
-    sums
-        Shape (arms, parts): of residuals.
-    counts
-        Shape (arms or 1, parts): of people.
-    noise, count_noise
-        Shape (parts,): variances of noise in sums and counts, if everybody's report was noise; infinite where nobody
-        was asked.
-    rates
-        How likely the report of a person elsewhere is noise, and how much likelier that of a person of the part.
-    value_rates
-        Mean square of what the report of a person elsewhere adds to a sum, and how much larger that of one of the part
-        is, as far as ``noise`` does not say it.
-    together
-        Whether all sums are over the same people.
-    """
-
-    sums: Array
-    counts: Array
+    sums: Array  # shape (arms, parts): of residuals
+    counts: Array  # shape (arms or 1, parts): of people
+    # noise, count_noise: shape (parts,): variances of noise in sums and counts, if everybody's report was noise;
+    # infinite where nobody was asked
     noise: Array
     count_noise: Array
+    # how likely the report of a person elsewhere is noise, and how much likelier that of a person of the part
     rates: tuple[float, float]
+    # mean square of what the report of a person elsewhere adds to a sum, and how much larger that of one of the part
+    # is, as far as ``noise`` does not say it
     value_rates: tuple[float, float]
-    together: bool
+    together: bool  # whether all sums are over the same people
 
     def variances(self, shares: Array) -> Array:
         """Return the variance of noise in sums, (arms, parts), where these are the shares of people."""
@@ -51,10 +38,7 @@ class PartSums:
     def doubts(self, shares: Array) -> Array:
         """Return the variance of noise in the sum of counts over arms, (parts,), where these are the shares of people.
 
-        Parameters
-        ----------
-        shares
-            Shape (parts,), of all arms together.
+        shares (parts,): of all arms together.
         """
         return self.count_noise * (len(self.counts) * self.rates[0] + self.rates[1] * shares)
 

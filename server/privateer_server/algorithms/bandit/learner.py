@@ -40,17 +40,7 @@ _HEAVY: Final = 2.0
 
 @dataclass(frozen=True)
 class BanditState(LearnerState):
-    """The state of a bandit's learner.
-
-    Attributes
-    ----------
-    rounds, reported
-        Rounds that were learned from, and people who reported.
-    posterior
-        Of the arms' mean rewards.
-    stopped
-        Whether the best arm is known.
-    """
+    """The state of a bandit's learner."""
 
     renamed: ClassVar = {"heard": "reported", "evidence": "posterior", "told": "information"}
 
@@ -62,10 +52,11 @@ class BanditState(LearnerState):
         posterior = stored["posterior"]
         return stored | {"posterior": ArmPosterior.upgraded(posterior)} if "information" in posterior else stored
 
+    # rounds, reported: rounds that were learned from, and people who reported
     rounds: int
     reported: int
-    posterior: ArmPosterior
-    stopped: bool = False
+    posterior: ArmPosterior  # of the arms' mean rewards
+    stopped: bool = False  # whether the best arm is known
 
 
 class BanditLearner(RoundsLearner[BanditSpec, BanditState, BanditPolicy]):

@@ -28,27 +28,16 @@ _RARE: Final = 0.02
 
 @dataclass(frozen=True)
 class ArmPosterior:
-    """A posterior over the mean reward of every arm, from what was released of it; all shapes (arms,).
+    """A posterior over the mean reward of every arm, from what was released of it; all shapes (arms,)."""
 
-    Attributes
-    ----------
-    people
-        People who reported on each arm, or as many as its share of the coins stands for.
-    precision
-        Inverse of a sub-Gaussian variance proxy of each arm's estimate: what every release adds is known before it.
-    weighted
-        Sum of estimates of the mean reward, from 0 to 1, by their precisions: what guarantees rest on.
-    losses
-        Sum of losses around the middle of the range, each divided by the share of its arm: unbiased, no matter who
-        chose the rewards.
-    counts
-        Successes and trials of each arm, with the variance that they have: what decides who plays what.
-    """
-
-    people: Array
+    people: Array  # people who reported on each arm, or as many as its share of the coins stands for
+    # inverse of a sub-Gaussian variance proxy of each arm's estimate: what every release adds is known before it
     precision: Array
-    weighted: Array
+    weighted: Array  # sum of estimates of the mean reward, from 0 to 1, by their precisions: what guarantees rest on
+    # sum of losses around the middle of the range, each divided by the share of its arm: unbiased, no matter who chose
+    # the rewards
     losses: Array
+    # successes and trials of each arm, with the variance that they have: what decides who plays what
     counts: SuccessCounts
 
     @classmethod

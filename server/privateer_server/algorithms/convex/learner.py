@@ -32,24 +32,15 @@ _HALVINGS: Final = 60
 
 @dataclass(frozen=True)
 class ConvexState(LearnerState):
-    """The state of a convex learner: a centre, and sums of gradients.
+    """The state of a convex learner: a centre, and sums of gradients."""
 
-    Attributes
-    ----------
-    reported, learned
-        People who reported to this experiment, and all from whom it has learned, in the one that it began with, too.
-    point
-        Shape (d,): the centre of the next round.
-    course
-        Sums over rounds.
-    frame
-        Public seed of the directions, the same in all rounds: people may report to a later one than they chose by.
-    """
-
+    # reported, learned: people who reported to this experiment, and all from whom it has learned, in the one that it
+    # began with, too
     reported: int
     learned: int
-    point: Array
-    course: GradientSums
+    point: Array  # shape (d,): the centre of the next round
+    course: GradientSums  # sums over rounds
+    # public seed of the directions, the same in all rounds: people may report to a later one than they chose by
     frame: int = 0
 
 

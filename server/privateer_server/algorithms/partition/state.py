@@ -35,56 +35,32 @@ class LocatedBins(Bins):
 
 @dataclass(frozen=True)
 class PartitionState(LearnerState):
-    """The state of the partition learner. Values are 2 mean reward - 1, averaged over a bin.
-
-    Attributes
-    ----------
-    rounds, seen, own
-        Closed rounds, people who reported, and those among them who belong to no source.
-    cohort, reported
-        The cohort of the last round, and its people who have reported.
-    tree
-        The bins.
-    active
-        Shape (bins, arms): arms that are played.
-    evidence
-        What reports on bins say of values; where evidence is forgotten, that of the half-life in use.
-    population
-        Shares of people by bin, cohort by cohort.
-    hyperparameters
-        The kernel in use.
-    posterior
-        Of values, when it was computed last.
-    discounted
-        Evidence under each half-life; None where nothing is forgotten.
-    window
-        The window whose rounds are compared with those before; None before the first one opens.
-    selection
-        What rounds about one feature at a time showed; None where no feature was asked about alone.
-    prior
-        Where values are expected, and how far apart, when the posterior was computed last.
-    constant
-        The model that one arm is best for everybody, when the posterior was computed last; None where the arm is in the
-        key, or there are many bins.
-    """
+    """The state of the partition learner. Values are 2 mean reward - 1, averaged over a bin."""
 
     renamed: ClassVar = {"heard": "reported", "turn": "cohort"}
 
+    # rounds, seen, own: closed rounds, people who reported, and those among them who belong to no source
     rounds: int
     seen: int
     own: int
+    # cohort, reported: the cohort of the last round, and its people who have reported
     cohort: str
     reported: int
-    tree: BinTree
-    active: NDArray[np.bool_]
+    tree: BinTree  # the bins
+    active: NDArray[np.bool_]  # shape (bins, arms): arms that are played
+    # what reports on bins say of values; where evidence is forgotten, that of the half-life in use
     evidence: BinEvidence
-    population: Population
-    hyperparameters: Hyperparameters
-    posterior: BinPosterior
-    discounted: Discounted | None = None
+    population: Population  # shares of people by bin, cohort by cohort
+    hyperparameters: Hyperparameters  # the kernel in use
+    posterior: BinPosterior  # of values, when it was computed last
+    discounted: Discounted | None = None  # evidence under each half-life; None where nothing is forgotten
+    # the window whose rounds are compared with those before; None before the first one opens
     window: Window | None = None
+    # what rounds about one feature at a time showed; None where no feature was asked about alone
     selection: Selection | None = None
-    prior: PriorScale = UNSCALED
+    prior: PriorScale = UNSCALED  # where values are expected, and how far apart, when the posterior was computed last
+    # the model that one arm is best for everybody, when the posterior was computed last; None where the arm is in the
+    # key, or there are many bins
     constant: ConstantArms | None = None
 
     def means(self, asks: bool) -> Array:

@@ -111,30 +111,17 @@ class SparseLearner(RoundsLearner[SparseSpec, StateT, SparsePolicy]):
 
 @dataclass(frozen=True)
 class EpochState(LearnerState):
-    """The state of a learner with a curator.
+    """The state of a learner with a curator."""
 
-    Attributes
-    ----------
-    reported
-        People whose reports opened.
-    places
-        Shape (k,): features of the block, int64, in order.
-    people
-        Number of people in the block.
-    moments, variances
-        Shape (arms + k + 1, arms + k + 1): the block of second moments, value last, and the variances of its noise.
-    correlated
-        Whether features have shown to correlate, or to be off the middle of their bounds.
-    explored, followed
-        What people had who got any arm, and those who got the best one since the block began.
-    """
-
-    reported: int
-    places: Places
-    people: int
+    reported: int  # people whose reports opened
+    places: Places  # shape (k,): features of the block, int64, in order
+    people: int  # number of people in the block
+    # moments, variances: shape (arms + k + 1, arms + k + 1): the block of second moments, value last, and the variances
+    # of its noise
     moments: Array
     variances: Array
-    correlated: bool
+    correlated: bool  # whether features have shown to correlate, or to be off the middle of their bounds
+    # explored, followed: what people had who got any arm, and those who got the best one since the block began
     explored: Played
     followed: Played
 
@@ -290,17 +277,11 @@ class EpochLearner(SparseLearner[EpochState]):
 
 @dataclass(frozen=True)
 class SumState(LearnerState):
-    """The state of a learner without a curator.
+    """The state of a learner without a curator."""
 
-    Attributes
-    ----------
-    reported
-        People whose reports opened.
-    precisions, weighted
-        Shape (d,): of every feature's coefficient the sum of precisions, and of estimates times these.
-    """
-
-    reported: int
+    reported: int  # people whose reports opened
+    # precisions, weighted: shape (d,): of every feature's coefficient the sum of precisions, and of estimates times
+    # these
     precisions: Array
     weighted: Array
 

@@ -29,24 +29,12 @@ insert = insert_postgres
 
 @dataclass(frozen=True)
 class Schema:
-    """The tables of a PostgreSQL database, and how they are brought up to date.
+    """The tables of a PostgreSQL database, and how they are brought up to date."""
 
-    Attributes
-    ----------
-    name
-        It tells the databases apart.
-    version
-        Of the tables as they are now.
-    tables
-        What an empty database gets.
-    steps
-        What makes the next version of the version that it is at.
-    """
-
-    name: str
-    version: int
-    tables: tuple[Table, ...]
-    steps: Mapping[int, Step] = field(default_factory=dict)
+    name: str  # it tells the databases apart
+    version: int  # of the tables as they are now
+    tables: tuple[Table, ...]  # what an empty database gets
+    steps: Mapping[int, Step] = field(default_factory=dict)  # what makes the next version of the version that it is at
 
 
 class Unreachable(OSError):
@@ -55,21 +43,12 @@ class Unreachable(OSError):
 
 @dataclass(frozen=True)
 class DatabaseFacts:
-    """Facts that a database states of itself.
+    """Facts that a database states of itself."""
 
-    Attributes
-    ----------
-    version
-        Of its tables.
-    size
-        In bytes.
-    is_whole
-        Whether it finds no damage: SQLite reads all pages for that, and PostgreSQL counts the wrong checksums that it
-        has met, where it keeps checksums.
-    """
-
-    version: int
-    size: int
+    version: int  # of its tables
+    size: int  # in bytes
+    # whether it finds no damage: SQLite reads all pages for that, and PostgreSQL counts the wrong checksums that it has
+    # met, where it keeps checksums
     is_whole: bool
 
 
@@ -77,20 +56,11 @@ class Database(ABC):
     """A database that threads share.
 
     Errors are the driver's own, and `Unreachable` where PostgreSQL does not answer.
-
-    Attributes
-    ----------
-    is_shared
-        Whether other processes change it, too.
-    identity
-        Which copy of the database this is, where one may be put in the place of another under a service.
-    is_read_only
-        Whether it is only looked at, as it is.
     """
 
-    is_shared: bool
-    identity = ""
-    is_read_only = False
+    is_shared: bool  # whether other processes change it, too
+    identity = ""  # which copy of the database this is, where one may be put in the place of another under a service
+    is_read_only = False  # whether it is only looked at, as it is
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -152,10 +122,7 @@ class Database(ABC):
 class DriverStatement:
     """A statement that changes rows and that the driver runs by itself: for where Core's time counts, about 25 µs.
 
-    Parameters
-    ----------
-    sql
-        With its values' names after colons, as in ``:name``.
+    sql: with its values' names after colons, as in ``:name``.
     """
 
     def __init__(self, sql: str) -> None:

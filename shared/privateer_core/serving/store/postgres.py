@@ -54,21 +54,10 @@ _ADVISORY: Final = text("SELECT pg_advisory_xact_lock(:kind, hashtext(:name))")
 class PostgresDatabase(Database):
     """A database, with a connection for every thread that needs one.
 
-    Parameters
-    ----------
-    url
-        Where the database is.
-    schema
-        What it holds; it is brought to this version.
-    setting
-        The setting that names it.
-    is_read_only
-        Whether it is only looked at: it is left at its version, which may be 0 for an empty database.
-
-    Raises
-    ------
-    SpecError
-        If the database cannot be used, or is another service's or of a newer version.
+    url: where the database is.
+    schema: what it holds; it is brought to this version.
+    setting: the setting that names it.
+    is_read_only: whether it is only looked at: it is left at its version, which may be 0 for an empty database.
     """
 
     is_shared = True
@@ -172,13 +161,7 @@ class PostgresDatabase(Database):
 
 
 def migrate(db: Connection, schema: Schema, setting: str) -> None:
-    """Bring a database to this version and tell the log, in the transaction of a connection; one process at a time.
-
-    Raises
-    ------
-    SpecError
-        If it is another service's, or of a newer version; it is not changed then.
-    """
+    """Bring a database to this version and tell the log, in the transaction of a connection; one process at a time."""
     db.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
     db.exec_driver_sql("CREATE TABLE IF NOT EXISTS privateer_schema (kind text PRIMARY KEY, version integer NOT NULL)")
     version = check_version(db, schema, setting)
@@ -194,13 +177,7 @@ def migrate(db: Connection, schema: Schema, setting: str) -> None:
 
 
 def check_version(db: Connection, schema: Schema, setting: str) -> int:
-    """Return the version of a database; 0 if it is empty.
-
-    Raises
-    ------
-    SpecError
-        If it is another service's, or of a newer version.
-    """
+    """Return the version of a database; 0 if it is empty."""
     if db.exec_driver_sql("SELECT to_regclass('privateer_schema')").scalar_one() is None:
         return 0
     found = db.exec_driver_sql("SELECT kind, version FROM privateer_schema").fetchone()
@@ -264,12 +241,8 @@ class Notifications:
 
     It listens on a connection of its own, which is made again when it breaks.
 
-    Parameters
-    ----------
-    url
-        Where the database is.
-    channel
-        Name of the channel that replicas notify on.
+    url: where the database is.
+    channel: name of the channel that replicas notify on.
     """
 
     def __init__(self, url: str, channel: str) -> None:
