@@ -1,6 +1,8 @@
 """One person's part in one experiment: choose, then report."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
 import numpy as np
@@ -9,6 +11,7 @@ from numpy.typing import NDArray
 from privateer_client.delivery import Outcome, Pace, Steps, Tied, deliver
 from privateer_client.inputs import adjustment_of, clipped_features, context_vector, features_of, read_outcome
 from privateer_client.ledger.account_protocol import Account
+from privateer_client.ledger.arm import KeptArm
 from privateer_client.ledger.choice import KeptChoice, period_of
 from privateer_client.participation import SealedReport
 from privateer_client.publications import Publications, Published
@@ -52,19 +55,23 @@ class Session(Generic[Reported]):
         self._run, self._published, self._publications, self._reports = run, published, publications, reports
         self._account, self._pace = account, pace
         self._identity, self._participation = publications.address.identity, published.participation
-        self._choice = self._account.choice(self._identity)
-        self.asked = self._is_open and (self._choice is not None or self._is_asked)
+        with account.transaction():
+            self._choice = self._account.choice(self._identity)
+            self.asked = self._is_open and (self._choice is not None or self._is_asked)
+            self._offer()
+        self._arm: KeptArm | None = None  # what was shown instead of a choice
         self.offline = published.sent is None
         self.refusal: str | None = None
         self.clipped = False
         self.clipped_features: tuple[str, ...] = ()
 
-    def choose(self, context: Mapping[str, Any] = {}, *, fresh: bool = False) -> Any:
+    def choose(self, context: Mapping[str, Any] = {}, *, fresh: bool = False, sticky: bool = True) -> Any:
         """Choose for this person; nothing is sent. The report is about the last choice before it.
 
         The choice is kept, encrypted, if the person is asked for a report. A kept choice stands, also after a restart:
         ``choose`` returns it whatever the context, until its report is made or due, its period is over, or no report on
-        it would count any more.
+        it would count any more. The arm stays after its report, and where nobody is asked, until it is retired, the
+        period is over, the person is asked for another report, or the experiment is over.
 
         Parameters
         ----------
@@ -72,6 +79,8 @@ class Session(Generic[Reported]):
             A value for each feature of the experiment, and each number that adjusts the reward.
         fresh
             Whether to decide anew, in the place of the choice that is kept. Whoever sees the arms then sees one more.
+        sticky
+            False: decide anew each time once the report is made, or if nobody is asked.
 
         Returns
         -------
@@ -91,15 +100,24 @@ class Session(Generic[Reported]):
             If the spec has no place for a value, which then counts as missing.
         """
         self._publications.check_server()
-        kept = self._account.choice(self._identity)
-        if fresh or kept is None or not self._stands(kept):
-            is_kept, kept = kept is not None, self._decided(context)
+        with self._account.transaction():
+            kept = self._account.choice(self._identity)
+            if kept is not None and not fresh and self._stands(kept):
+                self._choice, self._arm = kept, None
+                return kept.shown
             # A choice that was kept before says nothing of whether this one is asked about.
             self.asked = self.asked and self._is_asked
-            if self._reports_choices or (is_kept and not self._participation.cohort):
-                kept = self._kept(kept, fresh=fresh)
-        self._choice = kept
-        return kept.shown
+            waits = kept is not None and self._waits(kept)
+            self._arm = None if fresh or not sticky or (self._reports_choices and not waits) else self._standing_arm()
+            if self._arm is not None:
+                self._choice = self._account.change(self._identity, self._only_if_it_waits)
+                return self._arm.shown
+            choice = self._decided(context, fresh=fresh)
+            if self._reports_choices or (kept is not None and not self._participation.cohort):
+                choice = self._kept(choice, fresh=fresh)
+            self._choice = choice
+            self._show(choice)
+        return choice.shown
 
     def save(self) -> None:
         """Make sure that the choice is kept, as `choose` does: `Client.resume` finds it after a restart.
@@ -111,6 +129,8 @@ class Session(Generic[Reported]):
         InputError
             If nothing was chosen, or the ledger cannot keep it.
         """
+        if self._choice is None and self._arm is not None:
+            return
         choice = self._made_choice()
         if self._reports_choices:
             self._choice = self._kept(choice)
@@ -118,7 +138,7 @@ class Session(Generic[Reported]):
     def forget(self) -> None:
         """Erase the choice, here and in the ledger: no report is made of it, and the next call of `choose` is free."""
         self._account.forget(self._identity)
-        self._choice = None
+        self._choice = self._arm = None
         self.asked = self.asked and self._is_asked
 
     def report(self, reward: Any) -> Reported:
@@ -222,9 +242,36 @@ class Session(Generic[Reported]):
     def _now(self) -> float:
         return self._pace.clock.now()
 
-    def _decided(self, context: Mapping[str, Any]) -> KeptChoice:
+    def _offer(self) -> None:
+        """Keep the coins of the next choice: sessions that join at once then choose alike."""
+        if not self._participation.cohort:
+            with suppress(InputError):  # the choice says whether it can be kept
+                self._account.change_arm(self._identity, lambda arm: (arm or KeptArm()).offered(self._participation))
+
+    def _standing_arm(self) -> KeptArm | None:
+        """Return the arm that the person had, if it is still theirs and the device keeps it."""
+        arm = self._account.change_arm(self._identity, lambda arm: arm)
+        is_own = arm is not None and not self._participation.cohort and arm.stands(self._participation, self._now)
+        return arm if is_own else None
+
+    def _show(self, choice: KeptChoice) -> None:
+        if not (self._participation.cohort or choice.is_common):
+            is_over = self._participation.is_over
+            with suppress(InputError):
+                shown = partial(KeptArm.showing, choice=choice, is_over=is_over)
+                self._account.change_arm(self._identity, lambda arm: shown(arm or KeptArm()))
+
+    def _only_if_it_waits(self, kept: KeptChoice | None) -> KeptChoice | None:
+        return kept if kept is not None and self._waits(kept) else None
+
+    def _coins(self, *, fresh: bool) -> NDArray[np.uint32]:
+        """Return the coins that were drawn for the next choice, or others."""
         # Every choice has coins of its own, so that no sequence of arms can be matched with the coins of a report.
-        coins = self._participation.coins(1)
+        arm = None if fresh else self._account.change_arm(self._identity, lambda arm: arm)
+        return arm.coins if arm is not None and len(arm.coins) else self._participation.coins(1)
+
+    def _decided(self, context: Mapping[str, Any], *, fresh: bool = False) -> KeptChoice:
+        coins = self._coins(fresh=fresh)
         spec, given = self._participation.spec, features_of(context, self._participation.spec)
         known = context_vector(given, spec.features, spec.reward.adjust)
         self.clipped_features = clipped_features(given, spec.features)
@@ -266,6 +313,9 @@ class Session(Generic[Reported]):
         with self._account.transaction():
             self._publications.check_server()
             self._check_unpaid()
+            if self._choice is None and self._arm is not None:
+                self._read(self._arm.shown, reward)
+                return Outcome.NOT_ASKED
             choice = self._made_choice()
             rewards = self._read(choice.shown, reward, choice.offset)
             if not self.asked:
@@ -306,7 +356,7 @@ class Session(Generic[Reported]):
         with self._account.transaction():
             report = self._reports.on(updated, opened.participation)
             if report is None:
-                self._account.forget(self._identity)
+                self._account.change(self._identity, lambda _: None)
                 return Outcome.NOT_ASKED
             tied = self._tied(report)
         return (yield from self._delivered(report, tied))

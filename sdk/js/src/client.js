@@ -3,6 +3,7 @@
 
 import { DOUBTED, Delivery } from "./delivery.js";
 import { PrivateerError, alreadyReported, invalid, unavailable } from "./errors.js";
+import { offered } from "./ledgers/arm.js";
 import { IndexedDbLedger } from "./ledgers/indexeddb.js";
 import { Ledger } from "./ledgers/ledger.js";
 import { contradicted, contradicts } from "./log.js";
@@ -165,7 +166,10 @@ export class Client {
     if (participation.isOpen) publications.endpoint(participation);
     const entry = await this.ledger.entry(publications.identity);
     const kept = await this.ledger.choice(publications.identity);
-    return new Session(publications, published, entry, kept, await this.isTime(publications.identity, participation, entry));
+    const isTime = await this.isTime(publications.identity, participation, entry);
+    // Sessions that join at once have the same coins, and so choose alike.
+    const arm = await this.ledger.changeArm(publications.identity, (arm) => offered(arm, participation));
+    return new Session(publications, published, entry, kept, isTime, arm);
   }
 
   /** Whether the device reports this time: who reports one time of several comes only where they are asked, and has not reported.

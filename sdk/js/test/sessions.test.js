@@ -60,7 +60,7 @@ test("two pages at once: the first choice that is kept stands, and nobody tells 
     const client = new Client(at.url, { ledger, clock });
     const [one, other] = [await client.join("test"), await client.join("test")];
     one.choose(CONTEXT);
-    other.choose(CONTEXT);
+    other.choose({ x1: 0.8, x2: 0.1 });
     assert.deepEqual([await other.report(1), await one.report(0)], ["not-asked", "pending"]);
   }));
 

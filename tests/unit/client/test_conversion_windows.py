@@ -103,7 +103,8 @@ def test_a_choice_survives_the_process_and_stands(device: Device, server: Server
     assert {device.start().join("test").choose(OTHER) for _ in range(20)} == {arm}
     assert session.report(1.0) is Outcome.PENDING
     device.clock.time += 1.5 * WEEK
-    assert len({session.choose(OTHER) for _ in range(60)}) > 1  # it is over
+    assert {session.choose(OTHER) for _ in range(20)} == {arm}  # the window is over, and the arm stays
+    assert len({session.choose(OTHER, sticky=False) for _ in range(60)}) > 1
     session.report(0.5)
     assert device.start().resend() == {"test": Outcome.ACCEPTED}
     assert server.reward() == 1.0
