@@ -1,8 +1,6 @@
 """One person's part in one experiment: choose, then report."""
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
-from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
 import numpy as np
@@ -16,6 +14,7 @@ from privateer_client.ledger.choice import KeptChoice, period_of
 from privateer_client.participation import SealedReport
 from privateer_client.publications import Publications, Published
 from privateer_client.reports import Reports
+from privateer_client.shown_arm import ShownArm
 from privateer_core.errors import AlreadyReported, Deleted, InputError, Unavailable
 
 _REWARD: Final = "reward"
@@ -55,10 +54,11 @@ class Session(Generic[Reported]):
         self._run, self._published, self._publications, self._reports = run, published, publications, reports
         self._account, self._pace = account, pace
         self._identity, self._participation = publications.address.identity, published.participation
+        self._shown = ShownArm(account, self._identity)
         with account.transaction():
             self._choice = self._account.choice(self._identity)
             self.asked = self._is_open and (self._choice is not None or self._is_asked)
-            self._offer()
+            self._shown.offer(self._participation)
         self._arm: KeptArm | None = None  # what was shown instead of a choice
         self.offline = published.sent is None
         self.refusal: str | None = None
@@ -108,7 +108,8 @@ class Session(Generic[Reported]):
             # A choice that was kept before says nothing of whether this one is asked about.
             self.asked = self.asked and self._is_asked
             waits = kept is not None and self._waits(kept)
-            self._arm = None if fresh or not sticky or (self._reports_choices and not waits) else self._standing_arm()
+            is_new = fresh or not sticky or (self._reports_choices and not waits)
+            self._arm = None if is_new else self._shown.standing(self._participation, self._now)
             if self._arm is not None:
                 self._choice = self._account.change(self._identity, self._only_if_it_waits)
                 return self._arm.shown
@@ -116,7 +117,7 @@ class Session(Generic[Reported]):
             if self._reports_choices or (kept is not None and not self._participation.cohort):
                 choice = self._kept(choice, fresh=fresh)
             self._choice = choice
-            self._show(choice)
+            self._shown.show(choice, self._participation)
         return choice.shown
 
     def save(self) -> None:
@@ -166,7 +167,7 @@ class Session(Generic[Reported]):
             If nothing was chosen.
         TermsRefused
             If the open round's terms miss what was promised when the person chose, or what this device accepts.
-        AlreadyReported, BudgetExceeded
+        BudgetExceeded
             If the ledger does not allow the report; nothing was sent.
         LogForked, HeadWentBack
             If the device holds evidence that the server has contradicted itself; nothing was sent.
@@ -176,7 +177,7 @@ class Session(Generic[Reported]):
         UnfitValueWarning
             If the reward is not what the experiment asks for: the report is made as if there had been no outcome.
         """
-        return self._run(self._reporting(reward))
+        return self._run(_in_a_word(self._reporting(reward)))
 
     def report_past(self, context: Mapping[str, Any], arm: str, reward: Any) -> Reported:
         """Report, as a member of a source, on an arm that was played before; the arm stays secret.
@@ -202,7 +203,7 @@ class Session(Generic[Reported]):
         UnfitValueWarning
             If the experiment has no such arm: the report then says nothing. Or as `choose` and `report`.
         """
-        return self._run(self._reporting_past(context, arm, reward))
+        return self._run(_in_a_word(self._reporting_past(context, arm, reward)))
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -242,36 +243,11 @@ class Session(Generic[Reported]):
     def _now(self) -> float:
         return self._pace.clock.now()
 
-    def _offer(self) -> None:
-        """Keep the coins of the next choice: sessions that join at once then choose alike."""
-        if not self._participation.cohort:
-            with suppress(InputError):  # the choice says whether it can be kept
-                self._account.change_arm(self._identity, lambda arm: (arm or KeptArm()).offered(self._participation))
-
-    def _standing_arm(self) -> KeptArm | None:
-        """Return the arm that the person had, if it is still theirs and the device keeps it."""
-        arm = self._account.change_arm(self._identity, lambda arm: arm)
-        is_own = arm is not None and not self._participation.cohort and arm.stands(self._participation, self._now)
-        return arm if is_own else None
-
-    def _show(self, choice: KeptChoice) -> None:
-        if not (self._participation.cohort or choice.is_common):
-            is_over = self._participation.is_over
-            with suppress(InputError):
-                shown = partial(KeptArm.showing, choice=choice, is_over=is_over)
-                self._account.change_arm(self._identity, lambda arm: shown(arm or KeptArm()))
-
     def _only_if_it_waits(self, kept: KeptChoice | None) -> KeptChoice | None:
         return kept if kept is not None and self._waits(kept) else None
 
-    def _coins(self, *, fresh: bool) -> NDArray[np.uint32]:
-        """Return the coins that were drawn for the next choice, or others."""
-        # Every choice has coins of its own, so that no sequence of arms can be matched with the coins of a report.
-        arm = None if fresh else self._account.change_arm(self._identity, lambda arm: arm)
-        return arm.coins if arm is not None and len(arm.coins) else self._participation.coins(1)
-
     def _decided(self, context: Mapping[str, Any], *, fresh: bool = False) -> KeptChoice:
-        coins = self._coins(fresh=fresh)
+        coins = self._shown.coins(self._participation, fresh=fresh)
         spec, given = self._participation.spec, features_of(context, self._participation.spec)
         known = context_vector(given, spec.features, spec.reward.adjust)
         self.clipped_features = clipped_features(given, spec.features)
@@ -405,3 +381,11 @@ class Session(Generic[Reported]):
         verdict = (yield from deliver([report], self._account, self._pace, tied))[report]
         self.refusal = verdict.reason
         return verdict.outcome
+
+
+def _in_a_word(steps: Steps[Outcome]) -> Steps[Outcome]:
+    """Whoever reports again is told so: that is no error of the page."""
+    try:
+        return (yield from steps)
+    except AlreadyReported:
+        return Outcome.ALREADY_REPORTED

@@ -155,6 +155,17 @@ export class Session {
    * @returns {Promise<Outcome>}
    */
   async report(reward) {
+    try {
+      return await this.reported(reward);
+    } catch (error) {
+      // Whoever reports again is told so: that is no error of the page.
+      if (error instanceof PrivateerError && error.type === "already-reported") return "already-reported";
+      throw error;
+    }
+  }
+
+  /** @param {number | boolean | null | Record<string, number | boolean | null>} reward @returns {Promise<Outcome>} */
+  async reported(reward) {
     const { client, choice } = this;
     await client.checkServer();
     this.entry = await client.ledger.entry(this.publications.identity);

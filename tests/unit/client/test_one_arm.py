@@ -29,12 +29,12 @@ def kept(device: Device) -> KeptArm:
 
 @pytest.mark.parametrize("asks", [True, False])
 def test_sessions_that_join_at_once_show_one_arm(tmp_path: Path, asks: bool) -> None:
-    """Three sessions of 20 people: were coins drawn when choosing, about two thirds would see several arms of three.
+    """Three sessions of 12 people: were coins drawn when choosing, about two thirds would see several arms of three.
 
-    That all of 20 people happen to see one has a chance of (1/9)^20.
+    That all of 12 people happen to see one has a chance of (1/9)^12.
     """
     arms = set()
-    for person in range(20):
+    for person in range(12):
         device, server = set_up(tmp_path / str(person))
         server.headers = {} if asks else {ASKS_HEADER: ASKS_NOBODY}
         sessions = [device.start().join("test") for _ in range(3)]
