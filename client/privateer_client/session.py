@@ -185,7 +185,7 @@ class Session(Generic[Reported]):
         UnfitValueWarning
             If the reward is not what the experiment asks for: the report is made as if there had been no outcome.
         """
-        return self._run(_in_a_word(self._reporting(reward)))
+        return self._run(_answered(self._reporting(reward)))
 
     def report_past(self, context: Mapping[str, Any], arm: str, reward: Any) -> Reported:
         """Report, as a member of a source, on an arm that was played before; the arm stays secret.
@@ -211,7 +211,7 @@ class Session(Generic[Reported]):
         UnfitValueWarning
             If the experiment has no such arm: the report then says nothing. Or as `choose` and `report`.
         """
-        return self._run(_in_a_word(self._reporting_past(context, arm, reward)))
+        return self._run(_answered(self._reporting_past(context, arm, reward)))
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -393,8 +393,8 @@ class Session(Generic[Reported]):
         return verdict.outcome
 
 
-def _in_a_word(steps: Steps[Outcome]) -> Steps[Outcome]:
-    """Tell a person who reports again in a word: that is no error of the page."""
+def _answered(steps: Steps[Outcome]) -> Steps[Outcome]:
+    """Answer a second report, which is no error of the page."""
     try:
         return (yield from steps)
     except AlreadyReported:
