@@ -15,7 +15,7 @@ from privateer_core.policies.expected_rewards import ExpectedRewards
 from privateer_core.primitives.bounded_vectors import VectorSums
 from privateer_core.primitives.contributions import CellHits
 from privateer_core.privacy.terms import Terms
-from privateer_server.algorithms import LearnerState, NewRound
+from privateer_server.algorithms import NewRound
 from privateer_server.algorithms.additive.arm_shares import ArmShares
 from privateer_server.algorithms.additive.cell_masses import CellMasses
 from privateer_server.algorithms.additive.latest import Latest
@@ -42,7 +42,7 @@ _NONE: Final = 1e-9
 
 
 @dataclass(frozen=True)
-class AdditiveState(LearnerState):
+class AdditiveState:
     """The state of the learner."""
 
     reported: int  # people whose reports opened

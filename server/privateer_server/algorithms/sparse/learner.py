@@ -16,7 +16,7 @@ from privateer_core.answer.parts import Figures, Gain
 from privateer_core.errors import SpecError
 from privateer_core.primitives.bounded_vectors import SecondMomentSums, VectorSums
 from privateer_core.primitives.questions import SecondMoments
-from privateer_server.algorithms import Learner, LearnerState, NewRound, RoundsLearner
+from privateer_server.algorithms import Learner, NewRound, RoundsLearner
 from privateer_server.algorithms.sparse.coefficients import (
     CONFIDENCE,
     UNIFORM,
@@ -110,7 +110,7 @@ class SparseLearner(RoundsLearner[SparseSpec, StateT, SparsePolicy]):
 
 
 @dataclass(frozen=True)
-class EpochState(LearnerState):
+class EpochState:
     """The state of a learner with a curator."""
 
     reported: int  # people whose reports opened
@@ -276,7 +276,7 @@ class EpochLearner(SparseLearner[EpochState]):
 
 
 @dataclass(frozen=True)
-class SumState(LearnerState):
+class SumState:
     """The state of a learner without a curator."""
 
     reported: int  # people whose reports opened
