@@ -1,7 +1,6 @@
 """Which algorithm a draft has: by runs on its people, whatever they are."""
 
 import tomllib
-from functools import partial
 
 import numpy as np
 import pytest
@@ -90,7 +89,7 @@ def test_the_one_that_earns_most_is_chosen_and_cut_points_where_they_earn_more()
     cuts = (80 * np.linspace(0, 1, 17) ** 4).tolist()
     drawn = TABLES | {"context": {"features": {**TABLES["context"]["features"], "age": {"quantiles": cuts}}}}
     specs = every_algorithm(TABLES, own_rounds=True)
-    found = choice_of(specs, lambda spec, _: OwnPeople(People(2.0), spec), partial(with_own_rounds, drawn))
+    found = choice_of(specs, lambda spec, _: OwnPeople(People(2.0), spec), lambda name, _: with_own_rounds(drawn, name))
     assert isinstance(found, AlgorithmChoice)
     assert found.earned[found.name] >= max(found.earned[name] for name in by_features()) - 0.02
     assert found.earned["bandit"] < found.earned[found.name]
