@@ -71,7 +71,9 @@ def promise_for(people: int, model: str | None = None, epsilon: float | None = N
         for one in example_promises()
         if (TRUST[one["model"]].shuffled == crowd if wanted is None else one["model"] == wanted)
     )
-    promise |= {"epsilon": epsilons_of(1.0 if epsilon is None else epsilon, "--epsilon")[0]} if "epsilon" in promise else {}
+    promise |= (
+        {"epsilon": epsilons_of(1.0 if epsilon is None else epsilon, "--epsilon")[0]} if "epsilon" in promise else {}
+    )
     return promise | ({"delta": min(promise["delta"], rounded(_SLIPS / people))} if "delta" in promise else {})
 
 

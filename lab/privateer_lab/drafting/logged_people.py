@@ -70,13 +70,15 @@ class LoggedPeople:
         What may be expected of them.
     reward
         What their rewards are called.
+    known
+        Shape (n,): the probability of each row's option; None: the log does not have it.
     """
 
     spec: ArmsSpec
     rows: LoggedRows
     model: OutcomeModel
     reward: str
-    known: Array | None = None  # shape (n,): the probability of each row's option, where the log has it
+    known: Array | None = None
 
     @cached_property
     def outcomes(self) -> Outcomes:
@@ -85,7 +87,9 @@ class LoggedPeople:
         Source: Dudik, Langford and Li 2011, Doubly robust policy evaluation and learning (ICML).
         """
         rows, rewards = self.rows, self.model.unseen.copy()
-        likely = propensities(rows, rewards.shape[1], by_features=bool(self.uneven)) if self.known is None else self.known
+        likely = (
+            propensities(rows, rewards.shape[1], by_features=bool(self.uneven)) if self.known is None else self.known
+        )
         left = rows.rewards - self.model.held_out
         rewards[np.arange(len(left)), rows.arms] += left / likely
         expected, mean = self.model.unseen.mean(axis=1), float(rows.rewards.mean())
@@ -251,7 +255,12 @@ def _fresh(columns: dict[str, Any], name: str, values: Array) -> str:
 
 
 def logged_people(
-    spec: ArmsSpec, columns: list[DataColumn], chosen: NDArray[np.int64], rewards: Array, called: str
+    spec: ArmsSpec,
+    columns: list[DataColumn],
+    chosen: NDArray[np.int64],
+    rewards: Array,
+    called: str,
+    known: Array | None = None,
 ) -> LoggedPeople:
     """Fit a model to rows, all of which have an option and a reward.
 
@@ -265,6 +274,8 @@ def logged_people(
         Shape (n,), in the spec's unit.
     called
         What rewards are called.
+    known
+        Shape (n,): the probability of each row's option, where the log has it.
     """
     contexts = np.stack(
         [one.read_as(feature) for feature, one in zip(spec.features.values(), columns, strict=True)], axis=1
@@ -272,7 +283,7 @@ def logged_people(
     scaled = spec.reward.scaled_all(rewards)
     levels = [isinstance(feature, Boolean | Categorical) for feature in spec.features.values()]
     rows = LoggedRows(contexts, levels, chosen, scaled, spec.reward.kind == "binary")
-    return LoggedPeople(spec, rows, fitted(rows, len(spec.options)), called)
+    return LoggedPeople(spec, rows, fitted(rows, len(spec.options)), called, known)
 
 
 def _written(feature: Feature, values: Array) -> list[Any]:

@@ -113,7 +113,10 @@ def propensities(rows: LoggedRows, arms: int, *, by_features: bool) -> Array:
     with threadpool_limits(1, user_api="openmp"):
         for out in (folds == fold for fold in range(_FOLDS)):
             trees = HistGradientBoostingClassifier(
-                max_iter=_TREES // 3, learning_rate=_RATE, max_leaf_nodes=_LEAVES, categorical_features=list(rows.levels)
+                max_iter=_TREES // 3,
+                learning_rate=_RATE,
+                max_leaf_nodes=_LEAVES,
+                categorical_features=list(rows.levels),
             ).fit(rows.contexts[~out], rows.arms[~out])
             told, places = trees.predict_proba(rows.contexts[out]), np.searchsorted(trees.classes_, rows.arms[out])
             found[out] = told[np.arange(len(told)), np.minimum(places, len(trees.classes_) - 1)]

@@ -20,7 +20,7 @@ from privateer_core.errors import SpecError
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.sections import toml_tables
 from privateer_core.spec.spec import Spec
-from privateer_lab.drafting.column_choice import most_relevant_first, without_copies
+from privateer_lab.drafting.column_choice import most_relevant_first, propensities_of, without_copies
 from privateer_lab.drafting.feature_drafts import FeatureDrafts, features_of, identifies, no_feature, segment_lines
 from privateer_lab.drafting.fixed_sections import (
     algorithm_section,
@@ -36,7 +36,7 @@ from privateer_lab.drafting.logged_people import LoggedPeople, logged_people
 from privateer_lab.drafting.reward_drafts import reward_section
 from privateer_lab.environments import environment_for
 from privateer_lab.planning.algorithm_choice import AlgorithmChoice, choice_of
-from privateer_lab.planning.feature_sets.afforded import afforded, affordable, unnoised, with_some
+from privateer_lab.planning.feature_sets.afforded import affordable, afforded, unnoised, with_some
 from privateer_lab.planning.other_algorithms import by_features, every_algorithm, with_effects, with_own_rounds
 from privateer_lab.tables.data_column import DataColumn
 from privateer_lab.tables.data_table import SAMPLE, DataTable, TableRows, check_apart, check_named
@@ -164,9 +164,9 @@ class Draft:
         tables = toml_tables(text)
         lines = self._features.lines if kept is None else self._features.kept(kept, self.choice.why)
         head = "# [context.features]" if kept == () else "[context.features]"
-        text = text.replace(
-            "\n".join(["[context.features]", *self.bounded.lines]), "\n".join([head, *lines])
-        ).replace(algorithm_section(tables["algorithm"]["name"]), algorithm_section(name))
+        text = text.replace("\n".join(["[context.features]", *self.bounded.lines]), "\n".join([head, *lines])).replace(
+            algorithm_section(tables["algorithm"]["name"]), algorithm_section(name)
+        )
         if kept == ():
             text = text.replace("\ngain_share", "\n# gain_share")
         own, size = with_own_rounds(tables, name), tables["experiment"].get("round_size")
@@ -208,7 +208,9 @@ class _Log:
         everybody = DataColumn(EVERYBODY, (EVERYBODY,), np.zeros(self.rows.kept, np.int64))
         columns = [self.rows.columns.get(name, everybody) for name in spec.features]
         turned = f"{'not' if spec.reward.kind == 'binary' else 'negative'} {self.name}"
-        return logged_people(spec, columns, self.chosen, self.rewards, turned if self.is_turned else self.name)
+        called = turned if self.is_turned else self.name
+        known = propensities_of(self.rows.columns.values())
+        return logged_people(spec, columns, self.chosen, self.rewards, called, known)
 
 
 def draft(

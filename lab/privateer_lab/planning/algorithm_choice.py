@@ -98,7 +98,9 @@ class AlgorithmChoice:
     def _features(self) -> Iterator[str]:
         if self.kept is not None:
             named = f" Kept: {', '.join(map(shortened, self.kept))}." if self.kept else ""
-            with_all = "" if self.with_all is None else f" With all of them it would earn {self._unit.write(self.with_all)}."
+            with_all = (
+                "" if self.with_all is None else f" With all of them it would earn {self._unit.write(self.with_all)}."
+            )
             yield f"{self.why[0].upper()}{self.why[1:]}.{named}{with_all}"
 
     def _earned(self) -> str:

@@ -30,7 +30,7 @@ class AffordedSets:
     @property
     def names(self) -> list[tuple[str, ...]]:
         """The largest set of each algorithm, and its first feature alone; each once."""
-        ends = [one.names for some in self.by_algorithm.values() for one in (some[-1:] + some[:1])]
+        ends = [one.names for some in self.by_algorithm.values() for one in [*some[-1:], *some[:1]]]
         return list(dict.fromkeys(tuple(sorted(one)) for one in ends))
 
 

@@ -107,7 +107,8 @@ class Outcomes:
 
     def told(self, name: str) -> float:
         """Return what a feature tells without noise: the gain of each cell's best option, each half choosing for the
-        other, beyond that of one option for all."""
+        other, beyond that of one option for all.
+        """
         found, codes, count = 0.0, self.cells[name].codes, self.cells[name].count
         for ours, theirs in (self.halves, self.halves[::-1]):
             sums = np.stack([np.bincount(codes[theirs], one[theirs], count) for one in self.gains.T], axis=1)

@@ -85,14 +85,16 @@ class CellReports:
             Share of people who are asked about the cell's feature, (cells,).
         """
         sizes, counts = np.unique(batches, return_counts=True)
-        told = [count * self._round(float(size), keys[:, None], arms) for size, count in zip(sizes, counts, strict=True)]
+        told = [
+            count * self._round(float(size), keys[:, None], arms) for size, count in zip(sizes, counts, strict=True)
+        ]
         return np.asarray(asked[:, None] * np.sum(told, axis=0))
 
     def _round(self, people: float, keys: Array, arms: Array) -> Array:
         in_turns = self.spec.takes_turns or getattr(self.spec, "starts_from_levels", False)
 
         def told(key: Any, arm: Any) -> Any:
-            asked = AskedCell(self._question, people, key=key, arm=arm, in_turns=in_turns)
+            asked = AskedCell(self._question, int(people), key=key, arm=arm, in_turns=in_turns)
             return information(self._terms.mechanism, asked) + np.zeros(np.shape(arm))
 
         # Estimates of a rate that is declared have a variance of each cell's own.
@@ -100,7 +102,9 @@ class CellReports:
         each = by_cell(keys, np.maximum(arms, _NOBODY))
         if isinstance(self._question, VectorSum):
             # Residuals are told, of which the larger one is what is left of 1; and by how much they vary is not in it.
-            each = 1 / (max(self.mean, 1 - self.mean) ** 2 / (_COUNTED * each) + self.variance / (keys * arms + _NOBODY))
+            each = 1 / (
+                max(self.mean, 1 - self.mean) ** 2 / (_COUNTED * each) + self.variance / (keys * arms + _NOBODY)
+            )
         else:
             each = 4 * each
         return np.where(arms > 0, people * each, 0.0)
@@ -160,7 +164,9 @@ class SurrogateRun:
         self._counts = np.maximum(self._people @ design, 1e-9)
         sums, squares = (_by_row(rows, some[half], len(design)) for some in (gains, gains**2))
         self._means = (design.T @ sums) / self._counts[:, None]
-        self._errors = np.maximum(design.T @ squares / self._counts[:, None] - self._means**2, 0) / self._counts[:, None]
+        self._errors = (
+            np.maximum(design.T @ squares / self._counts[:, None] - self._means**2, 0) / self._counts[:, None]
+        )
         self._errors[self._counts < 1] = np.inf
         # What is true of a cell is the sum of what is true of everybody's cells in it.
         self._within = (design.T * self._people) @ design / self._counts[:, None]
@@ -186,7 +192,7 @@ class SurrogateRun:
             by_cell = (self._table.design.T * self._people) @ shares / self._counts[:, None]
             told += self._reports.precisions(batches, self._counts / self._people.sum(), by_cell, self._asked)
             shares = self._chosen(told)
-        return total / total.sum(axis=1, keepdims=True)
+        return np.asarray(total / total.sum(axis=1, keepdims=True))
 
     def _chosen(self, told: Array) -> Array:
         """Return shares of arms by row, from draws of what is known after such reports."""
@@ -208,11 +214,9 @@ class SurrogateRun:
         weighed = self._within.T[None] * precision.T[:, None, :]
         told, score = weighed @ self._within, np.einsum("kij,jk->ki", weighed, observed)
         for _ in range(_STEPS):
-            covariance = np.linalg.inv(told + self._prior())
-            means = np.einsum("kij,kj->ki", covariance, score)
-            self._rescale(means, covariance)
-        covariance = np.linalg.inv(told + self._prior())
-        return np.einsum("kij,kj->ki", covariance, score), np.linalg.cholesky(covariance)
+            self._rescale(*_solved(told + self._prior(), score))
+        means, covariance = _solved(told + self._prior(), score)
+        return means, np.asarray(np.linalg.cholesky(covariance))
 
     def _prior(self) -> Array:
         starts, found = self._table.starts, np.zeros((len(self._counts), len(self._counts)))
@@ -231,6 +235,12 @@ class SurrogateRun:
             self._scales[place] = max(scale, _LEAST**2)
 
 
+def _solved(precision: Array, score: Array) -> tuple[Array, Array]:
+    """Return means (arms, cells) and covariances (arms, cells, cells)."""
+    covariance = np.asarray(np.linalg.inv(precision), np.float64)
+    return np.asarray(np.einsum("kij,kj->ki", covariance, score)), covariance
+
+
 def _by_row(rows: Ints, values: Array, count: int) -> NDArray[np.float64]:
     return np.stack([np.bincount(rows, one, count) for one in values.T], axis=1)
 
@@ -239,8 +249,9 @@ def earned(outcomes: Outcomes, names: Sequence[str], reports: CellReports, seed:
     """Return what every person gets from a policy that was learned from the other half with these features, (n,)."""
     table, found = Table.of(outcomes, names), np.empty(len(outcomes.gains))
     for place, half in enumerate(outcomes.halves):
-        policy, others = SurrogateRun(table, outcomes.gains, half, reports, 2 * seed + place).policy(), outcomes.halves[1 - place]
+        policy, others = (
+            SurrogateRun(table, outcomes.gains, half, reports, 2 * seed + place).policy(),
+            outcomes.halves[1 - place],
+        )
         found[others] = (policy[table.rows[others]] * outcomes.gains[others]).sum(axis=1)
     return found
-
-
