@@ -37,9 +37,9 @@ from privateer_lab.drafting.reward_drafts import reward_section
 from privateer_lab.environments import environment_for
 from privateer_lab.planning.algorithm_choice import AlgorithmChoice, choice_of
 from privateer_lab.planning.other_algorithms import by_features, every_algorithm, with_effects, with_own_rounds
+from privateer_lab.tables import shortened
 from privateer_lab.tables.data_column import DataColumn
 from privateer_lab.tables.data_table import SAMPLE, DataTable, TableRows, check_apart, check_named
-from privateer_lab.tables.errors import shortened
 from privateer_lab.tables.log_rows import (
     ArmNames,
     LogRows,

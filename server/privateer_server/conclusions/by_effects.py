@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from statistics import NormalDist
 from typing import Final
 
-from privateer_core.answer.conclusion import Headline, Rule, Rules, Sureness
+from privateer_core.answer.conclusion import Headline, NoRelative, Rule, Rules, Sureness
 from privateer_core.answer.estimates import Effect, Estimate
 from privateer_core.answer.measured_rate import MeasuredRate
 from privateer_core.answer.parts import Recommendations
@@ -34,6 +34,17 @@ def baseline_of(spec: Spec, rate: MeasuredRate | None) -> Estimate | None:
     reward = spec.reward
     value, low, high = (reward.low + reward.span * one for one in (rate.value, rate.low, rate.high))
     return Estimate(spec.options[0], value, low, high)
+
+
+def no_relative(effects: Sequence[Effect], baseline: Estimate | None) -> NoRelative | None:
+    """Return why effects are not told as shares of the control's mean."""
+    if baseline is None:
+        return "no relative effects: the control's mean is not known"
+    if baseline.low <= 0:
+        return "no relative effects: the control's mean may be 0 or less"
+    if any(one.group is not None for one in effects):
+        return "no relative effects of segments: the control's mean in each is not estimated"
+    return None
 
 
 def effects_headline(findings: LearnedAnswer, rules: Rules | None, baseline: Estimate | None) -> Headline:
