@@ -259,7 +259,7 @@ def _add_levels(found: FeatureDrafts, profile: DataColumn, gaps: dict[str, Any],
         last, name = shortened(levels[-1]), shortened(profile.name)
         found.notes.append(
             f"{name}: no row has another level, and one that is not listed counts as {last!r}: the segment is called "
-            f"{name}={last}/{OTHER}."
+            f"{name}={last} or {OTHER}."
         )
     found.take(profile.name, {"levels": levels, **gaps}, said)
 

@@ -22,6 +22,8 @@ _SURE: Final[dict[Sureness, str]] = {
 }
 _POWER = 0.8
 _MORE_MAX = 100
+_SMALL = 0.02
+"""Shares of a mean below this have a decimal."""
 _TWO = 2
 _NAMED = 3
 """Effects of which it is said what would make them surer."""
@@ -166,7 +168,10 @@ def _change(one: Effect, control: str, baseline: Estimate | None) -> str:
         return f"{said} against {short(control)}"
     radius = (baseline.high - baseline.low) / 2
     mean = f"{said} against {short(control)}'s mean of {plain(baseline.value, radius)}"
-    return f"{mean}, which is {one.value / baseline.value:+.0%}" if baseline.low > 0 else mean
+    if baseline.low <= 0:
+        return mean
+    share = one.value / baseline.value
+    return f"{mean}, which is {share:+.{int(abs(share) < _SMALL)}%}"
 
 
 def _differs(findings: LearnedAnswer) -> str:
