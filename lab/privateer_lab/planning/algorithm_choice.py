@@ -14,7 +14,7 @@ from privateer_lab.planning.expectation.kept_features import KeptFeatures
 from privateer_lab.planning.expectation.partial_runs import PartialRun, played
 from privateer_lab.planning.expectation.words import Unit
 from privateer_lab.planning.other_algorithms import by_features, candidate_names, without_features
-from privateer_lab.tables.errors import shortened
+from privateer_lab.tables import shortened
 
 _SECONDS: Final = 8.0
 """Processor time after which no second seed begins."""
