@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer_core.errors import SpecError
+from privateer_lab.tables import shortened
 from privateer_lab.tables.data_column import DataColumn
-from privateer_lab.tables.errors import shortened
 
 Array = NDArray[np.float64]
 

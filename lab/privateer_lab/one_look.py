@@ -21,8 +21,8 @@ from privateer_lab.heavy_tails import TestRows, capping_in_words, with_sentences
 from privateer_lab.lower_rewards import LowerRewards
 from privateer_lab.notebook.results import Found, found_in
 from privateer_lab.segment_columns import contexts_of
+from privateer_lab.tables import TABLE
 from privateer_lab.tables.data_table import TableRows
-from privateer_lab.tables.errors import TABLE
 from privateer_lab.tables.rewards import HIGHER
 from privateer_lab.tables.row_outcomes import RowOutcomes
 from privateer_server.conclusions.conclusion import conclude

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from privateer_core.errors import SpecError
 from privateer_core.spec.arms import ArmsSpec
-from privateer_core.spec.categories import LEVELS_MAX
+from privateer_core.spec.categories import LEVELS_MAX, OTHER
 from privateer_core.spec.features import Numeric
 from privateer_lab.simulation.devices import scaled
 from privateer_lab.tables.data_table import TableRows
@@ -45,7 +45,8 @@ def feature_of(rows: TableRows, name: str, given: list[str] | list[float], *, is
     if len(levels) > LEVELS_MAX:
         detail = f"has {len(levels):,} values, and at most {LEVELS_MAX} make segments"
         raise SpecError(detail, field=name, remedy="give its cuts if it is a number, or leave it out")
-    return {"levels": levels}
+    # All levels are known, so that none of them stands for others.
+    return {"levels": list(dict.fromkeys([*levels, OTHER]))[:LEVELS_MAX]}
 
 
 def contexts_of(

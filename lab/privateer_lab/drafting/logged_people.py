@@ -17,8 +17,8 @@ from privateer_lab.drafting.column_choice import parts_of_numbers
 from privateer_lab.drafting.outcome_model import BESIDE, BY_ARM, TOGETHER, LoggedRows, OutcomeModel, fitted
 from privateer_lab.drafting.toml_values import toml
 from privateer_lab.environments.rows import OF, ObservedRewards, RowPeople
+from privateer_lab.tables import shortened
 from privateer_lab.tables.data_column import DataColumn
-from privateer_lab.tables.errors import shortened
 
 Array = NDArray[np.float64]
 _GROUPS: Final = 5

@@ -114,4 +114,6 @@ def _nothing(people: str, own: dict[str, float | None], exact: dict[str, float |
 
 
 def _points(spec: Spec, value: float) -> str:
-    return f"{100 * value:.2g} points" if spec.reward.is_rate else f"{float(f'{value:.3g}'):,g}"
+    said = f"{100 * value:.2g} points" if spec.reward.is_rate else f"{float(f'{value:.3g}'):,g}"
+    room = (1 - getattr(spec, "rate", 0.0)) * spec.reward.span
+    return said if value <= room else f"{said} downwards, as the reward cannot rise so far"

@@ -45,7 +45,7 @@ class PowerAnalysis:
     """A trial before its first person.
 
     Where shares are fixed, formulas know all of it. Where they adapt, and for strict intervals, statistics are
-    simulated. An effect is that of one treatment, upwards; the others do as the control does.
+    simulated. An effect is that of one treatment, upwards if rewards can rise so far; others do as the control does.
     """
 
     # plans, epochs: what is planned, and how its mechanisms will be calibrated
