@@ -2,15 +2,20 @@
 
 The services begin as they are shipped. Examples that they refuse are created after a restart with the settings that the
 refusal names. It prints a row for each example and the sentence of its answer, and exits with 1 if one was refused for
-another reason, was played by other people, lost reports, or has no answer. EXAMPLES_USERS are the people of one, or more
-where its first round asks more; EXAMPLES_ONLY names some examples. The longest is dpe: ten minutes, since each of 3,000 people sends 4,800 messages.
+another reason, was played by other people, lost reports, or has no answer.
+
+EXAMPLES_ONLY names some examples, EXAMPLES_USERS says how many people one has, unless its first round asks more, and
+PRIVATEER_ADULT names the census' file, without which nobody plays some. The longest is dpe: ten minutes, since each of
+3,000 people sends 4,800 messages.
 """
 
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 import tomllib
 from pathlib import Path
 from typing import Any, Final
@@ -29,6 +34,17 @@ READY_SECONDS: Final = 120
 
 def run(*command: str, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, env=os.environ | env, capture_output=True, text=True)
+
+
+def beside_their_data(folder: Path) -> Path:
+    """Copy the examples, with the census' files beside them, to where containers may read them."""
+    copied = Path(shutil.copytree(ROOT / "examples", folder / "examples"))
+    for one in filter(None, os.environ.get("PRIVATEER_ADULT", "").split(",")):
+        for path in Path(one).parent.glob("adult.*.gz"):
+            shutil.copy(path, copied)
+    for path in (folder, copied, *copied.iterdir()):
+        path.chmod(0o755)
+    return copied
 
 
 def start(env: dict[str, str]) -> None:
@@ -84,32 +100,41 @@ def play(path: Path, env: dict[str, str]) -> tuple[bool, str]:
 
 
 def main() -> None:
-    only = os.environ.get("EXAMPLES_ONLY", "").split()
-    examples = [path for path in sorted((ROOT / "examples").glob("*.toml")) if not only or path.stem in only]
     env = {f"PRIVATEER_{name}": port for name, port in PORTS.items()} | {"PRIVATEER_ADMIN_TOKEN": "token-of-examples"}
     env |= {f"PRIVATEER_{name}": f"http://127.0.0.1:{port}" for name, port in AT.items()}
-    refused, failed, settings = [], [], dict[str, str]()
-    try:
-        start(env)
-        for path in examples:
-            if said := create(path, env):
-                refused.append(path)
-                needed = dict(SETTING.findall(said))
-                settings |= needed
-                print(f"{path.stem:20} refused as shipped, needs {needed}", flush=True)
-                failed += [] if needed else [f"{path.stem}: {said}"]
-        for wave in ([path for path in examples if path not in refused], refused):
-            if wave is refused and refused:
-                start(env | settings)
-                failed += [f"{path.stem}: {said}" for path in refused if (said := create(path, env))]
-            for path in wave:
-                for step in (play, answer):
-                    is_well, said = step(path, env)
-                    print(f"{path.stem:20} {said}", flush=True)
-                    failed += [] if is_well else [f"{path.stem}: {said}"]
-    finally:
-        run(*COMPOSE, "down", "--volumes", "--timeout", "5", env=env)
+    with tempfile.TemporaryDirectory() as folder:
+        specs = beside_their_data(Path(folder))
+        env["PRIVATEER_SPECS"] = str(specs)
+        try:
+            failed = run_examples(sorted(specs.glob("*.toml")), env)
+        finally:
+            run(*COMPOSE, "down", "--volumes", "--timeout", "5", env=env)
     sys.exit("\n".join(failed))
+
+
+def run_examples(paths: list[Path], env: dict[str, str]) -> list[str]:
+    """Create and play examples, those last that services as shipped refuse; return what went wrong."""
+    only = os.environ.get("EXAMPLES_ONLY", "").split()
+    examples = [path for path in paths if not only or path.stem in only]
+    refused, failed, settings = [], [], dict[str, str]()
+    start(env)
+    for path in examples:
+        if said := create(path, env):
+            refused.append(path)
+            needed = dict(SETTING.findall(said))
+            settings |= needed
+            print(f"{path.stem:20} refused as shipped, needs {needed}", flush=True)
+            failed += [] if needed else [f"{path.stem}: {said}"]
+    for wave in ([path for path in examples if path not in refused], refused):
+        if wave is refused and refused:
+            start(env | settings)
+            failed += [f"{path.stem}: {said}" for path in refused if (said := create(path, env))]
+        for path in wave:
+            for step in (play, answer):
+                is_well, said = step(path, env)
+                print(f"{path.stem:20} {said}", flush=True)
+                failed += [] if is_well else [f"{path.stem}: {said}"]
+    return failed
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ def baseline_of(spec: Spec, rate: MeasuredRate | None) -> Estimate | None:
 def no_relative(effects: Sequence[Effect], baseline: Estimate | None) -> NoRelative | None:
     """Return why effects are not told as shares of the control's mean."""
     if baseline is None:
-        return "no relative effects: the control's mean is not known"
+        return "no relative effects: the control's mean has no interval"
     if baseline.low <= 0:
         return "no relative effects: the control's mean may be 0 or less"
     if any(one.group is not None for one in effects):

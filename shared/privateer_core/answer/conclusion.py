@@ -16,7 +16,7 @@ SENTENCE_MAX = 2048
 RULES_MAX = 7
 NoRelative: TypeAlias = Literal[
     "no relative effects of segments: the control's mean in each is not estimated",
-    "no relative effects: the control's mean is not known",
+    "no relative effects: the control's mean has no interval",
     "no relative effects: the control's mean may be 0 or less",
 ]
 """Why effects are not told as shares of the control's mean: those of segments, or all."""

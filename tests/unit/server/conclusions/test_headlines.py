@@ -194,7 +194,8 @@ def test_the_cost_in_privacy_is_one_sentence(model: dict[str, Any], says: str) -
 
 
 @pytest.mark.parametrize(
-    ("baseline", "missing"), [(None, "not known"), ((0.02, -0.01, 0.05), "may be 0 or less"), ((0.2, 0.1, 0.3), "")]
+    ("baseline", "missing"),
+    [(None, "has no interval"), ((0.02, -0.01, 0.05), "may be 0 or less"), ((0.2, 0.1, 0.3), "")],
 )
 def test_a_share_of_the_controls_mean_is_told_where_it_is_above_0(
     baseline: tuple[float, float, float] | None, missing: str
