@@ -126,9 +126,18 @@ class FeatureMeans(VectorSum):
     ----------
     layout
         Its groups are the questions, and its keys are answers, as many as the question with most answers has.
+    answers
+        Answers to all questions; 0: nobody is asked one of them alone.
+    features
+        How many features there are.
+    people
+        People of a small round who have one answer about a feature, on average.
     """
 
     layout: SlotLayout = field(default_factory=lambda: SlotLayout.ungrouped(1, 0))
+    answers: int = 0
+    features: int = 1
+    people: float = 0.0
 
 
 @dataclass(frozen=True)
