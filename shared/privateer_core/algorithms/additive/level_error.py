@@ -13,7 +13,7 @@ from privateer_core.spec.arms import ArmsSpec
 _SHARE: Final = 0.6
 """Share of the question about nothing but the arm, where little is known."""
 
-_PARTS: Final = 4
+_PARTS: Final = 2
 """Parts of the question about a feature, where little is known."""
 
 
