@@ -4,7 +4,7 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 from urllib.parse import quote
 
-from privateer_client.delivery import Ask, EndpointAnswer, Pace, Steps
+from privateer_client.delivery import Ask, EndpointAnswer, Pace, Silence, Steps
 from privateer_client.ledger.account_protocol import Account
 from privateer_client.log import Witness
 from privateer_client.participation import Participation
@@ -167,7 +167,7 @@ class Publications:
         """
         if self._witness.saw_rollback:
             with suppress(PrivateerError):
-                answer = _publication((yield self._ask(self._pace.timeout)))
+                answer = self._publication((yield self._ask(self._pace.timeout)), self._pace.timeout)
                 self._witness.signer(answer)
                 yield from self._proved(self._followed(answer.body), answer, self._pace.timeout)
                 self._witness.acquit()
@@ -182,7 +182,7 @@ class Publications:
         return Ask("GET", self.address.policy, headers, timeout, most=_BYTES)
 
     def _checked(self, answer: EndpointAnswer | None, timeout: float, *, is_paused: bool) -> Steps[Published]:
-        answer = _publication(answer)
+        answer = self._publication(answer, timeout)
         body, sent = answer.body, Moment.of(self.clock)
         self._witness.signer(answer)
         published = Published(self._followed(body, is_paused=is_paused), sent)
@@ -193,6 +193,16 @@ class Publications:
             self._account.remember(self.address.identity, body)
         return published
 
+    def _publication(self, answer: EndpointAnswer | None, timeout: float) -> EndpointAnswer:
+        if answer is not None and answer.status == _NOT_FOUND:
+            raise NotFound("the server has no such experiment", field="name", remedy="check its spelling")
+        if answer is not None and answer.status == _GONE:
+            raise Deleted("the experiment was deleted", field="name", remedy="nothing to do: it asks nobody any more")
+        if answer is None or answer.status // 100 * 100 != _OK:
+            why = Silence.LATE if answer is None else answer.silence
+            raise Unavailable(why.at(self.address.policy, timeout), remedy="try again later")
+        return answer
+
     def _followed(self, body: bytes, *, is_paused: bool = False) -> Participation:
         return Participation(body, self.address.name, self._limits, self._cohort, is_paused=is_paused)
 
@@ -200,15 +210,3 @@ class Publications:
 def _is_same(answer: EndpointAnswer, name: bytes) -> bool:
     """Whether an answer has, or names, the publication of this digest, which was checked when it first came."""
     return answer.status == _NOT_MODIFIED or (answer.status == _OK and digest(answer.body) == name)
-
-
-def _publication(answer: EndpointAnswer | None) -> EndpointAnswer:
-    if answer is None:
-        raise Unavailable("the server did not answer within time and size", remedy="try again later")
-    if answer.status == _NOT_FOUND:
-        raise NotFound("the server has no such experiment", field="name", remedy="check its spelling")
-    if answer.status == _GONE:
-        raise Deleted("the experiment was deleted", field="name", remedy="nothing to do: it asks nobody any more")
-    if answer.status // 100 * 100 != _OK:
-        raise Unavailable("the server did not publish a policy", remedy="try again later")
-    return answer

@@ -182,7 +182,7 @@ class PendingReports:
             return None
         paid = self._account.payment(identity)
         if paid is not None and not paid.allows(choice.period):
-            self._account.forget(identity)
+            self._account.change(identity, lambda _: None)
             return None
         return (yield from self._made(choice, publications, timeout))
 
@@ -197,12 +197,13 @@ class PendingReports:
         except Unavailable:
             return Outcome.PENDING
         except Deleted:
-            is_over = True
+            self._account.forget(publications.address.identity)
+            return Outcome.NOT_ASKED
         except (LogForked, HeadWentBack):  # the device goes on with nothing at this server
             raise
         except PrivateerError:  # of its terms, of the budget: another round may do better
             pass
         if not is_over:
             return Outcome.PENDING
-        self._account.forget(publications.address.identity)
+        self._account.change(publications.address.identity, lambda _: None)
         return Outcome.NOT_ASKED

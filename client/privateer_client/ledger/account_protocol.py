@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
+from privateer_client.ledger.arm import KeptArm
 from privateer_client.ledger.choice import KeptChoice
 from privateer_client.ledger.known_servers import Servers
 from privateer_client.ledger.token_store import TokenStore
@@ -107,8 +108,12 @@ class Account(Protocol):
         """Replace the choice that is kept by what ``change`` makes of it, at once; None once a report is paid for."""
         ...
 
+    def change_arm(self, experiment: str, change: Callable[[KeptArm | None], KeptArm | None]) -> KeptArm | None:
+        """Replace the arm that is kept by what ``change`` makes of it, at once; one that cannot be read is none."""
+        ...
+
     def forget(self, experiment: str) -> None:
-        """Overwrite the choice that is kept, whether it can be read or not: no report will be made of it."""
+        """Overwrite the choice and the arm that are kept, whether they can be read or not: no report will be made."""
         ...
 
     def publication(self, experiment: str) -> bytes | None:

@@ -132,9 +132,7 @@ class KeptChoice:
         """What the application was given."""
         if self.is_common:
             return dict(zip(self.actions.tolist(), self.times.tolist(), strict=True))
-        if isinstance(decided := self.decisions, Points):
-            return decided.shown
-        return self.name.rstrip(b"\0").decode()
+        return shown_of(self.name, self.arms, self.points)
 
     def with_outcome(self, rewards: NDArray[np.float64], now: float) -> "KeptChoice":
         """Return the choice with another outcome; once the report is due, nothing changes it."""
@@ -156,6 +154,11 @@ class KeptChoice:
         """Whether a report that no round takes has waited for long enough: another window, and a day at least."""
         # Without a window ``due`` is the beginning of the day on which the outcome was known.
         return now >= self.due + (max(self.window, _DAY) if self.window else 2 * _DAY)
+
+
+def shown_of(name: bytes, arms: NDArray[np.int64], points: NDArray[np.float64]) -> Any:
+    """Return what an application is given for an arm: its points if it has such, else its name."""
+    return Points(arms, points[None]).shown if len(points) else name.rstrip(b"\0").decode()
 
 
 def encode_choice(choice: KeptChoice) -> bytes:

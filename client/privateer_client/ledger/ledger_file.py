@@ -12,7 +12,7 @@ from privateer_core.errors import InputError
 
 _APPLICATION: Final = 0x50764C67
 """Marks the file as a ledger: PvLg."""
-_VERSION: Final = 6
+_VERSION: Final = 7
 _SCHEMA: Final = (
     """CREATE TABLE IF NOT EXISTS payments (
     experiment TEXT PRIMARY KEY, version INTEGER NOT NULL, model TEXT NOT NULL,
@@ -49,6 +49,7 @@ _MIGRATIONS: Final = {
         """CREATE TABLE tokens (experiment TEXT NOT NULL, endpoint TEXT NOT NULL, input BLOB PRIMARY KEY,
         request BLOB NOT NULL, inverse BLOB NOT NULL, token BLOB NOT NULL, expires INTEGER NOT NULL) WITHOUT ROWID""",
     ),
+    6: ("CREATE TABLE arms (experiment TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID",),
 }
 """What makes a marked ledger of each version one of the next."""
 _MARKED_FIRST: Final = 2

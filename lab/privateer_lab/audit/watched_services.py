@@ -14,6 +14,7 @@ from starlette.types import ASGIApp
 from privateer_client.client import AsyncClient
 from privateer_client.delivery import Outcome
 from privateer_client.ledger.account_protocol import Payment
+from privateer_client.ledger.arm import KeptArm
 from privateer_client.ledger.choice import KeptChoice
 from privateer_client.ledger.known_servers import KnownServer
 from privateer_client.participation import SealedReport
@@ -153,6 +154,10 @@ class _MemoryLedger:
 
     def change(self, _: str, change: Callable[[KeptChoice | None], KeptChoice | None]) -> KeptChoice | None:
         """Keep no choice."""
+        return change(None)
+
+    def change_arm(self, _: str, change: Callable[[KeptArm | None], KeptArm | None]) -> KeptArm | None:
+        """Keep no arm."""
         return change(None)
 
     def forget(self, _: str) -> None:
