@@ -151,9 +151,11 @@ class LoggedPeople:
         most = max(_APART, float(ndtri(1 - _NORMAL / len(options))))
         apart = []
         for arm, (option, expected) in enumerate(zip(options, model.tolist(), strict=True)):
-            rows = self.rows.of(self.rows.arms == arm)
-            got = self._in_units(rows.rewards)
-            if abs(expected - got.mean()) > most * error_of_mean(got, rows.units):
+            own = self.rows.arms == arm
+            got = self.got[own]
+            # Rows that are all alike may be so by chance: one more of another kind is allowed for.
+            error = np.hypot(error_of_mean(got, self.rows.of(own).units), self.spec.reward.span / len(got))
+            if abs(expected - got.mean()) > most * error:
                 apart.append(f"{expected:.3g} of {shortened(option)}, whose rows have {got.mean():.3g}")
         if not apart:
             return []

@@ -4,27 +4,45 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from privateer_core.errors import SpecError
 from privateer_core.privacy.trust import TRUST
 from privateer_core.spec.arms import ArmsSpec
-from privateer_lab.planning.feature_sets.outcomes import Outcomes
-from privateer_lab.planning.feature_sets.selection import FeatureSet, feature_set, forward, most_telling
-from privateer_lab.planning.other_algorithms import by_features, with_own_rounds, without_features
+from privateer_lab.environments import environment_for
+from privateer_lab.planning.feature_sets.outcomes import Outcomes, expected_outcomes
+from privateer_lab.planning.feature_sets.selection import (
+    FeatureChain,
+    FeatureSet,
+    feature_set,
+    forward,
+    most_telling,
+    nobody_told,
+)
+from privateer_lab.planning.other_algorithms import by_features, tables_of, with_own_rounds, without_features
 
 
 @dataclass(frozen=True)
 class AffordedSets:
     """Sets of features that earn clearly more than smaller ones, by the algorithm that learns with them."""
 
-    nothing: FeatureSet  # what one option for all earns
-    # sets of one feature, two and so on, each with the best feature added
-    by_algorithm: Mapping[str, Sequence[FeatureSet]]
+    by_algorithm: Mapping[str, FeatureChain]  # sets of nothing, one feature, two and so on
 
     @property
     def names(self) -> list[tuple[str, ...]]:
         """The largest set of each algorithm, and its first feature alone; each once."""
-        ends = [one.names for some in self.by_algorithm.values() for one in [*some[-1:], *some[:1]]]
-        return list(dict.fromkeys(tuple(sorted(one)) for one in ends))
+        ends = [one.names for some in self.by_algorithm.values() for one in (some.last, some.sets[:2][-1])]
+        return list(dict.fromkeys(tuple(sorted(one)) for one in ends if one))
+
+    @property
+    def another(self) -> FeatureSet | None:
+        """The best set with one feature more than the one that earns most; None: there is none."""
+        wanted = 1 + len(self.by_algorithm[self.best].last.names)
+        tried = [one for some in self.by_algorithm.values() for one in (*some.sets, some.further)]
+        more = [one for one in tried if one is not None and len(one.names) == wanted]
+        return max(more, key=lambda one: one.value, default=None)
+
+    @property
+    def best(self) -> str:
+        """The algorithm whose largest set earns most."""
+        return max(self.by_algorithm, key=lambda name: self.by_algorithm[name].last.value)
 
 
 def with_some(tables: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
@@ -39,17 +57,20 @@ def afforded(tables: Mapping[str, Any], outcomes: Outcomes) -> AffordedSets:
     def spec_of(algorithm: str, names: Sequence[str]) -> ArmsSpec | None:
         return with_own_rounds(with_some(tables, names), algorithm)
 
-    plain = spec_of(without_features(), ())
-    if plain is None:
-        raise SpecError("has no algorithm without features", field="algorithm.name", remedy="change its options")
-    nothing, best = feature_set(outcomes, (), plain), most_telling(outcomes)
+    plain, best = spec_of(without_features(), ()), most_telling(outcomes)
+    nothing = feature_set(outcomes, (), plain) if plain else nobody_told(outcomes)
     # Reports about a key of all features part people by products of cells: a second feature makes most of them empty.
     keyed, summed = by_features()[0], by_features()[-1]
     found = {
         keyed: forward(outcomes, best, nothing, lambda names: spec_of(keyed, names), most=1),
         summed: forward(outcomes, best, nothing, lambda names: spec_of(summed, names)),
     }
-    return AffordedSets(nothing, found)
+    return AffordedSets(found)
+
+
+def sets_for(spec: ArmsSpec) -> AffordedSets:
+    """Return the sets of features that pay for the people of a spec."""
+    return afforded(tables_of(spec), expected_outcomes(spec, environment_for(spec, 0)))
 
 
 def unnoised(tables: Mapping[str, Any], outcomes: Outcomes) -> int:

@@ -18,7 +18,7 @@ _PARTS: Final = 8
 """Equal parts of a number's place: both tables of cells and halvings are made of them."""
 _REACH: Final = 0.2
 """How far along a number's place what options do is alike."""
-_PEOPLE: Final = 20_000
+_PEOPLE: Final = 6_000
 _APART: Final = 0.02
 """Share of the variance of a cell that its neighbours say nothing of."""
 

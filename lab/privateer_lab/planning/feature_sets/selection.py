@@ -6,9 +6,10 @@ from typing import Final
 
 import numpy as np
 
+from privateer_core.privacy.cell_reports import CellReports
 from privateer_core.spec.arms import ArmsSpec
 from privateer_lab.planning.feature_sets.outcomes import Array, Outcomes
-from privateer_lab.planning.feature_sets.surrogate import CellReports, earned
+from privateer_lab.planning.feature_sets.surrogate import earned
 
 BEST: Final = 6
 """Features that are tried, those that tell most without noise."""
@@ -49,16 +50,35 @@ def feature_set(outcomes: Outcomes, names: Sequence[str], spec: ArmsSpec) -> Fea
     return FeatureSet(tuple(names), runs.mean(axis=0), runs.mean(axis=1))
 
 
+def nobody_told(outcomes: Outcomes) -> FeatureSet:
+    """Return what the best option brings without learning which it is."""
+    best = outcomes.gains[:, outcomes.gains.mean(axis=0).argmax()]
+    return FeatureSet((), best, np.full(_REPEATS, best.mean()))
+
+
 def most_telling(outcomes: Outcomes) -> list[str]:
     """Return the features that tell most without noise, the best first; of those alone that tell anything."""
     told = {name: outcomes.told(name) for name in outcomes.cells}
     return [name for name in sorted(told, key=lambda one: -told[one]) if told[name] > 0][:BEST]
 
 
+@dataclass(frozen=True)
+class FeatureChain:
+    """Sets of one feature, two and so on, each clearly above the one before, which adds the best feature to it."""
+
+    sets: tuple[FeatureSet, ...]  # from the one of nothing on
+    further: FeatureSet | None  # the next one, which is not clearly above the last; None: there is no other feature
+
+    @property
+    def last(self) -> FeatureSet:
+        """The largest set that pays."""
+        return self.sets[-1]
+
+
 def forward(
     outcomes: Outcomes, names: Sequence[str], nothing: FeatureSet, spec_of: SpecOf, most: int = BEST
-) -> list[FeatureSet]:
-    """Return sets of one feature, two and so on, each clearly above the one before, which adds the best feature to it.
+) -> FeatureChain:
+    """Return sets of features that pay, one after the other.
 
     names: features that are tried.
     nothing: what is earned without any.
@@ -71,6 +91,6 @@ def forward(
         tried = [feature_set(outcomes, one, spec) for one in more if (spec := spec_of(one)) is not None]
         best = max(tried, key=lambda one: one.value, default=None)
         if best is None or not best.is_clearly_above(found[-1]):
-            break
+            return FeatureChain(tuple(found), best)
         found.append(best)
-    return found[1:]
+    return FeatureChain(tuple(found), None)

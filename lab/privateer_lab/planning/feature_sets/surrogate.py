@@ -1,21 +1,16 @@
 """Surrogates of runs: what is learned of a table of cells from reports with the noise of a spec's promise."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer_core.primitives.questions import FeatureMeans, VectorSum
-from privateer_core.privacy.information import AskedCell, information
-from privateer_core.privacy.terms import Terms, calibrate
-from privateer_core.spec.arms import ArmsSpec
+from privateer_core.privacy.cell_reports import CellReports
 from privateer_lab.planning.feature_sets.outcomes import Array, Ints, Outcomes
 
-_GROWTH: Final = 0.3
-"""A surrogate makes a new policy when so many times as many people have reported."""
 _DRAWS: Final = 8
 _WIDTH: Final = 0.5
 """Draws of a policy have this share of the deviation that is left."""
@@ -24,80 +19,6 @@ _STEPS: Final = 3
 _SCALE: Final = 0.1
 _LEAST: Final = 1e-4
 _NOBODY: Final = 1e-12
-_COUNTED: Final = 0.9
-"""Share of a vector that tells values, and not people."""
-
-
-@dataclass(frozen=True)
-class CellReports:
-    """What reports tell of the cells of a table under a spec's promise, by its own mechanism.
-
-    spec: the experiment, with the algorithm whose question is asked.
-    mean, variance: of rewards, scaled to [0, 1].
-    """
-
-    spec: ArmsSpec
-    mean: float
-    variance: float
-
-    @cached_property
-    def _question(self) -> Any:
-        return self.spec.usual_question()
-
-    @property
-    def by_feature(self) -> bool:
-        """Whether a report is about one feature, or all of them are about a key of all."""
-        return isinstance(self._question, FeatureMeans)
-
-    @cached_property
-    def _terms(self) -> Terms:
-        spec, batch = self.spec, self.spec.largest_batch()
-        return calibrate(spec.privacy, batch, self._question, spec.fewest(batch), spec.reports)
-
-    @property
-    def policies(self) -> Iterator[list[int]]:
-        """The batches under each policy, which holds until a few more people have reported."""
-        seen, batches, since = 0, list[int](), 0
-        for planned in self.spec.planned_rounds():
-            if batches and seen >= (1 + _GROWTH) * since:
-                yield batches
-                batches, since = [], seen
-            batches.append(planned.batch)
-            seen += planned.batch
-        yield batches
-
-    def precisions(self, batches: Sequence[int], keys: Array, arms: Array, asked: Array) -> Array:
-        """Return how exactly rounds tell the mean reward of every cell and arm, (cells, arms), as precisions.
-
-        batches: people of the rounds.
-        keys: share of people in every cell, (cells,).
-        arms: share of these who have each arm, (cells, arms).
-        asked: share of people who are asked about the cell's feature, (cells,).
-        """
-        sizes, counts = np.unique(batches, return_counts=True)
-        told = [
-            count * self._round(float(size), keys[:, None], arms) for size, count in zip(sizes, counts, strict=True)
-        ]
-        return np.asarray(asked[:, None] * np.sum(told, axis=0))
-
-    def _round(self, people: float, keys: Array, arms: Array) -> Array:
-        in_turns = self.spec.takes_turns or getattr(self.spec, "starts_from_levels", False)
-
-        def told(key: Any, arm: Any) -> Any:
-            asked = AskedCell(self._question, int(people), key=key, arm=arm, in_turns=in_turns)
-            return information(self._terms.mechanism, asked) + np.zeros(np.shape(arm))
-
-        # Estimates of a rate that is declared have a variance of each cell's own.
-        by_cell = told if getattr(self._question, "rate", None) is None else np.vectorize(told)
-        each = by_cell(keys, np.maximum(arms, _NOBODY))
-        if isinstance(self._question, VectorSum):
-            # Residuals are told, of which the larger one is what is left of 1; and by how much they vary is not in it.
-            each = 1 / (
-                max(self.mean, 1 - self.mean) ** 2 / (_COUNTED * each) + self.variance / (keys * arms + _NOBODY)
-            )
-        else:
-            each = 4 * each
-        return np.where(arms > 0, people * each, 0.0)
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from privateer_core.algorithms import parse_spec
+from privateer_core.privacy.cell_reports import CellReports
 from privateer_lab.planning.feature_sets import selection
 from privateer_lab.planning.feature_sets.afforded import affordable, afforded, unnoised
 from privateer_lab.planning.feature_sets.outcomes import FeatureCodes, Outcomes
 from privateer_lab.planning.feature_sets.selection import most_telling
-from privateer_lab.planning.feature_sets.surrogate import CellReports
 
 UNIT = {"low": 0.0, "high": 1.0}
 NAMES = ("age", "days", "copy", "job")
