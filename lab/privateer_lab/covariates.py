@@ -9,9 +9,9 @@ from scipy.special import fdtrc
 
 from privateer_core.answer import Answer
 from privateer_core.errors import SpecError, printable
+from privateer_lab.tables import shortened
 from privateer_lab.tables.data_column import DataColumn
 from privateer_lab.tables.data_table import TableRows
-from privateer_lab.tables.errors import shortened
 from privateer_server.conclusions.wording import signed
 
 Array = NDArray[np.float64]

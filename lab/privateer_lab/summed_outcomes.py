@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer_core.errors import SpecError
-from privateer_lab.clusters import Clusters, denominators_of, ratio_values
+from privateer_lab.clusters import Clusters, denominators_of, few_clusters, ratio_values
 from privateer_lab.covariates import adjusted_rewards, balance_warnings, covariate_columns
 from privateer_lab.one_look import OneLook
 from privateer_lab.tables.row_outcomes import RowOutcomes
@@ -65,6 +65,7 @@ class SumColumns:
         plain_outcomes = outcomes.derived(values) if self.per else outcomes
         if clusters:
             look, plain_outcomes = look.of(clusters.first_rows), outcomes.derived(clusters.values(values))
+            look = replace(look, warnings=(*look.warnings, *few_clusters(clusters.count, clusters.name)))
             sentences.append(clusters.sentence(look.name))
         if self.per:
             look = replace(look, name=f"{look.name} per {self.per}")

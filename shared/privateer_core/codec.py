@@ -6,7 +6,6 @@ that a digest of it means the same to everybody.
 
 import math
 import re
-from collections.abc import Callable
 from functools import cache
 from typing import Any, Final, TypeVar, cast
 
@@ -61,16 +60,10 @@ def encode(value: Any) -> bytes:
 
 
 def decode(body: bytes, kind: type[T]) -> T:
-    """Parse a ``kind`` that `encode` serialized.
-
-    A kind of which earlier releases stored other fields has a static method ``upgraded``, which returns today's.
-    """
+    """Parse a ``kind`` that `encode` serialized."""
     try:
-        upgraded: Callable[[Any], Any] | None = getattr(kind, "upgraded", None)
-        if upgraded is None:
-            decoded: T = _decoder(cast(Any, kind)).decode(body)
-            return decoded
-        return msgspec.convert(upgraded(msgspec.msgpack.decode(body)), prepared(kind), dec_hook=_decode)
+        decoded: T = _decoder(cast(Any, kind)).decode(body)
+        return decoded
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, LookupError, ValueError, TypeError) as error:
         raise Malformed(f"this is not a serialized {kind.__name__}", remedy="fetch it again") from error
 

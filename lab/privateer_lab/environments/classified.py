@@ -13,9 +13,9 @@ from privateer_core.spec.categories import Categorical
 from privateer_core.spec.features import Numeric
 from privateer_lab.environments.environment import Array, Environment, EnvironmentSection
 from privateer_lab.environments.file_contexts import Named, Names, Projected, ProjectionSection
+from privateer_lab.tables import refused
 from privateer_lab.tables.columns import Categories, Numbers
 from privateer_lab.tables.data_table import DataTable
-from privateer_lab.tables.errors import refused
 
 PATH: Final = "population.path"
 COLUMNS: Final = (

@@ -188,7 +188,7 @@ class Simulation:
         rng: np.random.Generator,
         reporting: Any = slice(None),
     ) -> Any:
-        """Reward people for what their coins decided; return what those who report contribute."""
+        """Reward people for what their coins decided; return what those who report contribute, None: nobody does."""
         people, contexts = len(raw), scaled(raw, self.spec)
         rewards = self.environment.rewards(raw, decisions, rng)
         self._count(people, decisions, self.environment.play(decisions, raw), rewards)
@@ -197,13 +197,15 @@ class Simulation:
         if policy.fresh_coins:  # the coins that chose the arm would tell something about it
             coins = drawn_coins(rng, people)
         before = self.environment.before(raw, tuple(self.spec.reward.adjust))
+        if reporting is None:  # a policy that asks nobody may have no terms for what it would ask
+            return None
         parts = (contexts, coins, decisions.arms, scaled_rewards(rewards, self.spec, before))
         contexts, coins, arms, rewards = (part[reporting] for part in parts)
         return policy.contribute(contexts, coins, Arms(arms), rewards)
 
     def choose(self, policy: Any, people: int) -> None:
         """Have so many people choose, of whom nobody reports."""
-        self.play(policy, people, self.rng)
+        self.played(policy, self.environment.contexts(self.people, people, self.rng), self.rng, None)
 
     def _count(self, people: int, decisions: Decisions, played: PlayedRewards, rewards: NDArray[np.float64]) -> None:
         self.people += people

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import chdtrc
 
+from privateer_lab.tables import shortened
 from privateer_lab.tables.data_column import DataColumn
-from privateer_lab.tables.errors import shortened
 from privateer_lab.tables.marks import in_order
 
 Array = NDArray[np.float64]

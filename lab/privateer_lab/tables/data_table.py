@@ -1,19 +1,21 @@
 """A table of data: the one reader of files and data frames, by which every command reads."""
 
+import math
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
+from pathlib import Path
 from typing import Any, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privateer_core.errors import SpecError
+from privateer_lab.tables import TABLE, refused, shortened
 from privateer_lab.tables.columns import Column, EncodedTexts, Unfit
 from privateer_lab.tables.data_column import DataColumn
-from privateer_lab.tables.errors import TABLE, refused, shortened
 from privateer_lab.tables.marks import Texts, gaps_of
-from privateer_lab.tables.memory import available_memory
 from privateer_lab.tables.sources import Frame, TableSource, files_of, opened_file
 
 SAMPLE: Final = 100_000
@@ -22,6 +24,8 @@ _BYTES: Final = {"value": 16, "feature": 24}
 """Most memory a row: a column twice while it grows; contexts of columns, as they are, and in the order of the seed."""
 _NAMED: Final = 12
 _SEED: Final = 0
+_PROCESS: Final = Path("/proc/meminfo")
+_GROUP: Final = Path("/sys/fs/cgroup")
 
 
 @dataclass(frozen=True)
@@ -192,3 +196,24 @@ class DataTable:
             figures = f"needs {needed / 2**30:,.2f} GiB of memory, and {max(free, 0.0) / 2**30:,.2f} GiB are free"
             what = "frame" if isinstance(self.sources[0], Frame) else "file"
             raise refused(f"the {what} {figures}", "use fewer rows or columns", self.field)
+
+
+def available_memory() -> float:
+    """Return the bytes that this process can still use, by the system and by the container it is in."""
+    return min(_of_the_system(), _of_the_container())
+
+
+def _of_the_system() -> float:
+    try:
+        lines = _PROCESS.read_text(encoding="ascii").splitlines()
+        return next(1024.0 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
+    except (OSError, StopIteration):
+        return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+
+
+def _of_the_container() -> float:
+    try:
+        limit, used = ((_GROUP / name).read_text(encoding="ascii").strip() for name in ("memory.max", "memory.current"))
+        return math.inf if limit == "max" else float(limit) - float(used)
+    except OSError:
+        return math.inf

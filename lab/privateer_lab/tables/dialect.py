@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final, Self, TextIO
 
 from privateer_core.errors import SpecError
-from privateer_lab.tables.errors import refused
+from privateer_lab.tables import refused
 from privateer_lab.tables.marks import decimal_of, has_decimal_point, has_grouping_points
 
 _HEAD: Final = 2**18

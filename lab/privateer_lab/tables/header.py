@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
-from privateer_lab.tables.errors import TABLE, refused, shortened
+from privateer_lab.tables import TABLE, refused, shortened
 from privateer_lab.tables.marks import number_of
 
 COLUMNS_MAX: Final = 2000

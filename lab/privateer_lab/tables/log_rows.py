@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from privateer_core.errors import SpecError
 from privateer_core.spec.arms import ARM_NAME, ARMS_MAX, ARMS_MIN
+from privateer_lab.tables import shortened
 from privateer_lab.tables.arm_counts import gaps_in_words
 from privateer_lab.tables.data_column import DataColumn
 from privateer_lab.tables.data_table import TableRows
-from privateer_lab.tables.errors import shortened
 from privateer_lab.tables.marks import in_order
 from privateer_lab.tables.outcome_rule import OutcomeRule
 

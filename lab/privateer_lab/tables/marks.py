@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from privateer_core.errors import InputError
 from privateer_core.spec.features import Feature
-from privateer_lab.tables.errors import arrow
+from privateer_lab.tables import arrow
 
 Texts: TypeAlias = Any
 """A ``pyarrow.StringArray``."""

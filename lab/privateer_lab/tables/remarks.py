@@ -8,9 +8,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from privateer_lab.tables import shortened
 from privateer_lab.tables.data_column import DataColumn
 from privateer_lab.tables.data_table import TableRows
-from privateer_lab.tables.errors import shortened
 
 Array = NDArray[np.float64]
 PEOPLE: Final = re.compile(

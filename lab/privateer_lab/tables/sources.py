@@ -10,8 +10,8 @@ import numpy as np
 
 from privateer_core.errors import SpecError
 from privateer_core.spec.columns import is_missing
+from privateer_lab.tables import TABLE, arrow, refused
 from privateer_lab.tables.dialect import Dialect
-from privateer_lab.tables.errors import TABLE, arrow, refused
 from privateer_lab.tables.header import checked_header
 from privateer_lab.tables.marks import Texts
 

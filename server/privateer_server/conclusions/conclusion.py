@@ -11,7 +11,7 @@ from privateer_core.answer.parts import Contradiction, Gain, GuardrailEffects, L
 from privateer_core.answer.policy_view import Coefficients, Point, PolicyView
 from privateer_core.spec.spec import Spec
 from privateer_server.conclusions.by_context import context_findings
-from privateer_server.conclusions.by_effects import baseline_of, effects_headline, effects_surer
+from privateer_server.conclusions.by_effects import baseline_of, effects_headline, effects_surer, no_relative
 from privateer_server.conclusions.by_estimates import (
     options_headline,
     options_surer,
@@ -104,6 +104,7 @@ def _with_effects(shown: Conclusion, findings: LearnedAnswer, schedule: Schedule
         rules=_as_decided(shown.rules, headline),
         control=spec.options[0],
         baseline=baseline,
+        no_relative=no_relative(findings.answer.effects, baseline),
         gain=findings.answer.gain,
         is_measured=findings.answer.gain is not None,
         losses=next((part.losses for part in findings.answer.all_of(Losses)), ()),

@@ -83,6 +83,9 @@ class FeatureMeans(VectorSum):
 
     # its groups are the questions, and its keys are answers, as many as the question with most answers has
     layout: SlotLayout = field(default_factory=lambda: SlotLayout.ungrouped(1, 0))
+    answers: int = 0  # answers to all questions; 0: nobody is asked one of them alone
+    features: int = 1  # how many features there are
+    people: float = 0.0  # people of a small round who have one answer about a feature, on average
 
 
 @dataclass(frozen=True)

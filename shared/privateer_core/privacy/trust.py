@@ -192,7 +192,7 @@ TRUST: Final[dict[str, Trust]] = {
                 VectorSum: Serving((CentralVectors, RunningVectors), calibrations.central_vectors),
                 L2VectorSum: Serving((CentralVectors, RunningVectors), calibrations.central_vectors, shares_out=True),
                 SecondMoments: Serving((ScreenedMoments,), calibrations.central_moments),
-                FeatureMeans: Serving((CentralVectors,), calibrations.central_vectors, shares_out=True),
+                FeatureMeans: Serving((CentralVectors, CellPairs), calibrations.central_features, shares_out=True),
             },
             example={"epsilon": 1.0, "delta": 1e-6},
         ),

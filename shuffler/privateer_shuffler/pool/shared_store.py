@@ -26,7 +26,6 @@ from privateer_shuffler.pool.schema import (
     SERVER,
     SHARED_TABLES,
     SIGNER,
-    SPENT_IN_ORDER,
     TAKEN,
 )
 from privateer_shuffler.pool.shared_round import SharedRound, SharedStorage
@@ -34,13 +33,7 @@ from privateer_shuffler.pool.spent_tokens import SharedTokens
 from privateer_shuffler.pool.store import PoolFindings, PoolStore, unknown_rounds
 from privateer_shuffler.settings import ShufflerSettings
 
-_SPENT_IN_ORDER: Final = SPENT_IN_ORDER.format(columns="expires bigint NOT NULL, token bytea NOT NULL", options="")
-SHUFFLER: Final = Schema(
-    "shuffler",
-    2,
-    SHARED_TABLES,
-    steps={1: f"ALTER TABLE spent RENAME CONSTRAINT spent_pkey TO unordered_pkey; {_SPENT_IN_ORDER}"},
-)
+SHUFFLER: Final = Schema("shuffler", 2, SHARED_TABLES)
 _SECRET_BYTES: Final = 32
 _ABOUT: Final = b"privateer/shuffler-round/1"
 _FACTS: Final = select(ROUNDS)

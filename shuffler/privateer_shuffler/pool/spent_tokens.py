@@ -23,7 +23,7 @@ from privateer_core.serving.store.spent_tokens import forget_expired
 from privateer_core.serving.store.sqlite import FileKind, SqliteDatabase, open_database
 from privateer_core.serving.store.store_key import StoreKey
 from privateer_shuffler.pool.round_file import REPAIR, RoundStore
-from privateer_shuffler.pool.schema import SECRET, SPENT, SPENT_IN_ORDER
+from privateer_shuffler.pool.schema import SECRET, SPENT
 from privateer_shuffler.pool.uploads import Portion
 from privateer_shuffler.shuffle import RandomPlaces
 
@@ -34,7 +34,6 @@ TOKENS_DATABASE: Final = FileKind(
     schema=(SECRET, SPENT),
     field="PRIVATEER_DATA",
     repair=REPAIR,
-    steps={1: SPENT_IN_ORDER.format(columns="expires INTEGER NOT NULL, token BLOB NOT NULL", options=" WITHOUT ROWID")},
 )
 _KEEP: Final = insert(SPENT).on_conflict_do_nothing()
 _HAS: Final = "SELECT 1 FROM spent WHERE expires = ? AND token = ?"

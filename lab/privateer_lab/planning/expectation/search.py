@@ -16,7 +16,7 @@ from privateer_lab.simulation.parallel import Backend, each
 SECONDS: Final = 10.0
 _SHARE: Final = 0.3
 """Share of the time of a core that one run may take."""
-_FIRST: Final = {"as it is": 0, "trust": 1, "features": 2, "algorithm": 3}
+_FIRST: Final = {"as it is": 0, "features": 1, "trust": 2, "algorithm": 3}
 """Kinds of changes that come first, in this order; then the spec again, for the spread, and the others."""
 _OWN_FIRST: Final = 3
 """Runs of the spec before the last changes have one."""

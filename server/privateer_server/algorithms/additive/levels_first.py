@@ -12,7 +12,7 @@ from privateer_core.algorithms.additive.policy import STEP, AdditivePolicy
 from privateer_core.algorithms.additive.spec import AdditiveSpec
 from privateer_core.primitives.contributions import CellHits
 from privateer_core.primitives.public_coins import UNIT
-from privateer_server.algorithms import LearnerState, NewRound
+from privateer_server.algorithms import NewRound
 from privateer_server.algorithms.additive.arm_shares import ArmShares
 from privateer_server.algorithms.additive.cell_masses import CellMasses
 from privateer_server.algorithms.additive.latest import Latest
@@ -43,7 +43,7 @@ _ALL: Final = 5
 
 
 @dataclass(frozen=True)
-class LevelsFirstState(LearnerState):
+class LevelsFirstState:
     """The state of the learner."""
 
     reported: int  # people whose reports opened

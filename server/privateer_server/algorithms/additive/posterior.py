@@ -1,5 +1,6 @@
 """A normal posterior over terms, whose prior finds by evidence how much each feature matters, and how smoothly."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,6 +18,8 @@ Array = NDArray[np.float64]
 _SCALES: Final = 0.003125 * 2.0 ** np.arange(9)
 """Standard deviations tried for a feature's terms, in expected reward where that is about 1/2."""
 _TYPICAL: Final = 0.05
+_ALL_FEATURES: Final = 0.3
+"""What the sum of few features' terms typically varies by: each of them alone does much."""
 _SPREAD: Final = 0.7
 """Scales are log-normal around the typical one, with this standard deviation of the logarithm."""
 _WIDE: Final = 0.2
@@ -64,7 +67,8 @@ class TermPosterior:
         level, usual = common_level(information, scores, declared), level_before(declared)
         unit = _unit(level)
         parts = [masses[cells.of_feature(place)] for place in range(len(cells.features))]
-        families = [scales_of(*own, unit) for own in zip(cells.features, parts, strict=True)]
+        typical = typical_scale(len(cells.features))
+        families = [scales_of(*own, unit, typical) for own in zip(cells.features, parts, strict=True)]
         blocks = [slice(0, 1), *(cells.of_feature(place) for place in range(len(cells.features)))]
         prior = [np.full((1, 1), (_ARMS * unit) ** 2), *(family.average(family.before) for family in families)]
         own = slice(1, None)
@@ -187,9 +191,14 @@ class TermScales:
         return np.asarray(found.sum(axis=(2, 3)).ravel() / 2)
 
 
-def scales_of(feature: ShapeCells, masses: Array, unit: float) -> TermScales:
+def typical_scale(features: int) -> float:
+    """Return the standard deviation that the terms of one of so many features typically have."""
+    return max(_TYPICAL, _ALL_FEATURES / math.sqrt(max(features, 1)))
+
+
+def scales_of(feature: ShapeCells, masses: Array, unit: float, typical: float = _TYPICAL) -> TermScales:
     """Return the scales of a feature's terms, whose shares of people are ``masses`` (cells,)."""
     kernels = _centred(kernels_of(feature), masses)
-    prior = np.exp(-((np.log(_SCALES / _TYPICAL) / _SPREAD) ** 2) / 2)
+    prior = np.exp(-((np.log(_SCALES / typical) / _SPREAD) ** 2) / 2)
     before = np.tile(prior / prior.sum(), len(kernels)) / len(kernels)
     return TermScales(kernels, np.asarray(unit * _SCALES), before)

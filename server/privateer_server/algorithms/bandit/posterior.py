@@ -7,13 +7,11 @@ n / c^2 rewards has bits of mean 1/2 + (m - 1/2) / c (Zheng et al. 2020, Theorem
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final, Self
+from typing import Final, Self
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer_core.codec import encode
 from privateer_server.algorithms.bandit.success_counts import SuccessCounts
 
 Array = NDArray[np.float64]
@@ -45,15 +43,6 @@ class ArmPosterior:
         """Return the posterior of no reports."""
         none = np.zeros(arms)
         return cls(none, none, none, none, SuccessCounts.none(arms))
-
-    @classmethod
-    def upgraded(cls, stored: dict[str, Any]) -> dict[str, Any]:
-        """Return a stored posterior that had ``information``, inverse variances, instead of counts."""
-        read = (_read(stored[name]) for name in ("people", "precision", "weighted", "information"))
-        people, precision, weighted, information = read
-        means = np.divide(weighted, precision, out=np.full(len(people), 0.5), where=precision > 0)
-        counts = msgspec.msgpack.decode(encode(SuccessCounts.of_means(people, means, information)))
-        return {name: value for name, value in stored.items() if name != "information"} | {"counts": counts}
 
     def updated(
         self, people: Array, precision: Array, means: Array, losses: Array, counts: SuccessCounts
@@ -121,11 +110,6 @@ class ArmPosterior:
         beaten = away - math.log(max(1, int(playable.sum()) - 1) / failure) - mixing - mixing[best]
         beaten[best] = np.inf
         return best, np.where(playable, beaten, np.inf)
-
-
-def _read(stored: Any) -> Array:
-    kind, shape, body = stored
-    return np.frombuffer(body, kind).reshape(shape).astype(np.float64)
 
 
 def _mixing(precision: Array) -> Array:

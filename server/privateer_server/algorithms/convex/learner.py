@@ -22,7 +22,7 @@ from privateer_core.mechanisms import AnyMechanism, GroupedBit, KeyedMechanism
 from privateer_core.primitives.contributions import GroupSums, KeyedSums, KeyedValues
 from privateer_core.privacy.terms import Terms
 from privateer_core.spec.arms import PlannedRound
-from privateer_server.algorithms import Learner, LearnerState, NewRound, RoundsLearner, must_agree
+from privateer_server.algorithms import Learner, NewRound, RoundsLearner, must_agree
 from privateer_server.algorithms.convex.pair_distance import PairDistance
 from privateer_server.algorithms.convex.regret_bound import CONFIDENCE, GradientSums
 
@@ -31,7 +31,7 @@ _HALVINGS: Final = 60
 
 
 @dataclass(frozen=True)
-class ConvexState(LearnerState):
+class ConvexState:
     """The state of a convex learner: a centre, and sums of gradients."""
 
     # reported, learned: people who reported to this experiment, and all from whom it has learned, in the one that it

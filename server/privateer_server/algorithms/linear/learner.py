@@ -3,7 +3,7 @@
 import math
 from abc import abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from privateer_core.answer.measured_rate import MeasuredRate
 from privateer_core.answer.parts import Figures
 from privateer_core.policies.expected_rewards import ExpectedRewards
 from privateer_core.primitives.bounded_vectors import RunningSums, VectorSums
-from privateer_server.algorithms import Learner, LearnerState, NewRound, RoundsLearner
+from privateer_server.algorithms import Learner, NewRound, RoundsLearner
 from privateer_server.algorithms.linear.context_moments import PEOPLE, Contexts, frame, slopes
 from privateer_server.algorithms.linear.posterior import Posterior, RewardLevel, level_of, posterior
 from privateer_server.algorithms.linear.sufficient_statistics import Known, Recent, RoundResiduals, Running, Statistics
@@ -39,10 +39,8 @@ _RATE: Final = 1e-4
 
 
 @dataclass(frozen=True)
-class LinearState(LearnerState):
+class LinearState:
     """The state of a linear learner."""
-
-    renamed: ClassVar = {"heard": "reported", "told": "context_sums"}
 
     reported: int  # people whose reports opened
     # shape (arms, d, d): what has been learned of every arm's parameter, as `posterior` takes it; of joint reports the

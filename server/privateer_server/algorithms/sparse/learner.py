@@ -1,7 +1,7 @@
 """Learners of high-dimensional bandits: by blocks of second moments with a curator, else by sums of products."""
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -16,7 +16,7 @@ from privateer_core.answer.parts import Figures, Gain
 from privateer_core.errors import SpecError
 from privateer_core.primitives.bounded_vectors import SecondMomentSums, VectorSums
 from privateer_core.primitives.questions import SecondMoments
-from privateer_server.algorithms import Learner, LearnerState, NewRound, RoundsLearner
+from privateer_server.algorithms import Learner, NewRound, RoundsLearner
 from privateer_server.algorithms.sparse.coefficients import (
     CONFIDENCE,
     UNIFORM,
@@ -103,14 +103,14 @@ class SparseLearner(RoundsLearner[SparseSpec, StateT, SparsePolicy]):
             gain=gain,
         )
 
-    def foreseen(self, waiting: float = 0.0) -> tuple[Table, ...]:
+    def foreseen(self, waiting: float = 0.0, shares: Sequence[float] | None = None) -> tuple[Table, ...]:
         """Return how small coefficients may be to be found, by the number of features."""
-        del waiting
+        del waiting, shares
         return foreseen(self.spec)
 
 
 @dataclass(frozen=True)
-class EpochState(LearnerState):
+class EpochState:
     """The state of a learner with a curator."""
 
     reported: int  # people whose reports opened
@@ -276,7 +276,7 @@ class EpochLearner(SparseLearner[EpochState]):
 
 
 @dataclass(frozen=True)
-class SumState(LearnerState):
+class SumState:
     """The state of a learner without a curator."""
 
     reported: int  # people whose reports opened

@@ -10,7 +10,6 @@ from privateer_core.algorithms.trial import TrialPolicy, TrialSpec
 from privateer_core.algorithms.trial.learned_slopes import LearnedSlope
 from privateer_core.answer.shares import Shares
 from privateer_core.primitives.contributions import BITS, CellHits
-from privateer_server.algorithms import LearnerState
 from privateer_server.algorithms.trial.allocation import Holdout
 from privateer_server.algorithms.trial.confidence_sequence import ConfidenceSequence
 from privateer_server.algorithms.trial.evidence.epochs import Epoch, stable_weights
@@ -62,7 +61,7 @@ class SampleRatio:
 
 
 @dataclass(frozen=True)
-class TrialState(LearnerState):
+class TrialState:
     """The state of a trial: functions of releases, and of public coins."""
 
     seed: int  # what coins mean, in all rounds: those of a late report chose as they would now

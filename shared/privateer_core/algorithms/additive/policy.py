@@ -13,6 +13,7 @@ from privateer_core.algorithms.additive.coin_arms import CoinArms
 from privateer_core.algorithms.additive.spec import AdditiveSpec
 from privateer_core.answer.facts import Fact
 from privateer_core.answer.policy_view import INTERCEPT, Coefficients, PolicyView
+from privateer_core.mechanisms.cell_pairs import CellPairs
 from privateer_core.mechanisms.named_symbol import NamedSymbol
 from privateer_core.mechanisms.vectors.vector_noise import CentralVectors
 from privateer_core.policies.decisions import Arms
@@ -77,6 +78,11 @@ class AdditivePolicy(ArmsPolicy):
         """What people say of their rewards."""
         return Residuals(self.below)
 
+    @property
+    def asks_one(self) -> bool:
+        """Whether coins choose one question for a person, whose answer a curator gets."""
+        return type(self.terms.mechanism) is CellPairs
+
     @cached_property
     def shares(self) -> Array:
         """Share of each question, (questions,)."""
@@ -109,6 +115,9 @@ class AdditivePolicy(ArmsPolicy):
         mechanism = self.terms.mechanism
         if isinstance(mechanism, CentralVectors):
             return mechanism.ball == spec.ball_of(self.below)
+        if self.asks_one:
+            keys = len(self.means) * int(self.questions.starts[-1])
+            return not self.counts_arms and mechanism.layout.keys == keys  # type: ignore[union-attr]
         if not isinstance(mechanism, NamedSymbol) or mechanism.levels != 2:
             return False
         layout = self.plan.layout(self.questions) if self.plan else spec.asked(0, self.edges).layout
@@ -124,6 +133,10 @@ class AdditivePolicy(ArmsPolicy):
         mechanism = self.terms.mechanism
         assert isinstance(mechanism, NamedSymbol)
         return mechanism.layout
+
+    @cached_property
+    def _questions(self) -> SlotLayout:
+        return SlotLayout(self.terms.mechanism.layout.seed, self.edges[None])  # type: ignore[union-attr]
 
     def drawn(self, coins: Coins) -> Ints:
         """Return the draw (n,) that coins name."""
@@ -173,6 +186,10 @@ class AdditivePolicy(ArmsPolicy):
             keys = answers[np.arange(len(coins)), asked] * len(self.means) + arms
             return KeyedValues(coins, keys, asked, (self.below + values) / (1 + self.below))
         parts = answers + self.questions.starts[:-1]
+        if self.asks_one:
+            asked = self._questions.group(self._questions.hashes(coins, np.zeros(1, np.int64)), np.zeros(1, np.int64))
+            keys = parts[np.arange(len(coins)), asked] * len(self.means) + arms
+            return KeyedValues.ungrouped(coins, keys, (self.below + values) / (1 + self.below))
         lengths, (size, count) = np.sqrt(self.shares), (int(self.questions.starts[-1]), len(self.means))
         told = np.sqrt(1 - self.counted) * values[:, None] * lengths
         beside = np.broadcast_to(np.sqrt(self.counted) * lengths, told.shape)

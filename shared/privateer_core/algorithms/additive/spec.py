@@ -197,15 +197,20 @@ class AdditiveSpec(ArmsSpec):
             context = {"features": {**data["context"]["features"], "town": told}}
             found[f"{model}-levels"] = parse_section(cls, data | {"context": context})
             if spec.privacy.trust.curated:
-                many = {**data["experiment"], "arms": [f"arm {arm}" for arm in range(20)]}
-                found[f"{model}-arms"] = parse_section(cls, data | {"experiment": many})
+                # So many features that everybody answers all questions at once.
+                many = {"experiment": {**data["experiment"], "arms": [f"arm {arm}" for arm in range(20)]}}
+                numbers = {f"number {place}": {"low": 0, "high": 1} for place in range(8)}
+                found[f"{model}-arms"] = parse_section(cls, data | many | {"context": {"features": numbers}})
         return found
 
     def asked(self, seed: int, edges: Any, below: float = 1.0) -> FeatureMeans:
         """Return what a round asks, whose coins choose the question by these ``edges``, (questions - 1,)."""
         keys = int(self.questions.sizes.max()) * self.arm_count
         layout = SlotLayout(seed, np.tile(np.asarray(edges, np.uint32), (keys, 1)))
-        return FeatureMeans(self.ball_of(below), seed, layout=layout)
+        answers, features = self.arm_count * int(self.questions.starts[-1]), len(self.features)
+        people = self.experiment.round_size * features / (self.arm_count * (self.questions.cells.count - 1))
+        ball = self.ball_of(below)
+        return FeatureMeans(ball, seed, layout=layout, answers=answers, features=features, people=people)
 
     def asked_by(self, plan: CoinArms) -> FeatureMeans:
         """Return what a round with this plan asks."""

@@ -107,7 +107,7 @@ def names_of(name: str, feature: Feature, cuts: tuple[float, ...]) -> list[str]:
 def _level(feature: Feature, code: int, columns: int) -> str:
     bits = ((code >> np.arange(columns - 1, -1, -1)) & 1).astype(np.float64)
     words = {None: "missing", True: "yes", False: "no"} if isinstance(feature, Boolean) else {None: "missing"}
-    return "/".join(words.get(one, str(one)) for one in feature.shown(bits / 2, (bits + 1) / 2))
+    return " or ".join(words.get(one, str(one)) for one in feature.shown(bits / 2, (bits + 1) / 2))
 
 
 def crossed(names: list[list[str]]) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ begins, who waits for whom, and which errors there are.
 import re
 import secrets
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
@@ -19,8 +19,6 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 
 SECRET_BYTES: Final = 32
 Value = TypeVar("Value")
-Step = str | Callable[[Connection], None]
-"""Makes a database one of the next version: statements, separated by semicolons, or a function."""
 INTEGER: Final = BigInteger().with_variant(Integer(), "sqlite")
 """Integers of 64 bits in both."""
 insert = insert_postgres
@@ -34,7 +32,18 @@ class Schema:
     name: str  # it tells the databases apart
     version: int  # of the tables as they are now
     tables: tuple[Table, ...]  # what an empty database gets
-    steps: Mapping[int, Step] = field(default_factory=dict)  # what makes the next version of the version that it is at
+    # statements, separated by semicolons, that make the next version of the version that they are at
+    steps: Mapping[int, str] = field(default_factory=dict)
+
+
+def oldest(version: int, steps: Mapping[int, str]) -> int:
+    """Return the earliest version of tables that steps make those of a version."""
+    return min([version, *steps])
+
+
+def reads(version: int, steps: Mapping[int, str]) -> str:
+    """Say which versions of tables a service of this version reads."""
+    return f"migrates from {oldest(version, steps)} on" if steps else f"reads {version}"
 
 
 class Unreachable(OSError):

@@ -21,7 +21,7 @@ from typing_extensions import override
 
 from privateer_core.errors import SpecError
 from privateer_core.serving.logs import tell
-from privateer_core.serving.store.database import Database, DatabaseFacts, Schema, Step, Unreachable, creation
+from privateer_core.serving.store.database import Database, DatabaseFacts, Schema, Unreachable, creation, oldest, reads
 
 _LOCK: Final = 0x50525653
 """The advisory lock under which one process at a time changes tables."""
@@ -168,9 +168,9 @@ def migrate(db: Connection, schema: Schema, setting: str) -> None:
     if not version:
         for statement in creation(schema.tables, db.dialect):
             db.exec_driver_sql(statement)
-    begin = version if version or not schema.tables else schema.version
-    for number in range(begin, schema.version):
-        _take(db, schema.steps[number])
+    for number in range(version or schema.version, schema.version):
+        for statement in schema.steps[number].split(";"):
+            db.exec_driver_sql(statement)
     db.execute(_NOTE, {"name": schema.name, "version": schema.version})
     if 0 < version < schema.version:
         tell(_log, "migrated", database=schema.name, from_schema=version, to_schema=schema.version)
@@ -181,22 +181,21 @@ def check_version(db: Connection, schema: Schema, setting: str) -> int:
     if db.exec_driver_sql("SELECT to_regclass('privateer_schema')").scalar_one() is None:
         return 0
     found = db.exec_driver_sql("SELECT kind, version FROM privateer_schema").fetchone()
-    name, version = found or (schema.name, 0)
+    if found is None:
+        return 0
+    name, version = found
     if name != schema.name:
         detail = f"the database is the {name}'s"
         raise SpecError(detail, field=setting, remedy="name a database for each purpose, and no other there")
     if version > schema.version:
         detail = f"the database was made by a newer Privateer: schema {version}, and this one reads {schema.version}"
         raise SpecError(detail, field=setting, remedy="install the newer version again")
+    if version < oldest(schema.version, schema.steps):
+        knows = reads(schema.version, schema.steps)
+        detail = f"the database is too old: schema {version}, and this Privateer {knows}"
+        remedy = "it is unchanged: run the version that made it until its experiments end, or name an empty database"
+        raise SpecError(detail, field=setting, remedy=remedy)
     return int(version)
-
-
-def _take(db: Connection, step: Step) -> None:
-    if callable(step):
-        step(db)
-    else:
-        for statement in step.split(";"):
-            db.exec_driver_sql(statement)
 
 
 class _Cursor(psycopg.Cursor[Any]):

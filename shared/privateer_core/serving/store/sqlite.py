@@ -23,7 +23,7 @@ from typing_extensions import override
 
 from privateer_core.errors import SpecError
 from privateer_core.serving.logs import tell
-from privateer_core.serving.store.database import Database, DatabaseFacts, creation
+from privateer_core.serving.store.database import Database, DatabaseFacts, creation, oldest, reads
 from privateer_core.serving.store.write_ahead_log import LOG_MAX, empty_log, held_log, log_of
 
 _DAMAGE: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
@@ -60,7 +60,7 @@ class FileKind:
     @property
     def oldest(self) -> int:
         """The earliest version that becomes one of this version."""
-        return min([self.version, *self.steps])
+        return oldest(self.version, self.steps)
 
 
 class SqliteDatabase(Database):
@@ -279,7 +279,7 @@ def _check_version(version: int, path: Path, kind: FileKind) -> None:
         )
     if version < kind.oldest:
         raise SpecError(
-            f"{path.name} is too old: schema {version}, and this Privateer migrates from {kind.oldest} on",
+            f"{path.name} is too old: schema {version}, and this Privateer {reads(kind.version, kind.steps)}",
             field=kind.field,
             remedy="it is unchanged: run the version that made it until its experiments end, or name an empty folder",
         )

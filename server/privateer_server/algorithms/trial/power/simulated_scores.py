@@ -253,7 +253,9 @@ def _across(rows: Array, runs: int) -> Array:
 
 @lru_cache(maxsize=256)
 def least_effect(plan: AdaptivePlan, arm: int, power: float, guess: float) -> float:
-    """Return the least effect of one treatment, alone and upwards, that is found with this probability.
+    """Return the least effect of one treatment alone that is found with this probability.
+
+    It is one upwards; downwards only where rewards cannot rise so far.
 
     plan: of one segment. Of several the average effect is meant, where all have the same effect.
     arm: the treatment, from 0.
@@ -261,14 +263,17 @@ def least_effect(plan: AdaptivePlan, arm: int, power: float, guess: float) -> fl
 
     Returns
     -------
-    The effect, on the scale of rewards from 0 to 1; infinite if not even rewards of 1 are told from those of the
-    control.
+    The effect's size, on the scale of rewards from 0 to 1; infinite if neither rewards of 1 nor of 0 are told from
+    those of the control.
     """
 
-    def found(effect: float, runs: int) -> float:
-        return _found(plan, arm, effect, runs)[0]
+    def least(sign: int, most: float) -> float:
+        return _solved(
+            lambda effect, runs: _found(plan, arm, sign * effect, runs)[0], power, guess / 2, most, runs_of(plan)
+        )
 
-    return _solved(found, power, guess / 2, 1 - plan.rate, runs_of(plan))
+    upwards = least(1, 1 - plan.rate)
+    return upwards if np.isfinite(upwards) else least(-1, plan.rate)
 
 
 def people_times(plan: AdaptivePlan, arm: int, power: float, effect: float, guess: float) -> float:
