@@ -34,12 +34,8 @@ def _chance(p_value: float) -> str:
 def split_in_words(counts: NDArray[np.int64], arms: Sequence[str], meant: Mapping[str, float] | None) -> str:
     """Say how people were split among arms, and whether chance explains how far that is from what was meant.
 
-    Parameters
-    ----------
-    counts
-        Shape (arms,): people of each.
-    meant
-        Shares that were meant; None: nobody said.
+    counts (arms,): people of each.
+    meant: shares that were meant; None: nobody said.
     """
     people = int(counts.sum())
     shares = np.array([meant[arm] for arm in arms]) if meant else np.full(len(arms), 1 / len(arms))

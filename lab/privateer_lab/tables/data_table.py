@@ -75,29 +75,15 @@ def check_apart(named: Mapping[str, str | None], more: Iterable[str], option: st
 class DataTable:
     """Files or a data frame: a CSV file is text, and so is all else; what is asked for as a quantity is converted.
 
-    Parameters
-    ----------
-    source
-        A pandas or polars data frame, a pyarrow table, a mapping of names to values; or paths of CSV or Parquet files
-        with the same columns, separated by commas. CSV files are plain or gzipped (``.gz``).
-    header
-        Names of the columns, if CSV files have no header.
-    remark
-        Rows that start with this are left out.
-    missing
-        Texts that stand for no value, beside those of `privateer_lab.tables.marks.GAPS`.
-    field
-        The field of errors.
-    decimal
-        The decimal sign of numbers in CSV files; by default it is found.
-    by_row
-        Whether what a row is read as may not depend on other rows: a file is UTF-8, and each value of a frame is
+    source: a pandas or polars data frame, a pyarrow table, a mapping of names to values; or paths of CSV or Parquet
+        files with the same columns, separated by commas. CSV files are plain or gzipped (``.gz``).
+    header: names of the columns, if CSV files have no header.
+    remark: rows that start with this are left out.
+    missing: texts that stand for no value, beside those of `privateer_lab.tables.marks.GAPS`.
+    field: the field of errors.
+    decimal: the decimal sign of numbers in CSV files; by default it is found.
+    by_row: whether what a row is read as may not depend on other rows: a file is UTF-8, and each value of a frame is
         spelled alone.
-
-    Raises
-    ------
-    SpecError
-        If it is no table; says why, and what to do.
     """
 
     def __init__(
@@ -159,18 +145,11 @@ class DataTable:
     ) -> None:
         """Read all rows into columns.
 
-        Parameters
-        ----------
-        columns
-            Each has a name of the header.
-        features
-            How many features will be made of them: they take memory too.
-        complete
-            More columns that must have a value.
-        drop
-            Leave out rows with a missing value, instead of refusing them.
-        kept
-            How many rows columns keep, if not all.
+        columns: each has a name of the header.
+        features: how many features will be made of them: they take memory too.
+        complete: more columns that must have a value.
+        drop: leave out rows with a missing value, instead of refusing them.
+        kept: how many rows columns keep, if not all.
         """
         kept = self.rows if kept is None else kept
         width = _BYTES["value"] * len(columns) + _BYTES["feature"] * features

@@ -27,12 +27,8 @@ from privateer_server.rounds.loop import Schedule, Step
 def conclude(schedule: Schedule, step: Step, answer: Answer) -> Conclusion:
     """Return what follows from an answer.
 
-    Parameters
-    ----------
-    step
-        The open round, or the last step: its state is what is known.
-    answer
-        What its learner found, with the reason why nobody is asked any more, if it is over.
+    step: the open round, or the last step: its state is what is known.
+    answer: what its learner found, with the reason why nobody is asked any more, if it is over.
     """
     spec = schedule.spec
     bare = Conclusion(
