@@ -10,7 +10,7 @@ from privateer_core.algorithms import parse_spec
 from privateer_core.privacy.cell_reports import CellReports
 from privateer_lab.planning.feature_sets import selection
 from privateer_lab.planning.feature_sets.afforded import affordable, afforded, unnoised
-from privateer_lab.planning.feature_sets.outcomes import FeatureCodes, Outcomes
+from privateer_lab.planning.feature_sets.outcomes import FeatureCodes, PotentialOutcomes
 from privateer_lab.planning.feature_sets.selection import most_telling
 
 UNIT = {"low": 0.0, "high": 1.0}
@@ -45,7 +45,7 @@ def outcomes(rng, effect, people=3_000, names=NAMES):
     rewards = np.full((people, 3), 0.4)
     rewards[np.arange(people), arms] += 3 * (won - 0.4)
     spec = parse_spec(tables({"model": "none"}, names=names))
-    return Outcomes(spec.features, contexts, rewards, np.full(people, 0.4), 0.4, 0.24)
+    return PotentialOutcomes(spec.features, contexts, rewards, np.full(people, 0.4), 0.4, 0.24)
 
 
 CENTRAL = {"model": "central", "epsilon": 1.0, "delta": 1e-6}
