@@ -195,3 +195,10 @@ def test_edges_ask_nobody_but_one_question_of_each_feature():
     shares = policy.shares
     assert np.count_nonzero(shares) == 2
     assert shares[shares > 0] == pytest.approx(0.5, abs=1 / UNIT)
+
+
+def test_somebody_says_nothing_of_features_that_tell_no_level():
+    """Of a feature with many levels each term is less what all have in common: one in five is asked about that."""
+    _, policy = scene({"town": {"levels": list(range(70))}})
+    assert policy.asks_one
+    assert policy.shares == pytest.approx([0.2, 0.8], abs=1 / UNIT)
