@@ -8,22 +8,35 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
-from scipy.stats import chi2
+from scipy.stats import chi2, f
 
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.categories import OTHER, Boolean, Categorical
 from privateer_core.spec.features import Feature, Numeric, Ranked
+from privateer_lab.clusters import design_effect, error_of_mean
 from privateer_lab.drafting.column_choice import parts_of_numbers
-from privateer_lab.drafting.outcome_model import BESIDE, BY_ARM, TOGETHER, LoggedRows, OutcomeModel, fitted
+from privateer_lab.drafting.outcome_model import (
+    BESIDE,
+    BY_ARM,
+    TOGETHER,
+    LoggedRows,
+    OutcomeModel,
+    fitted,
+    propensities,
+    with_means_of_rows,
+)
 from privateer_lab.drafting.toml_values import toml
 from privateer_lab.environments.rows import OF, ObservedRewards, RowPeople
+from privateer_lab.planning.feature_sets.outcomes import Outcomes
+from privateer_lab.tables import shortened
 from privateer_lab.tables.data_column import DataColumn
-from privateer_lab.tables.errors import shortened
 
 Array = NDArray[np.float64]
 _GROUPS: Final = 5
 _UNEVEN: Final = 1e-6
 """Probability by chance below which options were not given at random."""
+_SUSPECT: Final = 1e-3
+"""That below which it is doubted where the model contradicts the rows."""
 _CELLS: Final = 8
 _DUST: Final = 1e-9
 _TELLING: Final = 0.6
@@ -46,29 +59,39 @@ _NORMAL: Final = 0.00135
 
 @dataclass(frozen=True)
 class LoggedPeople:
-    """Rows of a log as simulated people.
+    """Rows of a log as simulated people."""
 
-    Attributes
-    ----------
-    spec
-        Whose features and options they have.
-    rows
-        Contexts, options and rewards.
-    model
-        What may be expected of them.
-    reward
-        What their rewards are called.
-    """
+    spec: ArmsSpec  # whose features and options they have
+    rows: LoggedRows  # contexts, options and rewards
+    model: OutcomeModel  # what may be expected of them
+    reward: str  # what their rewards are called
+    known: Array | None = None  # shape (n,): the probability of each row's option; None: the log does not have it
 
-    spec: ArmsSpec
-    rows: LoggedRows
-    model: OutcomeModel
-    reward: str
+    @cached_property
+    def outcomes(self) -> Outcomes:
+        """What each option would have brought each row, without bias, in whatever way options were given.
+
+        Source: Dudik, Langford and Li 2011, Doubly robust policy evaluation and learning (ICML).
+        """
+        rows, rewards = self.rows, self.model.unseen.copy()
+        likely = (
+            propensities(rows, rewards.shape[1], by_features=bool(self.uneven)) if self.known is None else self.known
+        )
+        left = rows.rewards - self.model.held_out
+        rewards[np.arange(len(left)), rows.arms] += left / likely
+        expected, mean = self.model.unseen.mean(axis=1), float(rows.rewards.mean())
+        return Outcomes(self.spec.features, rows.contexts, rewards, expected, mean, float(np.square(left).mean()))
 
     @property
     def means(self) -> Array:
         """Expected rewards in their own unit, shape (n, arms)."""
-        return self._in_units(self.model.means)
+        return self._in_units(self._expected)
+
+    @cached_property
+    def _expected(self) -> Array:
+        """Means of the model, which is cautious: where chance gave options they have those of their rows."""
+        is_plain = self.model.kind == BY_ARM or self._shifted_by(_SUSPECT)
+        return self.model.means if is_plain else with_means_of_rows(self.rows, self.model.means)
 
     @property
     def got(self) -> Array:
@@ -114,7 +137,7 @@ class LoggedPeople:
     @property
     def notes(self) -> tuple[str, ...]:
         """Sentences about the model: what it is, how well it fits, and what these people are worth."""
-        return (*self._fit(), *(self.contradictions or [self._worth()]), *self._warnings())
+        return (*self._fit(), *self._by_cluster(), *(self.contradictions or [self._worth()]), *self._warnings())
 
     @cached_property
     def contradictions(self) -> list[str]:
@@ -128,8 +151,11 @@ class LoggedPeople:
         most = max(_APART, float(ndtri(1 - _NORMAL / len(options))))
         apart = []
         for arm, (option, expected) in enumerate(zip(options, model.tolist(), strict=True)):
-            got = self.got[self.rows.arms == arm]
-            if abs(expected - got.mean()) > most * got.std() / len(got) ** 0.5:
+            own = self.rows.arms == arm
+            got = self.got[own]
+            # Rows that are all alike may be so by chance: one more of another kind is allowed for.
+            error = np.hypot(error_of_mean(got, self.rows.of(own).units), self.spec.reward.span / len(got))
+            if abs(expected - got.mean()) > most * error:
                 apart.append(f"{expected:.3g} of {shortened(option)}, whose rows have {got.mean():.3g}")
         if not apart:
             return []
@@ -165,6 +191,18 @@ class LoggedPeople:
             f"Calibration, expected (observed) by fifths of what was expected: {fifths}.",
         ]
 
+    def _by_cluster(self) -> list[str]:
+        """Say what a trial of such clusters costs, of which plan and simulate know nothing."""
+        rows = self.rows
+        if rows.clusters is None:
+            return []
+        effect = design_effect(rows.rewards, rows.arms, rows.units)
+        return [
+            f"Rows are {int(rows.units.max()) + 1:,} clusters: differences between options have {effect:.3g} times the "
+            "variance of as many independent rows. plan and simulate are about independent people, each with an option "
+            "of their own; where clusters get options as in these rows, take so many times as many people."
+        ]
+
     @property
     def _r2(self) -> float:
         """Share of the variance of rewards that the model tells of rows that it had not seen."""
@@ -181,14 +219,20 @@ class LoggedPeople:
         most = "nothing more is to be had by context" if self._is_one_best else more
         return f"Expected if everybody had the same option: {told}; {most}."
 
-    def _warnings(self) -> list[str]:
+    @cached_property
+    def uneven(self) -> list[str]:
+        """Features by which shares of options differ: they were given by them, or these were measured after it."""
+        return self._shifted_by(_UNEVEN)
+
+    def _shifted_by(self, chance: float) -> list[str]:
         features = zip(self.spec.features.items(), self.rows.contexts.T, strict=True)
-        least = _UNEVEN / len(self.spec.features)
-        chosen = [
-            shortened(name)
-            for (name, feature), values in features
-            if _probability(_cells(feature, values), self.rows.arms) < least
+        least = chance / len(self.spec.features)
+        return [
+            name for (name, feature), values in features if _probability(_cells(feature, values), self.rows) < least
         ]
+
+    def _warnings(self) -> list[str]:
+        chosen = list(map(shortened, self.uneven))
         told = f"Features tell {self._r2:.0%} of how rewards vary, which is rare"
         uneven = (
             f"Shares of options differ by {', '.join(chosen)}. Either options were not given at random, and the model "
@@ -211,28 +255,30 @@ def _fresh(columns: dict[str, Any], name: str, values: Array) -> str:
 
 
 def logged_people(
-    spec: ArmsSpec, columns: list[DataColumn], chosen: NDArray[np.int64], rewards: Array, called: str
+    spec: ArmsSpec,
+    columns: list[DataColumn],
+    chosen: NDArray[np.int64],
+    rewards: Array,
+    called: str,
+    known: Array | None = None,
+    clusters: NDArray[np.int64] | None = None,
 ) -> LoggedPeople:
     """Fit a model to rows, all of which have an option and a reward.
 
-    Parameters
-    ----------
-    columns
-        Those of the spec's features, in their order.
-    chosen
-        Shape (n,): the place of each row's option among the spec's.
-    rewards
-        Shape (n,), in the spec's unit.
-    called
-        What rewards are called.
+    columns: those of the spec's features, in their order.
+    chosen (n,): the place of each row's option among the spec's.
+    rewards (n,): in the spec's unit.
+    called: what rewards are called.
+    known (n,): the probability of each row's option, where the log has it.
+    clusters (n,): what rows depend on each other by; None: they are independent.
     """
     contexts = np.stack(
         [one.read_as(feature) for feature, one in zip(spec.features.values(), columns, strict=True)], axis=1
     )
     scaled = spec.reward.scaled_all(rewards)
     levels = [isinstance(feature, Boolean | Categorical) for feature in spec.features.values()]
-    rows = LoggedRows(contexts, levels, chosen, scaled, spec.reward.kind == "binary")
-    return LoggedPeople(spec, rows, fitted(rows, len(spec.options)), called)
+    rows = LoggedRows(contexts, levels, chosen, scaled, spec.reward.kind == "binary", clusters)
+    return LoggedPeople(spec, rows, fitted(rows, len(spec.options)), called, known)
 
 
 def _written(feature: Feature, values: Array) -> list[Any]:
@@ -252,13 +298,32 @@ def _cells(feature: Feature, values: Array) -> NDArray[np.int64]:
     return np.asarray(np.unique(cells, return_inverse=True)[1])
 
 
-def _probability(cells: NDArray[np.int64], arms: NDArray[np.int64]) -> float:
+def _probability(cells: NDArray[np.int64], rows: LoggedRows) -> float:
     """Return the probability by chance of shares that differ as much between cells (Pearson's chi-squared test)."""
-    counts = np.zeros((int(cells.max()) + 1, int(arms.max()) + 1))
-    np.add.at(counts, (cells, arms), 1)
-    counts = counts[counts.sum(axis=1) >= _CELLS * counts.shape[1]]
+    counts = np.zeros((int(cells.max()) + 1, int(rows.arms.max()) + 1))
+    np.add.at(counts, (cells, rows.arms), 1)
+    is_frequent = counts.sum(axis=1) >= _CELLS * counts.shape[1]
+    if rows.clusters is not None:
+        kept = is_frequent[cells]
+        return _probability_by_cluster(cells[kept], rows.of(kept))
+    counts = counts[is_frequent]
     expected = counts.sum(axis=1, keepdims=True) * counts.sum(axis=0) / max(counts.sum(), 1)
     freedom = (counts.shape[0] - 1) * (counts.shape[1] - 1)
     if freedom < 1 or not (expected > 0).all():
         return 1.0
     return float(chi2.sf(((counts - expected) ** 2 / expected).sum(), freedom))
+
+
+def _probability_by_cluster(cells: NDArray[np.int64], rows: LoggedRows) -> float:
+    """Return the same where sums by cluster are what is independent (Hotelling's test of their products)."""
+    groups, options = (one[:, None] == np.unique(one)[:-1] for one in (cells, rows.arms))
+    products = (groups - groups.mean(axis=0))[:, :, None] * (options - options.mean(axis=0))[:, None, :]
+    sums = np.zeros((len(np.unique(rows.units)), products[0].size))
+    np.add.at(sums, rows.units, products.reshape(len(cells), -1))
+    n_clusters, freedom = sums.shape
+    if not 0 < freedom < n_clusters:
+        return 1.0
+    total = sums.sum(axis=0)
+    distance = float(total @ np.linalg.pinv(n_clusters * np.cov(sums.T, ddof=1).reshape(freedom, freedom)) @ total)
+    free = n_clusters - freedom
+    return float(f.sf(distance * free / (freedom * (n_clusters - 1)), freedom, free))

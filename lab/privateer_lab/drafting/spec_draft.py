@@ -7,7 +7,7 @@ everybody may read a spec.
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from html import escape
 from pathlib import Path
 from typing import Any, Final, cast
@@ -20,7 +20,8 @@ from privateer_core.errors import SpecError
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.sections import toml_tables
 from privateer_core.spec.spec import Spec
-from privateer_lab.drafting.column_choice import most_relevant_first, without_copies
+from privateer_lab.clusters import few_clusters
+from privateer_lab.drafting.column_choice import most_relevant_first, propensities_of, without_copies
 from privateer_lab.drafting.feature_drafts import FeatureDrafts, features_of, identifies, no_feature, segment_lines
 from privateer_lab.drafting.fixed_sections import (
     algorithm_section,
@@ -36,10 +37,11 @@ from privateer_lab.drafting.logged_people import LoggedPeople, logged_people
 from privateer_lab.drafting.reward_drafts import reward_section
 from privateer_lab.environments import environment_for
 from privateer_lab.planning.algorithm_choice import AlgorithmChoice, choice_of
+from privateer_lab.planning.feature_sets.afforded import affordable, afforded, unnoised, with_some
 from privateer_lab.planning.other_algorithms import by_features, every_algorithm, with_effects, with_own_rounds
+from privateer_lab.tables import shortened
 from privateer_lab.tables.data_column import DataColumn
 from privateer_lab.tables.data_table import SAMPLE, DataTable, TableRows, check_apart, check_named
-from privateer_lab.tables.errors import shortened
 from privateer_lab.tables.log_rows import (
     ArmNames,
     LogRows,
@@ -53,6 +55,11 @@ from privateer_lab.tables.remarks import code_remarks, table_remarks
 
 EVERYBODY: Final = "everybody"
 EVERYBODY_LINE: Final = 'everybody = { levels = ["everybody"] }  # nobody is told apart'
+_SEVERAL: Final = 2
+"""Features from which on some may be left out."""
+_FIXED: Final = (
+    'allocation = "fixed"  # finds most; without this line worse options get fewer people, and less is found'
+)
 _TOLD: Final = "it tells the outcome nearly without error, and no device knows it before it chooses"
 
 
@@ -109,19 +116,29 @@ class Draft:
     @cached_property
     def _tried(self) -> AlgorithmChoice | SpecError | None:
         """What was found in runs, in which people are drawn; None of a test, or where no people are to be believed."""
-        tables, other = toml_tables(self.text), toml_tables(self._with_cuts(self.text))
+        tables = toml_tables(self.text)
         if tables["algorithm"]["name"] not in by_features() or not (self.log or self.labelled):
             return None
         if self.people and self.people.contradictions:
             return None
-        drawn = partial(with_own_rounds, other) if other != tables else None
+        others = toml_tables(self._with_cuts(self.text))
+
+        def drawn(name: str, features: Sequence[str]) -> ArmsSpec | None:
+            changed = with_some(others, features)
+            return with_own_rounds(changed, name) if changed != with_some(tables, features) else None
+
         if self.labelled:
-            for one in (tables, other):
+            for one in (tables, others):
                 one["population"]["path"] = str(self.labelled.resolve())
             return choice_of(every_algorithm(tables, own_rounds=True), environment_for, drawn)
         assert self.people is not None
-        people = self.people.people
-        return choice_of(every_algorithm(tables, own_rounds=True), lambda _spec, _seed: people, drawn)
+        specs = every_algorithm(tables, own_rounds=True)
+        known, few = self.people.people, len(self.people.spec.features) < _SEVERAL
+        kept = None if few else affordable(tables, afforded(tables, self.people.outcomes))
+        found = choice_of(specs, lambda _spec, _seed: known, drawn, kept)
+        if isinstance(found, SpecError) or found.kept is None:
+            return found
+        return replace(found, unnoised=unnoised(tables, self.people.outcomes))
 
     def _with_cuts(self, text: str) -> str:
         """Return the spec with cut points of numbers from the data, where it has features of both kinds."""
@@ -130,22 +147,33 @@ class Draft:
         return text.replace("\n".join(self.bounded.lines), "\n".join(self.drawn.lines))
 
     @property
+    def _features(self) -> FeatureDrafts | None:
+        return self.drawn if self.choice and self.choice.drawn is not None and self.drawn else self.bounded
+
+    @property
     def confirmed(self) -> tuple[str, ...]:
         """What somebody has to confirm of the file that `write` writes."""
-        if not (self.choice and self.choice.drawn is not None and self.bounded and self.drawn):
+        if not (self.choice and self.bounded and self._features):
             return self.confirm
         others = [one for one in self.confirm if one not in self.bounded.confirm]
-        return (*others, *self.drawn.confirm)
+        kept = self._features.by_name if self.choice.kept is None else self.choice.kept
+        return (*others, *self._features.confirm_of(kept))
 
     @property
     def fitted(self) -> str:
-        """The spec as TOML, with the algorithm of `choice`, and the cut points if they earn more."""
-        if not self.choice:
+        """The spec as TOML, with the algorithm and the features of `choice`, and the cut points if they earn more."""
+        if not (self.choice and self.bounded and self._features):
             return self.text
-        text = self.text if self.choice.drawn is None else self._with_cuts(self.text)
+        text, name, kept = self.text, self.choice.name, self.choice.kept
         tables = toml_tables(text)
-        text = text.replace(algorithm_section(tables["algorithm"]["name"]), algorithm_section(self.choice.name))
-        own, size = with_own_rounds(tables, self.choice.name), tables["experiment"].get("round_size")
+        lines = self._features.lines if kept is None else self._features.kept(kept, self.choice.why)
+        head = "# [context.features]" if kept == () else "[context.features]"
+        text = text.replace("\n".join(["[context.features]", *self.bounded.lines]), "\n".join([head, *lines])).replace(
+            algorithm_section(tables["algorithm"]["name"]), algorithm_section(name)
+        )
+        if kept == ():
+            text = text.replace("\ngain_share", "\n# gain_share")
+        own, size = with_own_rounds(tables, name), tables["experiment"].get("round_size")
         if own is not None and size not in (None, own.experiment.round_size):
             text = text.replace(f"round_size = {size}\n", "", 1)
         return with_filled_rounds(text)
@@ -179,12 +207,15 @@ class _Log:
     rewards: NDArray[np.float64]  # of which more is better
     name: str  # what the table calls them
     is_turned: bool  # whether less of that is better
+    cluster: str | None  # what rows depend on each other by
 
     def people(self, spec: ArmsSpec) -> LoggedPeople:
         everybody = DataColumn(EVERYBODY, (EVERYBODY,), np.zeros(self.rows.kept, np.int64))
         columns = [self.rows.columns.get(name, everybody) for name in spec.features]
         turned = f"{'not' if spec.reward.kind == 'binary' else 'negative'} {self.name}"
-        return logged_people(spec, columns, self.chosen, self.rewards, turned if self.is_turned else self.name)
+        clusters = self.rows.column(self.cluster).places if self.cluster else None
+        called, known = turned if self.is_turned else self.name, propensities_of(self.rows.columns.values())
+        return logged_people(spec, columns, self.chosen, self.rewards, called, known, clusters)
 
 
 def draft(
@@ -200,9 +231,12 @@ def draft(
     name: str = "my-experiment",
     seen_from: Path | None = None,
     person: str | None = None,
+    cluster: str | None = None,
     control: str | None = None,
     lower_is_better: bool = False,
     missing: Sequence[str] = (),
+    model: str | None = None,
+    epsilon: float | None = None,
 ) -> Draft:
     """Draft a spec from the types and values of a table's columns, as ``privateer spec-from`` does from a file.
 
@@ -235,6 +269,9 @@ def draft(
         The folder that the spec will be in, if it names the file; by default the working directory.
     person
         The column of people, if some have several rows: each counts once, with the mean of their rewards.
+    cluster
+        The column of what rows, or people, depend on each other by, such as shops: no feature, and all errors are those
+        of clusters.
     control
         The option with which others are compared; by default the first by name.
     lower_is_better
@@ -242,6 +279,8 @@ def draft(
         negative.
     missing
         Texts that stand for no value, such as ``"999"``, beside the usual ones.
+    model, epsilon
+        The promise: a trust model and an epsilon; by default epsilon 1 under a model for so many people.
 
     Raises
     ------
@@ -258,18 +297,23 @@ def draft(
     """
     path, bounds = (str(frame) if isinstance(frame, str | Path) else None), dict(bounds or {})
     table = DataTable(frame, missing=missing)
-    check_named([*bounds, *(one for one in (label, reward, arm, person, *ignore, *segments) if one)], table.header)
-    check_apart({"--arm": arm, "--reward": reward, "--label": label, "--person": person}, segments)
+    named = [one for one in (arm, reward, label, person, cluster) if one]
+    check_named([*bounds, *named, *ignore, *segments], table.header)
+    columns = {"--arm": arm, "--reward": reward, "--label": label, "--person": person, "--cluster": cluster}
+    check_apart(columns, segments)
     whole = table.read(most=SAMPLE)
-    notes = [*_about(whole), *table_remarks(whole, [one for one in (arm, reward, label, *segments) if one], person)]
-    rows, log = _kept_rows(whole, [one for one in (arm, reward, label, person) if one], (arm, reward, person), notes)
+    notes = [
+        *_about(whole),
+        *table_remarks(whole, [one for one in (arm, reward, label, *segments) if one], person or cluster),
+    ]
+    rows, log = _kept_rows(whole, named, (arm, reward, person, cluster), notes)
     names = ArmNames.given(arms)
     if arm and not arms:
         names = (log.arms if log else arms_of(rows.column(arm))).with_control(control)
     classes = classes_of(rows.column(label)) if label else ArmNames.given(())
     every = "every row" if rows.kept == whole.kept else "every row that counts"
     which = "the first row of each person" if person else every
-    asked = (rows, which), {label, reward, arm, person, *ignore} - {None}, bounds, segments, (log, arm)
+    asked = (rows, which), {*named, *ignore}, bounds, segments, (log, arm, cluster)
     features = _features(*asked)
     confirm, notes = (
         _named_options(arm or label, names if arm else classes, arms) + features.confirm,
@@ -282,20 +326,21 @@ def draft(
     rewards = log.rewards if log else rewards_of(rows.column(reward)) if reward else None
     told, said, rewards = reward_section(rewards, reward, bounds.get(reward or ""), notes, lower_is_better)
     notes += code_remarks(rows.column(reward)) if reward else []
-    is_test, promise = bool(segments) or EVERYBODY_LINE in features.lines, promise_for(rows.total)
+    is_test, promise = bool(segments) or EVERYBODY_LINE in features.lines, promise_for(rows.total, model, epsilon)
     sections = opening(name, options, rows.total, measures=not is_test)
     sections += ["[context.features]", *features.lines, "", *told]
-    notes.append(trusted(promise))
+    notes += [] if model else [trusted(promise)]
     confirm += said
     sections += segment_lines(rows, segments, confirm)
     sections += closing(promise, with_effects() if is_test else by_features()[0])
+    sections += [_FIXED] if is_test else []
     if path and label:
         sections += labelled_people(os.path.relpath(path, seen_from), label, list(classes.values), options)
         sections += ['missing = "drop"  # rows without a class'] if rows.kept < whole.kept else []
     played = None
     if log and reward and rewards is not None and not arms:
         order = np.array([list(names.values).index(value) for value in log.arms.values])
-        played = _Log(log.rows, order[log.chosen], rewards, reward, lower_is_better)
+        played = _Log(log.rows, order[log.chosen], rewards, reward, lower_is_better, cluster)
     labelled = Path(path) if path and label else None
     text = with_filled_rounds("\n".join(sections) + "\n")
     made = Draft(text, tuple(confirm), tuple(notes), played, labelled, features)
@@ -306,13 +351,14 @@ def draft(
 
 
 def _kept_rows(
-    rows: TableRows, named: list[str], log: tuple[str | None, str | None, str | None], notes: list[str]
+    rows: TableRows, named: list[str], log: tuple[str | None, ...], notes: list[str]
 ) -> tuple[TableRows, LogRows | None]:
     """Return the rows that have what was named, and the log that they are if that is an option and a reward."""
-    arm, reward, person = log
+    arm, reward, person, cluster = log
     if arm and reward:
-        found = read_log_rows(rows, arm, reward, person)
-        notes += [*found.remarks, *(f"Warning: {warning}." for warning in found.warnings)]
+        found = read_log_rows(rows, arm, reward, person, cluster=cluster)
+        few = few_clusters(len(found.rows.column(cluster).counts), shortened(cluster)) if cluster else []
+        notes += [*found.remarks, *(f"Warning: {warning}." for warning in (*found.warnings, *few))]
         return found.rows, found
     return complete_rows(rows, named, notes) if named else rows, None
 
@@ -341,10 +387,10 @@ def _about(rows: TableRows) -> list[str]:
 
 def _features(
     named_rows: tuple[TableRows, str],
-    outside: set[str | None],
+    outside: set[str],
     bounds: Mapping[str, tuple[float, float]],
     segments: Sequence[str],
-    log: tuple[LogRows | None, str | None],
+    log: tuple[LogRows | None, str | None, str | None],
     *,
     drawn: bool = False,
 ) -> FeatureDrafts:
@@ -355,9 +401,10 @@ def _features(
     rows, which = named_rows
     if segments:
         return features_of([rows.column(name) for name in segments], bounds, drawn=drawn, is_asked=True, rows=which)
-    rows_log, arm = log
+    rows_log, arm, cluster = log
     profiles = [one for one in rows.columns.values() if one.name not in outside]
-    profiles, notes = without_copies(profiles, rows.column(arm) if arm else None)
+    by_name = (None if name is None else rows.column(name) for name in (arm, cluster))
+    profiles, notes = without_copies(profiles, *by_name)
     if rows_log:
         told = columns_that_tell([one for one in profiles if not identifies(one)], rows_log.rewards)
         notes += [f"{shortened(one.name)} is left out: {_TOLD}." for one in profiles if one.name in told]
@@ -368,9 +415,9 @@ def _features(
         found = features_of(profiles, bounds, drawn=drawn, rows=which)
         found.notes.append("Features that tell most about which option is better for whom were taken first.")
     found.notes = notes + found.notes
-    if not found.lines and not rows_log:
+    if not found.by_name and not rows_log:
         raise no_feature(found)
-    if not found.lines:
-        found.lines.append(EVERYBODY_LINE)
+    if not found.by_name:
+        found.by_name[EVERYBODY] = EVERYBODY_LINE
         found.notes.append("No column makes a feature: this is the spec of a test among everybody.")
     return found

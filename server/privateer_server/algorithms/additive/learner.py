@@ -15,7 +15,7 @@ from privateer_core.policies.expected_rewards import ExpectedRewards
 from privateer_core.primitives.bounded_vectors import VectorSums
 from privateer_core.primitives.contributions import CellHits
 from privateer_core.privacy.terms import Terms
-from privateer_server.algorithms import LearnerState, NewRound
+from privateer_server.algorithms import NewRound
 from privateer_server.algorithms.additive.arm_shares import ArmShares
 from privateer_server.algorithms.additive.cell_masses import CellMasses
 from privateer_server.algorithms.additive.latest import Latest
@@ -44,29 +44,16 @@ _NONE: Final = 1e-9
 
 
 @dataclass(frozen=True)
-class AdditiveState(LearnerState):
-    """The state of the learner.
+class AdditiveState:
+    """The state of the learner."""
 
-    Attributes
-    ----------
-    reported
-        People whose reports opened.
-    information, scores
-        Shapes (arms, terms, terms) and (arms, terms): what rounds say of terms that are not kept.
-    masses
-        What is known of the shares of people by cell.
-    levels
-        What is known of the levels of long features, which are in none of the others.
-    rounds
-        The latest rounds, oldest first.
-    """
-
-    reported: int
+    reported: int  # people whose reports opened
+    # information, scores: shapes (arms, terms, terms) and (arms, terms): what rounds say of terms that are not kept
     information: Array
     scores: Array
-    masses: CellMasses
-    levels: LongLevels
-    rounds: tuple[ObservedRound, ...] = ()
+    masses: CellMasses  # what is known of the shares of people by cell
+    levels: LongLevels  # what is known of the levels of long features, which are in none of the others
+    rounds: tuple[ObservedRound, ...] = ()  # the latest rounds, oldest first
 
 
 class AdditiveLearner(TermsLearner[AdditiveState]):

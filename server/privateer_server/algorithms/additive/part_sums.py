@@ -19,56 +19,35 @@ _NONE: Final = 1e-9
 
 @dataclass(frozen=True)
 class PartSums:
-    """Sums over all people of a round.
+    """Sums over all people of a round."""
 
-    Attributes
-    ----------
-    sums
-        Shape (arms, parts): of residuals.
-    counts
-        Shape (arms or 1, parts): of people.
-    noise, count_noise
-        Shape (parts,): variances of noise in sums and counts, if everybody's report was noise; infinite where nobody
-        was asked.
-    rates
-        How likely the report of a person elsewhere is noise, and how much likelier that of a person of the part.
-    value_rates
-        Mean square of what the report of a person elsewhere adds to a sum, and how much larger that of one of the part
-        is, as far as ``noise`` does not say it.
-    together
-        Whether all sums are over the same people.
-    times
-        Shape (parts,): how often everybody who was asked counts, if residuals vary by more than ``noise`` says; else 0.
-    """
-
-    sums: Array
-    counts: Array
+    sums: Array  # shape (arms, parts): of residuals
+    counts: Array  # shape (arms or 1, parts): of people
+    # noise, count_noise: shape (parts,): variances of noise in sums and counts, if everybody's report was noise;
+    # infinite where nobody was asked
     noise: Array
     count_noise: Array
+    # how likely the report of a person elsewhere is noise, and how much likelier that of a person of the part
     rates: tuple[float, float]
+    # mean square of what the report of a person elsewhere adds to a sum, and how much larger that of one of the part
+    # is, as far as ``noise`` does not say it
     value_rates: tuple[float, float]
-    together: bool
+    together: bool  # whether all sums are over the same people
+    # shape (parts,): how often everybody who was asked counts, if residuals vary by more than ``noise`` says; else 0
     times: Array
 
     def variances(self, shares: Array, spreads: Array) -> Array:
         """Return the variance of noise in sums, (arms, parts).
 
-        Parameters
-        ----------
-        shares
-            Shape (arms, parts): of people.
-        spreads
-            Shape (arms, parts): variances of the sums of all people's residuals.
+        shares (arms, parts): of people.
+        spreads (arms, parts): variances of the sums of all people's residuals.
         """
         return self.noise * (self.value_rates[0] + self.value_rates[1] * shares) + self.times * spreads
 
     def doubts(self, shares: Array) -> Array:
         """Return the variance of noise in the sum of counts over arms, (parts,), where these are the shares of people.
 
-        Parameters
-        ----------
-        shares
-            Shape (parts,), of all arms together.
+        shares (parts,): of all arms together.
         """
         return self.count_noise * (len(self.counts) * self.rates[0] + self.rates[1] * shares)
 

@@ -41,21 +41,11 @@ _SETTLED: Final = 0.02
 
 @dataclass(frozen=True)
 class TermPosterior:
-    """What is known of terms.
+    """What is known of terms."""
 
-    Attributes
-    ----------
-    means
-        Shape (arms, terms).
-    factors
-        Shape (arms, terms, terms): with F F^T the covariance of an arm's terms.
-    level
-        The expected reward that all arms have in common.
-    """
-
-    means: Array
-    factors: Array
-    level: float
+    means: Array  # shape (arms, terms)
+    factors: Array  # shape (arms, terms, terms): with F F^T the covariance of an arm's terms
+    level: float  # the expected reward that all arms have in common
 
     @property
     def covariances(self) -> Array:
@@ -68,18 +58,11 @@ class TermPosterior:
     ) -> "TermPosterior":
         """Return the posterior.
 
-        Parameters
-        ----------
-        information
-            Shape (arms, terms, terms): sums of M^T S^-1 M over observations M theta + noise of covariance S.
-        scores
-            Shape (arms, terms): sums of M^T S^-1 observation.
-        cells
-            Those of all features.
-        masses
-            Shape (terms,): shares of people by cell.
-        declared
-            A mean reward in [0, 1] that is expected; None: nobody knows.
+        information (arms, terms, terms): sums of M^T S^-1 M over observations M theta + noise of covariance S.
+        scores (arms, terms): sums of M^T S^-1 observation.
+        cells: those of all features.
+        masses (terms,): shares of people by cell.
+        declared: a mean reward in [0, 1] that is expected; None: nobody knows.
         """
         level, usual = common_level(information, scores, declared), level_before(declared)
         unit = _unit(level)
@@ -162,21 +145,11 @@ def _common(intercepts: Array, spread: float, before: tuple[float, float]) -> fl
 
 @dataclass(frozen=True)
 class TermScales:
-    """Priors of one feature's terms, of several lengths and scales.
+    """Priors of one feature's terms, of several lengths and scales."""
 
-    Attributes
-    ----------
-    kernels
-        Shape (lengths, cells, cells): covariances at scale 1.
-    scales
-        Shape (scales,).
-    before
-        Shape (lengths * scales,): how likely each is before any report.
-    """
-
-    kernels: Array
-    scales: Array
-    before: Array
+    kernels: Array  # shape (lengths, cells, cells): covariances at scale 1
+    scales: Array  # shape (scales,)
+    before: Array  # shape (lengths * scales,): how likely each is before any report
 
     @classmethod
     def of_level(cls, unit: float) -> "TermScales":
@@ -202,12 +175,9 @@ class TermScales:
     def evidence(self, root: Array, inverses: Array, means: Array) -> Array:
         """Return the log marginal likelihood of each, all other features integrated out, up to a constant.
 
-        Parameters
-        ----------
-        root
-            Shape (cells, cells): R, with R R^T the prior of a posterior.
-        inverses, means
-            Shapes (arms, cells, cells) and (arms, cells): the posterior's covariances and means of R^-1 terms.
+        root (cells, cells): R, with R R^T the prior of a posterior.
+        inverses, means: shapes (arms, cells, cells) and (arms, cells): the posterior's covariances and means of R^-1
+            terms.
         """
         precisions = np.linalg.inv(inverses)
         cavity, scores = precisions - np.eye(len(root)), precisions @ means[:, :, None]

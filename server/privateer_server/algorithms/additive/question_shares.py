@@ -28,24 +28,12 @@ def even(questions: Questions) -> Array:
 
 @dataclass(frozen=True)
 class ApartTerms:
-    """Terms that stand for themselves, each of which one question is about.
+    """Terms that stand for themselves, each of which one question is about."""
 
-    Attributes
-    ----------
-    questions
-        Shape (terms,): the question of each, numbered after all others.
-    variances
-        Shape (arms, terms): what is not known of them.
-    weighted
-        Shape (arms, terms): people who will report, times what their residuals are multiplied by.
-    masses
-        Shape (terms,): shares of people.
-    """
-
-    questions: NDArray[np.int64]
-    variances: Array
-    weighted: Array
-    masses: Array
+    questions: NDArray[np.int64]  # shape (terms,): the question of each, numbered after all others
+    variances: Array  # shape (arms, terms): what is not known of them
+    weighted: Array  # shape (arms, terms): people who will report, times what their residuals are multiplied by
+    masses: Array  # shape (terms,): shares of people
 
     @property
     def count(self) -> int:
@@ -65,23 +53,14 @@ def least_doubt(
 ) -> Array:
     """Return the shares (questions,) after which the variance of expected rewards is least, on average over people.
 
-    Parameters
-    ----------
-    factors
-        Shape (arms, terms, terms): with F F^T the covariance of an arm's terms.
-    weighted
-        Shape (arms, terms): people who will report, times what their residuals are multiplied by.
-    noise
-        Variance of noise in a sum, if its question was the only one.
-    masses
-        Shape (terms,): shares of people by cell.
-    apart
-        Terms of long features, whose questions come last in what is returned.
-
-    Notes
-    -----
     A-optimal design by multiplicative steps (Silvey, Titterington and Torsney 1978): information is linear in shares.
     With T the rows of observations, w their shares and G = T F, the covariance after them is F (1 + G^T w G)^-1 F^T.
+
+    factors (arms, terms, terms): with F F^T the covariance of an arm's terms.
+    weighted (arms, terms): people who will report, times what their residuals are multiplied by.
+    noise: variance of noise in a sum, if its question was the only one.
+    masses (terms,): shares of people by cell.
+    apart: terms of long features, whose questions come last in what is returned.
     """
     features = 1 + len(questions.cells.features) + apart.count
     alike = np.full(questions.count + apart.count, 1 / features)
@@ -118,15 +97,9 @@ def one_each(
     Everybody answers one question, and an answer of few people has as much noise as one of many: so a feature is asked
     about in one way. Merged cells tell more while little is known.
 
-    Parameters
-    ----------
-    noise
-        Variance of noise in a sum over the people who are asked.
-    spread
-        Shape (arms,): variance of a person's residual, over what it is multiplied by.
-    share
-        That of people who are asked about a feature.
-
+    noise: variance of noise in a sum over the people who are asked.
+    spread (arms,): variance of a person's residual, over what it is multiplied by.
+    share: that of people who are asked about a feature.
     Others are those of `least_doubt`.
     """
     root = np.linalg.cholesky(independent(questions.cells, masses) + 1e-9 * np.eye(len(masses)))

@@ -37,43 +37,23 @@ _SURE: Final = 0.02
 
 @dataclass(frozen=True)
 class AdditivePolicy(ArmsPolicy):
-    """Thompson sampling by public coins: they name a draw, and the arm with the largest sum of terms there is given.
-
-    Attributes
-    ----------
-    questions
-        What people may be asked, and the cells of features.
-    draws
-        Shape (draws, arms, terms), int16, in units of `STEP`: what coins may name.
-    means
-        Shape (arms, terms), int16: the terms of the mean reward that residuals are measured from.
-    edges
-        Shape (questions - 1,), uint32, rising: where the share of one question among coins ends and the next begins.
-    counted
-        Share of a vector's squared length that says in which cells a person is, whatever came of it.
-    counts_arms
-        Whether it says so by arm.
-    playable
-        Shape (arms,): which arms are not retired.
-    seed
-        What the coins of a choice mean.
-    plan
-        Whom coins give an arm, and what people are asked, where no crowd hides a report; None elsewhere.
-    below
-        What residuals are never below, as a positive number: below 1 where rewards are rare (`Residuals`).
-    """
+    """Thompson sampling by public coins: they name a draw, and the arm with the largest sum of terms there is given."""
 
     version: int
-    questions: Questions
-    draws: NDArray[np.int16]
+    questions: Questions  # what people may be asked, and the cells of features
+    draws: NDArray[np.int16]  # shape (draws, arms, terms), int16, in units of `STEP`: what coins may name
+    # shape (arms, terms), int16: the terms of the mean reward that residuals are measured from
     means: NDArray[np.int16]
+    # shape (questions - 1,), uint32, rising: where the share of one question among coins ends and the next begins
     edges: NDArray[np.uint32]
-    counted: float
-    counts_arms: bool
-    playable: NDArray[np.bool_]
-    seed: int
+    counted: float  # share of a vector's squared length that says in which cells a person is, whatever came of it
+    counts_arms: bool  # whether it says so by arm
+    playable: NDArray[np.bool_]  # shape (arms,): which arms are not retired
+    seed: int  # what the coins of a choice mean
     terms: Terms
+    # whom coins give an arm, and what people are asked, where no crowd hides a report; None elsewhere
     plan: CoinArms | None = None
+    # what residuals are never below, as a positive number: below 1 where rewards are rare (`Residuals`)
     below: float = 1.0
 
     mixes = True
@@ -237,14 +217,10 @@ class Residuals:
     They are (reward - expected) / max(expected, 1 - expected), which is in [-1, 1] even where a sum is beyond 0 and 1.
     Nothing else is clipped: the mean of a residual is linear in the expected reward, so that sums which went too far
     are corrected by the next residuals.
-
-    Attributes
-    ----------
-    below
-        1; or less, where rewards are rare: no residual is then below minus this, as none is measured from more than
-        below / (1 + below).
     """
 
+    # 1; or less, where rewards are rare: no residual is then below minus this, as none is measured from more than below
+    # / (1 + below)
     below: float
 
     def of(self, expected: Array, rewards: Array) -> Array:

@@ -53,23 +53,16 @@ _GROWTH: Final = (0.3, 0.1)
 
 
 class AdditiveSection(Section):
-    """The ``[algorithm]`` of the additive bandit.
-
-    Attributes
-    ----------
-    bins
-        Cells of a number, by default 16, or 32 where nothing is promised: equally wide within its bounds, or by rank
-        where the spec gives quantiles.
-    exploration
-        How far coins move what is known of an arm, in standard deviations.
-    memory
-        How what was learned fades, where rewards move: people after whose reports it counts half; ``none``, as if not
-        given: it never fades.
-    """
+    """The ``[algorithm]`` of the additive bandit."""
 
     name: Literal["additive"]
+    # cells of a number, by default 16, or 32 where nothing is promised: equally wide within its bounds, or by rank
+    # where the spec gives quantiles
     bins: int = Field(default=16, ge=2, le=64)
+    # how far coins move what is known of an arm, in standard deviations
     exploration: float = Field(default=0.25, gt=0, le=1, allow_inf_nan=False)
+    # how what was learned fades, where rewards move: people after whose reports it counts half; ``none``, as if not
+    # given: it never fades
     memory: float | Literal["none"] | None = None
 
     @field_validator("memory", mode="before")

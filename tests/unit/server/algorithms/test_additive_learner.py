@@ -104,28 +104,6 @@ def test_before_any_report_nothing_is_known():
     assert TermPosterior.of(*nothing, CELLS, MASSES, 0.02).level == pytest.approx(0.02)
 
 
-def test_one_feature_of_large_effects_is_found_under_noise_that_hides_small_ones():
-    """Terms vary by .15 in 12 cells, and noise by .3: with the prior of many features they would stay near 0."""
-    feature = ShapeCells(0, 12)
-    cells, masses = Cells((feature,)), np.append(1.0, np.full(12, 1 / 12))
-    wave = 0.15 * np.sqrt(2) * np.sin(2 * np.pi * (np.arange(12) + 0.5) / 12)
-    theta = np.array([np.append(0.5, wave), np.append(0.5, -wave)])
-    information = np.stack([np.diag(np.append(1e4, np.full(12, 1 / 0.3**2)))] * 2)
-    left = {}
-    for typical in (posterior.typical_scale(1), posterior.typical_scale(100)):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(posterior, "typical_scale", lambda _, typical=typical: typical)
-            known = TermPosterior.of(information, np.einsum("kij,kj->ki", information, theta), cells, masses, None)
-        left[typical] = float((known.means[:, 1:] * theta[:, 1:]).sum() / np.square(theta[:, 1:]).sum())
-    assert left[0.3] > 0.35
-    assert left[0.05] < 0.15
-
-
-def test_scales_of_features_are_as_before_where_they_are_many():
-    scales = [posterior.typical_scale(features) for features in (0, 1, 4, 9, 36, 64)]
-    assert scales == pytest.approx([0.3, 0.3, 0.15, 0.1, 0.05, 0.05])
-
-
 @pytest.mark.parametrize("spread", [0.4, 0.0])
 def test_sums_over_the_same_people_count_as_they_vary_together(spread):
     """By hand, with all terms at once: of two arms, where sums vary together, and where they do not."""
