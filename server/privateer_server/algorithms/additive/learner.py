@@ -219,10 +219,12 @@ class AdditiveLearner(TermsLearner[AdditiveState]):
         whole, people = PartSums.of(policy, release), release.reports
         told = whole.at(self.long.short_parts)
         before = self.shares(state.masses)
-        seen = told.counts.sum(axis=0), told.doubts(self.questions.matrix @ before)
+        seen = told.counts.sum(axis=0), told.doubts(self.questions.matrix @ before, people)
         masses = state.masses.learned(self.questions, before, *seen, people)
         apart, long = whole.at(self.long.parts), state.levels.faded(self.left(people))
-        long = long.with_counts(self.long, apart.counts.sum(axis=0), apart.doubts(self._level_shares(long)), people)
+        long = long.with_counts(
+            self.long, apart.counts.sum(axis=0), apart.doubts(self._level_shares(long), people), people
+        )
         shares = self._joined(self.shares(masses), self._level_shares(long))
         decided = [(ArmShares.of(one, shares), share) for one, share in policy.decided]
         everybody = ArmShares.mixed(decided, len(policy.means))
