@@ -26,7 +26,7 @@ from privateer_lab.drafting.outcome_model import (
 )
 from privateer_lab.drafting.toml_values import toml
 from privateer_lab.environments.rows import OF, ObservedRewards, RowPeople
-from privateer_lab.planning.feature_sets.outcomes import Outcomes
+from privateer_lab.planning.feature_sets.outcomes import KnownOutcomes
 from privateer_lab.tables.data_column import DataColumn
 from privateer_lab.tables.errors import shortened
 
@@ -81,7 +81,7 @@ class LoggedPeople:
     known: Array | None = None
 
     @cached_property
-    def outcomes(self) -> Outcomes:
+    def outcomes(self) -> KnownOutcomes:
         """What each option would have brought each row, without bias, in whatever way options were given.
 
         Source: Dudik, Langford and Li 2011, Doubly robust policy evaluation and learning (ICML).
@@ -93,7 +93,7 @@ class LoggedPeople:
         left = rows.rewards - self.model.held_out
         rewards[np.arange(len(left)), rows.arms] += left / likely
         expected, mean = self.model.unseen.mean(axis=1), float(rows.rewards.mean())
-        return Outcomes(self.spec.features, rows.contexts, rewards, expected, mean, float(np.square(left).mean()))
+        return KnownOutcomes(self.spec.features, rows.contexts, rewards, expected, mean, float(np.square(left).mean()))
 
     @property
     def means(self) -> Array:

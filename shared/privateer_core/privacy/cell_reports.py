@@ -143,6 +143,8 @@ def concerns_of_features(spec: Spec) -> Iterator[str]:
     """Say that features cannot be learned within the horizon, and what helps."""
     if not isinstance(spec, ArmsSpec) or not spec.privacy.trust.promises or not spec.features or spec.sources:
         return
+    if spec.experiment.reports_per_person > 1:  # the people are fewer, and tell more
+        return
     if not issubclass(spec.question, KeyedMeans | FeatureMeans) or issubclass(spec.question, SmallDomainMeans):
         return
     count, people = len(spec.features), spec.experiment.horizon
