@@ -32,15 +32,7 @@ def context_vector(
     A value of another kind than the spec says, or that it does not list or does not allow to be missing, counts as
     missing, with an `UnfitValueWarning`.
 
-    Parameters
-    ----------
-    beside
-        What else the experiment asks for, for the remedy of an error.
-
-    Raises
-    ------
-    InputError
-        If a feature is not given, or unknown; names it.
+    beside: what else the experiment asks for, for the remedy of an error.
     """
     if not isinstance(values, Mapping):
         raise InputError("must be a mapping", field="context", remedy="give {name: value} for every feature")
@@ -53,13 +45,7 @@ def context_vector(
 
 
 def features_of(values: Mapping[str, Any], spec: Spec) -> Mapping[str, Any]:
-    """Return a person's values without the numbers that adjust the reward alone.
-
-    Raises
-    ------
-    InputError
-        If they are no mapping, or such a number is not given; names it.
-    """
+    """Return a person's values without the numbers that adjust the reward alone."""
     if not spec.reward.adjust or not isinstance(values, Mapping):
         return values
     for name in spec.reward.adjust:
@@ -132,14 +118,9 @@ def read_outcome(
 
     What does not fit counts as no outcome, with an `UnfitValueWarning`; of several values, each by itself.
 
-    Parameters
-    ----------
-    shown
-        What was chosen, as the application was given it.
-    observed
-        What the application reports.
-    offset
-        What is subtracted from the reward within its bounds, before it is clipped again.
+    shown: what was chosen, as the application was given it.
+    observed: what the application reports.
+    offset: what is subtracted from the reward within its bounds, before it is clipped again.
     """
     numbers, is_clipped = _finite(observed, spec.reward)
     try:

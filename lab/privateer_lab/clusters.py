@@ -1,16 +1,50 @@
 """Clusters of rows that depend on each other: what stands for one, so that errors are those of clusters."""
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privateer_core.errors import SpecError
+from privateer_lab.tables import shortened
 from privateer_lab.tables.data_column import DataColumn
-from privateer_lab.tables.errors import shortened
 
 Array = NDArray[np.float64]
+_FEW: Final = 30
+"""Clusters below which their number is told as few."""
+
+
+def error_of_mean(parts: Array, units: NDArray[np.int64]) -> float:
+    """Return the standard error of the mean of parts, (n,), whose sums by unit, (n,) from 0 on, are independent.
+
+    That of leaving out a unit at a time (Bell and McCaffrey 2002). Where all are of one size it is that of sums (Liang
+    and Zeger 1986) with m / (m - 1); where sizes differ it allows for how much a large unit moves the mean.
+    """
+    counts = np.bincount(units)
+    left_out = np.bincount(units, parts - parts.mean()) / (len(parts) - counts)
+    return float(np.sqrt(np.square(left_out).sum() * (1 - 1 / len(counts))))
+
+
+def design_effect(outcomes: Array, arms: NDArray[np.int64], units: NDArray[np.int64]) -> float:
+    """Return the variance of differences between arms over that of independent rows, on average over pairs.
+
+    outcomes, arms, units (n,): places of arms and of units are from 0 on.
+    """
+    counts, n_units = np.bincount(arms), int(units.max()) + 1
+    means = np.bincount(arms, outcomes) / np.maximum(counts, 1)
+    errors = (outcomes - means[arms]) / counts[arms]
+    sums = np.bincount(units * len(counts) + arms, errors, n_units * len(counts)).reshape(n_units, -1)
+    of_units = len(counts) * np.square(sums).sum() - np.square(sums.sum(axis=1)).sum()
+    of_rows = (len(counts) - 1) * np.square(errors).sum()
+    return float(of_units / of_rows * n_units / (n_units - 1)) if of_rows > 0 and n_units > 1 else 1.0
+
+
+def few_clusters(count: int, name: str) -> list[str]:
+    """Say that clusters are few."""
+    if count >= _FEW:
+        return []
+    return [f"{count:,} clusters by {name} are few: where they differ in size or kind, intervals may be too narrow"]
 
 
 def ratio_values(numerators: NDArray[Any], denominators: NDArray[Any], arms: NDArray[np.int64]) -> Array:
@@ -18,11 +52,6 @@ def ratio_values(numerators: NDArray[Any], denominators: NDArray[Any], arms: NDA
 
     The delta method: around the ratio R of an arm, R + (y - R d) / mean of d (Cochran 1977, *Sampling Techniques*,
     Section 6.4; Deng, Knoblich and Lu 2018).
-
-    Raises
-    ------
-    SpecError
-        If all denominators of an arm are 0.
     """
     sizes = np.bincount(arms, denominators)
     if not sizes.all():
@@ -33,13 +62,7 @@ def ratio_values(numerators: NDArray[Any], denominators: NDArray[Any], arms: NDA
 
 
 def denominators_of(column: DataColumn) -> Array:
-    """Return what rewards are divided by, (rows,).
-
-    Raises
-    ------
-    SpecError
-        If some are no numbers, or below 0.
-    """
+    """Return what rewards are divided by, (rows,)."""
     values = column.outcomes
     if not (values >= 0).all():
         remedy = "name a column of counts or amounts"
@@ -49,35 +72,18 @@ def denominators_of(column: DataColumn) -> Array:
 
 @dataclass(frozen=True)
 class Clusters:
-    """Clusters of rows, each as far as it is in an arm.
+    """Clusters of rows, each as far as it is in an arm."""
 
-    Attributes
-    ----------
-    name
-        Their column.
-    units
-        Shape (rows,): the place of each row's cluster in its arm.
-    first_rows
-        Shape (m,): the first row of each.
-    places, arms
-        Shape (m,): which cluster it is, and its arm.
-    """
-
-    name: str
-    units: NDArray[np.int64]
-    first_rows: NDArray[np.int64]
+    name: str  # their column
+    units: NDArray[np.int64]  # shape (rows,): the place of each row's cluster in its arm
+    first_rows: NDArray[np.int64]  # shape (m,): the first row of each
+    # places, arms: shape (m,): which cluster it is, and its arm
     places: NDArray[np.int64]
     arms: NDArray[np.int64]
 
     @classmethod
     def read(cls, column: DataColumn, arms: NDArray[np.int64]) -> Self:
-        """Return the clusters of a column.
-
-        Raises
-        ------
-        SpecError
-            If clusters are in several arms of more than two, whose errors depend on each other by pairs.
-        """
+        """Return the clusters of a column."""
         count = int(arms.max()) + 1
         _, first, units = np.unique(column.places * count + arms, return_index=True, return_inverse=True)
         clusters = cls(shortened(column.name), units, first, column.places[first], arms[first])

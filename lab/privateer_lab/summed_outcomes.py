@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer_core.errors import SpecError
-from privateer_lab.clusters import Clusters, denominators_of, ratio_values
+from privateer_lab.clusters import Clusters, denominators_of, few_clusters, ratio_values
 from privateer_lab.covariates import adjusted_rewards, balance_warnings, covariate_columns
 from privateer_lab.one_look import OneLook
 from privateer_lab.tables.row_outcomes import RowOutcomes
@@ -15,47 +15,24 @@ from privateer_lab.tables.row_outcomes import RowOutcomes
 
 @dataclass(frozen=True)
 class SummedOutcomes:
-    """What stands for rows.
+    """What stands for rows."""
 
-    Attributes
-    ----------
-    look, outcomes
-        The rows that stand for themselves, or for a cluster, and their outcomes.
-    unadjusted
-        Outcomes that no covariate adjusts; None where none does.
-    arms
-        Shape (m,): arms of what was split among them.
-    clusters
-        How many clusters stand for rows; None: rows stand for themselves.
-    sentences
-        What was done.
-    """
-
+    # look, outcomes: the rows that stand for themselves, or for a cluster, and their outcomes
     look: OneLook
     outcomes: RowOutcomes
-    unadjusted: RowOutcomes | None
-    arms: NDArray[np.int64]
-    clusters: int | None
-    sentences: tuple[str, ...]
+    unadjusted: RowOutcomes | None  # outcomes that no covariate adjusts; None where none does
+    arms: NDArray[np.int64]  # shape (m,): arms of what was split among them
+    clusters: int | None  # how many clusters stand for rows; None: rows stand for themselves
+    sentences: tuple[str, ...]  # what was done
 
 
 @dataclass(frozen=True)
 class SumColumns:
-    """Columns for sums over rows; one name instead of a list is refused.
+    """Columns for sums over rows; one name instead of a list is refused."""
 
-    Attributes
-    ----------
-    per
-        What outcomes are divided by; None: nothing.
-    cluster
-        What rows depend on each other by; None: nothing.
-    adjust
-        What was measured before.
-    """
-
-    per: str | None
-    cluster: str | None
-    adjust: Sequence[str]
+    per: str | None  # what outcomes are divided by; None: nothing
+    cluster: str | None  # what rows depend on each other by; None: nothing
+    adjust: Sequence[str]  # what was measured before
 
     def __post_init__(self) -> None:
         if isinstance(self.adjust, str):
@@ -88,6 +65,7 @@ class SumColumns:
         plain_outcomes = outcomes.derived(values) if self.per else outcomes
         if clusters:
             look, plain_outcomes = look.of(clusters.first_rows), outcomes.derived(clusters.values(values))
+            look = replace(look, warnings=(*look.warnings, *few_clusters(clusters.count, clusters.name)))
             sentences.append(clusters.sentence(look.name))
         if self.per:
             look = replace(look, name=f"{look.name} per {self.per}")

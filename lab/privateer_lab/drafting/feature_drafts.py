@@ -15,9 +15,9 @@ from privateer_core.spec.categories import OTHER
 from privateer_core.spec.context import COLUMNS_MAX, FEATURES_MAX, Context
 from privateer_core.spec.sections import parse_section
 from privateer_lab.drafting.toml_values import key_of, toml
+from privateer_lab.tables import shortened
 from privateer_lab.tables.data_column import DataColumn
 from privateer_lab.tables.data_table import TableRows
-from privateer_lab.tables.errors import shortened
 from privateer_lab.tables.remarks import PEOPLE, code_remarks, far_codes
 from privateer_lab.tables.rewards import INNER, inner_bounds, tidy
 
@@ -116,16 +116,10 @@ def features_of(
 ) -> FeatureDrafts:
     """Make features of columns, in their order.
 
-    Parameters
-    ----------
-    bounds
-        Those of numbers that are public already, by column.
-    drawn
-        Whether all other numbers have cut points from the data, with as many rows between one and the next.
-    is_asked
-        Whether somebody named these columns, so that dates are levels.
-    rows
-        Which rows these are, as others of the table may have other values.
+    bounds: those of numbers that are public already, by column.
+    drawn: whether all other numbers have cut points from the data, with as many rows between one and the next.
+    is_asked: whether somebody named these columns, so that dates are levels.
+    rows: which rows these are, as others of the table may have other values.
     """
     found = FeatureDrafts()
     for profile in profiles:
@@ -278,7 +272,7 @@ def _add_levels(found: FeatureDrafts, profile: DataColumn, gaps: dict[str, Any],
         last, name = shortened(levels[-1]), shortened(profile.name)
         found.notes.append(
             f"{name}: no row has another level, and one that is not listed counts as {last!r}: the segment is called "
-            f"{name}={last}/{OTHER}."
+            f"{name}={last} or {OTHER}."
         )
     found.take(profile.name, {"levels": levels, **gaps}, said)
 

@@ -26,14 +26,9 @@ _CROWD: Final = 5000
 def opening(name: str, arms: Sequence[str], rows: int, *, measures: bool) -> list[str]:
     """Return the section of the experiment.
 
-    Parameters
-    ----------
-    name, arms
-        The experiment's name, and its options.
-    rows
-        Rows of the table, one a person.
-    measures
-        Whether the last people measure what choosing by features gains.
+    name, arms: the experiment's name, and its options.
+    rows: rows of the table, one a person.
+    measures: whether the last people measure what choosing by features gains.
     """
     people = _round_number(rows)
     few, size = (_CROWD, people // _ROUNDS) if measures else (_ROUND, people)

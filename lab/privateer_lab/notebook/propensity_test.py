@@ -67,7 +67,7 @@ class PropensityTest:
         mean = float((shares * is_arm / log.propensities).mean() / shares.mean())
         cells, inverse = self._cells
         rows, times = np.arange(len(log)), np.ones(len(log))
-        if not log.has_people and shares.min() == shares.max():
+        if not log.unit and shares.min() == shares.max():
             # Bets on rows of a cell without the arm are alike.
             others = np.flatnonzero(~is_arm)
             _, first, counts = np.unique(cells[others], return_index=True, return_counts=True)
@@ -76,9 +76,9 @@ class PropensityTest:
         excess = shares[rows] * (is_arm[rows] / log.propensities[rows] - 1)
         most = inverse[arm, cells[rows]] - 1
         losses = np.divide(-excess, most, out=np.zeros(len(excess)), where=most > 0) / shares.max()
-        if log.has_people:
-            n_rows = np.bincount(log.people)
-            excess, losses = (np.bincount(log.people, bets) / n_rows for bets in (excess, losses))
+        if log.unit:
+            n_rows = np.bincount(log.units)
+            excess, losses = (np.bincount(log.units, bets) / n_rows for bets in (excess, losses))
             times = np.ones(len(n_rows))
         capitals = [np.log1p(stake * bets) @ times for bets in (excess, losses) for stake in _STAKES]
         return float(logsumexp(capitals)) - float(np.log(len(capitals))), mean

@@ -14,7 +14,7 @@ from privateer_lab.planning.expectation.kept_features import KeptFeatures
 from privateer_lab.planning.expectation.partial_runs import PartialRun, played
 from privateer_lab.planning.expectation.words import Unit
 from privateer_lab.planning.other_algorithms import by_features, candidate_names, without_features
-from privateer_lab.tables.errors import shortened
+from privateer_lab.tables import shortened
 
 _SECONDS: Final = 8.0
 """Processor time after which no second seed begins."""
@@ -33,44 +33,20 @@ Drawn = Callable[[str, tuple[str, ...]], ArmsSpec | None]
 
 @dataclass(frozen=True)
 class AlgorithmChoice:
-    """An algorithm, and what it and others earned.
+    """An algorithm, and what it and others earned."""
 
-    Attributes
-    ----------
-    name
-        The one that was chosen.
-    earned
-        Mean reward of a person, in the reward's unit, by algorithm.
-    single
-        That of the best single option.
-    could
-        What a choice by features could gain a person, if all were known.
-    is_rate
-        Whether rewards are rates.
-    drawn
-        Mean reward of a person with cut points of numbers from the data; None: nobody tried, or it is not clearly more.
-    is_tie
-        Whether all options are as good as each other for all of these people.
-    kept
-        The features that are kept; None: all of them.
-    among
-        How many features there are.
-    unnoised
-        How many would be kept without privacy; None: nobody asked.
-    with_all
-        Mean reward of a person with all features, in the algorithm for which it is most; None: nobody tried.
-    """
-
-    name: str
-    earned: Mapping[str, float]
-    single: float
-    could: float
-    is_rate: bool
+    name: str  # the one that was chosen
+    earned: Mapping[str, float]  # mean reward of a person, in the reward's unit, by algorithm
+    single: float  # that of the best single option
+    could: float  # what a choice by features could gain a person, if all were known
+    is_rate: bool  # whether rewards are rates
+    # mean reward of a person with cut points of numbers from the data; None: nobody tried, or it is not clearly more
     drawn: float | None = None
-    is_tie: bool = False
-    kept: tuple[str, ...] | None = None
-    among: int = 0
-    unnoised: int | None = None
+    is_tie: bool = False  # whether all options are as good as each other for all of these people
+    kept: tuple[str, ...] | None = None  # the features that are kept; None: all of them
+    among: int = 0  # how many features there are
+    unnoised: int | None = None  # how many would be kept without privacy; None: nobody asked
+    # mean reward of a person with all features, in the algorithm for which it is most; None: nobody tried
     with_all: float | None = None
 
     @property
@@ -153,17 +129,12 @@ def choice_of(
 ) -> AlgorithmChoice | SpecError:
     """Return what earns most of the algorithms that choose by features; a refusal where none of them can be run.
 
-    Parameters
-    ----------
-    specs
-        The same experiment by algorithm, at least one. Where none chooses by features, the other one is the choice.
-    people
-        Makes the people of a spec and a seed.
-    drawn
-        Returns the spec of an algorithm and features with cut points of numbers from the data, where it is another one.
-    kept
-        The experiment with fewer features, where these may be chosen. Under a promise they are, or no features are, as
-        long as all of them do not earn more; without one it is the other way round.
+    specs: the same experiment by algorithm, at least one. Where none chooses by features, the other one is the choice.
+    people: makes the people of a spec and a seed.
+    drawn: returns the spec of an algorithm and features with cut points of numbers from the data, where it is another
+        one.
+    kept: the experiment with fewer features, where these may be chosen. Under a promise they are, or no features are,
+        as long as all of them do not earn more; without one it is the other way round.
     """
     whole = {(name, tuple(spec.features)): spec for name, spec in specs.items()}
     runs, refused = _runs({**(kept or {}), **whole}, people)

@@ -68,10 +68,7 @@ class Score:
 class Judgement:
     """Compares the intervals of every answer with the truth.
 
-    Parameters
-    ----------
-    spec, environment
-        The experiment, and its people.
+    spec, environment: the experiment, and its people.
     """
 
     def __init__(self, spec: Spec, environment: Environment) -> None:

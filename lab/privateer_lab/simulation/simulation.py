@@ -48,37 +48,24 @@ class Costs:
 
 @dataclass(frozen=True)
 class Run:
-    """The outcome of one seed. Regrets are sums of expected reward lost against the best option, over all choices.
-
-    Attributes
-    ----------
-    regret, uniform_regret, best_constant_regret
-        The regret of the learned policy, of options at random, and of the single option that is best on the whole.
-    reward
-        Mean reward of a choice, in the reward's own units; expected where a choice is made for everybody.
-    people, rounds
-        People who chose, or reported on what was chosen for everybody; and rounds that were closed.
-    account
-        What became of each of those who were planned.
-    facts, costs
-        What the learner and the environment say of the end, by name; and what people sent.
-    path
-        Where the run stands after each round of the experiment's own people, and at the end.
-    terms
-        The terms of the rounds of the experiment's own people, one for each event.
-    """
+    """The outcome of one seed. Regrets are sums of expected reward lost against the best option, over all choices."""
 
     seed: int
+    # regret, uniform_regret, best_constant_regret: the regret of the learned policy, of options at random, and of the
+    # single option that is best on the whole
     regret: float
     uniform_regret: float
     best_constant_regret: float
-    reward: float
+    reward: float  # mean reward of a choice, in the reward's own units; expected where a choice is made for everybody
+    # people, rounds: people who chose, or reported on what was chosen for everybody; and rounds that were closed
     people: int
     rounds: int
-    account: People
+    account: People  # what became of each of those who were planned
+    # facts, costs: what the learner and the environment say of the end, by name; and what people sent
     facts: dict[str, float]
     costs: Costs
-    path: tuple[Point, ...]
+    path: tuple[Point, ...]  # where the run stands after each round of the experiment's own people, and at the end
+    # the terms of the rounds of the experiment's own people, one for each event
     terms: tuple[Terms, ...] = field(default=(), compare=False, repr=False)
 
     @property

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import chdtrc
 
+from privateer_lab.tables import shortened
 from privateer_lab.tables.data_column import DataColumn
-from privateer_lab.tables.errors import shortened
 from privateer_lab.tables.marks import in_order
 
 Array = NDArray[np.float64]
@@ -34,12 +34,8 @@ def _chance(p_value: float) -> str:
 def split_in_words(counts: NDArray[np.int64], arms: Sequence[str], meant: Mapping[str, float] | None) -> str:
     """Say how people were split among arms, and whether chance explains how far that is from what was meant.
 
-    Parameters
-    ----------
-    counts
-        Shape (arms,): people of each.
-    meant
-        Shares that were meant; None: nobody said.
+    counts (arms,): people of each.
+    meant: shares that were meant; None: nobody said.
     """
     people = int(counts.sum())
     shares = np.array([meant[arm] for arm in arms]) if meant else np.full(len(arms), 1 / len(arms))

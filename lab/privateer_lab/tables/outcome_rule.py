@@ -16,31 +16,15 @@ _LARGEST: Final = 1e300
 
 @dataclass(frozen=True)
 class OutcomeRule:
-    """How the cells of a column are outcomes.
+    """How the cells of a column are outcomes."""
 
-    Attributes
-    ----------
-    name
-        The column.
-    bounds
-        The least and the largest outcome that count; None: the rows decide, or with a promise just 0 and 1 count.
-    yes
-        The text that is 1, while others are 0; None: texts are numbers, or yes and no.
-    missing_as
-        What a gap counts as: ``low``, ``high`` or a number; None: nothing, so that its row counts nowhere.
-    is_private
-        Whether no cell may decide how others count, so that one that is no outcome is a gap, and none is refused.
-
-    Raises
-    ------
-    SpecError
-        If it contradicts itself.
-    """
-
-    name: str
+    name: str  # the column
+    # the least and the largest outcome that count; None: the rows decide, or with a promise just 0 and 1 count
     bounds: tuple[float, float] | None
-    yes: str | None
+    yes: str | None  # the text that is 1, while others are 0; None: texts are numbers, or yes and no
+    # what a gap counts as: ``low``, ``high`` or a number; None: nothing, so that its row counts nowhere
     missing_as: str | float | None
+    # whether no cell may decide how others count, so that one that is no outcome is a gap, and none is refused
     is_private: bool
 
     def __post_init__(self) -> None:
@@ -84,7 +68,8 @@ class OutcomeRule:
     def sentences(self) -> list[str]:
         """Say how cells count; what the rows themselves have is said elsewhere."""
         sentences = []
-        gap_sentence = f"Rows of no named option, or whose {self.name} is no number and no yes or no, count nowhere."
+        kinds = "is no number and no yes or no, count nowhere: --yes says which text is 1"
+        gap_sentence = f"Rows of no named option, or whose {self.name} {kinds}."
         if self.yes is not None:
             sentences.append(f"{self.name} is 1 where it is {self.yes!r}, and 0 where it is something else.")
             if self.missing_as is None:

@@ -12,26 +12,19 @@ from privateer_lab.tables.remarks import far_codes
 Array = NDArray[np.float64]
 INNER: Final = (0.01, 0.99)
 HIGHER: Final = "A higher reward counts as better; lower_is_better turns it."
+LOWER: Final = "A lower {reward} counts as better"
+LOWER_BY: Final = f"{LOWER}: {{figure}} of 1 means that {{reward}} is lower by 1."
 _UNIT: Final = (0.0, 1.0)
 
 
 class RewardBounds(NamedTuple):
-    """The bounds of rewards.
+    """The bounds of rewards."""
 
-    Attributes
-    ----------
-    low, high
-        Others are clipped to them.
-    words
-        Where they come from.
-    is_from_data
-        Whether the rows decide them.
-    """
-
+    # low, high: others are clipped to them
     low: float
     high: float
-    words: str
-    is_from_data: bool
+    words: str  # where they come from
+    is_from_data: bool  # whether the rows decide them
 
     def clipped(self, rewards: Array, name: str) -> str:
         """Say where the bounds are from, and how many rewards are beyond."""
@@ -92,13 +85,7 @@ def turned(rewards: Array, bounds: RewardBounds, *, is_binary: bool) -> tuple[Ar
 
 
 def parse_bounds(text: str) -> tuple[str | None, tuple[float, float]]:
-    """Read ``column=low:high``, or ``low:high`` of the reward.
-
-    Raises
-    ------
-    SpecError
-        If it is neither.
-    """
+    """Read ``column=low:high``, or ``low:high`` of the reward."""
     name, _, ends = text.rpartition("=")
     low, _, high = ends.partition(":")
     try:

@@ -24,8 +24,8 @@ export function told(choice, values, now) {
 export const isSame = (one, other) =>
   one.slot === other.slot && one.digest === other.digest && `${one.columns}` === `${other.columns}`;
 
-/** How many arms there were. @param {Choice} choice @returns {number} */
+/** How many arms there were. @param {{meaning: string}} choice @returns {number} */
 export const countOf = ({ meaning }) => JSON.parse(meaning)[3].length;
 
-/** The name of the arm that was chosen, as its experiment had it then. @param {Choice} choice @returns {string} */
-export const armOf = ({ meaning, arm }) => JSON.parse(meaning)[3][arm];
+/** The name of the arm that was chosen, as its experiment had it then. @param {{meaning: string, arm: number | null}} choice @returns {string} */
+export const armOf = ({ meaning, arm }) => JSON.parse(meaning)[3][arm ?? 0];

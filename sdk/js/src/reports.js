@@ -74,10 +74,10 @@ export async function settled(publications) {
   const { payment: paid } = await client.ledger.entry(identity);
   if (!choice || !isDue(choice, client.clock.now())) return null;
   if (paid && !allows(paid, choice.period)) {
-    await client.ledger.forget(identity);
+    await client.ledger.eraseChoice(identity);
     return null;
   }
-  let isOver = isGivenUp(choice, client.clock.now());
+  const isOver = isGivenUp(choice, client.clock.now());
   try {
     const { participation } = await publications.opened(null);
     if (await madeOn(publications, choice, participation)) return null;
@@ -85,10 +85,13 @@ export async function settled(publications) {
     if (!(error instanceof PrivateerError) || error.type === "ledger-unwritable") throw error;
     if (error.type === "unavailable") return "pending";
     client.refuse(); // the device goes on with nothing at a server that contradicts itself
+    if (error.type === "deleted") {
+      await client.ledger.forget(identity);
+      return "not-asked";
+    }
     // Of its terms: another round may do better.
-    isOver ||= error.type === "deleted";
   }
   if (!isOver) return "pending";
-  await client.ledger.forget(identity);
+  await client.ledger.eraseChoice(identity);
   return "not-asked";
 }

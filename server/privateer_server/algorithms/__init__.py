@@ -1,6 +1,6 @@
 """Learners, found by the names of their algorithms: pure functions from state and release to state."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol, TypeAlias
 
 from privateer_core.answer.facts import Table
@@ -8,7 +8,7 @@ from privateer_core.plugins import Plugins
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.spec import Spec
 from privateer_server.algorithms.gain_rounds import GainLearner
-from privateer_server.algorithms.rounds_learner import Bulk, LearnerState, NewRound, RoundsLearner, Step, must_agree
+from privateer_server.algorithms.rounds_learner import Bulk, NewRound, RoundsLearner, Step, must_agree
 
 Learner: TypeAlias = RoundsLearner[Any, Any, Any]
 """A learner of any algorithm."""
@@ -17,7 +17,7 @@ Learner: TypeAlias = RoundsLearner[Any, Any, Any]
 class Foreseeing(Protocol):
     """A learner that knows what it can find before anybody is asked."""
 
-    def foreseen(self, waiting: float = 0.0) -> tuple[Table, ...]:
+    def foreseen(self, waiting: float = 0.0, shares: Sequence[float] | None = None) -> tuple[Table, ...]:
         """Return what can be found, where so many people choose between somebody's choice and the report on it."""
         ...
 
@@ -42,7 +42,6 @@ __all__ = [
     "Bulk",
     "Foreseeing",
     "Learner",
-    "LearnerState",
     "NewRound",
     "RoundsLearner",
     "Step",

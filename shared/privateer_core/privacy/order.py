@@ -35,16 +35,10 @@ def concerns_of(spec: Spec) -> list[str]:
 def told(spec: Spec, privacy: Privacy, people: int, arm: float | None = None) -> float:
     """Return what one person of a round tells of one cell under a promise, per `information.information`.
 
-    Parameters
-    ----------
-    spec
-        The experiment.
-    privacy
-        What its people would be promised.
-    people
-        People of the round.
-    arm
-        Share of the arm that is looked at; None: of arms alike.
+    spec: the experiment.
+    privacy: what its people would be promised.
+    people: people of the round.
+    arm: share of the arm that is looked at; None: of arms alike.
     """
     return _told(*_under(spec, privacy, people, arm), people, arm)
 

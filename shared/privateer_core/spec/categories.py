@@ -58,13 +58,7 @@ class _Levels(Feature):
         return {level: place for place, level in enumerate(self.levels)}
 
     def place(self, name: str, value: Any) -> int | None:
-        """Return the place of a value among the levels; None if it is none of them.
-
-        Raises
-        ------
-        InputError
-            If it is of another kind than the levels.
-        """
+        """Return the place of a value among the levels; None if it is none of them."""
         kinds = {type(level) for level in self.levels}
         if isinstance(value, str) and str in kinds:
             return self._places.get(value)
@@ -122,15 +116,9 @@ class Categorical(_Levels):
 
 
 class Hashed(Feature):
-    """One of more levels than can be listed, dealt to buckets by a public hash of its name.
+    """One of more levels than can be listed, dealt to buckets by a public hash of its name."""
 
-    Attributes
-    ----------
-    hashed
-        How many buckets there are. Levels of one bucket are not told apart.
-    """
-
-    hashed: int = Field(ge=2, le=LEVELS_MAX)
+    hashed: int = Field(ge=2, le=LEVELS_MAX)  # how many buckets there are. Levels of one bucket are not told apart.
 
     @property
     def levels(self) -> tuple[str, ...]:

@@ -37,7 +37,7 @@ def test_each_option_is_evaluated_and_all_intervals_hold_together(
     gain = found["new"].gain
     first = out.splitlines()[0]
     assert first.startswith(f"Known to earn more than what was logged: new by {gain.value:.4g} ({gain.low:.4g} to ")
-    assert "Known to earn less than what was logged: old by -" in first
+    assert "Known to earn less than what was logged: old by 0.0" in first  # planted: by -0.0, twice negative
     assert "rare" not in first
     for arm, one in found.items():
         assert f"│ {arm}" in out

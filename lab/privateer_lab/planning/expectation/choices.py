@@ -61,12 +61,8 @@ def choices_of(
 ) -> tuple[list[VariedSpec], list[Refused]]:
     """Return what to compare, the spec as it is first; and what is not possible.
 
-    Parameters
-    ----------
-    spec
-        It has a population.
-    models, epsilons
-        Trust models and values of epsilon, each with each; by default what a reader would try next.
+    spec: it has a population.
+    models, epsilons: trust models and values of epsilon, each with each; by default what a reader would try next.
     """
     own = VariedSpec("as it is", "as the spec says", Variant(spec.privacy.model, spec.privacy.bound, spec))
     if models or epsilons:

@@ -17,14 +17,9 @@ Array = NDArray[np.float64]
 class KeptFeatures(Environment):
     """The people of another environment, of whom devices know some features only.
 
-    Parameters
-    ----------
-    people
-        The environment.
-    kept
-        Places of the features that are left, of so many ``features``.
-    features
-        How many there are.
+    people: the environment.
+    kept: places of the features that are left, of so many ``features``.
+    features: how many there are.
     """
 
     def __init__(self, people: Environment, kept: Sequence[int], features: int) -> None:

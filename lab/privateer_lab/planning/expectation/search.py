@@ -53,26 +53,16 @@ class _Came:
 class Search:
     """Runs by choice.
 
-    Parameters
-    ----------
-    choices
-        The spec as it is, and changes.
-    show
-        Collects runs as they come.
-    jobs, backend
-        As `each` takes them.
-
-    Attributes
-    ----------
-    is_interrupted
-        Whether somebody ended the search.
+    choices: the spec as it is, and changes.
+    show: collects runs as they come.
+    jobs, backend: as `each` takes them.
     """
 
     def __init__(self, choices: Sequence[VariedSpec], show: Show, jobs: int | None, backend: Backend) -> None:
         self._choices, self._show = choices, show
         self._jobs, self._backend = jobs, backend
         self._came: list[_Came] = []
-        self.is_interrupted = False
+        self.is_interrupted = False  # whether somebody ended the search
 
     @property
     def runs(self) -> dict[int, list[PartialRun]]:

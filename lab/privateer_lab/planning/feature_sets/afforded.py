@@ -21,15 +21,9 @@ from privateer_lab.planning.other_algorithms import by_features, tables_of, with
 
 @dataclass(frozen=True)
 class AffordedSets:
-    """Sets of features that earn clearly more than smaller ones, by the algorithm that learns with them.
+    """Sets of features that earn clearly more than smaller ones, by the algorithm that learns with them."""
 
-    Attributes
-    ----------
-    by_algorithm
-        Sets of nothing, one feature, two and so on.
-    """
-
-    by_algorithm: Mapping[str, FeatureChain]
+    by_algorithm: Mapping[str, FeatureChain]  # sets of nothing, one feature, two and so on
 
     @property
     def names(self) -> list[tuple[str, ...]]:

@@ -25,18 +25,10 @@ _APART: Final = 0.02
 
 @dataclass(frozen=True)
 class FeatureCodes:
-    """The cells of one feature.
+    """The cells of one feature."""
 
-    Attributes
-    ----------
-    codes
-        Shape (n,): each person's cell.
-    kernel
-        Shape (cells, cells): how alike options do in two of them; 1 on the diagonal.
-    """
-
-    codes: Ints
-    kernel: Array
+    codes: Ints  # shape (n,): each person's cell
+    kernel: Array  # shape (cells, cells): how alike options do in two of them; 1 on the diagonal
 
     @classmethod
     def of(cls, feature: Feature, numbers: Array) -> "FeatureCodes":
@@ -65,26 +57,13 @@ class FeatureCodes:
 
 @dataclass(frozen=True)
 class KnownOutcomes:
-    """What every option would bring every person, as far as a log or simulated people tell.
+    """What every option would bring every person, as far as a log or simulated people tell."""
 
-    Attributes
-    ----------
-    features
-        Those of a spec, by name.
-    contexts
-        Shape (n, features), as `Feature.read` returns numbers.
-    rewards
-        Shape (n, arms), scaled to [0, 1]: expected ones, or estimates without bias.
-    expected
-        Shape (n,): what is expected of options on average, without what they bring by chance.
-    mean, variance
-        Of rewards that people get, scaled alike.
-    """
-
-    features: Mapping[str, Feature]
-    contexts: Array
-    rewards: Array
-    expected: Array
+    features: Mapping[str, Feature]  # those of a spec, by name
+    contexts: Array  # shape (n, features), as `Feature.read` returns numbers
+    rewards: Array  # shape (n, arms), scaled to [0, 1]: expected ones, or estimates without bias
+    expected: Array  # shape (n,): what is expected of options on average, without what they bring by chance
+    # mean, variance: of rewards that people get, scaled alike
     mean: float
     variance: float
 

@@ -64,18 +64,10 @@ def most_telling(outcomes: KnownOutcomes) -> list[str]:
 
 @dataclass(frozen=True)
 class FeatureChain:
-    """Sets of one feature, two and so on, each clearly above the one before, which adds the best feature to it.
+    """Sets of one feature, two and so on, each clearly above the one before, which adds the best feature to it."""
 
-    Attributes
-    ----------
-    sets
-        From the one of nothing on.
-    further
-        The next one, which is not clearly above the last; None: there is no other feature.
-    """
-
-    sets: tuple[FeatureSet, ...]
-    further: FeatureSet | None
+    sets: tuple[FeatureSet, ...]  # from the one of nothing on
+    further: FeatureSet | None  # the next one, which is not clearly above the last; None: there is no other feature
 
     @property
     def last(self) -> FeatureSet:
@@ -88,16 +80,10 @@ def forward(
 ) -> FeatureChain:
     """Return sets of features that pay, one after the other.
 
-    Parameters
-    ----------
-    names
-        Features that are tried.
-    nothing
-        What is earned without any.
-    spec_of
-        Returns the experiment with some features; None where it cannot be.
-    most
-        Features at most.
+    names: features that are tried.
+    nothing: what is earned without any.
+    spec_of: returns the experiment with some features; None where it cannot be.
+    most: features at most.
     """
     found = [nothing]
     while len(found[-1].names) < min(most, len(names)):

@@ -23,21 +23,11 @@ _NOBODY: Final = 1e-12
 
 @dataclass(frozen=True)
 class CellTable:
-    """People by their cells of some features, one half of whom says what options do.
+    """People by their cells of some features, one half of whom says what options do."""
 
-    Attributes
-    ----------
-    rows
-        Shape (n,): the row of every person.
-    design
-        Shape (rows, cells): 1 where a row has a cell; the first is everybody's.
-    kernels
-        Of every feature, after one of everybody.
-    """
-
-    rows: Ints
-    design: Array
-    kernels: tuple[Array, ...]
+    rows: Ints  # shape (n,): the row of every person
+    design: Array  # shape (rows, cells): 1 where a row has a cell; the first is everybody's
+    kernels: tuple[Array, ...]  # of every feature, after one of everybody
 
     @classmethod
     def of(cls, outcomes: KnownOutcomes, names: Sequence[str]) -> "CellTable":
@@ -58,14 +48,9 @@ class CellTable:
 class SurrogateRun:
     """A run on a table, whose people are one half of all; what options do is what the other half says.
 
-    Parameters
-    ----------
-    table, gains, half
-        The table; what options bring, (n, arms); and the places of the half that says what they do.
-    reports
-        What reports tell.
-    seed
-        Of noise and draws.
+    table, gains, half: the table; what options bring, (n, arms); and the places of the half that says what they do.
+    reports: what reports tell.
+    seed: of noise and draws.
     """
 
     def __init__(self, table: CellTable, gains: Array, half: Ints, reports: CellReports, seed: int) -> None:

@@ -45,30 +45,18 @@ _BITS: Final = 4
 
 @dataclass(frozen=True)
 class FeatureCells:
-    """The cells of one feature: its levels, or quarters of its number, and those without a number.
+    """The cells of one feature: its levels, or quarters of its number, and those without a number."""
 
-    Attributes
-    ----------
-    name
-        The feature's.
-    blocks
-        Shape (blocks of the feature,): their places in the spec's.
-    axes, depths, paths
-        The tree, as a policy has it; shapes (`DEPTH_MAX`,) and (cells,).
-    lower, upper
-        Shape (cells, columns): corners.
-    expected
-        Shape (cells,): share of people in each if nothing is known of people.
-    """
-
-    name: str
-    blocks: Ints
+    name: str  # the feature's
+    blocks: Ints  # shape (blocks of the feature,): their places in the spec's
+    # axes, depths, paths: the tree, as a policy has it; shapes (`DEPTH_MAX`,) and (cells,)
     axes: Ints
     depths: Ints
     paths: Ints
+    # lower, upper: shape (cells, columns): corners
     lower: Array
     upper: Array
-    expected: Array
+    expected: Array  # shape (cells,): share of people in each if nothing is known of people
 
     def __len__(self) -> int:
         return len(self.depths)
@@ -90,31 +78,16 @@ def cells_of(spec: PartitionSpec) -> tuple[FeatureCells, ...]:
 
 @dataclass(frozen=True)
 class Selection:
-    """The state of a feature selection, by cell; the cells of all features are in one order.
+    """The state of a feature selection, by cell; the cells of all features are in one order."""
 
-    Attributes
-    ----------
-    evidence, population
-        What reports say of values, and of people, by cell.
-    asked
-        Shape (features,): people who were asked about each feature.
-    open
-        Whether more people are asked.
-    gains
-        Shape (features,): how much more likely the feature's variation makes what was observed, a logarithm.
-    kept
-        Shape (features,): features that matter, as far as is known; all while it is open.
-    ended
-        The experiment's own people who had reported at the end.
-    """
-
+    # evidence, population: what reports say of values, and of people, by cell
     evidence: BinEvidence
     population: Population
-    asked: Ints
-    open: bool
-    gains: Array
-    kept: Bools
-    ended: int
+    asked: Ints  # shape (features,): people who were asked about each feature
+    open: bool  # whether more people are asked
+    gains: Array  # shape (features,): how much more likely the feature's variation makes what was observed, a logarithm
+    kept: Bools  # shape (features,): features that matter, as far as is known; all while it is open
+    ended: int  # the experiment's own people who had reported at the end
 
     @property
     def feature(self) -> int:
@@ -133,10 +106,7 @@ class Selection:
 class FeatureSelector:
     """The rule by which features are kept: how much more likely each one's variation makes what was observed.
 
-    Attributes
-    ----------
-    cells
-        Those of every feature.
+    cells: those of every feature.
     """
 
     def __init__(self, spec: PartitionSpec) -> None:
@@ -185,14 +155,9 @@ class FeatureSelector:
     def decided(self, selection: Selection, spread: int, prior: PriorScale, own: int) -> Selection:
         """Return the selection, at its end if enough people were asked: the features that gain most are kept.
 
-        Parameters
-        ----------
-        spread
-            Place of the spread in use.
-        prior
-            Where values are expected, and how far apart.
-        own
-            The experiment's own people who have reported.
+        spread: place of the spread in use.
+        prior: where values are expected, and how far apart.
+        own: the experiment's own people who have reported.
         """
         people = self._spec.experiment.horizon + sum(source.people for source in self._spec.sources)
         if selection.asked.min() == 0 or selection.asked.sum() < people_asked(people):

@@ -92,3 +92,15 @@ def test_segments_in_which_nobody_is_have_no_least_effect() -> None:
     assert rows == {"device=ios", "device=android", "device=web", "everybody"}
     nobody = "Nobody of these people is in device=other: segments that have their part as well are told more of."
     assert nobody in list(words_of_tests(spec, found))
+
+
+def test_an_effect_that_rewards_cannot_rise_by_is_said_to_be_one_downwards() -> None:
+    tables = {
+        "experiment": {"name": "deaths", "arms": ["old", "new"], "horizon": 1000},
+        "context": {"features": {"everybody": {"levels": ["everybody"]}}},
+        "privacy": {"model": "none"},
+    }
+    for rate, ends in ((0.99, " points downwards, as the reward cannot rise so far."), (0.5, " points.")):
+        for allocation in ("fixed", "matching"):
+            algorithm = {"name": "trial", "allocation": allocation, "rate": rate}
+            assert said(parse_spec(tables | {"algorithm": algorithm}))[0].endswith(ends)

@@ -232,7 +232,7 @@ def test_lower_may_be_better_in_a_draft_too(tmp_path: Path) -> None:
     spends = [float(row[3]) for row in people()]
     assert made.spec.reward.high == 0
     assert (found.spec.reward.low, found.spec.reward.high) == (-max(spends), -min(spends))
-    assert any("A lower spend is better" in one for one in made.notes)
+    assert any("A lower spend counts as better" in one for one in made.notes)
     yes = lab.spec_from(write(tmp_path, "yes.csv", AS_YES["yes"]), arm="arm", reward="spend", lower_is_better=True)
     share = np.mean([not is_much(row[3]) for row in people()])
     assert yes.spec.reward.base_rate == pytest.approx(share, abs=0.01)

@@ -213,7 +213,10 @@ def rare_rounds(model, count, wrong=None):
         exact, people = np.zeros((2, *told.sums.shape))
         np.add.at(exact, (arms[:, None], parts), values[:, None])
         np.add.at(people, (arms[:, None], parts), 1 / 4000)
-        found.append((told.sums - exact) / np.sqrt(told.variances(people) + 1e-9))
+        asked, squares = np.isfinite(told.noise), np.zeros_like(exact)
+        np.add.at(squares, (arms[:, None], parts), values[:, None] ** 2)
+        scores = (told.sums - exact)[:, asked] / np.sqrt(told.variances(people, squares)[:, asked] + 1e-9)
+        found.append(scores)
     return np.array(found)
 
 

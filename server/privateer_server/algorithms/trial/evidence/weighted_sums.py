@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
+from privateer_core.answer.estimates import BEARERS_LEAST
 from privateer_server.algorithms.trial.evidence.epochs import Epoch, TrialDesign, pairs
 from privateer_server.algorithms.trial.evidence.score_limits import common_rate, score_limits
 from privateer_server.algorithms.trial.evidence.value_sums import ValueSums
@@ -17,7 +18,7 @@ Array = NDArray[np.float64]
 
 _PEOPLE: Final = (5.0, 10.0)
 """People that both arms need for an interval where there is no noise: of bits, and of numbers."""
-_RARE: Final = (2.0, 10.0)
+_RARE: Final = (2.0, BEARERS_LEAST)
 """What bears the mean of each arm before there is an interval without noise: of the rarer of two outcomes so many at
 the common rate, and of numbers rewards that bear it alike (`Sums.bearers`)."""
 _RARE_BESIDE_NOISE: Final = 20.0
@@ -29,38 +30,31 @@ _DRAWN: Final = 2.0
 """Rare outcomes with which an arm's own rate counts as much as that of both, where only its variance is meant."""
 _HIDES: Final = 2.0
 """Standard deviations of noise below which a variance is not told from 0."""
+_TOLD: Final = 2.0
+"""Standard deviations of the noise of an arm's hits below which nobody is told from it."""
 _NOISES: Final = 10.0
 """Standard deviations of the noise of an arm's hits that the hits must reach."""
 
 
 @dataclass(frozen=True)
 class Sums:
-    """Weighted sums over epochs, a contrast (segment, treatment) each. The last axis of four is (treatment, control).
+    """Weighted sums over epochs by contrast (segment, treatment). The last axis of four is (treatment, control)."""
 
-    Attributes
-    ----------
-    num, den, square, noise
-        Shape (J, K, 2): sums of w W, w T, w^2 T and w^2 L, with w = u / pi.
-    people, spread
-        Shape (J, K): sums of u n and u^2 n.
-    keep, other
-        Shape (J, K): sums of u n q and u n o.
-    hits, hits_noise
-        Shape (J, K): sum of u times the hits of all arms, and the variance that releases added to it.
-    values
-        What tells how much rewards vary that are numbers; None: they are bits, whose mean tells.
-    """
-
+    # num, den, square, noise: shape (J, K, 2): sums of w W, w T, w^2 T and w^2 L, with w = u / pi
     num: Array
     den: Array
     square: Array
     noise: Array
+    # people, spread: shape (J, K): sums of u n and u^2 n
     people: Array
     spread: Array
+    # keep, other: shape (J, K): sums of u n q and u n o
     keep: Array
     other: Array
+    # hits, hits_noise: shape (J, K): sum of u times the hits of all arms, and the variance that releases added to it
     hits: Array
     hits_noise: Array
+    # what tells how much rewards vary that are numbers; None: they are bits, whose mean tells
     values: ValueSums | None = None
 
     @classmethod
@@ -244,6 +238,12 @@ class Sums:
     def has_noise(self) -> NDArray[np.bool_]:
         """Shape (J, K): whether the hits of an arm are too few beside their noise."""
         return np.asarray((self.den < _NOISES * np.sqrt(self.noise_of_hits)).any(axis=-1))
+
+    @cached_property
+    def has_nobody(self) -> NDArray[np.bool_]:
+        """Shape (J, K): whether the hits of an arm are not told from their noise."""
+        deviations = np.sqrt(self.noise_of_hits)
+        return np.asarray(((deviations > 0) & (self.den < _TOLD * deviations)).any(axis=-1))
 
     @cached_property
     def has_few_rare(self) -> NDArray[np.bool_]:

@@ -33,21 +33,11 @@ _TRIALS: Final = 700
 
 @dataclass(frozen=True)
 class PlannedOutcome:
-    """What a trial finds of an effect, and what that costs; on the scale of rewards from 0 to 1.
+    """What a trial finds of an effect, and what that costs; on the scale of rewards from 0 to 1."""
 
-    Attributes
-    ----------
-    power
-        Probability to find it in a segment, on average over people.
-    half_width
-        Mean half-width of segments' intervals at the end; infinite where there is none.
-    lost
-        Reward that people do not get for want of the better arm, of all together.
-    """
-
-    power: float
-    half_width: float
-    lost: float
+    power: float  # probability to find it in a segment, on average over people
+    half_width: float  # mean half-width of segments' intervals at the end; infinite where there is none
+    lost: float  # reward that people do not get for want of the better arm, of all together
 
 
 @dataclass(frozen=True)
@@ -55,34 +45,22 @@ class PowerAnalysis:
     """A trial before its first person.
 
     Where shares are fixed, formulas know all of it. Where they adapt, and for strict intervals, statistics are
-    simulated. An effect is that of one treatment, upwards; the others do as the control does.
-
-    Attributes
-    ----------
-    plans, epochs
-        What is planned, and how its mechanisms will be calibrated.
-    rule, floor, strict
-        The allocation, the least share of an arm, and whether intervals are strict.
-    rate, target
-        Mean reward under the control, and the power wanted.
-    people
-        All people.
-    arms
-        Treatments to tell apart, from 0; one stands for all where all are planned alike.
-    waiting
-        How many people choose between somebody's choice and the report on it.
+    simulated. An effect is that of one treatment, upwards if rewards can rise so far; others do as the control does.
     """
 
+    # plans, epochs: what is planned, and how its mechanisms will be calibrated
     plans: TrialDesigns
     epochs: tuple[PlannedEpoch, ...]
+    # rule, floor, strict: the allocation, the least share of an arm, and whether intervals are strict
     rule: str
     floor: float
+    # rate, target: mean reward under the control, and the power wanted
     rate: float
     target: float
-    people: float
+    people: float  # all people
     strict: bool
-    arms: tuple[int, ...]
-    waiting: float = 0.0
+    arms: tuple[int, ...]  # treatments to tell apart, from 0; one stands for all where all are planned alike
+    waiting: float = 0.0  # how many people choose between somebody's choice and the report on it
 
     @property
     def formulas(self) -> bool:
@@ -98,6 +76,17 @@ class PowerAnalysis:
         if self.formulas:
             return np.where(guess > max(self.rate, 1 - self.rate), np.inf, guess)
         return self._simulated(lambda plan, arm, row: least_effect(plan, arm, self.target, guess[row, arm]), guess)
+
+    def corrected(self, least: Array, families: Array) -> Array:
+        """Return least effects that are decided too, where all others of their family are none: Holm's worst case.
+
+        least: those whose own interval leaves 0 out, (rows, K).
+        families (rows,): of how many effects each row's is one.
+        """
+        alpha, times = self.plans.segments.alpha, looks_of(self.plans.segments, self.epochs)
+        drifts = {int(size): drift_of(times, alpha / size, self.target) for size in np.unique(families)}
+        found = least * np.array([[drifts[int(size)] / self._drift] for size in families])
+        return np.where(found > max(self.rate, 1 - self.rate), np.inf, found)
 
     def power(self, effect: float) -> tuple[Array, Array]:
         """Return the probability of finding an effect, and the mean share of the people until it is; as `least`."""
