@@ -152,8 +152,7 @@ def choice_of(
     found = _better(earned, max(chosen, key=earned.__getitem__), chosen[0], margin)
     if kept is not None:
         fewer = max((one for one in runs if one in kept or not one[1]), key=earned.__getitem__, default=found)
-        promises = next(iter(specs.values())).privacy.trust.promises
-        found = _better(earned, *((found, fewer) if promises else (fewer, found)), margin)
+        found = _better(earned, found, fewer, margin)
     changed = drawn(*found) if drawn else None
     gains = [one.gain for one in _runs({found: changed}, people)[0].get(found, [])] if changed else []
     by_cuts = single + float(np.mean(gains)) if gains else -np.inf
