@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 from privateer_client.arm import Arm, Fallbacks, late, unasked, unasked_async
 from privateer_client.base_client import BaseClient
 from privateer_client.delivery import Outcome
-from privateer_client.in_time import AsyncSessionsInTime, Beside, SessionsInTime
+from privateer_client.in_time import Beside, SessionsInTime
 from privateer_client.session import Session
 
 if TYPE_CHECKING:
@@ -210,6 +210,7 @@ class AsyncClient(BaseClient["httpx.AsyncBaseTransport"]):
     """A `Client` for asyncio: ``await client.join(name)`` and ``await session.report(reward)``."""
 
     def _open(self, transport: "httpx.AsyncBaseTransport | None") -> None:
+        from privateer_client.async_in_time import AsyncSessionsInTime
         from privateer_client.transport import AsyncExchange
 
         self._exchange = AsyncExchange(transport)

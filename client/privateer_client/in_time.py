@@ -1,7 +1,6 @@
 """Sessions that are there in time: a server that takes its time holds nobody, and its answer serves the next page."""
 
-import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
 from threading import Event, Lock, Thread
 from time import monotonic
@@ -11,9 +10,9 @@ from privateer_client.session import Session
 from privateer_core.errors import PrivateerError
 
 _Result = TypeVar("_Result")
-_LASTS: Final = 60.0
+LASTS: Final = 60.0
 """Seconds after which an experiment is joined anew."""
-_SERVERS_SHARE: Final = 0.9
+SERVERS_SHARE: Final = 0.9
 """Of the time that there is; the rest is for the choice, here."""
 
 
@@ -70,10 +69,10 @@ class SessionsInTime:
         """Return a session; None if there is none after so many seconds since it was first asked for."""
         with self._lock:
             going = self._going.get(name)
-            is_old = going is not None and going.is_done and (going.has_failed or monotonic() - going.began > _LASTS)
+            is_old = going is not None and going.is_done and (going.has_failed or monotonic() - going.began > LASTS)
             if going is None or is_old:
                 going = self._going[name] = Beside(lambda: self._joined(name))
-        return going.result(going.began + _SERVERS_SHARE * seconds) or self._here.get(name)
+        return going.result(going.began + SERVERS_SHARE * seconds) or self._here.get(name)
 
     def _joined(self, name: str) -> Session[Any]:
         if name not in self._here:
@@ -83,35 +82,3 @@ class SessionsInTime:
                     self._here[name] = kept
         session = self._here[name] = self._join(name)
         return session
-
-
-class AsyncSessionsInTime:
-    """The same for asyncio."""
-
-    def __init__(
-        self, join: Callable[[str], Awaitable[Session[Any]]], kept: Callable[[str], Session[Any] | None]
-    ) -> None:
-        self._join, self._kept = join, kept
-        self._going: dict[str, tuple[float, asyncio.Future[Session[Any]]]] = {}
-        self._here: dict[str, Session[Any]] = {}
-
-    async def get(self, name: str, seconds: float) -> Session[Any] | None:
-        """Return a session; None if there is none after so many seconds since it was first asked for."""
-        began, going = self._going.get(name, (0.0, None))
-        is_old = going is not None and going.done() and (_has_failed(going) or monotonic() - began > _LASTS)
-        if going is None or is_old or going.get_loop() is not asyncio.get_running_loop():
-            began, going = monotonic(), asyncio.ensure_future(self._join(name))
-            self._going[name] = (began, going)
-        await asyncio.wait({going}, timeout=max(0.0, began + _SERVERS_SHARE * seconds - monotonic()))
-        if going.done():
-            self._here[name] = going.result()
-        elif name not in self._here:
-            with suppress(PrivateerError):
-                kept = self._kept(name)
-                if kept is not None:
-                    self._here[name] = kept
-        return self._here.get(name)
-
-
-def _has_failed(future: "asyncio.Future[Any]") -> bool:
-    return future.cancelled() or future.exception() is not None

@@ -81,7 +81,8 @@ class Exchange:
 
     def close(self) -> None:
         """Close the connections."""
-        self._http.close()
+        if "_http" in self.__dict__:
+            self._http.close()
 
 
 class AsyncExchange:
@@ -119,7 +120,8 @@ class AsyncExchange:
 
     async def close(self) -> None:
         """Close the connections."""
-        await self._http.aclose()
+        if "_http" in self.__dict__:
+            await self._http.aclose()
 
 
 class _Watchdog:
