@@ -25,6 +25,8 @@ class SummedOutcomes:
         Outcomes that no covariate adjusts; None where none does.
     arms
         Shape (m,): arms of what was split among them.
+    places
+        Shape (m,): the cluster of each, where some clusters are in both arms; else None.
     clusters
         How many clusters stand for rows; None: rows stand for themselves.
     sentences
@@ -35,6 +37,7 @@ class SummedOutcomes:
     outcomes: RowOutcomes
     unadjusted: RowOutcomes | None
     arms: NDArray[np.int64]
+    places: NDArray[np.int64] | None
     clusters: int | None
     sentences: tuple[str, ...]
 
@@ -93,9 +96,10 @@ class SumColumns:
         if self.per:
             look = replace(look, name=f"{look.name} per {self.per}")
         n_clusters = clusters.count if clusters else None
-        split_arms = arms if clusters and clusters.has_mixed else look.chosen
+        mixed = clusters if clusters and clusters.has_mixed else None
+        split_arms, places = (arms, mixed.places[mixed.units]) if mixed else (look.chosen, None)
         if not self.adjust:
-            return SummedOutcomes(look, plain_outcomes, None, split_arms, n_clusters, tuple(sentences))
+            return SummedOutcomes(look, plain_outcomes, None, split_arms, places, n_clusters, tuple(sentences))
         columns = covariate_columns(rows, self.adjust)
         values = adjusted_rewards(values, columns, arms, groups)
         if clusters:
@@ -104,4 +108,4 @@ class SumColumns:
         warnings = balance_warnings(columns, look.chosen, self.adjust)
         look = replace(look, warnings=(*look.warnings, *warnings))
         outcomes = outcomes.derived(values)
-        return SummedOutcomes(look, outcomes, plain_outcomes, split_arms, n_clusters, tuple(sentences))
+        return SummedOutcomes(look, outcomes, plain_outcomes, split_arms, places, n_clusters, tuple(sentences))
