@@ -1,7 +1,7 @@
 """Clusters of rows that depend on each other: what stands for one, so that errors are those of clusters."""
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,40 @@ from privateer_lab.tables.data_column import DataColumn
 from privateer_lab.tables.errors import shortened
 
 Array = NDArray[np.float64]
+_FEW: Final = 30
+"""Clusters below which their number is told as few."""
+
+
+def error_of_mean(parts: Array, units: NDArray[np.int64]) -> float:
+    """Return the standard error of the mean of parts, (n,), whose sums by unit, (n,) from 0 on, are independent.
+
+    That of leaving out a unit at a time (Bell and McCaffrey 2002). Where all are of one size it is that of sums (Liang
+    and Zeger 1986) with m / (m - 1); where sizes differ it allows for how much a large unit moves the mean.
+    """
+    counts = np.bincount(units)
+    left_out = np.bincount(units, parts - parts.mean()) / (len(parts) - counts)
+    return float(np.sqrt(np.square(left_out).sum() * (1 - 1 / len(counts))))
+
+
+def design_effect(outcomes: Array, arms: NDArray[np.int64], units: NDArray[np.int64]) -> float:
+    """Return the variance of differences between arms over that of independent rows, on average over pairs.
+
+    outcomes, arms, units (n,): places of arms and of units are from 0 on.
+    """
+    counts, n_units = np.bincount(arms), int(units.max()) + 1
+    means = np.bincount(arms, outcomes) / np.maximum(counts, 1)
+    errors = (outcomes - means[arms]) / counts[arms]
+    sums = np.bincount(units * len(counts) + arms, errors, n_units * len(counts)).reshape(n_units, -1)
+    of_units = len(counts) * np.square(sums).sum() - np.square(sums.sum(axis=1)).sum()
+    of_rows = (len(counts) - 1) * np.square(errors).sum()
+    return float(of_units / of_rows * n_units / (n_units - 1)) if of_rows > 0 and n_units > 1 else 1.0
+
+
+def few_clusters(count: int, name: str) -> list[str]:
+    """Say that clusters are few."""
+    if count >= _FEW:
+        return []
+    return [f"{count:,} clusters by {name} are few: where they differ in size or kind, intervals may be too narrow"]
 
 
 def ratio_values(numerators: NDArray[Any], denominators: NDArray[Any], arms: NDArray[np.int64]) -> Array:

@@ -8,15 +8,13 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer_core.answer.estimates import Effect, Reason
+from privateer_core.answer.estimates import BEARERS_LEAST, Effect, Reason
 from privateer_core.errors import printable
 from privateer_lab.notebook.results import Found
 
 Array = NDArray[np.float64]
 _SHARES: Final = (0.98, 0.95, 0.9)
 """Shares of rows that a cap leaves as they are, of which the first counts with which every effect has an interval."""
-_BEARERS: Final = 10.0
-"""Squared mean over variance, times rows, that an interval needs."""
 _FEW: Final = 0.05
 """Share of an arm's rows that are called few, at most."""
 
@@ -78,7 +76,7 @@ def _capped(rows: TestRows, effect: Effect, capped: Effect, ends: tuple[float, f
     by_arm = {arm: np.sort(distances[rows.arms == arm])[::-1] for arm in (rows.options.index(effect.option), 0)}
     arm = min(by_arm, key=lambda place: _bearers(by_arm[place]))
     sorted_rows = by_arm[arm]
-    few = next((n for n in range(1, int(_FEW * len(sorted_rows))) if _bearers(sorted_rows[n:]) >= _BEARERS), 0)
+    few = next((n for n in range(1, int(_FEW * len(sorted_rows))) if _bearers(sorted_rows[n:]) >= BEARERS_LEAST), 0)
     share = float(sorted_rows[:few].sum() / sorted_rows.sum()) if few else 0.0
     option, name = printable(effect.option), printable(rows.name)
     of_arm = f"{len(sorted_rows):,} rows of {printable(rows.options[arm])}"

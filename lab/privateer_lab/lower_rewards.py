@@ -11,10 +11,10 @@ from privateer_core.answer.estimates import Effect, bounds_in_words
 from privateer_core.answer.parts import AnswerPart, Figures
 from privateer_core.spec.arms import ArmsSpec
 from privateer_lab.notebook.results import Found
+from privateer_lab.tables.rewards import LOWER_BY
 from privateer_server.conclusions.by_effects import effects_headline
 from privateer_server.conclusions.wording import LearnedAnswer, signed
 
-_LOWER: Final = "A lower {reward} counts as better: an effect of 1 means that {reward} is lower by 1."
 _SHOWN: Final = 5
 """Options of which a sentence tells."""
 
@@ -36,7 +36,7 @@ class LowerRewards:
     def sentence(self, found: Found) -> str:
         """Say how much lower than the control's the rewards are."""
         conclusion = found.conclusion
-        said = _LOWER.format(reward=self.name)
+        said = LOWER_BY.format(reward=self.name, figure="an effect")
         if conclusion.baseline is None:
             return said
         mean = float(self.is_yes_or_no) - conclusion.baseline.value

@@ -9,7 +9,7 @@ import numpy as np
 from msgspec.structs import replace as replace_fields
 from numpy.typing import NDArray
 
-from privateer_core.algorithms import parse_spec
+from privateer_core.algorithms import algorithm, parse_spec
 from privateer_core.answer import Answer
 from privateer_core.answer.estimates import Effect
 from privateer_core.answer.parts import Figures
@@ -138,7 +138,8 @@ class OneLook:
         except SpecError as error:
             if error.field != "experiment.round_size":
                 raise
-            least = 10 if self.is_counted is None else 20
+            kind: Any = algorithm(self.tables["algorithm"]["name"]).spec
+            least = kind.cell_least[self.is_counted is not None]
             detail = f"has {len(self.chosen):,} rows, too few for so many segments and arms: {least} of each"
             raise SpecError(detail, field=TABLE, remedy="name fewer segments, or leave rare arms out") from None
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from privateer_core.errors import SpecError
 from privateer_core.spec.arms import ArmsSpec
-from privateer_core.spec.categories import LEVELS_MAX
+from privateer_core.spec.categories import LEVELS_MAX, OTHER
 from privateer_core.spec.features import Numeric
 from privateer_lab.simulation.devices import scaled
 from privateer_lab.tables.data_table import TableRows
@@ -37,15 +37,17 @@ def feature_of(rows: TableRows, name: str, given: list[str] | list[float], *, is
         # What is beyond the cuts counts as the next bound, in the same segment.
         gaps = {"missing": True} if column.gaps and not is_private else {}
         return {"low": min(map(float, given)) - 1, "high": max(map(float, given)) + 1, **gaps}
-    if given:
+    if given and is_private:
         return {"levels": given}
     if is_private:
         raise SpecError("needs values or cuts with epsilon: segments are public", field=name, remedy=PUBLIC)
-    levels = in_order(column.counts) + ([_MISSING] if column.gaps else [])
+    levels = given or in_order(column.counts) + ([_MISSING] if column.gaps else [])
     if len(levels) > LEVELS_MAX:
         detail = f"has {len(levels):,} values, and at most {LEVELS_MAX} make segments"
         raise SpecError(detail, field=name, remedy="give its cuts if it is a number, or leave it out")
-    return {"levels": levels}
+    is_shared = len(levels).bit_count() == 1 and len(levels) < LEVELS_MAX and OTHER not in levels
+    # Where others would be a part of the last level, they are one of their own, left out where there are none.
+    return {"levels": [*levels, OTHER] if is_shared else levels}
 
 
 def contexts_of(

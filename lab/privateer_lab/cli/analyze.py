@@ -7,7 +7,7 @@ import msgspec
 import typer
 
 from privateer_core.errors import SpecError, printable
-from privateer_lab.cli.command_line import Json, LowerIsBetter, Missing, Person
+from privateer_lab.cli.command_line import Cluster, Json, LowerIsBetter, Missing, Person
 from privateer_lab.cli.output import print_json, screen
 from privateer_lab.finished_test import analyze as analyzed
 from privateer_lab.tables.rewards import parse_bounds
@@ -40,10 +40,7 @@ def analyze(
         str | None, typer.Option(metavar="LOW:HIGH", help="Clip rewards to these bounds, as in 0:500.")
     ] = None,
     person: Person = None,
-    cluster: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMN", help="Column of what depends on each other, as shops: intervals allow for it."),
-    ] = None,
+    cluster: Cluster = None,
     per: Annotated[
         str | None, typer.Option(metavar="COLUMN", help="Column by which the reward is divided, as clicks by views.")
     ] = None,

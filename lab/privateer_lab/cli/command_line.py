@@ -121,6 +121,10 @@ Users = Annotated[int | None, typer.Option(min=1, help="Number of people; the sp
 Person = Annotated[
     str | None, typer.Option(metavar="COLUMN", help="Column of people, if some have several rows: each counts once.")
 ]
+Cluster = Annotated[
+    str | None,
+    typer.Option(metavar="COLUMN", help="Column of what rows depend on each other by, as shops: errors are theirs."),
+]
 LowerIsBetter = Annotated[
     bool, typer.Option("--lower-is-better", help="Less of the reward is better, as of waiting times.")
 ]

@@ -14,6 +14,7 @@ from privateer_core.spec.spec import Spec
 from privateer_lab.baselines.base import chosen
 from privateer_lab.baselines.run import play, summaries
 from privateer_lab.cli.command_line import (
+    Cluster,
     Jobs,
     Json,
     LowerIsBetter,
@@ -76,6 +77,7 @@ def spec_from(
         str | None, typer.Option(help="Option with which the others are compared; the first by name by default.")
     ] = None,
     person: Person = None,
+    cluster: Cluster = None,
     lower_is_better: LowerIsBetter = False,
     missing: Missing = [],  # noqa: B006
     ignore: Annotated[list[str], typer.Option(help="A column that is no feature. May be repeated.")] = [],  # noqa: B006
@@ -110,6 +112,7 @@ def spec_from(
         bounds=given,
         control=control,
         person=person,
+        cluster=cluster,
         lower_is_better=lower_is_better,
         missing=missing,
         seen_from=out.parent if out else None,

@@ -17,19 +17,24 @@ _PROPENSITY: Final = re.compile(r"propensit|p_?score|(action|arm|choice|log(ging
 """Names of the probabilities with which a log's options were drawn."""
 
 
-def without_copies(profiles: Sequence[DataColumn], arm: DataColumn | None) -> tuple[list[DataColumn], list[str]]:
+def without_copies(
+    profiles: Sequence[DataColumn], arm: DataColumn | None, clusters: DataColumn | None = None
+) -> tuple[list[DataColumn], list[str]]:
     """Return the columns but those that say what an earlier one says, or which option a row has, and why they are not.
+
+    A column of ``clusters`` is earlier than all. What only says which cluster a row is in decides no option.
 
     A column is a copy if it parts rows as the other does, whatever it calls the parts: ``NL`` and ``Netherlands``. It
     decides the option if each of its values, or of its ranges of numbers, has one.
     """
     kept, notes = list[DataColumn](), list[str]()
+    earlier_ones = [clusters] if clusters else []
     for one in profiles:
         if arm is not None and _PROPENSITY.search(one.name) and _is_probability(one):
             what = f"it says with which probability a row has its option of {shortened(arm.name)}"
-        elif arm is not None and (_same(one, arm) or _decides(one, arm)):
+        elif arm is not None and (_same(one, arm) or _decides(one, arm, clusters)):
             what = f"it says which option a row has, as {shortened(arm.name)} does, and no device knows that in time"
-        elif earlier := next((other for other in kept if _same(one, other)), None):
+        elif earlier := next((other for other in (*earlier_ones, *kept) if _same(one, other)), None):
             what = f"it says what {shortened(earlier.name)} says"
         else:
             kept.append(one)
@@ -47,11 +52,17 @@ def _same(one: DataColumn, other: DataColumn) -> bool:
     return 2 * len(one.counts) <= one.rows or [*one.counts] == [*other.counts]
 
 
-def _decides(one: DataColumn, arm: DataColumn) -> bool:
-    """Whether each value of a column has one option. Where most rows are apart, numbers must part options in order."""
-    is_known = (one.places >= 0) & (arm.places >= 0)
-    places, arms = one.places[is_known], arm.places[is_known]
-    if one.is_constant or is_known.sum() < _FEWEST or len(np.unique(arms)) < 2:
+def _decides(one: DataColumn, arm: DataColumn, clusters: DataColumn | None) -> bool:
+    """Whether each value of a column has one option. Where most rows are apart, numbers must part options in order.
+
+    Rows of a cluster that are alike are one.
+    """
+    known = np.flatnonzero((one.places >= 0) & (arm.places >= 0))
+    if clusters is not None:
+        rows = np.stack([column.places[known] for column in (one, arm, clusters)], axis=1)
+        known = known[np.unique(rows, axis=0, return_index=True)[1]]
+    places, arms = one.places[known], arm.places[known]
+    if one.is_constant or len(known) < _FEWEST or len(np.unique(arms)) < 2:
         return False
     pairs = np.unique(np.stack([places, arms]), axis=1).shape[1]
     if 2 * len(one.counts) <= len(places):

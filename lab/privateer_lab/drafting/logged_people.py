@@ -8,11 +8,12 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
-from scipy.stats import chi2
+from scipy.stats import chi2, f
 
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.categories import OTHER, Boolean, Categorical
 from privateer_core.spec.features import Feature, Numeric, Ranked
+from privateer_lab.clusters import design_effect, error_of_mean
 from privateer_lab.drafting.column_choice import parts_of_numbers
 from privateer_lab.drafting.outcome_model import BESIDE, BY_ARM, TOGETHER, LoggedRows, OutcomeModel, fitted
 from privateer_lab.drafting.toml_values import toml
@@ -102,7 +103,7 @@ class LoggedPeople:
     @property
     def notes(self) -> tuple[str, ...]:
         """Sentences about the model: what it is, how well it fits, and what these people are worth."""
-        return (*self._fit(), *(self.contradictions or [self._worth()]), *self._warnings())
+        return (*self._fit(), *self._by_cluster(), *(self.contradictions or [self._worth()]), *self._warnings())
 
     @cached_property
     def contradictions(self) -> list[str]:
@@ -116,8 +117,9 @@ class LoggedPeople:
         most = max(_APART, float(ndtri(1 - _NORMAL / len(options))))
         apart = []
         for arm, (option, expected) in enumerate(zip(options, model.tolist(), strict=True)):
-            got = self.got[self.rows.arms == arm]
-            if abs(expected - got.mean()) > most * got.std() / len(got) ** 0.5:
+            rows = self.rows.of(self.rows.arms == arm)
+            got = self._in_units(rows.rewards)
+            if abs(expected - got.mean()) > most * error_of_mean(got, rows.units):
                 apart.append(f"{expected:.3g} of {shortened(option)}, whose rows have {got.mean():.3g}")
         if not apart:
             return []
@@ -153,6 +155,18 @@ class LoggedPeople:
             f"Calibration, expected (observed) by fifths of what was expected: {fifths}.",
         ]
 
+    def _by_cluster(self) -> list[str]:
+        """Say what a trial of such clusters costs, of which plan and simulate know nothing."""
+        rows = self.rows
+        if rows.clusters is None:
+            return []
+        effect = design_effect(rows.rewards, rows.arms, rows.units)
+        return [
+            f"Rows are {int(rows.units.max()) + 1:,} clusters: differences between options have {effect:.3g} times the "
+            "variance of as many independent rows. plan and simulate are about independent people, each with an option "
+            "of their own; where clusters get options as in these rows, take so many times as many people."
+        ]
+
     @property
     def _r2(self) -> float:
         """Share of the variance of rewards that the model tells of rows that it had not seen."""
@@ -175,7 +189,7 @@ class LoggedPeople:
         chosen = [
             shortened(name)
             for (name, feature), values in features
-            if _probability(_cells(feature, values), self.rows.arms) < least
+            if _probability(_cells(feature, values), self.rows) < least
         ]
         told = f"Features tell {self._r2:.0%} of how rewards vary, which is rare"
         uneven = (
@@ -199,7 +213,12 @@ def _fresh(columns: dict[str, Any], name: str, values: Array) -> str:
 
 
 def logged_people(
-    spec: ArmsSpec, columns: list[DataColumn], chosen: NDArray[np.int64], rewards: Array, called: str
+    spec: ArmsSpec,
+    columns: list[DataColumn],
+    chosen: NDArray[np.int64],
+    rewards: Array,
+    called: str,
+    clusters: NDArray[np.int64] | None = None,
 ) -> LoggedPeople:
     """Fit a model to rows, all of which have an option and a reward.
 
@@ -207,13 +226,14 @@ def logged_people(
     chosen (n,): the place of each row's option among the spec's.
     rewards (n,): in the spec's unit.
     called: what rewards are called.
+    clusters (n,): what rows depend on each other by; None: they are independent.
     """
     contexts = np.stack(
         [one.read_as(feature) for feature, one in zip(spec.features.values(), columns, strict=True)], axis=1
     )
     scaled = spec.reward.scaled_all(rewards)
     levels = [isinstance(feature, Boolean | Categorical) for feature in spec.features.values()]
-    rows = LoggedRows(contexts, levels, chosen, scaled, spec.reward.kind == "binary")
+    rows = LoggedRows(contexts, levels, chosen, scaled, spec.reward.kind == "binary", clusters)
     return LoggedPeople(spec, rows, fitted(rows, len(spec.options)), called)
 
 
@@ -234,13 +254,32 @@ def _cells(feature: Feature, values: Array) -> NDArray[np.int64]:
     return np.asarray(np.unique(cells, return_inverse=True)[1])
 
 
-def _probability(cells: NDArray[np.int64], arms: NDArray[np.int64]) -> float:
+def _probability(cells: NDArray[np.int64], rows: LoggedRows) -> float:
     """Return the probability by chance of shares that differ as much between cells (Pearson's chi-squared test)."""
-    counts = np.zeros((int(cells.max()) + 1, int(arms.max()) + 1))
-    np.add.at(counts, (cells, arms), 1)
-    counts = counts[counts.sum(axis=1) >= _CELLS * counts.shape[1]]
+    counts = np.zeros((int(cells.max()) + 1, int(rows.arms.max()) + 1))
+    np.add.at(counts, (cells, rows.arms), 1)
+    is_frequent = counts.sum(axis=1) >= _CELLS * counts.shape[1]
+    if rows.clusters is not None:
+        kept = is_frequent[cells]
+        return _probability_by_cluster(cells[kept], rows.of(kept))
+    counts = counts[is_frequent]
     expected = counts.sum(axis=1, keepdims=True) * counts.sum(axis=0) / max(counts.sum(), 1)
     freedom = (counts.shape[0] - 1) * (counts.shape[1] - 1)
     if freedom < 1 or not (expected > 0).all():
         return 1.0
     return float(chi2.sf(((counts - expected) ** 2 / expected).sum(), freedom))
+
+
+def _probability_by_cluster(cells: NDArray[np.int64], rows: LoggedRows) -> float:
+    """Return the same where sums by cluster are what is independent (Hotelling's test of their products)."""
+    groups, options = (one[:, None] == np.unique(one)[:-1] for one in (cells, rows.arms))
+    products = (groups - groups.mean(axis=0))[:, :, None] * (options - options.mean(axis=0))[:, None, :]
+    sums = np.zeros((len(np.unique(rows.units)), products[0].size))
+    np.add.at(sums, rows.units, products.reshape(len(cells), -1))
+    n_clusters, freedom = sums.shape
+    if not 0 < freedom < n_clusters:
+        return 1.0
+    total = sums.sum(axis=0)
+    distance = float(total @ np.linalg.pinv(n_clusters * np.cov(sums.T, ddof=1).reshape(freedom, freedom)) @ total)
+    free = n_clusters - freedom
+    return float(f.sf(distance * free / (freedom * (n_clusters - 1)), freedom, free))

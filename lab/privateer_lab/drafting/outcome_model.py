@@ -14,6 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logit
 
+from privateer_lab.clusters import design_effect, error_of_mean
+
 Array = NDArray[np.float64]
 Arms = NDArray[np.int64]
 BY_ARM, BESIDE, TOGETHER = "arms", "features", "interactions"
@@ -52,10 +54,18 @@ class LoggedRows:
     arms: Arms  # shape (n,), from 0; every one occurs
     rewards: Array  # shape (n,), scaled to [0, 1]
     binary: bool  # whether rewards are 0 and 1
+    clusters: Arms | None = None  # shape (n,): whose each row is; None: rows are independent
+
+    @property
+    def units(self) -> Arms:
+        """Shape (n,): the place of what each row depends on others by, from 0 on."""
+        places = np.arange(len(self.arms)) if self.clusters is None else self.clusters
+        return np.asarray(np.unique(places, return_inverse=True)[1])
 
     def of(self, rows: Any) -> "LoggedRows":
         """Return some of the rows."""
-        return LoggedRows(self.contexts[rows], self.levels, self.arms[rows], self.rewards[rows], self.binary)
+        clusters = None if self.clusters is None else self.clusters[rows]
+        return LoggedRows(self.contexts[rows], self.levels, self.arms[rows], self.rewards[rows], self.binary, clusters)
 
     def table(self, arms: Arms) -> Array:
         """Return what trees are grown on, the option first, shape (n, 1 + features)."""
@@ -76,14 +86,15 @@ def fitted(rows: LoggedRows, arms: int) -> OutcomeModel:
 
 
 def _fitted(rows: LoggedRows, arms: int) -> OutcomeModel:
-    folds = np.random.default_rng(0).permutation(len(rows.rewards)) % _FOLDS
+    units = rows.units
+    folds = (np.random.default_rng(0).permutation(int(units.max()) + 1) % _FOLDS)[units]
     held_out = {BY_ARM: _held_out_means(rows, folds, arms)}
     if len(rows.rewards) >= _LEAST and (rows.contexts != rows.contexts[0]).any():
         trees = {kind: _held_out_trees(rows, folds, kind) for kind in (BESIDE, TOGETHER)}
         counts = {kind: 1 + int(_losses(rows, one).mean(axis=1).argmin()) for kind, one in trees.items()}
         held_out |= {kind: one[counts[kind] - 1] for kind, one in trees.items()}
     losses = {kind: _losses(rows, one) for kind, one in held_out.items()}
-    kind = _believed(losses)
+    kind = _believed(losses, units)
     told = {name: float(one.mean()) for name, one in losses.items()}
     expected = held_out[kind]
     if kind == BY_ARM:
@@ -92,7 +103,7 @@ def _fitted(rows: LoggedRows, arms: int) -> OutcomeModel:
         means = _grown(rows, rows, kind, counts[kind], arms)
     if kind == TOGETHER:
         unseen = np.empty(means.shape)
-        for out in (folds == fold for fold in range(_FOLDS)):
+        for out in (folds == fold for fold in np.unique(folds)):
             unseen[out] = _grown(rows.of(~out), rows.of(out), kind, counts[kind], arms)
         factor = _factor(rows, unseen)
         means, expected = _stretched(means, factor), _got(rows, _stretched(unseen, factor))
@@ -117,18 +128,18 @@ def _factor(rows: LoggedRows, unseen: Array) -> float:
     return float(_FACTORS[int(np.argmin(losses))])
 
 
-def _believed(losses: dict[str, Array]) -> str:
+def _believed(losses: dict[str, Array], units: Arms) -> str:
     """Return the largest model that is clearly better than all smaller ones."""
     kinds = [kind for kind in (BY_ARM, BESIDE, TOGETHER) if kind in losses]
     return next(
         kind
         for place, kind in reversed(list(enumerate(kinds)))
-        if all(_is_better(losses[smaller] - losses[kind]) for smaller in kinds[:place])
+        if all(_is_better(losses[smaller] - losses[kind], units) for smaller in kinds[:place])
     )
 
 
-def _is_better(gained: Array) -> bool:
-    error = float(gained.std()) / len(gained) ** 0.5
+def _is_better(gained: Array, units: Arms) -> bool:
+    error = error_of_mean(gained, units)
     return bool(error > 0 and gained.mean() > _CLEARLY * error)
 
 
@@ -150,7 +161,8 @@ def _means(rows: LoggedRows, arms: int) -> Array:
     """
     counts = np.bincount(rows.arms, minlength=arms).astype(np.float64)
     means = np.bincount(rows.arms, rows.rewards, minlength=arms) / np.maximum(counts, 1)
-    precision = counts / max(float(rows.rewards.var()), _CLIP**2)
+    effect = 1.0 if rows.clusters is None else design_effect(rows.rewards, rows.arms, rows.units)
+    precision = counts / max(float(rows.rewards.var()) * effect, _CLIP**2)
     common = float(precision @ means / precision.sum())
     excess = float(precision @ (means - common) ** 2) - (arms - 1)
     between = max(0.0, excess / float(precision.sum() - (precision**2).sum() / precision.sum()))
@@ -159,7 +171,7 @@ def _means(rows: LoggedRows, arms: int) -> Array:
 
 def _held_out_means(rows: LoggedRows, folds: Arms, arms: int) -> Array:
     found = np.empty(len(rows.rewards))
-    for fold in range(_FOLDS):
+    for fold in np.unique(folds):
         out = folds == fold
         found[out] = _means(rows.of(~out), arms)[rows.arms[out]]
     return found
@@ -193,7 +205,7 @@ def _staged(model: Any, rows: LoggedRows, table: Array) -> Array:
 def _held_out_trees(rows: LoggedRows, folds: Arms, kind: str) -> Array:
     """Return what models of the other folds expect of the option that each row got, (trees, n)."""
     found = np.empty((_TREES, len(rows.rewards)), np.float64)
-    for fold in range(_FOLDS):
+    for fold in np.unique(folds):
         out = folds == fold
         known, unknown = rows.of(~out), rows.of(out)
         model = _trees(known, kind, _TREES).fit(known.table(known.arms), known.rewards)

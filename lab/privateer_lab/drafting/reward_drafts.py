@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from privateer_lab.drafting.feature_drafts import rounded
 from privateer_lab.drafting.toml_values import toml
 from privateer_lab.tables.errors import shortened
-from privateer_lab.tables.rewards import HIGHER, is_yes_or_no, reward_bounds, tidy, turned
+from privateer_lab.tables.rewards import HIGHER, LOWER, is_yes_or_no, reward_bounds, tidy, turned
 
 
 def reward_section(
@@ -32,7 +32,7 @@ def reward_section(
     else:
         rewards, bounds = turned(rewards, bounds, is_binary=is_binary)
         instead = "no where it was yes" if is_binary else "its negative"
-        notes.append(f"A lower {what} is better: the reward of the spec is {instead}, and apps report that.")
+        notes.append(f"{LOWER.format(reward=what)}: the reward of the spec is {instead}, and apps report that.")
     low, high = bounds.low, bounds.high
     inside = np.clip(rewards, low, high)
     if is_binary:

@@ -20,6 +20,7 @@ from privateer_core.errors import SpecError
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.sections import toml_tables
 from privateer_core.spec.spec import Spec
+from privateer_lab.clusters import few_clusters
 from privateer_lab.drafting.column_choice import most_relevant_first, without_copies
 from privateer_lab.drafting.feature_drafts import FeatureDrafts, features_of, identifies, no_feature, segment_lines
 from privateer_lab.drafting.fixed_sections import (
@@ -179,12 +180,15 @@ class _Log:
     rewards: NDArray[np.float64]  # of which more is better
     name: str  # what the table calls them
     is_turned: bool  # whether less of that is better
+    cluster: str | None  # what rows depend on each other by
 
     def people(self, spec: ArmsSpec) -> LoggedPeople:
         everybody = DataColumn(EVERYBODY, (EVERYBODY,), np.zeros(self.rows.kept, np.int64))
         columns = [self.rows.columns.get(name, everybody) for name in spec.features]
         turned = f"{'not' if spec.reward.kind == 'binary' else 'negative'} {self.name}"
-        return logged_people(spec, columns, self.chosen, self.rewards, turned if self.is_turned else self.name)
+        clusters = self.rows.column(self.cluster).places if self.cluster else None
+        called = turned if self.is_turned else self.name
+        return logged_people(spec, columns, self.chosen, self.rewards, called, clusters)
 
 
 def draft(
@@ -200,6 +204,7 @@ def draft(
     name: str = "my-experiment",
     seen_from: Path | None = None,
     person: str | None = None,
+    cluster: str | None = None,
     control: str | None = None,
     lower_is_better: bool = False,
     missing: Sequence[str] = (),
@@ -235,6 +240,9 @@ def draft(
         The folder that the spec will be in, if it names the file; by default the working directory.
     person
         The column of people, if some have several rows: each counts once, with the mean of their rewards.
+    cluster
+        The column of what rows, or people, depend on each other by, such as shops: no feature, and all errors are those
+        of clusters.
     control
         The option with which others are compared; by default the first by name.
     lower_is_better
@@ -258,18 +266,23 @@ def draft(
     """
     path, bounds = (str(frame) if isinstance(frame, str | Path) else None), dict(bounds or {})
     table = DataTable(frame, missing=missing)
-    check_named([*bounds, *(one for one in (label, reward, arm, person, *ignore, *segments) if one)], table.header)
-    check_apart({"--arm": arm, "--reward": reward, "--label": label, "--person": person}, segments)
+    named = [one for one in (arm, reward, label, person, cluster) if one]
+    check_named([*bounds, *named, *ignore, *segments], table.header)
+    columns = {"--arm": arm, "--reward": reward, "--label": label, "--person": person, "--cluster": cluster}
+    check_apart(columns, segments)
     whole = table.read(most=SAMPLE)
-    notes = [*_about(whole), *table_remarks(whole, [one for one in (arm, reward, label, *segments) if one], person)]
-    rows, log = _kept_rows(whole, [one for one in (arm, reward, label, person) if one], (arm, reward, person), notes)
+    notes = [
+        *_about(whole),
+        *table_remarks(whole, [one for one in (arm, reward, label, *segments) if one], person or cluster),
+    ]
+    rows, log = _kept_rows(whole, named, (arm, reward, person, cluster), notes)
     names = ArmNames.given(arms)
     if arm and not arms:
         names = (log.arms if log else arms_of(rows.column(arm))).with_control(control)
     classes = classes_of(rows.column(label)) if label else ArmNames.given(())
     every = "every row" if rows.kept == whole.kept else "every row that counts"
     which = "the first row of each person" if person else every
-    asked = (rows, which), {label, reward, arm, person, *ignore} - {None}, bounds, segments, (log, arm)
+    asked = (rows, which), {*named, *ignore}, bounds, segments, (log, arm, cluster)
     features = _features(*asked)
     confirm, notes = (
         _named_options(arm or label, names if arm else classes, arms) + features.confirm,
@@ -295,7 +308,7 @@ def draft(
     played = None
     if log and reward and rewards is not None and not arms:
         order = np.array([list(names.values).index(value) for value in log.arms.values])
-        played = _Log(log.rows, order[log.chosen], rewards, reward, lower_is_better)
+        played = _Log(log.rows, order[log.chosen], rewards, reward, lower_is_better, cluster)
     labelled = Path(path) if path and label else None
     text = with_filled_rounds("\n".join(sections) + "\n")
     made = Draft(text, tuple(confirm), tuple(notes), played, labelled, features)
@@ -306,13 +319,14 @@ def draft(
 
 
 def _kept_rows(
-    rows: TableRows, named: list[str], log: tuple[str | None, str | None, str | None], notes: list[str]
+    rows: TableRows, named: list[str], log: tuple[str | None, ...], notes: list[str]
 ) -> tuple[TableRows, LogRows | None]:
     """Return the rows that have what was named, and the log that they are if that is an option and a reward."""
-    arm, reward, person = log
+    arm, reward, person, cluster = log
     if arm and reward:
-        found = read_log_rows(rows, arm, reward, person)
-        notes += [*found.remarks, *(f"Warning: {warning}." for warning in found.warnings)]
+        found = read_log_rows(rows, arm, reward, person, cluster=cluster)
+        few = few_clusters(len(found.rows.column(cluster).counts), shortened(cluster)) if cluster else []
+        notes += [*found.remarks, *(f"Warning: {warning}." for warning in (*found.warnings, *few))]
         return found.rows, found
     return complete_rows(rows, named, notes) if named else rows, None
 
@@ -341,10 +355,10 @@ def _about(rows: TableRows) -> list[str]:
 
 def _features(
     named_rows: tuple[TableRows, str],
-    outside: set[str | None],
+    outside: set[str],
     bounds: Mapping[str, tuple[float, float]],
     segments: Sequence[str],
-    log: tuple[LogRows | None, str | None],
+    log: tuple[LogRows | None, str | None, str | None],
     *,
     drawn: bool = False,
 ) -> FeatureDrafts:
@@ -355,9 +369,10 @@ def _features(
     rows, which = named_rows
     if segments:
         return features_of([rows.column(name) for name in segments], bounds, drawn=drawn, is_asked=True, rows=which)
-    rows_log, arm = log
+    rows_log, arm, cluster = log
     profiles = [one for one in rows.columns.values() if one.name not in outside]
-    profiles, notes = without_copies(profiles, rows.column(arm) if arm else None)
+    by_name = (None if name is None else rows.column(name) for name in (arm, cluster))
+    profiles, notes = without_copies(profiles, *by_name)
     if rows_log:
         told = columns_that_tell([one for one in profiles if not identifies(one)], rows_log.rewards)
         notes += [f"{shortened(one.name)} is left out: {_TOLD}." for one in profiles if one.name in told]

@@ -5,18 +5,19 @@ Such a log has contexts in the clear. Nothing here makes it private: it is for d
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NoReturn, TypeAlias
+from typing import Any, Final, Literal, NoReturn, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privateer_core.errors import InputError, SpecError
 from privateer_core.spec.spec import Spec
+from privateer_lab.clusters import few_clusters
 from privateer_lab.environments.file_contexts import contexts_of
 from privateer_lab.notebook.policies import Array, LoadedPolicy
 from privateer_lab.simulation.devices import scaled
 from privateer_lab.tables.data_table import DataTable, TableRows, check_named
-from privateer_lab.tables.errors import TABLE
+from privateer_lab.tables.errors import TABLE, shortened
 from privateer_lab.tables.log_rows import complete_rows, rewards_of
 
 Columns: TypeAlias = dict[str, NDArray[Any]]
@@ -25,6 +26,7 @@ Decider: TypeAlias = LoadedPolicy | str | int | Callable[[Columns], Any]
 
 A whole number is the name of an arm, too, where the column of arms has numbers; it is never a place among them.
 """
+Unit: TypeAlias = Literal["people", "clusters"]
 _FUNCTION: Final = "return a name for each row, or a dict of arms with a probability for each row"
 _DUST: Final = 1e-6
 ARMS_MAX: Final = 1000
@@ -61,10 +63,10 @@ class ChoiceLog:
         Shape (n,).
     propensities
         Shape (n,), in (0, 1]: the probability with which each row's arm was chosen for its person.
-    people
+    units
         Shape (n,): whose each row is, from 0 on; each is somebody else's if no column says whose.
-    has_people
-        Whether a column says whose each row is.
+    unit
+        What a column says rows depend on each other by; None: nothing.
     remarks
         What was left out, in sentences.
     """
@@ -76,8 +78,8 @@ class ChoiceLog:
     chosen: NDArray[np.int64]
     rewards: Array
     propensities: Array
-    people: NDArray[np.int64]
-    has_people: bool
+    units: NDArray[np.int64]
+    unit: Unit | None
     remarks: tuple[str, ...]
 
     def __len__(self) -> int:
@@ -97,6 +99,7 @@ def read_log(
     propensity: str | float,
     arms: Sequence[str],
     person: str | None = None,
+    cluster: str | None = None,
 ) -> ChoiceLog:
     """Read a log; rows without an arm, a reward or a propensity are left out.
 
@@ -107,7 +110,11 @@ def read_log(
     """
     if isinstance(context, str):
         raise SpecError("must be a list of names of columns", field="context", remedy=f"write context=[{context!r}]")
-    needed = [action, reward, *(one for one in (propensity, person) if isinstance(one, str))]
+    if person and cluster:
+        remedy = "leave --person out: a cluster has all rows of its people"
+        raise SpecError("is named beside --person, and rows are either's", field="--cluster", remedy=remedy)
+    by: tuple[Unit, str] | None = ("people", person) if person else ("clusters", cluster) if cluster else None
+    needed = [action, reward, *(one for one in (propensity, person, cluster) if isinstance(one, str))]
     check_named([*needed, *context], table.header)
     whole, remarks = table.read(needed), list[str]()
     if whole.kept < 2:
@@ -120,6 +127,13 @@ def read_log(
         raise SpecError(detail, field=TABLE, remedy=f"draw {_CELLS_MAX // len(arms):,} of the rows at random")
     kept = np.flatnonzero(np.all([whole.column(name).places >= 0 for name in needed], axis=0))
     rows = complete_rows(whole, needed, remarks)
+    units = np.arange(rows.kept)
+    if by:
+        units = np.unique(rows.column(by[1]).places, return_inverse=True)[1]
+        if not units.any():
+            raise SpecError("has one value", field=by[1], remedy=f"name a column of at least two {by[0]}")
+    if cluster:
+        remarks += few_clusters(int(units.max()) + 1, shortened(cluster))
     return ChoiceLog(
         table,
         kept,
@@ -128,8 +142,8 @@ def read_log(
         _places(rows.column(action).texts, action, arms, "correct it, or leave such rows out"),
         rewards_of(rows.column(reward), must_vary=False),
         _propensities(rows, propensity),
-        np.unique(rows.column(person).places, return_inverse=True)[1] if person else np.arange(rows.kept),
-        person is not None,
+        units,
+        by and by[0],
         tuple(remarks),
     )
 

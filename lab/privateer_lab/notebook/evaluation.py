@@ -37,13 +37,14 @@ class Evaluation(Tabular):
     logged
         Mean reward in the log.
     gain
-        What the policy earns above the log, doubly robust: the same people are in both.
+        What the policy earns above the log, or below it where that is better, doubly robust: the same people are in
+        both.
     model
         The model of rewards of the doubly robust estimates.
     level
         The probability with which each interval holds.
-    n_rows, n_people
-        Rows of the log, and people if a column says whose they are; None if each row is somebody else's.
+    n_rows, n_people, n_clusters
+        Rows of the log, and people or clusters if a column says whose they are; None if it does not.
     effective
         How many rows of equal weight tell as much: (sum of weights)^2 / sum of squares.
     largest
@@ -53,6 +54,9 @@ class Evaluation(Tabular):
         the policy's choices that are of arms that the log has.
     warnings
         What is wrong with the log or its weights, in words; empty if nothing is.
+    is_contradicted
+        Whether the log contradicts the propensities of an arm that the policy chooses, so that no estimate is to be
+        believed.
     """
 
     ips: Value
@@ -64,11 +68,13 @@ class Evaluation(Tabular):
     level: float
     n_rows: int
     n_people: int | None
+    n_clusters: int | None
     effective: float
     largest: float
     followed: float
     supported: float
     warnings: tuple[str, ...] = ()
+    is_contradicted: bool = False
 
     @property
     def values(self) -> tuple[Value, ...]:
@@ -84,7 +90,9 @@ class Evaluation(Tabular):
     @property
     def size(self) -> str:
         """How many rows and people the log has."""
-        whose = f"of {self.n_people:,} people" if self.n_people else "which count as different people"
+        whose = "which count as different people"
+        if self.n_people or self.n_clusters:
+            whose = f"of {self.n_people:,} people" if self.n_people else f"in {self.n_clusters:,} clusters"
         return f"The log has {self.n_rows:,} rows, {whose}."
 
     @property
@@ -117,8 +125,10 @@ def evaluate(
     folds: int = 5,
     seed: int = 0,
     person: str | None = None,
+    cluster: str | None = None,
     missing: Sequence[str] = (),
     bounds: tuple[float, float] | None = None,
+    lower_is_better: bool = False,
 ) -> Evaluation:
     """Estimate what a policy would have earned, from a log of what another one chose at random.
 
@@ -148,17 +158,23 @@ def evaluate(
         Parts of the log by which rewards are modelled, and what draws them.
     person
         The column of people, if some have several rows: intervals are then those of independent people.
+    cluster
+        The column of what rows depend on each other by, such as shops, instead: intervals are then those of clusters,
+        and no model sees the cluster that it predicts.
     missing
         Texts that stand for no value, such as ``"999"``, beside the usual ones.
     bounds
         The least and the largest reward that is possible; by default 0 and 1 or, if some are beyond, those of the rows.
+    lower_is_better
+        Whether less of the reward is better, as of waiting times: the gain is then how much lower it is.
 
     Returns
     -------
     Estimates with w = share of the policy / propensity: IPS is the mean of w r, and SNIPS divides it by the mean of w
     (Swaminathan and Joachims 2015). DR adds w (r - m) to what the policy gets by a model m of rewards (Dudik, Langford
     and Li 2011): 0, the arms' means or a ridge regression an arm, all cross-fitted, whichever has the least error.
-    Intervals are those of means of independent people (Student's t), for SNIPS by linearization; where few rewards
+    Intervals are those of means of independent people or clusters (Student's t, errors by leaving out one at a time),
+    for SNIPS by linearization; where few rewards
     differ from the most frequent one, they are exact limits of a weighted count (Clopper and Pearson 1934, Fay and
     Feuer 1997). They are within the range of rewards.
 
@@ -184,10 +200,12 @@ def evaluate(
     >>> lab.evaluate(log, lambda c: {"a": c["hour"] / 10, "b": 1 - c["hour"] / 10}, context=["hour"]).ips.value
     0.625
     """
-    roles: dict[str, Any] = {"action": action, "reward": reward, "propensity": propensity, "person": person}
+    roles: dict[str, Any] = {"action": action, "reward": reward, "propensity": propensity}
+    roles |= {"person": person, "cluster": cluster, "context": context}
     settings: dict[str, Any] = {"level": level, "folds": folds, "seed": seed, "bounds": bounds}
+    settings["lower_is_better"] = lower_is_better
     table = DataTable(frame, missing=missing)
-    return read_evaluator(table, policy, context=context, arms=arms, **roles, **settings).evaluate(policy)
+    return read_evaluator(table, policy, arms=arms, **roles, **settings).evaluate(policy)
 
 
 def read_evaluator(
@@ -199,6 +217,7 @@ def read_evaluator(
     folds: int = 5,
     seed: int = 0,
     bounds: tuple[float, float] | None = None,
+    lower_is_better: bool = False,
     **columns: Any,
 ) -> "Evaluator":
     """Read a log by which a policy is to be evaluated, or any if that is None; ``columns`` are those of `read_log`.
@@ -216,8 +235,8 @@ def read_evaluator(
         detail, remedy = "has rewards beyond its bounds", "give the least and the largest that are possible"
         raise SpecError(detail, field=columns["reward"], remedy=remedy)
     names = [name for name in table.header if PEOPLE.search(name)]
-    whose = table_remarks(table.read(names), [], columns.get("person")) if names else []
-    return Evaluator(replace(log, remarks=(*log.remarks, *whose)), level, folds, seed, bounds)
+    whose = table_remarks(table.read(names), [], log.unit) if names else []
+    return Evaluator(replace(log, remarks=(*log.remarks, *whose)), level, folds, seed, bounds, lower_is_better)
 
 
 def wanted(value: float, name: str, low: float, high: float) -> float:
@@ -239,7 +258,7 @@ class Evaluator:
 
     Attributes
     ----------
-    log, level, folds, seed
+    log, level, folds, seed, lower_is_better
         As in `evaluate`.
     bounds
         The range of rewards; None: 0 and 1, or those of the rows if some are beyond.
@@ -250,16 +269,18 @@ class Evaluator:
     folds: int
     seed: int
     bounds: tuple[float, float] | None
+    lower_is_better: bool
 
     def evaluate(self, policy: Decider) -> Evaluation:
         """Return the estimates for a policy."""
         log, sample, shares = self.log, self._sample, shares_of(policy, self.log)
+        misfits = self._test.misfits(shares)
         weights = shares[np.arange(len(log)), log.chosen] / log.propensities
         model = self._models.best(
             shares, lambda predictions: sample.error_of(weights * log.rewards + predictions.rest(weights))
         )
         ips, snips, robust, gain = self._estimates(weights, model)
-        total = float(weights.sum())
+        total, n_units = float(weights.sum()), int(log.units.max()) + 1
         return Evaluation(
             ips=ips,
             snips=snips,
@@ -269,29 +290,31 @@ class Evaluator:
             model=model.model,
             level=self.level,
             n_rows=len(log),
-            n_people=int(log.people.max()) + 1 if log.has_people else None,
+            n_people=n_units if log.unit == "people" else None,
+            n_clusters=n_units if log.unit == "clusters" else None,
             effective=total**2 / float(np.square(weights).sum()) if total else 0.0,
             largest=float(weights.max()) / total if total else 0.0,
             followed=float((weights > 0).mean()),
             supported=float(shares[:, np.unique(log.chosen)].sum()) / len(log),
-            warnings=(*log.remarks, *_extreme(weights), *_unsupported(log, shares), *self._test.warnings(shares)),
+            warnings=(*log.remarks, *_extreme(weights), *_unsupported(log, shares), *misfits.values()),
+            is_contradicted=bool(shares[:, [*misfits]].any()),
         )
 
     def _estimates(self, weights: Array, model: Predictions) -> tuple[Value, ...]:
         """Return the policy's mean reward by each estimator, and the gain."""
-        sample, rest = self._sample, model.rest(weights)
+        sample, rest, sign = self._sample, model.rest(weights), -1 if self.lower_is_better else 1
         if not weights.any():
             return *(sample.unknown(name) for name in _MEANS), sample.unknown(_GAIN, is_gain=True)
         return (
             sample.mean(_MEANS[0], weights),
             sample.mean(_MEANS[1], weights / weights.mean(), is_ratio=True),
             sample.mean(_MEANS[2], weights, rest),
-            sample.mean(_GAIN, weights - 1, rest, is_gain=True),
+            sample.mean(_GAIN, sign * (weights - 1), sign * rest, is_gain=True),
         )
 
     @cached_property
     def _sample(self) -> RewardSample:
-        return RewardSample(self.log.rewards, self.log.people, self.bounds, self.level)
+        return RewardSample(self.log.rewards, self.log.units, self.bounds, self.level)
 
     @cached_property
     def _models(self) -> RewardModels:

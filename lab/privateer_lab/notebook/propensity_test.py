@@ -32,8 +32,8 @@ class PropensityTest:
 
     log: ChoiceLog
 
-    def warnings(self, shares: Array) -> list[str]:
-        """Say where propensities do not fit how often everybody, or those whom a policy gives an arm, got it.
+    def misfits(self, shares: Array) -> dict[int, str]:
+        """Say of which arms propensities do not fit how often everybody, or those whom a policy gives it, got it.
 
         All tests together have a probability of `FALSE_ALARM` to find an arm by chance.
 
@@ -42,14 +42,14 @@ class PropensityTest:
         shares
             Shape (n, arms): the policy's.
         """
-        sentences, limit = [], float(np.log(2 * len(self.log.arms) / FALSE_ALARM))
+        sentences, limit = dict[int, str](), float(np.log(2 * len(self.log.arms) / FALSE_ALARM))
         for arm in np.unique(self.log.chosen).tolist():
             evidence, mean, whom = *self._of_everybody[arm], "everybody"
             if evidence < limit and shares[:, arm].min() < shares[:, arm].max():
                 evidence, mean = self._evidence(arm, shares[:, arm])
                 whom = "those whom the policy gives it"
             if evidence >= limit:
-                sentences.append(
+                sentences[arm] = (
                     f"the propensities of arm {self.log.arms[arm]!r} do not fit how often {whom} got it: 1 / p has a "
                     f"mean of {mean:.2f} in the place of 1. Either propensities are wrong, or some people can never "
                     "get the arm"
@@ -67,7 +67,7 @@ class PropensityTest:
         mean = float((shares * is_arm / log.propensities).mean() / shares.mean())
         cells, inverse = self._cells
         rows, times = np.arange(len(log)), np.ones(len(log))
-        if not log.has_people and shares.min() == shares.max():
+        if not log.unit and shares.min() == shares.max():
             # Bets on rows of a cell without the arm are alike.
             others = np.flatnonzero(~is_arm)
             _, first, counts = np.unique(cells[others], return_index=True, return_counts=True)
@@ -76,9 +76,9 @@ class PropensityTest:
         excess = shares[rows] * (is_arm[rows] / log.propensities[rows] - 1)
         most = inverse[arm, cells[rows]] - 1
         losses = np.divide(-excess, most, out=np.zeros(len(excess)), where=most > 0) / shares.max()
-        if log.has_people:
-            n_rows = np.bincount(log.people)
-            excess, losses = (np.bincount(log.people, bets) / n_rows for bets in (excess, losses))
+        if log.unit:
+            n_rows = np.bincount(log.units)
+            excess, losses = (np.bincount(log.units, bets) / n_rows for bets in (excess, losses))
             times = np.ones(len(n_rows))
         capitals = [np.log1p(stake * bets) @ times for bets in (excess, losses) for stake in _STAKES]
         return float(logsumexp(capitals)) - float(np.log(len(capitals))), mean

@@ -22,7 +22,7 @@ _PRODUCTS: Final = 8
 
 @dataclass(frozen=True)
 class Predictions:
-    """The rewards that a model expects, each row's by a model of the rows of other people.
+    """The rewards that a model expects, each row's by a model of the rows of other people or clusters.
 
     Attributes
     ----------
@@ -70,11 +70,11 @@ class RewardModels:
         """Fit a model of each arm of the policy for the rows of each fold to all others.
 
         So nobody's own reward is in what is expected of them, and an estimate that adds weighted residuals is unbiased
-        whatever the model (Chernozhukov et al. 2018). Folds have all rows of a person or none.
+        whatever the model (Chernozhukov et al. 2018). Folds have all rows of a person or cluster, or none.
         """
-        log, n_people = self.log, int(self.log.people.max()) + 1
-        folds = min(self.folds, n_people)
-        fold = (np.random.default_rng(self.seed).permutation(n_people) % folds)[log.people]
+        log, n_units = self.log, int(self.log.units.max()) + 1
+        folds = min(self.folds, n_units)
+        fold = (np.random.default_rng(self.seed).permutation(n_units) % folds)[log.units]
         of_policy, of_arm = np.zeros(len(log)), np.zeros(len(log))
         for part in range(folds):
             train, test = fold != part, np.flatnonzero(fold == part)

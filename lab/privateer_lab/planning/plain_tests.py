@@ -14,7 +14,8 @@ from privateer_lab.planning.plans import Variant, foreseen, variants
 
 SEGMENT: Final = "segment"
 LEAST: Final = "least effect"
-"""The columns of segments, and of the smallest effect that is found."""
+CORRECTED: Final = "least effect decided, at worst"
+"""The columns of segments, of the smallest effect that is found, and of that which the correction leaves."""
 PEOPLE: Final = 20_000
 _EACH: Final = 20
 """People of each arm at the first look of a plain test, at least."""
@@ -77,11 +78,11 @@ def least_effect(people: int, arms: int, rate: float, variant: Variant) -> float
         return None
 
 
-def least_effects(tables: Sequence[Table]) -> dict[str, float | None]:
+def least_effects(tables: Sequence[Table], column: str = LEAST) -> dict[str, float | None]:
     """Return the least effects of a plan by segment, and by arm where arms have different ones; None: there is none."""
     table = tables[0]
-    if LEAST not in table.names:
+    if column not in table.names:
         return {}
-    place = table.names.index(LEAST)
+    place = table.names.index(column)
     is_by_arm = len({row[1] for row in table.rows}) > 1
     return {f"{row[1]}, {row[0]}" if is_by_arm else str(row[0]): cast("float | None", row[place]) for row in table.rows}

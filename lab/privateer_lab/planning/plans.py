@@ -18,6 +18,7 @@ from privateer_core.privacy.terms import allotment_of
 from privateer_core.privacy.trust import BATCH_MIN, TRUST, Trust, honest_people
 from privateer_core.spec.privacy import BATCH_MAX, Privacy
 from privateer_core.spec.spec import Spec
+from privateer_lab.planning.segment_shares import shares_of_segments
 from privateer_lab.simulation.delayed_reports import waiting_of
 from privateer_lab.simulation.parallel import Backend, each
 from privateer_lab.simulation.simulate import Run
@@ -212,7 +213,7 @@ def foreseen(wanted: Iterable[Variant], jobs: int | None = 1, backend: Backend =
 
 def _foresee(variant: Variant) -> dict[str, Any]:
     learner = cast(Foreseeing, learner_for(variant.spec))
-    tables = learner.foreseen(waiting_of(variant.spec))
+    tables = learner.foreseen(waiting_of(variant.spec), shares_of_segments(variant.spec))
     return {"model": variant.model, "epsilon": variant.epsilon, "tables": tables}
 
 

@@ -68,7 +68,8 @@ class OutcomeRule:
     def sentences(self) -> list[str]:
         """Say how cells count; what the rows themselves have is said elsewhere."""
         sentences = []
-        gap_sentence = f"Rows of no named option, or whose {self.name} is no number and no yes or no, count nowhere."
+        kinds = "is no number and no yes or no, count nowhere: --yes says which text is 1"
+        gap_sentence = f"Rows of no named option, or whose {self.name} {kinds}."
         if self.yes is not None:
             sentences.append(f"{self.name} is 1 where it is {self.yes!r}, and 0 where it is something else.")
             if self.missing_as is None:

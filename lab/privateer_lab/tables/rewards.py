@@ -12,6 +12,8 @@ from privateer_lab.tables.remarks import far_codes
 Array = NDArray[np.float64]
 INNER: Final = (0.01, 0.99)
 HIGHER: Final = "A higher reward counts as better; lower_is_better turns it."
+LOWER: Final = "A lower {reward} counts as better"
+LOWER_BY: Final = f"{LOWER}: {{figure}} of 1 means that {{reward}} is lower by 1."
 _UNIT: Final = (0.0, 1.0)
 
 

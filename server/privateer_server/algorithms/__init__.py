@@ -1,6 +1,6 @@
 """Learners, found by the names of their algorithms: pure functions from state and release to state."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol, TypeAlias
 
 from privateer_core.answer.facts import Table
@@ -17,7 +17,7 @@ Learner: TypeAlias = RoundsLearner[Any, Any, Any]
 class Foreseeing(Protocol):
     """A learner that knows what it can find before anybody is asked."""
 
-    def foreseen(self, waiting: float = 0.0) -> tuple[Table, ...]:
+    def foreseen(self, waiting: float = 0.0, shares: Sequence[float] | None = None) -> tuple[Table, ...]:
         """Return what can be found, where so many people choose between somebody's choice and the report on it."""
         ...
 

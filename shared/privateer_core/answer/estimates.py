@@ -43,6 +43,10 @@ class Estimate(Displayed, frozen=True):
         return cls(name, inside, low, high, at_bound=inside != value, people=people)
 
 
+BEARERS_LEAST: Final = 10.0
+"""How many equal rewards must bear the mean of an arm like the unequal ones it has, for an interval without noise."""
+
+
 class Reason(StrEnum):
     """Why an effect is decided, or why not: one for each cause, in words that every face shows as they are."""
 
@@ -58,6 +62,8 @@ class Reason(StrEnum):
     """Yes or no is too rare in an arm for a normal interval, whatever noise there is."""
     FEW_PEOPLE = "too few people in an arm"
     """Nothing but the number of people is in the way."""
+    NOBODY = "no outcome of an arm counts, as far as noise tells"
+    """Nobody in an arm is told from the noise: nobody is there, or no outcome is one that counts."""
     NOISE = "too few people beside the noise"
     """The noise of the promise is too large beside the people of an arm."""
     SHARE = "its share of people is not told from 0"

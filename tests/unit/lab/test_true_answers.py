@@ -80,7 +80,7 @@ class Rows:
 
     @property
     def names(self) -> tuple[str, ...]:
-        return ("group=s", "group=t", "group=u", "group=v/other")
+        return ("group=s", "group=t", "group=u", "group=v")
 
 
 def is_true(reason: Reason, rewards: list[np.ndarray], span: float, interval: tuple[Any, Any]) -> bool:

@@ -1,29 +1,24 @@
 """What tests of arms against a control find, in words: the least effects, and what privacy costs of them."""
 
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
-import numpy as np
 
 from privateer_core.answer.facts import Table
-from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.spec import Spec
-from privateer_lab.environments import environment_for
 from privateer_lab.planning.expectation.choices import VariedSpec
-from privateer_lab.planning.plain_tests import SEGMENT, least_effects
+from privateer_lab.planning.plain_tests import CORRECTED, SEGMENT, least_effects
 from privateer_lab.planning.plans import foreseen, with_finite
-from privateer_lab.simulation.devices import scaled
+from privateer_lab.planning.segment_shares import leaves_shares_open, named_shares
 from privateer_lab.simulation.parallel import Backend
-from privateer_lab.simulation.scores import compares
-from privateer_server.rounds.loop import Schedule
 
-_PEOPLE: Final = 20_000
-"""People of whom it is seen which segments somebody is in."""
 _SHOWN: Final = 6
 """Segments that the words name."""
 _ALIKE: Final = ", if all segments have as many people"
+_SAME: Final = 1.001
+"""Ratio of two least effects up to which they are one."""
 _SHARE: Final = 0.25
 """Share of the time that figures of further promises may take."""
 
@@ -49,17 +44,7 @@ def found_by_tests(
 
 def empty_segments(spec: Spec) -> set[str]:
     """Return names of segments in which none of a spec's people is."""
-    if (
-        spec.population is None
-        or not isinstance(spec, ArmsSpec)
-        or not compares(policy := Schedule(spec).open(0).policy)
-    ):
-        return set()
-    people = min(_PEOPLE, spec.experiment.horizon)
-    contexts = environment_for(spec, 0).contexts(0, people, np.random.default_rng(0))
-    groups = set(policy.groups(scaled(contexts, spec)).tolist())
-    compared = [one for one in policy.comparisons(spec) if one[1] is not None]
-    return {name.removeprefix(f"{spec.options[arm]}: ") for name, group, arm, _ in compared if group not in groups}
+    return {name for name, share in named_shares(spec).items() if not share}
 
 
 def _inhabited(table: Table, empty: Collection[str]) -> Table:
@@ -82,24 +67,30 @@ def words_of_tests(spec: Spec, found: Sequence[dict[str, Any]]) -> Iterator[str]
     finds = [f"{where}: {_points(spec, value)}" for where, value in own.items() if value is not None]
     if finds:
         more = f"; and {len(finds) - _SHOWN} more below" if len(finds) > _SHOWN else ""
-        sizes = f"sizes on{_ALIKE}" if len(own) > 1 and _are_assumed_alike(spec) else "sizes on"
+        sizes = f"sizes on{_ALIKE}" if len(own) > 1 and leaves_shares_open(spec) and not spec.population else "sizes on"
         yield f"With {people} people this test finds effects from these {sizes}: {'; '.join(finds[:_SHOWN])}{more}."
+        yield from _corrected(own, least_effects(found[0]["tables"], CORRECTED))
     if len(finds) < len(own):
         yield _nothing(people, own, next((least for one, least in others if one["epsilon"] is None), own))
     if empty := sorted(empty_segments(spec)):
         more = f" and {len(empty) - _SHOWN} more" if len(empty) > _SHOWN else ""
         where = f"{', '.join(empty[:_SHOWN])}{more}"
-        yield f"Nobody of these people is in {where}: segments that have their part as well are told more of."
+        yield f"Nobody of these people is in {where}."
     for one, least in others:
         promise = f"Under {one['model']} at epsilon {one['epsilon']:g}" if one["epsilon"] else "Without privacy"
         known = [value for value in least.values() if value is not None]
         yield f"{promise} the smallest is {_points(spec, min(known))}." if known else f"{promise} it finds none."
 
 
-def _are_assumed_alike(spec: Spec) -> bool:
-    """Tell whether the spec leaves it open how many people are in each segment."""
-    segments = getattr(spec, "segments", None)
-    return segments is not None and segments.shares is None
+def _corrected(own: Mapping[str, float | None], decided: Mapping[str, float | None]) -> Iterator[str]:
+    """Say how much larger effects must be that are decided among several; nothing where there is one."""
+    pairs = ((value, decided[where]) for where, value in own.items() if where in decided)
+    times = max((more / value for value, more in pairs if value and more), default=1.0)
+    if times > _SAME:
+        yield (
+            "The own interval of each leaves out 0. Corrected for several effects, each is decided from up to "
+            f"{times:.3g} times that size on: the worst case of Holm, if all others are none."
+        )
 
 
 def _nothing(people: str, own: dict[str, float | None], exact: dict[str, float | None]) -> str:

@@ -1,7 +1,7 @@
 """Learners of high-dimensional bandits: by blocks of second moments with a curator, else by sums of products."""
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -103,9 +103,9 @@ class SparseLearner(RoundsLearner[SparseSpec, StateT, SparsePolicy]):
             gain=gain,
         )
 
-    def foreseen(self, waiting: float = 0.0) -> tuple[Table, ...]:
+    def foreseen(self, waiting: float = 0.0, shares: Sequence[float] | None = None) -> tuple[Table, ...]:
         """Return how small coefficients may be to be found, by the number of features."""
-        del waiting
+        del waiting, shares
         return foreseen(self.spec)
 
 

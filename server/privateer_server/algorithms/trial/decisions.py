@@ -36,6 +36,7 @@ _NARROWER: Final = 0.5
 """Bounds that are worth naming: no wider than so much of those of the spec."""
 UNKNOWN: Final[dict[ReasonCode, Reason]] = {
     ReasonCode.FEW: Reason.FEW_PEOPLE,
+    ReasonCode.NOBODY: Reason.NOBODY,
     ReasonCode.NOISE: Reason.NOISE,
     ReasonCode.RARE: Reason.RARE,
     ReasonCode.HEAVY: Reason.HEAVY_TAIL,
@@ -45,7 +46,8 @@ UNKNOWN: Final[dict[ReasonCode, Reason]] = {
 }
 _REMARKS: Final = {
     ReasonCode.FEW: "{arm} counts as {people}, and an interval needs {needed}",
-    ReasonCode.NOISE: ("{arm} counts as {people}{noise}, and an interval needs ten times the noise: {remedy}"),
+    ReasonCode.NOBODY: "{arm} counts as {people}{noise}: see whether its outcomes are such that count",
+    ReasonCode.NOISE: "{arm} counts as {people}{noise}, and an interval needs ten times the noise: ask more people",
     ReasonCode.RARE: (
         "{own} with {option} and {other} with {base}; an interval needs {rare_needed} in each at the rate of both"
     ),

@@ -1,5 +1,6 @@
 """The learner of a trial: epochs are rounds, and every round ends with a look."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -130,9 +131,12 @@ class TrialLearner(RoundsLearner[TrialSpec, TrialState, TrialPolicy]):
     def measured_rate(self, state: TrialState) -> MeasuredRate | None:
         return control_rate(state.evidence)
 
-    def foreseen(self, waiting: float = 0.0) -> tuple[Table, ...]:
-        """Return what can be found, with how many people, and when."""
-        return power_tables(self.spec, self.plans, waiting)
+    def foreseen(self, waiting: float = 0.0, shares: Sequence[float] | None = None) -> tuple[Table, ...]:
+        """Return what can be found, with how many people, and when; of segments with these shares, if they are given.
+
+        Shares of 0 are those of segments in which nobody is.
+        """
+        return power_tables(self.spec, self.plans, waiting, shares)
 
     @override
     def figures(self, state: TrialState) -> dict[str, float]:

@@ -30,6 +30,8 @@ class ReasonCode(IntEnum):
     """Rewards vary by less than their bounds resolve, so that nobody knows how much estimates vary: no interval."""
     NOISE = 7
     """An arm has too few people beside the noise: no interval."""
+    NOBODY = 10
+    """Nobody in an arm is told from the noise: no interval."""
     RARE = 8
     """Yes or no is too rare in an arm: there is an estimate, and no interval."""
     HEAVY = 9
@@ -69,9 +71,6 @@ class ArmCounts:
         """Return those of one effect, or of one row of them."""
         return ArmCounts(*(getattr(self, one.name)[cell] for one in fields(self)))
 
-    def _is_somebody(self, place: int) -> bool:
-        return bool(self.people[place] > 2 * self.noise[place])
-
     def in_words(self, names: tuple[str, str]) -> dict[str, str]:
         """Return figures of one effect for a sentence, with the arm that has fewer people by name."""
         place = int(np.argmin(self.people))
@@ -80,7 +79,6 @@ class ArmCounts:
             "arm": names[place],
             "people": f"{count:,} {'person' if count == 1 else 'people'}",
             "noise": f" beside noise of {float(self.noise[place]):,.2g}" if self.noise[place] > 0 else "",
-            "remedy": "more people tell more" if self._is_somebody(place) else "see whether its outcomes count",
             "needed": f"{float(self.needed):,.0f}",
             "own": f"{round(float(self.rare[0])):,}",
             "other": f"{round(float(self.rare[1])):,}",
@@ -89,7 +87,14 @@ class ArmCounts:
         }
 
 
-NO_INTERVAL: Final = (ReasonCode.FEW, ReasonCode.NOISE, ReasonCode.RARE, ReasonCode.HEAVY, ReasonCode.UNRESOLVED)
+NO_INTERVAL: Final = (
+    ReasonCode.FEW,
+    ReasonCode.NOBODY,
+    ReasonCode.NOISE,
+    ReasonCode.RARE,
+    ReasonCode.HEAVY,
+    ReasonCode.UNRESOLVED,
+)
 """Why there is no interval at any look with so little."""
 ESTIMATED: Final = (ReasonCode.RARE, ReasonCode.HEAVY)
 """Why there is an estimate, and no interval."""
@@ -118,6 +123,7 @@ def reasons(
 def unsaid_reasons(sums: Sums) -> NDArray[np.int64]:
     """Return what sums have too little of for an interval, or for a narrow one; a `ReasonCode` each."""
     codes = {
+        ReasonCode.NOBODY: sums.has_nobody,
         ReasonCode.NOISE: sums.has_noise,
         ReasonCode.FEW: sums.has_few_people,
         ReasonCode.RARE if sums.values is None else ReasonCode.HEAVY: sums.has_few_rare,

@@ -27,8 +27,6 @@ from privateer_core.spec.sections import parse_section
 from privateer_core.spec.spec import example_promises
 
 SEGMENTS_MAX: Final = 1024
-_FEW: Final = (10, 20)
-"""People of each segment and arm that the first look needs to say anything; the second where noise is promised."""
 _DEVIATION: Final = 0.25
 _CUT: Final[Mapping[str, Any]] = {"cuts": {"x1": [0.25, 0.5, 0.75]}}
 _SIXTHS: Final[Mapping[str, Any]] = {"cuts": {"x1": [0.15, 0.3, 0.5, 0.7, 0.85]}}
@@ -47,6 +45,8 @@ class TrialSpec(ArmsSpec):
     """Intervals are about people who are independent of each other."""
     grows: ClassVar[bool] = False
     arms_most: ClassVar[int] = ARMS_FEW
+    cell_least: ClassVar[tuple[int, int]] = (10, 20)
+    """People of each segment and arm that the first look needs to say anything; the second where noise is promised."""
     floor_least: ClassVar[float] = 1 / 1024
     """The least share of an arm: shares of coins are in units of 1/65536."""
 
@@ -116,7 +116,7 @@ class TrialSpec(ArmsSpec):
     def _check_looks(self) -> None:
         """Refuse a first look that cannot say anything."""
         first, cells = self.looks[0], self.segment_count * self.arm_count
-        least = cells * _FEW[self.privacy.trust.promises]
+        least = cells * self.cell_least[self.privacy.trust.promises]
         if self.segments.bins is None and first < least:
             detail = f"is {first} at the first look, and {cells} segments and arms need {least} at least"
             remedy = f"raise it to {least}, or have fewer segments"

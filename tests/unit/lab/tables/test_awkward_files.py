@@ -201,7 +201,7 @@ def test_gaps_are_counted_in_every_usual_spelling(mark: str, tmp_path: Path) -> 
 def test_which_arms_lack_outcomes_is_said_by_both(tmp_path: Path) -> None:
     rows = ["a,1", "a,0"] * 50 + ["b,"] * 30 + ["b,1", "b,0"] * 35
     made, found = both(write(tmp_path, "table.csv", "\n".join(["arm,spend", *rows])))
-    assert "Rows without spend, by arm: a 0 of 100, b 30 of 100." in shared(made, found)
+    assert "Rows without spend, by arm: a: 0 of 100, b: 30 of 100." in shared(made, found)
 
 
 def test_infinite_numbers_are_no_levels(tmp_path: Path) -> None:
@@ -232,7 +232,7 @@ def test_lower_may_be_better_in_a_draft_too(tmp_path: Path) -> None:
     spends = [float(row[3]) for row in people()]
     assert made.spec.reward.high == 0
     assert (found.spec.reward.low, found.spec.reward.high) == (-max(spends), -min(spends))
-    assert any("A lower spend is better" in one for one in made.notes)
+    assert any("A lower spend counts as better" in one for one in made.notes)
     yes = lab.spec_from(write(tmp_path, "yes.csv", AS_YES["yes"]), arm="arm", reward="spend", lower_is_better=True)
     share = np.mean([not is_much(row[3]) for row in people()])
     assert yes.spec.reward.base_rate == pytest.approx(share, abs=0.01)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
+from privateer_core.answer.estimates import BEARERS_LEAST
 from privateer_server.algorithms.trial.evidence.epochs import Epoch, TrialDesign, pairs
 from privateer_server.algorithms.trial.evidence.score_limits import common_rate, score_limits
 from privateer_server.algorithms.trial.evidence.value_sums import ValueSums
@@ -17,7 +18,7 @@ Array = NDArray[np.float64]
 
 _PEOPLE: Final = (5.0, 10.0)
 """People that both arms need for an interval where there is no noise: of bits, and of numbers."""
-_RARE: Final = (2.0, 10.0)
+_RARE: Final = (2.0, BEARERS_LEAST)
 """What bears the mean of each arm before there is an interval without noise: of the rarer of two outcomes so many at
 the common rate, and of numbers rewards that bear it alike (`Sums.bearers`)."""
 _RARE_BESIDE_NOISE: Final = 20.0
@@ -29,6 +30,8 @@ _DRAWN: Final = 2.0
 """Rare outcomes with which an arm's own rate counts as much as that of both, where only its variance is meant."""
 _HIDES: Final = 2.0
 """Standard deviations of noise below which a variance is not told from 0."""
+_TOLD: Final = 2.0
+"""Standard deviations of the noise of an arm's hits below which nobody is told from it."""
 _NOISES: Final = 10.0
 """Standard deviations of the noise of an arm's hits that the hits must reach."""
 
@@ -235,6 +238,12 @@ class Sums:
     def has_noise(self) -> NDArray[np.bool_]:
         """Shape (J, K): whether the hits of an arm are too few beside their noise."""
         return np.asarray((self.den < _NOISES * np.sqrt(self.noise_of_hits)).any(axis=-1))
+
+    @cached_property
+    def has_nobody(self) -> NDArray[np.bool_]:
+        """Shape (J, K): whether the hits of an arm are not told from their noise."""
+        deviations = np.sqrt(self.noise_of_hits)
+        return np.asarray(((deviations > 0) & (self.den < _TOLD * deviations)).any(axis=-1))
 
     @cached_property
     def has_few_rare(self) -> NDArray[np.bool_]:

@@ -1,5 +1,6 @@
 """What a spec plans of a trial: its designs, and its epochs as their mechanisms will be calibrated."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,6 +21,13 @@ class TrialDesigns:
 
     segments: TrialDesign
     everybody: TrialDesign | None
+
+    def with_shares(self, shares: Sequence[float] | None) -> "TrialDesigns":
+        """Return the designs for other shares of segments; those without people count as the smallest."""
+        if shares is None:
+            return self
+        given = np.array(shares)
+        return replace(self, segments=replace(self.segments, segments=np.maximum(given, given[given > 0].min())))
 
 
 def designs(spec: TrialSpec) -> TrialDesigns:

@@ -77,6 +77,17 @@ class PowerAnalysis:
             return np.where(guess > max(self.rate, 1 - self.rate), np.inf, guess)
         return self._simulated(lambda plan, arm, row: least_effect(plan, arm, self.target, guess[row, arm]), guess)
 
+    def corrected(self, least: Array, families: Array) -> Array:
+        """Return least effects that are decided too, where all others of their family are none: Holm's worst case.
+
+        least: those whose own interval leaves 0 out, (rows, K).
+        families (rows,): of how many effects each row's is one.
+        """
+        alpha, times = self.plans.segments.alpha, looks_of(self.plans.segments, self.epochs)
+        drifts = {int(size): drift_of(times, alpha / size, self.target) for size in np.unique(families)}
+        found = least * np.array([[drifts[int(size)] / self._drift] for size in families])
+        return np.where(found > max(self.rate, 1 - self.rate), np.inf, found)
+
     def power(self, effect: float) -> tuple[Array, Array]:
         """Return the probability of finding an effect, and the mean share of the people until it is; as `least`."""
         drift = effect / self._deviations(effect)

@@ -1,6 +1,6 @@
 """What a plan says of a trial before anybody is asked, in tables; and the effect that it refuses to look for."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -16,6 +16,8 @@ from privateer_server.algorithms.trial.power.power_analysis import power_analysi
 
 _WIDER: Final = (1, 10, 100)
 _SIGNIFICANT: Final = 4
+ALIKE: Final = ", if all segments have as many people"
+CORRECTED: Final = "least effect decided, at worst"
 _FLOORS: Final = (0.1, 0.15, 0.2)
 """Least shares of an arm that a plan compares."""
 QUESTION_COLUMNS: Final[dict[str, Kind]] = {"question": "words", "about": "words", "share of people": "share"}
@@ -46,21 +48,32 @@ def check_effect(spec: TrialSpec, plans: TrialDesigns) -> None:
         raise SpecError(detail, field="algorithm.effect", remedy=remedy)
 
 
-def power_tables(spec: TrialSpec, plans: TrialDesigns, waiting: float = 0.0) -> tuple[Table, ...]:
+def power_tables(
+    spec: TrialSpec, plans: TrialDesigns, waiting: float = 0.0, shares: Sequence[float] | None = None
+) -> tuple[Table, ...]:
     """Return what can be found in each segment and on average; for an effect that matters with how many people, when.
 
     An effect is found if its interval leaves 0 out at some look. Where shares adapt, numbers are those of simulated
-    statistics. Of ``waiting`` people nothing is known yet who have chosen before a look and report after it.
+    statistics. Of ``waiting`` people nothing is known yet who have chosen before a look and report after it. Segments
+    have ``shares`` of the people; by default those that the spec plans.
     """
+    plans = plans.with_shares(shares)
     found, unit, wanted = power_analysis(spec, plans, waiting), spec.reward.span, spec.smallest
     least, arms = found.least(), told_apart(spec)
     names = [*spec.segment_names, EVERYBODY][: len(least)]
     columns: dict[str, Kind] = {"segment": "words", "arm": "words", "least effect": "difference"}
     cells = [[name, arm, _rounded(unit * least[k, a])] for k, name in enumerate(names) for a, arm in arms]
+    rows_of = [(k, a) for k in range(len(names)) for a, _ in arms]
+    families = _families(spec, shares, len(names))
+    if spec.algorithm.correction != "none" and max(families) > 1:
+        columns[CORRECTED] = "difference"
+        decided = found.corrected(least, np.array(families))
+        for row, (k, a) in zip(cells, rows_of, strict=True):
+            row.append(_rounded(unit * decided[k, a]))
     if left_over(spec.reward.adjust) < 1:
         columns["least effect if nothing were adjusted"] = "difference"
         plain = power_analysis(spec.unadjusted, plans, waiting).least()
-        for row, (k, a) in zip(cells, ((k, a) for k in range(len(names)) for a, _ in arms), strict=True):
+        for row, (k, a) in zip(cells, rows_of, strict=True):
             row.append(_rounded(unit * plain[k, a]))
     if wanted is not None:
         columns |= {
@@ -70,19 +83,21 @@ def power_tables(spec: TrialSpec, plans: TrialDesigns, waiting: float = 0.0) -> 
         }
         power, until = found.power(wanted)
         people = found.people_for(wanted)
-        for row, (k, a) in zip(cells, ((k, a) for k in range(len(names)) for a, _ in arms), strict=True):
+        for row, (k, a) in zip(cells, rows_of, strict=True):
             horizon = spec.experiment.horizon
             row += [round(float(power[k, a]), 2), _whole(people[k, a]), round(horizon * float(until[k, a]) + waiting)]
     rows = tuple(tuple(row) for row in cells)
     looks = tuple((look, round(people + waiting)) for look, people in enumerate(spec.looks, 1))
-    alike = ", if all segments have as many people" if spec.segment_count > 1 and spec.segments.shares is None else ""
+    alike = ""
+    if spec.segment_count > 1 and spec.segments.shares is None:
+        alike = ALIKE if shares is None else ", with the shares of these people"
     title = f"what can be found with power {spec.algorithm.power:g}{alike}"
     tables: tuple[Table, ...] = (
         Table.of(title, columns, rows),
         Table.of("looks", {"look": "count", "people": "count"}, looks),
     )
     if wanted is not None and not found.strict:
-        tables = (*tables, allocations_table(spec, wanted, waiting))
+        tables = (*tables, allocations_table(spec, wanted, waiting, shares))
     if spec.numeric:
         tables = (*tables, bounds_table(spec))
     if not spec.questions:
@@ -90,7 +105,16 @@ def power_tables(spec: TrialSpec, plans: TrialDesigns, waiting: float = 0.0) -> 
     return *tables, Table.of("what coins ask", QUESTION_COLUMNS, question_rows(spec))
 
 
-def allocations_table(spec: TrialSpec, effect: float, waiting: float = 0.0) -> Table:
+def _families(spec: TrialSpec, shares: Sequence[float] | None, rows: int) -> list[int]:
+    """Return how many effects are corrected together with those of each row: of all segments, or of all averages."""
+    inhabited = spec.segment_count if shares is None else sum(share > 0 for share in shares)
+    treatments = spec.arm_count - 1
+    return [inhabited * treatments] * spec.segment_count + [treatments] * (rows - spec.segment_count)
+
+
+def allocations_table(
+    spec: TrialSpec, effect: float, waiting: float = 0.0, shares: Sequence[float] | None = None
+) -> Table:
     """Return what an effect costs and how often it is found in a segment, as the spec allocates arms and otherwise."""
     columns: dict[str, Kind] = {
         "allocation": "words",
@@ -101,7 +125,8 @@ def allocations_table(spec: TrialSpec, effect: float, waiting: float = 0.0) -> T
     }
     rows = []
     for other in _allocations(spec):
-        found, unit = power_analysis(other, designs(other), waiting).outcome(effect), spec.reward.span
+        analysis, unit = power_analysis(other, designs(other).with_shares(shares), waiting), spec.reward.span
+        found = analysis.outcome(effect)
         least = min(spec.arm_shares) if other.algorithm.allocation == "fixed" else other.floor
         width, lost = _rounded(unit * found.half_width), float(_rounded(unit * found.lost) or 0.0)
         rows.append((other.algorithm.allocation, round(least, 4), round(found.power, 2), width, lost))
