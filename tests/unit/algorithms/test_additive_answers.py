@@ -139,7 +139,7 @@ def test_sums_of_answers_are_those_of_people_and_as_exact_as_they_say(rare):
     """
     spec, policy = scene(reward={"base_rate": 0.03} if rare else {})
     assert (policy.below < 1) == rare
-    rng, scores, planted = np.random.default_rng(8), [], []
+    rng, scores, planted, counts = np.random.default_rng(8), [], [], []
     for seed in range(60):
         contexts, coins, decisions, rewards = people(spec, seed=seed)
         release = policy.terms.mechanism.simulate(policy.contribute(contexts, coins, decisions, rewards), rng)
@@ -159,14 +159,16 @@ def test_sums_of_answers_are_those_of_people_and_as_exact_as_they_say(rare):
         scores.append(((told.sums - exact)[:, asked] / np.sqrt(variances)).ravel())
         planted.append(((told.sums / 2 - exact)[:, asked] / np.sqrt(variances)).ravel())
         counted = (told.counts - count)[:, asked].sum(axis=0)
-        doubts = told.doubts(count.sum(axis=0))[asked] + count[:, asked].sum(axis=0)
-        assert np.abs(counted / np.sqrt(doubts)).max() < 5.5
+        counts.append(counted / np.sqrt(told.doubts(count.sum(axis=0) / PEOPLE, PEOPLE)[asked]))
     scores, n = np.concatenate(scores), 60 * scores[0].size
     low, high = chi2.ppf([ALARM / 2, 1 - ALARM / 2], n) / n
     # Values are rounded to a grid, which adds next to nothing.
     assert 0.98 * low < np.square(scores).mean() < 1.02 * high
     assert not 0.98 * low < 2 * np.square(scores).mean() < 1.02 * high
     assert abs(scores.mean()) < 5 / np.sqrt(n)
+    counts = np.concatenate(counts)
+    low, high = chi2.ppf([ALARM / 2, 1 - ALARM / 2], len(counts)) / len(counts)
+    assert low < np.square(counts).mean() < high
     assert rare or abs(np.concatenate(planted).mean()) > 5 / np.sqrt(n)
 
 
@@ -195,3 +197,10 @@ def test_edges_ask_nobody_but_one_question_of_each_feature():
     shares = policy.shares
     assert np.count_nonzero(shares) == 2
     assert shares[shares > 0] == pytest.approx(0.5, abs=1 / UNIT)
+
+
+def test_somebody_says_nothing_of_features_that_tell_no_level():
+    """Of a feature with many levels each term is less what all have in common: one in five is asked about that."""
+    _, policy = scene({"town": {"levels": list(range(70))}})
+    assert policy.asks_one
+    assert policy.shares == pytest.approx([0.2, 0.8], abs=1 / UNIT)

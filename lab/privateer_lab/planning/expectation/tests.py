@@ -15,6 +15,7 @@ from privateer_lab.planning.segment_shares import leaves_shares_open, named_shar
 from privateer_lab.simulation.parallel import Backend
 
 _SHOWN: Final = 6
+_SAME: Final = 1.005
 """Segments that the words name."""
 _ALIKE: Final = ", if all segments have as many people"
 _SHARE: Final = 0.25
@@ -81,12 +82,13 @@ def words_of_tests(spec: Spec, found: Sequence[dict[str, Any]]) -> Iterator[str]
 
 
 def _corrected(own: Mapping[str, float | None], decided: Mapping[str, float | None]) -> Iterator[str]:
-    """Say how much larger effects must be that are decided among several; nothing where there is one."""
+    """Say how much larger effects must be that are decided among several; nothing where that is the same."""
     pairs = ((value, decided[where]) for where, value in own.items() if where in decided)
-    if times := [more / value for value, more in pairs if value and more]:
+    times = max((more / value for value, more in pairs if value and more), default=1.0)
+    if times > _SAME:
         yield (
             "The own interval of each leaves out 0. Corrected for several effects, each is decided from up to "
-            f"{max(times):.3g} times that size on: the worst case of Holm, if all others are none."
+            f"{times:.3g} times that size on: the worst case of Holm, if all others are none."
         )
 
 

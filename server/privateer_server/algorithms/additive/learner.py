@@ -36,6 +36,8 @@ _ROUNDS: Final = 8
 """How many rounds are read again when more is known of where people are."""
 _COUNTED: Final = 0.1
 """Share of a vector's squared length that counts people by cell."""
+_OF_LEVELS: Final = 0.2
+"""Share of people who say nothing of features, where each answers one question and all features are long."""
 _RARE: Final = 0.005
 _LEAST_BELOW: Final = 1e-3
 _NONE: Final = 1e-9
@@ -181,7 +183,9 @@ class AdditiveLearner(TermsLearner[AdditiveState]):
             spread = state.rounds[-1].arms.spread if state.rounds else np.ones(arms)
             told = noise, np.resize(spread, arms), masses, 1 / len(self.spec.features)
             best = self.long.short_questions[one_each(self.questions, known.factors, short, *told)]
-            return np.bincount(np.append(best, others), minlength=self.asked.count) / len(self.spec.features)
+            found = np.bincount(np.append(best, others), minlength=self.asked.count) / len(self.spec.features)
+            # Terms of long features are less what all levels have in common, of which somebody has to tell.
+            return found if len(best) else _OF_LEVELS * (np.arange(len(found)) == 0) + (1 - _OF_LEVELS) * found
         places = np.repeat(np.arange(len(self.long.features)), [one.stop - one.start for one in self.long.features])
         apart = ApartTerms(places, self.levels(state).variances, weighted[:, long], whole[long])
         found = least_doubt(self.questions, known.factors, short, noise, masses, apart)
@@ -215,10 +219,12 @@ class AdditiveLearner(TermsLearner[AdditiveState]):
         whole, people = PartSums.of(policy, release), release.reports
         told = whole.at(self.long.short_parts)
         before = self.shares(state.masses)
-        seen = told.counts.sum(axis=0), told.doubts(self.questions.matrix @ before)
+        seen = told.counts.sum(axis=0), told.doubts(self.questions.matrix @ before, people)
         masses = state.masses.learned(self.questions, before, *seen, people)
         apart, long = whole.at(self.long.parts), state.levels.faded(self.left(people))
-        long = long.with_counts(self.long, apart.counts.sum(axis=0), apart.doubts(self._level_shares(long)), people)
+        long = long.with_counts(
+            self.long, apart.counts.sum(axis=0), apart.doubts(self._level_shares(long), people), people
+        )
         shares = self._joined(self.shares(masses), self._level_shares(long))
         decided = [(ArmShares.of(one, shares), share) for one, share in policy.decided]
         everybody = ArmShares.mixed(decided, len(policy.means))

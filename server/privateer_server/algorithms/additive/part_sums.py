@@ -44,12 +44,13 @@ class PartSums:
         """
         return self.noise * (self.value_rates[0] + self.value_rates[1] * shares) + self.times * spreads
 
-    def doubts(self, shares: Array) -> Array:
+    def doubts(self, shares: Array, people: int) -> Array:
         """Return the variance of noise in the sum of counts over arms, (parts,), where these are the shares of people.
 
         shares (parts,): of all arms together.
         """
-        return self.count_noise * (len(self.counts) * self.rates[0] + self.rates[1] * shares)
+        noise = self.count_noise * (len(self.counts) * self.rates[0] + self.rates[1] * shares)
+        return noise + np.maximum(self.times - 1, 0) * people * shares
 
     def at(self, parts: NDArray[np.int64]) -> "PartSums":
         """Return the sums of some parts."""

@@ -13,7 +13,7 @@ from privateer_lab.cli.input_files import load_spec
 from privateer_lab.planning.feature_sets import selection
 from privateer_lab.planning.feature_sets.afforded import affordable, afforded, unnoised
 from privateer_lab.planning.feature_sets.budget import feature_budgets
-from privateer_lab.planning.feature_sets.outcomes import FeatureCodes, KnownOutcomes
+from privateer_lab.planning.feature_sets.outcomes import FeatureCodes, PotentialOutcomes
 from privateer_lab.planning.feature_sets.selection import most_telling
 from privateer_lab.planning.plans import Variant, possible
 
@@ -50,7 +50,7 @@ def outcomes(rng, effect, people=3_000, names=NAMES):
     rewards = np.full((people, 3), 0.4)
     rewards[np.arange(people), arms] += 3 * (won - 0.4)
     spec = parse_spec(tables({"model": "none"}, names=names))
-    return KnownOutcomes(spec.features, contexts, rewards, np.full(people, 0.4), 0.4, 0.24)
+    return PotentialOutcomes(spec.features, contexts, rewards, np.full(people, 0.4), 0.4, 0.24)
 
 
 CENTRAL = {"model": "central", "epsilon": 1.0, "delta": 1e-6}

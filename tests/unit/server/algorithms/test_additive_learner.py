@@ -185,7 +185,7 @@ def test_sums_of_parts_are_those_of_people_and_as_exact_as_they_say(model):
         np.add.at(people, (arms[:, None], parts), 1.0)
         asked = np.isfinite(told.noise)
         counts = told.counts.sum(axis=0)[asked]
-        deviations = np.sqrt(told.doubts(people.sum(axis=0) / len(arms))[asked] + 1e-6 + (model == "none"))
+        deviations = np.sqrt(told.doubts(people.sum(axis=0) / len(arms), len(arms))[asked] + 1e-6 + (model == "none"))
         # Coins ask some of the people, whose number varies, too.
         chance = 0.0 if told.together else np.sqrt(told.count_noise[asked] * people.sum(axis=0)[asked] / len(arms))
         scores.append((counts - people.sum(axis=0)[asked]) / (deviations + chance))
