@@ -109,8 +109,8 @@ def test_a_sentence_says_why():
     assert found.sentence == (
         "algorithm.name is 'additive': in runs on these people it earns 50.0 % ('partition' 40.0 %, 'bandit' 60.0 %); "
         "the best single option earns 41.0 %. Not tried, as the spec does not fit or time was short: "
-        "'linear'. Cut points of numbers from the data earn 55.0 %: confirm that they may be public. 'bandit', which knows no features, earns "
-        "more: to use it, leave out [context.features]."
+        "'linear'. Cut points of numbers from the data earn 55.0 %: confirm that they may be public. "
+        "'bandit', which knows no features, earns more: to use it, leave out [context.features]."
     )
 
 
