@@ -77,7 +77,7 @@ class Reports:
         """Whether the report on a choice is due, and a round like the publication's may take it."""
         return choice.is_due(now) and (bool(choice.window) or _means_the_same(choice, followed))
 
-    def on(self, choice: KeptChoice, opened: Participation) -> SealedReport | None:
+    def on(self, choice: KeptChoice, opened: Participation, now: float) -> SealedReport | None:
         """Make the report on a choice and pay for it; None, unpaid, if the open round does not take it."""
         self.check(choice, opened)
         if not (opened.takes(choice.decided) and self.is_new(opened) and self._draws_number(opened)):
@@ -85,7 +85,9 @@ class Reports:
         decided = np.array([choice.decided])
         rewards = with_numbers(choice.rewards, choice.numbers)
         parts = (choice.contexts, choice.coins, choice.decisions, rewards)
-        return self._paid(opened, choice.period, lambda: opened.reports(*parts, decided)[0])
+        # A clock that was ahead when choosing must not use up the periods until then.
+        period = min(choice.period, period_of(opened.spec, now))
+        return self._paid(opened, period, lambda: opened.reports(*parts, decided)[0])
 
     def recalled(
         self,
@@ -178,7 +180,10 @@ class PendingReports:
             choice = self._account.choice(identity)
         except InputError:  # whoever joins the experiment gets the error
             return Outcome.PENDING
-        if choice is None or not choice.is_due(self._pace.clock.now()):
+        now = self._pace.clock.now()
+        if choice is not None and choice.on_time(now) is not choice:
+            choice = self._account.change(identity, lambda kept: None if kept is None else kept.on_time(now))
+        if choice is None or not choice.is_due(now):
             return None
         paid = self._account.payment(identity)
         if paid is not None and not paid.allows(choice.period):
@@ -187,12 +192,13 @@ class PendingReports:
         return (yield from self._made(choice, publications, timeout))
 
     def _made(self, choice: KeptChoice, publications: Publications, timeout: float) -> Steps[Outcome | None]:
-        is_over = choice.is_given_up(self._pace.clock.now())
+        now = self._pace.clock.now()
+        is_over = choice.is_given_up(now)
         try:
             opened = yield from publications.opened(None, timeout)
             if self._account.choice(publications.address.identity) is None:
                 return None  # the person has erased it while the server took its time
-            if Reports(publications.address, self._account).on(choice, opened.participation) is not None:
+            if Reports(publications.address, self._account).on(choice, opened.participation, now) is not None:
                 return None
         except Unavailable:
             return Outcome.PENDING

@@ -7,7 +7,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer_client.delivery import Outcome, Pace, Steps, Tied, deliver
-from privateer_client.inputs import adjustment_of, clipped_features, context_vector, features_of, read_outcome
+from privateer_client.inputs import (
+    UnfitValues,
+    adjustment_of,
+    clipped_features,
+    context_vector,
+    features_of,
+    read_outcome,
+)
 from privateer_client.ledger.account_protocol import Account
 from privateer_client.ledger.arm import KeptArm
 from privateer_client.ledger.choice import KeptChoice, period_of
@@ -60,6 +67,7 @@ class Session(Generic[Reported]):
             self.asked = self._is_open and (self._choice is not None or self._is_asked)
             self._shown.offer(self._participation)
         self._arm: KeptArm | None = None  # what was shown instead of a choice
+        self._unfit = UnfitValues()
         self.offline = published.sent is None
         self.refusal: str | None = None
         self.clipped = False
@@ -177,7 +185,7 @@ class Session(Generic[Reported]):
         UnfitValueWarning
             If the reward is not what the experiment asks for: the report is made as if there had been no outcome.
         """
-        return self._run(_in_a_word(self._reporting(reward)))
+        return self._run(_answered(self._reporting(reward)))
 
     def report_past(self, context: Mapping[str, Any], arm: str, reward: Any) -> Reported:
         """Report, as a member of a source, on an arm that was played before; the arm stays secret.
@@ -203,7 +211,7 @@ class Session(Generic[Reported]):
         UnfitValueWarning
             If the experiment has no such arm: the report then says nothing. Or as `choose` and `report`.
         """
-        return self._run(_in_a_word(self._reporting_past(context, arm, reward)))
+        return self._run(_answered(self._reporting_past(context, arm, reward)))
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -249,9 +257,9 @@ class Session(Generic[Reported]):
     def _decided(self, context: Mapping[str, Any], *, fresh: bool = False) -> KeptChoice:
         coins = self._shown.coins(self._participation, fresh=fresh)
         spec, given = self._participation.spec, features_of(context, self._participation.spec)
-        known = context_vector(given, spec.features, spec.reward.adjust)
+        known = context_vector(given, spec.features, spec.reward.adjust, self._unfit.tell)
         self.clipped_features = clipped_features(given, spec.features)
-        offset, numbers = adjustment_of(context, spec)
+        offset, numbers = adjustment_of(context, spec, self._unfit.tell)
         return KeptChoice.made(self._participation, known, coins, self._now, offset, numbers)
 
     def _stands(self, kept: KeptChoice) -> bool:
@@ -330,7 +338,7 @@ class Session(Generic[Reported]):
             self._account.forget(self._identity)
             return Outcome.NOT_ASKED
         with self._account.transaction():
-            report = self._reports.on(updated, opened.participation)
+            report = self._reports.on(updated, opened.participation, self._now)
             if report is None:
                 self._account.change(self._identity, lambda _: None)
                 return Outcome.NOT_ASKED
@@ -342,7 +350,8 @@ class Session(Generic[Reported]):
         if not self._participation.cohort:
             raise InputError("only people of a source do", field="cohort", remedy="join with cohort='...'")
         self._publications.check_server()
-        known, rewards = context_vector(context, spec.features, spec.reward.adjust), self._read(None, reward)
+        known = context_vector(context, spec.features, spec.reward.adjust, self._unfit.tell)
+        rewards = self._read(None, reward)
         self._check_unpaid()
         if not self.asked:
             return Outcome.NOT_ASKED
@@ -365,7 +374,8 @@ class Session(Generic[Reported]):
 
     def _read(self, shown: Any, reward: Any, offset: float = 0.0) -> NDArray[np.float64]:
         followed = self._participation
-        rewards, self.clipped = read_outcome(followed.policy, followed.spec, shown, reward, offset)
+        policy, spec, tell = followed.policy, followed.spec, self._unfit.tell
+        rewards, self.clipped = read_outcome(policy, spec, shown, reward, offset, tell)
         return rewards
 
     def _open(self) -> Steps[Published]:
@@ -383,8 +393,8 @@ class Session(Generic[Reported]):
         return verdict.outcome
 
 
-def _in_a_word(steps: Steps[Outcome]) -> Steps[Outcome]:
-    """Whoever reports again is told so: that is no error of the page."""
+def _answered(steps: Steps[Outcome]) -> Steps[Outcome]:
+    """Answer a second report, which is no error of the page."""
     try:
         return (yield from steps)
     except AlreadyReported:

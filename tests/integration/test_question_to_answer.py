@@ -96,7 +96,7 @@ def test_six_commands_lead_from_a_file_to_an_answer(tmp_path: Path) -> None:
 def test_the_plainest_table_leads_to_an_answer(outcome: str, direction: tuple[str, ...], tmp_path: Path) -> None:
     """An arm, and a yes or no: .7 of those with the drug do well, .6 of others; 6,000 people, a shuffler, epsilon 1.
 
-    One and a half half-widths of 95 % miss once in 300 runs; the seed is fixed. Planted: a direction that one of the two
+    One and a half half-widths of 95 % miss once in 300 runs; the seed is fixed. Planted: a direction that one of both
     readers forgets recommends the placebo in one of the cases.
     """
     rng = np.random.default_rng(5)

@@ -13,7 +13,7 @@ from privateer_core.codec import decode, encode
 from privateer_core.errors import InputError
 from privateer_core.policies.decisions import Arms, Decisions, Plays, Points
 from privateer_core.privacy.terms import Terms
-from privateer_core.spec.experiment import ExperimentTable
+from privateer_core.spec.experiment import grain_of
 from privateer_core.spec.spec import Spec
 
 _BYTES_MAX: Final = 1 << 20
@@ -108,7 +108,7 @@ class KeptChoice:
             name=shown.encode().ljust(_NAME_BYTES, b"\0") if isinstance(shown, str) else b"",
             rewards=rewards,
             window=window,
-            due=_end_of(spec.experiment, now) if window else _NEVER,
+            due=_end_of(window, now) if window else _NEVER,
             period=period_of(spec, now),
             retired=spec.retired,
             offset=offset,
@@ -140,6 +140,11 @@ class KeptChoice:
             return self
         # Without a window a report is due when its outcome is known: the day says enough.
         return replace(self, rewards=rewards, due=self.due if self.window else now // _DAY * _DAY)
+
+    def on_time(self, now: float) -> "KeptChoice":
+        """Return the choice as if it were made now, if a clock that was ahead has made it due later than that."""
+        latest = _end_of(self.window, now) if self.window else now // _DAY * _DAY
+        return replace(self, due=latest) if latest < self.due < _NEVER else self
 
     def is_due(self, now: float) -> bool:
         """Whether the report may be made."""
@@ -176,6 +181,6 @@ def decode_choice(body: bytes) -> KeptChoice:
     return decode(body, KeptChoice)
 
 
-def _end_of(experiment: ExperimentTable, now: float) -> float:
-    grain = experiment.window_grain
-    return math.ceil((now + experiment.conversion_window) / grain) * grain
+def _end_of(window: float, now: float) -> float:
+    grain = grain_of(window)
+    return math.ceil((now + window) / grain) * grain

@@ -262,7 +262,7 @@ def _print_budgets(budgets: Sequence[FeatureBudget], unit: Unit) -> None:
     rows = [
         {
             "promise": _named({"model": one.model, "epsilon": one.epsilon}),
-            "features that pay": listed(one.features) if one.features else "none",
+            "features that pay": listed(one.features) if one.features else "no feature",
             "algorithm": one.algorithm,
             "they earn": written(one.value),
             "one option for all": written(one.single),

@@ -27,7 +27,7 @@ from privateer_lab.drafting.outcome_model import (
 )
 from privateer_lab.drafting.toml_values import toml
 from privateer_lab.environments.rows import OF, ObservedRewards, RowPeople
-from privateer_lab.planning.feature_sets.outcomes import Outcomes
+from privateer_lab.planning.feature_sets.outcomes import PotentialOutcomes
 from privateer_lab.tables import shortened
 from privateer_lab.tables.data_column import DataColumn
 
@@ -68,7 +68,7 @@ class LoggedPeople:
     known: Array | None = None  # shape (n,): the probability of each row's option; None: the log does not have it
 
     @cached_property
-    def outcomes(self) -> Outcomes:
+    def outcomes(self) -> PotentialOutcomes:
         """What each option would have brought each row, without bias, in whatever way options were given.
 
         Source: Dudik, Langford and Li 2011, Doubly robust policy evaluation and learning (ICML).
@@ -80,7 +80,9 @@ class LoggedPeople:
         left = rows.rewards - self.model.held_out
         rewards[np.arange(len(left)), rows.arms] += left / likely
         expected, mean = self.model.unseen.mean(axis=1), float(rows.rewards.mean())
-        return Outcomes(self.spec.features, rows.contexts, rewards, expected, mean, float(np.square(left).mean()))
+        return PotentialOutcomes(
+            self.spec.features, rows.contexts, rewards, expected, mean, float(np.square(left).mean())
+        )
 
     @property
     def means(self) -> Array:

@@ -133,8 +133,10 @@ class Draft:
             return choice_of(every_algorithm(tables, own_rounds=True), environment_for, drawn)
         assert self.people is not None
         specs = every_algorithm(tables, own_rounds=True)
-        known, few = self.people.people, len(self.people.spec.features) < _SEVERAL
-        kept = None if few else affordable(tables, afforded(tables, self.people.outcomes))
+        known, spec = self.people.people, self.people.spec
+        # Without noise a feature that tells nothing costs next to nothing.
+        pays = spec.privacy.trust.promises and len(spec.features) >= _SEVERAL
+        kept = affordable(tables, afforded(tables, self.people.outcomes)) if pays else None
         found = choice_of(specs, lambda _spec, _seed: known, drawn, kept)
         if isinstance(found, SpecError) or found.kept is None:
             return found

@@ -5,6 +5,7 @@ import { armOf, isDue, isSame, told } from "./choice.js";
 import { adjusted, namesOf, unfitNumbers } from "./adjustment.js";
 import { PrivateerError, alreadyReported, invalid } from "./errors.js";
 import { unfit } from "./features.js";
+import { plainOf, unfitOutcome } from "./inputs.js";
 import { offered, showing } from "./ledgers/arm.js";
 import { allows } from "./ledgers/ledger.js";
 import { coins } from "./platform.js";
@@ -28,6 +29,8 @@ export class Session {
     this.entry = entry;
     this.isTime = isTime;
     this.arm = arm;
+    /** Of which unfit values the developer knows. @type {Set<string>} */
+    this.warned = new Set();
     /** Whether that arm was shown instead of a choice. */
     this.isShown = false;
     /** The choice that the ledger has, or is about to. @type {Choice | null} */
@@ -101,12 +104,21 @@ export class Session {
     }
     // Every choice has coins of its own, so that no sequence of arms can be matched with the coins of a report.
     const slot = fresh ? coins() : (this.arm.coins ?? coins());
-    this.choice = participation.choose(context, slot, now);
     const { spec } = participation;
-    this.client.warn([...unfit(spec.features, context), ...unfitNumbers(spec, context)]);
+    const given = plainOf(context);
+    this.choice = participation.choose(given, slot, now);
+    this.warn([...unfit(spec.features, given), ...unfitNumbers(spec, given)]);
     if (this.asked || kept) this.keep(this.asked ? this.choice : null, fresh);
     this.show(this.choice);
     return armOf(this.choice);
+  }
+
+  /** Tell the developer of values without a place, each once. @param {string[]} messages */
+  warn(messages) {
+    for (const message of messages.filter((one) => !this.warned.has(one))) {
+      this.warned.add(message);
+      this.client.tell(message);
+    }
   }
 
   /** Keep the arm of a choice, as long as the experiment lasts. @param {Choice} choice */
@@ -150,7 +162,7 @@ export class Session {
   /**
    * Tell what came of the choice: pay, randomize, seal and send, once. Where the experiment waits for outcomes the device
    * keeps this one, in the place of the one before: the first `join` or `resend` after the window makes the report.
-   * @param {number | boolean | null | Record<string, number | boolean | null>} reward null where nothing is known; with
+   * @param {number | bigint | boolean | null | Record<string, number | bigint | boolean | null>} reward null where nothing is known; with
    * guardrails `{reward, ...}` by their names
    * @returns {Promise<Outcome>}
    */
@@ -164,16 +176,18 @@ export class Session {
     }
   }
 
-  /** @param {number | boolean | null | Record<string, number | boolean | null>} reward @returns {Promise<Outcome>} */
+  /** @param {number | bigint | boolean | null | Record<string, number | bigint | boolean | null>} reward @returns {Promise<Outcome>} */
   async reported(reward) {
     const { client, choice } = this;
     await client.checkServer();
     this.entry = await client.ledger.entry(this.publications.identity);
     if (!this.isOpen) throw alreadyReported();
+    const { policy, spec } = this.participation;
+    const outcome = plainOf(reward);
+    if (choice || this.isShown) this.warn(unfitOutcome(outcome, spec));
     if (!choice && this.isShown) return "not-asked";
     if (!choice) throw invalid("choose an arm first: call session.choose({...})", "reward");
-    const { policy, spec } = this.participation;
-    const values = policy.read(adjusted(reward, spec, choice.offset ?? 0), spec);
+    const values = policy.read(adjusted(outcome, spec, choice.offset ?? 0), spec);
     if (!this.asked) return "not-asked";
     this.participation.check(choice);
     await this.keeping.catch(() => {});

@@ -2,9 +2,7 @@
 /** An experiment costs no page its time or its errors: the default is shown at once, and why is said. */
 
 import assert from "node:assert/strict";
-import { mkdtempSync } from "node:fs";
-import { createServer as createHttp } from "node:http";
-import { createServer } from "node:net";
+import { mkdtempSync, readFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
@@ -12,6 +10,7 @@ import { test } from "node:test";
 import { Client as DeviceClient } from "../src/index.js";
 import { Client, FileLedger, MemoryLedger } from "../src/node.js";
 import { rejects, serving } from "./support/served.js";
+import { listening } from "./support/silent.js";
 import { vectors } from "./support/vectors.js";
 
 const LOCAL = Buffer.from(vectors("publications")[0].publication, "hex");
@@ -21,35 +20,7 @@ const WITHIN = 0.15;
 /** Seconds that a busy machine may add. */
 const GRACE = 0.25;
 
-/** Where nothing listens, and what hangs, answers junk, or answers with a page.
- * @type {[string, string][]} */
-const SILENT = [
-  ["closed", "nothing listens at {0}"],
-  ["hangs", "{0} did not answer within {1} s"],
-  ["junk", "{0} answered, but not what it was asked for"],
-  ["page", "{0} answered, but not what it was asked for"],
-];
-
-/** @param {string} kind @param {(url: string) => Promise<void>} use */
-async function listening(kind, use) {
-  const service = kind === "page" ? createHttp((_, response) => response.writeHead(503).end("<html>")) : createServer();
-  service.on("connection", (socket) => {
-    socket.on("error", () => {});
-    if (kind === "junk") socket.once("data", () => socket.end("220 mail.example ESMTP\r\n"));
-  });
-  /** @type {Set<import("node:net").Socket>} */
-  const sockets = new Set();
-  service.on("connection", (socket) => sockets.add(socket));
-  await new Promise((resolve) => service.listen(0, "127.0.0.1", () => resolve(null)));
-  const url = `http://127.0.0.1:${/** @type {import("node:net").AddressInfo} */ (service.address()).port}`;
-  if (kind === "closed") await new Promise((resolve) => service.close(resolve));
-  try {
-    await use(url);
-  } finally {
-    for (const socket of sockets) socket.destroy();
-    service.close();
-  }
-}
+const { connections } = JSON.parse(readFileSync(new URL("../../../docs/behaviour.json", import.meta.url), "utf8"));
 
 /** @template T @param {() => Promise<T>} use @returns {Promise<[T, number]>} */
 async function timed(use) {
@@ -58,14 +29,8 @@ async function timed(use) {
   return [found, (performance.now() - began) / 1000];
 }
 
-for (const [kind, words] of SILENT) {
-  const said = (/** @type {string} */ url, /** @type {number} */ seconds) => words.replace("{0}", url).replace("{1}", `${seconds}`);
-
-  test(`errors name the address and what is wrong there: ${kind}`, () =>
-    listening(kind, async (url) => {
-      const joining = new Client(url, { ledger: new MemoryLedger(), timeout: 0.5 }).join("test");
-      await assert.rejects(joining, { type: "unavailable", message: said(url, 0.5) });
-    }));
+for (const { service: kind, words } of connections) {
+  const said = (/** @type {string} */ url, /** @type {number} */ seconds) => words.replace("{url}", url).replace("{seconds}", `${seconds}`);
 
   test(`the default is shown in time: ${kind}`, () =>
     listening(kind, async (url) => {

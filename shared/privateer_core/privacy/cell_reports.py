@@ -8,7 +8,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer_core.primitives.questions import FeatureMeans, KeyedMeans, SmallDomainMeans, VectorSum
+from privateer_core.mechanisms.vectors.vector_noise import CentralVectors
+from privateer_core.primitives.questions import FeatureMeans, KeyedMeans, SmallDomainMeans
 from privateer_core.privacy.information import AskedCell, information
 from privateer_core.privacy.terms import Terms, calibrate
 from privateer_core.spec.arms import ArmsSpec
@@ -76,29 +77,30 @@ class CellReports:
         asked: share of people who are asked about the cell's feature, (cells,).
         """
         sizes, counts = np.unique(batches, return_counts=True)
-        told = [
-            count * self._round(float(size), keys[:, None], arms) for size, count in zip(sizes, counts, strict=True)
-        ]
-        return np.asarray(asked[:, None] * np.sum(told, axis=0))
+        each = [self._round(float(size), keys[:, None], arms, asked[:, None]) for size in sizes]
+        return np.asarray(sum(count * one for count, one in zip(counts, each, strict=True)))
 
-    def _round(self, people: float, keys: Array, arms: Array) -> Array:
+    def _round(self, people: float, keys: Array, arms: Array, asked: Array) -> Array:
         in_turns = self.spec.takes_turns or getattr(self.spec, "starts_from_levels", False)
+        mechanism, question, cell = self._terms.mechanism, self._question, keys * np.maximum(arms, _NOBODY)
+        of_all = isinstance(mechanism, CentralVectors)
 
-        def told(key: Any, arm: Any) -> Any:
-            asked = AskedCell(self._question, int(people), key=key, arm=arm, in_turns=in_turns)
-            return information(self._terms.mechanism, asked) + np.zeros(np.shape(arm))
+        def told(key: Any, arm: Any, of: Any) -> Any:
+            return information(mechanism, AskedCell(question, of, key=key, arm=arm, in_turns=in_turns)) + np.zeros_like(
+                arm
+            )
 
         # Estimates of a rate that is declared have a variance of each cell's own.
-        by_cell = told if getattr(self._question, "rate", None) is None else np.vectorize(told)
-        each = by_cell(keys, np.maximum(arms, _NOBODY))
-        if isinstance(self._question, VectorSum):
-            # Residuals are told, of which the larger one is what is left of 1; and by how much they vary is not in it.
-            each = 1 / (
-                max(self.mean, 1 - self.mean) ** 2 / (_COUNTED * each) + self.variance / (keys * arms + _NOBODY)
-            )
-        else:
-            each = 4 * each
-        return np.where(arms > 0, people * each, 0.0)
+        by_cell = told if getattr(question, "rate", None) is None else np.vectorize(told)
+        apart = np.maximum(1.0, people * asked) if self.by_feature and not of_all else people
+        each = by_cell(keys, np.maximum(arms, _NOBODY), apart)
+        # Features are asked about for residuals, of which the larger one is what is left of 1; keys for bits.
+        unit = max(self.mean, 1 - self.mean) ** 2 if self.by_feature else 1 / 4
+        with np.errstate(divide="ignore"):
+            noise = unit / np.where(asked > 0, asked * each, 0.0)
+        # A vector is of all features, and by how much rewards vary is not in its noise.
+        noise = noise / _COUNTED + self.variance / cell if of_all else noise
+        return np.where(arms > 0, people / np.maximum(noise, _NOBODY), 0.0)
 
 
 def feature_error(spec: ArmsSpec, features: int, people: int) -> float:
@@ -132,6 +134,8 @@ def people_for(spec: ArmsSpec, features: int) -> int:
 def concerns_of_features(spec: Spec) -> Iterator[str]:
     """Say that features cannot be learned within the horizon, and what helps."""
     if not isinstance(spec, ArmsSpec) or not spec.privacy.trust.promises or not spec.features or spec.sources:
+        return
+    if spec.experiment.reports_per_person > 1:  # the people are fewer, and tell more
         return
     if not issubclass(spec.question, KeyedMeans | FeatureMeans) or issubclass(spec.question, SmallDomainMeans):
         return

@@ -133,7 +133,7 @@ class Hashed(Feature):
     def _number(self, name: str, value: Any) -> float:
         if isinstance(value, str):
             return float(bucket_of(value, self.hashed))
-        if is_number(value) and abs(value) <= _INTEGER_MAX and value == int(value):
+        if is_number(value) and abs(value) < _INTEGER_MAX and value == int(value):
             return float(bucket_of(str(int(value)), self.hashed))
         raise InputError("must be text or a whole number", field=name, remedy="give it as text")
 

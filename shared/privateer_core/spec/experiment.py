@@ -61,7 +61,7 @@ class ExperimentTable(Section):
     @property
     def window_grain(self) -> float:
         """Seconds, of which devices end their windows at a multiple: it tells less of when somebody chose."""
-        return max(1.0, self.conversion_window / _GRAINS)
+        return grain_of(self.conversion_window)
 
     @property
     def waiting(self) -> float | None:
@@ -69,3 +69,8 @@ class ExperimentTable(Section):
         if not self.conversion_window:
             return 0.0
         return None if self.arrivals is None else self.conversion_window / _DAY * self.arrivals
+
+
+def grain_of(window: float) -> float:
+    """Return the seconds of which devices end a window at a multiple."""
+    return max(1.0, window / _GRAINS)

@@ -1,126 +1,65 @@
 """An experiment costs no page its time or its errors: the default is shown at once, and why is said."""
 
 import asyncio
+import json
 import logging
-import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from privateer_client import AsyncClient, Client, Ledger, Outcome
-from privateer_core.errors import Unavailable
 from tests.support.experiments import CONTEXT, OTHER, Device, Server
 from tests.support.notary import notarized
 from tests.support.publications import published
+from tests.support.silent_services import LISTENING
 from tests.support.specs import make_spec
 
 _WITHIN = 0.15
 _GRACE = 0.25
 """Seconds that a busy machine may add."""
-Answering = Callable[[socket.socket], None]
+CONNECTIONS = json.loads(Path("docs/behaviour.json").read_text())["connections"]
 
 
-def hangs(connection: socket.socket) -> None:
-    while connection.recv(1024):
-        pass
-
-
-def junk(connection: socket.socket) -> None:
-    connection.recv(1024)
-    connection.sendall(b"220 mail.example ESMTP\r\n")
-
-
-def page(connection: socket.socket) -> None:
-    connection.recv(4096)
-    connection.sendall(b"HTTP/1.1 503 Down\r\nContent-Length: 6\r\n\r\n<html>")
-
-
-@pytest.fixture
-def listen() -> Iterator[Callable[[Answering | None], str]]:
-    """Return the address of a service that answers so; None: nothing listens."""
-    open_ = list[socket.socket]()
-
-    def make(answer: Answering | None) -> str:
-        service = socket.create_server(("127.0.0.1", 0))
-        address = f"http://127.0.0.1:{service.getsockname()[1]}"
-        if answer is None:
-            service.close()
-            return address
-        open_.append(service)
-
-        def serve() -> None:
-            with suppress(OSError):
-                while True:
-                    connection, _ = service.accept()
-                    with closing(connection):
-                        answer(connection)
-
-        threading.Thread(target=serve, daemon=True).start()
-        return address
-
-    yield make
-    for one in open_:
-        one.close()
-
-
-SILENT = [
-    (None, "nothing listens at {0}"),
-    (hangs, "{0} did not answer within {1} s"),
-    (junk, "{0} answered, but not what it was asked for"),
-    (page, "{0} answered, but not what it was asked for"),
-]
-
-
-@pytest.mark.parametrize(("answer", "words"), SILENT)
-def test_errors_name_the_address_and_what_is_wrong_there(
-    listen: Callable[..., str], tmp_path: Path, answer: Answering | None, words: str
-) -> None:
-    url = listen(answer)
-    with pytest.raises(Unavailable) as caught:
-        Client(url, ledger=tmp_path / "x.db", timeout=0.5).join("test")
-    assert caught.value.detail == words.format(url, 0.5)
-
-
-@pytest.mark.parametrize(("answer", "words"), SILENT)
-def test_the_default_is_shown_in_time(
-    listen: Callable[..., str],
-    tmp_path: Path,
-    answer: Answering | None,
-    words: str,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+@pytest.mark.parametrize("case", CONNECTIONS, ids=lambda case: case["service"])
+def test_the_default_is_shown_in_time(tmp_path: Path, case: dict[str, str], caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, "privateer.client")
-    url = listen(answer)
+    with LISTENING[case["service"]]() as url:
+        _shown_in_time(tmp_path, url, case, caplog)
+
+
+def _shown_in_time(tmp_path: Path, url: str, case: dict[str, str], caplog: pytest.LogCaptureFixture) -> None:
+    # Who says no at once has time to say so, on a machine that is busy.
+    within = _WITHIN if case["service"] == "hangs" else 5.0
+    words = case["words"].format(url=url, seconds=within)
     client = Client(url, ledger=tmp_path / "x.db", timeout=5.0)
     shown, seconds = list[Any](), list[float]()
     for _ in range(3):
         began = time.monotonic()
-        shown.append(client.arm("test", CONTEXT, default="control", within=_WITHIN))
+        shown.append(client.arm("test", CONTEXT, default="control", within=within))
         seconds.append(time.monotonic() - began)
-    assert max(seconds) < _WITHIN + _GRACE
-    if answer is hangs:
+    assert max(seconds) < within + _GRACE
+    if case["service"] == "hangs":
         assert max(seconds[1:]) < _GRACE / 2  # whoever hangs has had its time
     assert [one.name for one in shown] == ["control"] * 3
-    assert all(one.fallback.startswith(words.format(url, _WITHIN)) for one in shown)
+    assert all(one.fallback.startswith(words) for one in shown)
     assert [one.report(1.0) for one in shown] == [Outcome.NOT_ASKED] * 3
     assert len(caplog.messages) == 1  # each reason is told once
-    assert words.format(url, _WITHIN) in caplog.text
+    assert words in caplog.text
 
     async def page() -> list[Any]:
         async with AsyncClient(url, ledger=tmp_path / "y.db", timeout=0.4) as client:
             began = time.monotonic()
-            arm = await client.arm("test", CONTEXT, default="control", within=_WITHIN)
+            arm = await client.arm("test", CONTEXT, default="control", within=within)
             return [time.monotonic() - began, arm.name, arm.fallback, await arm.report(1.0)]
 
     took, name, why, outcome = asyncio.run(page())
-    assert took < _WITHIN + _GRACE
+    assert took < within + _GRACE
     assert (name, outcome) == ("control", Outcome.NOT_ASKED)
-    assert why.startswith(words.format(url, _WITHIN))
+    assert why.startswith(words)
 
 
 def slow(server: Server, seconds: float) -> Callable[[Any], Any]:

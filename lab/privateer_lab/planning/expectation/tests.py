@@ -17,6 +17,8 @@ from privateer_lab.simulation.parallel import Backend
 _SHOWN: Final = 6
 """Segments that the words name."""
 _ALIKE: Final = ", if all segments have as many people"
+_SAME: Final = 1.001
+"""Ratio of two least effects up to which they are one."""
 _SHARE: Final = 0.25
 """Share of the time that figures of further promises may take."""
 
@@ -81,12 +83,13 @@ def words_of_tests(spec: Spec, found: Sequence[dict[str, Any]]) -> Iterator[str]
 
 
 def _corrected(own: Mapping[str, float | None], decided: Mapping[str, float | None]) -> Iterator[str]:
-    """Say how much larger effects must be that are decided among several; nothing where there is one."""
+    """Say how much larger effects must be that are decided among several; nothing where that is the same."""
     pairs = ((value, decided[where]) for where, value in own.items() if where in decided)
-    if times := [more / value for value, more in pairs if value and more]:
+    times = max((more / value for value, more in pairs if value and more), default=1.0)
+    if times > _SAME:
         yield (
             "The own interval of each leaves out 0. Corrected for several effects, each is decided from up to "
-            f"{max(times):.3g} times that size on: the worst case of Holm, if all others are none."
+            f"{times:.3g} times that size on: the worst case of Holm, if all others are none."
         )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from privateer_core.privacy.trust import TRUST
 from privateer_core.spec.arms import ArmsSpec
 from privateer_lab.environments import environment_for
-from privateer_lab.planning.feature_sets.outcomes import Outcomes, expected_outcomes
+from privateer_lab.planning.feature_sets.outcomes import PotentialOutcomes, expected_outcomes
 from privateer_lab.planning.feature_sets.selection import (
     FeatureChain,
     FeatureSet,
@@ -51,7 +51,7 @@ def with_some(tables: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]
     return dict(tables) | {"context": dict(tables["context"]) | {"features": features}}
 
 
-def afforded(tables: Mapping[str, Any], outcomes: Outcomes) -> AffordedSets:
+def afforded(tables: Mapping[str, Any], outcomes: PotentialOutcomes) -> AffordedSets:
     """Return the sets of features that an experiment can afford."""
 
     def spec_of(algorithm: str, names: Sequence[str]) -> ArmsSpec | None:
@@ -73,7 +73,7 @@ def sets_for(spec: ArmsSpec) -> AffordedSets:
     return afforded(tables_of(spec), expected_outcomes(spec, environment_for(spec, 0)))
 
 
-def unnoised(tables: Mapping[str, Any], outcomes: Outcomes) -> int:
+def unnoised(tables: Mapping[str, Any], outcomes: PotentialOutcomes) -> int:
     """Return how many features an experiment would have that promises nothing."""
     free = next(name for name, row in TRUST.items() if not row.promises)
     return max(map(len, afforded(dict(tables) | {"privacy": {"model": free}}, outcomes).names), default=0)

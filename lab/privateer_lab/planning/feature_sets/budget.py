@@ -9,7 +9,7 @@ from privateer_core.errors import SpecError
 from privateer_core.spec.arms import ArmsSpec
 from privateer_lab.environments import environment_for
 from privateer_lab.planning.feature_sets.afforded import afforded, with_some
-from privateer_lab.planning.feature_sets.outcomes import Outcomes, expected_outcomes
+from privateer_lab.planning.feature_sets.outcomes import PotentialOutcomes, expected_outcomes
 from privateer_lab.planning.feature_sets.selection import feature_set
 from privateer_lab.planning.other_algorithms import tables_of, with_own_rounds
 from privateer_lab.planning.plans import EPSILON_MAX, Variant, possible
@@ -40,7 +40,7 @@ def feature_budgets(spec: ArmsSpec, promises: Iterable[Variant]) -> list[Feature
     return [_budget(one, outcomes) for one in promises]
 
 
-def _budget(promise: Variant, outcomes: Outcomes) -> FeatureBudget:
+def _budget(promise: Variant, outcomes: PotentialOutcomes) -> FeatureBudget:
     tables = tables_of(promise.spec)  # type: ignore[arg-type]
     reward = promise.spec.reward
     sets = afforded(tables, outcomes)

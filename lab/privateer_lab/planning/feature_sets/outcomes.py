@@ -56,7 +56,7 @@ class FeatureCodes:
 
 
 @dataclass(frozen=True)
-class Outcomes:
+class PotentialOutcomes:
     """What every option would bring every person, as far as a log or simulated people tell."""
 
     features: Mapping[str, Feature]  # those of a spec, by name
@@ -96,11 +96,11 @@ class Outcomes:
         return found / len(self.gains)
 
 
-def expected_outcomes(spec: ArmsSpec, people: Environment) -> Outcomes:
+def expected_outcomes(spec: ArmsSpec, people: Environment) -> PotentialOutcomes:
     """Return what simulated people may expect of every option."""
     rng, reward = np.random.default_rng(0), spec.reward
     contexts = people.contexts(0, min(_PEOPLE, spec.experiment.horizon), rng)
     means = np.clip((people.means(contexts) - reward.low) / reward.span, 0.0, 1.0)[:, list(spec.playable)]
     expected, mean = means.mean(axis=1), float(means.mean())
     spread = mean * (1 - mean) if reward.kind == "binary" else float(means.var())
-    return Outcomes(spec.features, contexts[:, : len(spec.features)], means, expected, mean, spread)
+    return PotentialOutcomes(spec.features, contexts[:, : len(spec.features)], means, expected, mean, spread)

@@ -8,7 +8,7 @@ import numpy as np
 
 from privateer_core.privacy.cell_reports import CellReports
 from privateer_core.spec.arms import ArmsSpec
-from privateer_lab.planning.feature_sets.outcomes import Array, Outcomes
+from privateer_lab.planning.feature_sets.outcomes import Array, PotentialOutcomes
 from privateer_lab.planning.feature_sets.surrogate import earned
 
 BEST: Final = 6
@@ -43,20 +43,20 @@ class FeatureSet:
         return difference > CLEARLY * error
 
 
-def feature_set(outcomes: Outcomes, names: Sequence[str], spec: ArmsSpec) -> FeatureSet:
+def feature_set(outcomes: PotentialOutcomes, names: Sequence[str], spec: ArmsSpec) -> FeatureSet:
     """Return what a spec earns with features, in surrogate runs."""
     reports = CellReports(spec, outcomes.mean, outcomes.variance)
     runs = np.stack([earned(outcomes, names, reports, seed) for seed in range(_REPEATS)])
     return FeatureSet(tuple(names), runs.mean(axis=0), runs.mean(axis=1))
 
 
-def nobody_told(outcomes: Outcomes) -> FeatureSet:
+def nobody_told(outcomes: PotentialOutcomes) -> FeatureSet:
     """Return what the best option brings without learning which it is."""
     best = outcomes.gains[:, outcomes.gains.mean(axis=0).argmax()]
     return FeatureSet((), best, np.full(_REPEATS, best.mean()))
 
 
-def most_telling(outcomes: Outcomes) -> list[str]:
+def most_telling(outcomes: PotentialOutcomes) -> list[str]:
     """Return the features that tell most without noise, the best first; of those alone that tell anything."""
     told = {name: outcomes.told(name) for name in outcomes.cells}
     return [name for name in sorted(told, key=lambda one: -told[one]) if told[name] > 0][:BEST]
@@ -76,7 +76,7 @@ class FeatureChain:
 
 
 def forward(
-    outcomes: Outcomes, names: Sequence[str], nothing: FeatureSet, spec_of: SpecOf, most: int = BEST
+    outcomes: PotentialOutcomes, names: Sequence[str], nothing: FeatureSet, spec_of: SpecOf, most: int = BEST
 ) -> FeatureChain:
     """Return sets of features that pay, one after the other.
 

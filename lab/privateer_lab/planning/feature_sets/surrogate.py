@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer_core.privacy.cell_reports import CellReports
-from privateer_lab.planning.feature_sets.outcomes import Array, Ints, Outcomes
+from privateer_lab.planning.feature_sets.outcomes import Array, Ints, PotentialOutcomes
 
 _DRAWS: Final = 8
 _WIDTH: Final = 0.5
@@ -22,7 +22,7 @@ _NOBODY: Final = 1e-12
 
 
 @dataclass(frozen=True)
-class Table:
+class CellDesign:
     """People by their cells of some features, one half of whom says what options do."""
 
     rows: Ints  # shape (n,): the row of every person
@@ -30,7 +30,7 @@ class Table:
     kernels: tuple[Array, ...]  # of every feature, after one of everybody
 
     @classmethod
-    def of(cls, outcomes: Outcomes, names: Sequence[str]) -> "Table":
+    def of(cls, outcomes: PotentialOutcomes, names: Sequence[str]) -> "CellDesign":
         """Return the table of some features."""
         cells = [outcomes.cells[name] for name in names]
         rows, first = np.zeros(len(outcomes.gains), np.int64), np.zeros(1, np.int64)
@@ -53,7 +53,7 @@ class SurrogateRun:
     seed: of noise and draws.
     """
 
-    def __init__(self, table: Table, gains: Array, half: Ints, reports: CellReports, seed: int) -> None:
+    def __init__(self, table: CellDesign, gains: Array, half: Ints, reports: CellReports, seed: int) -> None:
         self._table, self._reports, self._rng = table, reports, np.random.default_rng(seed)
         design, rows = table.design, table.rows[half]
         self._people = np.bincount(rows, minlength=len(design)).astype(np.float64)
@@ -141,9 +141,9 @@ def _by_row(rows: Ints, values: Array, count: int) -> NDArray[np.float64]:
     return np.stack([np.bincount(rows, one, count) for one in values.T], axis=1)
 
 
-def earned(outcomes: Outcomes, names: Sequence[str], reports: CellReports, seed: int) -> Array:
+def earned(outcomes: PotentialOutcomes, names: Sequence[str], reports: CellReports, seed: int) -> Array:
     """Return what every person gets from a policy that was learned from the other half with these features, (n,)."""
-    table, found = Table.of(outcomes, names), np.empty(len(outcomes.gains))
+    table, found = CellDesign.of(outcomes, names), np.empty(len(outcomes.gains))
     for place, half in enumerate(outcomes.halves):
         policy, others = (
             SurrogateRun(table, outcomes.gains, half, reports, 2 * seed + place).policy(),

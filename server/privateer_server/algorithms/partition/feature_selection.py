@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from privateer_core.algorithms.partition import DEPTH_MAX, PartitionPolicy, PartitionSpec, corners
 from privateer_core.answer.parts import FeatureSelection
 from privateer_core.primitives.contributions import KeyedRelease
+from privateer_core.privacy.cell_reports import people_for
 from privateer_core.spec.columns import Block
 from privateer_server.algorithms.partition.bin_tree import Space
 from privateer_server.algorithms.partition.gaussian_process import BinEvidence
@@ -27,7 +28,7 @@ _SHARE: Final = 0.1
 _USUAL_PEOPLE: Final = 80_000
 _GROWTH: Final = 0.363
 """A tenth of 80,000 people or fewer are asked; of more people a number that grows with this power: 2 % of a million."""
-_MOST: Final = 0.25
+_MOST: Final = 0.5
 """Where one round about each feature takes a larger share of the people than this, there is none."""
 _GAIN: Final = 0.0
 """A feature is kept if its variation makes what was said more likely by more than this, in natural logarithms."""
@@ -111,7 +112,9 @@ class FeatureSelector:
     def __init__(self, spec: PartitionSpec) -> None:
         self.cells, self._spec, self._space = cells_of(spec), spec, Space(spec.blocks)
         people = spec.experiment.horizon
-        self.selects = len(self.cells) > _FEW and len(self.cells) * spec.first_batch("") <= _MOST * people
+        rounds = len(self.cells) * spec.first_batch("") <= _MOST * people
+        # Who cannot learn one feature gains nothing from knowing which it is.
+        self.selects = len(self.cells) > _FEW and rounds and people_for(spec, 1) <= people
 
     def start(self) -> Selection | None:
         """Return a selection for which nobody was asked yet; None where features are few, or people."""

@@ -2,17 +2,22 @@
 
 import math
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from privateer_core.algorithms import parse_spec
 from privateer_core.privacy.cell_reports import CellReports
+from privateer_lab.cli.input_files import load_spec
 from privateer_lab.planning.feature_sets import selection
 from privateer_lab.planning.feature_sets.afforded import affordable, afforded, unnoised
-from privateer_lab.planning.feature_sets.outcomes import FeatureCodes, Outcomes
+from privateer_lab.planning.feature_sets.budget import feature_budgets
+from privateer_lab.planning.feature_sets.outcomes import FeatureCodes, PotentialOutcomes
 from privateer_lab.planning.feature_sets.selection import most_telling
+from privateer_lab.planning.plans import Variant, possible
 
+EXAMPLES = Path(__file__).parents[4] / "examples"
 UNIT = {"low": 0.0, "high": 1.0}
 NAMES = ("age", "days", "copy", "job")
 
@@ -45,7 +50,7 @@ def outcomes(rng, effect, people=3_000, names=NAMES):
     rewards = np.full((people, 3), 0.4)
     rewards[np.arange(people), arms] += 3 * (won - 0.4)
     spec = parse_spec(tables({"model": "none"}, names=names))
-    return Outcomes(spec.features, contexts, rewards, np.full(people, 0.4), 0.4, 0.24)
+    return PotentialOutcomes(spec.features, contexts, rewards, np.full(people, 0.4), 0.4, 0.24)
 
 
 CENTRAL = {"model": "central", "epsilon": 1.0, "delta": 1e-6}
@@ -111,3 +116,15 @@ def test_cells_are_those_of_places():
     job = FeatureCodes.of(spec.features["job"], np.array([0.0, 2.0, 1.0, math.nan]))
     assert len(set(job.codes.tolist())) == job.count == len(job.kernel)
     assert np.linalg.eigvalsh(codes.kernel).min() > 0
+
+
+def test_a_plan_says_which_features_pay_and_what_more_people_would_bring():
+    """Only the first of two features decides anything, and the whole gain is known."""
+    spec = load_spec(EXAMPLES / "peaks-shuffle.toml", [], 4000)
+    own, free = feature_budgets(spec, [Variant("shuffle", 1.0, spec), *possible(spec, ["none"], [1.0])[0]])
+    assert own.features == free.features == ("x1",)
+    assert own.single < own.value < free.value
+    assert own.value < own.with_twice_people
+    assert own.value < own.with_twice_epsilon
+    assert free.with_twice_epsilon is None
+    assert own.another is None, "x2 alone tells nothing"

@@ -96,8 +96,13 @@ def test_people_who_are_asked_about_everybody_lose_as_others_do() -> None:
     assert np.isfinite(replace(analysis, rule="matching").outcome(0.3).lost)
 
 
-def test_what_is_called_yes_changes_no_least_effect() -> None:
-    """Rewards of .99 cannot rise as far as those of .01. The planted defect finds no effect at all of them."""
-    up, down = (power_analysis(spec, designs(spec)).least() for spec in (spec_of(rate=0.01), spec_of(rate=0.99)))
+@pytest.mark.parametrize("allocation", ["fixed", "matching"])
+def test_what_is_called_yes_changes_no_least_effect(allocation: str) -> None:
+    """Rewards of .99 cannot rise as far as those of .01.
+
+    The planted defects find no effect at all of them, or judge their variance by a mean of .95.
+    """
+    specs = (spec_of(rate=rate, allocation=allocation) for rate in (0.01, 0.99))
+    up, down = (power_analysis(spec, designs(spec)).least() for spec in specs)
     assert down.min() > 0.01
     assert down == pytest.approx(up, rel=0.1)

@@ -137,8 +137,10 @@ class PowerAnalysis:
         return drift_of(looks_of(self.plans.segments, self.epochs), self.plans.segments.alpha, self.target)
 
     def _middle(self, effect: Array | float) -> Array:
-        """Return the mean reward of both arms, by which an interval judges their variances."""
-        return np.asarray(np.minimum(self.rate + np.asarray(effect) / 2, _STEEP))
+        """Return the mean reward of both arms, by which an interval judges their variances: downwards where it must."""
+        half = np.asarray(effect) / 2
+        middle = self.rate + np.where(self.rate + 2 * half > 1, -half, half)
+        return np.asarray(np.clip(middle, min(self.rate, 1 - _STEEP), max(self.rate, _STEEP)))
 
     def _least(self) -> Array:
         """Return the least effects at planned shares. An effect moves the mean, and the mean the effect."""
