@@ -127,9 +127,8 @@ def compare_in_words(plain: Answer, adjusted: Answer, names: Sequence[str]) -> l
             and effect.high is not None
         ):
             ratio = (effect.high - effect.low) / (plain_effect.high - plain_effect.low)
-            narrower = f"is {abs(1 - ratio):.0%} {'narrower' if ratio <= 1 else 'wider'}"
-            if abs(1 - ratio) < _ALIKE:
-                narrower = "is hardly another"
-            sentence += f". The interval {narrower}, as with {ratio**-2:.2g} times as many people"
+            changed = f"is {abs(1 - ratio):.0%} {'narrower' if ratio <= 1 else 'wider'}"
+            people = f", as with {ratio**-2:.3g} times as many people"
+            sentence += f". The interval {changed}{people}" if abs(1 - ratio) >= _ALIKE else ". Its length is the same"
         sentences.append(f"{sentence}.")
     return sentences

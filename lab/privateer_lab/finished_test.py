@@ -224,7 +224,8 @@ def analyze(
         given, counts = whole.column(arm).counts, np.bincount(units.arms, minlength=len(arms))
         if not (person or cluster) and all(name in given for name in arms):
             counts = np.array([given[name] for name in arms])
-        sentences.append(split_in_words(counts, arms, declared))
+        mixed = None if units.places is None else (units.arms, units.places)
+        sentences.append(split_in_words(counts, arms, declared, mixed))
     unit = "clusters" if cluster else "people" if person else "rows"
     row_count = result.row_count if units.clusters is None else RowCount(units.clusters, 0.0)
     rests = row_count.sentence(unit, len(rewards) if is_private else whole.kept)

@@ -22,6 +22,7 @@ class SummedOutcomes:
     outcomes: RowOutcomes
     unadjusted: RowOutcomes | None  # outcomes that no covariate adjusts; None where none does
     arms: NDArray[np.int64]  # shape (m,): arms of what was split among them
+    places: NDArray[np.int64] | None  # shape (m,): the cluster of each, where some clusters are in both arms; else None
     clusters: int | None  # how many clusters stand for rows; None: rows stand for themselves
     sentences: tuple[str, ...]  # what was done
 
@@ -70,9 +71,10 @@ class SumColumns:
         if self.per:
             look = replace(look, name=f"{look.name} per {self.per}")
         n_clusters = clusters.count if clusters else None
-        split_arms = arms if clusters and clusters.has_mixed else look.chosen
+        mixed = clusters if clusters and clusters.has_mixed else None
+        split_arms, places = (arms, mixed.places[mixed.units]) if mixed else (look.chosen, None)
         if not self.adjust:
-            return SummedOutcomes(look, plain_outcomes, None, split_arms, n_clusters, tuple(sentences))
+            return SummedOutcomes(look, plain_outcomes, None, split_arms, places, n_clusters, tuple(sentences))
         columns = covariate_columns(rows, self.adjust)
         values = adjusted_rewards(values, columns, arms, groups)
         if clusters:
@@ -81,4 +83,4 @@ class SumColumns:
         warnings = balance_warnings(columns, look.chosen, self.adjust)
         look = replace(look, warnings=(*look.warnings, *warnings))
         outcomes = outcomes.derived(values)
-        return SummedOutcomes(look, outcomes, plain_outcomes, split_arms, n_clusters, tuple(sentences))
+        return SummedOutcomes(look, outcomes, plain_outcomes, split_arms, places, n_clusters, tuple(sentences))

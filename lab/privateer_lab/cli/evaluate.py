@@ -128,7 +128,10 @@ def _headline(evaluations: Mapping[str, Evaluation], words: _Words) -> str:
     }
     sentences = [f"Known to {how} than what was logged: {listed(names)}." for how, names in known.items() if names]
     subject = "No option is" if len(evaluations) > 1 else f"{next(iter(evaluations))} is not"
-    return " ".join(sentences) or f"{subject} known to {words.either} than what was logged."
+    said = " ".join(sentences) or f"{subject} known to {words.either} than what was logged."
+    if any(evaluation.is_contradicted for evaluation in evaluations.values()):
+        return f"The log contradicts its own propensities, on which every figure rests. If they were right: {said}"
+    return said
 
 
 def _negative(value: Value) -> Value:
@@ -173,7 +176,7 @@ def _notes(evaluations: Mapping[str, Evaluation], confidence: float) -> Iterator
 def _document(evaluations: Mapping[str, Evaluation], reward: str, confidence: float) -> dict[str, Any]:
     """Return all estimates; what is not known is null."""
     first = next(iter(evaluations.values()))
-    figures = ("model", "effective", "largest", "followed", "supported", "warnings")
+    figures = ("model", "effective", "largest", "followed", "supported", "warnings", "is_contradicted")
     return {
         "reward": reward,
         "confidence": confidence,

@@ -54,6 +54,9 @@ class Evaluation(Tabular):
         the policy's choices that are of arms that the log has.
     warnings
         What is wrong with the log or its weights, in words; empty if nothing is.
+    is_contradicted
+        Whether the log contradicts the propensities of an arm that the policy chooses, so that no estimate is to be
+        believed.
     """
 
     ips: Value
@@ -71,6 +74,7 @@ class Evaluation(Tabular):
     followed: float
     supported: float
     warnings: tuple[str, ...] = ()
+    is_contradicted: bool = False
 
     @property
     def values(self) -> tuple[Value, ...]:
@@ -270,6 +274,7 @@ class Evaluator:
     def evaluate(self, policy: Decider) -> Evaluation:
         """Return the estimates for a policy."""
         log, sample, shares = self.log, self._sample, shares_of(policy, self.log)
+        misfits = self._test.misfits(shares)
         weights = shares[np.arange(len(log)), log.chosen] / log.propensities
         model = self._models.best(
             shares, lambda predictions: sample.error_of(weights * log.rewards + predictions.rest(weights))
@@ -291,7 +296,8 @@ class Evaluator:
             largest=float(weights.max()) / total if total else 0.0,
             followed=float((weights > 0).mean()),
             supported=float(shares[:, np.unique(log.chosen)].sum()) / len(log),
-            warnings=(*log.remarks, *_extreme(weights), *_unsupported(log, shares), *self._test.warnings(shares)),
+            warnings=(*log.remarks, *_extreme(weights), *_unsupported(log, shares), *misfits.values()),
+            is_contradicted=bool(shares[:, [*misfits]].any()),
         )
 
     def _estimates(self, weights: Array, model: Predictions) -> tuple[Value, ...]:

@@ -32,8 +32,8 @@ class PropensityTest:
 
     log: ChoiceLog
 
-    def warnings(self, shares: Array) -> list[str]:
-        """Say where propensities do not fit how often everybody, or those whom a policy gives an arm, got it.
+    def misfits(self, shares: Array) -> dict[int, str]:
+        """Say of which arms propensities do not fit how often everybody, or those whom a policy gives it, got it.
 
         All tests together have a probability of `FALSE_ALARM` to find an arm by chance.
 
@@ -42,14 +42,14 @@ class PropensityTest:
         shares
             Shape (n, arms): the policy's.
         """
-        sentences, limit = [], float(np.log(2 * len(self.log.arms) / FALSE_ALARM))
+        sentences, limit = dict[int, str](), float(np.log(2 * len(self.log.arms) / FALSE_ALARM))
         for arm in np.unique(self.log.chosen).tolist():
             evidence, mean, whom = *self._of_everybody[arm], "everybody"
             if evidence < limit and shares[:, arm].min() < shares[:, arm].max():
                 evidence, mean = self._evidence(arm, shares[:, arm])
                 whom = "those whom the policy gives it"
             if evidence >= limit:
-                sentences.append(
+                sentences[arm] = (
                     f"the propensities of arm {self.log.arms[arm]!r} do not fit how often {whom} got it: 1 / p has a "
                     f"mean of {mean:.2f} in the place of 1. Either propensities are wrong, or some people can never "
                     "get the arm"

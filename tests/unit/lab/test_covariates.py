@@ -65,7 +65,7 @@ def test_the_effect_and_its_interval_are_those_of_lin() -> None:
     ratio = (effect.high - effect.low) / (plain.high - plain.low)
     assert ratio < 0.4
     [said] = [one for one in found.assumed if one.startswith("new: ")]
-    assert f"The interval is {1 - ratio:.0%} narrower, as with {ratio**-2:.2g} times as many people." in said
+    assert f"The interval is {1 - ratio:.0%} narrower, as with {ratio**-2:.3g} times as many people." in said
     assert any(one.startswith("Columns of --adjust must have been measured before") for one in found.assumed)
 
 

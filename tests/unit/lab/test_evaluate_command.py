@@ -110,3 +110,17 @@ def test_a_file_that_is_not_there_is_one_line(capsys: pytest.CaptureFixture[str]
     code, _, err = run(capsys, "evaluate", str(tmp_path / "none.csv"))
     assert code == 2
     assert "there is no file of this name" in err
+
+
+def test_a_headline_knows_of_propensities_that_the_log_contradicts(
+    capsys: pytest.CaptureFixture[str], path: Path
+) -> None:
+    """Planted: what was known by wrong propensities was the first sentence, and that they are wrong the last."""
+    options = ["evaluate", str(path), "--reward", "bought"]
+    code, out, _ = run(capsys, *options, "--propensity", "0.5")
+    assert code == 0
+    assert out.startswith("The log contradicts its own propensities, on which every figure rests. If they were right: ")
+    _, out, _ = run(capsys, *options, "--propensity", "0.3", "--policy", "new", "--json")
+    [policy] = json.loads(out)["policies"]
+    assert not policy["is_contradicted"]  # new has .3 of the rows; the others, of which this does not speak, have not
+    assert len(policy["warnings"]) > 1

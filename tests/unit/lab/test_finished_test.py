@@ -90,6 +90,20 @@ def test_segments_are_told_apart_and_their_average_is_not_lost() -> None:
     assert len(found.answer.effects) == 3
 
 
+def test_others_are_no_part_of_a_segment_that_is_asked_for() -> None:
+    """Planted: with two values, whoever has a third counted as one of the second, by the name city=oslo/other."""
+    rng = np.random.default_rng(4)
+    rows = {"arm": rng.choice(["a", "b"], 6000), "city": rng.choice(["rome", "oslo", "bern"], 6000)}
+    rows["reward"] = rng.random(6000) < 0.2 + 0.3 * ((rows["city"] == "bern") & (rows["arm"] == "b"))
+    of_oslo = {name: values[rows["city"] != "bern"] for name, values in rows.items()}
+    values = {}
+    for table, names in ((rows, {"rome", "oslo", "other"}), (of_oslo, {"rome", "oslo"})):
+        found = lab.analyze(table, segments={"city": ["rome", "oslo"]}).answer.effects
+        assert {one.group for one in found} == {None, *(f"city={name}" for name in names)}
+        values[len(table["arm"])] = {one.group: one.value for one in found}["city=oslo"]
+    assert len({*values.values()}) == 1
+
+
 def test_cuts_and_values_make_the_segments_that_are_given() -> None:
     segments: dict[str, Any] = {"age": [30, 50], "country": ["de", "other"]}
     rows = {name: values for name, values in bought().items() if name != "platform"}

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import fisher_exact
 
 import privateer_lab as lab
 from privateer_core.errors import SpecError
@@ -79,7 +80,7 @@ def test_gaps_are_counted_by_person_where_people_are_named() -> None:
     )
     found = lab.analyze(rows | {"well": [*rows["well"][:-1], 2]}, reward="well", person="user")
     assert not any("without well" in one for one in found.answer.warnings)
-    assert "Units by user without well, by arm: a 3 of 150, b 0 of 150." in found.assumed
+    assert "Units by user without well, by arm: a: 3 of 150, b: 0 of 150." in found.assumed
 
 
 @pytest.mark.parametrize("cell", ["ill", "", None, "inf", 1e308, "1e999"])
@@ -101,7 +102,7 @@ def test_a_draft_warns_of_gaps_that_differ_too() -> None:
 
 
 def test_a_reward_that_all_others_have_is_refused_with_the_gaps() -> None:
-    said = "every row has the same reward.*Rows without pain, by arm: gel 3,000 of 6,000, none 0 of 6,000"
+    said = "every row has the same reward.*Rows without pain, by arm: gel: 3,000 of 6,000, none: 0 of 6,000"
     with pytest.raises(SpecError, match=said):
         lab.analyze(pain(), reward="pain")
 
@@ -165,3 +166,15 @@ def test_the_command_takes_the_rule(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert (code, err) == (0, "")
     assert '"rests": "It rests on 240 rows."' in out
     assert "Rows without outcome count as low." in out
+
+
+def test_few_gaps_have_the_probability_of_drawn_tables() -> None:
+    """Beside Fisher (1922), within .01; planted: Pearson's test of the first says .14, where the probability is .48."""
+    for gaps, rows in (((0, 2), (11, 11)), ((0, 9), (2_000, 1_000)), ((1, 4), (150, 153))):
+        arm = DataColumn("arm", ("a", "b"), np.repeat([0, 1], rows))
+        places = np.concatenate([np.arange(n) < k for k, n in zip(gaps, rows, strict=True)]) * -1
+        remarks, warnings = gaps_in_words(arm, DataColumn("reward", ("1",), places), None)
+        exact = fisher_exact([gaps, np.subtract(rows, gaps)]).pvalue
+        said = re.search(r"\(p ([\d.e-]+)\)", " ".join([*remarks, *warnings]))
+        assert said is not None
+        assert float(said[1]) == pytest.approx(exact, abs=0.01)

@@ -15,9 +15,10 @@ from privateer_lab.planning.segment_shares import leaves_shares_open, named_shar
 from privateer_lab.simulation.parallel import Backend
 
 _SHOWN: Final = 6
-_SAME: Final = 1.005
 """Segments that the words name."""
 _ALIKE: Final = ", if all segments have as many people"
+_SAME: Final = 1.001
+"""Ratio of two least effects up to which they are one."""
 _SHARE: Final = 0.25
 """Share of the time that figures of further promises may take."""
 

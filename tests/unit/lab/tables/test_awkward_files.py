@@ -201,7 +201,7 @@ def test_gaps_are_counted_in_every_usual_spelling(mark: str, tmp_path: Path) -> 
 def test_which_arms_lack_outcomes_is_said_by_both(tmp_path: Path) -> None:
     rows = ["a,1", "a,0"] * 50 + ["b,"] * 30 + ["b,1", "b,0"] * 35
     made, found = both(write(tmp_path, "table.csv", "\n".join(["arm,spend", *rows])))
-    assert "Rows without spend, by arm: a 0 of 100, b 30 of 100." in shared(made, found)
+    assert "Rows without spend, by arm: a: 0 of 100, b: 30 of 100." in shared(made, found)
 
 
 def test_infinite_numbers_are_no_levels(tmp_path: Path) -> None:

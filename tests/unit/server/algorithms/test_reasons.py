@@ -33,7 +33,7 @@ def test_the_rule_that_stops_an_answer_is_named_with_the_arm_and_its_count(
 
 
 def test_with_noise_the_arm_is_named_beside_it() -> None:
-    counted = rows(2_000, 14, 500, 3)
+    counted = rows(2_000, 40, 500, 3)
     effect = lab.analyze(counted, shares={"a": 0.99, "b": 0.01}, epsilon=0.5).answer.effects[0]
     assert effect.reason is Reason.NOISE
     assert effect.remark.startswith("b counts as ")
@@ -48,8 +48,20 @@ def release(noise: float, people: float) -> TrialEvidence:
 
 @pytest.mark.parametrize("people", [8.0, 20.0, 44.0, 400.0])
 def test_noise_is_the_reason_only_where_there_is_some(people: float) -> None:
+    of_noise = (ReasonCode.NOISE, ReasonCode.NOBODY)
     quiet, loud = release(0.0, people), release(1e4, people)
     for reasons in (effects(quiet).reason, average_effects(quiet).reason):
-        assert not (reasons == ReasonCode.NOISE).any()
+        assert not np.isin(reasons, of_noise).any()
     for reasons in (effects(loud).reason, average_effects(loud).reason):
-        assert (reasons == ReasonCode.NOISE).all()
+        assert np.isin(reasons, of_noise).all()
+
+
+def test_an_arm_of_which_no_outcome_counts_is_told_apart_from_one_of_few_people() -> None:
+    """Planted: outcomes are texts, which count nowhere under a promise, and noise seemed to hide the people."""
+    words = {"arm": ["a", "b"] * 1_000, "outcome": ["cured", "ill", "ill", "ill"] * 500}
+    shares = {"a": 0.5, "b": 0.5}
+    effect = lab.analyze(words, reward="outcome", shares=shares, epsilon=1.0).answer.effects[0]
+    assert effect.reason is Reason.NOBODY
+    assert lab.analyze(words, reward="outcome", shares=shares, epsilon=1.0, yes="cured").answer.effects[0].is_decided
+    # Of 30 people 7 to 8 deviations of their noise remain: few beside it, and not nobody.
+    assert (effects(release(1.0, 30.0)).reason == ReasonCode.NOISE).all()
