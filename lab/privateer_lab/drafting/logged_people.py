@@ -169,6 +169,11 @@ class LoggedPeople:
         ]
 
     @property
+    def differs(self) -> bool:
+        """Whether the model says clearly more of options where features tell people apart."""
+        return self.model.kind == TOGETHER
+
+    @property
     def _is_one_best(self) -> bool:
         """Whether one option is best for all of these people, or as good as the best."""
         return self._most - float(self.means.mean(axis=0).max()) < _DUST * self.spec.reward.span

@@ -136,11 +136,13 @@ class Draft:
         known, spec = self.people.people, self.people.spec
         # Without noise a feature that tells nothing costs next to nothing.
         pays = spec.privacy.trust.promises and len(spec.features) >= _SEVERAL
-        kept = affordable(tables, afforded(tables, self.people.outcomes)) if pays else None
+        # Two tests, of the model and of each feature, keep what is chance out.
+        sets = afforded(tables, self.people.outcomes) if pays and self.people.differs else None
+        kept = (affordable(tables, sets) if sets else {}) if pays else None
         found = choice_of(specs, lambda _spec, _seed: known, drawn, kept)
         if isinstance(found, SpecError) or found.kept is None:
             return found
-        return replace(found, unnoised=unnoised(tables, self.people.outcomes))
+        return replace(found, unnoised=unnoised(tables, self.people.outcomes) if sets else 0)
 
     def _with_cuts(self, text: str) -> str:
         """Return the spec with cut points of numbers from the data, where it has features of both kinds."""
