@@ -1,5 +1,6 @@
 """Privateer on a device: ``from privateer_client import Client``."""
 
+from privateer_client.arm import Arm
 from privateer_client.client import AsyncClient, Client
 from privateer_client.delivery import Outcome
 from privateer_client.ledger.ledger import Ledger
@@ -8,4 +9,14 @@ from privateer_client.session import Session
 from privateer_core.errors import UnfitValueWarning
 from privateer_core.privacy.terms_verification import Limits
 
-__all__ = ["AsyncClient", "Client", "Ledger", "Limits", "OfflinePolicy", "Outcome", "Session", "UnfitValueWarning"]
+__all__ = [
+    "Arm",
+    "AsyncClient",
+    "Client",
+    "Ledger",
+    "Limits",
+    "OfflinePolicy",
+    "Outcome",
+    "Session",
+    "UnfitValueWarning",
+]

@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, NamedTuple, TypeAlias, TypeVar
+from urllib.parse import urlsplit
 
 from privateer_client.ledger.account_protocol import Account
 from privateer_client.participation import SealedReport
@@ -46,20 +47,34 @@ class Outcome(StrEnum):
     """What became of a report.
 
     ``accepted``: it is durable. ``late``: the round closed before the report came. ``not-asked``: the experiment is
-    over or paused, it is other people's turn, or other people were drawn. ``refused``: the endpoint did not take the
-    report. ``pending``: nobody has decided yet. The device keeps what came of the choice until the report is due, or
-    the sealed bytes until an endpoint decides.
+    over or paused, it is other people's turn, or other people were drawn. ``already-reported``: this person's reports
+    are made, or this period's. ``refused``: the endpoint did not take the report. ``pending``: nobody has decided yet.
+    The device keeps what came of the choice until the report is due, or the sealed bytes until an endpoint decides.
     """
 
     ACCEPTED = "accepted"
     LATE = "late"
     NOT_ASKED = "not-asked"
+    ALREADY_REPORTED = "already-reported"
     REFUSED = "refused"
     PENDING = "pending"
 
 
+class Silence(StrEnum):
+    """Why there is no answer, in words about the service."""
+
+    CLOSED = "nothing listens at {service}"
+    LATE = "{service} did not answer within {seconds:g} s"
+    NONSENSE = "{service} answered, but not what it was asked for"
+
+    def at(self, url: str, seconds: float) -> str:
+        """Say it of the service at a URL, which was given so many seconds."""
+        parts = urlsplit(url)
+        return self.format(service=f"{parts.scheme}://{parts.netloc}", seconds=seconds)
+
+
 class EndpointAnswer(NamedTuple):
-    """An answer that kept to its bounds."""
+    """An answer that kept to its bounds; of status 0 if none did."""
 
     status: int
     body: bytes = b""
@@ -69,6 +84,8 @@ class EndpointAnswer(NamedTuple):
     """Whom the round asks, if the server says it beside a publication (`wire.publication.ASKS_HEADER`)."""
     signed: str = ""
     """The header that says who signed a publication (`wire.identity.SIGNED_HEADER`)."""
+    silence: Silence = Silence.NONSENSE
+    """Why the answer cannot be used, if it cannot."""
 
 
 class DeliveryVerdict(NamedTuple):
@@ -82,7 +99,7 @@ def judge(answer: EndpointAnswer | None) -> DeliveryVerdict:
     """Judge what an answer decides about one person's report; None: no answer came."""
     # Only a verdict on the report itself is final. Whatever else comes (a fault, the login page of a network, a service
     # that does not know the experiment or the version yet) may be otherwise the next time.
-    if answer is None:
+    if answer is None or not answer.status:
         return DeliveryVerdict(Outcome.PENDING)
     if answer.status == ACCEPTED:
         return DeliveryVerdict(Outcome.ACCEPTED)

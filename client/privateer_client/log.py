@@ -31,38 +31,22 @@ _OK: Final = 200
 class Witness:
     """Checks signatures, and that everything signed is in the server's log, which continues what the device knows.
 
-    Parameters
-    ----------
-    server
-        Its address.
-    pinned
-        The keys that the application names; empty: the first key that the device meets is the server's from then on.
-    servers
-        What the device knows.
+    server: its address.
+    pinned: the keys that the application names; empty: the first key that the device meets is the server's from then
+        on.
+    servers: what the device knows.
     """
 
     def __init__(self, server: str, pinned: frozenset[bytes], servers: Servers) -> None:
         self._server, self._pinned, self._servers = server, pinned, servers
 
     def signer(self, answer: EndpointAnswer) -> bytes:
-        """Return the key that signed the publication in an answer.
-
-        Raises
-        ------
-        SignatureInvalid, KeyChanged
-            If it is not signed, or not by the server's key.
-        """
+        """Return the key that signed the publication in an answer."""
         known = self._servers.get(self._server)
         return check_signed(answer.signed, answer.body, self._pinned or ({known.key} if known else frozenset()))
 
     def check(self) -> None:
-        """Refuse the server if the device holds evidence that it contradicted itself.
-
-        Raises
-        ------
-        LogForked, HeadWentBack
-            What the evidence shows.
-        """
+        """Refuse the server if the device holds evidence that it contradicted itself."""
         evidence = self._servers.evidence(self._server)
         error = None if evidence is None else contradiction(evidence)
         if error is not None:
@@ -83,15 +67,7 @@ class Witness:
         self._servers.acquit(self._server)
 
     def witnessed(self, entry: Entry, answer: EndpointAnswer, timeout: float) -> Steps[None]:
-        """Fetch the proof that a publication is in the log, check it, and keep the new head.
-
-        Raises
-        ------
-        Unavailable
-            If the server does not prove anything now.
-        SignatureInvalid, KeyChanged, ProofInvalid, HeadWentBack, LogForked
-            If it cannot be trusted; the ledger keeps the evidence.
-        """
+        """Fetch the proof that a publication is in the log, check it, and keep the new head."""
         key, block = bytes.fromhex(answer.signed.partition(".")[0]), None
         for tries in range(1, _TRIES + 1):
             got = yield self._ask(entry, block, timeout)

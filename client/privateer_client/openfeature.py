@@ -23,6 +23,10 @@ except ImportError as error:
     raise ImportError("OpenFeature is not here: install privateer-client[openfeature]") from error
 
 _Value = TypeVar("_Value")
+_EACH: Final = "each person has a ledger of their own"
+_OTHER: Final = (
+    "another targeting key, and a Client is one person: give the provider a function from the key to a Client"
+)
 _BOOLEANS: Final = {"on": True, "off": False, "true": True, "false": False}
 Reported = Callable[[str, Outcome | PrivateerError], None]
 """A function that is called with an experiment's name and what became of a report to it."""
@@ -59,15 +63,16 @@ class _Flag:
 class PrivateerProvider(AbstractProvider):
     """A provider of experiments, for ``openfeature.api.set_provider``.
 
-    A person's arm stays the same, also after a restart, until their report is made or their window ends
-    (`Session.choose`), and here until the session is forgotten. Reports are made beside, in the order of their events;
+    A person's arm stays the same, also after a restart (`Session.choose`), and here until the session is forgotten.
+    Reports are made beside, in the order of their events;
     nobody waits for them but ``shutdown``.
 
     Parameters
     ----------
     client
-        The client of this device's one person; or what returns the client of a person by their targeting key, where
-        several people are served. Each person needs a ledger of their own. The key is not sent.
+        The client of this device's one person, which refuses a second targeting key; or what returns the client of a
+        person by their targeting key, where several people are served. Each person needs a ledger of their own. The
+        key is not sent.
     outcomes
         The experiment that each event is the outcome of; by default an event of an experiment's name.
     values
@@ -77,6 +82,8 @@ class PrivateerProvider(AbstractProvider):
         Told what became of each report.
     fresh
         The experiments in which a person whose features change, while the provider runs, gets a fresh choice.
+    within
+        Seconds for an evaluation. Whoever has no arm by then gets the default, and at a later evaluation the arm.
 
     Examples
     --------
@@ -91,12 +98,14 @@ class PrivateerProvider(AbstractProvider):
         values: Mapping[str, Mapping[str, Any]] | None = None,
         reported: Reported | None = None,
         fresh: Collection[str] = (),
+        within: float = 0.3,
     ) -> None:
         super().__init__()
         self._client, self._outcomes, self._values = client, outcomes or {}, values or {}
-        self._reported, self._fresh = reported, fresh
+        self._reported, self._fresh, self._within = reported, fresh, within
         self._flags: dict[tuple[str, str], _Flag] = {}
-        self._lock, self._beside = Lock(), ThreadPoolExecutor(1, "privateer-reports")
+        self._lock, self._person = Lock(), ""
+        self._beside: ThreadPoolExecutor | None = None
 
     def get_metadata(self) -> Metadata:
         """Return the provider's name."""
@@ -104,7 +113,10 @@ class PrivateerProvider(AbstractProvider):
 
     def shutdown(self) -> None:
         """Wait for the reports on their way."""
-        self._beside.shutdown()
+        with self._lock:
+            beside, self._beside = self._beside, None
+        if beside is not None:
+            beside.shutdown()
 
     def forget(self, targeting_key: str) -> None:
         """Forget a person's sessions; their ledger stays."""
@@ -152,9 +164,13 @@ class PrivateerProvider(AbstractProvider):
     ) -> None:
         """Report what came of a choice; events that are the outcome of none are left alone."""
         name = self._outcomes.get(tracking_event_name, tracking_event_name)
+        key = self._key(evaluation_context)
         with self._lock:
-            flag = self._flags.get((name, self._key(evaluation_context)))
-        if flag is not None and flag.arm:
+            flag = None if self._is_other(key) else self._flags.get((name, self._known(key)))
+            if flag is None or not flag.arm:
+                return
+            # A provider that was shut down may be set again, and gets late events.
+            self._beside = self._beside or ThreadPoolExecutor(1, "privateer-reports")
             self._beside.submit(self._report, name, flag, tracking_event_details)
 
     def _report(self, name: str, flag: _Flag, details: TrackingEventDetails | None) -> None:
@@ -166,8 +182,20 @@ class PrivateerProvider(AbstractProvider):
             self._reported(name, outcome)
 
     def _key(self, context: EvaluationContext | None) -> str:
-        """Return the targeting key, where there are several people; empty where one is served."""
-        return "" if isinstance(self._client, Client) or context is None else context.targeting_key or ""
+        """Return the targeting key; a number is the person of its text."""
+        key = None if context is None else context.targeting_key
+        return "" if key is None else str(key)
+
+    def _known(self, key: str) -> str:
+        """Return the person by whom flags are known: a client is one."""
+        return "" if isinstance(self._client, Client) else key
+
+    def _is_other(self, key: str) -> bool:
+        """Whether a client, which is one person, is asked about another one."""
+        if not isinstance(self._client, Client) or not key:
+            return False
+        self._person = self._person or key
+        return key != self._person
 
     def _flag(self, name: str, key: str) -> _Flag:
         with self._lock:
@@ -176,7 +204,7 @@ class PrivateerProvider(AbstractProvider):
             return known
         # Nobody else waits while a server takes its time.
         client = self._client if isinstance(self._client, Client) else self._client(key)
-        joined = _Flag(client.join(name), fresh=name in self._fresh)
+        joined = _Flag(client.session_in_time(name, self._within), fresh=name in self._fresh)
         with self._lock:
             return self._flags.setdefault((name, key), joined)
 
@@ -185,10 +213,13 @@ class PrivateerProvider(AbstractProvider):
     ) -> FlagResolutionDetails[_Value]:
         key = self._key(context)
         if not (isinstance(self._client, Client) or key):
-            remedy = "give a targeting key: each person has a ledger of their own"
-            return _failed(default, ErrorCode.TARGETING_KEY_MISSING, remedy)
+            return _failed(default, ErrorCode.TARGETING_KEY_MISSING, f"give a targeting key: {_EACH}")
+        with self._lock:
+            is_other = self._is_other(key)
+        if is_other:
+            return _failed(default, ErrorCode.INVALID_CONTEXT, _OTHER)
         try:
-            flag = self._flag(name, key)
+            flag = self._flag(name, self._known(key))
             arm = flag.choose({} if context is None else context.attributes)
         except PrivateerError as error:
             return _failed(default, _code_of(error), str(error))

@@ -176,6 +176,11 @@ class Participation:
         return self.round.batch > 0 and self.policy.cohort == self.cohort and not self.is_paused
 
     @property
+    def is_over(self) -> bool:
+        """Whether people decide by the final policy."""
+        return self.round.batch == 0 or self.drains
+
+    @property
     def asks(self) -> bool:
         """Whether it takes a report on what this person chooses now: not once the horizon is reached."""
         return self.is_open and not self.drains

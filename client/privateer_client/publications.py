@@ -4,7 +4,7 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 from urllib.parse import quote
 
-from privateer_client.delivery import Ask, EndpointAnswer, Pace, Steps
+from privateer_client.delivery import Ask, EndpointAnswer, Pace, Silence, Steps
 from privateer_client.ledger.account_protocol import Account
 from privateer_client.log import Witness
 from privateer_client.participation import Participation
@@ -50,13 +50,7 @@ class Address(NamedTuple):
         return self.shuffler if is_shuffled and self.shuffler else self.server
 
     def endpoint(self, trust: Trust) -> str:
-        """Return where reports under a trust model go.
-
-        Raises
-        ------
-        TermsRefused
-            If they need a shuffler, and the application trusts none.
-        """
+        """Return where reports under a trust model go."""
         if not trust.shuffled:
             return self._server_endpoint
         if self.shuffler is None:
@@ -104,20 +98,12 @@ class Published(NamedTuple):
 class Publications:
     """Fetches, checks and keeps the publications of an experiment.
 
-    Parameters
-    ----------
-    address
-        The experiment.
-    limits
-        What the device accepts.
-    account
-        Where the last publication is kept.
-    pace
-        How long a request may take.
-    cohort
-        The source that the person belongs to; empty for the experiment's own people.
-    pinned
-        The keys that the server may have; empty: the one that it had first.
+    address: the experiment.
+    limits: what the device accepts.
+    account: where the last publication is kept.
+    pace: how long a request may take.
+    cohort: the source that the person belongs to; empty for the experiment's own people.
+    pinned: the keys that the server may have; empty: the one that it had first.
     """
 
     def __init__(
@@ -134,17 +120,7 @@ class Publications:
         self._limits, self._account, self._pace, self._cohort = limits, account, pace, cohort
 
     def joined(self) -> Steps[Published]:
-        """Return the publication to decide by: the server's, or the one kept if the server does not answer.
-
-        Raises
-        ------
-        TermsRefused, Malformed
-            If the device does not accept it.
-        SignatureInvalid, KeyChanged, ProofInvalid, HeadWentBack, LogForked
-            If the server is not the one that the device knows, or contradicts itself.
-        NotFound, Deleted, Unavailable
-            If there is no such experiment, there was one, or there is neither an answer nor a publication kept.
-        """
+        """Return the publication to decide by: the server's, or the one kept if the server does not answer."""
         answer = yield self._ask(self._pace.timeout)
         try:
             is_paused = answer is not None and answer.asks == ASKS_NOBODY
@@ -163,17 +139,8 @@ class Publications:
     def opened(self, known: Published | None, timeout: float | None = None) -> Steps[Published]:
         """Return the publication whose round is open now, to report to.
 
-        Parameters
-        ----------
-        known
-            The one known so far. If the server sent it in this session, the request names its digest.
-        timeout
-            Seconds for the request; by default those of the pace.
-
-        Raises
-        ------
-        TermsRefused, Malformed, Untrusted, NotFound, Deleted, Unavailable
-            As `joined`; what was kept does not do here.
+        known: the one known so far. If the server sent it in this session, the request names its digest.
+        timeout: seconds for the request; by default those of the pace.
         """
         if known is not None and known.participation.is_paused:
             known = None  # nothing but an unsigned header said so: it is checked as one that asks
@@ -189,13 +156,7 @@ class Publications:
         return (yield from self._checked(answer, timeout, is_paused=False))
 
     def check_server(self) -> None:
-        """Refuse a server that the device holds evidence against.
-
-        Raises
-        ------
-        LogForked, HeadWentBack
-            If the server's log has forked, or gone back.
-        """
+        """Refuse a server that the device holds evidence against."""
         self._witness.check()
 
     def reconciled(self) -> Steps[None]:
@@ -203,15 +164,10 @@ class Publications:
 
         An old head may be one that somebody in between repeats. A proof that continues the last head shows that the
         server still has what it had, so the evidence stops the device no more; a server that lost it cannot make one.
-
-        Raises
-        ------
-        LogForked, HeadWentBack
-            If the server's log has forked, or gone back and does not go on.
         """
         if self._witness.saw_rollback:
             with suppress(PrivateerError):
-                answer = _publication((yield self._ask(self._pace.timeout)))
+                answer = self._publication((yield self._ask(self._pace.timeout)), self._pace.timeout)
                 self._witness.signer(answer)
                 yield from self._proved(self._followed(answer.body), answer, self._pace.timeout)
                 self._witness.acquit()
@@ -226,7 +182,7 @@ class Publications:
         return Ask("GET", self.address.policy, headers, timeout, most=_BYTES)
 
     def _checked(self, answer: EndpointAnswer | None, timeout: float, *, is_paused: bool) -> Steps[Published]:
-        answer = _publication(answer)
+        answer = self._publication(answer, timeout)
         body, sent = answer.body, Moment.of(self.clock)
         self._witness.signer(answer)
         published = Published(self._followed(body, is_paused=is_paused), sent)
@@ -237,6 +193,16 @@ class Publications:
             self._account.remember(self.address.identity, body)
         return published
 
+    def _publication(self, answer: EndpointAnswer | None, timeout: float) -> EndpointAnswer:
+        if answer is not None and answer.status == _NOT_FOUND:
+            raise NotFound("the server has no such experiment", field="name", remedy="check its spelling")
+        if answer is not None and answer.status == _GONE:
+            raise Deleted("the experiment was deleted", field="name", remedy="nothing to do: it asks nobody any more")
+        if answer is None or answer.status // 100 * 100 != _OK:
+            why = Silence.LATE if answer is None else answer.silence
+            raise Unavailable(why.at(self.address.policy, timeout), remedy="try again later")
+        return answer
+
     def _followed(self, body: bytes, *, is_paused: bool = False) -> Participation:
         return Participation(body, self.address.name, self._limits, self._cohort, is_paused=is_paused)
 
@@ -244,15 +210,3 @@ class Publications:
 def _is_same(answer: EndpointAnswer, name: bytes) -> bool:
     """Whether an answer has, or names, the publication of this digest, which was checked when it first came."""
     return answer.status == _NOT_MODIFIED or (answer.status == _OK and digest(answer.body) == name)
-
-
-def _publication(answer: EndpointAnswer | None) -> EndpointAnswer:
-    if answer is None:
-        raise Unavailable("the server did not answer within time and size", remedy="try again later")
-    if answer.status == _NOT_FOUND:
-        raise NotFound("the server has no such experiment", field="name", remedy="check its spelling")
-    if answer.status == _GONE:
-        raise Deleted("the experiment was deleted", field="name", remedy="nothing to do: it asks nobody any more")
-    if answer.status // 100 * 100 != _OK:
-        raise Unavailable("the server did not publish a policy", remedy="try again later")
-    return answer

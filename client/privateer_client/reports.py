@@ -28,12 +28,8 @@ from privateer_core.wire.envelope import Envelope, encode_envelope
 class Reports:
     """Makes the reports of this device: one, or one a period.
 
-    Parameters
-    ----------
-    address
-        The experiment.
-    account
-        Pays for the report, and keeps it.
+    address: the experiment.
+    account: pays for the report, and keeps it.
     """
 
     def __init__(self, address: Address, account: Account) -> None:
@@ -81,23 +77,17 @@ class Reports:
         """Whether the report on a choice is due, and a round like the publication's may take it."""
         return choice.is_due(now) and (bool(choice.window) or _means_the_same(choice, followed))
 
-    def on(self, choice: KeptChoice, opened: Participation) -> SealedReport | None:
-        """Make the report on a choice, and pay for it; None, and nothing is paid, if the open round does not take it.
-
-        Raises
-        ------
-        TermsRefused
-            If the server publishes other things than those by which the person chose.
-        AlreadyReported, BudgetExceeded, InputError
-            If the ledger does not pay.
-        """
+    def on(self, choice: KeptChoice, opened: Participation, now: float) -> SealedReport | None:
+        """Make the report on a choice and pay for it; None, unpaid, if the open round does not take it."""
         self.check(choice, opened)
         if not (opened.takes(choice.decided) and self.is_new(opened) and self._draws_number(opened)):
             return None
         decided = np.array([choice.decided])
         rewards = with_numbers(choice.rewards, choice.numbers)
         parts = (choice.contexts, choice.coins, choice.decisions, rewards)
-        return self._paid(opened, choice.period, lambda: opened.reports(*parts, decided)[0])
+        # A clock that was ahead when choosing must not use up the periods until then.
+        period = min(choice.period, period_of(opened.spec, now))
+        return self._paid(opened, period, lambda: opened.reports(*parts, decided)[0])
 
     def recalled(
         self,
@@ -119,13 +109,7 @@ class Reports:
         return self._paid(opened, 0, lambda: opened.recorded(contexts, played, rewards)[0])
 
     def check(self, choice: KeptChoice, opened: Participation) -> None:
-        """Refuse a publication under which a choice means something else than when it was made.
-
-        Raises
-        ------
-        TermsRefused
-            If the spec says otherwise what a report means or what it is promised, or a version was published twice.
-        """
+        """Refuse a publication under which a choice means something else than when it was made."""
         _agree(choice.meaning, opened.meaning(choice.options))
         if opened.round.version == choice.decided and opened.header.digest != choice.digest:
             raise TermsRefused(
@@ -176,12 +160,8 @@ def _place(arm: Any, options: tuple[str, ...]) -> int:
 class PendingReports:
     """Makes the reports on choices that are kept, when they are due.
 
-    Parameters
-    ----------
-    account
-        Where choices are kept, and reports wait to be sent.
-    pace
-        Whose clock tells what is due.
+    account: where choices are kept, and reports wait to be sent.
+    pace: whose clock tells what is due.
     """
 
     def __init__(self, account: Account, pace: Pace) -> None:
@@ -194,42 +174,42 @@ class PendingReports:
         -------
         None if there is nothing to do any more: it is made, or not due. ``pending``: no round takes it, for now.
         ``not-asked``: none has for so long that the device has erased the choice.
-
-        Raises
-        ------
-        LogForked, HeadWentBack
-            If the server contradicts itself.
         """
         identity = publications.address.identity
         try:
             choice = self._account.choice(identity)
         except InputError:  # whoever joins the experiment gets the error
             return Outcome.PENDING
-        if choice is None or not choice.is_due(self._pace.clock.now()):
+        now = self._pace.clock.now()
+        if choice is not None and choice.on_time(now) is not choice:
+            choice = self._account.change(identity, lambda kept: None if kept is None else kept.on_time(now))
+        if choice is None or not choice.is_due(now):
             return None
         paid = self._account.payment(identity)
         if paid is not None and not paid.allows(choice.period):
-            self._account.forget(identity)
+            self._account.change(identity, lambda _: None)
             return None
         return (yield from self._made(choice, publications, timeout))
 
     def _made(self, choice: KeptChoice, publications: Publications, timeout: float) -> Steps[Outcome | None]:
-        is_over = choice.is_given_up(self._pace.clock.now())
+        now = self._pace.clock.now()
+        is_over = choice.is_given_up(now)
         try:
             opened = yield from publications.opened(None, timeout)
             if self._account.choice(publications.address.identity) is None:
                 return None  # the person has erased it while the server took its time
-            if Reports(publications.address, self._account).on(choice, opened.participation) is not None:
+            if Reports(publications.address, self._account).on(choice, opened.participation, now) is not None:
                 return None
         except Unavailable:
             return Outcome.PENDING
         except Deleted:
-            is_over = True
+            self._account.forget(publications.address.identity)
+            return Outcome.NOT_ASKED
         except (LogForked, HeadWentBack):  # the device goes on with nothing at this server
             raise
         except PrivateerError:  # of its terms, of the budget: another round may do better
             pass
         if not is_over:
             return Outcome.PENDING
-        self._account.forget(publications.address.identity)
+        self._account.change(publications.address.identity, lambda _: None)
         return Outcome.NOT_ASKED

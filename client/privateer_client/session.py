@@ -7,12 +7,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer_client.delivery import Outcome, Pace, Steps, Tied, deliver
-from privateer_client.inputs import adjustment_of, clipped_features, context_vector, features_of, read_outcome
+from privateer_client.inputs import (
+    UnfitValues,
+    adjustment_of,
+    clipped_features,
+    context_vector,
+    features_of,
+    read_outcome,
+)
 from privateer_client.ledger.account_protocol import Account
+from privateer_client.ledger.arm import KeptArm
 from privateer_client.ledger.choice import KeptChoice, period_of
 from privateer_client.participation import SealedReport
 from privateer_client.publications import Publications, Published
 from privateer_client.reports import Reports
+from privateer_client.shown_arm import ShownArm
 from privateer_core.errors import AlreadyReported, Deleted, InputError, Unavailable
 
 _REWARD: Final = "reward"
@@ -52,19 +61,25 @@ class Session(Generic[Reported]):
         self._run, self._published, self._publications, self._reports = run, published, publications, reports
         self._account, self._pace = account, pace
         self._identity, self._participation = publications.address.identity, published.participation
-        self._choice = self._account.choice(self._identity)
-        self.asked = self._is_open and (self._choice is not None or self._is_asked)
+        self._shown = ShownArm(account, self._identity)
+        with account.transaction():
+            self._choice = self._account.choice(self._identity)
+            self.asked = self._is_open and (self._choice is not None or self._is_asked)
+            self._shown.offer(self._participation)
+        self._arm: KeptArm | None = None  # what was shown instead of a choice
+        self._unfit = UnfitValues()
         self.offline = published.sent is None
         self.refusal: str | None = None
         self.clipped = False
         self.clipped_features: tuple[str, ...] = ()
 
-    def choose(self, context: Mapping[str, Any] = {}, *, fresh: bool = False) -> Any:
+    def choose(self, context: Mapping[str, Any] = {}, *, fresh: bool = False, sticky: bool = True) -> Any:
         """Choose for this person; nothing is sent. The report is about the last choice before it.
 
         The choice is kept, encrypted, if the person is asked for a report. A kept choice stands, also after a restart:
         ``choose`` returns it whatever the context, until its report is made or due, its period is over, or no report on
-        it would count any more.
+        it would count any more. The arm stays after its report, and where nobody is asked, until it is retired, the
+        period is over, the person is asked for another report, or the experiment is over.
 
         Parameters
         ----------
@@ -72,6 +87,8 @@ class Session(Generic[Reported]):
             A value for each feature of the experiment, and each number that adjusts the reward.
         fresh
             Whether to decide anew, in the place of the choice that is kept. Whoever sees the arms then sees one more.
+        sticky
+            False: decide anew each time once the report is made, or if nobody is asked.
 
         Returns
         -------
@@ -91,15 +108,25 @@ class Session(Generic[Reported]):
             If the spec has no place for a value, which then counts as missing.
         """
         self._publications.check_server()
-        kept = self._account.choice(self._identity)
-        if fresh or kept is None or not self._stands(kept):
-            is_kept, kept = kept is not None, self._decided(context)
+        with self._account.transaction():
+            kept = self._account.choice(self._identity)
+            if kept is not None and not fresh and self._stands(kept):
+                self._choice, self._arm = kept, None
+                return kept.shown
             # A choice that was kept before says nothing of whether this one is asked about.
             self.asked = self.asked and self._is_asked
-            if self._reports_choices or (is_kept and not self._participation.cohort):
-                kept = self._kept(kept, fresh=fresh)
-        self._choice = kept
-        return kept.shown
+            waits = kept is not None and self._waits(kept)
+            is_new = fresh or not sticky or (self._reports_choices and not waits)
+            self._arm = None if is_new else self._shown.standing(self._participation, self._now)
+            if self._arm is not None:
+                self._choice = self._account.change(self._identity, self._only_if_it_waits)
+                return self._arm.shown
+            choice = self._decided(context, fresh=fresh)
+            if self._reports_choices or (kept is not None and not self._participation.cohort):
+                choice = self._kept(choice, fresh=fresh)
+            self._choice = choice
+            self._shown.show(choice, self._participation)
+        return choice.shown
 
     def save(self) -> None:
         """Make sure that the choice is kept, as `choose` does: `Client.resume` finds it after a restart.
@@ -111,6 +138,8 @@ class Session(Generic[Reported]):
         InputError
             If nothing was chosen, or the ledger cannot keep it.
         """
+        if self._choice is None and self._arm is not None:
+            return
         choice = self._made_choice()
         if self._reports_choices:
             self._choice = self._kept(choice)
@@ -118,7 +147,7 @@ class Session(Generic[Reported]):
     def forget(self) -> None:
         """Erase the choice, here and in the ledger: no report is made of it, and the next call of `choose` is free."""
         self._account.forget(self._identity)
-        self._choice = None
+        self._choice = self._arm = None
         self.asked = self.asked and self._is_asked
 
     def report(self, reward: Any) -> Reported:
@@ -146,7 +175,7 @@ class Session(Generic[Reported]):
             If nothing was chosen.
         TermsRefused
             If the open round's terms miss what was promised when the person chose, or what this device accepts.
-        AlreadyReported, BudgetExceeded
+        BudgetExceeded
             If the ledger does not allow the report; nothing was sent.
         LogForked, HeadWentBack
             If the device holds evidence that the server has contradicted itself; nothing was sent.
@@ -156,7 +185,7 @@ class Session(Generic[Reported]):
         UnfitValueWarning
             If the reward is not what the experiment asks for: the report is made as if there had been no outcome.
         """
-        return self._run(self._reporting(reward))
+        return self._run(_answered(self._reporting(reward)))
 
     def report_past(self, context: Mapping[str, Any], arm: str, reward: Any) -> Reported:
         """Report, as a member of a source, on an arm that was played before; the arm stays secret.
@@ -182,7 +211,7 @@ class Session(Generic[Reported]):
         UnfitValueWarning
             If the experiment has no such arm: the report then says nothing. Or as `choose` and `report`.
         """
-        return self._run(self._reporting_past(context, arm, reward))
+        return self._run(_answered(self._reporting_past(context, arm, reward)))
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -222,13 +251,15 @@ class Session(Generic[Reported]):
     def _now(self) -> float:
         return self._pace.clock.now()
 
-    def _decided(self, context: Mapping[str, Any]) -> KeptChoice:
-        # Every choice has coins of its own, so that no sequence of arms can be matched with the coins of a report.
-        coins = self._participation.coins(1)
+    def _only_if_it_waits(self, kept: KeptChoice | None) -> KeptChoice | None:
+        return kept if kept is not None and self._waits(kept) else None
+
+    def _decided(self, context: Mapping[str, Any], *, fresh: bool = False) -> KeptChoice:
+        coins = self._shown.coins(self._participation, fresh=fresh)
         spec, given = self._participation.spec, features_of(context, self._participation.spec)
-        known = context_vector(given, spec.features, spec.reward.adjust)
+        known = context_vector(given, spec.features, spec.reward.adjust, self._unfit.tell)
         self.clipped_features = clipped_features(given, spec.features)
-        offset, numbers = adjustment_of(context, spec)
+        offset, numbers = adjustment_of(context, spec, self._unfit.tell)
         return KeptChoice.made(self._participation, known, coins, self._now, offset, numbers)
 
     def _stands(self, kept: KeptChoice) -> bool:
@@ -266,6 +297,9 @@ class Session(Generic[Reported]):
         with self._account.transaction():
             self._publications.check_server()
             self._check_unpaid()
+            if self._choice is None and self._arm is not None:
+                self._read(self._arm.shown, reward)
+                return Outcome.NOT_ASKED
             choice = self._made_choice()
             rewards = self._read(choice.shown, reward, choice.offset)
             if not self.asked:
@@ -304,9 +338,9 @@ class Session(Generic[Reported]):
             self._account.forget(self._identity)
             return Outcome.NOT_ASKED
         with self._account.transaction():
-            report = self._reports.on(updated, opened.participation)
+            report = self._reports.on(updated, opened.participation, self._now)
             if report is None:
-                self._account.forget(self._identity)
+                self._account.change(self._identity, lambda _: None)
                 return Outcome.NOT_ASKED
             tied = self._tied(report)
         return (yield from self._delivered(report, tied))
@@ -316,7 +350,8 @@ class Session(Generic[Reported]):
         if not self._participation.cohort:
             raise InputError("only people of a source do", field="cohort", remedy="join with cohort='...'")
         self._publications.check_server()
-        known, rewards = context_vector(context, spec.features, spec.reward.adjust), self._read(None, reward)
+        known = context_vector(context, spec.features, spec.reward.adjust, self._unfit.tell)
+        rewards = self._read(None, reward)
         self._check_unpaid()
         if not self.asked:
             return Outcome.NOT_ASKED
@@ -339,7 +374,8 @@ class Session(Generic[Reported]):
 
     def _read(self, shown: Any, reward: Any, offset: float = 0.0) -> NDArray[np.float64]:
         followed = self._participation
-        rewards, self.clipped = read_outcome(followed.policy, followed.spec, shown, reward, offset)
+        policy, spec, tell = followed.policy, followed.spec, self._unfit.tell
+        rewards, self.clipped = read_outcome(policy, spec, shown, reward, offset, tell)
         return rewards
 
     def _open(self) -> Steps[Published]:
@@ -355,3 +391,11 @@ class Session(Generic[Reported]):
         verdict = (yield from deliver([report], self._account, self._pace, tied))[report]
         self.refusal = verdict.reason
         return verdict.outcome
+
+
+def _answered(steps: Steps[Outcome]) -> Steps[Outcome]:
+    """Answer a second report, which is no error of the page."""
+    try:
+        return (yield from steps)
+    except AlreadyReported:
+        return Outcome.ALREADY_REPORTED

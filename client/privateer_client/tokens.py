@@ -40,18 +40,10 @@ _REFUSALS: Final = {error.slug: error for error in (AttestationRefused, TokensEx
 
 @dataclass(frozen=True)
 class Issuer:
-    """The service that signs a device's tokens.
+    """The service that signs a device's tokens."""
 
-    Attributes
-    ----------
-    url
-        The address.
-    attest
-        What to tell the issuer of this device; None: nothing.
-    """
-
-    url: str
-    attest: Attest | None = None
+    url: str  # the address
+    attest: Attest | None = None  # what to tell the issuer of this device; None: nothing
 
 
 class _Keys(NamedTuple):
@@ -64,17 +56,8 @@ class _Keys(NamedTuple):
 class Tokens:
     """Gets tokens for one experiment.
 
-    Parameters
-    ----------
-    address, issuer
-        The experiment, and who signs its tokens.
-    account
-        Where tokens are kept.
-
-    Raises
-    ------
-    InputError
-        If the account keeps no tokens.
+    address, issuer: the experiment, and who signs its tokens.
+    account: where tokens are kept.
     """
 
     def __init__(self, address: Address, issuer: Issuer, account: Account, clock: Clock) -> None:
@@ -85,17 +68,7 @@ class Tokens:
         self._token_store: TokenStore = store
 
     def fill(self, endpoint: str, wanted: int, timeout: float) -> Steps[None]:
-        """Get tokens until so many are left for an endpoint; ask nobody if they are there already.
-
-        Raises
-        ------
-        TermsRefused
-            If keys are not those that everybody gets.
-        AttestationRefused, TokensExhausted
-            If the issuer gives this device none.
-        Unavailable
-            If somebody does not answer, or there are no keys now.
-        """
+        """Get tokens until so many are left for an endpoint; ask nobody if they are there already."""
         missing = wanted - self._token_store.count(self._address.identity, endpoint)
         if missing > 0:
             keys = yield from self._keys(self._address.base_of(endpoint), timeout)
@@ -106,11 +79,6 @@ class Tokens:
 
         The report keeps its token until another one is there, since an issuer may find its keys again. Its bytes stay
         as they are, and hold its id, so that it counts once whichever token they come with.
-
-        Raises
-        ------
-        PrivateerError
-            As `fill`.
         """
         where, token = (report.experiment, report.endpoint), self._token_store.tied(report)
         if not token:

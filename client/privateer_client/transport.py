@@ -5,7 +5,7 @@ import ssl
 from asyncio import sleep as async_sleep
 from collections.abc import Mapping
 from contextlib import suppress
-from functools import cache
+from functools import cache, cached_property
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from socket import SHUT_RDWR, socket
 from threading import Timer
@@ -14,7 +14,7 @@ from typing import Any, Final, Self, TypeVar
 
 import httpx
 
-from privateer_client.delivery import PROBLEM_BYTES, Ask, EndpointAnswer, Sleep, Steps
+from privateer_client.delivery import PROBLEM_BYTES, Ask, EndpointAnswer, Silence, Sleep, Steps
 from privateer_core.wire.identity import SIGNED_HEADER
 from privateer_core.wire.publication import ASKS_HEADER
 
@@ -49,7 +49,11 @@ class Exchange:
     """Carries out steps over a blocking transport."""
 
     def __init__(self, transport: httpx.BaseTransport | None = None) -> None:
-        self._http = httpx.Client(transport=transport, **_options())
+        self._transport = transport
+
+    @cached_property
+    def _http(self) -> httpx.Client:
+        return httpx.Client(transport=self._transport, **_options())
 
     def run(self, steps: Steps[_Result]) -> _Result:
         """Carry out all steps and return their result."""
@@ -63,7 +67,7 @@ class Exchange:
                 sleep(step.seconds)
             answer = None if isinstance(step, Sleep) else self._answer(step)
 
-    def _answer(self, ask: Ask) -> EndpointAnswer | None:
+    def _answer(self, ask: Ask) -> EndpointAnswer:
         body = bytearray()
         with _Watchdog(ask.timeout) as watchdog:
             try:
@@ -71,9 +75,9 @@ class Exchange:
                     most = _most(response, ask)
                     for chunk in response.iter_bytes():
                         _grow(body, chunk, most)
-            except (httpx.RequestError, _Unwelcome):
-                return None
-            return None if watchdog.barked else _made(response, body)
+            except (httpx.RequestError, _Unwelcome) as error:
+                return _silent(Silence.LATE if watchdog.barked else _why(error))
+            return _silent(Silence.LATE) if watchdog.barked else _made(response, body)
 
     def close(self) -> None:
         """Close the connections."""
@@ -84,7 +88,11 @@ class AsyncExchange:
     """Carries out steps over an asyncio transport."""
 
     def __init__(self, transport: httpx.AsyncBaseTransport | None = None) -> None:
-        self._http = httpx.AsyncClient(transport=transport, **_options())
+        self._transport = transport
+
+    @cached_property
+    def _http(self) -> httpx.AsyncClient:
+        return httpx.AsyncClient(transport=self._transport, **_options())
 
     async def run(self, steps: Steps[_Result]) -> _Result:
         """Carry out all steps and return their result."""
@@ -98,15 +106,15 @@ class AsyncExchange:
                 await async_sleep(step.seconds)
             answer = None if isinstance(step, Sleep) else await self._answer(step)
 
-    async def _answer(self, ask: Ask) -> EndpointAnswer | None:
+    async def _answer(self, ask: Ask) -> EndpointAnswer:
         body = bytearray()
         try:
             async with asyncio.timeout(ask.timeout), self._http.stream(**_request(ask)) as response:
                 most = _most(response, ask)
                 async for chunk in response.aiter_bytes():
                     _grow(body, chunk, most)
-        except (httpx.RequestError, _Unwelcome, TimeoutError):
-            return None
+        except (httpx.RequestError, _Unwelcome, TimeoutError) as error:
+            return _silent(_why(error))
         return _made(response, body)
 
     async def close(self) -> None:
@@ -162,6 +170,16 @@ def _request(ask: Ask) -> dict[str, Any]:
         "headers": ask.headers | {"Accept-Encoding": _IDENTITY},
         "timeout": httpx.Timeout(ask.timeout, connect=_CONNECTING * ask.timeout),
     }
+
+
+def _why(error: Exception) -> Silence:
+    if isinstance(error, httpx.TimeoutException | TimeoutError):
+        return Silence.LATE
+    return Silence.CLOSED if isinstance(error, httpx.ConnectError) else Silence.NONSENSE
+
+
+def _silent(why: Silence) -> EndpointAnswer:
+    return EndpointAnswer(0, silence=why)
 
 
 def _most(response: httpx.Response, ask: Ask) -> int:

@@ -12,7 +12,9 @@ from deploy.release.artifacts import ROLES, ROOT, ReleaseError, entry, version
 
 _VERSION: Final = re.compile(r"\d+\.\d+\.\d+((a|b|rc)\d+)?")
 _NAMED: Final = re.compile(
-    r"""(^version\ =\ "|"privateer-[a-z]+(?:\[[a-z,]+\])?==|newTag:\ ")([0-9a-z.]+)(?=")""", re.MULTILINE | re.VERBOSE
+    r"""(^version(?:\ =|:)\ "
+    |"privateer-[a-z]+(?:\[[a-z,]+\])?==|newTag:\ ")([0-9a-z.]+)(?=")""",
+    re.MULTILINE | re.VERBOSE,
 )
 
 
@@ -53,7 +55,8 @@ def main() -> None:
         raise ReleaseError(f"a version has three numbers, as in 0.2.0 or 0.2.0rc1, not {new!r}")
     changelog = ROOT / "CHANGELOG.md"
     text = dated(changelog.read_text(), new, datetime.now(UTC).date())
-    for path in (*(ROOT / role / "pyproject.toml" for role in ROLES), ROOT / "deploy/kubernetes/kustomization.yaml"):
+    files = ("CITATION.cff", "deploy/kubernetes/kustomization.yaml", *(f"{role}/pyproject.toml" for role in ROLES))
+    for path in (ROOT / name for name in files):
         path.write_text(written(path.read_text(), old, new))
     for path in (ROOT / "sdk/js").glob("package*.json"):
         set_json(path, new)

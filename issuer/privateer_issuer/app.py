@@ -163,13 +163,7 @@ class IssuerPages:
 
 
 def create_app(settings: IssuerSettings, clock: Clock | None = None) -> ASGIApp:
-    """Make the issuer's application, which holds its data folder until its lifespan ends.
-
-    Raises
-    ------
-    SpecError, OSError
-        If a setting is not valid, or the data folder cannot be used.
-    """
+    """Make the issuer's application, which holds its data folder until its lifespan ends."""
     clock = clock or SystemClock()
     plug = attestation(settings.attestation, settings.environment)
     settings.data.mkdir(mode=0o700, parents=True, exist_ok=True)

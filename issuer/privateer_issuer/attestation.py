@@ -24,21 +24,9 @@ class Attestation(Protocol):
     async def device(self, text: str, experiment: str, now: float) -> str | None:
         """Return what the issuer knows the device by, the same each time; None: devices are not distinguished.
 
-        Parameters
-        ----------
-        text
-            The request's header ``privateer-attestation``; empty if there is none.
-        experiment
-            Name of the experiment.
-        now
-            Seconds since 1970.
-
-        Raises
-        ------
-        AttestationRefused
-            If it is none of the application's devices.
-        Unavailable
-            If nobody can tell now.
+        text: the request's header ``privateer-attestation``; empty if there is none.
+        experiment: name of the experiment.
+        now: seconds since 1970.
         """
         ...
 
@@ -57,13 +45,7 @@ class Open:
 
 
 class Hmac:
-    """Believes what the application's backend has signed (`privateer_core.wire.attestation.attest`).
-
-    Raises
-    ------
-    SpecError
-        If the file that ``PRIVATEER_ATTESTATION_SECRETS`` names holds no secrets: hexadecimal, one a line.
-    """
+    """Believes what the application's backend has signed (`privateer_core.wire.attestation.attest`)."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         if not environment.get(SECRETS):
@@ -86,13 +68,7 @@ _OWN: Final[Mapping[str, Factory]] = {"open": Open, "hmac": Hmac}
 
 
 def attestation(name: str, environment: Mapping[str, str]) -> Attestation:
-    """Return the plug of a name.
-
-    Raises
-    ------
-    SpecError
-        If there is none, with the names of those that there are; or it misses a setting of its own.
-    """
+    """Return the plug of a name."""
     if name in _OWN:
         return _OWN[name](environment)
     others = {one.name: one for one in entry_points(group=GROUP)}

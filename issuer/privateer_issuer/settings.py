@@ -74,11 +74,5 @@ class IssuerSettings(ServiceSettings):
 
 
 def read_settings(environment: Mapping[str, str]) -> IssuerSettings:
-    """Read the settings from environment variables.
-
-    Raises
-    ------
-    SpecError
-        If one misses its constraint; ``field`` is the variable.
-    """
+    """Read the settings from environment variables."""
     return IssuerSettings.read(environment).model_copy(update={"environment": dict(environment)})

@@ -38,10 +38,7 @@ _log = logging.getLogger("privateer.issuer")
 class Signer:
     """Signs blinded messages with one key (RFC 9474, section 4.3).
 
-    Parameters
-    ----------
-    p, q, e
-        The key's primes and public exponent.
+    p, q, e: the key's primes and public exponent.
     """
 
     def __init__(self, p: int, q: int, e: int) -> None:
@@ -58,13 +55,7 @@ class Signer:
         return cls(numbers.p, numbers.q, numbers.public_numbers.e)
 
     def check(self, blinded: bytes) -> None:
-        """Refuse what cannot be signed, at a hundredth of the cost of a signature.
-
-        Raises
-        ------
-        TokenRequestRefused
-            If it is no number below the modulus that has an inverse.
-        """
+        """Refuse what cannot be signed, at a hundredth of the cost of a signature."""
         message = mpz(int.from_bytes(blinded))
         if len(blinded) != self._size or message >= self._n or gcd(message, self._n) != 1:
             raise TokenRequestRefused("not a blinded message for this key", remedy="send what the client library makes")
@@ -108,12 +99,8 @@ class IssuerKeys:
     valid for as many more. An expired key is shown for as long again without its private half, so that whoever checks
     tokens can tell old ones from forged ones.
 
-    Parameters
-    ----------
-    experiments, days
-        Names of the experiments, and the days of a key.
-    name, shown
-        The issuer's name, and the file that shows the public keys.
+    experiments, days: names of the experiments, and the days of a key.
+    name, shown: the issuer's name, and the file that shows the public keys.
     """
 
     def __init__(
@@ -125,13 +112,7 @@ class IssuerKeys:
         self.rotate()
 
     def rotate(self) -> None:
-        """Make the keys that are due, erase those that have expired with who had their tokens, and show what there is.
-
-        Raises
-        ------
-        sqlite3.Error, OSError
-            If the disk is full or fails; call it again.
-        """
+        """Make the keys that are due, erase expired ones with who had their tokens, and show what there is."""
         rows, now = self._store.keys(), self._clock.now()
         kept = [_without_private(row, now) for row in rows if now < row.not_after + self._seconds]
         due = [name for name in self._experiments if not self._has_young(kept, name, now)]
@@ -166,15 +147,7 @@ class IssuerKeys:
         return {name: keys[-1].public for name, keys in self._keys.items()}
 
     def signer(self, experiment: str, last_byte: int) -> Signer:
-        """Return what signs for an experiment with the valid key whose id ends so.
-
-        Raises
-        ------
-        NotFound
-            If the issuer has no such experiment.
-        TokenRequestRefused
-            If no valid key has such an id.
-        """
+        """Return what signs for an experiment with the valid key whose id ends so."""
         if experiment not in self._keys:
             remedy = "check its spelling, or add it to PRIVATEER_EXPERIMENTS"
             raise NotFound("the issuer has no keys for this experiment", field="name", remedy=remedy)

@@ -66,21 +66,12 @@ class Taking(NamedTuple):
 
 
 class IssuerFindings(NamedTuple):
-    """The findings of a store that examines itself.
+    """The findings of a store that examines itself."""
 
-    Attributes
-    ----------
-    database
-        What the database says of itself.
-    without_key
-        The names of experiments of which tokens are counted though they have no key, so that none could count.
-    keys
-        All keys by experiment, the newest last.
-    """
-
-    database: DatabaseFacts
+    database: DatabaseFacts  # what the database says of itself
+    # the names of experiments of which tokens are counted though they have no key, so that none could count
     without_key: list[str]
-    keys: dict[str, list[KeyRow]]
+    keys: dict[str, list[KeyRow]]  # all keys by experiment, the newest last
 
     @property
     def newest(self) -> dict[str, KeyRow]:
@@ -112,11 +103,6 @@ class IssuerStore:
 
     It has no pseudonyms and no requests, but hashes of them with a key of its own. Methods raise ``sqlite3.Error`` if
     the disk is full or fails.
-
-    Raises
-    ------
-    SpecError
-        If the file cannot be used, or another issuer has it.
     """
 
     def __init__(self, folder: Path) -> None:

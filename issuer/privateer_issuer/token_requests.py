@@ -33,12 +33,8 @@ class _Waiting(NamedTuple):
 class TokenShares:
     """Counts requests. Those that come while the disk is busy share the next transaction.
 
-    Parameters
-    ----------
-    most
-        Tokens of an experiment that a device may have.
-    writes
-        Takes note of whether the disk took a group.
+    most: tokens of an experiment that a device may have.
+    writes: takes note of whether the disk took a group.
     """
 
     def __init__(self, store: IssuerStore, most: int, writes: WriteHealth) -> None:
@@ -48,15 +44,7 @@ class TokenShares:
         self._writer: asyncio.Task[None] | None = None
 
     async def take(self, taking: Taking) -> None:
-        """Count a request, unless it is one of before; return when that is durable.
-
-        Raises
-        ------
-        TokensExhausted
-            If the device has had its share.
-        Unavailable
-            If the disk fails, or too many wait.
-        """
+        """Count a request, unless it is one of before; return when that is durable."""
         if len(self._waiting) >= _WAITING_MAX:
             raise _unavailable()
         granted: asyncio.Future[bool] = asyncio.get_running_loop().create_future()

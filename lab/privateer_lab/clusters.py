@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer_core.errors import SpecError
+from privateer_lab.tables import shortened
 from privateer_lab.tables.data_column import DataColumn
-from privateer_lab.tables.errors import shortened
 
 Array = NDArray[np.float64]
 _FEW: Final = 30
@@ -29,10 +29,7 @@ def error_of_mean(parts: Array, units: NDArray[np.int64]) -> float:
 def design_effect(outcomes: Array, arms: NDArray[np.int64], units: NDArray[np.int64]) -> float:
     """Return the variance of differences between arms over that of independent rows, on average over pairs.
 
-    Parameters
-    ----------
-    outcomes, arms, units
-        Shape (n,): places of arms and of units are from 0 on.
+    outcomes, arms, units (n,): places of arms and of units are from 0 on.
     """
     counts, n_units = np.bincount(arms), int(units.max()) + 1
     means = np.bincount(arms, outcomes) / np.maximum(counts, 1)
@@ -55,11 +52,6 @@ def ratio_values(numerators: NDArray[Any], denominators: NDArray[Any], arms: NDA
 
     The delta method: around the ratio R of an arm, R + (y - R d) / mean of d (Cochran 1977, *Sampling Techniques*,
     Section 6.4; Deng, Knoblich and Lu 2018).
-
-    Raises
-    ------
-    SpecError
-        If all denominators of an arm are 0.
     """
     sizes = np.bincount(arms, denominators)
     if not sizes.all():
@@ -70,13 +62,7 @@ def ratio_values(numerators: NDArray[Any], denominators: NDArray[Any], arms: NDA
 
 
 def denominators_of(column: DataColumn) -> Array:
-    """Return what rewards are divided by, (rows,).
-
-    Raises
-    ------
-    SpecError
-        If some are no numbers, or below 0.
-    """
+    """Return what rewards are divided by, (rows,)."""
     values = column.outcomes
     if not (values >= 0).all():
         remedy = "name a column of counts or amounts"
@@ -86,35 +72,18 @@ def denominators_of(column: DataColumn) -> Array:
 
 @dataclass(frozen=True)
 class Clusters:
-    """Clusters of rows, each as far as it is in an arm.
+    """Clusters of rows, each as far as it is in an arm."""
 
-    Attributes
-    ----------
-    name
-        Their column.
-    units
-        Shape (rows,): the place of each row's cluster in its arm.
-    first_rows
-        Shape (m,): the first row of each.
-    places, arms
-        Shape (m,): which cluster it is, and its arm.
-    """
-
-    name: str
-    units: NDArray[np.int64]
-    first_rows: NDArray[np.int64]
+    name: str  # their column
+    units: NDArray[np.int64]  # shape (rows,): the place of each row's cluster in its arm
+    first_rows: NDArray[np.int64]  # shape (m,): the first row of each
+    # places, arms: shape (m,): which cluster it is, and its arm
     places: NDArray[np.int64]
     arms: NDArray[np.int64]
 
     @classmethod
     def read(cls, column: DataColumn, arms: NDArray[np.int64]) -> Self:
-        """Return the clusters of a column.
-
-        Raises
-        ------
-        SpecError
-            If clusters are in several arms of more than two, whose errors depend on each other by pairs.
-        """
+        """Return the clusters of a column."""
         count = int(arms.max()) + 1
         _, first, units = np.unique(column.places * count + arms, return_index=True, return_inverse=True)
         clusters = cls(shortened(column.name), units, first, column.places[first], arms[first])

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from privateer_core.answer.conclusion import Conclusion, PublishedAnswer, Rule, Rules
-from privateer_core.answer.estimates import Effect, Estimate
+from privateer_core.answer.estimates import Effect
 from privateer_core.answer.parts import LOSS, Loss
 from privateer_lab.answer_tables import Row, Titled, said
 from privateer_lab.answer_words import ranked
@@ -101,11 +101,6 @@ def _signed(value: float) -> str:
     return f"{value:+z.4g}"
 
 
-def relative(value: float, baseline: float | None) -> str | None:
-    """Write a difference as a share of what it is from; nothing where that is not above 0."""
-    return f"{value / baseline:+.1%}" if baseline is not None and baseline > 0 else None
-
-
 def _gain(conclusion: Conclusion) -> Iterator[Titled]:
     gain = conclusion.gain
     if gain is None or gain.value is None:
@@ -118,7 +113,7 @@ def _gain(conclusion: Conclusion) -> Iterator[Titled]:
         "by context": policy,
         f"{gain.option} for everybody": constant,
         "gain": _signed(gain.value),
-        "relative": relative(gain.value, constant),
+        "relative": f"{gain.value / constant:+.1%}" if constant is not None and constant > 0 else None,
         "interval": _interval(gain.low, gain.high),
     }
     over = "" if policy is not None else f" over {gain.option} for everybody"
@@ -131,26 +126,27 @@ def _effects(conclusion: Conclusion, effects: str) -> Iterator[Titled]:
     if not conclusion.effects:
         return
     baseline, control = conclusion.baseline, conclusion.control
-    rows = _effect_rows(ranked(conclusion.effects), baseline)
+    rows = _effect_rows(conclusion)
     shown = rows[:ROWS_MAX]
     mean = f", whose mean reward is about {baseline.value:.3g}" if baseline else ""
-    if any(one["relative"] for one in shown) and any(one.group for one in conclusion.effects):
-        mean += " for everybody (of a segment it is not estimated, so that nothing is relative to it)"
+    if conclusion.no_relative:
+        mean += f"; {conclusion.no_relative}"
     holding = _holding(conclusion, "each interval holds")
     yield Titled(f"{effects} against {control}{mean}{holding}{_left_out(len(rows), len(shown))}", said(shown))
 
 
-def _effect_rows(effects: Sequence[Effect], baseline: Estimate | None) -> list[Row]:
+def _effect_rows(conclusion: Conclusion) -> list[Row]:
     """Return a row for each effect; one for many segments of which the same keeps an option from being decided."""
+    effects = ranked(conclusion.effects)
     of_segments = Counter(_open_segment(one) for one in effects)
     rows: dict[tuple[str, str] | int, Row] = {}
     for place, one in enumerate(effects):
         key = _open_segment(one)
         if key is None or of_segments[key] <= _ALIKE:
-            rows[place] = _effect(one, baseline)
+            rows[place] = _effect(one, conclusion)
         elif key not in rows:
             alike = [other for other in effects if _open_segment(other) == key]
-            rows[key] = _effect(one, baseline) | {"for": f"{len(alike):,} segments", "interval": None}
+            rows[key] = _effect(one, conclusion) | {"for": f"{len(alike):,} segments", "interval": None}
             rows[key]["effect"] = _interval(*_ends([other.value for other in alike if other.value is not None]))
     return list(rows.values())
 
@@ -164,14 +160,14 @@ def _ends(values: Sequence[float]) -> tuple[float | None, float | None]:
     return (min(values), max(values)) if values else (None, None)
 
 
-def _effect(one: Effect, baseline: Estimate | None) -> Row:
-    own = baseline.value if baseline and one.group is None else None
+def _effect(one: Effect, conclusion: Conclusion) -> Row:
+    share = conclusion.relative(one)
     return {
         "option": one.option,
         "for": one.group or "everybody",
         "effect": None if one.value is None else _signed(one.value),
         "interval": _interval(one.low, one.high),
-        "relative": None if one.value is None else relative(one.value, own),
+        "relative": None if share is None else f"{share:+.1%}",
         "decided": one.is_decided,
         "why": one.reason,
     }

@@ -9,9 +9,9 @@ from scipy.special import fdtrc
 
 from privateer_core.answer import Answer
 from privateer_core.errors import SpecError, printable
+from privateer_lab.tables import shortened
 from privateer_lab.tables.data_column import DataColumn
 from privateer_lab.tables.data_table import TableRows
-from privateer_lab.tables.errors import shortened
 from privateer_server.conclusions.wording import signed
 
 Array = NDArray[np.float64]
@@ -31,11 +31,6 @@ def covariate_columns(rows: TableRows, names: Sequence[str]) -> Array:
     """Return columns of numbers, (n, k): numbers as they are, an indicator of each other level but one, and of gaps.
 
     A gap counts as the mean of the others.
-
-    Raises
-    ------
-    SpecError
-        If a column has too many levels, or one alone.
     """
     columns = [column for name in names for column in _columns(rows.column(name))]
     return np.stack(columns, axis=1) if columns else np.zeros((rows.kept, 0))
@@ -66,17 +61,8 @@ def adjusted_rewards(rewards: Array, columns: Array, arms: NDArray[np.int64], gr
     notes on regression adjustments*), which is what CUPED estimates (Deng et al. 2013) with a slope an arm. Deviations
     are scaled for the slopes that were fitted, so that their variance is the residual one of the arm.
 
-    Parameters
-    ----------
-    columns
-        Shape (n, k): covariates.
-    arms, groups
-        Shape (n,): places of arms, and of segments.
-
-    Raises
-    ------
-    SpecError
-        If an arm has too few rows for so many slopes.
+    columns (n, k): covariates.
+    arms, groups (n,): places of arms, and of segments.
     """
     deviations = columns.std(axis=0)
     columns = columns / np.where(deviations > 0, deviations, 1.0)

@@ -21,25 +21,14 @@ _FEW: Final = 0.05
 
 @dataclass(frozen=True)
 class TestRows:
-    """The rows of a test.
+    """The rows of a test."""
 
-    Attributes
-    ----------
-    rewards, arms
-        Shape (n,): rewards of which more is better, and places of arms.
-    options
-        Names of the arms, the control's first.
-    name
-        What the reward is called.
-    sign
-        -1 where rewards are the negative of what is called so.
-    """
-
+    # rewards, arms: shape (n,): rewards of which more is better, and places of arms
     rewards: Array
     arms: NDArray[np.int64]
-    options: tuple[str, ...]
-    name: str
-    sign: int
+    options: tuple[str, ...]  # names of the arms, the control's first
+    name: str  # what the reward is called
+    sign: int  # -1 where rewards are the negative of what is called so
 
     def in_words(self, low: float, high: float) -> str:
         """Write bounds as those of what is called so."""
@@ -55,12 +44,8 @@ def capping_in_words(
 ) -> Iterator[str]:
     """Yield which rows decide the effects of a heavy tail, and what these effects are with the rows capped.
 
-    Parameters
-    ----------
-    effects, bounds
-        Those of the rows as they are.
-    analyze
-        Returns the effects of rewards clipped to two bounds.
+    effects, bounds: those of the rows as they are.
+    analyze: returns the effects of rewards clipped to two bounds.
     """
     heavy = [one for one in effects if one.group is None and one.reason is Reason.HEAVY_TAIL]
     if not heavy:

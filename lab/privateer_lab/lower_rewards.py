@@ -53,7 +53,7 @@ class LowerRewards:
         unit = msgspec.structs.replace(
             conclusion.reward, low=low, high=high, sentence=f"Effects say how much lower {self.name} is."
         )
-        turned = msgspec.structs.replace(conclusion, headline=headline, baseline=None, reward=unit)
+        turned = msgspec.structs.replace(conclusion, headline=headline, baseline=None, no_relative=None, reward=unit)
         return replace(found, conclusion=turned)
 
     def _own_figures(self, sentence: str, effects: Sequence[Effect]) -> str:

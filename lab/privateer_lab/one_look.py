@@ -21,8 +21,8 @@ from privateer_lab.heavy_tails import TestRows, capping_in_words, with_sentences
 from privateer_lab.lower_rewards import LowerRewards
 from privateer_lab.notebook.results import Found, found_in
 from privateer_lab.segment_columns import contexts_of
+from privateer_lab.tables import TABLE
 from privateer_lab.tables.data_table import TableRows
-from privateer_lab.tables.errors import TABLE
 from privateer_lab.tables.rewards import HIGHER
 from privateer_lab.tables.row_outcomes import RowOutcomes
 from privateer_server.conclusions.conclusion import conclude
@@ -68,53 +68,30 @@ def _without_ratio(answer: Answer) -> Answer:
 
 @dataclass(frozen=True)
 class LookResult:
-    """What one look says, and the experiment that the rows are taken for.
-
-    Attributes
-    ----------
-    direction
-        Whether more or less is better, and what that means for effects.
-    row_count
-        How many rows it rests on.
-    """
+    """What one look says, and the experiment that the rows are taken for."""
 
     spec: ArmsSpec
     found: Found
-    direction: str
-    row_count: RowCount
+    direction: str  # whether more or less is better, and what that means for effects
+    row_count: RowCount  # how many rows it rests on
 
 
 @dataclass(frozen=True)
 class OneLook:
-    """The rows of a test, each a person, or what stands for one.
+    """The rows of a test, each a person, or what stands for one."""
 
-    Attributes
-    ----------
-    tables
-        Those of the spec, without the reward.
-    rows, parts
-        Columns of segments, with their values or cuts.
-    chosen
-        Shape (n,): places of arms.
-    is_counted
-        Shape (n,): with a promise, which rows have something to contribute; None without one.
-    name, is_lower_better
-        What the reward is called, and whether less of it is better.
-    has_shares
-        Whether anybody said which shares of people arms were meant to get.
-    warnings
-        What the rows themselves warn of.
-    """
-
-    tables: Mapping[str, Any]
+    tables: Mapping[str, Any]  # those of the spec, without the reward
+    # rows, parts: columns of segments, with their values or cuts
     rows: TableRows
     parts: Mapping[str, list[str] | list[float]]
-    chosen: NDArray[np.int64]
+    chosen: NDArray[np.int64]  # shape (n,): places of arms
+    # shape (n,): with a promise, which rows have something to contribute; None without one
     is_counted: NDArray[np.bool_] | None
+    # name, is_lower_better: what the reward is called, and whether less of it is better
     name: str
     is_lower_better: bool
-    has_shares: bool
-    warnings: tuple[str, ...] = ()
+    has_shares: bool  # whether anybody said which shares of people arms were meant to get
+    warnings: tuple[str, ...] = ()  # what the rows themselves warn of
 
     def of(self, first: NDArray[np.int64]) -> Self:
         """Return a look at what some rows stand for, (m,)."""

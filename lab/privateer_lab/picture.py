@@ -46,24 +46,12 @@ def in_thousands(axis: Any) -> None:
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure with its words.
+    """A figure with its words."""
 
-    Attributes
-    ----------
-    title
-        What it shows, also for anybody who does not see it.
-    figure
-        The ``matplotlib.figure.Figure``, to change it.
-    caption
-        What to read under it on a page.
-    vector
-        Whether a page has it as vectors; one of very many parts is smaller in pixels.
-    """
-
-    title: str
-    figure: "Figure"
-    caption: str = ""
-    vector: bool = True
+    title: str  # what it shows, also for anybody who does not see it
+    figure: "Figure"  # the ``matplotlib.figure.Figure``, to change it
+    caption: str = ""  # what to read under it on a page
+    vector: bool = True  # whether a page has it as vectors; one of very many parts is smaller in pixels
 
     def save(self, path: "str | PathLike[str]", dpi: int = 200) -> None:
         """Write the figure; the path's ending says how: .png, .svg, .pdf."""

@@ -15,50 +15,26 @@ from privateer_lab.tables.row_outcomes import RowOutcomes
 
 @dataclass(frozen=True)
 class SummedOutcomes:
-    """What stands for rows.
+    """What stands for rows."""
 
-    Attributes
-    ----------
-    look, outcomes
-        The rows that stand for themselves, or for a cluster, and their outcomes.
-    unadjusted
-        Outcomes that no covariate adjusts; None where none does.
-    arms
-        Shape (m,): arms of what was split among them.
-    places
-        Shape (m,): the cluster of each, where some clusters are in both arms; else None.
-    clusters
-        How many clusters stand for rows; None: rows stand for themselves.
-    sentences
-        What was done.
-    """
-
+    # look, outcomes: the rows that stand for themselves, or for a cluster, and their outcomes
     look: OneLook
     outcomes: RowOutcomes
-    unadjusted: RowOutcomes | None
-    arms: NDArray[np.int64]
+    unadjusted: RowOutcomes | None  # outcomes that no covariate adjusts; None where none does
+    arms: NDArray[np.int64]  # shape (m,): arms of what was split among them
+    # shape (m,): the cluster of each, where some clusters are in both arms; else None
     places: NDArray[np.int64] | None
-    clusters: int | None
-    sentences: tuple[str, ...]
+    clusters: int | None  # how many clusters stand for rows; None: rows stand for themselves
+    sentences: tuple[str, ...]  # what was done
 
 
 @dataclass(frozen=True)
 class SumColumns:
-    """Columns for sums over rows; one name instead of a list is refused.
+    """Columns for sums over rows; one name instead of a list is refused."""
 
-    Attributes
-    ----------
-    per
-        What outcomes are divided by; None: nothing.
-    cluster
-        What rows depend on each other by; None: nothing.
-    adjust
-        What was measured before.
-    """
-
-    per: str | None
-    cluster: str | None
-    adjust: Sequence[str]
+    per: str | None  # what outcomes are divided by; None: nothing
+    cluster: str | None  # what rows depend on each other by; None: nothing
+    adjust: Sequence[str]  # what was measured before
 
     def __post_init__(self) -> None:
         if isinstance(self.adjust, str):

@@ -29,14 +29,9 @@ _ROWS: Final = 40
 def print_policy(name: str, view: PolicyView, arms: Sequence[str], most: int | None = None) -> None:
     """Print a policy: as a map where it divides one or two numbers into bins, as tables otherwise.
 
-    Parameters
-    ----------
-    name
-        Of the experiment.
-    arms
-        Those of its spec, in order.
-    most
-        Rows of a table, at most; None: all.
+    name: of the experiment.
+    arms: those of its spec, in order.
+    most: rows of a table, at most; None: all.
     """
     if print_map(view, arms):
         return
@@ -158,12 +153,8 @@ def draw_map(shows: BinShares, arms: Sequence[str], width: int = 48, height: int
 
     A letter is that of the arm that is played most: lower case where others are tried, too. A dot: none is ahead.
 
-    Parameters
-    ----------
-    arms
-        Names, in order.
-    width, height
-        Characters.
+    arms: names, in order.
+    width, height: characters.
     """
     arms = list(dict.fromkeys([*arms, *(name for one in shows.bins for name in one.arms)]))
     lower, upper = (np.array([getattr(one, corner) for one in shows.bins]) for corner in ("lower", "upper"))

@@ -10,14 +10,9 @@ from privateer_core.errors import SpecError
 def read_tables(path: Path, settings: list[str], field: str) -> dict[str, Any]:
     """Read the tables of a file, and apply settings.
 
-    Parameters
-    ----------
-    path
-        TOML file. A relative ``population.path`` in it is relative to it; in a setting, to the working directory.
-    settings
-        As `apply_setting` takes them.
-    field
-        What the command line calls the file.
+    path: TOML file. A relative ``population.path`` in it is relative to it; in a setting, to the working directory.
+    settings: as `apply_setting` takes them.
+    field: what the command line calls the file.
     """
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))

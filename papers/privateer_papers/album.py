@@ -68,10 +68,7 @@ class Album:
     def run(self, *, quiet: bool) -> bool:
         """Make what is not there yet, and the page anew after each. Return whether all is whole.
 
-        Parameters
-        ----------
-        quiet
-            Whether nobody is told what begins.
+        quiet: whether nobody is told what begins.
         """
         self._check_data()
         whole = True

@@ -119,12 +119,8 @@ class Reproduction:
 def told(rows: Rows, figure: str = "regret", digits: str = ",.0f", scale: float = 1.0) -> str:
     """Write the mean of a figure with half its interval; nothing where there are no rows.
 
-    Parameters
-    ----------
-    digits
-        How numbers are written, as ``format`` takes it.
-    scale
-        What mean and interval are divided by.
+    digits: how numbers are written, as ``format`` takes it.
+    scale: what mean and interval are divided by.
     """
     if not rows:
         return ""

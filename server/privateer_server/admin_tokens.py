@@ -46,34 +46,16 @@ def token_digest(token: str) -> bytes:
 
 @dataclass(frozen=True)
 class AdminToken:
-    """A token as a server knows it.
+    """A token as a server knows it."""
 
-    Attributes
-    ----------
-    name
-        Whose it is, or what it is for.
-    scopes
-        What its bearer may do.
-    digest
-        The SHA-256 of the token.
-    expires
-        From when on it does nothing, in seconds since 1970; None: never.
-    """
-
-    name: str
-    scopes: frozenset[Scope]
-    digest: bytes
-    expires: float | None
+    name: str  # whose it is, or what it is for
+    scopes: frozenset[Scope]  # what its bearer may do
+    digest: bytes  # the SHA-256 of the token
+    expires: float | None  # from when on it does nothing, in seconds since 1970; None: never
 
     @classmethod
     def read(cls, line: str) -> "AdminToken":
-        """Return the token of a line.
-
-        Raises
-        ------
-        ValueError
-            Saying what is wrong with it, in words that quote no digest.
-        """
+        """Return the token of a line."""
         parts = line.split()
         if len(parts) != 4:
             raise ValueError("must be NAME SCOPES EXPIRES DIGEST, with a space between two of them")
@@ -95,15 +77,7 @@ class AdminToken:
         return f"{self.name} {self.digest[:_SHOWN_BYTES].hex()}"
 
     def admit(self, scope: Scope, now: float) -> str:
-        """Return how logs name the token, if it may do something now.
-
-        Raises
-        ------
-        AdminTokenExpired
-            If it has expired.
-        ScopeMissing
-            If it may not do this.
-        """
+        """Return how logs name the token, if it may do something now."""
         if self.expires is not None and now >= self.expires:
             detail = f"the admin token {self.name} expired at {shown_time(self.expires)}"
             raise AdminTokenExpired(detail, field=_FIELD, remedy=f"make another: privateer token new {self.name}")
@@ -114,13 +88,7 @@ class AdminToken:
 
 
 def scopes_of(names: Iterable[str]) -> frozenset[Scope]:
-    """Return the scopes of these names.
-
-    Raises
-    ------
-    ValueError
-        If there are none, or one of them is no scope.
-    """
+    """Return the scopes of these names."""
     given = list(names)
     if not given or not all(one in list(Scope) for one in given):
         raise ValueError(f"needs one or more of the scopes {', '.join(Scope)}")
@@ -128,13 +96,7 @@ def scopes_of(names: Iterable[str]) -> frozenset[Scope]:
 
 
 def new_token(name: str, scopes: Iterable[str], expires: float) -> tuple[str, AdminToken]:
-    """Return a random token, and what a server knows of it.
-
-    Raises
-    ------
-    ValueError
-        If the name or a scope is none.
-    """
+    """Return a random token, and what a server knows of it."""
     secret = secrets.token_hex(32)
     made = AdminToken(name, scopes_of(scopes), token_digest(secret), expires)
     return secret, AdminToken.read(made.line())
@@ -157,10 +119,7 @@ class TokenFile:
 
     It is read for each request that needs a token, so that what it says holds at once.
 
-    Parameters
-    ----------
-    path
-        The file.
+    path: the file.
     """
 
     def __init__(self, path: Path) -> None:
@@ -190,13 +149,7 @@ class TokenFile:
         return found
 
     def check(self) -> list[AdminToken]:
-        """Return the tokens, if every line is one.
-
-        Raises
-        ------
-        SpecError
-            If the file cannot be read, or naming the first line that is none.
-        """
+        """Return the tokens, if every line is one."""
         make = "make lines with privateer token new"
         try:
             text = self._read()
@@ -230,17 +183,8 @@ def _lines(text: str) -> Iterator[tuple[int, AdminToken | str]]:
 class AdminTokens:
     """All tokens of a server: those of a file, and the one with all scopes.
 
-    Parameters
-    ----------
-    root
-        The digest of the token with all scopes; empty: there is none.
-    path
-        The file; None: there is none.
-
-    Raises
-    ------
-    SpecError
-        If the file cannot be read, or a line of it is no token. Later such a line just admits nobody.
+    root: the digest of the token with all scopes; empty: there is none.
+    path: the file; None: there is none.
     """
 
     def __init__(self, root: bytes, path: Path | None) -> None:
@@ -250,15 +194,7 @@ class AdminTokens:
             self._file.check()
 
     def authorize(self, token: str, scope: Scope, now: float) -> str:
-        """Return how logs name a token that may do something now.
-
-        Raises
-        ------
-        Unauthorized
-            If it is none of the tokens, or has expired.
-        ScopeMissing
-            If it may not do this.
-        """
+        """Return how logs name a token that may do something now."""
         given = token_digest(token)
         known = self._root + (self._file.tokens() if self._file else [])
         # All are compared, each in the same time, so the time tells nothing of any.

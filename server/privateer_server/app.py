@@ -95,14 +95,7 @@ async def _on_no_data(_: Request, error: Exception) -> Response:
 class Server:
     """The ASGI application: two endpoints for reports, the dashboard, and control routes for everything else.
 
-    Attributes
-    ----------
-    public
-        The same without what is private: for a listener that strangers reach.
-    end_waits
-        Answers all long polls and ends all streams, before a stop.
-    rate_limit
-        Turns uploads without a token away, if they need one.
+    end_waits: answers all long polls and ends all streams, before a stop.
     """
 
     def __init__(
@@ -118,8 +111,9 @@ class Server:
     ) -> None:
         self._endpoints: dict[str, ASGIApp] = {uploads.route: uploads, batches.route: batches}
         self._uploads, self._policies, self._control, self.end_waits = uploads, policies, control, end_waits
-        self.rate_limit = rate_limit
+        self.rate_limit = rate_limit  # turns uploads without a token away, if they need one
         self._timed = Timed(self._answer, _route, answered)
+        # the same without what is private: for a listener that strangers reach
         self.public = Origins(PublicPages(self, _is_public), origins)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -163,13 +157,7 @@ def _is_public(method: str, path: str) -> bool:
 
 
 def create_app(settings: ServerSettings, clock: Clock | None = None) -> Server:
-    """Make the server on a data directory, which it holds until its lifespan ends; ``clock`` says when rounds are due.
-
-    Raises
-    ------
-    SpecError
-        If the directory cannot be used.
-    """
+    """Make the server on a data directory, held until its lifespan ends; ``clock`` says when rounds are due."""
     traces, clock = Traces(settings.traces), clock or SystemClock()
     gate = settings.tokens.gate(clock=clock)
     metrics = ServerMetrics(traces.stage)

@@ -44,27 +44,17 @@ _FORGET_SECONDS: Final = 3600.0
 
 @dataclass(frozen=True)
 class Data:
-    """A server's data: in a folder, which no other server can open until `close`, or in databases that servers share.
-
-    Attributes
-    ----------
-    log
-        The public log of what is published.
-    folders
-        Folders whose disks the server can fill, by what they hold.
-    notifications
-        Say when another server has published or changed something; None if there is no other server.
-    was_cut_short
-        Whether the process that had the folder last did not stop as it should; servers that share their data do not
-        know.
-    """
+    """A server's data: in a folder that no other server can open until `close`, or in databases that are shared."""
 
     store: Store
     journal: Journal
     keys: RoundKeys
-    log: PublicationLog
+    log: PublicationLog  # the public log of what is published
+    # folders whose disks the server can fill, by what they hold
     folders: Mapping[str, Path] = field(default_factory=dict)
+    # say when another server has published or changed something; None if there is no other server
     notifications: "Notifications | None" = None
+    # whether the process that had the folder last did not stop as it should; servers that share their data do not know
     was_cut_short: bool = False
 
     async def clean(self, clock: Clock) -> None:
@@ -107,15 +97,7 @@ class Data:
 
 
 def open_data(settings: ServerSettings) -> Data:
-    """Open what the settings name.
-
-    Raises
-    ------
-    SpecError
-        If another server has the folder, or what is there is damaged, too old or too new, or cannot be reached.
-    OSError, sqlite3.OperationalError
-        If the folder cannot be used.
-    """
+    """Open what the settings name."""
     return _open_shared(settings) if settings.database else _open_folder(settings)
 
 

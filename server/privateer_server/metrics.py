@@ -33,20 +33,12 @@ class _Reasons(dict[str, Counter]):
 class ServerMetrics:
     """The metrics that one server counts and times.
 
-    Parameters
-    ----------
-    trace
-        Returns what also traces a stage that is timed.
-
-    Attributes
-    ----------
-    registry
-        Where they are, and other metrics of this server.
+    trace: returns what also traces a stage that is timed.
     """
 
     def __init__(self, trace: _Trace = lambda _, timed: timed) -> None:
         self._trace = trace
-        self.registry = CollectorRegistry()
+        self.registry = CollectorRegistry()  # where they are, and other metrics of this server
         self._accepted = self._counter("reports_accepted", "Reports counted.")
         self._refused = self._counter("reports_refused", "Refusals.", "reason")
         self._reasons = _Reasons(self._refused)

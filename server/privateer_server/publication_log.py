@@ -23,13 +23,7 @@ ENTRIES_MAX: Final = 1000
 
 
 def read_identity(folder: Path, path: Path | None) -> Identity:
-    """Return the server's identity, which is made if the file is not there.
-
-    Raises
-    ------
-    SpecError
-        If the file cannot be read.
-    """
+    """Return the server's identity, which is made if the file is not there."""
     return Identity(own_key(path or folder / IDENTITY_FILE, "PRIVATEER_IDENTITY"))
 
 
@@ -43,15 +37,7 @@ class PublicationLog:
 
     Servers that share their data have one log and one key: each reads what all have published before it signs a head.
 
-    Parameters
-    ----------
-    field
-        The setting that names the journal.
-
-    Raises
-    ------
-    SpecError
-        If the database and the journal have different logs, or other servers sign with another key.
+    field: the setting that names the journal.
     """
 
     def __init__(self, store: Store, journal: Journal, identity: Identity, field: str = "PRIVATEER_JOURNAL") -> None:
@@ -85,13 +71,7 @@ class PublicationLog:
             self._store.recall(known[common:])
 
     def head(self) -> Head:
-        """Return the signed head of the log as it is now.
-
-        Raises
-        ------
-        Unavailable
-            If the journal does not take what was published last.
-        """
+        """Return the signed head of the log as it is now."""
         with self._lock:
             self._grow()
             size = len(self._tree)
@@ -112,13 +92,7 @@ class PublicationLog:
             self._tree.append(_entry(leaf).leaf)
 
     def prove(self, experiment: str, version: int, block: int | None) -> Proof:
-        """Return the proof for devices that a publication is in the log.
-
-        Raises
-        ------
-        NotFound
-            If it is not, or there is no such block.
-        """
+        """Return the proof for devices that a publication is in the log."""
         head, index = self.head(), self._place(experiment, version)
         if block is not None and block * BLOCK > head.size:
             raise NotFound("the log has no such block", field="block", remedy="fetch its head")
@@ -131,13 +105,7 @@ class PublicationLog:
         return place
 
     def inclusion(self, experiment: str, version: int, size: int | None) -> tuple[int, int, list[bytes]]:
-        """Return place, size and path of a publication in the tree of so many leaves, by default of all.
-
-        Raises
-        ------
-        NotFound
-            If it is not in this tree.
-        """
+        """Return place, size and path of a publication in the tree of so many leaves, by default of all."""
         head, place = self.head(), self._place(experiment, version)
         size = head.size if size is None else size
         if not place < size <= head.size:
@@ -145,13 +113,7 @@ class PublicationLog:
         return place, size, self._tree.inclusion(place, size)
 
     def consistency(self, first: int, second: int) -> list[bytes]:
-        """Return the proof that the log of ``second`` leaves begins with that of ``first``.
-
-        Raises
-        ------
-        NotFound
-            If the log never had these sizes, one after the other.
-        """
+        """Return the proof that the log of ``second`` leaves begins with that of ``first``."""
         if not first <= second <= self.head().size:
             raise NotFound("the log does not go so far", field="second", remedy="fetch its head")
         return self._tree.consistency(first, second)

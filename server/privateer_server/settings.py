@@ -132,11 +132,6 @@ def read_settings(environment: Mapping[str, str], arguments: Sequence[str]) -> S
     """Read settings from ``PRIVATEER_*`` variables and command line flags; flags win.
 
     A server that is started as a process has as many openers as there are cores, unless a setting says otherwise.
-
-    Raises
-    ------
-    SpecError
-        Naming the variable that is missing or out of range.
     """
     parser = ServiceParser("privateer-server", "Learns from private reports, and publishes the policy.")
     parser.add_argument("--host", help="address to listen on (PRIVATEER_HOST)")

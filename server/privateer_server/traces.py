@@ -39,38 +39,19 @@ _log = logging.getLogger("privateer.traces")
 
 
 class Span(NamedTuple):
-    """A span: something that took some time.
+    """A span: something that took some time."""
 
-    Attributes
-    ----------
-    name
-        A method with the template of a page, or a stage.
-    kind
-        Whether it answers a request.
-    began, ended
-        In nanoseconds since 1970.
-    about
-        Method, template and status of a request.
-    failed
-        Whether it ended in an error of ours.
-    """
-
-    name: str
-    kind: int
+    name: str  # a method with the template of a page, or a stage
+    kind: int  # whether it answers a request
+    # began, ended: in nanoseconds since 1970
     began: int
     ended: int
-    about: Mapping[str, str | int] = {}
-    failed: bool = False
+    about: Mapping[str, str | int] = {}  # method, template and status of a request
+    failed: bool = False  # whether it ended in an error of ours
 
 
 def collector(url: str) -> str:
-    """Return the address of a collector.
-
-    Raises
-    ------
-    SpecError
-        If it is none.
-    """
+    """Return the address of a collector."""
     try:
         parts = urlsplit(url)
         is_web = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -85,15 +66,7 @@ def collector(url: str) -> str:
 class Traces:
     """Spans that wait for the collector. If it is away they are dropped, and nothing else waits for it.
 
-    Parameters
-    ----------
-    url
-        The collector's address; empty: nothing is traced.
-
-    Raises
-    ------
-    SpecError
-        If it is no address.
+    url: the collector's address; empty: nothing is traced.
     """
 
     def __init__(self, url: str) -> None:

@@ -6,7 +6,6 @@ that a digest of it means the same to everybody.
 
 import math
 import re
-from collections.abc import Callable
 from functools import cache
 from typing import Any, Final, TypeVar, cast
 
@@ -61,23 +60,10 @@ def encode(value: Any) -> bytes:
 
 
 def decode(body: bytes, kind: type[T]) -> T:
-    """Parse a ``kind`` that `encode` serialized.
-
-    A kind of which earlier releases stored other fields has a static method ``upgraded``, which returns today's.
-
-    Raises
-    ------
-    Malformed
-        If ``body`` is not a serialized ``kind``.
-    SpecError
-        If it holds a mechanism that cannot be.
-    """
+    """Parse a ``kind`` that `encode` serialized."""
     try:
-        upgraded: Callable[[Any], Any] | None = getattr(kind, "upgraded", None)
-        if upgraded is None:
-            decoded: T = _decoder(cast(Any, kind)).decode(body)
-            return decoded
-        return msgspec.convert(upgraded(msgspec.msgpack.decode(body)), prepared(kind), dec_hook=_decode)
+        decoded: T = _decoder(cast(Any, kind)).decode(body)
+        return decoded
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, LookupError, ValueError, TypeError) as error:
         raise Malformed(f"this is not a serialized {kind.__name__}", remedy="fetch it again") from error
 
@@ -92,11 +78,6 @@ def canonical(value: Any) -> bytes:
 
     Objects are sorted by the UTF-16 code units of their keys, there is no white space, and numbers are written as
     ECMAScript writes them. Integers of 2^53 and more are written as the nearest double: any reader takes them so.
-
-    Raises
-    ------
-    ValueError
-        If the value is not JSON: a key that is no text, a number that is not finite, or half a surrogate pair.
     """
     return rfc8785.dumps(_with_doubles(value))
 

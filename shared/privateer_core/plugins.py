@@ -19,12 +19,8 @@ class Plugins(Mapping[str, T]):
 
     Entry points are read when somebody asks first, and never at import.
 
-    Parameters
-    ----------
-    group
-        The group of entry points.
-    noun, field
-        What one is, and the field that names it, for errors.
+    group: the group of entry points.
+    noun, field: what one is, and the field that names it, for errors.
     """
 
     def __init__(self, group: str, noun: str, field: str) -> None:
@@ -52,13 +48,7 @@ class Plugins(Mapping[str, T]):
 
     @override
     def __getitem__(self, name: str) -> T:
-        """Return a plug-in.
-
-        Raises
-        ------
-        PluginError
-            If none is installed or two are, or if it cannot be imported.
-        """
+        """Return a plug-in."""
         return self._loaded(name)
 
     def problems(self) -> list[PluginError]:

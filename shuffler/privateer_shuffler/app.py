@@ -140,10 +140,7 @@ class Shuffler:
 
     The router of the pages would cost as much as holding a report does.
 
-    Attributes
-    ----------
-    rate_limit
-        Turns uploads without a token away, if they need one.
+    rate_limit: turns uploads without a token away, if they need one.
     """
 
     def __init__(self, endpoint: PoolEndpoint, pages: ASGIApp, rate_limit: RateLimit | None = None) -> None:
@@ -176,17 +173,8 @@ def _reported(path: str) -> str:
 def create_app(settings: ShufflerSettings, transport: httpx.AsyncBaseTransport | None = None) -> Shuffler:
     """Make the shuffler's application.
 
-    Parameters
-    ----------
-    settings
-        What the operator decides.
-    transport
-        How to reach the server; tests pass one in the same process.
-
-    Raises
-    ------
-    PrivateerError, OSError
-        If the data folder cannot be used.
+    settings: what the operator decides.
+    transport: how to reach the server; tests pass one in the same process.
     """
     held = open_resources(settings)
     try:

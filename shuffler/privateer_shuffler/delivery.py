@@ -63,21 +63,10 @@ class _ServerKey(msgspec.Struct):
 class Upstream:
     """Calls the learning server. It is not trusted, so the size and time of its answers are limited.
 
-    Parameters
-    ----------
-    url
-        Base address of the server.
-    transport
-        How to reach it; tests pass a server in the same process.
-    authorities
-        File (PEM) of the certificate authorities to trust instead of the public ones.
-    pin
-        Refuses what the server has not signed; None: anything is taken.
-
-    Raises
-    ------
-    SpecError
-        If ``authorities`` holds no certificates.
+    url: base address of the server.
+    transport: how to reach it; tests pass a server in the same process.
+    authorities: file (PEM) of the certificate authorities to trust instead of the public ones.
+    pin: refuses what the server has not signed; None: anything is taken.
     """
 
     def __init__(
@@ -103,23 +92,9 @@ class Upstream:
     async def publication(self, name: str, known: bytes | None = None, wait: int = 0) -> bytes | None:
         """Fetch the encoded publication of an experiment's round, or None if it still is the one with digest ``known``.
 
-        Parameters
-        ----------
-        name
-            The experiment.
-        known
-            Digest of the publication at hand.
-        wait
-            Seconds that the server may wait for a newer one.
-
-        Raises
-        ------
-        NotFound, Deleted
-            If there is no such experiment, or there was one.
-        Unavailable
-            If the server cannot be reached, or answers without a publication.
-        SignatureInvalid, KeyChanged
-            If it is not the server that this shuffler knows.
+        name: the experiment.
+        known: digest of the publication at hand.
+        wait: seconds that the server may wait for a newer one.
         """
         headers = {"accept": MEDIA_TYPE}
         if known is not None:
@@ -139,13 +114,7 @@ class Upstream:
         return answer.body
 
     async def claim(self, name: str, signature: str) -> None:
-        """Make the server take batches of an experiment from no other shuffler.
-
-        Raises
-        ------
-        Unavailable
-            If another shuffler takes its reports, or the server does not trust this one or does not answer.
-        """
+        """Make the server take batches of an experiment from no other shuffler."""
         headers = {SIGNATURE_HEADER: signature}
         answer = await self._send("POST", _page(name, "shuffler"), _ANSWER_SECONDS, headers=headers)
         if slug_of(answer.body) == Conflict.slug:
@@ -164,15 +133,7 @@ class Upstream:
             raise _unexpected(answer)
 
     async def deliver(self, name: str, batch: bytes, signature: str) -> BatchAnswer:
-        """Deliver a signed batch of an experiment. The answer stays the same if it is delivered again.
-
-        Raises
-        ------
-        Unavailable
-            If the server did not take it: try again.
-        BatchRefused
-            If the server does not take it from this shuffler: an operator must correct that.
-        """
+        """Deliver a signed batch of an experiment. The answer stays the same if it is delivered again."""
         headers = {"content-type": MEDIA_TYPE, SIGNATURE_HEADER: signature}
         answer = await self._send("POST", "/batches", _LEARN_SECONDS, headers=headers, content=batch)
         slug = slug_of(answer.body)
@@ -194,15 +155,7 @@ class Upstream:
             raise _unexpected(answer) from error
 
     async def check(self) -> None:
-        """Ask the server for its key.
-
-        Raises
-        ------
-        Unavailable
-            If it does not answer, or without one.
-        KeyChanged
-            If it is not the known key.
-        """
+        """Ask the server for its key."""
         answer = await self._send("GET", "/log/key", _ANSWER_SECONDS)
         if not answer.is_success:
             raise _unexpected(answer)
@@ -246,13 +199,7 @@ async def _body(answer: httpx.Response) -> bytes:
 
 
 def read_round(name: str, body: bytes) -> Round:
-    """Return the round that a server has published for an experiment.
-
-    Raises
-    ------
-    Unavailable
-        If what it answered is no publication of this experiment.
-    """
+    """Return the round that a server has published for an experiment."""
     try:
         round_ = decode_publication(body).round
     except Malformed as error:
@@ -297,13 +244,7 @@ class Forwarding:
         self._metrics = metrics
 
     async def claim(self, experiment: str) -> None:
-        """Make sure that no other shuffler takes reports for an experiment: two would each hold a part of a batch.
-
-        Raises
-        ------
-        Unavailable
-            If another one does, or the server does not answer.
-        """
+        """Make sure that no other shuffler takes reports for an experiment: two would each hold a part of a batch."""
         await self._upstream.claim(experiment, sign_claim(experiment, self._key))
 
     async def run(self, pool: Pool, is_past: Callable[[], bool]) -> bool:

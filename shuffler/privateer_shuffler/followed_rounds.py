@@ -40,26 +40,16 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class FollowedRound:
-    """The round of an experiment, as the server published it, and the reports held for it.
+    """The round of an experiment, as the server published it, and the reports held for it."""
 
-    Attributes
-    ----------
-    round, digest
-        What the server published, and the digest of the whole publication.
-    pool
-        The reports held. None if this shuffler takes none: another endpoint takes them, the experiment or the version
-        is over, the round misses the operator's requirements, or the next pool is being made.
-    over
-        Whether the server wants no further batch for the version.
-    deleted
-        Whether the server has deleted the experiment.
-    """
-
+    # round, digest: what the server published, and the digest of the whole publication
     round: Round
     digest: bytes
+    # the reports held. None if this shuffler takes none: another endpoint takes them, the experiment or the version is
+    # over, the round misses the operator's requirements, or the next pool is being made.
     pool: Pool | None
-    over: bool = False
-    deleted: bool = False
+    over: bool = False  # whether the server wants no further batch for the version
+    deleted: bool = False  # whether the server has deleted the experiment
 
 
 class FollowedRounds:
@@ -68,12 +58,8 @@ class FollowedRounds:
     The first publication of every version counts. The shuffler does not follow a server that shows another one later or
     goes back to an older version, not even after a restart.
 
-    Parameters
-    ----------
-    limits
-        The operator's own: rounds that miss them take no reports.
-    pool_store
-        What is held and remembered; the rounds that are found there are taken up again.
+    limits: the operator's own: rounds that miss them take no reports.
+    pool_store: what is held and remembered; the rounds that are found there are taken up again.
     """
 
     def __init__(
@@ -153,15 +139,7 @@ class FollowedRounds:
             await pool.close()
 
     async def find(self, name: str) -> FollowedRound:
-        """Return the round of an experiment. At first sight ask the server, and follow the experiment from then on.
-
-        Raises
-        ------
-        NotFound, Deleted
-            If the server has no such experiment, or had one.
-        Unavailable
-            If the server does not answer.
-        """
+        """Return the round of an experiment. At first sight ask the server, and follow the experiment from then on."""
         if name not in self._followed:
             await self._ask(name)
         followed = self._followed[name]
@@ -170,13 +148,7 @@ class FollowedRounds:
         return followed
 
     async def current(self, header: Header) -> FollowedRound:
-        """Return the round to compare ``header`` with. Ask the server if the header names a newer version.
-
-        Raises
-        ------
-        NotFound, Unavailable
-            As ``find``.
-        """
+        """Return the round to compare ``header`` with. Ask the server if the header names a newer version."""
         followed = await self.find(header.experiment)
         for _ in range(2):  # the first answer may be to a question that was asked before this version was published
             if header.version > followed.round.version:
@@ -191,17 +163,7 @@ class FollowedRounds:
         return followed if is_known else None
 
     def admit(self, header: Header, followed: FollowedRound) -> Pool:
-        """Return the pool that takes reports with this header.
-
-        Raises
-        ------
-        WrongEndpoint, RoundClosed, RoundUnknown, WrongKey, WrongDigest
-            If they are not for this round, or its version is over.
-        Unavailable
-            If a batch was delivered, and the pool for the next one is being made.
-        SpecError
-            If the round misses the operator's requirements.
-        """
+        """Return the pool that takes reports with this header."""
         check_header(header, followed.round, followed.digest, "shuffler")
         self._check(followed.round)
         if followed.over:
@@ -281,13 +243,7 @@ class FollowedRounds:
                 self._enter(FollowedRound(round_, mark, None if over else await self._open(round_, mark), over))
 
     async def _last(self, name: str) -> Taken | None:
-        """Return the newest publication that is followed, or that reports were taken for before a restart.
-
-        Raises
-        ------
-        Unavailable
-            If what is remembered cannot be read.
-        """
+        """Return the newest publication that is followed, or that reports were taken for before a restart."""
         try:
             last = await asyncio.to_thread(self._pool_store.last, name)
         except (OSError, sqlite3.Error) as error:

@@ -46,10 +46,7 @@ class _Times:
 class UploadTimes(Collector):
     """A histogram that moves when a batch is delivered, as the count of forwarded reports does.
 
-    Parameters
-    ----------
-    step
-        So many refused uploads are shown at once.
+    step: so many refused uploads are shown at once.
     """
 
     def __init__(self, step: int) -> None:

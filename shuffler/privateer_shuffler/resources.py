@@ -27,17 +27,8 @@ _log = logging.getLogger("privateer.shuffler")
 class Pin:
     """Checks who signs publications: one of the keys that the operator names, or else the first that was met.
 
-    Parameters
-    ----------
-    named
-        The keys that the operator names.
-    known, keep
-        Return the first keys, if there are some; keep one unless there is one, and return the one that counts.
-
-    Raises
-    ------
-    SpecError
-        If the key that is kept cannot be read.
+    named: the keys that the operator names.
+    known, keep: return the first keys, if there are some; keep one unless there is one, and return the one that counts.
     """
 
     def __init__(
@@ -46,40 +37,20 @@ class Pin:
         self._known, self._keep = named or known(), keep
 
     def check(self, signed: str, body: bytes) -> None:
-        """Refuse a publication that the server has not signed; the first key becomes the known one.
-
-        Raises
-        ------
-        SignatureInvalid, KeyChanged
-            If it is not signed, or by another key.
-        Unavailable
-            If the key cannot be kept.
-        """
+        """Refuse a publication that the server has not signed; the first key becomes the known one."""
         key = check_signed(signed, body, self._known)
         if not self._known:
             self._known = frozenset({self._keep(key)})
             check_signed(signed, body, self._known)  # another replica may have met another server
 
     def check_key(self, key: bytes) -> None:
-        """Refuse a server that shows another key than the known ones; anybody can show one that is known.
-
-        Raises
-        ------
-        KeyChanged
-            If it is another one.
-        """
+        """Refuse a server that shows another key than the known ones; anybody can show one that is known."""
         if self._known and key not in self._known:
             raise key_changed()
 
 
 def pinned_keys(path: Path) -> frozenset[bytes]:
-    """Return the keys in a file; none if there is no file.
-
-    Raises
-    ------
-    SpecError
-        If it cannot be read.
-    """
+    """Return the keys in a file; none if there is no file."""
     try:
         return frozenset(key.public_bytes_raw() for key in read_public_keys(path))
     except FileNotFoundError:
@@ -100,31 +71,18 @@ def _pin(path: Path, key: bytes) -> bytes:
 
 
 class Resources(NamedTuple):
-    """All that outlives the process.
-
-    Attributes
-    ----------
-    key, key_file
-        The key that signs batches, and its file.
-    folder
-        Where reports are held; None: in a database.
-    """
+    """All that outlives the process."""
 
     pool_store: PoolStore
+    # key, key_file: the key that signs batches, and its file
     key: Ed25519PrivateKey
     key_file: Path
     pin: Pin
-    folder: Path | None
+    folder: Path | None  # where reports are held; None: in a database
 
 
 def open_resources(settings: ShufflerSettings) -> Resources:
-    """Open what the settings name.
-
-    Raises
-    ------
-    PrivateerError, OSError
-        If it cannot be used.
-    """
+    """Open what the settings name."""
     if settings.database:
         return _in_database(settings)
     folder = settings.data

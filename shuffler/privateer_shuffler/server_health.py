@@ -58,11 +58,6 @@ class ServerHealth:
 
         A shuffler that takes reports for a round goes on with that while the server is away, or something in between
         changes what it publishes.
-
-        Raises
-        ------
-        Unavailable
-            Saying why.
         """
         await self._probe()
         if isinstance(self._refusal, KeyChanged) or (self._refusal and not is_taking):

@@ -110,11 +110,5 @@ class ShufflerSettings(UploadSettings):
 
 
 def read_settings(environment: Mapping[str, str]) -> ShufflerSettings:
-    """Read the settings from environment variables.
-
-    Raises
-    ------
-    SpecError
-        If one misses its constraint; ``field`` is the variable.
-    """
+    """Read the settings from environment variables."""
     return ShufflerSettings.read(environment)

@@ -33,12 +33,8 @@ class RandomPlaces:
     This is the Fisher-Yates shuffle, one step a report: a report gets its place in the batch when it arrives. So its
     order of arrival is never written down, and the full batch needs no further permutation.
 
-    Parameters
-    ----------
-    free
-        The places that no report holds yet.
-    below
-        Source of randomness: returns a uniform integer in [0, n).
+    free: the places that no report holds yet.
+    below: source of randomness: returns a uniform integer in [0, n).
     """
 
     def __init__(self, free: Iterable[int], below: Callable[[int], int]) -> None:
@@ -63,18 +59,11 @@ class RandomPlaces:
 class Groups:
     """The free places of a batch in which every kind of message has places of its own, one kind after another.
 
-    Parameters
-    ----------
-    free
-        The places that no message holds yet.
-    people
-        In the batch.
-    each
-        Messages of each kind that one person sends.
-    kinds
-        How many there are.
-    below
-        As for `RandomPlaces`.
+    free: the places that no message holds yet.
+    people: in the batch.
+    each: messages of each kind that one person sends.
+    kinds: how many there are.
+    below: as for `RandomPlaces`.
     """
 
     def __init__(self, free: Iterable[int], people: int, each: int, kinds: int, below: Callable[[int], int]) -> None:

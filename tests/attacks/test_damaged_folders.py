@@ -16,7 +16,9 @@ from privateer_core.errors import SpecError
 from privateer_lab.services.processes import free_port
 from privateer_server.app import create_app
 from privateer_server.settings import ServerSettings
+from privateer_server.store.schema import JOURNAL_KIND, STORE_KIND
 from tests.support.asgi import serving
+from tests.support.next_versions import next_versions
 from tests.support.sealing import body_of, sealed_reports
 from tests.support.servers import SMALL, TOKEN, Api
 
@@ -110,13 +112,10 @@ async def test_a_folder_of_another_age_is_untouched(
 ) -> None:
     """Nor is a file in it migrated whose own version is fine."""
     await filled(settings)
-    other = {"server.db": "journal.db", "journal.db": "server.db"}[file]
-    with closing(sqlite3.connect(settings.data / other)) as db:
-        db.execute("PRAGMA user_version = 3")
     harm(settings.data / file)
     before = digests(settings.data)
     assert len(before) == 4  # two databases, the key that signs, and that of the open round
-    with pytest.raises(SpecError, match=f"{file} {says}"):
+    with next_versions(STORE_KIND, JOURNAL_KIND), pytest.raises(SpecError, match=f"{file} {says}"):
         create_app(settings)
     assert digests(settings.data) == before
 

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from privateer_client import Outcome
-from privateer_core.errors import AlreadyReported, Malformed, TermsRefused
+from privateer_core.errors import Malformed, TermsRefused
 from privateer_core.wire.publication import Drain, decode_publication
 from tests.support.experiments import CONTEXT, OTHER, WEEK, Device, Server, waiting_spec
 from tests.support.publications import OVER, draining, published
@@ -41,8 +41,7 @@ def test_who_chose_before_reports_once_however_many_rounds_there_are(tmp_path: P
         drains(device, version)
         again = device.start().join("test")
         again.choose(OTHER)
-        with pytest.raises(AlreadyReported):
-            again.report(1.0)
+        assert again.report(1.0) is Outcome.ALREADY_REPORTED
         device.clock.time += 1.1 * WEEK
         assert device.start().resend() == {}
     assert (len(device.server.sent), len(device.ledger().payments())) == (1, 1)

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { effectRows, kept, lossRows, ruleRows, sure, titleOf } from "../../server/privateer_server/dashboard/answer.mjs";
+import { baselineInWords, effectRows, kept, lossRows, ruleRows, sure, titleOf } from "../../server/privateer_server/dashboard/answer.mjs";
 
 const RULE = { people: "x1 below 0.5", where: [], option: "left", share: 0.5, mean: 0.7, next_best: "right", difference: -0.02, certainty: 0.9999, sureness: "almost certain" };
 
@@ -33,11 +33,21 @@ const effect = (more) => ({ option: "new", group: null, value: 0.0213, low: 0.00
 test("effects among everybody come first, with what they are of the control's mean reward", () => {
   const open = effect({ group: "all but one", reason: "its interval holds 0" }), decided = effect({ group: "old" });
   assert.deepEqual(effectRows([open, decided, effect({})], null).map((row) => row[1]), ["everybody", "old", "all but one"]);
-  const rows = effectRows([effect({ group: "young", value: -0.5, low: -0.9, high: -0.1 }), effect({}), effect({ option: "old", value: null, low: null, high: null, reason: "too few people beside the noise" })], { value: 0.05 });
+  const rows = effectRows([effect({ group: "young", value: -0.5, low: -0.9, high: -0.1 }), effect({}), effect({ option: "old", value: null, low: null, high: null, reason: "too few people beside the noise" })], { value: 0.05, low: 0.04 });
   assert.deepEqual(rows, [["new", "everybody", "+0.021", "+0.004 to +0.039", "+42.6 %", "decided better"],
     ["old", "everybody", null, null, null, "too few people beside the noise"],
     ["new", "young", "–0.5", "–0.9 to –0.1", null, "decided better"]]);
   assert.equal(effectRows([effect({})], null)[0][4], null);
+  assert.equal(effectRows([effect({})], { value: 0.05, low: -0.01 })[0][4], null);
+});
+
+test("why a share of the control's mean is not told is said", () => {
+  const baseline = { value: 0.05, low: -0.01, high: 0.11 }, missing = "no relative effects: the control's mean may be 0 or less";
+  assert.equal(baselineInWords({ baseline, control: "now", no_relative: missing }, effectRows([effect({})], baseline)),
+    "now has a mean reward of 0.05 in all segments together. No relative effects: the control's mean may be 0 or less.");
+  const known = { ...baseline, low: 0.04, high: 0.06 }, ofSegments = "no relative effects of segments: the control's mean in each is not estimated";
+  assert.equal(baselineInWords({ baseline: known, control: "now", no_relative: ofSegments }, effectRows([effect({}), effect({ group: "old" })], known)),
+    "now has a mean reward of 0.050 in all segments together. A relative effect is a share of that. No relative effects of segments: the control's mean in each is not estimated.");
 });
 
 test("losses are the largest first, expected and at most", () => {

@@ -9,6 +9,7 @@ import numpy as np
 from privateer_core.algorithms.trial.learned_slopes import LearnedSlope
 from privateer_core.mechanisms.cell_pairs import CellTriples
 from privateer_core.mechanisms.event_symbol import EventSymbol
+from privateer_core.mechanisms.named_symbol import NamedSymbol
 from privateer_core.primitives.questions import KeyedMeans
 from privateer_core.spec.spec import Spec
 from tests.documents import vectors
@@ -55,7 +56,7 @@ def grown_additive(policy: Any, spec: Spec) -> Any:
     grown = replace(policy, draws=draws, means=means, edges=edges)
     if policy.plan:
         return _with_plan(grown, rng)
-    if "layout" not in policy.terms.mechanism.__struct_fields__:
+    if not isinstance(policy.terms.mechanism, NamedSymbol):
         return grown
     mechanism = msgspec.structs.replace(policy.terms.mechanism, layout=spec.asked(policy.seed, edges).layout)
     return replace(grown, terms=replace(policy.terms, mechanism=mechanism))

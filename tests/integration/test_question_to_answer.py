@@ -89,3 +89,33 @@ def test_six_commands_lead_from_a_file_to_an_answer(tmp_path: Path) -> None:
     some = onboarding.people(40_000, 9)
     everybody = [{"where": [], "option": one} for one in onboarding.SCREENS]
     assert right(conclusion["rules"]["rules"], some) > max(right([one], some) for one in everybody) + 0.1
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(("outcome", "direction"), [("cured", ()), ("died", ("--lower-is-better",))])
+def test_the_plainest_table_leads_to_an_answer(outcome: str, direction: tuple[str, ...], tmp_path: Path) -> None:
+    """An arm, and a yes or no: .7 of those with the drug do well, .6 of others; 6,000 people, a shuffler, epsilon 1.
+
+    One and a half half-widths of 95 % miss once in 300 runs; the seed is fixed. Planted: a direction that one of both
+    readers forgets recommends the placebo in one of the cases.
+    """
+    rng = np.random.default_rng(5)
+    arms = np.repeat(["placebo", "drug"], 3_000)
+    well = rng.random(6_000) < np.where(arms == "drug", 0.7, 0.6)
+    rows = [f"{arm},{'yes' if good == (outcome == 'cured') else 'no'}" for arm, good in zip(arms, well, strict=True)]
+    (tmp_path / "table.csv").write_text("\n".join([f"arm,{outcome}", *rows]) + "\n")
+    asked = ("table.csv", "--arm", "arm", "--reward", outcome, "--control", "placebo", *direction)
+    with running(tmp_path / "services", free_port(), free_port(), quiet=True) as at:
+        command = commands(at, tmp_path)
+        command("spec-from", *asked, "--out", "table.toml")
+        assert "downwards" not in command("plan", "table.toml", patience=3 * SECONDS_MAX)
+        command("create", "table.toml")
+        command("load", "table", "--sender-key", str(at.sender_key), patience=3600)
+        served = json.loads(command("answer", "table", "--json"))
+        local = json.loads(command("analyze", *asked, "--json"))["answer"]
+    assert served["conclusion"]["headline"]["option"] == "drug"
+    for found, width in ((local, 0.05), (served["found"], 0.12)):
+        effect, *others = found["effects"]
+        assert (found["recommended"], others) == ("drug", [])
+        assert abs(effect["value"] - 0.1) < 1.5 * (effect["high"] - effect["low"]) / 2
+        assert 0 < effect["high"] - effect["low"] < width

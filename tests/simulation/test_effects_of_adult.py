@@ -48,5 +48,5 @@ def test_a_few_people_are_too_small() -> None:
     """Women of 70 hours and more are 190."""
     settings = ['segments.by=["sex", "hours"]', "segments.cuts={ hours = [70] }", "segments.shares="]
     _, found = result(0, *MODELS["shuffle"], *settings, "algorithm.effect=0.1")
-    reason = next(one.reason for one in found.effects if one.group == "sex=Female/other & hours>=70")
+    reason = next(one.reason for one in found.effects if one.group == "sex=Female or other & hours>=70")
     assert "too" in reason

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
 from privateer_client.ledger.account_protocol import Payment
+from privateer_client.ledger.arm import KeptArm
 from privateer_client.ledger.choice import KeptChoice
 from privateer_client.ledger.known_servers import KnownServer
 from privateer_client.participation import SealedReport
@@ -40,6 +41,7 @@ class MemoryLedger:
         self.servers = MemoryServers()
         self.paid: list[Payment] = []
         self._choices: dict[str, KeptChoice] = {}
+        self._arms: dict[str, KeptArm] = {}
         self._publications: dict[str, bytes] = {}
 
     @property
@@ -52,7 +54,7 @@ class MemoryLedger:
     def pay(self, payment: Payment, _endpoint: str, seal: Callable[[], bytes]) -> bytes:
         sealed = seal()
         self.paid.append(payment)
-        self.forget(payment.experiment)
+        self._choices.pop(payment.experiment, None)
         return sealed
 
     def payment(self, _: str) -> Payment | None:
@@ -78,13 +80,20 @@ class MemoryLedger:
 
     def change(self, experiment: str, change: Callable[[KeptChoice | None], KeptChoice | None]) -> KeptChoice | None:
         changed = change(self.choice(experiment))
-        self.forget(experiment)
+        self._choices.pop(experiment, None)
         if changed is not None:
             self._choices[experiment] = changed
         return changed
 
+    def change_arm(self, experiment: str, change: Callable[[KeptArm | None], KeptArm | None]) -> KeptArm | None:
+        changed = change(self._arms.get(experiment))
+        if changed is not None:
+            self._arms[experiment] = changed
+        return changed
+
     def forget(self, experiment: str) -> None:
         self._choices.pop(experiment, None)
+        self._arms.pop(experiment, None)
 
     def publication(self, experiment: str) -> bytes | None:
         return self._publications.get(experiment)

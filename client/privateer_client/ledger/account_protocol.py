@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
+from privateer_client.ledger.arm import KeptArm
 from privateer_client.ledger.choice import KeptChoice
 from privateer_client.ledger.known_servers import Servers
 from privateer_client.ledger.token_store import TokenStore
@@ -22,38 +23,24 @@ Most: TypeAlias = Sequence[float | None]
 
 @dataclass(frozen=True)
 class Payment:
-    """What the reports to one experiment cost together.
+    """What the reports to one experiment cost together."""
 
-    Attributes
-    ----------
-    experiment
-        Identity of the experiment: server and name. A new spec under an old name does not buy a second report.
-    version, model
-        Round of the last report, and trust model.
-    epsilon, delta, local_epsilon
-        The promise under the trust model, and what remains of it if everybody else colludes; infinite without a bound.
-        The first report pays for all that share the promise.
-    day
-        When the last report was made, in days since 1970: no finer, since somebody may look into the device.
-    reports, made
-        Reports that share the promise, and how many of them are made.
-    period
-        Number of the period of the last report, 0 where a person reports once.
-    pinned
-        What a server must not change between them (`privateer_client.ledger.choice`).
-    """
-
+    # identity of the experiment: server and name. A new spec under an old name does not buy a second report.
     experiment: str
+    # version, model: round of the last report, and trust model
     version: int
     model: str
+    # epsilon, delta, local_epsilon: the promise under the trust model, and what remains of it if everybody else
+    # colludes; infinite without a bound. The first report pays for all that share the promise.
     epsilon: float
     delta: float
     local_epsilon: float
-    day: int = 0
+    day: int = 0  # when the last report was made, in days since 1970: no finer, since somebody may look into the device
+    # reports, made: reports that share the promise, and how many of them are made
     reports: int = 1
     made: int = 1
-    period: int = 0
-    pinned: str = ""
+    period: int = 0  # number of the period of the last report, 0 where a person reports once
+    pinned: str = ""  # what a server must not change between them (`privateer_client.ledger.choice`)
 
     def allows(self, period: float) -> bool:
         """Whether the device may make another report, in this period."""
@@ -121,8 +108,12 @@ class Account(Protocol):
         """Replace the choice that is kept by what ``change`` makes of it, at once; None once a report is paid for."""
         ...
 
+    def change_arm(self, experiment: str, change: Callable[[KeptArm | None], KeptArm | None]) -> KeptArm | None:
+        """Replace the arm that is kept by what ``change`` makes of it, at once; one that cannot be read is none."""
+        ...
+
     def forget(self, experiment: str) -> None:
-        """Overwrite the choice that is kept, whether it can be read or not: no report will be made of it."""
+        """Overwrite the choice and the arm that are kept, whether they can be read or not: no report will be made."""
         ...
 
     def publication(self, experiment: str) -> bytes | None:
@@ -159,19 +150,9 @@ class _Limit(NamedTuple):
 class SpendingLimits:
     """Limits on sums of payments, within a window of days.
 
-    Parameters
-    ----------
-    totals
-        The most that all experiments together may cost; None: no limit.
-    shares
-        The most that the experiments of one server may cost; None: half of the total.
-    window_days
-        Days that the limits look back, today included; None: for ever.
-
-    Raises
-    ------
-    InputError
-        If a limit or the window is out of range.
+    totals: the most that all experiments together may cost; None: no limit.
+    shares: the most that the experiments of one server may cost; None: half of the total.
+    window_days: days that the limits look back, today included; None: for ever.
     """
 
     def __init__(self, totals: Most, shares: Most, window_days: int | None) -> None:
@@ -183,13 +164,7 @@ class SpendingLimits:
         self._totals, self._shares = _limits("total", most), _limits("per_server", parts)
 
     def check(self, asked: Payment, paid: Sequence[Payment]) -> None:
-        """Refuse a payment of its day that exceeds a limit of all experiments, or of its server's.
-
-        Raises
-        ------
-        BudgetExceeded
-            If a sum would exceed its limit; states spent, asked and limit.
-        """
+        """Refuse a payment of its day that exceeds a limit of all experiments, or of its server's."""
         since, window = -math.inf, ""
         if self._window_days is not None:
             since, window = asked.day - self._window_days, f" in {self._window_days} days"

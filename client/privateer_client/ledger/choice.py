@@ -13,7 +13,7 @@ from privateer_core.codec import decode, encode
 from privateer_core.errors import InputError
 from privateer_core.policies.decisions import Arms, Decisions, Plays, Points
 from privateer_core.privacy.terms import Terms
-from privateer_core.spec.experiment import ExperimentTable
+from privateer_core.spec.experiment import grain_of
 from privateer_core.spec.spec import Spec
 
 _BYTES_MAX: Final = 1 << 20
@@ -50,57 +50,32 @@ def pinned(spec: Spec, terms: Terms) -> str:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class KeptChoice:
-    """One choice of one person.
+    """One choice of one person."""
 
-    Attributes
-    ----------
-    decided, digest
-        Version and digest of the publication whose policy decided.
-    meaning
-        Digest of what its spec says about features, rewards, arms and privacy.
-    options
-        How many arms or actions it had.
-    contexts, coins
-        Shapes (1, d) and (1,): the encoded context, and the coins that chose.
-    arms, actions, times
-        What was decided: an arm (1,), or actions (s,) and how often each is played; empty where it was the other.
-    name
-        The arm's name in UTF-8, filled up to one length.
-    rewards
-        As the policy reads them: of the outcome that counts, which is the experiment's default until one is known.
-    window
-        Seconds from the choice to the report.
-    due
-        When the report on it may be made, in seconds since 1970; infinite: when an outcome is known.
-    period
-        Number of the period of reports in which the person chose; 0 where they report once.
-    points
-        The points of an arm that has such, shape (k, d); else empty.
-    retired
-        The arms that nobody got any more.
-    offset
-        What adjusting by declared slopes subtracts from the reward.
-    numbers
-        Shape (1, learned): numbers from before whose slopes the round tells that takes the report.
-    """
-
+    # decided, digest: version and digest of the publication whose policy decided
     decided: int
     digest: bytes
-    meaning: bytes
-    options: int
+    meaning: bytes  # digest of what its spec says about features, rewards, arms and privacy
+    options: int  # how many arms or actions it had
+    # contexts, coins: shapes (1, d) and (1,): the encoded context, and the coins that chose
     contexts: NDArray[np.float64]
     coins: NDArray[np.uint32]
+    # arms, actions, times: what was decided: an arm (1,), or actions (s,) and how often each is played; empty where it
+    # was the other
     arms: NDArray[np.int64]
     actions: NDArray[np.int64]
     times: NDArray[np.int64]
-    name: bytes
+    name: bytes  # the arm's name in UTF-8, filled up to one length
+    # as the policy reads them: of the outcome that counts, which is the experiment's default until one is known
     rewards: NDArray[np.float64]
-    window: float
-    due: float
-    period: int = 0
+    window: float  # seconds from the choice to the report
+    due: float  # when the report on it may be made, in seconds since 1970; infinite: when an outcome is known
+    period: int = 0  # number of the period of reports in which the person chose; 0 where they report once
+    # the points of an arm that has such, shape (k, d); else empty
     points: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 0)))
-    retired: tuple[str, ...] = ()
-    offset: float = 0.0
+    retired: tuple[str, ...] = ()  # the arms that nobody got any more
+    offset: float = 0.0  # what adjusting by declared slopes subtracts from the reward
+    # shape (1, learned): numbers from before whose slopes the round tells that takes the report
     numbers: NDArray[np.float64] = field(default_factory=_NO_NUMBERS.copy)
 
     @classmethod
@@ -133,7 +108,7 @@ class KeptChoice:
             name=shown.encode().ljust(_NAME_BYTES, b"\0") if isinstance(shown, str) else b"",
             rewards=rewards,
             window=window,
-            due=_end_of(spec.experiment, now) if window else _NEVER,
+            due=_end_of(window, now) if window else _NEVER,
             period=period_of(spec, now),
             retired=spec.retired,
             offset=offset,
@@ -157,9 +132,7 @@ class KeptChoice:
         """What the application was given."""
         if self.is_common:
             return dict(zip(self.actions.tolist(), self.times.tolist(), strict=True))
-        if isinstance(decided := self.decisions, Points):
-            return decided.shown
-        return self.name.rstrip(b"\0").decode()
+        return shown_of(self.name, self.arms, self.points)
 
     def with_outcome(self, rewards: NDArray[np.float64], now: float) -> "KeptChoice":
         """Return the choice with another outcome; once the report is due, nothing changes it."""
@@ -167,6 +140,11 @@ class KeptChoice:
             return self
         # Without a window a report is due when its outcome is known: the day says enough.
         return replace(self, rewards=rewards, due=self.due if self.window else now // _DAY * _DAY)
+
+    def on_time(self, now: float) -> "KeptChoice":
+        """Return the choice as if it were made now, if a clock that was ahead has made it due later than that."""
+        latest = _end_of(self.window, now) if self.window else now // _DAY * _DAY
+        return replace(self, due=latest) if latest < self.due < _NEVER else self
 
     def is_due(self, now: float) -> bool:
         """Whether the report may be made."""
@@ -183,14 +161,13 @@ class KeptChoice:
         return now >= self.due + (max(self.window, _DAY) if self.window else 2 * _DAY)
 
 
-def encode_choice(choice: KeptChoice) -> bytes:
-    """Serialize a choice; its size depends on the publication alone.
+def shown_of(name: bytes, arms: NDArray[np.int64], points: NDArray[np.float64]) -> Any:
+    """Return what an application is given for an arm: its points if it has such, else its name."""
+    return Points(arms, points[None]).shown if len(points) else name.rstrip(b"\0").decode()
 
-    Raises
-    ------
-    InputError
-        If it is larger than what a ledger keeps.
-    """
+
+def encode_choice(choice: KeptChoice) -> bytes:
+    """Serialize a choice; its size depends on the publication alone."""
     body = encode(choice)
     if len(body) > _BYTES_MAX:
         raise InputError(
@@ -200,16 +177,10 @@ def encode_choice(choice: KeptChoice) -> bytes:
 
 
 def decode_choice(body: bytes) -> KeptChoice:
-    """Parse a choice.
-
-    Raises
-    ------
-    Malformed
-        If it is none.
-    """
+    """Parse a choice."""
     return decode(body, KeptChoice)
 
 
-def _end_of(experiment: ExperimentTable, now: float) -> float:
-    grain = experiment.window_grain
-    return math.ceil((now + experiment.conversion_window) / grain) * grain
+def _end_of(window: float, now: float) -> float:
+    grain = grain_of(window)
+    return math.ceil((now + window) / grain) * grain

@@ -20,17 +20,8 @@ class Encryption:
 
     Use it from within a transaction of the ledger, so that no two processes make a key.
 
-    Parameters
-    ----------
-    key
-        32 bytes that the application keeps; None: those in a file, which is made when it is first needed.
-    path
-        That file.
-
-    Raises
-    ------
-    InputError
-        If the key has another length.
+    key: 32 bytes that the application keeps; None: those in a file, which is made when it is first needed.
+    path: that file.
     """
 
     def __init__(self, key: bytes | None, path: Path) -> None:
@@ -44,13 +35,7 @@ class Encryption:
         return nonce + AESGCM(self._own_key()).encrypt(nonce, plain, label.encode())
 
     def unlock(self, body: bytes, label: str) -> bytes:
-        """Decrypt.
-
-        Raises
-        ------
-        InputError
-            If the key is another one, or the bytes are damaged.
-        """
+        """Decrypt."""
         try:
             return AESGCM(self._found_key()).decrypt(body[:_NONCE_SIZE], body[_NONCE_SIZE:], label.encode())
         except (InvalidTag, ValueError, OSError):

@@ -59,13 +59,7 @@ class KnownServers(Servers):
 
     @override
     def change(self, server: str, change: Callable[[KnownServer | None], KnownServer]) -> None:
-        """Replace what is known of a server by what ``change`` makes of it; nothing changes if that raises.
-
-        Raises
-        ------
-        InputError
-            If the ledger cannot be used.
-        """
+        """Replace what is known of a server by what ``change`` makes of it; nothing changes if that raises."""
         with self._file.transaction() as database:
             row = database.execute("SELECT key, head FROM servers WHERE server = ?", (server,)).fetchone()
             after = change(None if row is None else KnownServer(*row))

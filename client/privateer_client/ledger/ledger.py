@@ -4,7 +4,7 @@ import os
 import secrets
 import sqlite3
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from typing_extensions import override
 
 from privateer_client.ledger.account_protocol import COSTS, Account, Payment, SpendingLimits
+from privateer_client.ledger.arm import KeptArm, decode_arm, encode_arm
 from privateer_client.ledger.choice import KeptChoice, decode_choice, encode_choice
 from privateer_client.ledger.encryption import Encryption, unreadable
 from privateer_client.ledger.known_servers import KnownServers
@@ -122,6 +123,8 @@ class Ledger(Account):
     @override
     def pay(self, payment: Payment, endpoint: str, seal: Callable[[], bytes]) -> bytes:
         """Record a payment durably, together with the sealed report that it is for, and erase the choice behind it.
+
+        The arm alone stays.
 
         Parameters
         ----------
@@ -277,9 +280,26 @@ class Ledger(Account):
         return after
 
     @override
+    def change_arm(self, experiment: str, change: Callable[[KeptArm | None], KeptArm | None]) -> KeptArm | None:
+        with self._file.transaction() as database:
+            before = self._arm(database, experiment)
+            after = change(before)
+            if after is not None and after is not before:
+                body = self._encryption.lock(encode_arm(after), f"{experiment}#arm")
+                database.execute("INSERT OR REPLACE INTO arms VALUES (?, ?)", (experiment, body))
+        return after
+
+    @override
     def forget(self, experiment: str) -> None:
         with self._file.transaction() as database:
             _erase(database, experiment)
+            database.execute("DELETE FROM arms WHERE experiment = ?", (experiment,))
+
+    def _arm(self, database: sqlite3.Connection, experiment: str) -> KeptArm | None:
+        row = database.execute("SELECT body FROM arms WHERE experiment = ?", (experiment,)).fetchone()
+        with suppress(InputError, Malformed):  # without it a person gets an arm anew, and no report depends on it
+            return None if row is None else decode_arm(self._encryption.unlock(row[0], f"{experiment}#arm"))
+        return None
 
     def _choice(self, database: sqlite3.Connection, experiment: str) -> KeptChoice | None:
         row = database.execute("SELECT body FROM choices WHERE experiment = ?", (experiment,)).fetchone()

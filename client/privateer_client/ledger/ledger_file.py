@@ -12,7 +12,7 @@ from privateer_core.errors import InputError
 
 _APPLICATION: Final = 0x50764C67
 """Marks the file as a ledger: PvLg."""
-_VERSION: Final = 6
+_VERSION: Final = 7
 _SCHEMA: Final = (
     """CREATE TABLE IF NOT EXISTS payments (
     experiment TEXT PRIMARY KEY, version INTEGER NOT NULL, model TEXT NOT NULL,
@@ -49,6 +49,7 @@ _MIGRATIONS: Final = {
         """CREATE TABLE tokens (experiment TEXT NOT NULL, endpoint TEXT NOT NULL, input BLOB PRIMARY KEY,
         request BLOB NOT NULL, inverse BLOB NOT NULL, token BLOB NOT NULL, expires INTEGER NOT NULL) WITHOUT ROWID""",
     ),
+    6: ("CREATE TABLE arms (experiment TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID",),
 }
 """What makes a marked ledger of each version one of the next."""
 _MARKED_FIRST: Final = 2
@@ -65,17 +66,8 @@ _DAMAGE: Final = frozenset({sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite
 class LedgerFile:
     """Transactions on the file.
 
-    Parameters
-    ----------
-    path
-        The file; made if missing, for its user alone.
-    today
-        Days since 1970; the day of payments from before the ledger wrote days.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be used, is damaged, or is not a ledger.
+    path: the file; made if missing, for its user alone.
+    today: days since 1970; the day of payments from before the ledger wrote days.
     """
 
     def __init__(self, path: Path, today: int) -> None:
@@ -98,11 +90,6 @@ class LedgerFile:
         """Open a transaction that alone writes: durable when the context ends, undone if it ends by an exception.
 
         Within another one of the same thread it is a part of that, and ends with it.
-
-        Raises
-        ------
-        InputError
-            If the file cannot be used, or is damaged.
         """
         outer: sqlite3.Connection | None = getattr(self._begun, "database", None)
         if outer is not None:

@@ -70,10 +70,7 @@ def person(policy: GainPolicy[Halves], context: float, reward: float, arm: int =
 def gain_cases(samples: int, factor: float = 1.0) -> list[Case]:
     """Return the attacks: two people with the same seen arm, of opposite rewards, or of other contexts as well.
 
-    Parameters
-    ----------
-    factor
-        Divides the noise: a planted defect.
+    factor: divides the noise: a planted defect.
     """
     batched: Any = {"delta": 0.1, "min_batch": _BATCH, "honest_fraction": 1.0, "local_epsilon_max": 12.0}
     promises = {

@@ -39,16 +39,10 @@ class LowerBounds:
 def attack(left: Scores, right: Scores, event: Event, epsilon: float, delta: float, alarm: float) -> LowerBounds:
     """Compare what two neighbours' scores prove with the curve of an event.
 
-    Parameters
-    ----------
-    left, right
-        Scores of what the adversary sees of each neighbour; the larger the more it speaks for the left one.
-    event
-        The claim.
-    epsilon, delta
-        Where the lower bound of epsilon is asked for.
-    alarm
-        Chance that a true claim is called broken.
+    left, right: scores of what the adversary sees of each neighbour; the larger the more it speaks for the left one.
+    event: the claim.
+    epsilon, delta: where the lower bound of epsilon is asked for.
+    alarm: chance that a true claim is called broken.
     """
     curve, each = account(event), alarm / _BOUNDS
     halves = [np.array_split(sample, 2) for sample in (left, right)]

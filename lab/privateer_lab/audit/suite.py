@@ -146,12 +146,8 @@ def audit(
 ) -> tuple[int, Iterator[AuditFinding]]:
     """Return the number of attacks, and their findings one by one.
 
-    Parameters
-    ----------
-    chosen
-        Names out of `mechanisms`.
-    model, calibration
-        Attack claims under this trust model and calibration alone, where given.
+    chosen: names out of `mechanisms`.
+    model, calibration: attack claims under this trust model and calibration alone, where given.
     """
 
     def wanted(one: Case | MechanismPart) -> bool:

@@ -20,24 +20,12 @@ _REMEDY: Final = "keep the evidence, and ask the server's operator"
 
 
 class AuditorState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The state that an auditor keeps between runs.
+    """The state that an auditor keeps between runs."""
 
-    Attributes
-    ----------
-    key
-        The server's public key, hexadecimal.
-    head
-        The last head, as it was signed.
-    peaks
-        Roots of the complete subtrees over its leaves.
-    versions
-        The last version of each experiment in the log.
-    """
-
-    key: str
-    head: str
-    peaks: list[bytes]
-    versions: dict[str, int]
+    key: str  # the server's public key, hexadecimal
+    head: str  # the last head, as it was signed
+    peaks: list[bytes]  # roots of the complete subtrees over its leaves
+    versions: dict[str, int]  # the last version of each experiment in the log
 
 
 class LogFindings(msgspec.Struct, frozen=True):
@@ -60,14 +48,9 @@ class LogContradiction(Exception):
 class LogSource:
     """A server's public pages.
 
-    Parameters
-    ----------
-    url
-        Its address.
-    http
-        How to reach it.
-    field
-        What errors call the address.
+    url: its address.
+    http: how to reach it.
+    field: what errors call the address.
     """
 
     def __init__(self, url: str, http: httpx.Client, field: str = "URL") -> None:
@@ -125,10 +108,7 @@ class LogSource:
 def audit(source: LogSource, key: bytes | None, before: AuditorState | None) -> tuple[AuditorState, LogFindings]:
     """Check all that is new in a log, and return what to keep.
 
-    Parameters
-    ----------
-    key
-        The key that the server must have; None: that of the state, or the one that it names.
+    key: the key that the server must have; None: that of the state, or the one that it names.
     """
     known = bytes.fromhex(before.key) if before else None
     pinned = key or known or source.key()

@@ -116,10 +116,7 @@ def _public_signs(mechanism: Mechanism, coins: Coins) -> Scores:
 def log_likelihood(mechanism: Any, made: Any, rows: NDArray[Any]) -> Scores:
     """Return the logarithm of each report's probability or density, but for a constant, if ``made`` was contributed.
 
-    Parameters
-    ----------
-    made
-        One contribution for each of the reports ``rows`` (n,), with the same coins; values are 0 or 1.
+    made: one contribution for each of the reports ``rows`` (n,), with the same coins; values are 0 or 1.
     """
     del made, rows
     raise TypeError(f"no likelihood of a report of {type(mechanism).__name__}")

@@ -14,6 +14,7 @@ from starlette.types import ASGIApp
 from privateer_client.client import AsyncClient
 from privateer_client.delivery import Outcome
 from privateer_client.ledger.account_protocol import Payment
+from privateer_client.ledger.arm import KeptArm
 from privateer_client.ledger.choice import KeptChoice
 from privateer_client.ledger.known_servers import KnownServer
 from privateer_client.participation import SealedReport
@@ -155,6 +156,10 @@ class _MemoryLedger:
         """Keep no choice."""
         return change(None)
 
+    def change_arm(self, _: str, change: Callable[[KeptArm | None], KeptArm | None]) -> KeptArm | None:
+        """Keep no arm."""
+        return change(None)
+
     def forget(self, _: str) -> None:
         """Forget no choice, since none is kept."""
 
@@ -172,10 +177,7 @@ class _MemoryLedger:
 class WatchedStage:
     """Both services with one experiment.
 
-    Attributes
-    ----------
-    people, upstream
-        What devices, and the shuffler, sent and got.
+    people, upstream: what devices, and the shuffler, sent and got.
     """
 
     def __init__(self, spec: Spec) -> None:

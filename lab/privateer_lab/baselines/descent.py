@@ -28,22 +28,15 @@ class Descent(Baseline):
     estimate, and reports a gradient for every arm, which is 0 for those not played. A round's people share a model,
     and their gradients are summed. docs/baselines.md says where else we depart from the paper.
 
-    Notes
-    -----
     Privacy: epsilon-LDP, whatever the spec's trust model. A report is one `VectorSymbol` for a vector clipped to length
     1: one arm's gradient while arms are dealt, which makes them public, and all arms' later.
-
-    Attributes
-    ----------
-    models
-        Shape (arms, coordinates): parameters.
     """
 
     private: ClassVar[bool] = True
 
     def __init__(self, spec: ArmsSpec, seed: int) -> None:
         super().__init__(spec, seed)
-        self.models = self._start()
+        self.models = self._start()  # shape (arms, coordinates): parameters
         arms, coordinates = self.models.shape
         self.dealt, self.greedy = self._mechanism(coordinates), self._mechanism(arms * coordinates)
         self.curvature = 1 / (4 * arms * (spec.dimension + 1))

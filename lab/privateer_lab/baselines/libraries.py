@@ -30,14 +30,9 @@ def library(name: str) -> Any:
 class VowpalWabbit(Baseline):
     """A linear model of every arm's cost, which is the reward with its sign changed, and an explorer of Vowpal Wabbit.
 
-    Parameters
-    ----------
-    options
-        Those of the explorer, and of the model: ``-q ff`` has it look at all pairs of features.
-
-    Notes
-    -----
     Privacy: none.
+
+    options: those of the explorer, and of the model: ``-q ff`` has it look at all pairs of features.
     """
 
     at_once = LEARNT_AT_ONCE

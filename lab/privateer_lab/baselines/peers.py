@@ -80,10 +80,7 @@ class Own(Baseline):
 class Clocked(Baseline):
     """A baseline, and the seconds of processor time that it takes.
 
-    Attributes
-    ----------
-    deciding, learning
-        Seconds.
+    deciding, learning: seconds.
     """
 
     def __init__(self, made: Baseline) -> None:
@@ -126,12 +123,8 @@ class Contestant:
 def contestants(spec: Spec, others: Sequence[Spec] = (), peers: Sequence[str] = ()) -> dict[str, Contestant]:
     """Return the policies to compare, by name: the experiment's own is the first, and random arms are the last.
 
-    Parameters
-    ----------
-    others
-        The same experiment with other algorithms.
-    peers
-        Parts of the names of those who are wanted beside Privateer; all of them by default.
+    others: the same experiment with other algorithms.
+    peers: parts of the names of those who are wanted beside Privateer; all of them by default.
     """
     own = {f"Privateer, {one.algorithm.name}": Contestant(_played(one), Own) for one in (spec, *others)}
     known = _played(spec)
@@ -193,10 +186,7 @@ def _check_installed(beside: dict[str, Maker]) -> None:
 def compare(entered: dict[str, Contestant], people: ArmsSpec, seeds: range) -> Iterator[dict[str, Any]]:
     """Play each policy with the people of each seed, one after the other, and give a row for each run.
 
-    Parameters
-    ----------
-    people
-        The spec that has the people, with all features that anybody looks at.
+    people: the spec that has the people, with all features that anybody looks at.
     """
     for seed in seeds:
         for name, one in entered.items():

@@ -11,22 +11,16 @@ Ints = NDArray[np.int64]
 
 
 class PlainColumns:
-    """The columns of a spec's contexts, from those that devices encode; of a spec without features there are none.
-
-    Attributes
-    ----------
-    numbers
-        Shape (numbers,): which encoded columns are numbers, or flags that say whether one is missing.
-    levels
-        Shape (features with levels,): how many levels each has.
-    """
+    """The columns of a spec's contexts, from those that devices encode; of a spec without features there are none."""
 
     def __init__(self, spec: ArmsSpec) -> None:
         blocks = [(place, block) for place, one in enumerate(spec.features.values()) for block in one.blocks]
         starts = np.cumsum([0, *(block.columns for _, block in blocks)]).tolist()
         own = [start for start, (_, block) in zip(starts, blocks, strict=False) if _is_column(block)]
         coded = [(start, *one) for start, one in zip(starts, blocks, strict=False) if not _is_column(one[1])]
+        # shape (numbers,): which encoded columns are numbers, or flags that say whether one is missing
         self.numbers: Ints = np.array(own, np.int64)
+        # shape (features with levels,): how many levels each has
         self.levels: Ints = np.array([len(block.codes) for _, _, block in coded], np.int64)
         self._names = [f"a{place}_" for _, place, _ in coded]
         self._coded = [(start, block) for start, _, block in coded]

@@ -13,21 +13,12 @@ from privateer_lab.baselines.base import Baseline, Visitors
 class ContextBins:
     """Bins that tile the unit cube; they are numbered from 0 in the order of their making.
 
-    Parameters
-    ----------
-    dimension
-        Number of features.
-
-    Attributes
-    ----------
-    depths
-        Shape (bins,): how often each bin's way from the cube was halved.
-    lower, upper
-        Shape (bins, dimension): corners.
+    dimension: number of features.
+    lower, upper (bins, dimension): corners.
     """
 
     def __init__(self, dimension: int) -> None:
-        self.depths = np.zeros(1, np.int64)
+        self.depths = np.zeros(1, np.int64)  # shape (bins,): how often each bin's way from the cube was halved
         self.lower, self.upper = np.zeros((1, dimension)), np.ones((1, dimension))
         self._node = np.zeros(1, np.int64)  # node of each bin
         self._bin = np.zeros(1, np.int64)  # bin of each node that is a leaf
@@ -92,16 +83,10 @@ class CubeTree(Baseline):
     sqrt(log(T/s) / (2 s)), and c_0 was chosen on two problems. `Abse` has the authors' constants, for which 80,000
     people are far too few.
 
-    Attributes
-    ----------
-    width, burst
-        U(s, T) = sqrt(width log(T/s) / s), and 2 c_0.
-
-    Notes
-    -----
     Privacy: the server sees everybody's context, arm and reward.
     """
 
+    # width, burst: U(s, T) = sqrt(width log(T/s) / s), and 2 c_0
     width: ClassVar[float] = 0.5
     burst = 0.5
     columns_max: ClassVar[int] = 8

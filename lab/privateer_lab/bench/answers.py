@@ -38,10 +38,7 @@ def bench_answers(people: int) -> dict[str, dict[str, float]]:
 
     Each is sent in turn with the same request to a bare Starlette application, which answers 304.
 
-    Parameters
-    ----------
-    people
-        In a round of the experiment that is asked about.
+    people: in a round of the experiment that is asked about.
 
     Returns
     -------

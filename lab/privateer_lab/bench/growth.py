@@ -34,14 +34,9 @@ _TABLES: Final = "SELECT tbl_name, sum(pgsize) FROM dbstat JOIN sqlite_master US
 def bench_soak(people: int, look: int = LOOK, with_tokens: int = _WITH_TOKENS) -> Iterator[dict[str, dict[str, float]]]:
     """Have people report, round after round, each sealed ahead; yield the memory of every process after every look.
 
-    Parameters
-    ----------
-    people
-        In all; a whole number of looks reports through the shuffler.
-    look
-        People between two looks: a round of each of a few experiments.
-    with_tokens
-        People who report afterwards to each of the two services, one by one with upload tokens.
+    people: in all; a whole number of looks reports through the shuffler.
+    look: people between two looks: a round of each of a few experiments.
+    with_tokens: people who report afterwards to each of the two services, one by one with upload tokens.
 
     Yields
     ------

@@ -49,10 +49,7 @@ def bench_path(people: int) -> dict[str, dict[str, float]]:
     Several experiments are open at once, as on a server with more than one team, and their rounds fill one after the
     other. A run ends when every experiment has learned from its round.
 
-    Parameters
-    ----------
-    people
-        In each run.
+    people: in each run.
 
     Returns
     -------
@@ -119,13 +116,7 @@ def _measure(at: Services, work: Callable[[], None]) -> _Used:
 
 
 def report(server: str, url: str | Sequence[str], names: list[str], rounds: list[Sealed], version: int = 2) -> None:
-    """Send what all people send, to one address or several, and wait for the ``version`` that learned from it.
-
-    Raises
-    ------
-    Unavailable
-        If a service refuses an upload, or takes too long to learn.
-    """
+    """Send what all people send, to one address or several, and wait for the ``version`` that learned from it."""
     statuses = send_all(url, _staggered([one.requests for one in rounds]))
     if set(statuses) != {_ACCEPTED}:
         raise Unavailable(f"the services answered {dict(statuses)}", remedy="see their log above")

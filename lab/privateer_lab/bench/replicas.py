@@ -41,25 +41,14 @@ def bench_replicas(people: int, database: str, journal: str) -> dict[str, dict[s
     Every server has one core and one process that opens. What sends, and PostgreSQL if it is on this machine, may use
     all cores, also those.
 
-    Parameters
-    ----------
-    people
-        In each run.
-    database, journal
-        The addresses of PostgreSQL databases that nobody else uses.
+    people: in each run.
+    database, journal: the addresses of PostgreSQL databases that nobody else uses.
 
     Returns
     -------
     dict
         Figures by number of servers: reports a second of wall time, their processor time of a report in multiples of
         one open, the people counted. ``gain`` is how many times as many reports a second two servers take.
-
-    Raises
-    ------
-    SpecError
-        If there are fewer cores than servers.
-    Unavailable
-        If a server does not start, or people who were accepted are not counted.
     """
     cores = sorted(os.sched_getaffinity(0))
     if len(cores) < _MOST:

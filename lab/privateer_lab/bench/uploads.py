@@ -29,21 +29,11 @@ _STATUS: Final = slice(9, 12)
 
 
 class Sealed(NamedTuple):
-    """Sealed reports of one round's people.
+    """Sealed reports of one round's people."""
 
-    Attributes
-    ----------
-    bodies
-        The bodies of their uploads.
-    requests
-        Whole HTTP requests with these bodies.
-    seconds
-        Processor time that it took to decide, randomize and seal, of all people.
-    """
-
-    bodies: list[bytes]
-    requests: list[bytes]
-    seconds: float
+    bodies: list[bytes]  # the bodies of their uploads
+    requests: list[bytes]  # whole HTTP requests with these bodies
+    seconds: float  # processor time that it took to decide, randomize and seal, of all people
 
 
 def bench_spec(name: str, endpoint: str, people: int, rounds: int = 2) -> Spec:
@@ -127,11 +117,6 @@ def send_all(url: str | Sequence[str], requests: list[bytes], connections: int =
     """Send whole HTTP requests to a service, or to several; return how many answers of each status came.
 
     Of several each has as many connections, and whoever answers sooner is sent more.
-
-    Raises
-    ------
-    OSError
-        If a service is not there or closes a connection.
     """
     urls = [url] if isinstance(url, str) else url
     return uvloop.run(_sent(urls, deque(requests), min(connections, len(requests))))

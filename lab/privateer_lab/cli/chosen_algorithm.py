@@ -32,12 +32,8 @@ def is_to_be_chosen(tables: Mapping[str, Any]) -> bool:
 def candidates(tables: Mapping[str, Any], population: str | None) -> dict[str, ArmsSpec]:
     """Return the spec of each algorithm that tables can have, which leave it open; each has people.
 
-    Parameters
-    ----------
-    tables
-        Those of a spec.
-    population
-        Other people, as `with_people` takes them.
+    tables: those of a spec.
+    population: other people, as `with_people` takes them.
     """
     for key in sorted(set(tables["algorithm"]) - {"name"}):
         detail, remedy = "belongs to an algorithm, which is still to be chosen", "remove it, or name the algorithm"
@@ -68,14 +64,9 @@ def chosen_algorithm(specs: Mapping[str, ArmsSpec]) -> AlgorithmChoice:
 def write_name(path: Path, before: Mapping[str, Any], name: str) -> str:
     """Write an algorithm's name into a spec's file that leaves it open; all else in the file stays as it is.
 
-    Parameters
-    ----------
-    path
-        The file. It is replaced as a whole, or not at all.
-    before
-        The tables that `read_tables` found there when the algorithm was chosen.
-    name
-        The algorithm's.
+    path: the file. It is replaced as a whole, or not at all.
+    before: the tables that `read_tables` found there when the algorithm was chosen.
+    name: the algorithm's.
 
     Returns
     -------

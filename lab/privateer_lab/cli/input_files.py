@@ -19,16 +19,11 @@ _SIZE_MAX: Final = 64 << 20
 def load_spec(path: Path, settings: list[str], users: int | None = None, *, algorithm_name: str = "") -> Spec:
     """Read the spec in a file, with settings applied.
 
-    Parameters
-    ----------
-    path
-        TOML file. It may name a CSV file of actions, one a line, whose path is relative to its own.
-    settings
-        ``section.key=value`` each; the value as TOML, or a bare string. ``section.key=`` removes a key.
-    users
-        The number of people, if given.
-    algorithm_name
-        Another algorithm, with its defaults, for the same arms and people; features are left out if it has none.
+    path: TOML file. It may name a CSV file of actions, one a line, whose path is relative to its own.
+    settings: ``section.key=value`` each; the value as TOML, or a bare string. ``section.key=`` removes a key.
+    users: the number of people, if given.
+    algorithm_name: another algorithm, with its defaults, for the same arms and people; features are left out if it has
+        none.
     """
     data = read_tables(path, settings, "SPEC")
     if algorithm_name:

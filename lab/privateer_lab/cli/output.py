@@ -27,10 +27,7 @@ screen = Console(highlight=False, width=None if sys.stdout.isatty() else _WIDE)
 def open_folder(folder: Path, field: str) -> None:
     """Make a folder and check that files can be written there, before anything runs whose figures it is for.
 
-    Parameters
-    ----------
-    field
-        The option that names it.
+    field: the option that names it.
     """
     for path in (folder, *folder.parents):
         if path.exists() and not path.is_dir():

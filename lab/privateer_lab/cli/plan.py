@@ -23,12 +23,13 @@ from privateer_lab.cli.output import begin, open_folder, print_json, print_rows,
 from privateer_lab.environments import check_files, with_people
 from privateer_lab.planning.admission import concerns_before_start
 from privateer_lab.planning.algorithm_choice import AlgorithmChoice
-from privateer_lab.planning.expectation.choices import VariedSpec, choices_of, peopled
+from privateer_lab.planning.expectation.choices import VariedSpec, choices_of, listed, peopled
 from privateer_lab.planning.expectation.expected import Expectation, expectation
 from privateer_lab.planning.expectation.partial_runs import PartialRun
 from privateer_lab.planning.expectation.search import SECONDS, Search
 from privateer_lab.planning.expectation.tests import found_by_tests, words_of_tests
-from privateer_lab.planning.expectation.words import sentences, shown
+from privateer_lab.planning.expectation.words import Unit, sentences, shown
+from privateer_lab.planning.feature_sets.budget import FeatureBudget, feature_budgets
 from privateer_lab.planning.plans import batches, epsilons_of, first_rounds, outcome, trust_models, with_finite
 from privateer_lab.simulation.delayed_reports import assumed
 from privateer_lab.simulation.parallel import SEEDS_MAX
@@ -92,6 +93,7 @@ def plan(
         takes += ", and what the promises take that you name" if any(asked_for) else ""
         begin(f"trying {parsed.name} and changes of it on simulated people", takes)
     choices, refused = choices_of(parsed, *asked_for)
+    budgets = _budgets(choices)
     limit = seconds if seeds is None and not any(asked_for) else math.inf
     tests = found_by_tests(choices, limit, jobs, backend)
     search = Search(choices, lambda runs, total: progress(runs, total, "runs"), jobs, backend)
@@ -105,7 +107,8 @@ def plan(
     if 0 not in runs:
         raise typer.Exit(130)
     found = expectation(parsed, choices, runs)
-    result = _result(found, choices, runs, tests) | {"refused": [one.row for one in (*refused, *unplayed.values())]}
+    result = _result(found, choices, runs, tests) | {"features": msgspec.to_builtins(budgets)}
+    result |= {"refused": [one.row for one in (*refused, *unplayed.values())]}
     if choice is not None:
         told = {"name": choice.name, "earned": choice.earned, "single": choice.single, "written": not unwritten}
         result |= {"algorithm": told, "words": [*_written(spec, choice, unwritten), *result["words"]]}
@@ -113,6 +116,7 @@ def plan(
         print_json(result)
     else:
         _print(found, result)
+        _print_budgets(budgets, shown(found))
     if plot is not None:
         _draw(result["outcomes"], parsed.name, found.counts, plot)
     if search.is_interrupted:
@@ -136,6 +140,14 @@ def _written(path: Path, choice: AlgorithmChoice, unwritten: str) -> list[str]:
     else:
         done = f"Wrote algorithm.name = {choice.name!r} into {path}."
     return [done, choice.sentence]
+
+
+def _budgets(choices: Sequence[VariedSpec]) -> list[FeatureBudget]:
+    """Return which features pay under the spec's promise and other trust models, where it chooses by some."""
+    own = choices[0].spec
+    if not choices[0].is_contextual or not isinstance(own, ArmsSpec) or len(own.features) < 2 or own.sources:
+        return []
+    return feature_budgets(own, [one.variant for one in choices if one.kind in _PROMISES[:2]])
 
 
 def _result(
@@ -239,6 +251,29 @@ def _print_table(found: Expectation) -> None:
         "never in this run. 'level' is what may be chance.",
         soft_wrap=True,
     )
+
+
+def _print_budgets(budgets: Sequence[FeatureBudget], unit: Unit) -> None:
+    """Print which features pay under each promise, and what would change that."""
+
+    def written(value: float | None) -> str:
+        return "" if value is None else unit.write(value)
+
+    rows = [
+        {
+            "promise": _named({"model": one.model, "epsilon": one.epsilon}),
+            "features that pay": listed(one.features) if one.features else "no feature",
+            "algorithm": one.algorithm,
+            "they earn": written(one.value),
+            "one option for all": written(one.single),
+            "another feature": f"{one.another}: {written(one.with_another)}" if one.another else "",
+            "twice the people": written(one.with_twice_people),
+            "twice epsilon": written(one.with_twice_epsilon),
+        }
+        for one in budgets
+    ]
+    if rows:
+        print_rows("features that pay, estimated without runs", rows)
 
 
 def _print_foreseen(foreseen: list[dict[str, Any]]) -> None:

@@ -84,6 +84,10 @@ def spec_from(
     segments: Annotated[
         str, typer.Option(help="Columns by which effects are wanted, separated by commas: makes the spec of a test.")
     ] = "",
+    model: Annotated[
+        str | None, typer.Option(help="The promise's trust model; by default one for so many rows.")
+    ] = None,
+    epsilon: Annotated[float | None, typer.Option(help="The promise's epsilon; 1 by default.")] = None,
     out: Annotated[
         Path | None, typer.Option(help="File to write the spec to; simulated people made from a log go beside it.")
     ] = None,
@@ -115,13 +119,15 @@ def spec_from(
         cluster=cluster,
         lower_is_better=lower_is_better,
         missing=missing,
+        model=model,
+        epsilon=epsilon,
         seen_from=out.parent if out else None,
     )
     if out:
         if made.log and not as_json:
             begin(f"fitting what comes of each option for whom to {made.log.rows.kept:,} rows", "some seconds")
         if (made.log or made.labelled) and not as_json:
-            begin("trying algorithms on these people", "some seconds")
+            begin("trying features and algorithms on these people", "up to a minute")
         made.write(out)
     if as_json:
         fit = list(made.people.notes) if out and made.people else []

@@ -25,23 +25,14 @@ class Level(IntEnum):
 
 @dataclass(frozen=True)
 class Check:
-    """One line.
+    """One line."""
 
-    Attributes
-    ----------
-    service, check
-        What was looked at.
-    detail
-        What was found, in a sentence without a key or anything about people.
-    remedy
-        What to do about it; empty if it is fine.
-    """
-
+    # service, check: what was looked at
     service: str
     check: str
     level: Level
-    detail: str
-    remedy: str = ""
+    detail: str  # what was found, in a sentence without a key or anything about people
+    remedy: str = ""  # what to do about it; empty if it is fine
 
     def line(self) -> str:
         """Return it for people."""

@@ -40,12 +40,8 @@ _LOST: Final = (
 def check_upload_tokens(found: Checkup, tokens: TokenSettings, host: str, experiments: Sequence[str]) -> None:
     """Check what a service needs to admit reports by their tokens.
 
-    Parameters
-    ----------
-    host
-        Where its public listener is.
-    experiments
-        Those with an open round whose reports come here.
+    host: where its public listener is.
+    experiments: those with an open round whose reports come here.
     """
     if not tokens.keys:
         return
@@ -197,12 +193,8 @@ def ids_of(files: Iterable[Path]) -> set[str]:
 def check_identity_key(found: Checkup, path: Path, folder: Path | None, published: int) -> str | None:
     """Check the file of a server's key, and return the public half, hexadecimal; None if there is none.
 
-    Parameters
-    ----------
-    folder
-        The data folder, whose files are looked at anyway; None: there is none.
-    published
-        How many publications the log has that the key signs.
+    folder: the data folder, whose files are looked at anyway; None: there is none.
+    published: how many publications the log has that the key signs.
     """
     if not path.exists():
         if published:

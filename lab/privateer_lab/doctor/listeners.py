@@ -23,10 +23,7 @@ NAME_IT: Final = "name its folder, or the ports of this one"
 class Listeners:
     """The two addresses of a service, and what answers there.
 
-    Attributes
-    ----------
-    public, private
-        The addresses.
+    public, private: the addresses.
     """
 
     def __init__(self, public: tuple[str, int], private: tuple[str, int]) -> None:
@@ -40,10 +37,7 @@ class Listeners:
     def check(self, found: Checkup, held: bool | None) -> bool:
         """Check that the service answers, and return whether it does.
 
-        Parameters
-        ----------
-        held
-            Whether a process has its database open; None if that is not known.
+        held: whether a process has its database open; None if that is not known.
         """
         health = get(f"{self.public}/healthz")
         if health is None:

@@ -19,38 +19,23 @@ _NO_TOKEN: Final = {"PRIVATEER_ADMIN_TOKEN": "the doctor asks for nothing that n
 
 @dataclass(frozen=True)
 class IssuerPlace:
-    """Where an issuer is.
+    """Where an issuer is."""
 
-    Attributes
-    ----------
-    data, shown
-        Its folder, and the file of its public keys.
-    listeners
-        Where it listens; None: it is not asked.
-    secrets
-        The file of what it shares with the application's backend, if there is one.
-    """
-
+    # data, shown: its folder, and the file of its public keys
     data: Path
     shown: Path
-    listeners: Listeners | None = None
-    secrets: Path | None = None
+    listeners: Listeners | None = None  # where it listens; None: it is not asked
+    secrets: Path | None = None  # the file of what it shares with the application's backend, if there is one
 
 
 @dataclass(frozen=True)
 class ServicePlaces:
-    """What the doctor looks at.
+    """What the doctor looks at."""
 
-    Attributes
-    ----------
-    server, shuffler, issuer
-        Those of the services that are here.
-    sender
-        The private key that signs uploads, and the file with its public half, if they are here.
-    """
-
+    # server, shuffler, issuer: those of the services that are here
     server: ServerSettings | None = None
     shuffler: ShufflerSettings | None = None
+    # the private key that signs uploads, and the file with its public half, if they are here
     sender: tuple[Path, Path] | None = None
     issuer: IssuerPlace | None = None
 
@@ -58,13 +43,7 @@ class ServicePlaces:
 def of_up(
     data: Path, ports: tuple[int, int, int, int], issuer_ports: tuple[int, int], environment: Mapping[str, str]
 ) -> ServicePlaces:
-    """Return what is in the folder of ``privateer up`` with these ports: public ones, then private ones.
-
-    Raises
-    ------
-    SpecError
-        If there is neither a server nor a shuffler.
-    """
+    """Return what is in the folder of ``privateer up`` with these ports: public ones, then private ones."""
     given = environments(data, ports, "")
     issuer = data / "issuer"
     if issuer.exists():  # then both services take reports with tokens alone
@@ -84,13 +63,7 @@ def of_up(
 
 
 def of_environment(service: str, environment: Mapping[str, str], data: Path | None) -> ServicePlaces:
-    """Return the one service that the environment sets; ``data`` is its folder, if given.
-
-    Raises
-    ------
-    SpecError
-        If a setting is out of range.
-    """
+    """Return the one service that the environment sets; ``data`` is its folder, if given."""
     folder = str(data or environment.get("PRIVATEER_DATA") or Path("data") / service)
     given = {**_NO_TOKEN, **environment, "PRIVATEER_DATA": folder}
     if service == "server":

@@ -89,10 +89,7 @@ def examine_all(places: ServicePlaces) -> list[Check]:
 def examine_shuffler(settings: ShufflerSettings, server: ServerSettings | None = None) -> Checkup:
     """Look at a shuffler's data, its keys and its listeners.
 
-    Parameters
-    ----------
-    server
-        Its server's settings, if that is here.
+    server: its server's settings, if that is here.
     """
     found, folder = Checkup("shuffler"), None if settings.database else settings.data
     if folder and not has_data(found, folder):

@@ -1,14 +1,14 @@
 """Which columns of a table become features: no copies of others, and of a wide table those that tell most."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from privateer_lab.tables import shortened
 from privateer_lab.tables.data_column import DataColumn
-from privateer_lab.tables.errors import shortened
 
 _CELLS: Final = 12
 _FEWEST: Final = 20
@@ -30,7 +30,7 @@ def without_copies(
     kept, notes = list[DataColumn](), list[str]()
     earlier_ones = [clusters] if clusters else []
     for one in profiles:
-        if arm is not None and _PROPENSITY.search(one.name) and _is_probability(one):
+        if arm is not None and _is_propensity(one):
             what = f"it says with which probability a row has its option of {shortened(arm.name)}"
         elif arm is not None and (_same(one, arm) or _decides(one, arm, clusters)):
             what = f"it says which option a row has, as {shortened(arm.name)} does, and no device knows that in time"
@@ -73,8 +73,15 @@ def _decides(one: DataColumn, arm: DataColumn, clusters: DataColumn | None) -> b
     return int(np.count_nonzero(np.diff(in_order))) < len(np.unique(arms))
 
 
-def _is_probability(one: DataColumn) -> bool:
-    return one.numbers is not None and bool(((one.numbers > 0) & (one.numbers <= 1)).all())
+def _is_propensity(one: DataColumn) -> bool:
+    is_named = one.numbers is not None and _PROPENSITY.search(one.name) is not None
+    return is_named and bool(((one.quantities > 0) & (one.quantities <= 1)).all())
+
+
+def propensities_of(profiles: Iterable[DataColumn]) -> NDArray[np.float64] | None:
+    """Return with which probability each row has its option, (n,), where a column without gaps says so."""
+    found = next((one for one in profiles if _is_propensity(one) and not one.gaps), None)
+    return None if found is None else np.asarray(found.quantities[found.places])
 
 
 def _parted(places: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -88,12 +95,8 @@ def most_relevant_first(
 ) -> list[DataColumn]:
     """Return columns by how much the differences between options differ between their values.
 
-    Parameters
-    ----------
-    profiles, arm
-        Columns of the same rows.
-    rewards
-        Shape (n,).
+    profiles, arm: columns of the same rows.
+    rewards: shape (n,).
     """
     return sorted(profiles, key=lambda one: -_evidence(_cells(one), arm.places, rewards))
 

@@ -3,7 +3,7 @@
 import math
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -15,9 +15,9 @@ from privateer_core.spec.categories import OTHER
 from privateer_core.spec.context import COLUMNS_MAX, FEATURES_MAX, Context
 from privateer_core.spec.sections import parse_section
 from privateer_lab.drafting.toml_values import key_of, toml
+from privateer_lab.tables import shortened
 from privateer_lab.tables.data_column import DataColumn
 from privateer_lab.tables.data_table import TableRows
-from privateer_lab.tables.errors import shortened
 from privateer_lab.tables.remarks import PEOPLE, code_remarks, far_codes
 from privateer_lab.tables.rewards import INNER, inner_bounds, tidy
 
@@ -54,27 +54,46 @@ _DATE: Final = re.compile(r"^\d{4}-\d\d?-\d\d?\b|^\d\d?[./]\d\d?[./]\d\d(\d\d)?\
 
 @dataclass
 class FeatureDrafts:
-    """Lines of ``[context.features]``, and what is said of them; ``full`` if there was no room for a column."""
+    """Lines of ``[context.features]`` by feature, and what is said of them; ``full`` if a column had no room."""
 
-    lines: list[str] = field(default_factory=list)
-    confirm: list[str] = field(default_factory=list)
+    by_name: dict[str, str] = field(default_factory=dict)
+    public: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     columns: int = 0
     full: bool = False
+
+    @property
+    def lines(self) -> list[str]:
+        """The lines."""
+        return list(self.by_name.values())
+
+    @property
+    def confirm(self) -> list[str]:
+        """What somebody has to confirm."""
+        return self.confirm_of(self.by_name)
+
+    def confirm_of(self, names: Iterable[str]) -> list[str]:
+        """Return what somebody has to confirm who keeps these features."""
+        return [f"{shortened(name)}: {self.public[name]}" for name in names if name in self.public]
+
+    def kept(self, names: Iterable[str], why: str) -> list[str]:
+        """Return lines of which those of other features are comments."""
+        kept = {*names}
+        return [f"# {why}", *(line if name in kept else f"# {line}" for name, line in self.by_name.items())]
 
     def take(self, name: str, table: Mapping[str, Any], from_data: str | None) -> None:
         """Add a feature, if there is room for it; ``from_data`` says what of it becomes public."""
         remark = "  # from the data: confirm that it may be public" if from_data else ""
         line = f"{key_of(name)} = {toml(table)}{remark}"
         width = _columns_of(line)
-        if len(self.lines) == FEATURES_MAX or self.columns + width > COLUMNS_MAX:
+        if len(self.by_name) == FEATURES_MAX or self.columns + width > COLUMNS_MAX:
             self.full = True
             self.leave_out(name, f"a spec has at most {FEATURES_MAX} features and {COLUMNS_MAX} columns")
             return
-        self.lines.append(line)
+        self.by_name[name] = line
         self.columns += width
         if from_data:
-            self.confirm.append(f"{shortened(name)}: {from_data}")
+            self.public[name] = from_data
 
     def leave_out(self, name: str, why: str) -> None:
         """Say why a column is no feature."""
@@ -97,16 +116,10 @@ def features_of(
 ) -> FeatureDrafts:
     """Make features of columns, in their order.
 
-    Parameters
-    ----------
-    bounds
-        Those of numbers that are public already, by column.
-    drawn
-        Whether all other numbers have cut points from the data, with as many rows between one and the next.
-    is_asked
-        Whether somebody named these columns, so that dates are levels.
-    rows
-        Which rows these are, as others of the table may have other values.
+    bounds: those of numbers that are public already, by column.
+    drawn: whether all other numbers have cut points from the data, with as many rows between one and the next.
+    is_asked: whether somebody named these columns, so that dates are levels.
+    rows: which rows these are, as others of the table may have other values.
     """
     found = FeatureDrafts()
     for profile in profiles:
@@ -259,7 +272,7 @@ def _add_levels(found: FeatureDrafts, profile: DataColumn, gaps: dict[str, Any],
         last, name = shortened(levels[-1]), shortened(profile.name)
         found.notes.append(
             f"{name}: no row has another level, and one that is not listed counts as {last!r}: the segment is called "
-            f"{name}={last}/{OTHER}."
+            f"{name}={last} or {OTHER}."
         )
     found.take(profile.name, {"levels": levels, **gaps}, said)
 

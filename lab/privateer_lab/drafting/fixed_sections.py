@@ -8,6 +8,7 @@ from privateer_core.privacy.trust import TRUST
 from privateer_core.spec.spec import example_promises
 from privateer_lab.drafting.feature_drafts import rounded
 from privateer_lab.drafting.toml_values import toml
+from privateer_lab.planning.plans import epsilons_of, trust_models
 
 _ROUND: Final = 1000
 """People of a usual first round."""
@@ -25,14 +26,9 @@ _CROWD: Final = 5000
 def opening(name: str, arms: Sequence[str], rows: int, *, measures: bool) -> list[str]:
     """Return the section of the experiment.
 
-    Parameters
-    ----------
-    name, arms
-        The experiment's name, and its options.
-    rows
-        Rows of the table, one a person.
-    measures
-        Whether the last people measure what choosing by features gains.
+    name, arms: the experiment's name, and its options.
+    rows: rows of the table, one a person.
+    measures: whether the last people measure what choosing by features gains.
     """
     people = _round_number(rows)
     few, size = (_CROWD, people // _ROUNDS) if measures else (_ROUND, people)
@@ -62,11 +58,17 @@ def with_filled_rounds(text: str) -> str:
     return text
 
 
-def promise_for(people: int) -> dict[str, Any]:
-    """Return a promise that so many people can have, at epsilon 1."""
-    crowd = people >= _CROWD
-    promise = next(one for one in example_promises() if TRUST[one["model"]].shuffled == crowd)
-    promise |= {"epsilon": 1.0} if "epsilon" in promise else {}
+def promise_for(people: int, model: str | None = None, epsilon: float | None = None) -> dict[str, Any]:
+    """Return a promise that so many people can have, at epsilon 1 if no other is wanted."""
+    crowd, wanted = people >= _CROWD, None if model is None else trust_models(model, tuple(TRUST), "--model")[0]
+    promise = next(
+        one
+        for one in example_promises()
+        if (TRUST[one["model"]].shuffled == crowd if wanted is None else one["model"] == wanted)
+    )
+    promise |= (
+        {"epsilon": epsilons_of(1.0 if epsilon is None else epsilon, "--epsilon")[0]} if "epsilon" in promise else {}
+    )
     return promise | ({"delta": min(promise["delta"], rounded(_SLIPS / people))} if "delta" in promise else {})
 
 

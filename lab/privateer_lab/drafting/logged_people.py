@@ -15,16 +15,28 @@ from privateer_core.spec.categories import OTHER, Boolean, Categorical
 from privateer_core.spec.features import Feature, Numeric, Ranked
 from privateer_lab.clusters import design_effect, error_of_mean
 from privateer_lab.drafting.column_choice import parts_of_numbers
-from privateer_lab.drafting.outcome_model import BESIDE, BY_ARM, TOGETHER, LoggedRows, OutcomeModel, fitted
+from privateer_lab.drafting.outcome_model import (
+    BESIDE,
+    BY_ARM,
+    TOGETHER,
+    LoggedRows,
+    OutcomeModel,
+    fitted,
+    propensities,
+    with_means_of_rows,
+)
 from privateer_lab.drafting.toml_values import toml
 from privateer_lab.environments.rows import OF, ObservedRewards, RowPeople
+from privateer_lab.planning.feature_sets.outcomes import PotentialOutcomes
+from privateer_lab.tables import shortened
 from privateer_lab.tables.data_column import DataColumn
-from privateer_lab.tables.errors import shortened
 
 Array = NDArray[np.float64]
 _GROUPS: Final = 5
 _UNEVEN: Final = 1e-6
 """Probability by chance below which options were not given at random."""
+_SUSPECT: Final = 1e-3
+"""That below which it is doubted where the model contradicts the rows."""
 _CELLS: Final = 8
 _DUST: Final = 1e-9
 _TELLING: Final = 0.6
@@ -47,29 +59,41 @@ _NORMAL: Final = 0.00135
 
 @dataclass(frozen=True)
 class LoggedPeople:
-    """Rows of a log as simulated people.
+    """Rows of a log as simulated people."""
 
-    Attributes
-    ----------
-    spec
-        Whose features and options they have.
-    rows
-        Contexts, options and rewards.
-    model
-        What may be expected of them.
-    reward
-        What their rewards are called.
-    """
+    spec: ArmsSpec  # whose features and options they have
+    rows: LoggedRows  # contexts, options and rewards
+    model: OutcomeModel  # what may be expected of them
+    reward: str  # what their rewards are called
+    known: Array | None = None  # shape (n,): the probability of each row's option; None: the log does not have it
 
-    spec: ArmsSpec
-    rows: LoggedRows
-    model: OutcomeModel
-    reward: str
+    @cached_property
+    def outcomes(self) -> PotentialOutcomes:
+        """What each option would have brought each row, without bias, in whatever way options were given.
+
+        Source: Dudik, Langford and Li 2011, Doubly robust policy evaluation and learning (ICML).
+        """
+        rows, rewards = self.rows, self.model.unseen.copy()
+        likely = (
+            propensities(rows, rewards.shape[1], by_features=bool(self.uneven)) if self.known is None else self.known
+        )
+        left = rows.rewards - self.model.held_out
+        rewards[np.arange(len(left)), rows.arms] += left / likely
+        expected, mean = self.model.unseen.mean(axis=1), float(rows.rewards.mean())
+        return PotentialOutcomes(
+            self.spec.features, rows.contexts, rewards, expected, mean, float(np.square(left).mean())
+        )
 
     @property
     def means(self) -> Array:
         """Expected rewards in their own unit, shape (n, arms)."""
-        return self._in_units(self.model.means)
+        return self._in_units(self._expected)
+
+    @cached_property
+    def _expected(self) -> Array:
+        """Means of the model, which is cautious: where chance gave options they have those of their rows."""
+        is_plain = self.model.kind == BY_ARM or self._shifted_by(_SUSPECT)
+        return self.model.means if is_plain else with_means_of_rows(self.rows, self.model.means)
 
     @property
     def got(self) -> Array:
@@ -129,9 +153,11 @@ class LoggedPeople:
         most = max(_APART, float(ndtri(1 - _NORMAL / len(options))))
         apart = []
         for arm, (option, expected) in enumerate(zip(options, model.tolist(), strict=True)):
-            rows = self.rows.of(self.rows.arms == arm)
-            got = self._in_units(rows.rewards)
-            if abs(expected - got.mean()) > most * error_of_mean(got, rows.units):
+            own = self.rows.arms == arm
+            got = self.got[own]
+            # Rows that are all alike may be so by chance: one more of another kind is allowed for.
+            error = np.hypot(error_of_mean(got, self.rows.of(own).units), self.spec.reward.span / len(got))
+            if abs(expected - got.mean()) > most * error:
                 apart.append(f"{expected:.3g} of {shortened(option)}, whose rows have {got.mean():.3g}")
         if not apart:
             return []
@@ -195,14 +221,20 @@ class LoggedPeople:
         most = "nothing more is to be had by context" if self._is_one_best else more
         return f"Expected if everybody had the same option: {told}; {most}."
 
-    def _warnings(self) -> list[str]:
+    @cached_property
+    def uneven(self) -> list[str]:
+        """Features by which shares of options differ: they were given by them, or these were measured after it."""
+        return self._shifted_by(_UNEVEN)
+
+    def _shifted_by(self, chance: float) -> list[str]:
         features = zip(self.spec.features.items(), self.rows.contexts.T, strict=True)
-        least = _UNEVEN / len(self.spec.features)
-        chosen = [
-            shortened(name)
-            for (name, feature), values in features
-            if _probability(_cells(feature, values), self.rows) < least
+        least = chance / len(self.spec.features)
+        return [
+            name for (name, feature), values in features if _probability(_cells(feature, values), self.rows) < least
         ]
+
+    def _warnings(self) -> list[str]:
+        chosen = list(map(shortened, self.uneven))
         told = f"Features tell {self._r2:.0%} of how rewards vary, which is rare"
         uneven = (
             f"Shares of options differ by {', '.join(chosen)}. Either options were not given at random, and the model "
@@ -230,22 +262,17 @@ def logged_people(
     chosen: NDArray[np.int64],
     rewards: Array,
     called: str,
+    known: Array | None = None,
     clusters: NDArray[np.int64] | None = None,
 ) -> LoggedPeople:
     """Fit a model to rows, all of which have an option and a reward.
 
-    Parameters
-    ----------
-    columns
-        Those of the spec's features, in their order.
-    chosen
-        Shape (n,): the place of each row's option among the spec's.
-    rewards
-        Shape (n,), in the spec's unit.
-    called
-        What rewards are called.
-    clusters
-        Shape (n,): what rows depend on each other by; None: they are independent.
+    columns: those of the spec's features, in their order.
+    chosen (n,): the place of each row's option among the spec's.
+    rewards (n,): in the spec's unit.
+    called: what rewards are called.
+    known (n,): the probability of each row's option, where the log has it.
+    clusters (n,): what rows depend on each other by; None: they are independent.
     """
     contexts = np.stack(
         [one.read_as(feature) for feature, one in zip(spec.features.values(), columns, strict=True)], axis=1
@@ -253,7 +280,7 @@ def logged_people(
     scaled = spec.reward.scaled_all(rewards)
     levels = [isinstance(feature, Boolean | Categorical) for feature in spec.features.values()]
     rows = LoggedRows(contexts, levels, chosen, scaled, spec.reward.kind == "binary", clusters)
-    return LoggedPeople(spec, rows, fitted(rows, len(spec.options)), called)
+    return LoggedPeople(spec, rows, fitted(rows, len(spec.options)), called, known)
 
 
 def _written(feature: Feature, values: Array) -> list[Any]:

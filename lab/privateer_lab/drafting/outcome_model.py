@@ -30,6 +30,8 @@ _LEAST: Final = 200
 _LEAF: Final = (20, 0.01)
 """Rows of a leaf: at least so many, and so large a share."""
 _CLIP: Final = 1e-4
+_UNLIKELY: Final = 0.1
+"""No option is taken for less likely than so much of its share: few rows would stand for too many."""
 _FACTORS: Final = np.linspace(0.0, 2.0, 41)
 """Factors of differences between options that are tried: trees that stop early find them too small."""
 
@@ -40,6 +42,7 @@ class OutcomeModel:
 
     kind: str  # which of the three models it is
     means: Array  # shape (n, arms): expected rewards, scaled to [0, 1]
+    unseen: Array  # shape (n, arms): the same, of models of other rows
     held_out: Array  # shape (n,): what a model of the other rows expects of the option that each row got
     # mean loss of each model on rows that it had not seen: deviance / 2 of yes and no, squared error of numbers
     losses: dict[str, float]
@@ -61,6 +64,11 @@ class LoggedRows:
         """Shape (n,): the place of what each row depends on others by, from 0 on."""
         places = np.arange(len(self.arms)) if self.clusters is None else self.clusters
         return np.asarray(np.unique(places, return_inverse=True)[1])
+
+    @property
+    def folds(self) -> Arms:
+        """The fold of each row, (n,), all of a cluster in one."""
+        return (np.random.default_rng(0).permutation(int(self.units.max()) + 1) % _FOLDS)[self.units]
 
     def of(self, rows: Any) -> "LoggedRows":
         """Return some of the rows."""
@@ -87,7 +95,7 @@ def fitted(rows: LoggedRows, arms: int) -> OutcomeModel:
 
 def _fitted(rows: LoggedRows, arms: int) -> OutcomeModel:
     units = rows.units
-    folds = (np.random.default_rng(0).permutation(int(units.max()) + 1) % _FOLDS)[units]
+    folds = rows.folds
     held_out = {BY_ARM: _held_out_means(rows, folds, arms)}
     if len(rows.rewards) >= _LEAST and (rows.contexts != rows.contexts[0]).any():
         trees = {kind: _held_out_trees(rows, folds, kind) for kind in (BESIDE, TOGETHER)}
@@ -96,18 +104,39 @@ def _fitted(rows: LoggedRows, arms: int) -> OutcomeModel:
     losses = {kind: _losses(rows, one) for kind, one in held_out.items()}
     kind = _believed(losses, units)
     told = {name: float(one.mean()) for name, one in losses.items()}
-    expected = held_out[kind]
     if kind == BY_ARM:
         means = np.tile(_means(rows, arms), (len(rows.rewards), 1))
-    else:
-        means = _grown(rows, rows, kind, counts[kind], arms)
+        unseen = np.stack([_means(rows.of(folds != fold), arms) for fold in range(_FOLDS)])[folds]
+        return OutcomeModel(kind, _with_mean(rows, means), unseen, held_out[kind], told)
+    means, unseen = _grown(rows, rows, kind, counts[kind], arms), np.empty((len(folds), arms))
+    for out in (folds == fold for fold in np.unique(folds)):
+        unseen[out] = _grown(rows.of(~out), rows.of(out), kind, counts[kind], arms)
     if kind == TOGETHER:
-        unseen = np.empty(means.shape)
-        for out in (folds == fold for fold in np.unique(folds)):
-            unseen[out] = _grown(rows.of(~out), rows.of(out), kind, counts[kind], arms)
         factor = _factor(rows, unseen)
-        means, expected = _stretched(means, factor), _got(rows, _stretched(unseen, factor))
-    return OutcomeModel(kind, _with_mean(rows, means), expected, told)
+        means, unseen = _stretched(means, factor), _stretched(unseen, factor)
+    return OutcomeModel(kind, _with_mean(rows, means), unseen, _got(rows, unseen), told)
+
+
+def propensities(rows: LoggedRows, arms: int, *, by_features: bool) -> Array:
+    """Return with which probability each row got its option, (n,): its share, or what features of other rows say."""
+    shares = np.bincount(rows.arms, minlength=arms) / len(rows.arms)
+    if not by_features:
+        return np.asarray(shares[rows.arms])
+    from sklearn.ensemble import HistGradientBoostingClassifier
+    from threadpoolctl import threadpool_limits
+
+    folds, found = rows.folds, np.empty(len(rows.arms))
+    with threadpool_limits(1, user_api="openmp"):
+        for out in (folds == fold for fold in np.unique(folds)):
+            trees = HistGradientBoostingClassifier(
+                max_iter=_TREES // 3,
+                learning_rate=_RATE,
+                max_leaf_nodes=_LEAVES,
+                categorical_features=list(rows.levels),
+            ).fit(rows.contexts[~out], rows.arms[~out])
+            told, places = trees.predict_proba(rows.contexts[out]), np.searchsorted(trees.classes_, rows.arms[out])
+            found[out] = told[np.arange(len(told)), np.minimum(places, len(trees.classes_) - 1)]
+    return np.maximum(found, _UNLIKELY * shares[rows.arms])
 
 
 def _got(rows: LoggedRows, means: Array) -> Array:
@@ -226,12 +255,19 @@ def _expected(model: Any, people: LoggedRows, table: Array) -> Array:
 
 def _with_mean(rows: LoggedRows, means: Array) -> Array:
     """Return means moved alike for everybody, so that those of what people got have the mean of the rewards."""
-    got, wanted = _got(rows, means), float(rows.rewards.mean())
-    low, high = -5.0, 5.0
-    for _ in range(60):
+    return np.asarray(expit(logit(means) + _move(_got(rows, means), float(rows.rewards.mean()))))
+
+
+def with_means_of_rows(rows: LoggedRows, means: Array) -> Array:
+    """Return means moved option by option to that of its rows, whose people are like all where chance gave it."""
+    moves = [_move(some, wanted) for some, wanted in zip(means.T, _means(rows, means.shape[1]).tolist(), strict=True)]
+    return np.asarray(expit(logit(means) + np.array(moves)))
+
+
+def _move(means: Array, wanted: float) -> float:
+    """Return by how much log odds have to move for means to have the mean that is wanted."""
+    odds, low, high = logit(means), -5.0, 5.0
+    for _ in range(40):
         middle = (low + high) / 2
-        if expit(logit(got) + middle).mean() < wanted:
-            low = middle
-        else:
-            high = middle
-    return np.asarray(expit(logit(means) + (low + high) / 2))
+        low, high = (middle, high) if expit(odds + middle).mean() < wanted else (low, middle)
+    return (low + high) / 2

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from privateer_lab.drafting.feature_drafts import rounded
 from privateer_lab.drafting.toml_values import toml
-from privateer_lab.tables.errors import shortened
+from privateer_lab.tables import shortened
 from privateer_lab.tables.rewards import HIGHER, LOWER, is_yes_or_no, reward_bounds, tidy, turned
 
 

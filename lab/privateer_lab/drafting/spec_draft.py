@@ -7,7 +7,7 @@ everybody may read a spec.
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from html import escape
 from pathlib import Path
 from typing import Any, Final, cast
@@ -21,7 +21,7 @@ from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.sections import toml_tables
 from privateer_core.spec.spec import Spec
 from privateer_lab.clusters import few_clusters
-from privateer_lab.drafting.column_choice import most_relevant_first, without_copies
+from privateer_lab.drafting.column_choice import most_relevant_first, propensities_of, without_copies
 from privateer_lab.drafting.feature_drafts import FeatureDrafts, features_of, identifies, no_feature, segment_lines
 from privateer_lab.drafting.fixed_sections import (
     algorithm_section,
@@ -37,10 +37,11 @@ from privateer_lab.drafting.logged_people import LoggedPeople, logged_people
 from privateer_lab.drafting.reward_drafts import reward_section
 from privateer_lab.environments import environment_for
 from privateer_lab.planning.algorithm_choice import AlgorithmChoice, choice_of
+from privateer_lab.planning.feature_sets.afforded import affordable, afforded, unnoised, with_some
 from privateer_lab.planning.other_algorithms import by_features, every_algorithm, with_effects, with_own_rounds
+from privateer_lab.tables import shortened
 from privateer_lab.tables.data_column import DataColumn
 from privateer_lab.tables.data_table import SAMPLE, DataTable, TableRows, check_apart, check_named
-from privateer_lab.tables.errors import shortened
 from privateer_lab.tables.log_rows import (
     ArmNames,
     LogRows,
@@ -54,6 +55,11 @@ from privateer_lab.tables.remarks import code_remarks, table_remarks
 
 EVERYBODY: Final = "everybody"
 EVERYBODY_LINE: Final = 'everybody = { levels = ["everybody"] }  # nobody is told apart'
+_SEVERAL: Final = 2
+"""Features from which on some may be left out."""
+_FIXED: Final = (
+    'allocation = "fixed"  # finds most; without this line worse options get fewer people, and less is found'
+)
 _TOLD: Final = "it tells the outcome nearly without error, and no device knows it before it chooses"
 
 
@@ -110,19 +116,31 @@ class Draft:
     @cached_property
     def _tried(self) -> AlgorithmChoice | SpecError | None:
         """What was found in runs, in which people are drawn; None of a test, or where no people are to be believed."""
-        tables, other = toml_tables(self.text), toml_tables(self._with_cuts(self.text))
+        tables = toml_tables(self.text)
         if tables["algorithm"]["name"] not in by_features() or not (self.log or self.labelled):
             return None
         if self.people and self.people.contradictions:
             return None
-        drawn = partial(with_own_rounds, other) if other != tables else None
+        others = toml_tables(self._with_cuts(self.text))
+
+        def drawn(name: str, features: Sequence[str]) -> ArmsSpec | None:
+            changed = with_some(others, features)
+            return with_own_rounds(changed, name) if changed != with_some(tables, features) else None
+
         if self.labelled:
-            for one in (tables, other):
+            for one in (tables, others):
                 one["population"]["path"] = str(self.labelled.resolve())
             return choice_of(every_algorithm(tables, own_rounds=True), environment_for, drawn)
         assert self.people is not None
-        people = self.people.people
-        return choice_of(every_algorithm(tables, own_rounds=True), lambda _spec, _seed: people, drawn)
+        specs = every_algorithm(tables, own_rounds=True)
+        known, spec = self.people.people, self.people.spec
+        # Without noise a feature that tells nothing costs next to nothing.
+        pays = spec.privacy.trust.promises and len(spec.features) >= _SEVERAL
+        kept = affordable(tables, afforded(tables, self.people.outcomes)) if pays else None
+        found = choice_of(specs, lambda _spec, _seed: known, drawn, kept)
+        if isinstance(found, SpecError) or found.kept is None:
+            return found
+        return replace(found, unnoised=unnoised(tables, self.people.outcomes))
 
     def _with_cuts(self, text: str) -> str:
         """Return the spec with cut points of numbers from the data, where it has features of both kinds."""
@@ -131,22 +149,33 @@ class Draft:
         return text.replace("\n".join(self.bounded.lines), "\n".join(self.drawn.lines))
 
     @property
+    def _features(self) -> FeatureDrafts | None:
+        return self.drawn if self.choice and self.choice.drawn is not None and self.drawn else self.bounded
+
+    @property
     def confirmed(self) -> tuple[str, ...]:
         """What somebody has to confirm of the file that `write` writes."""
-        if not (self.choice and self.choice.drawn is not None and self.bounded and self.drawn):
+        if not (self.choice and self.bounded and self._features):
             return self.confirm
         others = [one for one in self.confirm if one not in self.bounded.confirm]
-        return (*others, *self.drawn.confirm)
+        kept = self._features.by_name if self.choice.kept is None else self.choice.kept
+        return (*others, *self._features.confirm_of(kept))
 
     @property
     def fitted(self) -> str:
-        """The spec as TOML, with the algorithm of `choice`, and the cut points if they earn more."""
-        if not self.choice:
+        """The spec as TOML, with the algorithm and the features of `choice`, and the cut points if they earn more."""
+        if not (self.choice and self.bounded and self._features):
             return self.text
-        text = self.text if self.choice.drawn is None else self._with_cuts(self.text)
+        text, name, kept = self.text, self.choice.name, self.choice.kept
         tables = toml_tables(text)
-        text = text.replace(algorithm_section(tables["algorithm"]["name"]), algorithm_section(self.choice.name))
-        own, size = with_own_rounds(tables, self.choice.name), tables["experiment"].get("round_size")
+        lines = self._features.lines if kept is None else self._features.kept(kept, self.choice.why)
+        head = "# [context.features]" if kept == () else "[context.features]"
+        text = text.replace("\n".join(["[context.features]", *self.bounded.lines]), "\n".join([head, *lines])).replace(
+            algorithm_section(tables["algorithm"]["name"]), algorithm_section(name)
+        )
+        if kept == ():
+            text = text.replace("\ngain_share", "\n# gain_share")
+        own, size = with_own_rounds(tables, name), tables["experiment"].get("round_size")
         if own is not None and size not in (None, own.experiment.round_size):
             text = text.replace(f"round_size = {size}\n", "", 1)
         return with_filled_rounds(text)
@@ -187,8 +216,8 @@ class _Log:
         columns = [self.rows.columns.get(name, everybody) for name in spec.features]
         turned = f"{'not' if spec.reward.kind == 'binary' else 'negative'} {self.name}"
         clusters = self.rows.column(self.cluster).places if self.cluster else None
-        called = turned if self.is_turned else self.name
-        return logged_people(spec, columns, self.chosen, self.rewards, called, clusters)
+        called, known = turned if self.is_turned else self.name, propensities_of(self.rows.columns.values())
+        return logged_people(spec, columns, self.chosen, self.rewards, called, known, clusters)
 
 
 def draft(
@@ -208,6 +237,8 @@ def draft(
     control: str | None = None,
     lower_is_better: bool = False,
     missing: Sequence[str] = (),
+    model: str | None = None,
+    epsilon: float | None = None,
 ) -> Draft:
     """Draft a spec from the types and values of a table's columns, as ``privateer spec-from`` does from a file.
 
@@ -250,6 +281,8 @@ def draft(
         negative.
     missing
         Texts that stand for no value, such as ``"999"``, beside the usual ones.
+    model, epsilon
+        The promise: a trust model and an epsilon; by default epsilon 1 under a model for so many people.
 
     Raises
     ------
@@ -295,13 +328,14 @@ def draft(
     rewards = log.rewards if log else rewards_of(rows.column(reward)) if reward else None
     told, said, rewards = reward_section(rewards, reward, bounds.get(reward or ""), notes, lower_is_better)
     notes += code_remarks(rows.column(reward)) if reward else []
-    is_test, promise = bool(segments) or EVERYBODY_LINE in features.lines, promise_for(rows.total)
+    is_test, promise = bool(segments) or EVERYBODY_LINE in features.lines, promise_for(rows.total, model, epsilon)
     sections = opening(name, options, rows.total, measures=not is_test)
     sections += ["[context.features]", *features.lines, "", *told]
-    notes.append(trusted(promise))
+    notes += [] if model else [trusted(promise)]
     confirm += said
     sections += segment_lines(rows, segments, confirm)
     sections += closing(promise, with_effects() if is_test else by_features()[0])
+    sections += [_FIXED] if is_test else []
     if path and label:
         sections += labelled_people(os.path.relpath(path, seen_from), label, list(classes.values), options)
         sections += ['missing = "drop"  # rows without a class'] if rows.kept < whole.kept else []
@@ -383,9 +417,9 @@ def _features(
         found = features_of(profiles, bounds, drawn=drawn, rows=which)
         found.notes.append("Features that tell most about which option is better for whom were taken first.")
     found.notes = notes + found.notes
-    if not found.lines and not rows_log:
+    if not found.by_name and not rows_log:
         raise no_feature(found)
-    if not found.lines:
-        found.lines.append(EVERYBODY_LINE)
+    if not found.by_name:
+        found.by_name[EVERYBODY] = EVERYBODY_LINE
         found.notes.append("No column makes a feature: this is the spec of a test among everybody.")
     return found

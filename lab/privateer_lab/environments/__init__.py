@@ -63,17 +63,8 @@ _KINDS: Final[dict[str, type[EnvironmentSection]]] = {
 def environment_for(spec: Spec, seed: int, section: dict[str, Any] | None = None) -> Environment:
     """Make the environment of a spec.
 
-    Parameters
-    ----------
-    spec, section
-        The spec names its ``population``, unless there is another ``section``, as for a source.
-    seed
-        Decides what the environment draws once: the order of people who are read from a file, or a parameter.
-
-    Raises
-    ------
-    SpecError
-        If there is no population, or it is wrong, does not fit the spec, or has a file that cannot be used.
+    spec, section: the spec names its ``population``, unless there is another ``section``, as for a source.
+    seed: decides what the environment draws once: the order of people who are read from a file, or a parameter.
     """
     table = spec.population if section is None else section
     if table is None:
@@ -83,13 +74,7 @@ def environment_for(spec: Spec, seed: int, section: dict[str, Any] | None = None
 
 
 def population_of(spec: Spec) -> EnvironmentSection | None:
-    """Return the section of a spec's population; None if it has none.
-
-    Raises
-    ------
-    SpecError
-        If it is wrong.
-    """
+    """Return the section of a spec's population; None if it has none."""
     return None if spec.population is None else _parsed(spec, spec.population, "population")
 
 
@@ -97,11 +82,6 @@ def check_population(spec: Spec) -> None:
     """Check the populations of a spec and its sources, as far as that can be done without their files.
 
     People of one's own are refused: whoever runs a spec from elsewhere must not run code that it names.
-
-    Raises
-    ------
-    SpecError
-        Naming the first offending field, its constraint and the remedy.
     """
     tables = {"population": spec.population}
     tables |= {f"sources.{place}.population": source.population for place, source in enumerate(spec.sources)}
@@ -129,15 +109,7 @@ def population_named(text: str) -> dict[str, Any]:
 def with_people(spec: S, people: Any) -> S:
     """Return a spec with other people.
 
-    Parameters
-    ----------
-    people
-        What `population_named` takes, a table of a ``[population]``, a class, or an object that has its methods.
-
-    Raises
-    ------
-    SpecError
-        If there are no such people for the spec.
+    people: what `population_named` takes, a table of a ``[population]``, a class, or an object that has its methods.
     """
     if isinstance(people, str):
         table = population_named(people)

@@ -13,9 +13,9 @@ from privateer_core.spec.categories import Categorical
 from privateer_core.spec.features import Numeric
 from privateer_lab.environments.environment import Array, Environment, EnvironmentSection
 from privateer_lab.environments.file_contexts import Named, Names, Projected, ProjectionSection
+from privateer_lab.tables import refused
 from privateer_lab.tables.columns import Categories, Numbers
 from privateer_lab.tables.data_table import DataTable
-from privateer_lab.tables.errors import refused
 
 PATH: Final = "population.path"
 COLUMNS: Final = (
@@ -54,16 +54,10 @@ class Classified(Environment):
 
     The truth is the class, which no policy can see: regret is against somebody who knows it.
 
-    Parameters
-    ----------
-    contexts
-        Shape (n, d), in their own units.
-    labels
-        Class of each person, shape (n,).
-    rewards
-        Probability of reward 1, shape (classes, arms).
-    seed
-        Decides the order.
+    contexts (n, d): in their own units.
+    labels: class of each person, shape (n,).
+    rewards: probability of reward 1, shape (classes, arms).
+    seed: decides the order.
     """
 
     def __init__(self, contexts: Array, labels: NDArray[np.int32], rewards: Array, seed: int) -> None:
@@ -81,35 +75,21 @@ class Classified(Environment):
 
 
 class CsvSection(EnvironmentSection):
-    """The rows of CSV files with a header: everybody once, in an order that the run's seed decides; then over again.
-
-    Attributes
-    ----------
-    path
-        The file, plain or gzipped; several, with the same columns, are separated by commas.
-    label
-        The column that says which class somebody belongs to; no device knows it.
-    classes
-        Its values; by default the names of the arms.
-    rewards
-        Row by class, the probability of reward 1 of every arm; by default 1 for the arm of the same position and 0
-        otherwise: a classification bandit (Ma et al. 2025, Section 4.2).
-    missing
-        ``drop`` leaves out rows without a value that is needed; ``refuse`` names the first.
-    ignore
-        Columns that nobody uses; ``*`` for all others.
-    project
-        Makes contexts of principal components. Otherwise a feature of the spec is the column of its name, and
-        ``column=value`` is 1 where a column has that value and 0 elsewhere.
-    """
+    """The rows of CSV files with a header: everybody once, in an order that the run's seed decides; then over again."""
 
     name: Literal["csv"]
+    # the file, plain or gzipped; several, with the same columns, are separated by commas
     path: str = Field(min_length=1)
-    label: str = Field(min_length=1)
-    classes: Names | None = None
+    label: str = Field(min_length=1)  # the column that says which class somebody belongs to; no device knows it
+    classes: Names | None = None  # its values; by default the names of the arms
+    # row by class, the probability of reward 1 of every arm; by default 1 for the arm of the same position and 0
+    # otherwise: a classification bandit (Ma et al. 2025, Section 4.2).
     rewards: tuple[tuple[Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)], ...], ...] | None = None
+    # ``drop`` leaves out rows without a value that is needed; ``refuse`` names the first
     missing: Literal["refuse", "drop"] = "refuse"
-    ignore: Names = ()
+    ignore: Names = ()  # columns that nobody uses; ``*`` for all others
+    # makes contexts of principal components. Otherwise a feature of the spec is the column of its name, and
+    # ``column=value`` is 1 where a column has that value and 0 elsewhere.
     project: ProjectionSection | None = None
 
     @model_validator(mode="after")
@@ -190,27 +170,18 @@ def check_features(contexts: Array, spec: ArmsSpec) -> None:
 
 
 class AdultSection(EnvironmentSection):
-    """The UCI Adult census.
-
-    Attributes
-    ----------
-    path
-        One or more of its files, plain or gzipped, separated by commas.
-    task
-        ``offers``: two offers, the first worth .35 to incomes up to 50K and 0 above, the second .1 and 1.
-        ``income``: guess the income's class, reward 1 for the right one (Ma et al. 2025). ``effects``: the reward
-        is an income above 50K, to which the second arm adds what `ADDED` says, by sex and hours.
-    cohort
-        ``all``; or of the rows without missing values, the ``target`` of Ma et al. (41,292 born in the United States)
-        or the ``source`` (3,930 born elsewhere).
-    projected
-        Contexts are principal components of the 46 columns that Ma et al. count, instead of columns of the file.
-    """
+    """The UCI Adult census."""
 
     name: Literal["adult"]
-    path: str = Field(min_length=1)
+    path: str = Field(min_length=1)  # one or more of its files, plain or gzipped, separated by commas
+    # ``offers``: two offers, the first worth .35 to incomes up to 50K and 0 above, the second .1 and 1. ``income``:
+    # guess the income's class, reward 1 for the right one (Ma et al. 2025). ``effects``: the reward is an income above
+    # 50K, to which the second arm adds what `ADDED` says, by sex and hours.
     task: Literal["offers", "income", "effects"] = "offers"
+    # ``all``; or of the rows without missing values, the ``target`` of Ma et al. (41,292 born in the United States) or
+    # the ``source`` (3,930 born elsewhere).
     cohort: Literal["all", "target", "source"] = "all"
+    # contexts are principal components of the 46 columns that Ma et al. count, instead of columns of the file.
     projected: bool = False
 
     def environment(self, spec: ArmsSpec, seed: int) -> Classified:

@@ -24,15 +24,9 @@ FEATURES_EXACT: Final = max(_POWER)
 
 
 class Density(Section, ABC):
-    """A distribution of contexts on the unit cube; a box holds its lower faces, and upper ones where the cube ends.
+    """A distribution of contexts on the unit cube; a box holds its lower faces, and upper ones where the cube ends."""
 
-    Attributes
-    ----------
-    most
-        Features that it may have at most.
-    """
-
-    most: ClassVar[int] = FEATURES_MAX
+    most: ClassVar[int] = FEATURES_MAX  # features that it may have at most
     name: str
 
     @abstractmethod
@@ -144,24 +138,15 @@ class ShiftedDensity(Density):
 
 
 class VariedDensity(Density):
-    """A constant density in every cell of a grid.
-
-    Attributes
-    ----------
-    ratio
-        The highest density divided by the lowest; those between are evenly spaced in their logarithm.
-    side
-        Cells along a feature.
-    seed
-        Decides which cell has which density.
-    """
+    """A constant density in every cell of a grid."""
 
     most: ClassVar[int] = FEATURES_EXACT
     """A cell more than there can be memory for, otherwise."""
     name: Literal["varied"] = "varied"
+    # the highest density divided by the lowest; those between are evenly spaced in their logarithm
     ratio: float = Field(default=40.0, ge=1, le=1e6, allow_inf_nan=False)
-    side: Literal[2, 4] = 4
-    seed: Seed = 0
+    side: Literal[2, 4] = 4  # cells along a feature
+    seed: Seed = 0  # decides which cell has which density
 
     def _probabilities(self, features: int) -> Array:
         return _varied(self.ratio, self.side**features, self.seed)
@@ -197,22 +182,12 @@ def _varied(ratio: float, cells: int, seed: int) -> Array:
 
 
 class AtomsDensity(Density):
-    """A share of people at a few points, in equal parts; the others are uniform.
-
-    Attributes
-    ----------
-    share
-        The share of people who are at points.
-    points
-        How many points there are.
-    seed
-        Decides where they are, uniformly on the cube.
-    """
+    """A share of people at a few points, in equal parts; the others are uniform."""
 
     name: Literal["atoms"] = "atoms"
-    share: float = Field(gt=0, le=1, allow_inf_nan=False)
-    points: int = Field(default=5, ge=1, le=1000)
-    seed: Seed = 0
+    share: float = Field(gt=0, le=1, allow_inf_nan=False)  # the share of people who are at points
+    points: int = Field(default=5, ge=1, le=1000)  # how many points there are
+    seed: Seed = 0  # decides where they are, uniformly on the cube
 
     def places(self, features: int) -> Array:
         """Return the points, shape (points, d)."""

@@ -28,48 +28,26 @@ Deviation = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class EffectCurve(Section):
-    """Effects along a number: ``height`` * sin(2 pi x), with x its place in its range.
+    """Effects along a number: ``height`` * sin(2 pi x), with x its place in its range."""
 
-    Attributes
-    ----------
-    along
-        The feature.
-    height
-        The largest effect.
-    """
-
-    along: str
-    height: Rate = 0.3
+    along: str  # the feature
+    height: Rate = 0.3  # the largest effect
 
 
 class Guardrail(Section):
-    """A fact of yes or no beside the reward, independent of it.
+    """A fact of yes or no beside the reward, independent of it."""
 
-    Attributes
-    ----------
-    base
-        Share of people who say yes under the first arm.
-    effects
-        What each arm adds to it; 0 for arms that are not named.
-    """
-
-    base: Rate
-    effects: dict[str, Effect] = Field(default_factory=dict)
+    base: Rate  # share of people who say yes under the first arm
+    effects: dict[str, Effect] = Field(default_factory=dict)  # what each arm adds to it; 0 for arms that are not named
 
 
 class Amounts(Section):
-    """What people get who have an outcome, in the rewards' own unit: log-normal, and cut at the rewards' bounds.
+    """What people get who have an outcome, in the rewards' own unit: log-normal, and cut at the rewards' bounds."""
 
-    Attributes
-    ----------
-    median, spread
-        Its median under the first arm, and the standard deviation of its logarithm.
-    factors
-        What each arm multiplies it by; 1 for arms that are not named.
-    """
-
+    # median, spread: its median under the first arm, and the standard deviation of its logarithm
     median: Positive
     spread: Positive = 1.0
+    # what each arm multiplies it by; 1 for arms that are not named
     factors: dict[str, Positive] = Field(default_factory=dict)
 
     def mean(self, arm: str, reward: Reward) -> float:
@@ -90,33 +68,20 @@ class Amounts(Section):
 
 
 class EffectsSection(EnvironmentSection):
-    """Mean rewards: a base rate, and what each arm but the first adds to it.
-
-    Attributes
-    ----------
-    base
-        Mean reward of the first arm; two numbers say where it begins and ends, moving evenly over the horizon.
-    shares
-        Shares of people by level, of features that have levels; equal for those that are not named.
-    by
-        The feature by whose levels effects differ.
-    effects
-        What each arm adds: one number, or one for each level of ``by`` in order. 0 for arms that are not named.
-    curve
-        Added to the effects of all arms but the first.
-    guardrails
-        What else people are asked; all that the spec names.
-    amounts
-        What people get who have an outcome, if that is a number. Base rate and effects are then of the share of them.
-    """
+    """Mean rewards: a base rate, and what each arm but the first adds to it."""
 
     name: Literal["effects"] = "effects"
+    # mean reward of the first arm; two numbers say where it begins and ends, moving evenly over the horizon
     base: Rate | tuple[Rate, Rate] = 0.3
+    # shares of people by level, of features that have levels; equal for those that are not named
     shares: dict[str, tuple[Rate, ...]] = Field(default_factory=dict)
-    by: str | None = None
+    by: str | None = None  # the feature by whose levels effects differ
+    # what each arm adds: one number, or one for each level of ``by`` in order. 0 for arms that are not named.
     effects: dict[str, Effect | tuple[Effect, ...]] = Field(default_factory=dict)
-    curve: EffectCurve | None = None
+    curve: EffectCurve | None = None  # added to the effects of all arms but the first
+    # what else people are asked; all that the spec names
     guardrails: dict[str, Guardrail] = Field(default_factory=dict)
+    # what people get who have an outcome, if that is a number. Base rate and effects are then of the share of them.
     amounts: Amounts | None = None
 
     @model_validator(mode="after")
@@ -231,38 +196,24 @@ class EffectsEnvironment(Environment):
 
 
 class NumberBefore(Section):
-    """A number that people have before anything is chosen for them; normal, and apart from others of its kind.
+    """A number that people have before anything is chosen for them; normal, and apart from others of its kind."""
 
-    Attributes
-    ----------
-    mean, deviation
-        Its law.
-    correlation
-        With the reward under every arm.
-    """
-
+    # mean, deviation: its law
     mean: Finite
     deviation: Deviation
-    correlation: float = Field(ge=-1, le=1, allow_inf_nan=False)
+    correlation: float = Field(ge=-1, le=1, allow_inf_nan=False)  # with the reward under every arm
 
 
 class NumbersSection(EnvironmentSection):
-    """Normal rewards in their own units.
-
-    Attributes
-    ----------
-    mean, deviation
-        Of the rewards of the first arm; the others have its deviation.
-    effects
-        What each arm adds to the mean; 0 for arms that are not named.
-    before
-        Numbers from before by name, of which the spec may adjust rewards by some.
-    """
+    """Normal rewards in their own units."""
 
     name: Literal["numbers"] = "numbers"
+    # mean, deviation: of the rewards of the first arm; the others have its deviation
     mean: Finite
     deviation: Deviation
+    # what each arm adds to the mean; 0 for arms that are not named
     effects: dict[str, Finite] = Field(default_factory=dict)
+    # numbers from before by name, of which the spec may adjust rewards by some
     before: dict[str, NumberBefore] = Field(default_factory=dict)
 
     @model_validator(mode="after")

@@ -74,18 +74,10 @@ def _column(name: str, feature: Feature) -> Column:
 
 
 class ProjectionSection(Section):
-    """Contexts are the leading principal components of these columns, one a feature of the spec.
+    """Contexts are the leading principal components of these columns, one a feature of the spec."""
 
-    Attributes
-    ----------
-    numbers
-        Numeric columns, standardized to mean 0 and variance 1.
-    categories
-        Other columns, one-hot: a column of 0 and 1 for every value that occurs.
-    """
-
-    numbers: Names = ()
-    categories: Names = ()
+    numbers: Names = ()  # numeric columns, standardized to mean 0 and variance 1
+    categories: Names = ()  # other columns, one-hot: a column of 0 and 1 for every value that occurs
 
     @model_validator(mode="after")
     def _has_columns(self) -> "ProjectionSection":

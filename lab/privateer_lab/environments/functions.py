@@ -30,15 +30,10 @@ class RiseDrift(Drift):
     """After the first phase the arm opposite the best one in the list becomes better than that, for good.
 
     Nothing that is played often changes, so whoever takes rewards for independent draws notices late.
-
-    Attributes
-    ----------
-    by
-        How much better it becomes.
     """
 
     name: Literal["rise"]
-    by: float = Field(default=0.2, ge=0, le=1, allow_inf_nan=False)
+    by: float = Field(default=0.2, ge=0, le=1, allow_inf_nan=False)  # how much better it becomes
 
     def means(self, first: Callable[[Array], Array], contexts: Array, phases: Array) -> Array:
         """Return means as they were, or with the risen arm's, shape (n, arms)."""
@@ -49,15 +44,10 @@ class RiseDrift(Drift):
 
 
 class BernoulliSection(SyntheticSection):
-    """Rewards 0 or 1; one arm, in the middle of the list, is better than all others, which are alike.
-
-    Attributes
-    ----------
-    best, gap
-        The mean reward of the best arm, and what others lack of it.
-    """
+    """Rewards 0 or 1; one arm, in the middle of the list, is better than all others, which are alike."""
 
     name: Literal["bernoulli"] = "bernoulli"
+    # best, gap: the mean reward of the best arm, and what others lack of it
     best: float = Field(default=0.6, ge=0, le=1, allow_inf_nan=False)
     gap: float = Field(default=0.2, ge=0, le=1, allow_inf_nan=False)
     drift: Annotated[SwapDrift | RiseDrift, Field(discriminator="name")] | None = None  # type: ignore[assignment]
@@ -161,19 +151,13 @@ SHAPES: Final = {
 
 
 class SmoothSection(SyntheticSection):
-    """Logistic functions of Gaussian processes, drawn as sums of 128 random waves (Rahimi & Recht 2007).
-
-    Attributes
-    ----------
-    function
-        The number of the function: the same number gives the same function, whatever the run's seed. Functions of other
-        numbers of arms or features have nothing in common.
-    shape
-        ``gentle``, ``rough``, ``ridge`` (one direction matters) or ``close`` (arms differ little).
-    """
+    """Logistic functions of Gaussian processes, drawn as sums of 128 random waves (Rahimi & Recht 2007)."""
 
     name: Literal["smooth"] = "smooth"
+    # the number of the function: the same number gives the same function, whatever the run's seed. Functions of other
+    # numbers of arms or features have nothing in common.
     function: Seed
+    # ``gentle``, ``rough``, ``ridge`` (one direction matters) or ``close`` (arms differ little)
     shape: Literal["gentle", "rough", "ridge", "close"] = "gentle"
 
     def means(self, contexts: Array, arms: int) -> Array:
@@ -204,39 +188,26 @@ def _frequencies(shape: Shape, features: int, rng: np.random.Generator) -> Array
 
 
 class ShapesSection(EnvironmentSection):
-    """Independent people, whose mean rewards are sums of shape functions: what one feature does no other one changes.
-
-    Attributes
-    ----------
-    function
-        The number of the functions: the same number and the same features give the same ones in every run.
-    height
-        Standard deviation of an arm's mean reward over people, by the range of rewards, before it is cut to the bounds.
-    missing
-        The share of people without a value, of every feature that may be missing.
-    base
-        Mean reward of an arm at random, by the range of rewards.
-    apart
-        Standard deviation of arms' mean rewards, by the range of rewards.
-    shared
-        The share of the functions' variance that all arms have in common, which helps nobody to choose.
-    falling
-        How fast levels without an order become rarer: their shares go by rank to the power of minus this.
-    matter
-        How many levels of a feature matter, drawn with their shares; the others are all alike. By default each does.
-    drift
-        How mean rewards move: arms change places after every so many people. By default they never move.
-    """
+    """Independent people, whose mean rewards are sums of shape functions, one of each feature."""
 
     name: Literal["shapes"]
+    # the number of the functions: the same number and the same features give the same ones in every run
     function: Seed = 0
+    # standard deviation of an arm's mean reward over people, by the range of rewards, before it is cut to the bounds
     height: float = Field(default=0.15, gt=0, le=1, allow_inf_nan=False)
+    # the share of people without a value, of every feature that may be missing
     missing: float = Field(default=0.3, ge=0, lt=1, allow_inf_nan=False)
+    # mean reward of an arm at random, by the range of rewards
     base: float = Field(default=0.5, ge=0, le=1, allow_inf_nan=False)
+    # standard deviation of arms' mean rewards, by the range of rewards
     apart: float = Field(default=0.0, ge=0, le=1, allow_inf_nan=False)
+    # the share of the functions' variance that all arms have in common, which helps nobody to choose
     shared: float = Field(default=0.0, ge=0, lt=1, allow_inf_nan=False)
+    # how fast levels without an order become rarer: their shares go by rank to the power of minus this
     falling: float = Field(default=0.0, ge=0, le=3, allow_inf_nan=False)
+    # how many levels of a feature matter, drawn with their shares; the others are all alike. By default each does.
     matter: int | None = Field(default=None, ge=1)
+    # how mean rewards move: arms change places after every so many people. By default they never move.
     drift: SwapDrift | None = None
 
     def environment(self, spec: ArmsSpec, _seed: int) -> "ShapesEnvironment":
@@ -247,12 +218,8 @@ class ShapesSection(EnvironmentSection):
 class ShapesEnvironment(Independent):
     """Every arm has four waves for each number, of which longer ones are higher, and a normal term for each level.
 
-    Parameters
-    ----------
-    section
-        Its functions.
-    spec
-        The experiment, of whose features each matters as much as the others.
+    section: its functions.
+    spec: the experiment, of whose features each matters as much as the others.
     """
 
     def __init__(self, section: ShapesSection, spec: ArmsSpec) -> None:

@@ -29,17 +29,12 @@ class ActionsSpec(Protocol):
 
 
 class LinearSection(EnvironmentSection):
-    """People with linear rewards: theta uniform on a sphere, everybody's own close to it.
-
-    Attributes
-    ----------
-    scale
-        Length of theta, in units of half the range of rewards.
-    """
+    """People with linear rewards: theta uniform on a sphere, everybody's own close to it."""
 
     needs: ClassVar[type] = ActionsSpec
     late: ClassVar[bool] = False
     name: Literal["linear"]
+    # length of theta, in units of half the range of rewards
     scale: float = Field(default=1.0, gt=0, le=100_000_000, allow_inf_nan=False)
 
     @field_validator("delay")
@@ -59,13 +54,6 @@ class LinearEnvironment(Environment):
 
     Rewards of one action x are normal around middle + <theta_u, x>, and half the range of rewards is their standard
     deviation (1 in the paper's range of -1 to 1); the mechanism clips what goes beyond the range.
-
-    Attributes
-    ----------
-    theta
-        The mean parameter, shape (d,).
-    values
-        The mean reward of every action over all people, shape (k,).
     """
 
     def __init__(self, spec: ActionsSpec, scale: float, seed: int) -> None:
@@ -73,7 +61,9 @@ class LinearEnvironment(Environment):
         self._standard_deviation = spec.algorithm.client_deviation
         self._middle, self._half = spec.reward.middle, spec.reward.half_range
         direction: Array = np.random.default_rng([seed, 5]).normal(size=self._actions.shape[1:])
+        # the mean parameter, shape (d,)
         self.theta: Array = np.asarray(scale * self._half * direction / np.linalg.norm(direction))
+        # the mean reward of every action over all people, shape (k,)
         self.values: Array = np.asarray(self._middle + self._actions @ self.theta)
 
     def contexts(self, _seen: int, people: int, _rng: np.random.Generator) -> Array:
@@ -103,19 +93,14 @@ class LinearEnvironment(Environment):
 
 
 class DisjointSection(EnvironmentSection):
-    """Features z in [-1, 1], scaled to their bounds, correlate along their order; rewards are 0 or 1.
-
-    Attributes
-    ----------
-    link
-        ``identity``: arm k has the mean 1/2 + b_k + z s_k, at least 0 and at most 1. ``logistic``: its log odds are
-        4 (b_k + z s_k).
-    slopes, intercepts
-        Standard deviations of the s_k, coordinate by coordinate, and of the b_k: normal variables of the run's seed.
-    """
+    """Features z in [-1, 1], scaled to their bounds, correlate along their order; rewards are 0 or 1."""
 
     name: Literal["disjoint"]
+    # ``identity``: arm k has the mean 1/2 + b_k + z s_k, at least 0 and at most 1. ``logistic``: its log odds are 4
+    # (b_k + z s_k).
     link: Literal["identity", "logistic"] = "identity"
+    # slopes, intercepts: standard deviations of the s_k, coordinate by coordinate, and of the b_k: normal variables of
+    # the run's seed
     slopes: float = Field(default=0.15, ge=0, le=10, allow_inf_nan=False)
     intercepts: float = Field(default=0.05, ge=0, le=10, allow_inf_nan=False)
 
@@ -131,17 +116,12 @@ class DisjointSection(EnvironmentSection):
 
 
 class Disjoint(Environment):
-    """Mean rewards of arms that share no parameter.
-
-    Attributes
-    ----------
-    slopes, intercepts
-        Shapes (d, arms) and (arms,).
-    """
+    """Mean rewards of arms that share no parameter."""
 
     def __init__(self, section: DisjointSection, bounds: Array, arms: int, seed: int) -> None:
         self._logistic, self._low, self._width = section.link == "logistic", bounds[:, 0], bounds[:, 1] - bounds[:, 0]
         rng = np.random.default_rng([seed, 11, arms, len(bounds)])
+        # slopes, intercepts: shapes (d, arms) and (arms,)
         self.slopes: Array = section.slopes * rng.normal(size=(len(bounds), arms))
         self.intercepts: Array = section.intercepts * rng.normal(size=arms)
         self._scales = np.linspace(*_SCALES, len(bounds))
@@ -172,25 +152,17 @@ class OfArmsSpec(Protocol):
 
 
 class NeedlesSection(EnvironmentSection):
-    """Mean rewards are linear in a few of the numbers of the arm: the middle of the range, and their sum of products.
-
-    Attributes
-    ----------
-    coefficients
-        What moving a number by half its range adds to the reward; the seed says which features have them.
-    deviation
-        Standard deviation of normal noise in rewards.
-    correlation
-        Of the normal variables, one after the other, whose ranks the numbers of an arm are; they stay uniform.
-    intercept
-        What is added to every reward, and ``shift``: what is added to every number, in half ranges.
-    """
+    """Mean rewards are linear in a few of the arm's numbers: the middle of the range plus their sum of products."""
 
     needs: ClassVar[type] = OfArmsSpec
     name: Literal["needles"]
+    # what moving a number by half its range adds to the reward; the seed says which features have them
     coefficients: tuple[float, ...] = Field(default=(0.5, -0.5, 0.5), min_length=1, max_length=1000)
+    # standard deviation of normal noise in rewards
     deviation: float = Field(default=0.5, ge=0, le=1e6, allow_inf_nan=False)
+    # of the normal variables, one after the other, whose ranks the numbers of an arm are; they stay uniform
     correlation: float = Field(default=0.0, ge=0, lt=1, allow_inf_nan=False)
+    # what is added to every reward, and ``shift``: what is added to every number, in half ranges
     intercept: float = Field(default=0.0, ge=-1e6, le=1e6, allow_inf_nan=False)
     shift: float = Field(default=0.0, ge=-1, le=1, allow_inf_nan=False)
 
@@ -210,12 +182,8 @@ class NeedlesSection(EnvironmentSection):
 class Needles(Environment):
     """Contexts, and rewards of a few of their features.
 
-    Attributes
-    ----------
-    places
-        Which features of an arm matter, (s,), in order.
-    coefficients
-        Those of their coefficients, (s,).
+    places: which features of an arm matter, (s,), in order.
+    coefficients: those of their coefficients, (s,).
     """
 
     def __init__(self, section: NeedlesSection, spec: OfArmsSpec, seed: int) -> None:

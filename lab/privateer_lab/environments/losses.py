@@ -22,27 +22,18 @@ class DomainSpec(Protocol):
 
 
 class LossesSection(EnvironmentSection):
-    """People whose reward at a point is ``reward.high`` less their loss there, and less what they measure wrongly.
-
-    Attributes
-    ----------
-    loss
-        ``quadratic``: half the squared distance from the person's best point; ``absolute``: the mean over coordinates
-        of the distance, times the square root of their number, so that it changes by 1 per unit of distance at most.
-    distance
-        How far the best point of all is from the middle, in radii of the set; the seed turns it.
-    spread
-        Standard deviation of people's own best points around it, in each coordinate.
-    deviation
-        Standard deviation of what they measure.
-    """
+    """People whose reward at a point is ``reward.high`` less their loss there, and less what they measure wrongly."""
 
     needs: ClassVar[type] = DomainSpec
     name: Literal["losses"]
+    # ``quadratic``: half the squared distance from the person's best point; ``absolute``: the mean over coordinates of
+    # the distance, times the square root of their number, so that it changes by 1 per unit of distance at most
     loss: Literal["quadratic", "absolute"] = "quadratic"
+    # how far the best point of all is from the middle, in radii of the set; the seed turns it
     distance: float = Field(default=0.5, ge=0, le=0.99)
+    # standard deviation of people's own best points around it, in each coordinate
     spread: float = Field(default=0.1, ge=0, le=1e6, allow_inf_nan=False)
-    deviation: float = Field(default=0.0, ge=0, le=1e6, allow_inf_nan=False)
+    deviation: float = Field(default=0.0, ge=0, le=1e6, allow_inf_nan=False)  # standard deviation of what they measure
 
     def environment(self, spec: DomainSpec, seed: int) -> "LossesEnvironment":
         """Make the environment of a seed, which turns the best point."""
@@ -50,20 +41,14 @@ class LossesSection(EnvironmentSection):
 
 
 class LossesEnvironment(Environment):
-    """The people of a section.
-
-    Attributes
-    ----------
-    best
-        Shape (d,): the point that is best on the whole.
-    """
+    """The people of a section."""
 
     def __init__(self, spec: DomainSpec, section: LossesSection, seed: int) -> None:
         self._section, self._high = section, spec.reward.high
         rng, domain = np.random.default_rng([seed, 5]), spec.domain
         direction: Array = rng.normal(size=domain.dimension)
         length = section.distance * domain.radius / float(domain.sizes(direction))
-        self.best: Array = np.asarray(length * direction)
+        self.best: Array = np.asarray(length * direction)  # shape (d,): the point that is best on the whole
         points = rng.uniform(-domain.radius, domain.radius, (_POINTS, domain.dimension))
         if domain.shape == "ball":
             lengths = domain.radius * rng.random(_POINTS) ** (1 / domain.dimension)

@@ -34,14 +34,9 @@ _ALIKE: Final = math.exp(-2.25)
 class Independent(Environment, ABC):
     """Numbers uniform in their range or by rank; levels as frequent as their rank says.
 
-    Parameters
-    ----------
-    features
-        Those of the spec.
-    missing
-        The share of people without a value, of every feature that may be missing.
-    falling
-        How fast levels without an order become rarer: shares go by rank to the power of minus this. 0: all are as
+    features: those of the spec.
+    missing: the share of people without a value, of every feature that may be missing.
+    falling: how fast levels without an order become rarer: shares go by rank to the power of minus this. 0: all are as
         frequent.
     """
 
@@ -98,35 +93,24 @@ def _draw(feature: Feature, uniform: Array) -> Array:
 
 
 class MixedSection(EnvironmentSection):
-    """Independent people: numbers uniform in their range or by rank, every level as frequent, rewards 0 or 1.
-
-    Attributes
-    ----------
-    function
-        The number of the function: the same number and the same features give the same one in every run.
-    relevant
-        The features that matter, by name; by default all.
-    missing
-        The share of people without a value, of every feature that may be missing.
-    alike
-        The correlation of the functions of two levels; by default .1.
-    base
-        Mean reward of an option at random, in the reward's own unit; by default about the middle of its range.
-    lift
-        By how much the best option for each person is better than one at random, as a share of that, on the average; by
-        default what the functions make of it, about .5.
-    noise
-        Standard deviation of rewards that are numbers around their means, before they are cut to the bounds; by default
-        rewards are one of the bounds.
-    """
+    """Independent people: numbers uniform in their range or by rank, every level as frequent, rewards 0 or 1."""
 
     name: Literal["mixed"] = "mixed"
+    # the number of the function: the same number and the same features give the same one in every run
     function: Seed = 0
+    # the features that matter, by name; by default all
     relevant: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
+    # the share of people without a value, of every feature that may be missing
     missing: float = Field(default=0.3, ge=0, lt=1, allow_inf_nan=False)
+    # the correlation of the functions of two levels; by default .1
     alike: float = Field(default=_ALIKE, gt=0, le=1, allow_inf_nan=False)
+    # mean reward of an option at random, in the reward's own unit; by default about the middle of its range
     base: Finite | None = None
+    # by how much the best option for each person is better than one at random, as a share of that, on the average; by
+    # default what the functions make of it, about .5
     lift: float | None = Field(default=None, gt=0, le=100, allow_inf_nan=False)
+    # standard deviation of rewards that are numbers around their means, before they are cut to the bounds; by default
+    # rewards are one of the bounds
     noise: float | None = Field(default=None, ge=0, allow_inf_nan=False)
 
     def environment(self, spec: ArmsSpec, _seed: int) -> "Mixed | Tuned":
@@ -145,16 +129,10 @@ class MixedSection(EnvironmentSection):
 class Mixed(Independent):
     """Logistic functions of Gaussian processes, drawn as sums of random waves that every level turns its own way.
 
-    Parameters
-    ----------
-    features
-        Those of the spec.
-    relevant
-        Places of those that matter.
-    arms
-        How many.
-    function, missing, alike
-        As in `MixedSection`.
+    features: those of the spec.
+    relevant: places of those that matter.
+    arms: how many.
+    function, missing, alike: as in `MixedSection`.
     """
 
     def __init__(
@@ -211,14 +189,9 @@ class Tuned(Environment):
 
     Means are low + span / (1 + exp(-(a + b g_k(x)))) with the a and b that give base and lift.
 
-    Parameters
-    ----------
-    people
-        Those whose contexts and process they have.
-    reward
-        The spec's.
-    base, lift, noise
-        As `MixedSection` has them.
+    people: those whose contexts and process they have.
+    reward: the spec's.
+    base, lift, noise: as `MixedSection` has them.
     """
 
     def __init__(
@@ -275,24 +248,15 @@ def _offset(effects: Array, place: float) -> float:
 
 
 class SlopesSection(EnvironmentSection):
-    """Independent people: numbers uniform in their range or by rank, every level as frequent, rewards 0 or 1.
-
-    Attributes
-    ----------
-    function
-        The number of the function. By default every seed has one of its own.
-    scale
-        Standard deviation of an arm's log odds over people and functions, where all are uniform numbers and levels.
-    common
-        The share of their variance that is linear in numbers in the same way at every level, if there are numbers.
-    missing
-        The share of people without a value, of every feature that may be missing.
-    """
+    """Independent people: numbers uniform in their range or by rank, every level as frequent, rewards 0 or 1."""
 
     name: Literal["slopes"]
-    function: Seed | None = None
+    function: Seed | None = None  # the number of the function. By default every seed has one of its own.
+    # standard deviation of an arm's log odds over people and functions, where all are uniform numbers and levels
     scale: float = Field(default=0.75, gt=0, le=10, allow_inf_nan=False)
+    # the share of their variance that is linear in numbers in the same way at every level, if there are numbers
     common: float = Field(default=0.7, ge=0, le=1, allow_inf_nan=False)
+    # the share of people without a value, of every feature that may be missing
     missing: float = Field(default=0.3, ge=0, lt=1, allow_inf_nan=False)
 
     def environment(self, spec: ArmsSpec, seed: int) -> "SlopesEnvironment":
@@ -303,16 +267,10 @@ class SlopesSection(EnvironmentSection):
 class SlopesEnvironment(Independent):
     """Linear log odds with normal slopes, and intercepts and further slopes of every level.
 
-    Parameters
-    ----------
-    section
-        Its scale and shares.
-    features
-        Those of the spec.
-    arms
-        How many.
-    function
-        Seeds the slopes.
+    section: its scale and shares.
+    features: those of the spec.
+    arms: how many.
+    function: seeds the slopes.
     """
 
     def __init__(self, section: SlopesSection, features: Mapping[str, Feature], arms: int, function: int) -> None:

@@ -25,16 +25,11 @@ _TRIED: Final = 16
 
 
 class OwnSection(EnvironmentSection):
-    """People of a class.
-
-    Attributes
-    ----------
-    people
-        ``module:Class``, whose module is found from the working directory; a class, which is called with the spec; or
-        an object with its methods.
-    """
+    """People of a class."""
 
     name: Literal["own"]
+    # ``module:Class``, whose module is found from the working directory; a class, which is called with the spec; or an
+    # object with its methods
     people: Any
 
     def environment(self, spec: ArmsSpec, _seed: int) -> Environment:
@@ -92,13 +87,9 @@ def _failed(what: str, error: Exception) -> SpecError:
 class OwnPeople(Environment):
     """An object's people, whose methods are checked when they answer.
 
-    Parameters
-    ----------
-    people
-        Has ``contexts(people, rng)``, ``means(contexts)`` and, if rewards are no coins,
-        ``rewards(contexts, arms, rng)``.
-    spec
-        The experiment's.
+    people: has ``contexts(people, rng)``, ``means(contexts)`` and, if rewards are no coins, ``rewards(contexts, arms,
+        rng)``.
+    spec: the experiment's.
     """
 
     def __init__(self, people: Any, spec: ArmsSpec) -> None:

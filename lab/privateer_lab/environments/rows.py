@@ -27,44 +27,28 @@ _GROUP: Final = 50
 
 
 class ObservedSection(Section):
-    """The columns of rewards that people got, among which simulated ones are drawn.
+    """The columns of rewards that people got, among which simulated ones are drawn."""
 
-    Attributes
-    ----------
-    got, expected
-        The reward that each row's person got, and what could be expected of the option that they had.
-    """
-
+    # got, expected: the reward that each row's person got, and what could be expected of the option that they had
     got: Annotated[str, Field(min_length=1)]
     expected: Annotated[str, Field(min_length=1)]
 
 
 class RowsSection(EnvironmentSection):
-    """The rows of CSV or Parquet files, drawn with replacement; a feature of the spec is the column of its name.
-
-    Attributes
-    ----------
-    path
-        The file; several, with the same columns, are separated by commas.
-    rewards
-        Columns of expected rewards, one an option in the spec's order, in the reward's own unit; by default those of
-        the options' names. Rewards of yes or no come with this probability; numbers are what the column has.
-    noise
-        Standard deviation of a normal number that is added to rewards that are numbers.
-    observed
-        Numbers are drawn among rewards that people got of whom as much could be expected, instead.
-    missing
-        ``drop`` leaves out rows without a value that is needed; ``refuse`` names the first.
-    person
-        The column of people, if some have several rows: the first says who they are, and the mean what to expect.
-    """
+    """The rows of CSV or Parquet files, drawn with replacement; a feature of the spec is the column of its name."""
 
     name: Literal["rows"]
-    path: str = Field(min_length=1)
+    path: str = Field(min_length=1)  # the file; several, with the same columns, are separated by commas
+    # columns of expected rewards, one an option in the spec's order, in the reward's own unit; by default those of the
+    # options' names. Rewards of yes or no come with this probability; numbers are what the column has.
     rewards: Names | None = None
+    # standard deviation of a normal number that is added to rewards that are numbers
     noise: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    # numbers are drawn among rewards that people got of whom as much could be expected, instead
     observed: ObservedSection | None = None
+    # ``drop`` leaves out rows without a value that is needed; ``refuse`` names the first
     missing: Literal["refuse", "drop"] = "refuse"
+    # the column of people, if some have several rows: the first says who they are, and the mean what to expect
     person: str | None = Field(default=None, min_length=1)
 
     def environment(self, spec: ArmsSpec, _seed: int) -> "RowPeople":
@@ -143,10 +127,7 @@ class ObservedRewards:
     Whoever may expect m gets a number that somebody got whose group has a mean next to m: of the two groups around it
     the one is taken with the probability that makes m the mean. So zeros stay zeros, and tails are those of the data.
 
-    Parameters
-    ----------
-    got, expected
-        Shape (n,) each.
+    got, expected (n,): each.
     """
 
     def __init__(self, got: Array, expected: Array) -> None:
@@ -186,18 +167,11 @@ def _rising(groups: list[Array]) -> list[Array]:
 class RowPeople(Environment):
     """People drawn from rows with replacement.
 
-    Parameters
-    ----------
-    contexts
-        Shape (n, features), as devices read them.
-    means
-        Expected rewards, (n, arms), in the reward's own unit.
-    reward
-        The spec's.
-    observed
-        The law of rewards that are numbers; None: the mean itself, with noise.
-    noise
-        Standard deviation of what is added to numbers.
+    contexts (n, features): as devices read them.
+    means: expected rewards, (n, arms), in the reward's own unit.
+    reward: the spec's.
+    observed: the law of rewards that are numbers; None: the mean itself, with noise.
+    noise: standard deviation of what is added to numbers.
     """
 
     def __init__(

@@ -19,15 +19,9 @@ AnyDensity = UniformDensity | ShiftedDensity | VariedDensity | AtomsDensity
 
 
 class Drift(Section, ABC):
-    """How mean rewards move.
+    """How mean rewards move."""
 
-    Attributes
-    ----------
-    period
-        People in a phase: person i is in phase i // period.
-    """
-
-    period: int = Field(ge=1)
+    period: int = Field(ge=1)  # people in a phase: person i is in phase i // period
 
     def cycle(self, _arms: int) -> int:
         """Return the phases after which all is as in the first, and which start at 0 again; 0 if there is no end."""
@@ -69,14 +63,9 @@ class SlideDrift(Drift):
 
 
 class SyntheticSection(EnvironmentSection):
-    """Mean rewards by a formula, contexts by a density; features and rewards are in [0, 1].
+    """Mean rewards by a formula, contexts by a density; features and rewards are in [0, 1]."""
 
-    Attributes
-    ----------
-    sizes
-        The numbers of arms and features that the formula has, 0 where any will do.
-    """
-
+    # the numbers of arms and features that the formula has, 0 where any will do
     sizes: ClassVar[tuple[int, int]] = (0, 0)
     density: Annotated[AnyDensity, Field(discriminator="name")] = UniformDensity()
     drift: Annotated[SwapDrift | SlideDrift, Field(discriminator="name")] | None = None
@@ -105,20 +94,15 @@ class SyntheticSection(EnvironmentSection):
 class Synthetic(Environment):
     """Contexts of a density, and rewards 0 or 1 with the means of a formula, which may drift.
 
-    Attributes
-    ----------
-    density
-        The distribution of contexts.
-    period
-        People in a phase, within which means stand still; 0 if they never move.
-    cycle
-        Phases after which means are as in the first; 1 if they never move, 0 if that never happens.
+    density: the distribution of contexts.
     """
 
     def __init__(self, section: SyntheticSection, arms: int, features: int) -> None:
         self._section, self._drift, self.density = section, section.drift, section.density
         self._arms, self._features = arms, features
+        # people in a phase, within which means stand still; 0 if they never move
         self.period = self._drift.period if self._drift else 0
+        # phases after which means are as in the first; 1 if they never move, 0 if that never happens
         self.cycle = self._drift.cycle(arms) if self._drift else 1
 
     def contexts(self, seen: int, people: int, rng: np.random.Generator) -> Array:

@@ -47,16 +47,10 @@ Advance: TypeAlias = Callable[[int], None]
 class Driver:
     """People in groups of one upload, some groups at a time, who follow the newest policy round by round.
 
-    Parameters
-    ----------
-    wire
-        The experiment's services.
-    population
-        The table of a spec that names the people; None: those that fit the experiment.
-    seed
-        Seeds the environment, contexts and rewards.
-    cohort
-        The source of these people; empty for the experiment's own people.
+    wire: the experiment's services.
+    population: the table of a spec that names the people; None: those that fit the experiment.
+    seed: seeds the environment, contexts and rewards.
+    cohort: the source of these people; empty for the experiment's own people.
     """
 
     def __init__(self, wire: Wire, population: dict[str, Any] | None, seed: int, cohort: str = "") -> None:
@@ -288,28 +282,18 @@ def run_load(
 ) -> LoadResult:
     """Drive simulated people through an experiment.
 
-    Parameters
-    ----------
-    name, server, shuffler
-        The experiment, and its services; the shuffler only if its reports are shuffled.
-    users
-        How many people there are: of those whom the experiment draws from its population, the others never answer.
+    name, server, shuffler: the experiment, and its services; the shuffler only if its reports are shuffled.
+    users: how many people there are: of those whom the experiment draws from its population, the others never answer.
         None: those whom the horizon still asks, or the whole population.
-    population, seed
-        The table of a spec that names the people, None: those that fit the experiment; and the seed of contexts and
-        rewards.
-    concurrency, batch
-        Uploads under way at a time, and people in one; real devices send 1.
-    cohort
-        The source to which these people belong; empty for the experiment's own people.
-    sender_key
-        File of a private key that the services trust with several people's reports at once.
-    issuer, attestation_secret
-        The issuer of upload tokens, if reports need some, and what the application's backend shares with it.
-    begins
-        Is called before anybody takes part, once the experiment is known and these people fit it.
-    each
-        Is called with what is counted so far, whenever people have taken part.
+    population, seed: the table of a spec that names the people, None: those that fit the experiment; and the seed of
+        contexts and rewards.
+    concurrency, batch: uploads under way at a time, and people in one; real devices send 1.
+    cohort: the source to which these people belong; empty for the experiment's own people.
+    sender_key: file of a private key that the services trust with several people's reports at once.
+    issuer, attestation_secret: the issuer of upload tokens, if reports need some, and what the application's backend
+        shares with it.
+    begins: is called before anybody takes part, once the experiment is known and these people fit it.
+    each: is called with what is counted so far, whenever people have taken part.
     """
     console = Console(stderr=True)
     columns = (TextColumn("people"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())

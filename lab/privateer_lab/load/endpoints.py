@@ -116,21 +116,11 @@ def _judged(status: int, answer: dict[str, Any], name: str) -> PrivateerError | 
 
 
 class ServerCounts(msgspec.Struct, frozen=True):
-    """How a server counts the people of an experiment, anybody's.
+    """How a server counts the people of an experiment, anybody's."""
 
-    Attributes
-    ----------
-    status
-        Where the experiment stands.
-    accepted
-        Reports that count, over all rounds.
-    people
-        The account as far as the server can see.
-    """
-
-    status: Status
-    accepted: int
-    people: People
+    status: Status  # where the experiment stands
+    accepted: int  # reports that count, over all rounds
+    people: People  # the account as far as the server can see
 
     @property
     def n_decided(self) -> int:
@@ -157,16 +147,11 @@ async def _bounded(content: aiohttp.StreamReader, most: int = _ANSWER_BYTES) -> 
 class UploadWait:
     """Says once in a run, on standard error, that an endpoint keeps people waiting.
 
-    Attributes
-    ----------
-    endpoint
-        The service: ``server`` or ``shuffler``.
-    why
-        What became of the last upload that is not decided.
+    why: what became of the last upload that is not decided.
     """
 
     def __init__(self, endpoint: str) -> None:
-        self.endpoint = endpoint
+        self.endpoint = endpoint  # the service: ``server`` or ``shuffler``
         self.note_silence()
         self._said = False
 

@@ -47,12 +47,8 @@ def keep_people(spec: Spec) -> None:
 def kept_people(spec: Spec, cohort: str = "") -> dict[str, Any] | None:
     """Return the population that ``create`` kept of this experiment; None if it kept none, or that of another one.
 
-    Parameters
-    ----------
-    spec
-        As the server publishes it.
-    cohort
-        The source of the people; empty for the experiment's own. A source without people of its own has those.
+    spec: as the server publishes it.
+    cohort: the source of the people; empty for the experiment's own. A source without people of its own has those.
     """
     path = _path(spec.name)
     try:

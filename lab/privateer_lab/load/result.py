@@ -12,43 +12,28 @@ from privateer_lab.simulation.scores import Score
 
 @dataclass
 class LoadResult(Score):
-    """The outcome of a load run.
+    """The outcome of a load run."""
 
-    Attributes
-    ----------
-    people, not_asked
-        People who chose, and those of them whom nobody asked for a report, since no round was open.
-    accepted, refused
-        The reports that ``endpoint`` accepted, and the others by reason.
-    endpoint
-        Who took the reports: ``server`` or ``shuffler``, which holds them until a batch is full.
-    account
-        What had become of each of the experiment's people at the end of the run, as far as the server sees and this run
-        knows; None: the server did not say.
-    versions, rounds
-        Policies that people followed, and those that asked for reports.
-    over
-        Whether the experiment has come to its end.
-    facts
-        What only the truth says of the last policy.
-    bytes_sent, messages_sent
-        The bodies of all uploads, and the sealed messages in them.
-    waits, waited
-        How often a service said with ``Retry-After`` when to come again, and the seconds that people waited then.
-    """
-
+    # people, not_asked: people who chose, and those of them whom nobody asked for a report, since no round was open
     people: int = 0
     not_asked: int = 0
+    # accepted, refused: the reports that ``endpoint`` accepted, and the others by reason
     accepted: int = 0
-    endpoint: str = "server"
+    endpoint: str = "server"  # who took the reports: ``server`` or ``shuffler``, which holds them until a batch is full
+    # what had become of each of the experiment's people at the end of the run, as far as the server sees and this run
+    # knows; None: the server did not say
     account: People | None = None
     refused: Counter[str] = field(default_factory=Counter)
+    # versions, rounds: policies that people followed, and those that asked for reports
     versions: int = 0
     rounds: int = 0
-    over: bool = False
-    facts: dict[str, float] = field(default_factory=dict)
+    over: bool = False  # whether the experiment has come to its end
+    facts: dict[str, float] = field(default_factory=dict)  # what only the truth says of the last policy
+    # bytes_sent, messages_sent: the bodies of all uploads, and the sealed messages in them
     bytes_sent: int = 0
     messages_sent: int = 0
+    # waits, waited: how often a service said with ``Retry-After`` when to come again, and the seconds that people
+    # waited then
     waits: int = 0
     waited: float = 0.0
     seconds: float = 0.0

@@ -16,8 +16,8 @@ from privateer_lab.clusters import few_clusters
 from privateer_lab.environments.file_contexts import contexts_of
 from privateer_lab.notebook.policies import Array, LoadedPolicy
 from privateer_lab.simulation.devices import scaled
+from privateer_lab.tables import TABLE, shortened
 from privateer_lab.tables.data_table import DataTable, TableRows, check_named
-from privateer_lab.tables.errors import TABLE, shortened
 from privateer_lab.tables.log_rows import complete_rows, rewards_of
 
 Columns: TypeAlias = dict[str, NDArray[Any]]

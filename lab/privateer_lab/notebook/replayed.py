@@ -23,8 +23,8 @@ from privateer_lab.notebook.specs import spec as read
 from privateer_lab.notebook.tabular import ResultTable, Tabular, table_of
 from privateer_lab.simulation.devices import scaled
 from privateer_lab.simulation.simulation import Simulation, drawn_coins
+from privateer_lab.tables import TABLE
 from privateer_lab.tables.data_table import DataTable
-from privateer_lab.tables.errors import TABLE
 from privateer_server.conclusions.conclusion import conclude
 
 FALSE_ALARM: Final = 1e-6

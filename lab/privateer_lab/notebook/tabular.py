@@ -53,7 +53,7 @@ class Tabular(ABC):
         names = list(self.table.columns)
         return [dict(zip(names, row, strict=True)) for row in zip(*self.table.columns.values(), strict=True)]
 
-    def to_arrow(self) -> "pyarrow.ResultTable":
+    def to_arrow(self) -> "pyarrow.Table":
         """Return the rows as a pyarrow table; a column of words and figures becomes one of words."""
         pa = library("pyarrow")
         return pa.table({name: _array(pa, values) for name, values in self.table.columns.items()})

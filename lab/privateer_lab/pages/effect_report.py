@@ -26,12 +26,8 @@ _ESTIMATES: Final = 100
 def markdown(published: PublishedAnswer, claims: Sequence[Mapping[str, Any]]) -> str:
     """Write an answer as Markdown: estimates, tables, and what people were promised.
 
-    Parameters
-    ----------
-    published
-        What was found, and concluded.
-    claims
-        Those of its certificate.
+    published: what was found, and concluded.
+    claims: those of its certificate.
     """
     answer = published.found
     confidence = "" if answer.confidence is None else f", with intervals of {100 * answer.confidence:g} % confidence"

@@ -1,4 +1,4 @@
-"""Which algorithm an experiment has: the one that earns most in runs on simulated people."""
+"""Which algorithm an experiment has, and which features: those that earn most in runs on simulated people."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -14,60 +14,73 @@ from privateer_lab.planning.expectation.kept_features import KeptFeatures
 from privateer_lab.planning.expectation.partial_runs import PartialRun, played
 from privateer_lab.planning.expectation.words import Unit
 from privateer_lab.planning.other_algorithms import by_features, candidate_names, without_features
+from privateer_lab.tables import shortened
 
-_SECONDS: Final = 4.0
-"""Processor time after which no further seed begins."""
+_SECONDS: Final = 8.0
+"""Processor time after which no second seed begins."""
 _RUN: Final = 4.0
 """Processor time of a run: who is left then gets what the last policy gives."""
-_SEEDS: Final = 2
+_AGAIN: Final = 3
+"""What earns most in a first run has a second one, so many of them."""
 _MORE: Final = 0.05
 """Another algorithm than the usual one must earn more by such a share of what choosing by context could gain."""
 _DUST: Final = 1e-9
 People = Callable[[ArmsSpec, int], Environment]
-Drawn = Callable[[str], ArmsSpec | None]
+Tried = tuple[str, tuple[str, ...]]
+"""An algorithm, and its features."""
+Drawn = Callable[[str, tuple[str, ...]], ArmsSpec | None]
 
 
 @dataclass(frozen=True)
 class AlgorithmChoice:
-    """An algorithm, and what it and others earned.
+    """An algorithm, and what it and others earned."""
 
-    Attributes
-    ----------
-    name
-        The one that was chosen.
-    earned
-        Mean reward of a person, in the reward's unit, by algorithm.
-    single
-        That of the best single option.
-    could
-        What a choice by features could gain a person, if all were known.
-    is_rate
-        Whether rewards are rates.
-    drawn
-        Mean reward of a person with cut points of numbers from the data; None: nobody tried, or it is not clearly more.
-    is_tie
-        Whether all options are as good as each other for all of these people.
-    """
-
-    name: str
-    earned: Mapping[str, float]
-    single: float
-    could: float
-    is_rate: bool
+    name: str  # the one that was chosen
+    earned: Mapping[str, float]  # mean reward of a person, in the reward's unit, by algorithm
+    single: float  # that of the best single option
+    could: float  # what a choice by features could gain a person, if all were known
+    is_rate: bool  # whether rewards are rates
+    # mean reward of a person with cut points of numbers from the data; None: nobody tried, or it is not clearly more
     drawn: float | None = None
-    is_tie: bool = False
+    is_tie: bool = False  # whether all options are as good as each other for all of these people
+    kept: tuple[str, ...] | None = None  # the features that are kept; None: all of them
+    among: int = 0  # how many features there are
+    unnoised: int | None = None  # how many would be kept without privacy; None: nobody asked
+    # mean reward of a person with all features, in the algorithm for which it is most; None: nobody tried
+    with_all: float | None = None
 
     @property
     def sentence(self) -> str:
         """Say why."""
-        return " ".join((self._earned(), *self._others(), *self._plain()))
+        return " ".join((*self._features(), self._earned(), *self._others(), *self._plain()))
+
+    @property
+    def why(self) -> str:
+        """Say in a line how many features are kept, and why not more."""
+        if self.kept is None:
+            return f"all {self.among} features"
+        few, more = f"{len(self.kept)} of {self.among} features", self.unnoised or 0
+        if self.kept and more > len(self.kept):
+            return f"{few}: more would cost more noise than they tell; without privacy {more}"
+        if self.kept:
+            return f"{few}: others add nothing to them that is more than chance"
+        unless = f"; without privacy {more} would" if more else ""
+        return f"{few}: none tells enough to earn more than one option for all{unless}"
 
     @property
     def _unit(self) -> Unit:
         return Unit(self.is_rate, max(abs(one - self.single) for one in self.earned.values()))
 
+    def _features(self) -> Iterator[str]:
+        if self.kept is not None:
+            named = f" Kept: {', '.join(map(shortened, self.kept))}." if self.kept else ""
+            with_all = (
+                "" if self.with_all is None else f" With all of them it would earn {self._unit.write(self.with_all)}."
+            )
+            yield f"{self.why[0].upper()}{self.why[1:]}.{named}{with_all}"
+
     def _earned(self) -> str:
-        write, plain = self._unit.write, self.name == without_features()
+        write, plain = self._unit.write, self.name == without_features() and self.kept is None
         why = ", since the spec has no [context.features]" if plain else ""
         others = [f"{one!r} {write(value)}" for one, value in self.earned.items() if one != self.name]
         compared = f" ({', '.join(others)})" if others else ""
@@ -108,61 +121,89 @@ class AlgorithmChoice:
             yield f"{plain!r}, which knows no features, earns more: to use it, leave out [context.features]."
 
 
-def choice_of(specs: Mapping[str, ArmsSpec], people: People, drawn: Drawn | None = None) -> AlgorithmChoice | SpecError:
+def choice_of(
+    specs: Mapping[str, ArmsSpec],
+    people: People,
+    drawn: Drawn | None = None,
+    kept: Mapping[Tried, ArmsSpec] | None = None,
+) -> AlgorithmChoice | SpecError:
     """Return what earns most of the algorithms that choose by features; a refusal where none of them can be run.
 
-    Parameters
-    ----------
-    specs
-        The same experiment by algorithm, at least one. Where none chooses by features, the other one is the choice.
-    people
-        Makes the people of a spec and a seed.
-    drawn
-        Returns the spec of an algorithm with cut points of numbers from the data, where it is another one.
+    specs: the same experiment by algorithm, at least one. Where none chooses by features, the other one is the choice.
+    people: makes the people of a spec and a seed.
+    drawn: returns the spec of an algorithm and features with cut points of numbers from the data, where it is another
+        one.
+    kept: the experiment with fewer features, where these may be chosen. Under a promise they are, or no features are,
+        as long as all of them do not earn more; without one it is the other way round.
     """
-    runs, refused = _runs(specs, people)
-    wanted = [name for name in by_features() if name in specs] or list(specs)
-    chosen = [name for name in wanted if name in runs]
+    whole = {(name, tuple(spec.features)): spec for name, spec in specs.items()}
+    runs, refused = _runs({**(kept or {}), **whole}, people)
+    wanted = [one for one in whole if one[0] in by_features()] or list(whole)
+    chosen = [one for one in wanted if one in runs]
     if not chosen:
         return refused[wanted[0]]
-    seeds = min(len(some) for some in runs.values())
     everybody = [one for some in runs.values() for one in some]
     single = float(np.mean([one.single for one in everybody]))
     could = float(np.mean([one.run.best_constant_regret / one.run.choices for one in everybody]))
     is_tie = all(one.run.uniform_regret <= _DUST * one.run.choices for one in everybody)
     # Where one option is best for everybody, nothing speaks for or against an algorithm.
     margin = _MORE * could or np.inf
-    earned = {name: single + float(np.mean([one.gain for one in some[:seeds]])) for name, some in runs.items()}
-    best, usual = max(chosen, key=lambda name: earned[name]), chosen[0]
-    name = best if earned[best] - earned[usual] > margin else usual
-    changed = drawn(name) if drawn else None
-    gains = [one.gain for one in _runs({name: changed}, people)[0].get(name, [])[:seeds]] if changed else []
+    earned = {one: single + float(np.mean([run.gain for run in some])) for one, some in runs.items()}
+    found = _better(earned, max(chosen, key=earned.__getitem__), chosen[0], margin)
+    if kept is not None:
+        fewer = max((one for one in runs if one in kept or not one[1]), key=earned.__getitem__, default=found)
+        found = _better(earned, found, fewer, margin)
+    changed = drawn(*found) if drawn else None
+    gains = [one.gain for one in _runs({found: changed}, people)[0].get(found, [])] if changed else []
     by_cuts = single + float(np.mean(gains)) if gains else -np.inf
-    better = by_cuts - earned[name] > margin
-    return AlgorithmChoice(name, earned, single, could, specs[name].reward.is_rate, by_cuts if better else None, is_tie)
+    name, features = found
+    beside = [one for one in earned if one[1] == features or not one[1] or not features]
+    is_less = features != wanted[0][1]
+    return AlgorithmChoice(
+        name,
+        {one[0]: max(earned[other] for other in beside if other[0] == one[0]) for one in beside},
+        single,
+        could,
+        specs[name].reward.is_rate,
+        by_cuts if by_cuts - earned[found] > margin else None,
+        is_tie,
+        features if is_less else None,
+        len(wanted[0][1]),
+        with_all=max(earned[one] for one in chosen) if is_less else None,
+    )
 
 
-def _runs(specs: Mapping[str, ArmsSpec], people: People) -> tuple[dict[str, list[PartialRun]], dict[str, SpecError]]:
-    """Return runs by algorithm, of as many seeds as there is time for, and refusals of learners and people."""
-    found: dict[str, list[PartialRun]] = {}
-    refused: dict[str, SpecError] = {}
-    started, known = time.process_time(), next(iter(specs.values()), None)
-    for seed in range(_SEEDS):
-        for name, spec in specs.items():
-            if seed and (name not in found or time.process_time() - started > _SECONDS):
-                continue
+def _better(earned: Mapping[Tried, float], other: Tried, usual: Tried, margin: float) -> Tried:
+    """Return the usual one, unless the other earns clearly more."""
+    return other if earned[other] - earned[usual] > margin else usual
 
-            def environment(own: int, spec: ArmsSpec = spec) -> Environment:
-                assert known is not None
-                return (
-                    people(spec, own)
-                    if spec.features or not known.features
-                    else KeptFeatures(people(known, own), (), len(known.features))
-                )
 
-            run = played(spec, seed, _RUN, environment)
-            if isinstance(run, PartialRun):
-                found.setdefault(name, []).append(run)
-            else:
-                refused[name] = run
+def _runs(
+    specs: Mapping[Tried, ArmsSpec], people: People
+) -> tuple[dict[Tried, list[PartialRun]], dict[Tried, SpecError]]:
+    """Return runs of each spec, two of those that earn most if there is time, and refusals of learners and people."""
+    found: dict[Tried, list[PartialRun]] = {}
+    refused: dict[Tried, SpecError] = {}
+    started, known = time.process_time(), max(specs.values(), key=lambda spec: len(spec.features))
+
+    def tried(one: Tried, seed: int) -> None:
+        run = played(specs[one], seed, _RUN, lambda own: _told_of(people(known, own), known, specs[one]))
+        if isinstance(run, PartialRun):
+            found.setdefault(one, []).append(run)
+        else:
+            refused[one] = run
+
+    for one in specs:
+        tried(one, 0)
+    for one in sorted(found, key=lambda one: -found[one][0].gain)[:_AGAIN]:
+        if time.process_time() - started < _SECONDS:
+            tried(one, 1)
     return found, refused
+
+
+def _told_of(people: Environment, known: ArmsSpec, spec: ArmsSpec) -> Environment:
+    """Return people of whom devices know the features of a spec alone."""
+    names = list(known.features)
+    if list(spec.features) == names:
+        return people
+    return KeptFeatures(people, [names.index(one) for one in spec.features], len(names))

@@ -66,12 +66,8 @@ def is_test(spec: Spec) -> bool:
 def least_effect(people: int, arms: int, rate: float, variant: Variant) -> float | None:
     """Return the smallest effect that a plain test finds under a promise, of a reward of 0 or 1; None: none at all.
 
-    Parameters
-    ----------
-    people, arms, rate
-        Of the test; ``rate`` is the control's mean.
-    variant
-        Whose promise is kept.
+    people, arms, rate: of the test; ``rate`` is the control's mean.
+    variant: whose promise is kept.
     """
     try:
         test = plain_test(people=people, arms=arms, rate=rate, delta=variant.spec.privacy.delta or _DELTA)

@@ -104,14 +104,9 @@ def product_of(axes: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
 class SweepJournal:
     """A CSV file to which rows are appended as they come, each in one write; it is locked against other sweeps.
 
-    Parameters
-    ----------
-    path
-        The file; a row at the end that was cut off, by a kill, is dropped.
-    axes
-        Swept keys: the first columns.
-    figures
-        Names of what runs measure: the columns after the seed.
+    path: the file; a row at the end that was cut off, by a kill, is dropped.
+    axes: swept keys: the first columns.
+    figures: names of what runs measure: the columns after the seed.
     """
 
     def __init__(self, path: Path, axes: Iterable[str], figures: Iterable[str]) -> None:

@@ -90,13 +90,7 @@ class _Milestones:
 
 
 def run_web_demo(port: int | None = None) -> None:
-    """Serve the page until somebody interrupts it; ``port`` is the page's, by default a free one.
-
-    Raises
-    ------
-    SpecError
-        If the port is taken, or the SDK for JavaScript is not here.
-    """
+    """Serve the page until somebody interrupts it; ``port`` is the page's, by default a free one."""
     with tempfile.TemporaryDirectory(prefix="privateer-") as folder, web_demo(Path(folder), port) as (page, services):
         screen.print(f"open [bold]{page}[/] in a browser: every visitor is a device, and nothing leaves this machine")
         screen.print(f"the server's own page is {services.server}/ ; interrupt with Ctrl-C")
@@ -118,22 +112,13 @@ def web_demo(folder: Path, port: int | None = None) -> Iterator[tuple[str, Servi
 
 @dataclass(frozen=True)
 class DemoPage:
-    """The page of the demo, and what it needs to know.
+    """The page of the demo, and what it needs to know."""
 
-    Attributes
-    ----------
-    sdk
-        Folder of the SDK.
-    server, shuffler
-        Addresses of the services.
-    experiment
-        Its name.
-    """
-
-    sdk: Path
+    sdk: Path  # folder of the SDK
+    # server, shuffler: addresses of the services
     server: str
     shuffler: str
-    experiment: str
+    experiment: str  # its name
 
     @property
     def headers(self) -> dict[str, str]:
@@ -164,13 +149,7 @@ class DemoPage:
 
 
 def sdk_folder() -> Path:
-    """Return the folder of the SDK's modules.
-
-    Raises
-    ------
-    SpecError
-        If it is not beside this installation.
-    """
+    """Return the folder of the SDK's modules."""
     if not (_SDK / "index.js").is_file():
         remedy = "clone the repository, and run make demo there once"
         raise SpecError("the SDK for JavaScript is in sdk/js of the repository, not here", field="--web", remedy=remedy)

@@ -28,12 +28,8 @@ _PORTS = ("--server-port", "--shuffler-port", "--admin-port", "--shuffler-admin-
 class Processes:
     """The two processes, by name; they can be killed and started again on the same data.
 
-    Parameters
-    ----------
-    quiet
-        Whether they log only warnings and errors.
-    log
-        Where they log; None: to standard error.
+    quiet: whether they log only warnings and errors.
+    log: where they log; None: to standard error.
     """
 
     def __init__(self, quiet: bool = False, log: BinaryIO | None = None) -> None:
@@ -51,13 +47,7 @@ class Processes:
         self._running[name] = subprocess.Popen([sys.executable, "-P", "-c", code], env=settings, stderr=self._log)
 
     def wait(self, name: str) -> None:
-        """Wait until a process is ready.
-
-        Raises
-        ------
-        Unavailable
-            If it ends, or takes too long.
-        """
+        """Wait until a process is ready."""
         deadline, url = time.monotonic() + _START_SECONDS, self._how[name][2]
         with httpx.Client(timeout=2) as http:  # one for all: each reads all certificates
             while time.monotonic() < deadline:
@@ -71,13 +61,7 @@ class Processes:
         raise Unavailable(f"the {name} is not ready after {_START_SECONDS:g} seconds", remedy=remedy)
 
     def watch(self) -> NoReturn:
-        """Check once a second that the processes run.
-
-        Raises
-        ------
-        Unavailable
-            When one has ended.
-        """
+        """Check once a second that the processes run."""
         while True:
             for name, process in self._running.items():
                 if (code := process.poll()) is not None:
@@ -123,25 +107,15 @@ class Services(NamedTuple):
 
 
 class IssuerProcess(NamedTuple):
-    """An issuer beside the services, which then take reports with upload tokens alone.
+    """An issuer beside the services, which then take reports with upload tokens alone."""
 
-    Attributes
-    ----------
-    experiments
-        Names of those that it issues tokens for, separated by commas.
-    port
-        Of its public listener.
-    attestation, secrets
-        How it knows devices, and the file of the secrets that it shares with the application's backend.
-    admin_port
-        Of its private listener; 0: a free one.
-    """
-
-    experiments: str
-    port: int
+    experiments: str  # names of those that it issues tokens for, separated by commas
+    port: int  # of its public listener
+    # attestation, secrets: how it knows devices, and the file of the secrets that it shares with the application's
+    # backend
     attestation: str = "open"
     secrets: Path | None = None
-    admin_port: int = 0
+    admin_port: int = 0  # of its private listener; 0: a free one
 
     @property
     def url(self) -> str:
@@ -184,13 +158,7 @@ def free_port() -> int:
 
 
 def check_ports(ports: Mapping[str, int]) -> None:
-    """Check that nobody listens on these ports, given by the options that name them.
-
-    Raises
-    ------
-    SpecError
-        Naming the option of the first that is taken, or named twice.
-    """
+    """Check that nobody listens on these ports, given by the options that name them."""
     with ExitStack() as probes:
         for option, port in ports.items():
             try:
@@ -247,13 +215,6 @@ def running(
     ``private`` are the ports of the private listeners, the server's first; by default free ones. ``quiet`` services log
     only warnings and errors, to ``log`` if that is given. ``origins`` are those whose pages may ask the services from a
     browser.
-
-    Raises
-    ------
-    SpecError
-        If a port is taken.
-    Unavailable
-        If a service does not become ready.
     """
     ports = (server_port, shuffler_port, *(private or (free_port(), free_port())))
     own = {"--issuer-port": issuing.port, "--issuer-admin-port": issuing.admin_port} if issuing else {}

@@ -43,15 +43,9 @@ class RemoteError(PrivateerError):
 
 
 class Busy(RemoteError):
-    """The service cannot answer now.
+    """The service cannot answer now."""
 
-    Attributes
-    ----------
-    retry_after
-        Seconds after which it wants the same request again; 0 if it did not say.
-    """
-
-    retry_after = 0.0
+    retry_after = 0.0  # seconds after which it wants the same request again; 0 if it did not say
 
 
 class NotThere(RemoteError):
@@ -67,15 +61,7 @@ def bounded_request(
 ) -> httpx.Response:
     """Return the whole answer to a request.
 
-    Parameters
-    ----------
-    bytes_max, seconds
-        How large it may be, and how long it may take beside a second for every 64 KiB.
-
-    Raises
-    ------
-    httpx.HTTPError
-        If there is none; `Endless` if there is more.
+    bytes_max, seconds: how large it may be, and how long it may take beside a second for every 64 KiB.
     """
     headers = {"Accept-Encoding": "identity", **options.pop("headers", {})}
     body, ends = bytearray(), time.monotonic() + seconds
@@ -93,15 +79,7 @@ def bounded_request(
 
 
 def ask(method: str, url: str, *, field: str = "--url", **options: Any) -> Any:
-    """Return the JSON answer of a service; ``field`` is the option that names its address.
-
-    Raises
-    ------
-    RemoteError
-        If the service answers with a problem; carries its field, detail and remedy.
-    Unavailable
-        If it does not answer, or not as a Privateer service does.
-    """
+    """Return the JSON answer of a service; ``field`` is the option that names its address."""
     return _decoded(_asked(method, url, field, **options), field)
 
 
@@ -125,15 +103,7 @@ def fetch(url: str, *, field: str = "--url", **options: Any) -> bytes:
 
 @contextmanager
 def download(url: str, media_type: str, *, field: str = "--url", **options: Any) -> Iterator[Iterator[bytes]]:
-    """Return the chunks of what a service answers with; it may be large, and take long between two chunks.
-
-    Raises
-    ------
-    Unavailable
-        If it does not answer, or breaks off: also where the chunks are read.
-    RemoteError
-        If it answers with a problem.
-    """
+    """Return the chunks of what a service answers with; it may be large, and take long between two chunks."""
     with _explained(url, field), httpx.stream("GET", url, timeout=_CHUNK_SECONDS, **options) as response:
         if not response.is_success:
             problem = b"".join(islice(response.iter_bytes(_CHUNK_BYTES), 1))
@@ -152,13 +122,7 @@ def _whole(response: httpx.Response, field: str) -> Iterator[bytes]:
 
 
 def bearer(token: str | None) -> dict[str, bytes]:
-    """Return the header that carries the admin token.
-
-    Raises
-    ------
-    SpecError
-        If there is no token.
-    """
+    """Return the header that carries the admin token."""
     if not token:
         remedy = "set it to the server's; for a new server, openssl rand -hex 16 makes one"
         raise SpecError("is not set", field="PRIVATEER_ADMIN_TOKEN", remedy=remedy)
@@ -171,13 +135,7 @@ def published_answer(url: str, name: str) -> PublishedAnswer:
 
 
 def answer_at(page: str, *, field: str = "--url") -> PublishedAnswer:
-    """Return the answer of the experiment whose pages are at an address, which the option ``field`` named.
-
-    Raises
-    ------
-    PrivateerError
-        If it does not answer, has no such experiment, or answers with something else.
-    """
+    """Return the answer of the experiment whose pages are at an address, which the option ``field`` named."""
     document = ask("GET", f"{page}/answer", field=field)
     if isinstance(document, dict):
         document["people"] = ask("GET", page, field=field).get("people")
@@ -189,13 +147,7 @@ def answer_at(page: str, *, field: str = "--url") -> PublishedAnswer:
 
 
 def policy_in(document: Any) -> PolicyView:
-    """Return the policy that a server sent.
-
-    Raises
-    ------
-    Unavailable
-        If it is none.
-    """
+    """Return the policy that a server sent."""
     try:
         return msgspec.convert(document, PolicyView)
     except msgspec.ValidationError:

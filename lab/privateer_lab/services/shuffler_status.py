@@ -15,27 +15,14 @@ _REMEDY: Final = f"Its operator can tell: {_FIELD} or PRIVATEER_SHUFFLER_ADMIN_U
 
 @dataclass(frozen=True)
 class ShufflerProgress:
-    """Sealed reports that a shuffler holds.
+    """Sealed reports that a shuffler holds."""
 
-    Attributes
-    ----------
-    held
-        People whose reports are held, in whole tenths of a batch; None: that is not known here.
-    batch
-        People of a whole batch.
-    min_batch
-        The fewest people of a batch that the shuffler's operator takes; None: that is not known here.
-    full
-        Whether a complete batch waits for the server.
-    unknown
-        Why it is not known, and how it can be.
-    """
-
-    held: int | None
-    batch: int
+    held: int | None  # people whose reports are held, in whole tenths of a batch; None: that is not known here
+    batch: int  # people of a whole batch
+    # the fewest people of a batch that the shuffler's operator takes; None: that is not known here
     min_batch: int | None = None
-    full: bool = False
-    unknown: str = ""
+    full: bool = False  # whether a complete batch waits for the server
+    unknown: str = ""  # why it is not known, and how it can be
 
     @property
     def _tenth(self) -> int:
@@ -64,12 +51,8 @@ class ShufflerProgress:
 def held_for(facts: Mapping[str, Any], url: str) -> ShufflerProgress | None:
     """Return what waits at the shuffler for an experiment; None if its reports need no shuffler, or nobody is asked.
 
-    Parameters
-    ----------
-    facts
-        What the server says of the experiment.
-    url
-        The shuffler's private listener, as far as the command line knows it.
+    facts: what the server says of the experiment.
+    url: the shuffler's private listener, as far as the command line knows it.
     """
     batch = facts.get("batch")
     if not batch or not trust_of(facts["model"]).shuffled:

@@ -36,10 +36,7 @@ class EnvironmentBoxes:
     Contexts of one box are alike to a policy, so the rewards of its people who play one arm in one phase are
     independent coins of the arm's mean over the box: sums over boxes have the distribution of sums over people.
 
-    Parameters
-    ----------
-    environment
-        One for which `can_aggregate` holds.
+    environment: one for which `can_aggregate` holds.
     """
 
     def __init__(self, environment: Synthetic) -> None:

@@ -62,12 +62,8 @@ class DelayedReports:
 class LateSimulation(Simulation):
     """A simulation with delays. Time is counted in people who have come.
 
-    Attributes
-    ----------
-    now
-        The time.
-    lost
-        Reports that no round took. A rest that reports after the last round is out of reach instead.
+    now: the time.
+    lost: reports that no round took. A rest that reports after the last round is out of reach instead.
     """
 
     def __init__(self, spec: Spec, seed: int, environment: Environment | None = None) -> None:

@@ -23,10 +23,7 @@ def scaled_rewards(rewards: Array, spec: Spec, before: Array | None = None) -> A
 
     Numbers from before whose slopes are learned are the last columns, as policies take them.
 
-    Parameters
-    ----------
-    before
-        Shape (n, adjustments): the numbers that adjust rewards (`Environment.before`), where the spec has some.
+    before (n, adjustments): the numbers that adjust rewards (`Environment.before`), where the spec has some.
     """
     told = spec.reward
     if not told.adjust or before is None:

@@ -22,16 +22,10 @@ def each(
 
     Tasks begin in their order. Closing the generator ends the work.
 
-    Parameters
-    ----------
-    run
-        A picklable function.
-    tasks
-        Its arguments; a seed is one of them.
-    jobs
-        Number of processes, at most one a task; by default one a core of this machine, or all cores of a cluster.
-    backend
-        ``ray`` needs the package of that name, which connects as it is configured.
+    run: a picklable function.
+    tasks: its arguments; a seed is one of them.
+    jobs: number of processes, at most one a task; by default one a core of this machine, or all cores of a cluster.
+    backend: ``ray`` needs the package of that name, which connects as it is configured.
     """
     if backend == "ray":
         return _on_ray(_ray(), run, tasks, jobs)

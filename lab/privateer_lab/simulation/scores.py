@@ -46,18 +46,22 @@ class Score:
     @property
     def regret(self) -> float:
         """Expected reward that the choices lost against the best option each time."""
-        return self.played.best - self.played.expected
+        return self._below_best(self.played.expected)
 
     @property
     def best_constant_regret(self) -> float:
-        """Expected reward that the single option loses that is best on the whole; sums in two orders differ by dust."""
-        lost = self.played.best - float(self.played.by_option.max())
-        return lost if lost > _DUST * abs(self.played.best) else 0.0
+        """Expected reward that the single option loses that is best on the whole."""
+        return self._below_best(float(self.played.by_option.max()))
 
     @property
     def uniform_regret(self) -> float:
         """Expected reward that options at random lose."""
-        return self.played.best - float(self.played.by_option.mean())
+        return self._below_best(float(self.played.by_option.mean()))
+
+    def _below_best(self, expected: float) -> float:
+        """Return what is lost; sums in two orders differ by dust."""
+        lost = self.played.best - expected
+        return lost if lost > _DUST * abs(self.played.best) else 0.0
 
     @property
     def point(self) -> Point:
@@ -68,10 +72,7 @@ class Score:
 class Judgement:
     """Compares the intervals of every answer with the truth.
 
-    Parameters
-    ----------
-    spec, environment
-        The experiment, and its people.
+    spec, environment: the experiment, and its people.
     """
 
     def __init__(self, spec: Spec, environment: Environment) -> None:

@@ -37,16 +37,10 @@ def simulate_once(
 ) -> Run:
     """Simulate an experiment from its first round to its horizon.
 
-    Parameters
-    ----------
-    spec
-        A spec with a ``population``.
-    seed
-        Seeds contexts, rewards, coins and privacy noise: the same seed gives the same run.
-    one_by_one
-        Draw people one by one even where their sums could be drawn box by box with the same distribution.
-    watch
-        Is called with each step that is played: every round, and the end if anything is left to choose.
+    spec: a spec with a ``population``.
+    seed: seeds contexts, rewards, coins and privacy noise: the same seed gives the same run.
+    one_by_one: draw people one by one even where their sums could be drawn box by box with the same distribution.
+    watch: is called with each step that is played: every round, and the end if anything is left to choose.
     """
     return to_the_end(simulation(spec, seed, one_by_one), watch).outcome()
 

@@ -48,37 +48,24 @@ class Costs:
 
 @dataclass(frozen=True)
 class Run:
-    """The outcome of one seed. Regrets are sums of expected reward lost against the best option, over all choices.
-
-    Attributes
-    ----------
-    regret, uniform_regret, best_constant_regret
-        The regret of the learned policy, of options at random, and of the single option that is best on the whole.
-    reward
-        Mean reward of a choice, in the reward's own units; expected where a choice is made for everybody.
-    people, rounds
-        People who chose, or reported on what was chosen for everybody; and rounds that were closed.
-    account
-        What became of each of those who were planned.
-    facts, costs
-        What the learner and the environment say of the end, by name; and what people sent.
-    path
-        Where the run stands after each round of the experiment's own people, and at the end.
-    terms
-        The terms of the rounds of the experiment's own people, one for each event.
-    """
+    """The outcome of one seed. Regrets are sums of expected reward lost against the best option, over all choices."""
 
     seed: int
+    # regret, uniform_regret, best_constant_regret: the regret of the learned policy, of options at random, and of the
+    # single option that is best on the whole
     regret: float
     uniform_regret: float
     best_constant_regret: float
-    reward: float
+    reward: float  # mean reward of a choice, in the reward's own units; expected where a choice is made for everybody
+    # people, rounds: people who chose, or reported on what was chosen for everybody; and rounds that were closed
     people: int
     rounds: int
-    account: People
+    account: People  # what became of each of those who were planned
+    # facts, costs: what the learner and the environment say of the end, by name; and what people sent
     facts: dict[str, float]
     costs: Costs
-    path: tuple[Point, ...]
+    path: tuple[Point, ...]  # where the run stands after each round of the experiment's own people, and at the end
+    # the terms of the rounds of the experiment's own people, one for each event
     terms: tuple[Terms, ...] = field(default=(), compare=False, repr=False)
 
     @property
@@ -201,7 +188,7 @@ class Simulation:
         rng: np.random.Generator,
         reporting: Any = slice(None),
     ) -> Any:
-        """Reward people for what their coins decided; return what those who report contribute."""
+        """Reward people for what their coins decided; return what those who report contribute, None: nobody does."""
         people, contexts = len(raw), scaled(raw, self.spec)
         rewards = self.environment.rewards(raw, decisions, rng)
         self._count(people, decisions, self.environment.play(decisions, raw), rewards)
@@ -210,13 +197,15 @@ class Simulation:
         if policy.fresh_coins:  # the coins that chose the arm would tell something about it
             coins = drawn_coins(rng, people)
         before = self.environment.before(raw, tuple(self.spec.reward.adjust))
+        if reporting is None:  # a policy that asks nobody may have no terms for what it would ask
+            return None
         parts = (contexts, coins, decisions.arms, scaled_rewards(rewards, self.spec, before))
         contexts, coins, arms, rewards = (part[reporting] for part in parts)
         return policy.contribute(contexts, coins, Arms(arms), rewards)
 
     def choose(self, policy: Any, people: int) -> None:
         """Have so many people choose, of whom nobody reports."""
-        self.play(policy, people, self.rng)
+        self.played(policy, self.environment.contexts(self.people, people, self.rng), self.rng, None)
 
     def _count(self, people: int, decisions: Decisions, played: PlayedRewards, rewards: NDArray[np.float64]) -> None:
         self.people += people

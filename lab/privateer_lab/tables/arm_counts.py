@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import chdtrc, stdtr
 
+from privateer_lab.tables import shortened
 from privateer_lab.tables.data_column import DataColumn
-from privateer_lab.tables.errors import shortened
 from privateer_lab.tables.marks import in_order
 
 Array = NDArray[np.float64]
@@ -62,14 +62,9 @@ def split_in_words(
 ) -> str:
     """Say how people were split among arms, and whether chance explains how far that is from what was meant.
 
-    Parameters
-    ----------
-    counts
-        Shape (arms,): people of each.
-    meant
-        Shares that were meant; None: nobody said.
-    mixed
-        Rows' places of two arms and of clusters, (rows,) each, where some clusters are in both.
+    counts (arms,): people of each.
+    meant: shares that were meant; None: nobody said.
+    mixed: rows' places of two arms and of clusters, (rows,) each, where some clusters are in both.
     """
     people = int(counts.sum())
     shares = np.array([meant[arm] for arm in arms]) if meant else np.full(len(arms), 1 / len(arms))

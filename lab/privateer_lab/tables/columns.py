@@ -27,10 +27,7 @@ class Unfit(Exception):
 class Column(ABC):
     """One column, filled from top to bottom, a block of rows at a time.
 
-    Attributes
-    ----------
-    optional
-        Whether rows may have no value; NaN stands for it.
+    optional: whether rows may have no value; NaN stands for it.
     """
 
     def __init__(self, name: str, *, optional: bool = False) -> None:
@@ -72,12 +69,8 @@ class Numbers(Column):
 class Values(Column):
     """A feature's values, as `privateer_core.spec.features.Feature.read` returns them.
 
-    Parameters
-    ----------
-    name
-        The column's name.
-    feature
-        Levels with or without an order, or yes or no; numbers are for `Numbers`.
+    name: the column's name.
+    feature: levels with or without an order, or yes or no; numbers are for `Numbers`.
     """
 
     def __init__(self, name: str, feature: Feature) -> None:
@@ -104,15 +97,10 @@ class Values(Column):
 class Categories(Column):
     """Names by their numbers.
 
-    Parameters
-    ----------
-    name
-        The column's name.
-    known
-        Names and numbers; several names may have the same number. Otherwise names are numbered in the order in which
+    name: the column's name.
+    known: names and numbers; several names may have the same number. Otherwise names are numbered in the order in which
         they first occur.
-    most
-        Most names that are not known.
+    most: most names that are not known.
     """
 
     def __init__(self, name: str, known: Mapping[str, int] | None = None, most: float = _VALUES_MAX) -> None:
@@ -140,10 +128,7 @@ class Categories(Column):
 class EncodedTexts(Column):
     """A column's texts, of which each is kept once; of all rows, or of some.
 
-    Parameters
-    ----------
-    rows
-        The rows that are kept, rising; None: all.
+    rows: the rows that are kept, rising; None: all.
     """
 
     def __init__(self, name: str, rows: NDArray[np.int64] | None = None) -> None:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from privateer_core.errors import InputError, SpecError
 from privateer_core.spec.features import Feature, Numeric, Ranked
-from privateer_lab.tables.errors import arrow, shortened
+from privateer_lab.tables import arrow, shortened
 from privateer_lab.tables.marks import NO, YES, is_padded, numbers_of, outcome_of, read_value
 
 Places: TypeAlias = NDArray[np.int64]

@@ -1,19 +1,21 @@
 """A table of data: the one reader of files and data frames, by which every command reads."""
 
+import math
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
+from pathlib import Path
 from typing import Any, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privateer_core.errors import SpecError
+from privateer_lab.tables import TABLE, refused, shortened
 from privateer_lab.tables.columns import Column, EncodedTexts, Unfit
 from privateer_lab.tables.data_column import DataColumn
-from privateer_lab.tables.errors import TABLE, refused, shortened
 from privateer_lab.tables.marks import Texts, gaps_of
-from privateer_lab.tables.memory import available_memory
 from privateer_lab.tables.sources import Frame, TableSource, files_of, opened_file
 
 SAMPLE: Final = 100_000
@@ -22,6 +24,8 @@ _BYTES: Final = {"value": 16, "feature": 24}
 """Most memory a row: a column twice while it grows; contexts of columns, as they are, and in the order of the seed."""
 _NAMED: Final = 12
 _SEED: Final = 0
+_PROCESS: Final = Path("/proc/meminfo")
+_GROUP: Final = Path("/sys/fs/cgroup")
 
 
 @dataclass(frozen=True)
@@ -71,29 +75,15 @@ def check_apart(named: Mapping[str, str | None], more: Iterable[str], option: st
 class DataTable:
     """Files or a data frame: a CSV file is text, and so is all else; what is asked for as a quantity is converted.
 
-    Parameters
-    ----------
-    source
-        A pandas or polars data frame, a pyarrow table, a mapping of names to values; or paths of CSV or Parquet files
-        with the same columns, separated by commas. CSV files are plain or gzipped (``.gz``).
-    header
-        Names of the columns, if CSV files have no header.
-    remark
-        Rows that start with this are left out.
-    missing
-        Texts that stand for no value, beside those of `privateer_lab.tables.marks.GAPS`.
-    field
-        The field of errors.
-    decimal
-        The decimal sign of numbers in CSV files; by default it is found.
-    by_row
-        Whether what a row is read as may not depend on other rows: a file is UTF-8, and each value of a frame is
+    source: a pandas or polars data frame, a pyarrow table, a mapping of names to values; or paths of CSV or Parquet
+        files with the same columns, separated by commas. CSV files are plain or gzipped (``.gz``).
+    header: names of the columns, if CSV files have no header.
+    remark: rows that start with this are left out.
+    missing: texts that stand for no value, beside those of `privateer_lab.tables.marks.GAPS`.
+    field: the field of errors.
+    decimal: the decimal sign of numbers in CSV files; by default it is found.
+    by_row: whether what a row is read as may not depend on other rows: a file is UTF-8, and each value of a frame is
         spelled alone.
-
-    Raises
-    ------
-    SpecError
-        If it is no table; says why, and what to do.
     """
 
     def __init__(
@@ -155,18 +145,11 @@ class DataTable:
     ) -> None:
         """Read all rows into columns.
 
-        Parameters
-        ----------
-        columns
-            Each has a name of the header.
-        features
-            How many features will be made of them: they take memory too.
-        complete
-            More columns that must have a value.
-        drop
-            Leave out rows with a missing value, instead of refusing them.
-        kept
-            How many rows columns keep, if not all.
+        columns: each has a name of the header.
+        features: how many features will be made of them: they take memory too.
+        complete: more columns that must have a value.
+        drop: leave out rows with a missing value, instead of refusing them.
+        kept: how many rows columns keep, if not all.
         """
         kept = self.rows if kept is None else kept
         width = _BYTES["value"] * len(columns) + _BYTES["feature"] * features
@@ -213,3 +196,24 @@ class DataTable:
             figures = f"needs {needed / 2**30:,.2f} GiB of memory, and {max(free, 0.0) / 2**30:,.2f} GiB are free"
             what = "frame" if isinstance(self.sources[0], Frame) else "file"
             raise refused(f"the {what} {figures}", "use fewer rows or columns", self.field)
+
+
+def available_memory() -> float:
+    """Return the bytes that this process can still use, by the system and by the container it is in."""
+    return min(_of_the_system(), _of_the_container())
+
+
+def _of_the_system() -> float:
+    try:
+        lines = _PROCESS.read_text(encoding="ascii").splitlines()
+        return next(1024.0 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
+    except (OSError, StopIteration):
+        return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+
+
+def _of_the_container() -> float:
+    try:
+        limit, used = ((_GROUP / name).read_text(encoding="ascii").strip() for name in ("memory.max", "memory.current"))
+        return math.inf if limit == "max" else float(limit) - float(used)
+    except OSError:
+        return math.inf

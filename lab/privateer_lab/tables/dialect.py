@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final, Self, TextIO
 
 from privateer_core.errors import SpecError
-from privateer_lab.tables.errors import refused
+from privateer_lab.tables import refused
 from privateer_lab.tables.marks import decimal_of, has_decimal_point, has_grouping_points
 
 _HEAD: Final = 2**18
@@ -29,24 +29,14 @@ _UNDEFINED: Final = b"\x81\x8d\x8f\x90\x9d"
 
 @dataclass(frozen=True)
 class Dialect:
-    """How a file is written.
+    """How a file is written."""
 
-    Attributes
-    ----------
-    encoding
-        As Python calls it.
-    separator, decimal
-        What parts values, and the decimal sign of numbers.
-    is_gzip
-        Whether it is compressed.
-    is_utf8
-        Whether what is no text of the encoding is replaced, letter by letter, so that it decides nothing else.
-    """
-
-    encoding: str = "utf-8-sig"
+    encoding: str = "utf-8-sig"  # as Python calls it
+    # separator, decimal: what parts values, and the decimal sign of numbers
     separator: str = ","
     decimal: str = "."
-    is_gzip: bool = False
+    is_gzip: bool = False  # whether it is compressed
+    # whether what is no text of the encoding is replaced, letter by letter, so that it decides nothing else
     is_utf8: bool = False
 
     @classmethod

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
-from privateer_lab.tables.errors import TABLE, refused, shortened
+from privateer_lab.tables import TABLE, refused, shortened
 from privateer_lab.tables.marks import number_of
 
 COLUMNS_MAX: Final = 2000
@@ -16,13 +16,7 @@ _DISTINCT: Final = "begin it with a row of distinct names, one a column"
 
 
 def checked_header(cells: Sequence[str], source: str, field: str = TABLE, *, is_file: bool = True) -> tuple[str, ...]:
-    """Return the names of columns, those that have none by their place.
-
-    Raises
-    ------
-    SpecError
-        If there are none, too many, or two of one name.
-    """
+    """Return the names of columns, those that have none by their place."""
     names = [cell.strip() for cell in cells]
     if not any(names):
         raise refused(f"{source} {'is empty: it has no header' if is_file else 'has no columns'}", _DISTINCT, field)

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from privateer_core.errors import SpecError
 from privateer_core.spec.arms import ARM_NAME, ARMS_MAX, ARMS_MIN
+from privateer_lab.tables import shortened
 from privateer_lab.tables.arm_counts import gaps_in_words
 from privateer_lab.tables.data_column import DataColumn
 from privateer_lab.tables.data_table import TableRows
-from privateer_lab.tables.errors import shortened
 from privateer_lab.tables.marks import in_order
 from privateer_lab.tables.outcome_rule import OutcomeRule
 
@@ -125,30 +125,14 @@ def rewards_of(column: DataColumn, *, must_vary: bool = True, gaps: Sequence[str
 
 @dataclass(frozen=True)
 class LogRows:
-    """The rows that have an option and a reward, one a person.
+    """The rows that have an option and a reward, one a person."""
 
-    Attributes
-    ----------
-    rows
-        All their columns.
-    arms
-        The options.
-    chosen
-        Shape (n,): the place of each row's option among them.
-    rewards
-        Shape (n,).
-    remarks
-        What was left out or joined, in sentences.
-    warnings
-        What to look at before anybody believes an effect.
-    """
-
-    rows: TableRows
-    arms: ArmNames
-    chosen: NDArray[np.int64]
-    rewards: Array
-    remarks: tuple[str, ...]
-    warnings: tuple[str, ...] = ()
+    rows: TableRows  # all their columns
+    arms: ArmNames  # the options
+    chosen: NDArray[np.int64]  # shape (n,): the place of each row's option among them
+    rewards: Array  # shape (n,)
+    remarks: tuple[str, ...]  # what was left out or joined, in sentences
+    warnings: tuple[str, ...] = ()  # what to look at before anybody believes an effect
 
 
 def read_log_rows(
@@ -164,11 +148,6 @@ def read_log_rows(
 
     Rows of a person are joined: the first says who they are, and their reward is the mean of all, so that each person
     counts once (Hayes and Moulton 2017, *Cluster Randomised Trials*, Section 10.3: summaries by cluster).
-
-    Raises
-    ------
-    SpecError
-        If the columns cannot be used; names them.
     """
     remarks: list[str] = []
     has_arm = _without_totals(rows.column(arm), remarks)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from privateer_core.errors import InputError
 from privateer_core.spec.features import Feature
-from privateer_lab.tables.errors import arrow
+from privateer_lab.tables import arrow
 
 Texts: TypeAlias = Any
 """A ``pyarrow.StringArray``."""
@@ -61,10 +61,7 @@ def has_grouping_points(cells: Collection[str]) -> bool:
 def decimal_of(cells: Collection[str], *, is_comma_free: bool) -> str:
     """Return the decimal sign of a file, a point or a comma, by some of its cells.
 
-    Parameters
-    ----------
-    is_comma_free
-        Whether something else than commas separates values, so that ``1,234`` rather has a decimal comma.
+    is_comma_free: whether something else than commas separates values, so that ``1,234`` rather has a decimal comma.
     """
     if any(map(has_decimal_point, cells)):
         return "."
@@ -130,13 +127,7 @@ def outcome_of(text: str, decimal: str = ".") -> float:
 
 
 def read_value(feature: Feature, name: str, text: str, decimal: str = ".") -> float:
-    """Read a text as a device reads what it may mean.
-
-    Raises
-    ------
-    InputError
-        If the feature has no such value.
-    """
+    """Read a text as a device reads what it may mean."""
     for meaning in _meanings(text, decimal):
         try:
             return feature.read(name, meaning)

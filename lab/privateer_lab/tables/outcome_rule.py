@@ -16,31 +16,15 @@ _LARGEST: Final = 1e300
 
 @dataclass(frozen=True)
 class OutcomeRule:
-    """How the cells of a column are outcomes.
+    """How the cells of a column are outcomes."""
 
-    Attributes
-    ----------
-    name
-        The column.
-    bounds
-        The least and the largest outcome that count; None: the rows decide, or with a promise just 0 and 1 count.
-    yes
-        The text that is 1, while others are 0; None: texts are numbers, or yes and no.
-    missing_as
-        What a gap counts as: ``low``, ``high`` or a number; None: nothing, so that its row counts nowhere.
-    is_private
-        Whether no cell may decide how others count, so that one that is no outcome is a gap, and none is refused.
-
-    Raises
-    ------
-    SpecError
-        If it contradicts itself.
-    """
-
-    name: str
+    name: str  # the column
+    # the least and the largest outcome that count; None: the rows decide, or with a promise just 0 and 1 count
     bounds: tuple[float, float] | None
-    yes: str | None
+    yes: str | None  # the text that is 1, while others are 0; None: texts are numbers, or yes and no
+    # what a gap counts as: ``low``, ``high`` or a number; None: nothing, so that its row counts nowhere
     missing_as: str | float | None
+    # whether no cell may decide how others count, so that one that is no outcome is a gap, and none is refused
     is_private: bool
 
     def __post_init__(self) -> None:

@@ -12,14 +12,9 @@ from privateer_lab.tables.log_rows import ArmNames, LogRows, first_rows
 
 @dataclass(frozen=True)
 class PrivateRows(LogRows):
-    """All rows, or all people, of which some count nowhere.
+    """All rows, or all people, of which some count nowhere."""
 
-    Attributes
-    ----------
-    is_counted
-        Shape (n,): which have a named arm and an outcome.
-    """
-
+    # shape (n,): which have a named arm and an outcome
     is_counted: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, bool))
 
     @classmethod

@@ -8,9 +8,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from privateer_lab.tables import shortened
 from privateer_lab.tables.data_column import DataColumn
 from privateer_lab.tables.data_table import TableRows
-from privateer_lab.tables.errors import shortened
 
 Array = NDArray[np.float64]
 PEOPLE: Final = re.compile(
@@ -144,12 +144,8 @@ def people_warnings(rows: TableRows, roles: Collection[str], arm: str) -> list[s
 def table_remarks(rows: TableRows, roles: Collection[str], person: str | None) -> list[str]:
     """Say that rows are copies of others, or no people.
 
-    Parameters
-    ----------
-    roles
-        Columns of options, rewards and segments.
-    person
-        The column of people, if it is named.
+    roles: columns of options, rewards and segments.
+    person: the column of people, if it is named.
     """
     if person:
         return []

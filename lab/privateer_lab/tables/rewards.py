@@ -18,22 +18,13 @@ _UNIT: Final = (0.0, 1.0)
 
 
 class RewardBounds(NamedTuple):
-    """The bounds of rewards.
+    """The bounds of rewards."""
 
-    Attributes
-    ----------
-    low, high
-        Others are clipped to them.
-    words
-        Where they come from.
-    is_from_data
-        Whether the rows decide them.
-    """
-
+    # low, high: others are clipped to them
     low: float
     high: float
-    words: str
-    is_from_data: bool
+    words: str  # where they come from
+    is_from_data: bool  # whether the rows decide them
 
     def clipped(self, rewards: Array, name: str) -> str:
         """Say where the bounds are from, and how many rewards are beyond."""
@@ -94,13 +85,7 @@ def turned(rewards: Array, bounds: RewardBounds, *, is_binary: bool) -> tuple[Ar
 
 
 def parse_bounds(text: str) -> tuple[str | None, tuple[float, float]]:
-    """Read ``column=low:high``, or ``low:high`` of the reward.
-
-    Raises
-    ------
-    SpecError
-        If it is neither.
-    """
+    """Read ``column=low:high``, or ``low:high`` of the reward."""
     name, _, ends = text.rpartition("=")
     low, _, high = ends.partition(":")
     try:

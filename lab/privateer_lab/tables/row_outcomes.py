@@ -14,24 +14,13 @@ _UNIT: Final = (0.0, 1.0)
 
 @dataclass(frozen=True)
 class RowOutcomes:
-    """Outcomes of rows, or of what stands for them.
+    """Outcomes of rows, or of what stands for them."""
 
-    Attributes
-    ----------
-    values
-        Shape (n,).
-    bounds
-        The least and the largest that count; those of the outcomes themselves, where values are made of these.
-    is_numeric
-        Whether they are numbers; else 1 and 0.
-    is_derived
-        Whether values are made of outcomes, so that they may be beyond the bounds of these.
-    """
-
-    values: Array
+    values: Array  # shape (n,)
+    # the least and the largest that count; those of the outcomes themselves, where values are made of these
     bounds: RewardBounds
-    is_numeric: bool
-    is_derived: bool = False
+    is_numeric: bool  # whether they are numbers; else 1 and 0
+    is_derived: bool = False  # whether values are made of outcomes, so that they may be beyond the bounds of these
 
     @property
     def is_yes_or_no(self) -> bool:

@@ -10,8 +10,8 @@ import numpy as np
 
 from privateer_core.errors import SpecError
 from privateer_core.spec.columns import is_missing
+from privateer_lab.tables import TABLE, arrow, refused
 from privateer_lab.tables.dialect import Dialect
-from privateer_lab.tables.errors import TABLE, arrow, refused
 from privateer_lab.tables.header import checked_header
 from privateer_lab.tables.marks import Texts
 
@@ -27,18 +27,12 @@ FRAMES: Final = "give a data frame, a pyarrow table, a dict of columns, or the p
 class TableSource(ABC):
     """Rows with the same columns.
 
-    Attributes
-    ----------
-    name
-        What messages call it.
-    header
-        The names of its columns.
-    separator, decimal
-        What parts its values, and the decimal sign of its numbers.
-    field
-        The field of errors.
+    name: what messages call it.
+    header: the names of its columns.
+    field: the field of errors.
     """
 
+    # separator, decimal: what parts its values, and the decimal sign of its numbers
     separator = ","
     decimal = "."
 
@@ -74,18 +68,11 @@ class TableSource(ABC):
 class CsvFile(TableSource):
     """A CSV file.
 
-    Parameters
-    ----------
-    path
-        The file, plain or gzipped.
-    header
-        Names of the columns, if the file has no header.
-    remark
-        Rows that start with this are left out.
-    decimal
-        The decimal sign; by default it is found.
-    by_row
-        Whether no byte may decide how other rows are read.
+    path: the file, plain or gzipped.
+    header: names of the columns, if the file has no header.
+    remark: rows that start with this are left out.
+    decimal: the decimal sign; by default it is found.
+    by_row: whether no byte may decide how other rows are read.
     """
 
     # Two readers share the work. Python's csv module checks encoding, quotes and widths; it counts rows as spreadsheets

@@ -127,17 +127,10 @@ class Leaky(Baseline):
     halved when all its active arms are narrow; at the whole cube no arm is favoured. Bins with one active arm, where
     nothing changes any more, are not halved further.
 
-    Attributes
-    ----------
-    people, counts, rewards
-        Shape (bins,) and (bins, arms): people of the rounds since a bin was made, noisy sums U and V of eq. (12).
-    u, v, w
-        Shape (bins, arms): weighted sums, over rounds, of ``counts``, ``rewards`` and of the numerator of eq. (28).
-
-    Notes
-    -----
     Privacy: a report has noise for the bins on its person's way and no other, so it reveals the bin, and keeps no
     promise. This exists in the lab only, and no spec can name it.
+
+    u, v, w (bins, arms): weighted sums, over rounds, of ``counts``, ``rewards`` and of the numerator of eq. (28).
     """
 
     private: ClassVar[bool] = True
@@ -148,6 +141,8 @@ class Leaky(Baseline):
         self.epsilon, self.warm, self.deepest = spec.privacy.bound, warm_start(spec), deepest(spec)
         self.factor = 2 * np.log2(effective_people(spec))
         self.bins, arms = ContextBins(spec.dimension), spec.arm_count
+        # people, counts, rewards: shape (bins,) and (bins, arms): people of the rounds since a bin was made, noisy sums
+        # U and V of eq. (12).
         self.people = np.zeros(1)
         self.active = np.ones((1, arms), bool)
         self.counts, self.rewards, self.u, self.v, self.w, self.means = np.zeros((6, 1, arms))

@@ -44,17 +44,11 @@ class CellSums:
 class LaplaceCells(Mechanism, frozen=True, tag="laplace-cells"):
     """Every person reports a noisy reward and a noisy count for every cell (key, group).
 
-    Parameters
-    ----------
-    layout
-        Keys and groups of the round.
-    epsilon
-        Pure local privacy of a report.
-
-    Notes
-    -----
     Privacy cost: epsilon-LDP per report, from discrete Laplace noise of scale 4/epsilon on a vector whose L1 distance
     between any two people is at most 4. The noise is drawn exactly and on a grid, so floating point leaks nothing.
+
+    layout: keys and groups of the round.
+    epsilon: pure local privacy of a report.
     """
 
     pure: ClassVar[bool] = True

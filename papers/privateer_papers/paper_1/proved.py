@@ -33,23 +33,14 @@ _DEPTH: Final = 8.0
 
 
 class ProvedSection(PartitionSection):
-    """The ``[algorithm]``: bounds hold if nothing moves, so nothing is forgotten.
-
-    Attributes
-    ----------
-    lipschitz
-        Of every arm's mean reward (rewards and features scaled to [0, 1], Euclidean norm).
-    density_bound
-        The most that the density of contexts is.
-    failure
-        The probability that an arm is ever dropped where it is best.
-    """
+    """The ``[algorithm]``: bounds hold if nothing moves, so nothing is forgotten."""
 
     name: Literal["paper-1-proved"]  # type: ignore[assignment] # one of its own
     memory: None = None
+    # of every arm's mean reward (rewards and features scaled to [0, 1], Euclidean norm)
     lipschitz: float = Field(default=1.0, gt=0, allow_inf_nan=False)
-    density_bound: float = Field(default=1.0, ge=1, allow_inf_nan=False)
-    failure: float = Field(default=0.05, gt=0, lt=1)
+    density_bound: float = Field(default=1.0, ge=1, allow_inf_nan=False)  # the most that the density of contexts is
+    failure: float = Field(default=0.05, gt=0, lt=1)  # the probability that an arm is ever dropped where it is best
 
 
 class ProvedSpec(PartitionSpec):
@@ -80,16 +71,10 @@ def upper_bound(variance: Array, scale: Array, failure: Array, expected: float) 
     (log(1/a_j) + psi(b_j) V) / b_j with probability at most the sum of the a_j (Howard, Ramdas, McAuliffe and Sekhon
     2021, Section 3, with lines in place of their mixtures).
 
-    Parameters
-    ----------
-    variance
-        V: the sum of the steps' variances given the past, or bounds of them.
-    scale
-        c: a third of the largest step so far; 0 where steps are sub-Gaussian with these variances.
-    failure
-        Probability of ever being exceeded.
-    expected
-        The variance at which the bound should be tightest; fixed in advance.
+    variance: V: the sum of the steps' variances given the past, or bounds of them.
+    scale: c: a third of the largest step so far; 0 where steps are sub-Gaussian with these variances.
+    failure: probability of ever being exceeded.
+    expected: the variance at which the bound should be tightest; fixed in advance.
     """
     distance = np.abs(_EXPONENTS - np.log2(max(1.0, expected)))
     weights = 1 / (2 + distance) ** 2

@@ -74,12 +74,8 @@ def source(
 ) -> Row:
     """Return a source of a problem.
 
-    Parameters
-    ----------
-    gamma
-        The density of its people is proportional to ||x - 1/2||_inf^gamma.
-    kappa
-        The share of each arm: 1 for equal shares, 0 for one arm that nobody played.
+    gamma: the density of its people is proportional to ||x - 1/2||_inf^gamma.
+    kappa: the share of each arm: 1 for equal shares, 0 for one arm that nobody played.
     """
     arms = problem.arms
     shares = kappa / arms + (2 - 2 * kappa) / (arms * (arms - 1)) * np.arange(arms)
@@ -101,10 +97,7 @@ def two_sources(people: int, epsilon: float, gamma: float, kappa: float = 1.0) -
 def published(path: str, experiment: str, problem: SquareProblem = PEAKS, /, **facts: Collection[Any]) -> Iterator[Row]:
     """Give the rows of an experiment in the summary of the paper's public logs; nothing without a path.
 
-    Parameters
-    ----------
-    facts
-        The values that a row may have, e.g. ``gamma=(0.0, 0.2)``.
+    facts: the values that a row may have, e.g. ``gamma=(0.0, 0.2)``.
     """
     if not path:
         return

@@ -37,22 +37,15 @@ class Problem:
 class Peer:
     """A bandit that plays the arm of the largest product of its context with one estimate.
 
-    Attributes
-    ----------
-    estimate
-        Shape (d,); arms are at random while all of it is 0.
-    dense
-        Whether second moments of all coordinates are kept.
-    gram, products
-        Second moments (d, d) of the contexts of arms played, and their products with rewards (d,), up to the last
-        `count`.
+    gram, products: second moments (d, d) of the contexts of arms played, and their products with rewards (d,), up to
+        the last `count`.
     """
 
-    dense: ClassVar[bool] = True
+    dense: ClassVar[bool] = True  # whether second moments of all coordinates are kept
 
     def __init__(self, problem: Problem, seed: int) -> None:
         self.problem, self.rng = problem, np.random.default_rng([seed, 33])
-        self.estimate = np.zeros(problem.dimension)
+        self.estimate = np.zeros(problem.dimension)  # shape (d,); arms are at random while all of it is 0
         self.people = 0
         d = problem.dimension if self.dense else 0
         self.gram, self.products = np.zeros((d, d)), np.zeros(d)
@@ -95,10 +88,7 @@ class Peer:
 def lasso(gram: Array, products: Array, people: float, penalty: float) -> Array:
     """Return the minimizer (d,) of |Y - Z theta|^2 / people + penalty |theta|_1, by accelerated proximal descent.
 
-    Parameters
-    ----------
-    gram, products
-        Z^T Z, shape (d, d), and Z^T Y, shape (d,).
+    gram, products: Z^T Z, shape (d, d), and Z^T Y, shape (d,).
     """
     step = people / (2 * max(_largest_eigenvalue(gram), 1e-12))
     found, ahead, weight = np.zeros(len(gram)), np.zeros(len(gram)), 1.0

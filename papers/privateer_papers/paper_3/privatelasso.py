@@ -48,12 +48,8 @@ def _most(sparsity: int) -> int:
 def support(estimate: Array, penalty: float, problem: Problem, rng: np.random.Generator) -> NDArray[np.int64]:
     """Return S_1 (Algorithm 2, from line 3): coordinates that pass a threshold exactly, and then another with noise.
 
-    Parameters
-    ----------
-    estimate
-        Shape (d,): the LASSO estimate.
-    penalty
-        lambda_t.
+    estimate (d,): the LASSO estimate.
+    penalty: lambda_t.
     """
     scale, most = noise_scale(problem.people, problem.sparsity, problem.epsilon, problem.delta), _most(problem.sparsity)
     logs = math.sqrt(math.log(problem.dimension) * math.log(problem.people))
@@ -166,14 +162,9 @@ class GaussianTree(PrivateLasso):
 def cases(samples: int, flips: bool = True) -> list[Case]:
     """Return an attack on S_1 at its paper's promise; the person's reward is 1 or -1.
 
-    Parameters
-    ----------
-    flips
-        Whether the person's coordinate is a candidate (in S_0) in one case alone; otherwise it is one in both.
-
-    Notes
-    -----
     The claim is unsafe where S_0 flips: no noise is in S_0, so that nothing covers it.
+
+    flips: whether the person's coordinate is a candidate (in S_0) in one case alone; otherwise it is one in both.
     """
     name = "a candidate or none" if flips else "a candidate either way"
 

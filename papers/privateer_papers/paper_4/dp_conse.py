@@ -30,16 +30,11 @@ BOTH = -1
 
 
 class DpConseSection(TrialSection):
-    """The ``[algorithm]``.
-
-    Attributes
-    ----------
-    width
-        Where c_e, the private part of the width, is taken from. ``algorithm``: with a factor of 2, as in Algorithm 2;
-        ``appendix``: without, as in the proof.
-    """
+    """The ``[algorithm]``."""
 
     name: Literal["paper-4-dp-conse"]  # type: ignore[assignment] # one of its own
+    # where c_e, the private part of the width, is taken from. ``algorithm``: with a factor of 2, as in Algorithm 2;
+    # ``appendix``: without, as in the proof.
     width: Literal["algorithm", "appendix"] = "algorithm"
 
 

@@ -115,11 +115,11 @@ test("web: where the application says so a new context is a fresh choice; one th
   }));
 
 test("web: where the server is away the page goes on with its defaults", async () => {
-  const client = new Client("http://127.0.0.1:9", { ledger: new MemoryLedger(), timeout: 1 });
+  const client = new Client("http://127.0.0.1:59999", { ledger: new MemoryLedger(), timeout: 1 });
   await Web.setProviderAndWait(new PrivateerWebProvider(client, { experiments: ["test"] }));
   const found = Web.getClient().getStringDetails("test", "none");
   assert.deepEqual([found.value, found.errorCode], ["none", "GENERAL"]);
-  assert.match(String(found.errorMessage), /gave no answer/);
+  assert.match(String(found.errorMessage), /nothing listens at http:..127.0.0.1:59999/);
   Web.getClient().track("test");
   await Web.close();
 });
@@ -189,4 +189,65 @@ test("servers: each person has a ledger of their own, and reports once", () =>
     const unknown = await features.getBooleanDetails("test", false, { ...CONTEXT, targetingKey: "ann" });
     assert.equal(unknown.errorCode, "TYPE_MISMATCH");
     await Servers.close();
+  }));
+
+test("web: a client refuses a second person", () =>
+  serving(LOCAL, async (at) => {
+    const { found, reported } = listening();
+    const provider = new PrivateerWebProvider(new Client(at.url, { ledger: new MemoryLedger() }), { experiments: ["test"], reported });
+    await Web.setContext({ ...CONTEXT, targetingKey: "7" });
+    await Web.setProviderAndWait(provider);
+    const features = Web.getClient();
+    const first = features.getStringDetails("test", "none");
+    assert.ok(["a", "b", "c"].includes(first.value));
+    await Web.setContext({ ...CONTEXT, targetingKey: /** @type {any} */ (7) });
+    assert.equal(features.getStringValue("test", "none"), first.value);
+    await Web.setContext({ ...CONTEXT, targetingKey: "8" });
+    const other = features.getStringDetails("test", "none");
+    assert.deepEqual([other.value, other.errorCode], ["none", "INVALID_CONTEXT"]);
+    assert.match(`${other.errorMessage}`, /a client is one person.*PrivateerServerProvider/);
+    features.track("test", { value: 1 });
+    await provider.onClose();
+    assert.deepEqual([found, at.bodies], [[], []]);
+    await Web.close();
+    await Web.setContext(CONTEXT);
+  }));
+
+test("servers: a targeting key that is a number is the person of its text", () =>
+  serving(LOCAL, async (at) => {
+    const { found, reported } = listening();
+    /** @type {string[]} */
+    const asked = [];
+    const clientOf = (/** @type {string} */ key) => {
+      asked.push(key);
+      return new Client(at.url, { ledger: new MemoryLedger() });
+    };
+    const provider = new PrivateerServerProvider(clientOf, { reported });
+    for (const targetingKey of [7, "7", 0, "0"]) {
+      assert.ok((await provider.resolveStringEvaluation("test", "none", { ...CONTEXT, targetingKey })).variant);
+      provider.track("test", { ...CONTEXT, targetingKey });
+      await provider.onClose();
+    }
+    assert.deepEqual(asked, ["7", "0"]);
+    assert.deepEqual(found.map(([, what]) => what), ["accepted", "already-reported", "accepted", "already-reported"]);
+  }));
+
+test("a provider is set in time, and the arm is there when the server has answered", () =>
+  serving(LOCAL, async (at) => {
+    const bare = at.notary.proof.bind(at.notary);
+    at.notary.proof = async (publication) => {
+      await new Promise((resolve) => setTimeout(resolve, 400));
+      return bare(publication);
+    };
+    const client = new Client(at.url, { ledger: new MemoryLedger() });
+    const provider = new PrivateerWebProvider(client, { experiments: ["test"], within: 0.1 });
+    const began = performance.now();
+    await Web.setContext(CONTEXT);
+    await Web.setProviderAndWait(provider);
+    assert.ok(performance.now() - began < 350);
+    const late = Web.getClient().getStringDetails("test", "none");
+    assert.deepEqual([late.value, late.errorMessage], ["none", `${at.url} did not answer within 0.1 s`]);
+    await new Promise((resolve) => setTimeout(resolve, 1200));
+    assert.ok(["a", "b", "c"].includes(Web.getClient().getStringValue("test", "none")));
+    await Web.close();
   }));

@@ -140,7 +140,8 @@
  * @typedef {{headline: Headline, people: number | null, rounds: number | null,
  *   reward: {low: number, high: number, sentence: string},
  *   privacy: {model: string, epsilon: number | null, delta: number, sentence: string}, rules: Rules | null, gain: Gain | null,
- *   is_measured: boolean, means: [number, number] | null, over_chance: Estimate | null, control: string | null, baseline: Estimate | null, effects: Effect[], estimates: Estimate[],
+ *   is_measured: boolean, means: [number, number] | null, over_chance: Estimate | null, control: string | null, baseline: Estimate | null,
+ *   no_relative: string | null, effects: Effect[], estimates: Estimate[],
  *   confidence: number | null, losses: Loss[], surer: string[], warnings: string[]}} Conclusion
  */
 /**

@@ -4,6 +4,16 @@
 /** @typedef {import("./participation.js").Choice} Choice */
 
 const DAY = 86_400;
+const GRAINS = 100;
+
+/** When a window ends that begins now, no finer than a hundredth of it. @param {number} window @param {number} now */
+export function endOf(window, now) {
+  const grain = Math.max(1, window / GRAINS);
+  return Math.ceil((now + window) / grain) * grain;
+}
+
+/** @param {number} now */
+const dayOf = (now) => Math.floor(now / DAY) * DAY;
 
 /** @param {Choice} choice @param {number} now */
 export const isDue = ({ due }, now) => due !== null && now >= due;
@@ -12,20 +22,27 @@ export const isDue = ({ due }, now) => due !== null && now >= due;
  * @param {Choice} choice @param {number} now */
 export const isGivenUp = ({ due, window }, now) => due !== null && now >= due + (window ? Math.max(window, DAY) : 2 * DAY);
 
+/** The choice as if it were made now, if a clock that was ahead has made it due later than that.
+ * @param {Choice} choice @param {number} now @returns {Choice} */
+export function onTime(choice, now) {
+  const latest = choice.window ? endOf(choice.window, now) : dayOf(now);
+  return choice.due !== null && choice.due > latest ? { ...choice, due: latest } : choice;
+}
+
 /** The choice with another outcome; once the report is due, nothing changes it.
  * @param {Choice} choice @param {number[]} values @param {number} now @returns {Choice} */
 export function told(choice, values, now) {
   if (isDue(choice, now)) return choice;
   // Without a window a report is due when its outcome is told: the day says enough.
-  return { ...choice, values, due: choice.window ? choice.due : Math.floor(now / DAY) * DAY };
+  return { ...choice, values, due: choice.window ? choice.due : dayOf(now) };
 }
 
 /** Whether two are the same choice, whatever came of it. @param {Choice} one @param {Choice} other */
 export const isSame = (one, other) =>
   one.slot === other.slot && one.digest === other.digest && `${one.columns}` === `${other.columns}`;
 
-/** How many arms there were. @param {Choice} choice @returns {number} */
+/** How many arms there were. @param {{meaning: string}} choice @returns {number} */
 export const countOf = ({ meaning }) => JSON.parse(meaning)[3].length;
 
-/** The name of the arm that was chosen, as its experiment had it then. @param {Choice} choice @returns {string} */
-export const armOf = ({ meaning, arm }) => JSON.parse(meaning)[3][arm];
+/** The name of the arm that was chosen, as its experiment had it then. @param {{meaning: string, arm: number | null}} choice @returns {string} */
+export const armOf = ({ meaning, arm }) => JSON.parse(meaning)[3][arm ?? 0];

@@ -3,6 +3,8 @@
 
 import { DOUBTED, Delivery } from "./delivery.js";
 import { PrivateerError, alreadyReported, invalid, unavailable } from "./errors.js";
+import { InTime } from "./in-time.js";
+import { offered } from "./ledgers/arm.js";
 import { IndexedDbLedger } from "./ledgers/indexeddb.js";
 import { Ledger } from "./ledgers/ledger.js";
 import { contradicted, contradicts } from "./log.js";
@@ -18,7 +20,8 @@ import { LIMITS } from "./verification.js";
 
 /**
  * @typedef {object} Options
- * @property {Ledger} [ledger] what this device has paid for; in browsers by default the origin's `IndexedDbLedger`
+ * @property {Ledger | string} [ledger] what this device has paid for; by default the origin's `IndexedDbLedger`. A text is the
+ * name of one, in Node the path of a `FileLedger`
  * @property {string} [shuffler] address of the shuffler that the application trusts; no server can name one
  * @property {string} [issuer] address of the issuer of upload tokens, where reports need some
  * @property {import("./tokens/tokens.js").Attest} [attest] gives what the backend signed, if the issuer asks for it
@@ -37,7 +40,7 @@ export class Client {
     this.shuffler = shuffler === undefined ? undefined : address(shuffler, "shuffler");
     this.issuer = issuer === undefined ? undefined : address(issuer, "issuer");
     this.attest = attest;
-    this.ledger = ledger ?? defaultLedger();
+    this.ledger = ledger instanceof Ledger ? ledger : new IndexedDbLedger(ledger);
     /** @type {import("./verification.js").Limits} */
     this.limits = { ...LIMITS, ...limits };
     for (const name of Object.keys(limits)) if (!(name in LIMITS)) throw invalid(`there is no such limit: ${Object.keys(LIMITS).join(", ")}`, `limits.${name}`);
@@ -54,6 +57,19 @@ export class Client {
     this.tell = warn;
     /** Evidence that the server contradicted itself, as far as this page knows. @type {string | null} */
     this.contradiction = null;
+    this.inTime = new InTime(this);
+  }
+
+  /**
+   * This person's arm, or the default if there is none in time: never an error. A server that takes longer serves the next
+   * call; a policy that the device keeps serves this one.
+   * @param {string} name of the experiment @param {Record<string, any>} context a value for each feature
+   * @param {{default: any, within?: number, sticky?: boolean}} how default: what to show if there is no arm. within: seconds for
+   * the call, .3 by default. sticky: as `Session.choose` has it
+   * @returns {Promise<import("./in-time.js").Arm>}
+   */
+  arm(name, context, how) {
+    return this.inTime.arm(name, context, how);
   }
 
   /**
@@ -159,13 +175,24 @@ export class Client {
     for (const [identity, sealed] of doubted) await this.tokens(nameOf(identity)).replace(sealed, this.timeout);
   }
 
+  /** A session by the publication that is kept; null without one. @param {string} name */
+  async offline(name) {
+    const publications = new Publications(this, name);
+    await this.checkServer();
+    const published = await publications.kept();
+    return published && this.session(publications, published);
+  }
+
   /** @param {Publications} publications @param {import("./publications.js").Published} published */
   async session(publications, published) {
     const { participation } = published;
     if (participation.isOpen) publications.endpoint(participation);
     const entry = await this.ledger.entry(publications.identity);
     const kept = await this.ledger.choice(publications.identity);
-    return new Session(publications, published, entry, kept, await this.isTime(publications.identity, participation, entry));
+    const isTime = await this.isTime(publications.identity, participation, entry);
+    // Sessions that join at once have the same coins, and so choose alike.
+    const arm = await this.ledger.changeArm(publications.identity, (arm) => offered(arm, participation));
+    return new Session(publications, published, entry, kept, isTime, arm);
   }
 
   /** Whether the device reports this time: who reports one time of several comes only where they are asked, and has not reported.
@@ -263,9 +290,4 @@ function address(url, field) {
     // It is no address, as below.
   }
   throw invalid("not the address of a service: write https://host or https://host:port", field);
-}
-
-function defaultLedger() {
-  if (globalThis.indexedDB || globalThis.document) return new IndexedDbLedger();
-  throw invalid('give a ledger, such as new FileLedger("ledger.json") of "@privateer/client/node"', "ledger");
 }

@@ -19,8 +19,9 @@ const [FIRST, MOST, DOUBLINGS] = [0.25, 30, 16];
 
 /**
  * `accepted`: it is durable. `late`: the round closed before the report came. `not-asked`: nothing was paid or sent.
+ * `already-reported`: this person's reports are made, or this period's.
  * `refused`: the endpoint did not take it. `pending`: nobody has decided yet, and the ledger keeps it.
- * @typedef {"accepted" | "late" | "not-asked" | "refused" | "pending"} Outcome
+ * @typedef {"accepted" | "late" | "not-asked" | "already-reported" | "refused" | "pending"} Outcome
  */
 
 /** @typedef {{outcome: Outcome, reason: string | null}} Verdict */

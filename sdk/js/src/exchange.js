@@ -30,11 +30,27 @@ export async function ask(url, request, seconds, most = BYTES_MAX) {
       signal: AbortSignal.timeout(Math.ceil(seconds * 1000)),
     });
     return { status: answer.status, headers: answer.headers, body: await bounded(answer, answer.ok ? most : PROBLEM_MAX) };
-  } catch {
-    const origin = globalThis.location?.origin;
-    const allows = origin ? `, or it does not allow pages of ${origin} (PRIVATEER_ORIGINS)` : "";
-    throw unavailable(`${new URL(url).origin} gave no answer within time and size${allows}`);
+  } catch (error) {
+    throw unavailable(silence(error, url, seconds));
   }
+}
+
+const CLOSED = new Set(["ECONNREFUSED", "ENOTFOUND", "EAI_AGAIN", "EHOSTUNREACH", "ENETUNREACH"]);
+
+/** @param {string} url @param {number} seconds */
+export const late = (url, seconds) => `${new URL(url).origin} did not answer within ${seconds} s`;
+
+/** @param {string} url */
+export const nonsense = (url) => `${new URL(url).origin} answered, but not what it was asked for`;
+
+/** Why there is no answer, in the words of every client. @param {any} error @param {string} url @param {number} seconds */
+function silence(error, url, seconds) {
+  if (error?.name === "TimeoutError") return late(url, seconds);
+  const closed = `nothing listens at ${new URL(url).origin}`;
+  // A browser does not tell a service that is closed from one that does not allow a page's origin.
+  const page = globalThis.location?.origin;
+  if (page && error instanceof TypeError) return `${closed}, or it does not allow pages of ${page} (PRIVATEER_ORIGINS)`;
+  return CLOSED.has(error?.cause?.code) ? closed : nonsense(url);
 }
 
 /** @param {Response} answer @param {number} most */

@@ -135,7 +135,7 @@ function categorical(levels, missing) {
 
 /** More levels than can be listed, dealt to buckets by a public hash of their names. @param {number} buckets @param {boolean} missing @returns {Feature} */
 function hashed(buckets, missing) {
-  const known = (/** @type {any} */ value) => typeof value === "string" || (Number.isInteger(value) && Math.abs(value) <= 2 ** 53);
+  const known = (/** @type {any} */ value) => typeof value === "string" || Number.isSafeInteger(value);
   // Whoever has no value where none may be missing is in the bucket of no text.
   const gap = missing ? buckets : bucketOf("", buckets);
   const slot = (/** @type {any} */ value) => (known(value) ? bucketOf(String(value), buckets) : gap);

@@ -5,11 +5,12 @@
  */
 
 import { PrivateerError, invalid } from "./errors.js";
+import { WITHIN } from "./in-time.js";
 
 /** @typedef {import("./client.js").Client} Client */
 /** @typedef {import("./session.js").Session} Session */
 /** @typedef {import("./delivery.js").Outcome} Outcome */
-/** @typedef {{targetingKey?: string, [key: string]: any}} Context */
+/** @typedef {{targetingKey?: string | number, [key: string]: any}} Context */
 /** @typedef {{value?: number, [key: string]: any}} Details */
 
 /**
@@ -26,6 +27,8 @@ import { PrivateerError, invalid } from "./errors.js";
  * @property {(experiment: string, outcome: Outcome | PrivateerError) => void} [reported] told what became of a report
  * @property {string[]} [fresh] the experiments in which a person whose features change, while the provider runs, gets a fresh
  * choice
+ * @property {number} [within] seconds for an evaluation, .3 by default; whoever has no arm by then gets the default, and at a later
+ * evaluation the arm
  */
 
 const BOOLEANS = new Map([["on", true], ["off", false], ["true", true], ["false", false]]);
@@ -39,6 +42,11 @@ function told(value, error) {
   if (!(error instanceof PrivateerError)) throw error;
   return failed(value, CODES[error.type] ?? "GENERAL", error.message);
 }
+
+const OTHER = "another targetingKey, and a client is one person: people of one process need a PrivateerServerProvider";
+
+/** The targeting key; a number is the person of its text. @param {Context} context @returns {string} */
+const keyOf = ({ targetingKey }) => (targetingKey === undefined || targetingKey === null ? "" : `${targetingKey}`);
 
 /** A person's session, whose arm stands. */
 class Flag {
@@ -134,30 +142,46 @@ export class PrivateerWebProvider extends Provider {
     this.experiments = settings.experiments;
     /** @type {Map<string, Flag | PrivateerError>} */
     this.flags = new Map();
+    this.person = "";
   }
 
-  /** Join all experiments; one that cannot be joined gives the default value. */
+  /** Join all experiments; one that cannot be joined in time gives the default value until it is. */
   async initialize() {
     await Promise.all(this.experiments.map((name) => this.join(name)));
   }
 
   /** @param {string} name */
   async join(name) {
-    try {
-      this.flags.set(name, new Flag(await this.client.join(name), this.settings, name));
-    } catch (error) {
-      if (!(error instanceof PrivateerError)) throw error;
-      this.flags.set(name, error);
-    }
+    const { client, settings } = this;
+    const join = async (/** @type {Promise<Session>} */ joining) => {
+      try {
+        this.flags.set(name, new Flag(await joining, settings, name));
+      } catch (error) {
+        if (!(error instanceof PrivateerError)) throw error;
+        this.flags.set(name, error);
+      }
+    };
+    await join(client.inTime.session(name, settings.within ?? WITHIN));
+    // The server's answer serves the evaluations that come after it.
+    const late = client.inTime.going.get(name)?.joined;
+    if (late && this.flags.get(name) instanceof PrivateerError) void join(late).catch(() => {});
   }
 
   /** A new context: who has an arm keeps it. Nothing is asked of the server. */
   onContextChange() {}
 
+  /** Whether this client, which is one person, is asked about another one. @param {Context | undefined} context */
+  isOther(context) {
+    const key = keyOf(context ?? {});
+    this.person ||= key;
+    return key !== "" && key !== this.person;
+  }
+
   /** @template T @param {string} kind @param {string} name @param {T} value @param {Context} context @returns {Resolution<T>} */
   resolve(kind, name, value, context) {
     const flag = this.flags.get(name);
     if (!flag) return failed(value, "FLAG_NOT_FOUND", `${name}: list it in settings.experiments`);
+    if (this.isOther(context)) return failed(value, "INVALID_CONTEXT", OTHER);
     try {
       return flag instanceof PrivateerError ? told(value, flag) : flag.resolved(kind, value, name, context);
     } catch (error) {
@@ -185,10 +209,10 @@ export class PrivateerWebProvider extends Provider {
     return this.resolve("object", name, value, context);
   }
 
-  /** @param {string} event @param {Context} _context @param {Details} [details] */
-  track(event, _context, details = {}) {
+  /** @param {string} event @param {Context} context @param {Details} [details] */
+  track(event, context, details = {}) {
     const name = this.experimentOf(event);
-    const flag = this.flags.get(name);
+    const flag = this.isOther(context) ? undefined : this.flags.get(name);
     if (flag instanceof Flag && flag.arm !== null) this.send(name, () => flag.report(details));
   }
 }
@@ -207,12 +231,22 @@ export class PrivateerServerProvider extends Provider {
     this.clientOf = clientOf;
     /** @type {Map<string, Promise<Flag>>} */
     this.flags = new Map();
+    /** @type {Map<string, Client>} */
+    this.clients = new Map();
+  }
+
+  /** A person's client: the same until their first session is there, so that they join once. @param {string} key */
+  client(key) {
+    const client = this.clients.get(key) ?? this.clientOf(key);
+    this.clients.set(key, client);
+    return client;
   }
 
   /** @param {string} name @param {string} key @returns {Promise<Flag>} */
   flag(name, key) {
     const identity = JSON.stringify([name, key]);
-    const known = this.flags.get(identity) ?? this.clientOf(key).join(name).then((session) => new Flag(session, this.settings, name));
+    const { within = WITHIN } = this.settings;
+    const known = this.flags.get(identity) ?? this.client(key).inTime.session(name, within).then((session) => new Flag(session, this.settings, name));
     this.flags.set(identity, known);
     // Who could not join tries again at the next evaluation.
     known.catch(() => this.flags.delete(identity));
@@ -222,11 +256,12 @@ export class PrivateerServerProvider extends Provider {
   /** Forget a person's sessions; their ledger stays. @param {string} key */
   forget(key) {
     for (const identity of this.flags.keys()) if (JSON.parse(identity)[1] === key) this.flags.delete(identity);
+    this.clients.delete(key);
   }
 
   /** @template T @param {string} kind @param {string} name @param {T} value @param {Context} context @returns {Promise<Resolution<T>>} */
   async resolve(kind, name, value, context) {
-    const key = context.targetingKey;
+    const key = keyOf(context);
     if (!key) return failed(value, "TARGETING_KEY_MISSING", "give a targetingKey: each person has a ledger of their own");
     try {
       return (await this.flag(name, key)).resolved(kind, value, name, context);
@@ -258,7 +293,7 @@ export class PrivateerServerProvider extends Provider {
   /** @param {string} event @param {Context} context @param {Details} [details] */
   track(event, context, details = {}) {
     const name = this.experimentOf(event);
-    const known = this.flags.get(JSON.stringify([name, context.targetingKey]));
+    const known = this.flags.get(JSON.stringify([name, keyOf(context)]));
     if (known) this.send(name, async () => (await known).report(details));
   }
 }

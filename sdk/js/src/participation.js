@@ -6,7 +6,7 @@ import { agree, hold } from "./agreement.js";
 import { ALGORITHMS } from "./algorithms/index.js";
 import { hex, joined } from "./bytes.js";
 import { PrivateerError, malformed, refused } from "./errors.js";
-import { countOf, isDue } from "./choice.js";
+import { armOf, countOf, isDue } from "./choice.js";
 import { columnsOf } from "./features.js";
 import { GainPolicy, measuresGain } from "./gain-policy.js";
 import { encode } from "./msgpack.js";
@@ -87,6 +87,11 @@ export class Participation {
     });
   }
 
+  /** Whether people decide by the final policy. */
+  get isOver() {
+    return this.round.batch === 0 || this.drains;
+  }
+
   /** Whether the round takes a report on what this person chooses now. */
   get asks() {
     return this.isOpen && !this.drains;
@@ -141,6 +146,16 @@ export class Participation {
     // Another page may be ahead of this one.
     const takes = choice.version > round.version || this.counts(choice.version);
     return round.batch > 0 && takes && choice.period === spec.periodOf(now) && this.means(choice);
+  }
+
+  /**
+   * Whether the arm that a device keeps is still the person's: until it is retired, the period ends, or the experiment does.
+   * @param {import("./ledgers/arm.js").KeptArm | null} kept @param {number} now seconds since 1970
+   */
+  shows(kept, now) {
+    const { spec } = this;
+    if (!kept || kept.arm === null || this.isOver || kept.period !== spec.periodOf(now)) return false;
+    return spec.meaning(countOf(kept)) === kept.meaning && !spec.retired.includes(armOf(kept));
   }
 
   /** Whether the report on a choice is due, and a round like this one may take it. @param {Choice} choice @param {number} now */

@@ -3,7 +3,7 @@
 
 import { PrivateerError, refused, unavailable } from "./errors.js";
 import { hex } from "./bytes.js";
-import { MSGPACK, ask, problem } from "./exchange.js";
+import { MSGPACK, ask, nonsense, problem } from "./exchange.js";
 import { blockOf, checkProof, checkSigned, checkStart, contradicts, entryOf, isRollback, keyChanged, openHead } from "./log.js";
 import { Participation } from "./participation.js";
 
@@ -83,7 +83,7 @@ export class Publications {
       throw new PrivateerError(problem(answer) ?? "not-found", "the server has no such experiment: check its spelling", "name");
     }
     const isPublication = answer.headers.get("content-type")?.split(";")[0] === MSGPACK;
-    if (answer.status !== 200 || !isPublication) throw unavailable("the server did not answer with a publication");
+    if (answer.status !== 200 || !isPublication) throw unavailable(nonsense(url));
     // Whoever chose when the round asked may report in a pause that has begun since.
     const paused = choosing && answer.headers.get("privateer-asks") === "nobody";
     const seen = await client.ledger.known(client.server);

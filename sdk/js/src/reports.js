@@ -1,7 +1,7 @@
 // @ts-check
 /** The reports of a device to one experiment: made for the round that is open, and paid for. */
 
-import { isDue, isGivenUp } from "./choice.js";
+import { isDue, isGivenUp, onTime } from "./choice.js";
 import { PrivateerError, alreadyReported } from "./errors.js";
 import { allows } from "./ledgers/ledger.js";
 import { localCost } from "./verification.js";
@@ -44,7 +44,8 @@ function payment({ round, spec, mechanism }, choice, now) {
     localEpsilon: mechanism && finite(localCost(mechanism, spec)),
     day: Math.floor(now / DAY),
     reports: spec.reports,
-    period: choice.period,
+    // A clock that was ahead when choosing must not use up the periods until then.
+    period: Math.min(choice.period, spec.periodOf(now)),
     pinned: pinned(spec),
   };
 }
@@ -64,20 +65,22 @@ function pinned(spec) {
  */
 export async function settled(publications) {
   const { client, identity } = publications;
+  const now = client.clock.now();
   let choice;
   try {
     choice = await client.ledger.choice(identity);
+    if (choice && onTime(choice, now) !== choice) choice = await client.ledger.keep(identity, (kept) => kept && onTime(kept, now));
   } catch (error) {
     if (error instanceof PrivateerError && error.field === "key") return "pending"; // whoever joins the experiment is told
     throw error;
   }
   const { payment: paid } = await client.ledger.entry(identity);
-  if (!choice || !isDue(choice, client.clock.now())) return null;
+  if (!choice || !isDue(choice, now)) return null;
   if (paid && !allows(paid, choice.period)) {
-    await client.ledger.forget(identity);
+    await client.ledger.eraseChoice(identity);
     return null;
   }
-  let isOver = isGivenUp(choice, client.clock.now());
+  const isOver = isGivenUp(choice, now);
   try {
     const { participation } = await publications.opened(null);
     if (await madeOn(publications, choice, participation)) return null;
@@ -85,10 +88,13 @@ export async function settled(publications) {
     if (!(error instanceof PrivateerError) || error.type === "ledger-unwritable") throw error;
     if (error.type === "unavailable") return "pending";
     client.refuse(); // the device goes on with nothing at a server that contradicts itself
+    if (error.type === "deleted") {
+      await client.ledger.forget(identity);
+      return "not-asked";
+    }
     // Of its terms: another round may do better.
-    isOver ||= error.type === "deleted";
   }
   if (!isOver) return "pending";
-  await client.ledger.forget(identity);
+  await client.ledger.eraseChoice(identity);
   return "not-asked";
 }

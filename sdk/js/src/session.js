@@ -5,7 +5,10 @@ import { armOf, isDue, isSame, told } from "./choice.js";
 import { adjusted, namesOf, unfitNumbers } from "./adjustment.js";
 import { PrivateerError, alreadyReported, invalid } from "./errors.js";
 import { unfit } from "./features.js";
+import { plainOf, unfitOutcome } from "./inputs.js";
+import { offered, showing } from "./ledgers/arm.js";
 import { allows } from "./ledgers/ledger.js";
+import { coins } from "./platform.js";
 import { isNew, madeOn } from "./reports.js";
 
 /** @typedef {import("./participation.js").Choice} Choice */
@@ -17,13 +20,19 @@ export class Session {
    * @param {import("./publications.js").Publications} publications @param {import("./publications.js").Published} published
    * @param {import("./ledgers/ledger.js").Entry} entry what the ledger has @param {Choice | null} kept the choice in it
    * @param {boolean} isTime whether the device reports this time: where it reports one time of several, it has drawn which
+   * @param {import("./ledgers/arm.js").KeptArm} arm that the person saw last, and the coins of the next choice
    */
-  constructor(publications, published, entry, kept, isTime) {
+  constructor(publications, published, entry, kept, isTime, arm) {
     this.publications = publications;
     this.client = publications.client;
     this.published = published;
     this.entry = entry;
     this.isTime = isTime;
+    this.arm = arm;
+    /** Of which unfit values the developer knows. @type {Set<string>} */
+    this.warned = new Set();
+    /** Whether that arm was shown instead of a choice. */
+    this.isShown = false;
     /** The choice that the ledger has, or is about to. @type {Choice | null} */
     this.kept = kept;
     /** What a report is about. @type {Choice | null} */
@@ -69,25 +78,57 @@ export class Session {
   /**
    * Choose for this person; nothing is sent. The report is about the last choice before it. The choice is kept, encrypted, if
    * the person is asked for a report, and stands, also in later sessions: until its report is made or due, its period is
-   * over, or no report on it would count any more.
+   * over, or no report on it would count any more. The arm stays after its report, and where nobody is asked, until it is
+   * retired, the period is over, the person is asked for another report, or the experiment is over.
    * @param {Record<string, any>} [context] a value for each feature, and each number that adjusts the reward
-   * @param {{fresh?: boolean}} [how] fresh: decide anew, in the place of the choice that is kept. Whoever sees the arms then
-   * sees one more
+   * @param {{fresh?: boolean, sticky?: boolean}} [how] fresh: decide anew, in the place of the choice that is kept. Whoever sees
+   * the arms then sees one more. sticky: false to decide anew each time once the report is made, or if nobody is asked
    * @returns {string} the name of an arm
    */
-  choose(context = {}, { fresh = false } = {}) {
+  choose(context = {}, { fresh = false, sticky = true } = {}) {
     this.client.refuse();
+    const { participation, kept } = this;
     const now = this.client.clock.now();
-    if (!fresh && this.kept && this.participation.stands(this.kept, now)) {
-      this.choice = this.kept;
-    } else {
-      this.choice = this.participation.choose(context, undefined, now);
-      const { spec } = this.participation;
-      this.client.warn([...unfit(spec.features, context), ...unfitNumbers(spec, context)]);
-      this.asked &&= this.isAsked;
-      if (this.asked || this.kept) this.keep(this.asked ? this.choice : null, fresh);
+    this.isShown = false;
+    if (!fresh && kept && participation.stands(kept, now)) {
+      this.choice = kept;
+      return armOf(kept);
     }
+    this.asked &&= this.isAsked;
+    const waiting = kept && participation.waits(kept, now) ? kept : null;
+    this.isShown = sticky && !fresh && (!this.asked || waiting !== null) && participation.shows(this.arm, now);
+    if (this.isShown) {
+      this.choice = waiting;
+      if (kept && !waiting) this.keep(null, false);
+      return armOf(this.arm);
+    }
+    // Every choice has coins of its own, so that no sequence of arms can be matched with the coins of a report.
+    const slot = fresh ? coins() : (this.arm.coins ?? coins());
+    const { spec } = participation;
+    const given = plainOf(context);
+    this.choice = participation.choose(given, slot, now);
+    this.warn([...unfit(spec.features, given), ...unfitNumbers(spec, given)]);
+    if (this.asked || kept) this.keep(this.asked ? this.choice : null, fresh);
+    this.show(this.choice);
     return armOf(this.choice);
+  }
+
+  /** Tell the developer of values without a place, each once. @param {string[]} messages */
+  warn(messages) {
+    for (const message of messages.filter((one) => !this.warned.has(one))) {
+      this.warned.add(message);
+      this.client.tell(message);
+    }
+  }
+
+  /** Keep the arm of a choice, as long as the experiment lasts. @param {Choice} choice */
+  show(choice) {
+    const { client, publications, participation } = this;
+    this.arm = showing(this.arm, choice, participation.isOver);
+    const kept = this.keeping.then(() => client.ledger.changeArm(publications.identity, (arm) => showing(arm, choice, participation.isOver)));
+    // A person whose device cannot keep it gets an arm anew.
+    this.keeping = Promise.allSettled([this.keeping, kept]).then(([one]) => (one.status === "rejected" ? Promise.reject(one.reason) : null));
+    this.keeping.catch(() => {});
   }
 
   /** Keep a choice, or none, unless another one stands. @param {Choice | null} choice @param {boolean} fresh */
@@ -103,6 +144,7 @@ export class Session {
 
   /** Make sure that the choice is kept, on disk: `Client.resume` finds it after a restart. */
   async save() {
+    if (!this.choice && this.isShown) return;
     if (!this.choice) throw invalid("choose an arm first", "reward");
     if (this.asked && this.kept === null) this.keep(this.choice, false);
     await this.keeping;
@@ -112,26 +154,40 @@ export class Session {
   async forget() {
     await this.keeping.catch(() => {});
     await this.client.ledger.forget(this.publications.identity);
-    this.kept = null;
-    this.choice = null;
+    this.kept = this.choice = null;
+    this.arm = offered(null, this.participation);
     this.asked &&= this.isAsked;
   }
 
   /**
    * Tell what came of the choice: pay, randomize, seal and send, once. Where the experiment waits for outcomes the device
    * keeps this one, in the place of the one before: the first `join` or `resend` after the window makes the report.
-   * @param {number | boolean | null | Record<string, number | boolean | null>} reward null where nothing is known; with
+   * @param {number | bigint | boolean | null | Record<string, number | bigint | boolean | null>} reward null where nothing is known; with
    * guardrails `{reward, ...}` by their names
    * @returns {Promise<Outcome>}
    */
   async report(reward) {
+    try {
+      return await this.reported(reward);
+    } catch (error) {
+      // Whoever reports again is told so: that is no error of the page.
+      if (error instanceof PrivateerError && error.type === "already-reported") return "already-reported";
+      throw error;
+    }
+  }
+
+  /** @param {number | bigint | boolean | null | Record<string, number | bigint | boolean | null>} reward @returns {Promise<Outcome>} */
+  async reported(reward) {
     const { client, choice } = this;
     await client.checkServer();
     this.entry = await client.ledger.entry(this.publications.identity);
     if (!this.isOpen) throw alreadyReported();
-    if (!choice) throw invalid("choose an arm first: call session.choose({...})", "reward");
     const { policy, spec } = this.participation;
-    const values = policy.read(adjusted(reward, spec, choice.offset ?? 0), spec);
+    const outcome = plainOf(reward);
+    if (choice || this.isShown) this.warn(unfitOutcome(outcome, spec));
+    if (!choice && this.isShown) return "not-asked";
+    if (!choice) throw invalid("choose an arm first: call session.choose({...})", "reward");
+    const values = policy.read(adjusted(outcome, spec, choice.offset ?? 0), spec);
     if (!this.asked) return "not-asked";
     this.participation.check(choice);
     await this.keeping.catch(() => {});
@@ -170,8 +226,11 @@ export class Session {
       const waiting = (/** @type {Choice | null} */ kept) => (kept && this.participation.waits(kept, client.clock.now()) ? kept : choice);
       if (type === "unavailable") return (await client.ledger.keep(identity, waiting)) ? "pending" : "not-asked";
       if (type !== "deleted") throw error;
+      await this.forget();
+      return "not-asked";
     }
-    await this.forget();
+    await client.ledger.eraseChoice(identity);
+    this.kept = this.choice = null;
     return "not-asked";
   }
 

@@ -2,6 +2,7 @@
 /** What a device reads in a spec. */
 
 import { adjustments } from "./adjustment.js";
+import { endOf } from "./choice.js";
 import { malformed, refused } from "./errors.js";
 import { features, ofArms } from "./features.js";
 import { TRUST, drawsOne, hidesArms } from "./trust.js";
@@ -9,7 +10,6 @@ import { TRUST, drawsOne, hidesArms } from "./trust.js";
 /** @typedef {{model: string, epsilon: number | null, delta: number, arms: string, min_batch: number, honest_fraction: number,
  *   local_epsilon_max: number}} Privacy */
 
-const GRAINS = 100;
 const PERIOD_MIN = 3600;
 const REPORTS_MAX = 1000;
 const EPSILON_MAX = 16;
@@ -114,11 +114,9 @@ export class Spec {
     return this.times > 1 ? Math.floor(now / this.period) : 0;
   }
 
-  /** When a report on a choice of now is due, no finer than a hundredth of the window; null: when its outcome is told. @param {number} now */
+  /** When a report on a choice of now is due; null: when its outcome is told. @param {number} now */
   dueAfter(now) {
-    if (!this.window) return null;
-    const grain = Math.max(1, this.window / GRAINS);
-    return Math.ceil((now + this.window) / grain) * grain;
+    return this.window ? endOf(this.window, now) : null;
   }
 
   /** What must not change between a choice and the report on it, of the first so many arms. @param {number} arms */

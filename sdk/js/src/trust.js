@@ -39,7 +39,7 @@ export const TRUST = {
     endpoint: "server", curated: true, promises: true, batched: false, least: 1e-8,
     serves: {
       means: [CentralSums, CellPairs], names: [CentralSums, CellPairs], hits: [CellPairs, CellTriples, CellProducts],
-      directions: [CentralVectors, RunningVectors], features: [CentralVectors],
+      directions: [CentralVectors, RunningVectors], features: [CentralVectors, CellPairs],
     },
   },
   none: {

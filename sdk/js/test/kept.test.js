@@ -48,9 +48,72 @@ test("a choice stands in every session and every round, whatever the context, un
     assert.equal(await (await client().resume("test")).report(1), "accepted");
     assert.equal((await client().ledger.entry(`${at.url}/test`)).choice, null);
     const after = await client().join("test");
-    const arms = new Set(Array.from({ length: 40 }, () => after.choose(MARKED)));
+    assert.deepEqual(new Set([MARKED, OTHER].map((context) => after.choose(context))), new Set([arm]), "the arm does not stay");
+    const arms = new Set(Array.from({ length: 40 }, () => after.choose(MARKED, { sticky: false })));
     await after.keeping;
     assert.deepEqual([after.asked, arms.size > 1, await client().ledger.choice(`${at.url}/test`)], [false, true, null]);
+  }));
+
+test("sessions that join at once, of one device, show one arm", () =>
+  serving(LOCAL, async (at) => {
+    const arms = new Set();
+    for (let person = 0; person < 40; person++) {
+      at.asks = person % 2 ? "nobody" : "published"; // asked or not
+      const ledger = new MemoryLedger();
+      const pages = await Promise.all([1, 2, 3].map(() => new Client(at.url, { ledger }).join("test")));
+      const seen = new Set(pages.map((page) => page.choose(MARKED)));
+      assert.equal(seen.size, 1, `person ${person} sees several`);
+      await pages[0].save();
+      await pages[0].keeping;
+      assert.equal((await new Client(at.url, { ledger }).join("test")).choose(OTHER), [...seen][0]);
+      arms.add([...seen][0]);
+    }
+    assert.ok(arms.size > 1, "everybody has the same arm");
+  }));
+
+test("no coins are used for two choices, and those of a choice leave the device with its report", () =>
+  serving(LOCAL, async (at) => {
+    const [ledger, coins] = [new MemoryLedger(), new Set()];
+    const identity = `${at.url}/test`;
+    for (let time = 0; time < 5; time++) {
+      const session = await new Client(at.url, { ledger }).join("test");
+      const next = (await ledger.changeArm(identity, (arm) => /** @type {any} */ (arm))).coins;
+      assert.ok(next !== null && !coins.has(next));
+      coins.add(next);
+      session.choose(MARKED, { fresh: time > 0 });
+      await session.keeping;
+      const slot = (await ledger.choice(identity))?.slot;
+      assert.equal(slot === next, time === 0, "a fresh choice has coins of its own");
+      assert.ok(time === 0 || !coins.has(slot));
+      coins.add(slot);
+      assert.equal((await ledger.changeArm(identity, (arm) => /** @type {any} */ (arm))).coins, null);
+    }
+  }));
+
+test("an arm that is retired, and an experiment that is over, end an arm that stays", () =>
+  serving(LOCAL, async (at) => {
+    const ledger = new MemoryLedger();
+    const session = await new Client(at.url, { ledger }).join("test");
+    const arm = session.choose(MARKED);
+    assert.equal(await session.report(1), "accepted");
+    const again = async () => {
+      const found = await new Client(at.url, { ledger }).join("test");
+      assert.equal(found.asked, false);
+      return found;
+    };
+    const now = Date.now() / 1000;
+    const { participation, arm: kept } = await again();
+    const other = participation.spec.arms.find((name) => name !== arm);
+    participation.spec.retired = [`${other}`];
+    assert.equal(participation.shows(kept, now), true);
+    participation.spec.retired = [arm];
+    assert.equal(participation.shows(kept, now), false);
+    participation.spec.retired = [];
+    participation.drains = true;
+    assert.equal(participation.shows(kept, now), false);
+    participation.drains = false;
+    await ledger.forget(`${at.url}/test`);
+    assert.equal((await again()).arm.arm, null);
   }));
 
 test("a fresh choice takes the place of the one that is kept", () =>

@@ -330,7 +330,7 @@ test("an issuer that gives none is told by its reason, and one that is away", ()
       await without(at, {}, type, type === "unavailable" ? /signed no token/ : /gives this device no token/);
     }
     at.sign = () => [200, "x".repeat(257)];
-    await without(at, {}, "unavailable", /no answer/);
+    await without(at, {}, "unavailable", /not what it was asked for/);
   }));
 
 test("a request that the issuer refuses is drawn anew", () =>

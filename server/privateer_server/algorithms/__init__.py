@@ -8,7 +8,7 @@ from privateer_core.plugins import Plugins
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.spec import Spec
 from privateer_server.algorithms.gain_rounds import GainLearner
-from privateer_server.algorithms.rounds_learner import Bulk, LearnerState, NewRound, RoundsLearner, Step, must_agree
+from privateer_server.algorithms.rounds_learner import Bulk, NewRound, RoundsLearner, Step, must_agree
 
 Learner: TypeAlias = RoundsLearner[Any, Any, Any]
 """A learner of any algorithm."""
@@ -42,7 +42,6 @@ __all__ = [
     "Bulk",
     "Foreseeing",
     "Learner",
-    "LearnerState",
     "NewRound",
     "RoundsLearner",
     "Step",

@@ -1,7 +1,6 @@
 """The base of all learners: pure functions, round by round, from a state and a release to a state."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, cast
 
@@ -71,29 +70,6 @@ class NewRound:
     seed: int
     batch: int = 0
     cohort: str = ""
-
-
-class LearnerState:
-    """A learner's state of which earlier releases stored fields under other names.
-
-    Attributes
-    ----------
-    renamed
-        Today's names of fields, by those of earlier releases; of the state's parts, too.
-    """
-
-    renamed: ClassVar[Mapping[str, str]] = {"heard": "reported"}
-
-    @classmethod
-    def upgraded(cls, stored: Any) -> Any:
-        """Return a stored state with today's names, for `privateer_core.codec.decode`."""
-        return _with_names(stored, cls.renamed)
-
-
-def _with_names(stored: Any, names: Mapping[str, str]) -> Any:
-    if isinstance(stored, dict):
-        return {names.get(name, name): _with_names(value, names) for name, value in stored.items()}
-    return [_with_names(one, names) for one in stored] if isinstance(stored, list) else stored
 
 
 SpecT = TypeVar("SpecT", bound=Spec)

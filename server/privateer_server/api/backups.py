@@ -56,15 +56,7 @@ class Backups:
         return float(self._last.is_incomplete and not self._is_under_way.locked())
 
     def begin(self) -> BinaryIO:
-        """Make a copy of the database; `end` must follow.
-
-        Raises
-        ------
-        Unavailable
-            If another one is under way, or the disk does not take the copy.
-        Conflict
-            If PostgreSQL's own tools make backups.
-        """
+        """Make a copy of the database; `end` must follow."""
         if self._store.is_shared:
             detail, remedy = "the data are in PostgreSQL", "use pg_dump on it (docs/operations/scale-servers.md)"
             raise Conflict(detail, field="PRIVATEER_DATABASE", remedy=remedy)

@@ -64,10 +64,7 @@ _BATCHES: Final[dict[str, Any]] = {
 def describe(app: FastAPI, is_public: Callable[[str, str], bool]) -> None:
     """Complete the application's own description, and add the page that shows it.
 
-    Parameters
-    ----------
-    is_public
-        Whether strangers may use a method on a path: to them the page shows these alone.
+    is_public: whether strangers may use a method on a path: to them the page shows these alone.
     """
     made = app.openapi
 

@@ -71,10 +71,7 @@ class ReportsEndpoint(UploadEndpoint):
 class BatchesEndpoint(Endpoint):
     """``POST /batches``: batches that trusted shufflers signed; nothing else is read.
 
-    Parameters
-    ----------
-    trace
-        Takes how long an answer took, for traces.
+    trace: takes how long an answer took, for traces.
     """
 
     route = "/batches"
@@ -116,12 +113,8 @@ class BatchesEndpoint(Endpoint):
 class Policies:
     """Answers what devices ask: for the publication, or whether it still is the one that they have.
 
-    Parameters
-    ----------
-    identity
-        Signs what is published.
-    tell
-        Takes how long an answer took.
+    identity: signs what is published.
+    tell: takes how long an answer took.
     """
 
     def __init__(self, experiments: Experiments, identity: Identity, tell: Callable[[Answered], None]) -> None:

@@ -61,14 +61,9 @@ class ChangeFeed:
 
     Time is beaten only while somebody listens. Whoever comes meanwhile gets what the last beat brought.
 
-    Parameters
-    ----------
-    experiments
-        What is looked at.
-    beat
-        Seconds from a beat to the next one.
-    kept
-        Seconds for which a deletion is sent.
+    experiments: what is looked at.
+    beat: seconds from a beat to the next one.
+    kept: seconds for which a deletion is sent.
     """
 
     def __init__(
@@ -92,12 +87,8 @@ class ChangeFeed:
 
         None stands for a beat that brought nothing.
 
-        Parameters
-        ----------
-        since
-            The id of the last message that was received; where it is not one of this process, everything is sent.
-        name
-            The experiment that it is about; by default all are. Once it is deleted, nothing more is sent.
+        since: the id of the last message that was received; where it is not one of this process, everything is sent.
+        name: the experiment that it is about; by default all are. Once it is deleted, nothing more is sent.
         """
         with self._listening():
             after = self._read(since)
@@ -192,12 +183,8 @@ def _answers(*errors: Any) -> dict[int | str, dict[str, Any]]:
 class Stream(StreamingResponse):
     """The answer that does not end until its place, its time or the process does.
 
-    Parameters
-    ----------
-    changes
-        What it sends.
-    limit, place, sender
-        The place that it holds, which it gives back.
+    changes: what it sends.
+    limit, place, sender: the place that it holds, which it gives back.
     """
 
     def __init__(

@@ -15,19 +15,11 @@ POLLS_MAX: Final = 128
 
 
 class LimitedConnection:
-    """Room for one stream or long poll.
-
-    Attributes
-    ----------
-    is_taken
-        False once another sender needed the room: a stream ends at its next beat.
-    on_loss
-        Is called then: a long poll ends at once.
-    """
+    """Room for one stream or long poll."""
 
     def __init__(self) -> None:
-        self.is_taken = True
-        self.on_loss: Callable[[], object] = lambda: None
+        self.is_taken = True  # False once another sender needed the room: a stream ends at its next beat
+        self.on_loss: Callable[[], object] = lambda: None  # is called then: a long poll ends at once
 
 
 class ConnectionLimit:
@@ -36,10 +28,7 @@ class ConnectionLimit:
     If all are taken, the oldest one of the sender that holds most makes room, unless the newcomer would then hold
     as many. So one sender alone keeps nobody out.
 
-    Parameters
-    ----------
-    most
-        At a time.
+    most: at a time.
     """
 
     def __init__(self, most: int) -> None:
@@ -50,13 +39,7 @@ class ConnectionLimit:
         return sum(map(len, self._by_sender.values()))
 
     def take(self, sender: str) -> LimitedConnection:
-        """Take a place for a sender.
-
-        Raises
-        ------
-        Unavailable
-            If there is none.
-        """
+        """Take a place for a sender."""
         if len(self) >= self._most:
             self._make_room(sender)
         place = LimitedConnection()
@@ -87,10 +70,7 @@ class Polls:
     sender. Who finds no room is answered at once, and so is who has to make some; both ask again. Shufflers come by the
     private listener, and always wait.
 
-    Parameters
-    ----------
-    strangers_max
-        At a time.
+    strangers_max: at a time.
     """
 
     def __init__(self, strangers_max: int = POLLS_MAX) -> None:
@@ -99,10 +79,7 @@ class Polls:
     async def wait(self, experiment: Experiment, seconds: float, sender: str | None) -> None:
         """Return once another round is published, the time is up, or at once where there is no room.
 
-        Parameters
-        ----------
-        sender
-            The stranger who waits; None: a shuffler or an operator.
+        sender: the stranger who waits; None: a shuffler or an operator.
         """
         if sender is None:
             await experiment.next_publication(seconds)

@@ -176,13 +176,7 @@ class PublishedState(msgspec.Struct, frozen=True):
 
 
 def read(kind: type[M], body: bytes | bytearray) -> M:
-    """Read a body that is larger than what a route reads by itself.
-
-    Raises
-    ------
-    BadRequest
-        If it is not JSON, or not of this kind.
-    """
+    """Read a body that is larger than what a route reads by itself."""
     try:
         return kind.model_validate(msgspec.json.decode(body))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -99,12 +99,8 @@ class Gauges:
 class Admins:
     """Checks what the bearer of a token may do at the private listener.
 
-    Parameters
-    ----------
-    tokens
-        What is compared.
-    clock
-        Says which tokens have expired.
+    tokens: what is compared.
+    clock: says which tokens have expired.
     """
 
     def __init__(self, tokens: AdminTokens, clock: Clock) -> None:

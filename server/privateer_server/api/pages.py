@@ -70,10 +70,7 @@ _NOT_MODIFIED: Final = 304
 class PageVersions:
     """Says what a request would show.
 
-    Parameters
-    ----------
-    experiments
-        What the pages are about.
+    experiments: what the pages are about.
     """
 
     def __init__(self, experiments: Experiments) -> None:
@@ -120,12 +117,8 @@ def _asks_for_bytes(scope: Scope) -> bool:
 class Page:
     """ASGI: one file, with its digest as entity tag.
 
-    Parameters
-    ----------
-    body, kind
-        What is in it, and its suffix.
-    for_browsers
-        Whether those who do not ask for HTML find no page here.
+    body, kind: what is in it, and its suffix.
+    for_browsers: whether those who do not ask for HTML find no page here.
     """
 
     def __init__(self, body: bytes, kind: str, *, for_browsers: bool = False) -> None:
@@ -153,10 +146,7 @@ class Page:
 class Index:
     """ASGI: the page itself, which says to its modules at which listener it is.
 
-    Parameters
-    ----------
-    path
-        The file.
+    path: the file.
     """
 
     def __init__(self, path: Path) -> None:

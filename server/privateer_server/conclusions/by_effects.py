@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from statistics import NormalDist
 from typing import Final
 
-from privateer_core.answer.conclusion import Headline, Rule, Rules, Sureness
+from privateer_core.answer.conclusion import Headline, NoRelative, Rule, Rules, Sureness
 from privateer_core.answer.estimates import Effect, Estimate
 from privateer_core.answer.measured_rate import MeasuredRate
 from privateer_core.answer.parts import Recommendations
@@ -22,6 +22,8 @@ _SURE: Final[dict[Sureness, str]] = {
 }
 _POWER = 0.8
 _MORE_MAX = 100
+_SMALL = 0.02
+"""Shares of a mean below this have a decimal."""
 _TWO = 2
 _NAMED = 3
 """Effects of which it is said what would make them surer."""
@@ -34,6 +36,17 @@ def baseline_of(spec: Spec, rate: MeasuredRate | None) -> Estimate | None:
     reward = spec.reward
     value, low, high = (reward.low + reward.span * one for one in (rate.value, rate.low, rate.high))
     return Estimate(spec.options[0], value, low, high)
+
+
+def no_relative(effects: Sequence[Effect], baseline: Estimate | None) -> NoRelative | None:
+    """Return why effects are not told as shares of the control's mean."""
+    if baseline is None:
+        return "no relative effects: the control's mean has no interval"
+    if baseline.low <= 0:
+        return "no relative effects: the control's mean may be 0 or less"
+    if any(one.group is not None for one in effects):
+        return "no relative effects of segments: the control's mean in each is not estimated"
+    return None
 
 
 def effects_headline(findings: LearnedAnswer, rules: Rules | None, baseline: Estimate | None) -> Headline:
@@ -155,7 +168,10 @@ def _change(one: Effect, control: str, baseline: Estimate | None) -> str:
         return f"{said} against {short(control)}"
     radius = (baseline.high - baseline.low) / 2
     mean = f"{said} against {short(control)}'s mean of {plain(baseline.value, radius)}"
-    return f"{mean}, which is {one.value / baseline.value:+.0%}" if baseline.low > 0 else mean
+    if baseline.low <= 0:
+        return mean
+    share = one.value / baseline.value
+    return f"{mean}, which is {share:+.{int(abs(share) < _SMALL)}%}"
 
 
 def _differs(findings: LearnedAnswer) -> str:

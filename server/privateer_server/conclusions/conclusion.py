@@ -11,7 +11,7 @@ from privateer_core.answer.parts import Contradiction, Gain, GuardrailEffects, L
 from privateer_core.answer.policy_view import Coefficients, Point, PolicyView
 from privateer_core.spec.spec import Spec
 from privateer_server.conclusions.by_context import context_findings
-from privateer_server.conclusions.by_effects import baseline_of, effects_headline, effects_surer
+from privateer_server.conclusions.by_effects import baseline_of, effects_headline, effects_surer, no_relative
 from privateer_server.conclusions.by_estimates import (
     options_headline,
     options_surer,
@@ -27,12 +27,8 @@ from privateer_server.rounds.loop import Schedule, Step
 def conclude(schedule: Schedule, step: Step, answer: Answer) -> Conclusion:
     """Return what follows from an answer.
 
-    Parameters
-    ----------
-    step
-        The open round, or the last step: its state is what is known.
-    answer
-        What its learner found, with the reason why nobody is asked any more, if it is over.
+    step: the open round, or the last step: its state is what is known.
+    answer: what its learner found, with the reason why nobody is asked any more, if it is over.
     """
     spec = schedule.spec
     bare = Conclusion(
@@ -108,6 +104,7 @@ def _with_effects(shown: Conclusion, findings: LearnedAnswer, schedule: Schedule
         rules=_as_decided(shown.rules, headline),
         control=spec.options[0],
         baseline=baseline,
+        no_relative=no_relative(findings.answer.effects, baseline),
         gain=findings.answer.gain,
         is_measured=findings.answer.gain is not None,
         losses=next((part.losses for part in findings.answer.all_of(Losses)), ()),

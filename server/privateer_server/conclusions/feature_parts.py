@@ -90,14 +90,9 @@ def parts_of(
 ) -> list[FeaturePart]:
     """Return the parts from which rules are chosen, the coarsest of each feature first.
 
-    Parameters
-    ----------
-    contexts
-        Shape (n, columns): people.
-    edges
-        Lower and upper corners of boxes, (boxes, columns) each: numbers are cut where boxes end.
-    likes
-        Shape (n, options): by how much everybody's reward under an option is above that under the others.
+    contexts (n, columns): people.
+    edges: lower and upper corners of boxes, (boxes, columns) each: numbers are cut where boxes end.
+    likes (n, options): by how much everybody's reward under an option is above that under the others.
     """
     most, made, start = max(_FEWEST, _PARTS // (2 * max(1, len(features)))), list[FeaturePart](), 0
     is_cut = any(len(_inner(edges, place)) for place in range(contexts.shape[1]))

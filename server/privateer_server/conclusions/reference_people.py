@@ -33,14 +33,9 @@ class ReferencePeople:
 def people_in(features: Mapping[str, Feature], lower: Array, upper: Array, shares: Array) -> ReferencePeople:
     """Return people spread evenly over boxes, the same ones every time.
 
-    Parameters
-    ----------
-    features
-        Those of the spec, which say where anybody can be.
-    lower, upper
-        Shape (boxes, columns): corners.
-    shares
-        Shape (boxes,): share of the people in each.
+    features: those of the spec, which say where anybody can be.
+    lower, upper (boxes, columns): corners.
+    shares (boxes,): share of the people in each.
     """
     rows = np.flatnonzero(inhabited(features, lower, upper) & (shares > 0))
     each = max(_IN_A_BOX, _PEOPLE // max(1, len(rows)))

@@ -58,22 +58,14 @@ class RuleList:
 def search(parts: Bools, worth: Array, chosen: Ints, enough: float = ENOUGH) -> RuleList:
     """Return few rules whose value is near that of a policy.
 
-    Parameters
-    ----------
-    parts
-        Shape (parts, n): who is in each part from which rules are made.
-    worth
-        Shape (n, options): the reward of each option for everybody, times their share.
-    chosen
-        Shape (n,): the policy's options.
-    enough
-        The share of the policy's gain that rules must keep, if seven can.
-
-    Notes
-    -----
     Greedy: each step takes the option and the pairs of parts that improve most on the rules so far, of all pairs, so
     that two features that matter only together are found, narrows them, and keeps the best. A rule that is found later
     comes before the others. Rules and parts that bring nothing any more are taken out at the end.
+
+    parts (parts, n): who is in each part from which rules are made.
+    worth (n, options): the reward of each option for everybody, times their share.
+    chosen (n,): the policy's options.
+    enough: the share of the policy's gain that rules must keep, if seven can.
     """
     people = np.arange(len(chosen))
     options, totals = np.unique(chosen), worth.sum(axis=0)

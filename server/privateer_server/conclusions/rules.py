@@ -107,12 +107,8 @@ def rules_of(
 ) -> Rules:
     """Return the rules, of all people whom the spec allows for.
 
-    Parameters
-    ----------
-    bounds
-        Those of rewards: means are within them.
-    enough
-        The share of the policy's gain that rules must keep, if seven can.
+    bounds: those of rewards: means are within them.
+    enough: the share of the policy's gain that rules must keep, if seven can.
     """
     people, means, expected = prospect.people, prospect.means, prospect.expected
     edges, is_tested = (expected.lower, expected.upper), expected.decided is not None

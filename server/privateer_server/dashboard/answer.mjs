@@ -48,17 +48,22 @@ export function effectRows(effects, baseline) {
   const ranked = [...effects].sort((one, other) => rank(one) - rank(other));
   return ranked.map(({ option, group, value, low, high, reason }) => {
     const said = value === null ? { value: null, interval: null } : difference(value, low, high);
-    const share = value === null || group !== null || !(baseline?.value > 0) ? null : `${value < 0 ? "–" : "+"}${percent(Math.abs(value / baseline.value), 1)}`;
+    const share = value === null || group !== null || !(baseline?.low > 0) ? null : `${value < 0 ? "–" : "+"}${percent(Math.abs(value / baseline.value), 1)}`;
     return [option, group ?? "everybody", said.value, said.interval, share, reason];
   });
 }
 
-function effectsPart({ effects, baseline, control }) {
+/** What the control's mean reward is, and why an effect is not told as a share of it, in sentences. */
+export function baselineInWords({ baseline, control, no_relative: missing }, rows) {
+  const mean = baseline && `${control} has a mean reward of ${baseline.value.toFixed(decimalsOf((baseline.high - baseline.low) / 2))} in all segments together.`;
+  return [mean, rows.some((row) => row[4] !== null) && "A relative effect is a share of that.", missing && `${capital(missing)}.`].filter(Boolean).join(" ");
+}
+
+function effectsPart({ effects, ...rest }) {
   if (!effects.length) return null;
-  const rows = effectRows(effects, baseline), title = `Effects against ${control}`;
-  const mean = baseline ? `${control} has a mean reward of ${baseline.value.toFixed(decimalsOf((baseline.high - baseline.low) / 2))} in all segments together. ` : "";
+  const rows = effectRows(effects, rest.baseline), title = `Effects against ${rest.control}`;
   const left = rows.length > EFFECTS ? ` ${many(rows.length - EFFECTS, "more effect")} in the findings below.` : "";
-  return [el("h3", {}, title), el("p", { class: "muted" }, `${mean}A relative effect is a share of that.${left}`),
+  return [el("h3", {}, title), el("p", { class: "muted" }, `${baselineInWords(rest, rows)}${left}`),
     table("answer-effects", title, ["option", "for", "effect", "interval", "relative", "decided?"], rows.slice(0, EFFECTS), { titled: true })];
 }
 

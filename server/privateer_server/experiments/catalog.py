@@ -31,17 +31,10 @@ _log = logging.getLogger("privateer.server")
 
 @dataclass(frozen=True)
 class Start:
-    """The way in which an experiment comes into being.
+    """The way in which an experiment comes into being."""
 
-    Attributes
-    ----------
-    begun
-        Makes the state that it begins with; None: that before any report.
-    action, detail
-        What its log says.
-    """
-
-    begun: Callable[[Schedule], Any] | None = None
+    begun: Callable[[Schedule], Any] | None = None  # makes the state that it begins with; None: that before any report
+    # action, detail: what its log says
     action: str = "create"
     detail: str = ""
 
@@ -51,16 +44,9 @@ class Experiments:
 
     Keys of no open round are destroyed at the start.
 
-    Attributes
-    ----------
-    closer
-        What ends their rounds.
-    limits
-        What a new experiment keeps to.
-    loader
-        What reads them from the store.
-    recovered
-        How many rounds the start ``published`` and has ``given_up``.
+    closer: what ends their rounds.
+    limits: what a new experiment keeps to.
+    loader: what reads them from the store.
     """
 
     def __init__(self, data: Data, settings: ServerSettings, clock: Clock) -> None:
@@ -82,7 +68,7 @@ class Experiments:
             except PluginError as error:  # what one experiment lacks must not keep the server from the others
                 _log.error("experiment %s stands still: %s", name, error)
                 self._idle[name] = error
-        self.recovered = recovery.recovered
+        self.recovered = recovery.recovered  # how many rounds the start ``published`` and has ``given_up``
         for name in self._journal.experiments():
             if name not in self._by_name and name not in self._idle:
                 _log.warning(
@@ -109,15 +95,7 @@ class Experiments:
         return [*open_round, *self._following_key(name)]
 
     def get(self, name: str) -> Experiment:
-        """Return the experiment of that name.
-
-        Raises
-        ------
-        NotFound
-            If there is no such experiment, or it was deleted.
-        Unavailable
-            If its algorithm cannot be used here.
-        """
+        """Return the experiment of that name."""
         if name in self._deleted:
             raise Deleted("the experiment was deleted", remedy="nothing to do: it asks nobody any more")
         if error := self._idle.get(name):
@@ -170,23 +148,9 @@ class Experiments:
     ) -> tuple[Experiment, bool]:
         """Return the experiment of a spec, and whether it is new.
 
-        Parameters
-        ----------
-        who
-            Whose request it is, for the log.
-        start
-            What it begins with, if another experiment has learned that.
-        is_known
-            Whether an experiment of that name is the one that is wanted; by default one of the same spec is.
-
-        Raises
-        ------
-        SpecError
-            If this server cannot run the experiment or keep its promise.
-        Conflict
-            If the name is taken by another experiment, or was.
-        Unavailable
-            If the server cannot write.
+        who: whose request it is, for the log.
+        start: what it begins with, if another experiment has learned that.
+        is_known: whether an experiment of that name is the one that is wanted; by default one of the same spec is.
         """
         async with self._creating:
             with suppress(NotFound):
@@ -212,19 +176,8 @@ class Experiments:
 
         Two shufflers would each hold a part of a round's reports, and the part that comes second would be lost.
 
-        Parameters
-        ----------
-        closer
-            The shuffler, and its organisation: the one that the experiment names, if it names one.
-        signed_at
-            When the shuffler signed the claim, in seconds since 1970.
-
-        Raises
-        ------
-        NotFound, WrongEndpoint
-            If there is no such experiment, or its reports need no shuffler.
-        Conflict
-            If another shuffler has claimed it, or it is for that of another organisation.
+        closer: the shuffler, and its organisation: the one that the experiment names, if it names one.
+        signed_at: when the shuffler signed the claim, in seconds since 1970.
         """
         experiment, shuffler = await self.find(name), closer.shuffler
         if not experiment.current.shuffled:
@@ -250,13 +203,7 @@ class Experiments:
             experiment.shuffler = shuffler
 
     async def release(self, name: str, who: str) -> None:
-        """Let any shuffler claim the experiment, since the one that did is gone.
-
-        Raises
-        ------
-        NotFound
-            If there is no such experiment.
-        """
+        """Let any shuffler claim the experiment, since the one that did is gone."""
         experiment = await self.find(name)
         async with self._claiming:
             version = experiment.current.round.version
@@ -303,13 +250,7 @@ class Experiments:
 
 
 def open_experiments(settings: ServerSettings, clock: Clock) -> tuple[Data, Experiments]:
-    """Open the data folder, recover what a stop interrupted, and read the experiments.
-
-    Raises
-    ------
-    SpecError
-        If the folder cannot be used, is in use, or holds what cannot be read.
-    """
+    """Open the data folder, recover what a stop interrupted, and read the experiments."""
     for problem in (*ALGORITHMS.problems(), *LEARNERS.problems()):
         _log.error("%s", problem)
     with ExitStack() as stack:

@@ -26,24 +26,17 @@ _LATER: Final = (
 
 
 class Words(NamedTuple):
-    """The words of a form, which say what a change means before it is sent.
+    """The words of a form, which say what a change means before it is sent."""
 
-    Attributes
-    ----------
-    title, done
-        The button, and what is true of the experiment afterwards.
-    flight, learned, promise
-        What becomes of a device that has chosen and not reported, of what was learned, and of the promise to a person.
-    is_final
-        Whether the change cannot be undone.
-    """
-
+    # title, done: the button, and what is true of the experiment afterwards
     title: str
     done: str
+    # flight, learned, promise: what becomes of a device that has chosen and not reported, of what was learned, and of
+    # the promise to a person
     flight: str
     learned: str
     promise: str = _UNCHANGED
-    is_final: bool = False
+    is_final: bool = False  # whether the change cannot be undone
 
 
 class Option(NamedTuple):
@@ -63,22 +56,12 @@ ArmName = Annotated[str, Field(min_length=1, max_length=64)]
 
 
 class Change(BaseModel):
-    """A change as it is asked for.
-
-    Attributes
-    ----------
-    verb
-        Its name in addresses, on the command line and in the log.
-    words
-        What its form says.
-    when
-        The statuses of an experiment that accepts it; empty: all.
-    """
+    """A change as it is asked for."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-    verb: ClassVar[Verb]
-    words: ClassVar[Words]
-    when: ClassVar[frozenset[str]] = frozenset()
+    verb: ClassVar[Verb]  # its name in addresses, on the command line and in the log
+    words: ClassVar[Words]  # what its form says
+    when: ClassVar[frozenset[str]] = frozenset()  # the statuses of an experiment that accepts it; empty: all
 
     @classmethod
     def form(cls) -> dict[str, Any]:
@@ -137,15 +120,7 @@ class PlannedChange(Change):
 
     @abstractmethod
     def apply(self, planner: "Planner") -> Plan | None:
-        """Return what the change makes of an experiment's plan; None if it changes nothing.
-
-        Raises
-        ------
-        Conflict
-            If the experiment is over.
-        SpecError
-            If its spec or its algorithm does not take the change.
-        """
+        """Return what the change makes of an experiment's plan; None if it changes nothing."""
 
 
 class Pause(PlannedChange):
@@ -186,14 +161,10 @@ class Resume(PlannedChange):
 
 
 class SpecChange(PlannedChange):
-    """A change that makes a new public spec, which is checked as a whole.
+    """A change that makes a new public spec, which is checked as a whole."""
 
-    Attributes
-    ----------
-    revives, needs_people
-        Whether it lets an experiment that has finished go on, or makes sense only where people are asked.
-    """
-
+    # revives, needs_people: whether it lets an experiment that has finished go on, or makes sense only where people are
+    # asked
     revives: ClassVar[bool] = False
     needs_people: ClassVar[bool] = False
 
@@ -204,13 +175,7 @@ class SpecChange(PlannedChange):
 
     @abstractmethod
     def respec(self, spec: "Spec") -> "Spec":
-        """Return the spec that it makes; the same if it changes nothing.
-
-        Raises
-        ------
-        SpecError
-            If the spec does not take it.
-        """
+        """Return the spec that it makes; the same if it changes nothing."""
 
     def apply(self, planner: "Planner") -> Plan | None:
         """Plan the new spec."""

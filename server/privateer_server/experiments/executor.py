@@ -38,12 +38,8 @@ _DISK: Final = Unavailable("the server cannot store changes now", remedy="send t
 class Planning:
     """Plans for one experiment, as it stands; each method returns None where nothing changes.
 
-    Parameters
-    ----------
-    settings
-        Say how large a report and a batch may be.
-    clock
-        Says when a plan is due.
+    settings: say how large a report and a batch may be.
+    clock: says when a plan is due.
     """
 
     def __init__(self, experiment: Experiment, settings: ServerSettings, clock: Clock) -> None:
@@ -54,13 +50,7 @@ class Planning:
         return self._experiment.current.plan
 
     def hold(self, hold: str, seconds: float | None) -> Plan | None:
-        """Ask nobody until `resume`, or for good; the open round waits for those who chose before, or so many seconds.
-
-        Raises
-        ------
-        Conflict
-            If the experiment is over.
-        """
+        """Ask nobody until `resume`, or for good; the open round waits so many seconds for those who chose before."""
         plan = self._before
         if plan.hold == hold and not self._is_sooner(seconds):
             return None
@@ -97,13 +87,7 @@ class Planning:
         return self._timely(replace(current.plan, hold="", due=due), 0.0 if starts_anew else None)
 
     def respecify(self, change: SpecChange) -> Plan | None:
-        """Publish another spec; raises what `hold` does.
-
-        Raises
-        ------
-        SpecError
-            If the spec or the learner does not take the change.
-        """
+        """Publish another spec; raises what `hold` does."""
         plan, seconds = self._before, change.ends_in
         before = read_schedule(plan.spec).spec if plan.spec else self._experiment.spec
         after = change.respec(before)
@@ -119,13 +103,7 @@ class Planning:
         return self._timely(replace(plan, spec=schedule.encoded), seconds)
 
     def _check(self, schedule: Schedule, *, asks: bool) -> None:
-        """Try a spec out on what is known now, with a round of every size that may come.
-
-        Raises
-        ------
-        SpecError
-            If the learner cannot change so, no round follows although one should, or a round keeps no promise.
-        """
+        """Try a spec out on what is known now, with a round of every size that may come."""
         current, spec, learner = self._experiment.current, schedule.spec, schedule.learner
         state = learner.changed(current.step.state, current.spec)
         step = learner.next(state, current.round.version + 1, secrets.randbits(63))
@@ -157,18 +135,10 @@ def _over() -> Conflict:
 
 
 class CarriedOut(NamedTuple):
-    """What became of a change.
+    """What became of a change."""
 
-    Attributes
-    ----------
-    is_new
-        Whether it changed anything.
-    is_given_up
-        Whether the open round ended with it, and nothing of what came in it is learned from.
-    """
-
-    is_new: bool
-    is_given_up: bool = False
+    is_new: bool  # whether it changed anything
+    is_given_up: bool = False  # whether the open round ended with it, and nothing of what came in it is learned from
 
 
 class ChangeExecutor:
@@ -186,17 +156,7 @@ class ChangeExecutor:
         self._settings, self._clock = settings, clock
 
     async def carry_out(self, name: str, who: str, change: PlannedChange) -> CarriedOut:
-        """Change an experiment's plan.
-
-        Raises
-        ------
-        NotFound
-            If there is no such experiment.
-        Conflict, SpecError
-            As the change's `apply`.
-        Unavailable
-            If the server cannot do it now.
-        """
+        """Change an experiment's plan."""
         # Whoever asked may go away meanwhile: what is on disk and what is in memory must not part.
         return await asyncio.shield(asyncio.create_task(self._carried_out(name, who, change)))
 
@@ -244,15 +204,7 @@ class ChangeExecutor:
         return LogLine(self._clock.now(), change.verb, detail, who, version, since)
 
     async def clone(self, name: str, who: str, change: Clone) -> tuple[Experiment, bool]:
-        """Create an experiment that begins with what another one has learned; return it, and whether it is new.
-
-        Raises
-        ------
-        NotFound
-            If there is no such experiment.
-        SpecError, Conflict, Unavailable
-            As `Experiments.create`.
-        """
+        """Create an experiment that begins with what another one has learned; return it, and whether it is new."""
         current = (await self._experiments.find(name)).current
         state, before = current.schedule.learner.learned(current.step.state), current.spec
         origin, version = f"of {name} at version", current.round.version
@@ -272,13 +224,6 @@ class ChangeExecutor:
         Returns
         -------
         Whether it was there.
-
-        Raises
-        ------
-        NotFound
-            If there was no such experiment.
-        Unavailable
-            If the disk does not take it now; sent again, the request goes on.
         """
         return await asyncio.shield(asyncio.create_task(self._deleted(name, who)))
 

@@ -42,49 +42,27 @@ _log = logging.getLogger("privateer.server")
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The facts that are known of an experiment at a moment.
+    """The facts that are known of an experiment at a moment."""
 
-    Attributes
-    ----------
-    current
-        The last round published.
-    before
-        Reports counted in the rounds before it.
-    refused
-        Reports turned away over all rounds, by reason.
-    """
-
-    current: OpenRound
-    before: int = 0
-    refused: Mapping[str, int] = field(default_factory=dict)
+    current: OpenRound  # the last round published
+    before: int = 0  # reports counted in the rounds before it
+    refused: Mapping[str, int] = field(default_factory=dict)  # reports turned away over all rounds, by reason
 
 
 class Experiment:
     """One experiment: the last round, and what was counted.
 
-    Attributes
-    ----------
-    current
-        The last round published.
-    before
-        Reports counted in the rounds before it.
-    refused
-        Reports turned away over all rounds, by reason.
-    shuffler
-        Id of the key of the shuffler whose batches it takes; empty as long as none has claimed it.
-    retry_at
-        When closing its round may be tried again after a failure, by the monotonic clock; infinite: at a restart.
-    leased_until
-        When to look again whether the server that closes the round still does, by the same clock.
-    created
-        What the experiment was created from.
+    current: the last round published.
+    leased_until: when to look again whether the server that closes the round still does, by the same clock.
+    created: what the experiment was created from.
     """
 
     def __init__(self, current: OpenRound, created: Spec) -> None:
         self.current, self.created = current, created
-        self.before = 0
-        self.refused: Counter[str] = Counter()
-        self.shuffler = ""
+        self.before = 0  # reports counted in the rounds before it
+        self.refused: Counter[str] = Counter()  # reports turned away over all rounds, by reason
+        self.shuffler = ""  # id of the key of the shuffler whose batches it takes; empty as long as none has claimed it
+        # when closing its round may be tried again after a failure, by the monotonic clock; infinite: at a restart
         self.retry_at = self.leased_until = 0.0
         self._published = asyncio.Event()
         self._answered: tuple[bytes, Answer] | None = None
@@ -209,13 +187,7 @@ class ExperimentLoader:
         self._store, self._keys, self._clock = data.store, data.keys, clock
 
     def experiment(self, name: str) -> Experiment | None:
-        """Return an experiment that this server did not know, if there is one of that name.
-
-        Raises
-        ------
-        Behind
-            If the key of its round is lost.
-        """
+        """Return an experiment that this server did not know, if there is one of that name."""
         stored = self._store.experiment(name)
         return self.restored(stored) if stored else None
 
@@ -228,13 +200,7 @@ class ExperimentLoader:
         return experiment
 
     def latest(self, name: str, known: Snapshot, standing: ExperimentState) -> Snapshot:
-        """Return what became of an experiment of which this much was known.
-
-        Raises
-        ------
-        Behind
-            If the store has gone back behind it, or the key of its round is lost.
-        """
+        """Return what became of an experiment of which this much was known."""
         current = known.current
         if standing.digest != current.digest:
             if standing.version <= current.round.version:

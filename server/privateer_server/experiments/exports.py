@@ -68,13 +68,7 @@ def exported(experiment: Experiment, rounds: list[RoundRecord], closers: Mapping
 
 
 def start_with(document: dict[str, Any]) -> Start:
-    """Return how an experiment begins with what an exported one has learned.
-
-    Raises
-    ------
-    SpecError
-        If the document is not an export, is damaged, or is of another version.
-    """
+    """Return how an experiment begins with what an exported one has learned."""
     found = read_export(document, _FIELD)
     before = parse_spec(found.spec)
     detail = f"warm start from {before.name} at version {found.version}"

@@ -10,13 +10,7 @@ from privateer_core.spec.spec import Spec
 
 
 def extended(spec: Spec, horizon: int) -> Spec:
-    """Return the spec with a longer horizon.
-
-    Raises
-    ------
-    SpecError
-        If it is shorter.
-    """
+    """Return the spec with a longer horizon."""
     before = spec.experiment.horizon
     if horizon < before:
         detail = f"must be at least the {before} that it is"
@@ -25,13 +19,7 @@ def extended(spec: Spec, horizon: int) -> Spec:
 
 
 def with_arm(spec: Spec, arm: str) -> Spec:
-    """Return the spec with one more arm, the last; one that it has changes nothing.
-
-    Raises
-    ------
-    SpecError
-        If the arm was retired, the name cannot be one, or there are no arms.
-    """
+    """Return the spec with one more arm, the last; one that it has changes nothing."""
     table = _arms(spec).experiment
     if arm in table.retired:
         detail = "an arm of this name was retired, and reports about it still count for it"
@@ -48,13 +36,7 @@ def with_arm(spec: Spec, arm: str) -> Spec:
 
 
 def without_arm(spec: Spec, arm: str) -> Spec:
-    """Return the spec with an arm retired; one that is retired changes nothing.
-
-    Raises
-    ------
-    SpecError
-        If there is no such arm, or too few are left.
-    """
+    """Return the spec with an arm retired; one that is retired changes nothing."""
     table = _arms(spec).experiment
     if arm not in table.arms:
         raise SpecError("is not an arm of the experiment", field="arm", remedy="see experiment.arms")

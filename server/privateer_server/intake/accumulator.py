@@ -31,24 +31,14 @@ _REFUSALS: Final = (_UNOPENABLE, _OUT_OF_RANGE, _DUPLICATE, _OUT_OF_RANGE, _CLOS
 class Accumulator:
     """Reports for one round, from several requests, before they are committed: the round itself stays as it was.
 
-    Parameters
-    ----------
-    current
-        The round.
-    seen
-        Ids of the reports counted in it so far.
-    opener
-        What decrypts reports; None if the round asks nobody.
-    clock
-        What says when a round is due.
-    answered
-        Returns the answer to a batch of this experiment, by version and digest, if it was counted before.
-    size_before
-        Returns the bytes that one person sent for an earlier version of this experiment, if there was one.
-    earlier
-        Returns the policy of an earlier version of this experiment, if there was one.
-    spent
-        Returns the report that a spent upload token came with, if it was spent.
+    current: the round.
+    seen: ids of the reports counted in it so far.
+    opener: what decrypts reports; None if the round asks nobody.
+    clock: what says when a round is due.
+    answered: returns the answer to a batch of this experiment, by version and digest, if it was counted before.
+    size_before: returns the bytes that one person sent for an earlier version of this experiment, if there was one.
+    earlier: returns the policy of an earlier version of this experiment, if there was one.
+    spent: returns the report that a spent upload token came with, if it was spent.
     """
 
     def __init__(
@@ -105,12 +95,8 @@ class Accumulator:
     ) -> Receipt:
         """Count the reports of an envelope from devices; ``opened`` is what they hold, if they are open already.
 
-        Parameters
-        ----------
-        is_alone
-            Whether nobody signed it, so that it may carry one person's report and no more.
-        token
-            The upload token that it comes with, if it needs one; it is spent if the report counts.
+        is_alone: whether nobody signed it, so that it may carry one person's report and no more.
+        token: the upload token that it comes with, if it needs one; it is spent if the report counts.
         """
         receipt, facts = Receipt(), self._current.round
         try:
@@ -172,13 +158,6 @@ class Accumulator:
 
         The round closes if as many opened, over all its batches, as its promise counts on. Otherwise it waits for
         another batch, or asks other people: what does not open costs the experiment nothing.
-
-        Raises
-        ------
-        BatchRefused
-            If it is not a batch of exactly this round.
-        ReportRefused
-            If its header belongs to another publication, or its round is over.
         """
         envelope, facts = delivery.envelope, self._current.round
         if earlier := self._answers.get(delivery.digest) or self._answered(envelope.header.version, delivery.digest):
@@ -284,13 +263,7 @@ class Accumulator:
         return True
 
     def _parts(self, rows: list[bytes]) -> Iterator[tuple[Policy, bytes]]:
-        """Yield reports, put together, with the policy on whose decisions they are.
-
-        Raises
-        ------
-        OutOfRange
-            If some are on decisions of which nothing is known.
-        """
+        """Yield reports, put together, with the policy on whose decisions they are."""
         policy = self._current.step.policy
         for age, some in by_age(rows).items() if policy.tells_age else [(0, b"".join(rows))]:
             decided = policy.version - age

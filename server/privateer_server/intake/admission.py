@@ -29,19 +29,12 @@ _log = logging.getLogger("privateer.server")
 
 
 class SpentToken(NamedTuple):
-    """A token and the report that it comes with.
+    """A token and the report that it comes with."""
 
-    Attributes
-    ----------
-    row
-        Hashes of the nonce with its experiment, and of the sealed report: the same report again is known from another
-        one unopened. Devices choose nonces, so two experiments may see the same one, and each is spent by itself.
-    refusal
-        What another report with the same token gets.
-    """
-
+    # hashes of the nonce with its experiment, and of the sealed report: the same report again is known from another one
+    # unopened. Devices choose nonces, so two experiments may see the same one, and each is spent by itself.
     row: TokenRow
-    refusal: PrivateerError
+    refusal: PrivateerError  # what another report with the same token gets
 
     @classmethod
     def of(cls, admission: Admission, sealed: bytes) -> "SpentToken":
@@ -51,15 +44,7 @@ class SpentToken(NamedTuple):
         return cls(row, admission.spent())
 
     def check(self, find: FindSpent) -> None:
-        """Refuse a token that was spent.
-
-        Raises
-        ------
-        DuplicateReport
-            If the same report came with it.
-        TokenSpent
-            If another one did.
-        """
+        """Refuse a token that was spent."""
         before = find(self.row.expires, self.row.token)
         if before is not None:
             raise _DUPLICATE if before == self.row.report else self.refusal
@@ -80,15 +65,7 @@ class Shufflers:
         self._experiments, self._journal = experiments, journal
 
     async def claim(self, delivery: Delivery) -> None:
-        """See that a batch's experiment is its shuffler's; it becomes that with its first batch.
-
-        Raises
-        ------
-        NotFound, Unavailable
-            If there is no such experiment, or the store cannot say.
-        BatchRefused
-            If it is another one's.
-        """
+        """See that a batch's experiment is its shuffler's; it becomes that with its first batch."""
         try:
             await self._claimed(delivery)
         except Conflict:
@@ -110,11 +87,6 @@ class Shufflers:
         """Put on record that a round takes no further batch, before its shuffler hears of that and erases its reports.
 
         Where the next round is published, the journal has that already.
-
-        Raises
-        ------
-        Unavailable
-            If the journal cannot be written: the shuffler delivers the batch again.
         """
         known = self._experiments.known(header.experiment)
         # We did not ask whose the experiment is where a header names an earlier version, and the digest is public.

@@ -36,24 +36,14 @@ _UNREADABLE: Final = Unavailable("the server cannot read the experiment now", re
 
 @dataclass
 class Request:
-    """A request for an experiment's accumulator.
-
-    Attributes
-    ----------
-    take
-        Does it; its second argument is what the reports hold, if they are open already.
-    envelope
-        The reports, if it brings any.
-    opened
-        What they hold, in order, once they are open.
-    is_plain
-        Whether ``take`` does no more than `Accumulator.take` does with an upload of one person that needs no token.
-    """
+    """A request for an experiment's accumulator."""
 
     experiment: str
+    # does it; its second argument is what the reports hold, if they are open already
     take: Callable[[Accumulator, list[bytes] | None], Receipt]
-    envelope: Envelope | None = None
-    opened: list[bytes] | None = field(default=None, repr=False)
+    envelope: Envelope | None = None  # the reports, if it brings any
+    opened: list[bytes] | None = field(default=None, repr=False)  # what they hold, in order, once they are open
+    # whether ``take`` does no more than `Accumulator.take` does with an upload of one person that needs no token
     is_plain: bool = False
 
     @property
@@ -98,30 +88,17 @@ class _Begun(NamedTuple):
 
 
 class Group(NamedTuple):
-    """The outcome of a group of requests.
+    """The outcome of a group of requests."""
 
-    Attributes
-    ----------
-    answers
-        One for each request, in order.
-    counted
-        The experiments that it changed.
-    ended
-        Those of them whose round is to be closed.
-    """
-
-    answers: list[Answer]
-    counted: list[CountedGroup]
-    ended: list[Experiment]
+    answers: list[Answer]  # one for each request, in order
+    counted: list[CountedGroup]  # the experiments that it changed
+    ended: list[Experiment]  # those of them whose round is to be closed
 
 
 class Counting:
     """Counts requests and closes rounds, in threads: `count` in one, `close` in one for each experiment.
 
-    Parameters
-    ----------
-    stage
-        Times what reports and rounds go through.
+    stage: times what reports and rounds go through.
     """
 
     def __init__(self, data: Data, experiments: Experiments, clock: Clock, stage: Stage) -> None:
@@ -132,13 +109,7 @@ class Counting:
         self._report_size = lru_cache(maxsize=_SIZES_MAX)(self._read_report_size)
 
     def count(self, requests: list[Request]) -> Group:
-        """Count what requests bring, in one transaction, by where their experiments stand in the store.
-
-        Raises
-        ------
-        Exception
-            What keeps the store from writing. Nothing of the group is answered then.
-        """
+        """Count what requests bring, in one transaction, by where their experiments stand in the store."""
         by_experiment = _by_experiment(requests)
         with ExitStack() as stack:
             with self._stage("add"):

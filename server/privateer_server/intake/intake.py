@@ -123,11 +123,6 @@ class Intake:
         """Have nothing counted here, and the round of an experiment not closed, until the context is left.
 
         The experiment is what the store has of it then.
-
-        Raises
-        ------
-        Unavailable
-            If the store cannot be read.
         """
         while True:
             async with self._writing:
@@ -163,23 +158,9 @@ class Intake:
     ) -> asyncio.Future[Receipt]:
         """Have reports from devices counted; the receipt comes when what was accepted is durable.
 
-        Parameters
-        ----------
-        sender
-            Who takes turns with others.
-        is_signed
-            Whether a trusted sender signed it; what nobody signed carries one person's report.
-        admission
-            The upload token that it comes with, if it needs one.
-
-        Raises
-        ------
-        NotFound
-            If there is no such experiment.
-        ReportRefused
-            If the upload as a whole is refused.
-        Unavailable
-            If the server is overloaded or cannot write.
+        sender: who takes turns with others.
+        is_signed: whether a trusted sender signed it; what nobody signed carries one person's report.
+        admission: the upload token that it comes with, if it needs one.
         """
         name = envelope.header.experiment
         try:
@@ -217,15 +198,7 @@ class Intake:
         return await self._do(request, sender)
 
     async def deliver(self, delivery: Delivery) -> Receipt:
-        """Have a shuffler's batch counted; return when that is durable.
-
-        Raises
-        ------
-        NotFound, Unavailable
-            As `submit`.
-        BatchRefused, ReportRefused
-            If the batch as a whole is not the round's, or another shuffler claimed the experiment.
-        """
+        """Have a shuffler's batch counted; return when that is durable."""
         name = delivery.envelope.header.experiment
         try:
             await self._shufflers.claim(delivery)
@@ -243,13 +216,7 @@ class Intake:
         return receipt
 
     async def expire(self, name: str) -> None:
-        """Close the round of an experiment, or give it up, if it is over; return when that is durable.
-
-        Raises
-        ------
-        Unavailable
-            As `submit`.
-        """
+        """Close the round of an experiment, or give it up, if it is over; return when that is durable."""
         await self._do(Request(name, lambda into, _: into.expire()), "")
 
     def _do(self, request: Request, sender: str) -> asyncio.Future[Receipt]:

@@ -37,17 +37,12 @@ class Opener:
     """Opens the reports of a round with its private key, and encrypts the round's sums for the disk.
 
     The key of the sums is derived from the private key, so that destroying the private key destroys both.
-
-    Attributes
-    ----------
-    public_key
-        To which reports are sealed (X25519, 32 bytes).
     """
 
     def __init__(self, private_key: X25519PrivateKey) -> None:
         self._key = private_key
         self._suite = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_128_GCM)
-        self.public_key = private_key.public_key().public_bytes_raw()
+        self.public_key = private_key.public_key().public_bytes_raw()  # to which reports are sealed (X25519, 32 bytes)
         self._totals = AESGCM(HKDF(SHA256(), _TOTALS_KEY_SIZE, salt=None, info=_TOTALS).derive(self.private_bytes()))
 
     @classmethod
@@ -88,22 +83,13 @@ def nobodys_key() -> bytes:
 
 
 class Job(msgspec.Struct, array_like=True):
-    """Messages of one size that were sealed to one key.
+    """Messages of one size that were sealed to one key."""
 
-    Attributes
-    ----------
-    private_key
-        What opens them (32 bytes).
-    sealed, size
-        The messages, one after the other, and the bytes of each.
-    info
-        What they are bound to.
-    """
-
-    private_key: memoryview
+    private_key: memoryview  # what opens them (32 bytes)
+    # sealed, size: the messages, one after the other, and the bytes of each
     sealed: bytes
     size: int
-    info: bytes
+    info: bytes  # what they are bound to
 
 
 class Input(Protocol):

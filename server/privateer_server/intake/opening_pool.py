@@ -27,10 +27,7 @@ class Openers:
 
     A process gets the private key of a round with the messages, and keeps neither. It ends when the server does.
 
-    Parameters
-    ----------
-    processes
-        How many there are.
+    processes: how many there are.
     """
 
     def __init__(self, processes: int) -> None:

@@ -14,45 +14,25 @@ from privateer_server.store.records import ShufflerKey
 
 @dataclass(frozen=True)
 class Delivery:
-    """A batch as it came from a shuffler.
+    """A batch as it came from a shuffler."""
 
-    Attributes
-    ----------
-    envelope
-        Its reports.
-    digest
-        SHA-256 of its bytes, by which the server knows it when it comes again.
-    closer, signed_at
-        Who signed it, and when that was, in seconds since 1970.
-    """
-
-    envelope: Envelope
-    digest: bytes
+    envelope: Envelope  # its reports
+    digest: bytes  # SHA-256 of its bytes, by which the server knows it when it comes again
+    # closer, signed_at: who signed it, and when that was, in seconds since 1970
     closer: ShufflerKey
     signed_at: float
 
 
 @dataclass
 class Receipt:
-    """The outcome of the reports of one request.
+    """The outcome of the reports of one request."""
 
-    Attributes
-    ----------
-    accepted, refused
-        Reports counted, and turned away by reason.
-    problem
-        Why the first of them was turned away.
-    closed
-        Whether the round takes no further batch.
-    again
-        Whether this is a batch that was counted before; the receipt is then the one that it had.
-    """
-
+    # accepted, refused: reports counted, and turned away by reason
     accepted: int = 0
     refused: Counter[str] = field(default_factory=Counter)
-    problem: ReportRefused | None = None
-    closed: bool = False
-    again: bool = False
+    problem: ReportRefused | None = None  # why the first of them was turned away
+    closed: bool = False  # whether the round takes no further batch
+    again: bool = False  # whether this is a batch that was counted before; the receipt is then the one that it had
 
     @classmethod
     def read(cls, answer: bytes) -> "Receipt":

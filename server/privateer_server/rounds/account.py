@@ -19,18 +19,11 @@ def account_of(
 ) -> People:
     """Return the account where a step is open, or nobody is asked any more.
 
-    Parameters
-    ----------
-    closed
-        Reports of all closed rounds, those that were given up among them.
-    held, refused
-        What waits, and what was refused by reason.
-    is_replaced
-        Whether others are asked in the place of the refused.
-    is_draining
-        Whether late reports alone are awaited, so that nobody else is asked.
-    is_unknown
-        Whether a shuffler may hold reports for the open round, which cannot be seen here.
+    closed: reports of all closed rounds, those that were given up among them.
+    held, refused: what waits, and what was refused by reason.
+    is_replaced: whether others are asked in the place of the refused.
+    is_draining: whether late reports alone are awaited, so that nobody else is asked.
+    is_unknown: whether a shuffler may hold reports for the open round, which cannot be seen here.
     """
     held, refused, spec = held or HeldReports(), refused or {}, schedule.spec
     cohort = schedule.learner.planned_round(step.state).cohort

@@ -21,56 +21,28 @@ _TRIES: Final = 10
 
 @dataclass(frozen=True)
 class KeyFindings:
-    """Whether a server has the keys of its open rounds, and no others.
+    """Whether a server has the keys of its open rounds, and no others."""
 
-    Attributes
-    ----------
-    rounds
-        How many are open.
-    broken
-        How many files hold no key, or not that of their name.
-    lost, unread
-        The names of experiments whose open round has no key, or sums that its key does not open.
-    left
-        How many keys of closed rounds are there.
-    """
-
-    rounds: int
-    broken: int
+    rounds: int  # how many are open
+    broken: int  # how many files hold no key, or not that of their name
+    # lost, unread: the names of experiments whose open round has no key, or sums that its key does not open
     lost: list[str]
     unread: list[str]
-    left: int
+    left: int  # how many keys of closed rounds are there
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """What a store and its journal say of the same experiments.
+    """What a store and its journal say of the same experiments."""
 
-    Attributes
-    ----------
-    store
-        What the store finds by itself.
-    experiments
-        Those of the store.
-    published
-        What the journal says was published last, by experiment.
-    lost
-        The names of experiments that were published, and that the store does not know.
-    returned
-        The names of experiments that were deleted, and that an earlier copy of the store has brought back.
-    logged
-        How many publications are in the log.
-    is_forked
-        Whether the two have different logs.
-    """
-
-    store: StoreFindings
-    experiments: list[ExperimentRecord]
-    published: dict[str, JournalEntry] = field(repr=False)
-    lost: list[str]
+    store: StoreFindings  # what the store finds by itself
+    experiments: list[ExperimentRecord]  # those of the store
+    published: dict[str, JournalEntry] = field(repr=False)  # what the journal says was published last, by experiment
+    lost: list[str]  # the names of experiments that were published, and that the store does not know
+    # the names of experiments that were deleted, and that an earlier copy of the store has brought back
     returned: list[str]
-    logged: int
-    is_forked: bool
+    logged: int  # how many publications are in the log
+    is_forked: bool  # whether the two have different logs
 
     @cached_property
     def given_up(self) -> dict[str, str]:
@@ -108,10 +80,7 @@ class Agreement:
     ) -> KeyFindings:
         """Compare open rounds with the keys that are there, by public key.
 
-        Parameters
-        ----------
-        before
-            The keys that were there before the data were read, hexadecimal: one that is only there now, or only was
+        before: the keys that were there before the data were read, hexadecimal: one that is only there now, or only was
             then, may be of a round that closed meanwhile.
         """
         wanted = {name: facts.public_key for name, facts in sorted(self.open_rounds.items())}

@@ -30,21 +30,11 @@ _log = logging.getLogger("privateer.server")
 
 
 class Closed(NamedTuple):
-    """The outcome of a round.
+    """The outcome of a round."""
 
-    Attributes
-    ----------
-    opened
-        The next round.
-    received
-        People whose reports the closed one had.
-    change
-        What the store has done.
-    """
-
-    opened: OpenRound
-    received: int
-    change: RoundUpdate
+    opened: OpenRound  # the next round
+    received: int  # people whose reports the closed one had
+    change: RoundUpdate  # what the store has done
 
 
 class Closer:
@@ -55,16 +45,11 @@ class Closer:
     of two releases it takes the first, and nobody ever sees the other. The key of the closed round is destroyed after
     that. Whatever fails in between, `close` called again goes on from there, here or at another server; if the process
     dies, `Recovery` does.
-
-    Attributes
-    ----------
-    earlier
-        The policies published before.
     """
 
     def __init__(self, data: Data, clock: Clock) -> None:
         self._store, self._journal, self._keys, self._clock = data.store, data.journal, data.keys, clock
-        self.earlier = EarlierPolicies(data.store)
+        self.earlier = EarlierPolicies(data.store)  # the policies published before
 
     def close(self, current: OpenRound) -> Closed | None:
         """Learn from a round that is taken, or give it up, and publish the next one.
@@ -72,11 +57,6 @@ class Closer:
         Returns
         -------
         None if another server closes the round, or has closed it.
-
-        Raises
-        ------
-        Exception
-            What keeps the journal or the store from writing, or the learner from learning. Nothing is published then.
         """
         with self._store.lease(current.round.experiment) as has_lease:
             ended = self._ended(current) if has_lease else None
@@ -122,19 +102,11 @@ class Closer:
     def enter(self, following: OpenRound, last: JournalEntry | None, closed: OpenRound | None = None) -> JournalEntry:
         """Put on record what is about to be published: the round after ``closed``, or the first of an experiment.
 
-        Parameters
-        ----------
-        last
-            What the journal had when that was decided.
+        last: what the journal had when that was decided.
 
         Returns
         -------
         What is on record: another server may have been first.
-
-        Raises
-        ------
-        Behind
-            If another server has put on record what comes after something else.
         """
         public_key, name = following.round.public_key, following.round.experiment
         stored = record(following, self._keys.find(public_key))
@@ -169,17 +141,12 @@ class Recovery:
     goes on with a version above all that may have been published. A round is given up as well if its shuffler heard
     that it takes no further batch, and the database does not know that: the batch is gone. Nothing is ever released of
     a round given up.
-
-    Attributes
-    ----------
-    recovered
-        How many rounds were ``published`` and ``given_up``.
     """
 
     def __init__(self, data: Data, closer: Closer, clock: Clock) -> None:
         self._store, self._journal, self._keys = data.store, data.journal, data.keys
         self._closer, self._clock = closer, clock
-        self.recovered = Counter(published=0, given_up=0)
+        self.recovered = Counter(published=0, given_up=0)  # how many rounds were ``published`` and ``given_up``
 
     def recover(self, name: str) -> None:
         """See that the experiment's last round is open for good reason, or over."""

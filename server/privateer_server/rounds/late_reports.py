@@ -34,16 +34,10 @@ def shares_by_policy(
 
     As many people choose at any time, and as many report while the round is open.
 
-    Parameters
-    ----------
-    opened
-        When each policy began to decide, rising; each decides until the next one begins.
-    opens, closes
-        When the round began and ended to take reports.
-    delayed
-        The probability that a report comes at most so long after its choice; 0 for negative times.
-    ends
-        When the last choice was made.
+    opened: when each policy began to decide, rising; each decides until the next one begins.
+    opens, closes: when the round began and ended to take reports.
+    delayed: the probability that a report comes at most so long after its choice; 0 for negative times.
+    ends: when the last choice was made.
     """
     reported = opens + (closes - opens) * (np.arange(_TIMES) + 0.5) / _TIMES
     bounds = np.minimum(np.append(opened, np.inf), ends)

@@ -24,20 +24,12 @@ class Schedule:
     A round is opened, takes reports, and is closed with what its mechanism releases; or it is missed, and nothing is
     released of it. The experiment is finished when a step asks nobody (``batch`` 0).
 
-    Parameters
-    ----------
-    spec
-        The experiment's spec.
-
-    Attributes
-    ----------
-    learner
-        The experiment's learner; it is made once.
+    spec: the experiment's spec.
     """
 
     def __init__(self, spec: Spec) -> None:
         self.spec = spec
-        self.learner: Learner = learner_for(spec)
+        self.learner: Learner = learner_for(spec)  # the experiment's learner; it is made once
 
     @cached_property
     def encoded(self) -> bytes:
@@ -47,17 +39,8 @@ class Schedule:
     def open(self, seed: int, version: int = 1, begun: Any = None) -> Step:
         """Open the first round.
 
-        Parameters
-        ----------
-        seed
-            Public, 63 bits.
-        begun
-            The state to begin with, if it is not that before any report.
-
-        Raises
-        ------
-        SpecError
-            If no reports of the round's people keep the promise, or nobody would be asked.
+        seed: public, 63 bits.
+        begun: the state to begin with, if it is not that before any report.
         """
         return self.learner.next(self.learner.start(seed) if begun is None else begun, version, seed)
 

@@ -41,80 +41,41 @@ def _part() -> bytes:
 
 
 class RoundFacts(msgspec.Struct, frozen=True):
-    """The facts of a round that the history and the privacy record need, without its policy.
+    """The facts of a round that the history and the privacy record need, without its policy."""
 
-    Attributes
-    ----------
-    cohort
-        Whose turn it was to report.
-    terms
-        How many people were asked, and how their reports were randomized.
-    figures
-        What the learner counted before the round, such as the bins or actions that were left, and whom the round asks:
-        ``asked`` people who are drawn, or the people of ``undecided`` boxes.
-    opened
-        When the round was published, in seconds since 1970.
-    drains
-        Whether it took the reports of those alone who had chosen before.
-    """
-
-    cohort: str
-    terms: PlannedTerms
+    cohort: str  # whose turn it was to report
+    terms: PlannedTerms  # how many people were asked, and how their reports were randomized
+    # what the learner counted before the round, such as the bins or actions that were left, and whom the round asks:
+    # ``asked`` people who are drawn, or the people of ``undecided`` boxes
     figures: dict[str, float]
-    opened: float = 0.0
-    drains: bool = False
+    opened: float = 0.0  # when the round was published, in seconds since 1970
+    drains: bool = False  # whether it took the reports of those alone who had chosen before
 
 
 @dataclass(frozen=True, repr=False)
 class OpenRound:
-    """The last round of an experiment, with all that is needed to count its reports and to learn from them.
+    """The last round of an experiment, with all that is needed to count its reports and to learn from them."""
 
-    Attributes
-    ----------
-    schedule
-        The experiment's schedule, made once.
-    round, digest, publication
-        What is published: parsed, named and encoded.
-    step
-        Policy and learner state.
-    total
-        The mechanism's sums over the reports that this process counted in ``part``. While the round is being closed:
-        those over all reports, with what the round began with.
-    received
-        The number of people whose reports are counted, over all batches of the round.
-    taken
-        Whether the round takes no more reports.
-    due
-        When the deadline is, in the seconds of the process's monotonic clock: setting the clock moves no deadline.
-    plan
-        What the operator wants from the next publication on.
-    until
-        When the round ends because of that, or because nobody's report is awaited any more, by the same clock.
-    opened
-        When it was published, in seconds since 1970.
-    drain
-        Given where the round takes the reports of those alone who chose before; as published.
-    given_up
-        Whether the round takes no more reports, and nothing is learned from those that it has.
-    part
-        The name of this process's part of the round's sums.
-    """
-
-    schedule: Schedule
+    schedule: Schedule  # the experiment's schedule, made once
+    # round, digest, publication: what is published: parsed, named and encoded
     round: Round
     digest: bytes
     publication: bytes
-    step: Step
+    step: Step  # policy and learner state
+    # the mechanism's sums over the reports that this process counted in ``part``. While the round is being closed:
+    # those over all reports, with what the round began with.
     total: Any
-    received: int = 0
-    taken: bool = False
+    received: int = 0  # the number of people whose reports are counted, over all batches of the round
+    taken: bool = False  # whether the round takes no more reports
+    # when the deadline is, in the seconds of the process's monotonic clock: setting the clock moves no deadline
     due: float = math.inf
-    plan: Plan = NO_PLAN
+    plan: Plan = NO_PLAN  # what the operator wants from the next publication on
+    # when the round ends because of that, or because nobody's report is awaited any more, by the same clock
     until: float = math.inf
-    opened: float = 0.0
-    drain: Drain | None = None
-    given_up: bool = False
-    part: bytes = field(default_factory=_part)
+    opened: float = 0.0  # when it was published, in seconds since 1970
+    drain: Drain | None = None  # given where the round takes the reports of those alone who chose before; as published
+    given_up: bool = False  # whether the round takes no more reports, and nothing is learned from those that it has
+    part: bytes = field(default_factory=_part)  # the name of this process's part of the round's sums
 
     @cached_property
     def header(self) -> Header:
@@ -184,13 +145,7 @@ class OpenRound:
 def first_round(
     spec: Spec, public_key: bytes, now: float = 0.0, version: int = 1, begun: Callable[[Schedule], Any] | None = None
 ) -> OpenRound:
-    """Open a new experiment at a time in seconds since 1970; ``begun`` makes the state to begin with, if it has one.
-
-    Raises
-    ------
-    SpecError
-        If no report of the round's batch can keep the promise.
-    """
+    """Open a new experiment at a time in seconds since 1970; ``begun`` makes the state to begin with, if it has one."""
     schedule = Schedule(spec)
     step = schedule.open(secrets.randbits(63), version, begun(schedule) if begun else None)
     return _published(schedule, step, lambda: public_key, now)
@@ -346,14 +301,9 @@ def restore(
 ) -> OpenRound | None:
     """Return a round without the reports that it has; None if it takes reports and its key or its sums are lost.
 
-    Parameters
-    ----------
-    find
-        Returns the opener of a public key, if there still is one.
-    plan
-        What the operator wants from the next publication on.
-    known
-        A schedule of the experiment, which serves as long as the spec stays the same.
+    find: returns the opener of a public key, if there still is one.
+    plan: what the operator wants from the next publication on.
+    known: a schedule of the experiment, which serves as long as the spec stays the same.
     """
     blank = restore_lost(stored, plan, known)
     if not blank.round.batch:

@@ -28,13 +28,7 @@ _MIGRATED: Final = "file:privateer-restored?mode=memory&cache=shared"
 
 
 def open_copy(path: Path, kind: FileKind) -> BinaryIO:
-    """Return a copy of a database that nobody changes meanwhile, as a file beside it that has no name any more.
-
-    Raises
-    ------
-    Unavailable
-        If its disk has no room for another one.
-    """
+    """Return a copy of a database that nobody changes meanwhile, as a file beside it that has no name any more."""
     needed = path.stat().st_size + SPARE_BYTES
     if shutil.disk_usage(path.parent).free < needed:
         remedy = f"have {-(-needed >> 20):,} MiB free"
@@ -71,17 +65,8 @@ def restore(backup: Path, data: Path, kind: FileKind) -> None:
     A copy of a server's own file does as well: its sums and ids are left behind. Rounds that are open in it are given
     up when the server starts, and go on under versions that were never published.
 
-    Parameters
-    ----------
-    backup
-        The file.
-    data
-        A folder that is empty, or not there.
-
-    Raises
-    ------
-    SpecError
-        If the file is no backup, too old or too new, or the folder holds something.
+    backup: the file.
+    data: a folder that is empty, or not there.
     """
     if data.exists() and (not data.is_dir() or any(data.iterdir())):
         raise SpecError("the folder is not empty", field="DATA", remedy="name one that is empty, or not there yet")
@@ -112,13 +97,7 @@ def _migrated(backup: Path, kind: FileKind) -> Iterator[str]:
 
 
 def check_complete(path: Path) -> None:
-    """Refuse a file that is not a whole SQLite database.
-
-    Raises
-    ------
-    SpecError
-        If it is not.
-    """
+    """Refuse a file that is not a whole SQLite database."""
     try:
         with closing(sqlite3.connect(immutable(path), uri=True)) as db:
             is_whole = db.execute("PRAGMA quick_check(1)").fetchone() == ("ok",)

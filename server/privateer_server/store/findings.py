@@ -22,28 +22,16 @@ class Disagreement(Enum):
 
 @dataclass(frozen=True)
 class StoreFindings:
-    """The findings of a store that examines itself.
+    """The findings of a store that examines itself."""
 
-    Attributes
-    ----------
-    database
-        What the database says of itself.
-    experiments, rounds
-        How many there are.
-    last_change
-        When an operator changed something last, in seconds since 1970; 0: never.
-    disagreements
-        The names of the experiments whose rows do not agree, by what is wrong.
-    backup
-        The last backups.
-    """
-
-    database: DatabaseFacts
+    database: DatabaseFacts  # what the database says of itself
+    # experiments, rounds: how many there are
     experiments: int
     rounds: int
-    last_change: float
+    last_change: float  # when an operator changed something last, in seconds since 1970; 0: never
+    # the names of the experiments whose rows do not agree, by what is wrong
     disagreements: dict[Disagreement, list[str]]
-    backup: BackupRecord
+    backup: BackupRecord  # the last backups
 
 
 _LAST: Final = (
@@ -60,10 +48,7 @@ _NOT_IN_LOG: Final = (
 def examine(database: Database, ids: Table) -> StoreFindings:
     """Look at a store's rows in one state of its database.
 
-    Parameters
-    ----------
-    ids
-        Where the ids of its reports are.
+    ids: where the ids of its reports are.
     """
     with database.snapshot() as db:
         count = select(func.count())

@@ -53,11 +53,6 @@ class Journal:
         """Put a publication on record, if the last one still is ``after``; return the one that is on record then.
 
         The first of several writers wins, and the others publish what it has written. It is durable when this returns.
-
-        Raises
-        ------
-        Behind
-            If the experiment is deleted.
         """
         with self._database.transaction() as db:
             if self._database.is_shared:
@@ -123,11 +118,6 @@ class Journal:
         """Put leaves on record before a head is signed for them, and the name of the log, if it has none yet.
 
         It is durable when this returns. What another server has put on record already stays as it is.
-
-        Raises
-        ------
-        Behind
-            If the log on record goes on otherwise, or does not go as far as ``start``.
         """
         rows = [{"position": place, "leaf": encode(leaf)} for place, leaf in enumerate(leaves, start + 1)]
         with self._database.transaction() as db:

@@ -19,69 +19,43 @@ STOPPED: Final = "stopped"
 
 @dataclass(frozen=True)
 class RoundRecord:
-    """A published round.
+    """A published round."""
 
-    Attributes
-    ----------
-    version, batch, digest
-        As published.
-    seen
-        People of the same cohort whose reports opened in earlier rounds.
-    received
-        People whose reports are counted.
-    taken
-        Whether the round takes no more reports; the last round of an experiment may be taken and not yet learned from.
-    facts
-        What the history and the privacy record say of the round (`privateer_server.rounds.open_round.RoundFacts`),
-        encoded.
-    publication
-        The encoded publication, served as it is.
-    state
-        Learner state that made the policy, encoded; empty once the next round is published.
-    total
-        Sums that the round began with, encoded and encrypted with its key
-        (`privateer_server.intake.opening.Opener.protect`); its reports are in parts beside them (`RoundUpdate`). Empty
-        once the next round is published, in a backup, and of a round that asks nobody.
-    given_up
-        Whether the round takes no more reports, and nothing is learned from those that it has.
-    """
-
+    # version, batch, digest: as published
     version: int
     batch: int
-    seen: int
-    received: int
+    seen: int  # people of the same cohort whose reports opened in earlier rounds
+    received: int  # people whose reports are counted
+    # whether the round takes no more reports; the last round of an experiment may be taken and not yet learned from
     taken: bool
     digest: bytes
+    # what the history and the privacy record say of the round (`privateer_server.rounds.open_round.RoundFacts`),
+    # encoded
     facts: bytes
-    publication: bytes = field(repr=False)
+    publication: bytes = field(repr=False)  # the encoded publication, served as it is
+    # learner state that made the policy, encoded; empty once the next round is published
     state: bytes = field(repr=False)
+    # sums that the round began with, encoded and encrypted with its key
+    # (`privateer_server.intake.opening.Opener.protect`); its reports are in parts beside them (`RoundUpdate`). Empty
+    # once the next round is published, in a backup, and of a round that asks nobody.
     total: bytes = field(repr=False)
-    given_up: bool = False
+    given_up: bool = False  # whether the round takes no more reports, and nothing is learned from those that it has
 
 
 @dataclass(frozen=True)
 class JournalEntry:
-    """The last publication of an experiment, as the journal has it.
-
-    Attributes
-    ----------
-    closed
-        Digest of the round that ended with it; empty at the experiment's first round.
-    received, taken
-        People who had reported in that round, and whether it was learned from.
-    following
-        The round that it opened. A curator's noise is in the state here: if the database does not have the round, since
-        the process died in between, this is the release that stands, and none is drawn again.
-    shut
-        Whether a shuffler heard that ``following`` takes no further batch. It has erased its reports then, and a
-        database that knows nothing of that is an earlier copy.
-    """
+    """The last publication of an experiment, as the journal has it."""
 
     experiment: str
-    closed: bytes
+    closed: bytes  # digest of the round that ended with it; empty at the experiment's first round
+    # received, taken: people who had reported in that round, and whether it was learned from
     received: int
     taken: bool
+    # the round that it opened. A curator's noise is in the state here: if the database does not have the round, since
+    # the process died in between, this is the release that stands, and none is drawn again.
     following: RoundRecord
+    # whether a shuffler heard that ``following`` takes no further batch. It has erased its reports then, and a database
+    # that knows nothing of that is an earlier copy.
     shut: bool = False
 
     @property
@@ -92,24 +66,13 @@ class JournalEntry:
 
 @dataclass(frozen=True)
 class Plan:
-    """An operator's plan for an experiment from its next publication on.
+    """An operator's plan for an experiment from its next publication on."""
 
-    Attributes
-    ----------
-    hold
-        `PAUSED` or `STOPPED`: nobody is asked, from now on; empty: people are.
-    spec
-        The spec of the next publication, encoded; empty: it stays the same.
-    due
-        When the open round ends at the latest, in seconds since 1970; None: it waits for its people.
-    seconds
-        How long that was ahead when it was planned.
-    """
-
-    hold: str = ""
-    spec: bytes = b""
+    hold: str = ""  # `PAUSED` or `STOPPED`: nobody is asked, from now on; empty: people are
+    spec: bytes = b""  # the spec of the next publication, encoded; empty: it stays the same
+    # when the open round ends at the latest, in seconds since 1970; None: it waits for its people
     due: float | None = None
-    seconds: float = 0.0
+    seconds: float = 0.0  # how long that was ahead when it was planned
 
     @property
     def carried_out(self) -> "Plan":
@@ -130,75 +93,41 @@ class PlanBefore:
 
 @dataclass(frozen=True)
 class LogLine:
-    """A change to an experiment, in its audit log.
+    """A change to an experiment, in its audit log."""
 
-    Attributes
-    ----------
-    at
-        In seconds since 1970.
-    action, detail
-        What was done: the name of a command, and its arguments in words.
-    who
-        Whose request it was.
-    version
-        The version at that time.
-    since
-        The first version in which it holds; None as long as it waits for the open round to end.
-    """
-
-    at: float
+    at: float  # in seconds since 1970
+    # action, detail: what was done: the name of a command, and its arguments in words
     action: str
     detail: str
-    who: str
-    version: int
-    since: int | None = None
+    who: str  # whose request it was
+    version: int  # the version at that time
+    since: int | None = None  # the first version in which it holds; None as long as it waits for the open round to end
 
 
 @dataclass(frozen=True)
 class ExperimentState:
-    """The part of an experiment that changes while its last round is open; another server may have changed it.
+    """The part of an experiment that changes while its last round is open; another server may have changed it."""
 
-    Attributes
-    ----------
-    version, digest, received, taken, given_up
-        Of the last round.
-    plan
-        What the operator wants of the next one.
-    shuffler
-        Id of the key of the shuffler that claimed the experiment; empty if none did.
-    released_at
-        When the last claim was released, in seconds since 1970: claims that were signed before are void.
-    refused
-        Reports turned away over all rounds, by reason.
-    """
-
+    # version, digest, received, taken, given_up: of the last round
     version: int
     digest: bytes
     received: int
     taken: bool
     given_up: bool
-    plan: Plan
-    shuffler: str
+    plan: Plan  # what the operator wants of the next one
+    shuffler: str  # id of the key of the shuffler that claimed the experiment; empty if none did
+    # when the last claim was released, in seconds since 1970: claims that were signed before are void
     released_at: float
-    refused: Mapping[str, int]
+    refused: Mapping[str, int]  # reports turned away over all rounds, by reason
 
 
 @dataclass(frozen=True)
 class BackupRecord:
-    """The last backups of a store.
+    """The last backups of a store."""
 
-    Attributes
-    ----------
-    begun
-        When one began that is not complete, in seconds since 1970; 0: there is none.
-    completed
-        When one was completed last.
-    seconds, bytes
-        How long that took, and its size.
-    """
-
-    begun: float = 0.0
-    completed: float = 0.0
+    begun: float = 0.0  # when one began that is not complete, in seconds since 1970; 0: there is none
+    completed: float = 0.0  # when one was completed last
+    # seconds, bytes: how long that took, and its size
     seconds: float = 0.0
     bytes: int = 0
 
@@ -227,85 +156,46 @@ class ShufflerKey:
 
 @dataclass(frozen=True)
 class ExperimentRecord:
-    """An experiment with its last round.
-
-    Attributes
-    ----------
-    spec
-        What it was created from; its publications have the spec of their time.
-    accepted
-        Reports counted over all rounds.
-    current
-        The last round.
-    parts
-        Its parts: encoded sums, encrypted as the round's ``total``, to which they are to be added.
-    standing
-        What changes while the round is open.
-    """
+    """An experiment with its last round."""
 
     name: str
-    spec: bytes
-    accepted: int
-    current: RoundRecord
+    spec: bytes  # what it was created from; its publications have the spec of their time
+    accepted: int  # reports counted over all rounds
+    current: RoundRecord  # the last round
+    # its parts: encoded sums, encrypted as the round's ``total``, to which they are to be added
     parts: Sequence[bytes] = field(repr=False)
-    standing: ExperimentState
+    standing: ExperimentState  # what changes while the round is open
 
 
 class TokenRow(NamedTuple):
-    """An upload token that is spent.
+    """An upload token that is spent."""
 
-    Attributes
-    ----------
-    expires
-        When its key expires, in seconds since 1970.
-    token, report
-        Hashes of the token and of the report that it came with.
-    """
-
-    expires: int
+    expires: int  # when its key expires, in seconds since 1970
+    # token, report: hashes of the token and of the report that it came with
     token: bytes
     report: bytes
 
 
 @dataclass(frozen=True)
 class RoundUpdate:
-    """The effect of one transaction on an experiment: all numbers are added to what is there.
-
-    Attributes
-    ----------
-    version
-        The round.
-    counted
-        People whose reports it counts.
-    taken, given_up
-        Whether the round takes no more reports from now on, and why.
-    part, total
-        The name of a part of the round's sums, and the whole part as it is now; None if it stays. One process writes a
-        part, so that processes count for one round at the same time.
-    report_ids
-        Ids of the reports that the change counts and that may come again.
-    refused
-        Reports turned away by reason.
-    answers
-        The answers to a shuffler's batches, by the digests of these.
-    following
-        The next round, if the change closes this one; ``taken`` then says whether this one was learned from.
-    tokens
-        Upload tokens that its reports came with.
-    closer
-        Whose batch the change counts, if it counts one.
-    """
+    """The effect of one transaction on an experiment: all numbers are added to what is there."""
 
     experiment: str
-    version: int
-    counted: int = 0
+    version: int  # the round
+    counted: int = 0  # people whose reports it counts
+    # taken, given_up: whether the round takes no more reports from now on, and why
     taken: bool = False
     given_up: bool = False
+    # part, total: the name of a part of the round's sums, and the whole part as it is now; None if it stays. One
+    # process writes a part, so that processes count for one round at the same time.
     part: bytes = b""
     total: bytes | None = field(default=None, repr=False)
+    # ids of the reports that the change counts and that may come again
     report_ids: Sequence[bytes] = field(default=(), repr=False)
-    refused: Mapping[str, int] = field(default_factory=dict)
+    refused: Mapping[str, int] = field(default_factory=dict)  # reports turned away by reason
+    # the answers to a shuffler's batches, by the digests of these
     answers: Mapping[bytes, bytes] = field(default_factory=dict)
+    # the next round, if the change closes this one; ``taken`` then says whether this one was learned from
     following: RoundRecord | None = None
-    tokens: Sequence[TokenRow] = field(default=(), repr=False)
-    closer: ShufflerKey | None = None
+    tokens: Sequence[TokenRow] = field(default=(), repr=False)  # upload tokens that its reports came with
+    closer: ShufflerKey | None = None  # whose batch the change counts, if it counts one

@@ -29,15 +29,9 @@ the round, as they do of a new one, and reads all ids of the round: 108 millisec
 
 
 class ReportIds(ABC):
-    """The ids of reports that open rounds have counted.
+    """The ids of reports that open rounds have counted."""
 
-    Attributes
-    ----------
-    table
-        Where they are, by experiment and version.
-    """
-
-    table: Table
+    table: Table  # where they are, by experiment and version
 
     @abstractmethod
     def seen(self, db: Connection | None, experiment: str, version: int, opened: Sequence[bytes]) -> Set[bytes]:
@@ -124,16 +118,10 @@ class SharedIds(ReportIds):
 class Locked:
     """Experiments that nobody else changes until `commit`, or until the context is left.
 
-    Parameters
-    ----------
-    standings
-        Where they stand.
-    ids
-        Of the reports that they have counted.
-    commit
-        Applies changes.
-    db
-        The transaction that holds them where servers share the store.
+    standings: where they stand.
+    ids: of the reports that they have counted.
+    commit: applies changes.
+    db: the transaction that holds them where servers share the store.
     """
 
     def __init__(
@@ -154,11 +142,5 @@ class Locked:
         return self._ids.seen(self._db, experiment, self._standings[experiment].version, opened)
 
     def commit(self, changes: Sequence[RoundUpdate]) -> None:
-        """Apply all changes or none; they are durable when this returns.
-
-        Raises
-        ------
-        Behind
-            If a round that a change adds to takes no more reports, or not as many.
-        """
+        """Apply all changes or none; they are durable when this returns."""
         self._commit(changes)

@@ -37,23 +37,11 @@ class KeyPlace(Protocol):
         ...
 
     def read(self, public_key: bytes) -> bytes | None:
-        """Return the private half of a key, if it is there.
-
-        Raises
-        ------
-        SpecError
-            If it is there, and may not be read.
-        """
+        """Return the private half of a key, if it is there."""
         ...
 
     def erase(self, public_key: bytes) -> None:
-        """Erase a key; one that is not there is none.
-
-        Raises
-        ------
-        OSError
-            If it cannot be erased now.
-        """
+        """Erase a key; one that is not there is none."""
         ...
 
     def keep(self, public_keys: Collection[bytes]) -> None:
@@ -119,28 +107,14 @@ class RoundKeys:
         return len(self._doomed)
 
     def keep(self, public_keys: Collection[bytes]) -> None:
-        """Erase every key but these, and but those that another server may just have made.
-
-        Raises
-        ------
-        OSError
-            If one cannot be erased.
-        """
+        """Erase every key but these, and but those that another server may just have made."""
         self._place.keep(public_keys)
 
 
 class KeyFolder(KeyPlace):
     """A folder with a file for each key, named by its public half; other files in it are not ours.
 
-    Parameters
-    ----------
-    folder
-        Made if it is missing, for the server's user alone.
-
-    Raises
-    ------
-    OSError
-        If the folder cannot be used.
+    folder: made if it is missing, for the server's user alone.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -199,13 +173,7 @@ class KeyFolder(KeyPlace):
 
 
 class KeyTable(KeyPlace):
-    """A table in the journal's database, where the keys are encrypted (AES-256-GCM) under one that no database has.
-
-    Raises
-    ------
-    SpecError
-        If the keys there are encrypted under another one.
-    """
+    """A table in the journal's database, where the keys are encrypted (AES-256-GCM) under one that no database has."""
 
     def __init__(self, database: Database, store_key: bytes) -> None:
         self._database, self._store_key = database, StoreKey(store_key)
@@ -235,13 +203,7 @@ class KeyTable(KeyPlace):
 
 
 def read_keys(folder: Path) -> tuple[dict[bytes, Opener], int]:
-    """Return what a folder's keys open, by public key, and how many of its files are not the key of their name.
-
-    Raises
-    ------
-    PermissionError
-        If this user may not read one: nobody knows then what is in it.
-    """
+    """Return what a folder's keys open, by public key, and how many of its files are not the key of their name."""
     openers, broken = dict[bytes, Opener](), 0
     for path in sorted(folder.glob(f"*{_SUFFIX}")):
         try:

@@ -43,23 +43,14 @@ ON CONFLICT (experiment, reason) DO UPDATE SET count = refusals.count + excluded
 class RoundWriter:
     """Writes rounds in transactions of others, who hold the rounds' experiments.
 
-    Parameters
-    ----------
-    ids
-        Where the ids of reports are.
+    ids: where the ids of reports are.
     """
 
     def __init__(self, database: Database, ids: ReportIds) -> None:
         self._database, self._ids = database, ids
 
     def apply(self, db: Connection, changes: Sequence[RoundUpdate]) -> None:
-        """Apply changes in a transaction that holds their experiments.
-
-        Raises
-        ------
-        Behind
-            If a round that a change adds to takes no more reports, or not as many, or its experiment is deleted.
-        """
+        """Apply changes in a transaction that holds their experiments."""
         for change in changes:
             if change.following:
                 self._publish(db, change, change.following)

@@ -80,10 +80,7 @@ class Store:
     later. Where servers share the database, whoever changes an experiment locks its row first, and reads then where it
     stands: changes to an experiment follow each other, and those to different ones keep nobody waiting.
 
-    Attributes
-    ----------
-    is_shared
-        Whether other servers use it, too.
+    is_shared: whether other servers use it, too.
     """
 
     def __init__(self, database: Database) -> None:
@@ -92,13 +89,7 @@ class Store:
         self._rounds, self._leases = RoundWriter(database, self._ids), Leases(database)
 
     def create(self, name: str, spec: bytes, first: RoundRecord, line: LogLine | None = None) -> None:
-        """Add an experiment with its first round, and the first line of its log.
-
-        Raises
-        ------
-        Behind
-            If there is one of that name.
-        """
+        """Add an experiment with its first round, and the first line of its log."""
         row = {"name": name, "spec": spec, "shuffler": "", "plan": encode(NO_PLAN)}
         with self._database.transaction() as db:
             if not _is_new(db, EXPERIMENTS, row):
@@ -109,13 +100,7 @@ class Store:
             self._rounds.notify(db, name)
 
     def plan(self, name: str, before: PlanBefore, plan: Plan, line: LogLine) -> None:
-        """Keep what an operator wants of an experiment, with its line in the log.
-
-        Raises
-        ------
-        Behind
-            If the experiment's last round or plan is not that of ``before``, or the round takes no more reports.
-        """
+        """Keep what an operator wants of an experiment, with its line in the log."""
         with self._database.transaction() as db:
             now = self._lock(db, [name]).get(name)
             if now is None or PlanBefore(now.digest, now.plan) != before or now.taken or now.given_up:
@@ -190,10 +175,7 @@ class Store:
     def claim(self, experiment: str, shuffler: str, signed_at: float) -> bool:
         """Note which shuffler brings the batches of an experiment; false if another has claimed it, or a release since.
 
-        Parameters
-        ----------
-        signed_at
-            When the shuffler signed the claim, in seconds since 1970.
+        signed_at: when the shuffler signed the claim, in seconds since 1970.
         """
         is_free = EXPERIMENTS.c.shuffler.in_(["", shuffler])
         claimed = change_of(experiment).where(is_free, EXPERIMENTS.c.released_at < signed_at)
@@ -326,11 +308,6 @@ class Store:
         """Return a copy of the database without the sums and the ids of reports, whose open rounds cannot go on.
 
         Reports are counted meanwhile. The copy is a file on the database's disk that has no name.
-
-        Raises
-        ------
-        Unavailable
-            If the disk has no room for the copy.
         """
         assert isinstance(self._database, SqliteDatabase), "PostgreSQL's own tools make backups"
         with ExitStack() as stack:

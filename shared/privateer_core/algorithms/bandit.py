@@ -28,23 +28,16 @@ Coins = NDArray[np.uint32]
 
 
 class BanditSection(Section):
-    """The ``[algorithm]`` of a bandit without context.
-
-    Attributes
-    ----------
-    objective
-        ``regret``: people get what is best. ``best-arm``: the experiment stops as soon as it knows the best arm.
-    host
-        What learns from private reports, where regret counts: ``thompson``, ``kl-ucb``, or ``tsallis-inf`` for rewards
-        that an adversary may choose.
-    failure
-        Probability that any interval around an arm's mean reward ever misses it; and that the experiment stops with
-        an arm that is not the best.
-    """
+    """The ``[algorithm]`` of a bandit without context."""
 
     name: Literal["bandit"]
+    # ``regret``: people get what is best. ``best-arm``: the experiment stops as soon as it knows the best arm.
     objective: Literal["regret", "best-arm"] = "regret"
+    # what learns from private reports, where regret counts: ``thompson``, ``kl-ucb``, or ``tsallis-inf`` for rewards
+    # that an adversary may choose
     host: Literal["thompson", "kl-ucb", "tsallis-inf"] = "thompson"
+    # probability that any interval around an arm's mean reward ever misses it; and that the experiment stops with an
+    # arm that is not the best
     failure: float = Field(default=0.05, ge=1e-12, lt=1)
 
     @model_validator(mode="after")
@@ -136,17 +129,12 @@ def layout(seed: int, shares: Array) -> Layout:
 
 @dataclass(frozen=True)
 class BanditPolicy(ArmsPolicy):
-    """Shares of arms, the same for everybody.
-
-    Attributes
-    ----------
-    choice
-        What the coins of a choice mean, where a report hides the arm and has coins of its own; None: they are those of
-        the report.
-    """
+    """Shares of arms, the same for everybody."""
 
     version: int
     terms: Terms
+    # what the coins of a choice mean, where a report hides the arm and has coins of its own; None: they are those of
+    # the report
     choice: Layout | None = None
 
     @property

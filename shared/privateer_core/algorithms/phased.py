@@ -37,39 +37,22 @@ Positive = Annotated[float, Field(gt=0, le=_PEOPLE_MAX, allow_inf_nan=False)]
 
 
 class PhasedTable(ExperimentTable):
-    """The ``[experiment]`` of a phased experiment; its horizon is the number of times that an action is played, T.
+    """The ``[experiment]`` of a phased experiment; its horizon is the number of times that an action is played, T."""
 
-    Attributes
-    ----------
-    people
-        The population from which every phase draws others.
-    """
-
-    people: int = Field(ge=1, le=_PEOPLE_MAX)
+    people: int = Field(ge=1, le=_PEOPLE_MAX)  # the population from which every phase draws others
 
 
 class PhasedSection(Section):
-    """The ``[algorithm]`` of distributed phased elimination (Li, Zhou and Ji 2024, Algorithm 1).
-
-    Attributes
-    ----------
-    alpha
-        Phase l asks 2^(alpha l) clients, in (0, 1).
-    beta
-        Probability that one comparison of two actions fails in one phase; 1 / (actions * horizon) if not given.
-    client_deviation
-        sigma: how much people's parameters differ, in the units of rewards for an action of length 1.
-    clients
-        Factor of the clients of every phase.
-    fixed_clients
-        Every phase asks so many instead: the paper's DPE-FixedU, for comparison.
-    """
+    """The ``[algorithm]`` of distributed phased elimination (Li, Zhou and Ji 2024, Algorithm 1)."""
 
     name: Literal["phased"]
-    alpha: float = Field(default=0.8, allow_inf_nan=False)
+    alpha: float = Field(default=0.8, allow_inf_nan=False)  # phase l asks 2^(alpha l) clients, in (0, 1)
+    # probability that one comparison of two actions fails in one phase; 1 / (actions * horizon) if not given
     beta: float | None = Field(default=None, ge=1e-300, lt=1, allow_inf_nan=False)
+    # sigma: how much people's parameters differ, in the units of rewards for an action of length 1
     client_deviation: float = Field(default=0.1, ge=0, le=BOUND_MAX, allow_inf_nan=False)
-    clients: Positive = 1.0
+    clients: Positive = 1.0  # factor of the clients of every phase
+    # every phase asks so many instead: the paper's DPE-FixedU, for comparison
     fixed_clients: int | None = Field(default=None, ge=1, le=_PEOPLE_MAX)
 
     @model_validator(mode="after")
@@ -81,28 +64,18 @@ class PhasedSection(Section):
 
 
 class Asking(Section):
-    """The ``[asking]``: how long services wait for the reports of a phase, and what becomes of one that does not fill.
+    """The ``[asking]``: how long services wait for a phase's reports, and what becomes of one that does not fill."""
 
-    Attributes
-    ----------
-    seconds
-        Seconds after which a phase that is short of its people is closed or put off; None: it waits for them.
-    when_short
-        ``extend``: it waits so long again, ``extensions`` times at most. ``reduce``: it closes with those who
-        reported, if they are ``least_share`` of its people; noise is for so many from the start. ``fail``: the
-        experiment ends with what it knew before. A phase that is short even then fails too.
-    extensions
-        Times that a phase is put off.
-    least_share
-        The share of a phase's people with whom it may close.
-    reserve
-        People asked for each report that is wanted, since not everybody answers.
-    """
-
+    # seconds after which a phase that is short of its people is closed or put off; None: it waits for them
     seconds: int | None = Field(default=None, ge=1, le=31_536_000)
+    # ``extend``: it waits so long again, ``extensions`` times at most. ``reduce``: it closes with those who reported,
+    # if they are ``least_share`` of its people; noise is for so many from the start. ``fail``: the experiment ends with
+    # what it knew before. A phase that is short even then fails too.
     when_short: Literal["extend", "reduce", "fail"] = "extend"
-    extensions: int = Field(default=3, ge=0, le=1000)
+    extensions: int = Field(default=3, ge=0, le=1000)  # times that a phase is put off
+    # the share of a phase's people with whom it may close
     least_share: float = Field(default=0.5, ge=1e-9, le=1, allow_inf_nan=False)
+    # people asked for each report that is wanted, since not everybody answers
     reserve: float = Field(default=1.0, ge=1, le=1000, allow_inf_nan=False)
 
     @model_validator(mode="after")
@@ -269,32 +242,16 @@ Indices = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class PhasedPolicy(Policy):
-    """The policy of one phase (Li, Zhou and Ji 2024, Algorithm 1, lines 4 to 7).
+    """The policy of one phase (Li, Zhou and Ji 2024, Algorithm 1, lines 4 to 7)."""
 
-    Attributes
-    ----------
-    version
-        The policy's version, from 1. It does not number phases, since a phase may take several rounds.
-    active
-        Shape (a,), int64: rows of the actions that may still be the best, rising.
-    support
-        Shape (s,), int64: rows of the actions that are played, rising.
-    plays
-        Shape (s,), int64: how often each is played, T(x).
-    draw
-        The public draw of the people who are asked: as many as reports are wanted, or more if not everybody answers.
-    middle
-        The middle of the range of rewards.
-    terms
-        How reports are randomized, and how many are wanted: 0 in the last phase, from which nothing is learned.
-    """
-
-    version: int
-    active: Indices
-    support: Indices
-    plays: Indices
+    version: int  # the policy's version, from 1. It does not number phases, since a phase may take several rounds.
+    active: Indices  # shape (a,), int64: rows of the actions that may still be the best, rising
+    support: Indices  # shape (s,), int64: rows of the actions that are played, rising
+    plays: Indices  # shape (s,), int64: how often each is played, T(x)
+    # the public draw of the people who are asked: as many as reports are wanted, or more if not everybody answers
     draw: Draw = field()
-    middle: float
+    middle: float  # the middle of the range of rewards
+    # how reports are randomized, and how many are wanted: 0 in the last phase, from which nothing is learned
     terms: Terms
 
     @property

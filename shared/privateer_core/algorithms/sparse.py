@@ -48,17 +48,11 @@ _BALL: Final = 1 + 1e-9
 
 
 class ArmContext(Range):
-    """The ``[context]``: numbers of an arm for a person, such as how well a text about it fits what they read before.
+    """The ``[context]``: numbers of an arm for a person, such as how well a text fits what they read before."""
 
-    Attributes
-    ----------
-    features
-        Their names, or how many there are: those are called x1, x2 and so on.
-    low, high
-        Bounds of all of them, to which devices clip.
-    """
-
+    # their names, or how many there are: those are called x1, x2 and so on
     features: Annotated[int, Field(ge=1, le=FEATURES_MAX)] | tuple[_Name, ...]
+    # low, high: bounds of all of them, to which devices clip
     low: Finite = -1.0
     high: Finite = 1.0
 
@@ -84,12 +78,8 @@ class ArmContext(Range):
 class OfArms(Mapping[str, Numeric]):
     """The features of a context, "x1 of a" and so on, all of them alike: they are encoded at once.
 
-    Parameters
-    ----------
-    names, arms
-        Names of features and of arms.
-    number
-        What each of them is.
+    names, arms: names of features and of arms.
+    number: what each of them is.
     """
 
     def __init__(self, names: tuple[str, ...], arms: tuple[str, ...], number: Numeric) -> None:
@@ -125,16 +115,10 @@ def _of_arms(names: tuple[str, ...], arms: tuple[str, ...], low: float, high: fl
 
 
 class SparseTable(Section):
-    """The ``[algorithm]`` of high-dimensional bandits.
-
-    Attributes
-    ----------
-    sparsity
-        How many features matter, at most: so many are kept.
-    """
+    """The ``[algorithm]`` of high-dimensional bandits."""
 
     name: Literal["sparse"]
-    sparsity: int = Field(ge=1, le=CLASSES_MAX)
+    sparsity: int = Field(ge=1, le=CLASSES_MAX)  # how many features matter, at most: so many are kept
 
 
 class SparseSpec(ArmsSpec):
@@ -251,31 +235,17 @@ class SparsePolicy(ArmsPolicy):
     """The arm with the largest intercept and sum of coefficients times features; or any arm, by public coins.
 
     Features and rewards are scaled to [-1, 1].
-
-    Attributes
-    ----------
-    asked
-        Shape (m,), int64: the features that reports tell of, in order.
-    places, coefficients
-        Shapes (k,): features in order, int64, and their coefficients.
-    intercepts
-        Shape (arms,).
-    playable
-        Shape (arms,): which arms are not retired.
-    explores
-        Whether everybody gets any arm with the same probability.
-    seed
-        What the coins of a choice mean.
     """
 
     version: int
-    asked: Places
+    asked: Places  # shape (m,), int64: the features that reports tell of, in order
+    # places, coefficients: shapes (k,): features in order, int64, and their coefficients
     places: Places
     coefficients: Array
-    intercepts: Array
-    playable: NDArray[np.bool_]
-    explores: bool
-    seed: int
+    intercepts: Array  # shape (arms,)
+    playable: NDArray[np.bool_]  # shape (arms,): which arms are not retired
+    explores: bool  # whether everybody gets any arm with the same probability
+    seed: int  # what the coins of a choice mean
     terms: Terms
 
     mixes = True
@@ -357,13 +327,7 @@ def _are_places(places: Places, features: int) -> bool:
 
 
 def _finite(values: Array) -> Array:
-    """Return values.
-
-    Raises
-    ------
-    InputError
-        If one is not a finite number.
-    """
+    """Return values."""
     if not np.isfinite(values).all():
         raise InputError("must be finite numbers", field="context", remedy="give the device finite values")
     return values

@@ -14,6 +14,12 @@ from privateer_core.answer.shares import ShareSource
 SENTENCE_MAX = 2048
 """Characters of a sentence."""
 RULES_MAX = 7
+NoRelative: TypeAlias = Literal[
+    "no relative effects of segments: the control's mean in each is not estimated",
+    "no relative effects: the control's mean has no interval",
+    "no relative effects: the control's mean may be 0 or less",
+]
+"""Why effects are not told as shares of the control's mean: those of segments, or all."""
 Sureness: TypeAlias = Literal[
     "decided", "decided against the control", "decided on average", "almost certain", "likely", "not known"
 ]
@@ -158,6 +164,8 @@ class Conclusion(Displayed, frozen=True):
         What choosing by context earns over any option by chance, where people measured it.
     control, baseline
         The option that effects are compared with, and its mean reward.
+    no_relative
+        Why effects are not told as shares of that mean: those of segments, or all; None where each may be.
     effects, estimates
         Differences from the control; or mean rewards of options, where the algorithm compares none with a control.
     confidence
@@ -190,12 +198,19 @@ class Conclusion(Displayed, frozen=True):
     over_chance: Estimate | None = None
     control: str | None = None
     baseline: Estimate | None = None
+    no_relative: NoRelative | None = None
     effects: tuple[Effect, ...] = ()
     estimates: tuple[Estimate, ...] = ()
     confidence: float | None = None
     losses: tuple[Loss, ...] = ()
     surer: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+
+    def relative(self, effect: Effect) -> float | None:
+        """Return an effect as a share of the control's mean reward, where that is known and above 0."""
+        if effect.value is None or self.baseline is None or self.baseline.low <= 0 or effect.group is not None:
+            return None
+        return effect.value / self.baseline.value
 
 
 class PublishedAnswer(Displayed, frozen=True):

@@ -1,13 +1,12 @@
 """The base of all mechanisms: a randomizer for devices and an analyzer for the server, of the same constants."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Self
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
-from typing_extensions import override
 
 from privateer_core.accounting.events import Event
 from privateer_core.errors import OutOfRange
@@ -165,14 +164,6 @@ class KeyedTotal(Total):
         """Return the total of no reports; ``by_group``: with hits of every key and group."""
         none = np.zeros((keys, groups), np.int64)
         return cls(0, none, none, none if by_group else np.zeros(keys, np.int64))
-
-    @override
-    def merged(self, other: Self) -> Self:
-        """Return the total of two disjoint sets of reports; earlier versions stored hits by key alone."""
-        if self.hits.ndim == other.hits.ndim:
-            return super().merged(other)
-        left, right = (replace(one, hits=one.hits.reshape(len(one.hits), -1).sum(axis=1)) for one in (self, other))
-        return left.merged(right)
 
 
 UNIT: Final = 65535

@@ -28,25 +28,6 @@ class Ball(msgspec.Struct, frozen=True, omit_defaults=True):
     vectors that are hardly ever below 0, such as rare rewards less what is expected, ``below`` may say so: then they
     are closer together, and need less noise.
 
-    Parameters
-    ----------
-    norm
-        ``l2``, or ``max`` for the largest absolute coordinate.
-    bound
-        Largest norm, above 0.
-    coordinates
-        1 to 1,048,576.
-    below
-        Largest L2 norm of a vector's negative coordinates, by the bound: above 0 and at most 1, which says nothing.
-        Only in the ``l2`` norm.
-
-    Raises
-    ------
-    SpecError
-        If a parameter is out of range.
-
-    Notes
-    -----
     With b = ``below`` at most 1 / sqrt(2), two vectors are at most sqrt(2) (b + sqrt(1 - b^2)) bounds apart, in place
     of 2. Proof, for a bound of 1: write x = x+ - x- by its positive and negative coordinates, |x-| = sin s and
     |y-| = sin t with s, t <= asin b. Products of x+ and y+, and of x- and y-, are at least 0, so
@@ -56,6 +37,12 @@ class Ball(msgspec.Struct, frozen=True, omit_defaults=True):
 
     as |x+| <= cos s where |x| <= 1, and |y+| <= cos t; sin(2 asin b) = 2 b sqrt(1 - b^2), and
     2 + 4 b sqrt(1 - b^2) = 2 (b + sqrt(1 - b^2))^2. x = (cos s, -sin s) and y = (-sin s, cos s) attain it.
+
+    norm: ``l2``, or ``max`` for the largest absolute coordinate.
+    bound: largest norm, above 0.
+    coordinates: 1 to 1,048,576.
+    below: largest L2 norm of a vector's negative coordinates, by the bound: above 0 and at most 1, which says nothing.
+        Only in the ``l2`` norm.
     """
 
     norm: Literal["l2", "max"]
@@ -108,11 +95,6 @@ class Ball(msgspec.Struct, frozen=True, omit_defaults=True):
         """Vectors (n, coordinates) moved into the ball: coordinate by coordinate in ``max``, shortened in ``l2``.
 
         What is negative is shortened first, where less of it is allowed.
-
-        Raises
-        ------
-        InputError
-            If the shape is another, or a value is not a finite number.
         """
         if vectors.ndim != 2 or vectors.shape[1] != self.coordinates or not np.isfinite(vectors).all():
             raise InputError(

@@ -10,26 +10,15 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, repr=False)
 class KeyedValues:
-    """Contributions of one value for one key per person: the primitive "keyed means".
+    """Contributions of one value for one key per person: the primitive "keyed means"."""
 
-    Attributes
-    ----------
-    coins
-        Shape (n,), uint32: public.
-    keys
-        Shape (n,), int64: the person's key, or -1 for a person who has nothing to contribute this round. Secret.
-    groups
-        Shape (n,), int64: the group (arm) that the person's coins have at the key. Secret, as the key is.
-    values
-        Shape (n,), float64 in [0, 1]. Secret.
-    numbers
-        Shape (n,), float64 in [0, 1]: a number beside each value, where the round asks for one. Secret.
-    """
-
-    coins: NDArray[np.uint32]
+    coins: NDArray[np.uint32]  # shape (n,), uint32: public
+    # shape (n,), int64: the person's key, or -1 for a person who has nothing to contribute this round. Secret.
     keys: NDArray[np.int64]
+    # shape (n,), int64: the group (arm) that the person's coins have at the key. Secret, as the key is.
     groups: NDArray[np.int64]
-    values: NDArray[np.float64]
+    values: NDArray[np.float64]  # shape (n,), float64 in [0, 1]. Secret.
+    # shape (n,), float64 in [0, 1]: a number beside each value, where the round asks for one. Secret.
     numbers: NDArray[np.float64] | None = None
 
     @classmethod
@@ -43,40 +32,23 @@ class KeyedValues:
 
 @dataclass(frozen=True)
 class KeyedSums:
-    """Private sums over one round of keyed values.
-
-    Attributes
-    ----------
-    reports
-        Number of reports.
-    sums
-        Shape (keys, groups): sum, over reports whose coins are in the group, of a score in [-1, 1] with expectation
-        ``gain * share of people with the key * (2 value - 1)``.
-    counts
-        Shape (keys, groups), int64: reports whose coins are in the group.
-    hits
-        Shape (keys,): reports with a score other than 0; or (keys, groups), those of them whose coins are in the group.
-    gain
-        What debiasing divides by.
-    hit_own, hit_other
-        Probability of a score other than 0 for a person with the key, and for one with another key.
-    noise
-        Variance of what a curator added to each of ``sums`` and ``hits``.
-    hit_none
-        Probability of a score other than 0 for a person without a key.
-    """
+    """Private sums over one round of keyed values."""
 
     additive: ClassVar[tuple[str, ...]] = ("reports", "sums", "counts", "hits")
 
-    reports: int
+    reports: int  # number of reports
+    # shape (keys, groups): sum, over reports whose coins are in the group, of a score in [-1, 1] with expectation
+    # ``gain * share of people with the key * (2 value - 1)``
     sums: NDArray[np.float64]
-    counts: NDArray[np.int64]
+    counts: NDArray[np.int64]  # shape (keys, groups), int64: reports whose coins are in the group
+    # shape (keys,): reports with a score other than 0; or (keys, groups), those of them whose coins are in the group
     hits: NDArray[np.float64]
-    gain: float
+    gain: float  # what debiasing divides by
+    # hit_own, hit_other: probability of a score other than 0 for a person with the key, and for one with another key
     hit_own: float
     hit_other: float
-    noise: float = 0.0
-    hit_none: float = 0.0
+    noise: float = 0.0  # variance of what a curator added to each of ``sums`` and ``hits``
+    hit_none: float = 0.0  # probability of a score other than 0 for a person without a key
 
     @property
     def trials(self) -> int:
@@ -89,35 +61,19 @@ class KeyedEvents:
     """Private counts over one round of keyed values: of events, such as rewards, and of people who have a key.
 
     Coins deal the reports: most are about events, and the others name the person's key, whatever its value.
-
-    Attributes
-    ----------
-    reports
-        Number of reports.
-    sums
-        Shape (keys, groups): reports of an event with the key, of those about events whose coins are in the group. Each
-        of these is one with probability ``gain * share of people with the key * mean value + other``.
-    counts
-        Shape (keys, groups), int64: reports about events whose coins are in the group.
-    hits
-        Shape (keys,): reports that name the key, of those which are to name one.
-    trials
-        Number of reports that are to name a key.
-    gain
-        What debiasing divides by.
-    other
-        Probability that a report says of another key, or of none, what is said of this one.
     """
 
     additive: ClassVar[tuple[str, ...]] = ("reports", "sums", "counts", "hits", "trials")
 
-    reports: int
+    reports: int  # number of reports
+    # shape (keys, groups): reports of an event with the key, of those about events whose coins are in the group. Each
+    # of these is one with probability ``gain * share of people with the key * mean value + other``.
     sums: NDArray[np.float64]
-    counts: NDArray[np.int64]
-    hits: NDArray[np.float64]
-    trials: int
-    gain: float
-    other: float
+    counts: NDArray[np.int64]  # shape (keys, groups), int64: reports about events whose coins are in the group
+    hits: NDArray[np.float64]  # shape (keys,): reports that name the key, of those which are to name one
+    trials: int  # number of reports that are to name a key
+    gain: float  # what debiasing divides by
+    other: float  # probability that a report says of another key, or of none, what is said of this one
 
     @property
     def hit_own(self) -> float:
@@ -145,27 +101,16 @@ KeyedRelease: TypeAlias = KeyedSums | KeyedEvents
 
 @dataclass(frozen=True)
 class GroupSums:
-    """Private sums over one round of values of people in groups that coins choose, each with noise of its own.
-
-    Attributes
-    ----------
-    reports
-        Number of reports.
-    sums
-        Shape (1, groups): sum, over the reports of the group, of a score of -1 or 1 with expectation
-        ``gain of the group * (2 value - 1)``.
-    counts
-        Shape (1, groups), int64: reports of the group.
-    gain
-        Shape (groups,): what debiasing divides by.
-    """
+    """Private sums over one round of values of people in groups that coins choose, each with noise of its own."""
 
     additive: ClassVar[tuple[str, ...]] = ("reports", "sums", "counts")
 
-    reports: int
+    reports: int  # number of reports
+    # shape (1, groups): sum, over the reports of the group, of a score of -1 or 1 with expectation ``gain of the group
+    # * (2 value - 1)``
     sums: NDArray[np.float64]
-    counts: NDArray[np.int64]
-    gain: NDArray[np.float64]
+    counts: NDArray[np.int64]  # shape (1, groups), int64: reports of the group
+    gain: NDArray[np.float64]  # shape (groups,): what debiasing divides by
 
     @property
     def noise(self) -> float:
@@ -178,14 +123,9 @@ class ValueParts:
     """What a value in [0, 1] is parted in, so that sums over people tell its mean, and its variance if there are three.
 
     Part l of P counts l / (P - 1) in a sum of values. The parts of a value are at least 0 and sum up to 1.
-
-    Attributes
-    ----------
-    squares
-        Shape (P,): what each part counts in a sum of squares, times (P - 1)^2.
     """
 
-    squares: tuple[int, ...]
+    squares: tuple[int, ...]  # shape (P,): what each part counts in a sum of squares, times (P - 1)^2
 
     @classmethod
     def levels(cls, count: int) -> Self:
@@ -235,57 +175,36 @@ class CellHits:
     """Private counts over one round of keyed values: how often each key was named, and how often with value 1.
 
     Where values are numbers, ``positive`` is the sum of the values of hits.
-
-    Attributes
-    ----------
-    reports
-        Number of reports.
-    positive, hits
-        Shape (keys, groups): hits with value 1, and all hits, of reports whose coins are in the group. A person with
-        the key has a positive hit with probability ``gain * value + other``, and a hit with ``gain + 2 other``.
-    counts
-        Shape (keys, groups), int64: reports whose coins are in the group.
-    gain
-        What debiasing divides by.
-    other
-        Probability of a positive hit for a person with another key, and of a negative one, where keys are named.
-    noise
-        Variance of what a curator added to each of ``positive`` and ``hits - positive``; to each part, in general.
-    squares
-        Shape (keys, groups): sum of the squares of the values of hits; None where values are bits.
-    parts
-        What the mechanism counted of a value.
-    products
-        Shape (3, 3, keys, groups): sums of the parts of a number beside the value (first axis) times those of the
-        value, each with a third of ``noise``; None where there is no such number.
-    resolution
-        Variance of values that is no larger may be that of rounding alone.
     """
 
     additive: ClassVar[tuple[str, ...]] = ("reports", "positive", "hits", "counts")
 
-    reports: int
+    reports: int  # number of reports
+    # positive, hits: shape (keys, groups): hits with value 1, and all hits, of reports whose coins are in the group. A
+    # person with the key has a positive hit with probability ``gain * value + other``, and a hit with ``gain + 2
+    # other``.
     positive: NDArray[np.float64]
     hits: NDArray[np.float64]
-    counts: NDArray[np.int64]
-    gain: float
+    counts: NDArray[np.int64]  # shape (keys, groups), int64: reports whose coins are in the group
+    gain: float  # what debiasing divides by
+    # probability of a positive hit for a person with another key, and of a negative one, where keys are named
     other: float
+    # variance of what a curator added to each of ``positive`` and ``hits - positive``; to each part, in general
     noise: float = 0.0
+    # shape (keys, groups): sum of the squares of the values of hits; None where values are bits
     squares: NDArray[np.float64] | None = None
-    parts: ValueParts = BITS
+    parts: ValueParts = BITS  # what the mechanism counted of a value
+    # shape (3, 3, keys, groups): sums of the parts of a number beside the value (first axis) times those of the value,
+    # each with a third of ``noise``; None where there is no such number
     products: NDArray[np.float64] | None = None
-    resolution: float = 0.0
+    resolution: float = 0.0  # variance of values that is no larger may be that of rounding alone
 
     @classmethod
     def of_parts(cls, parts: ValueParts, cells: NDArray[np.int64], unit: int = 1, **others: Any) -> Self:
         """Return hits whose values are parted.
 
-        Parameters
-        ----------
-        cells
-            Shape (P, keys, groups): whole numbers, of which ``unit`` make a person.
-        others
-            The other attributes.
+        cells (P, keys, groups): whole numbers, of which ``unit`` make a person.
+        others: the other attributes.
         """
         steps = parts.count - 1
         # Whole numbers are added before they are divided: a sum of floats would show last digits of all parts.

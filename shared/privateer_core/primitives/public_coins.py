@@ -53,18 +53,11 @@ def classes_of(coins: NDArray[np.uint32], seed: int, classes: int) -> NDArray[np
 
 @dataclass(frozen=True)
 class Layout:
-    """The public plan of a round's reports: its keys, and how coins spread over the groups of each key.
+    """The public plan of a round's reports: its keys, and how coins spread over the groups of each key."""
 
-    Attributes
-    ----------
-    seed
-        Public seed of the round, 64 bits.
-    thresholds
-        Shape (keys, groups - 1), uint32, nondecreasing along rows, at most 65536: coins fall into group g of a key
-        when their hash in 0..65535 is below ``thresholds[key, g]`` and not below the one before.
-    """
-
-    seed: int
+    seed: int  # public seed of the round, 64 bits
+    # shape (keys, groups - 1), uint32, nondecreasing along rows, at most 65536: coins fall into group g of a key when
+    # their hash in 0..65535 is below ``thresholds[key, g]`` and not below the one before
     thresholds: NDArray[np.uint32]
 
     def __post_init__(self) -> None:
@@ -135,16 +128,10 @@ class EarlierChoices(Layout):
 
     Coins spread over groups as they did then, and have the round's own signs and buckets: what people of different keys
     send cancels only if no two keys share them.
-
-    Attributes
-    ----------
-    earlier
-        The plan by which the coins chose.
-    places
-        Shape (keys,), int64: which of its keys holds each key; any where coins chose nothing there.
     """
 
-    earlier: Layout
+    earlier: Layout  # the plan by which the coins chose
+    # shape (keys,), int64: which of its keys holds each key; any where coins chose nothing there
     places: NDArray[np.int64]
 
     def hashes(self, coins: NDArray[np.uint32], keys: NDArray[np.integer]) -> NDArray[np.uint64]:
@@ -190,32 +177,15 @@ class Draw:
     """The public draw of the people whom a round asks.
 
     Draws of one seed whose places do not overlap have no person in common, which parallel composition relies on.
-
-    Attributes
-    ----------
-    seed
-        Public, 64 bits. It puts everybody in a random order.
-    people
-        Size of the population: people are numbered from 0 to ``people`` - 1.
-    start
-        First place of the order that the round asks.
-    places
-        Number of people whom the round asks.
     """
 
-    seed: int
-    people: int
-    start: int
-    places: int
+    seed: int  # public, 64 bits. It puts everybody in a random order.
+    people: int  # size of the population: people are numbered from 0 to ``people`` - 1
+    start: int  # first place of the order that the round asks
+    places: int  # number of people whom the round asks
 
     def asked(self) -> NDArray[np.int64]:
-        """Return the numbers of the people whom the round asks, shape (places,), in the order of their places.
-
-        Raises
-        ------
-        SpecError
-            If the population is smaller than ``start + places``.
-        """
+        """Return the numbers of the people whom the round asks, shape (places,), in the order of their places."""
         end = self.start + self.places
         if not 0 <= self.start <= end <= self.people:
             detail = f"there are {self.people} people, but {end} are to be asked"

@@ -9,30 +9,16 @@ from privateer_core.primitives.public_coins import Layout, SlotLayout
 
 @dataclass(frozen=True)
 class KeyedMeans:
-    """A value for one key per person; the mean value per key is wanted.
+    """A value for one key per person; the mean value per key is wanted."""
 
-    Attributes
-    ----------
-    layout
-        Keys and groups of the round.
-    undecided
-        Share of people who are expected to have a key, in [0, 1].
-    key_share
-        Share of people who are expected to have a typical key.
-    rate
-        The mean value that is expected, in [0, 1]; None: nobody knows. Where values above 0 are rare, a report may say
-        that there is one, and nothing else.
-    counted
-        Whether how many people have each key is wanted as well.
-    seen
-        Whether somebody may see the group that coins choose for a person, whoever they are. There is one key then.
-    """
-
-    layout: Layout
-    undecided: float = 1.0
-    key_share: float = 1.0
+    layout: Layout  # keys and groups of the round
+    undecided: float = 1.0  # share of people who are expected to have a key, in [0, 1]
+    key_share: float = 1.0  # share of people who are expected to have a typical key
+    # the mean value that is expected, in [0, 1]; None: nobody knows. Where values above 0 are rare, a report may say
+    # that there is one, and nothing else.
     rate: float | None = None
-    counted: bool = False
+    counted: bool = False  # whether how many people have each key is wanted as well
+    # whether somebody may see the group that coins choose for a person, whoever they are. There is one key then.
     seen: bool = False
 
 
@@ -45,28 +31,15 @@ class SmallDomainMeans(KeyedMeans):
 
 @dataclass(frozen=True)
 class VectorSum:
-    """A bounded vector per person; the sum of the vectors is wanted.
+    """A bounded vector per person; the sum of the vectors is wanted."""
 
-    Attributes
-    ----------
-    ball
-        Where the vectors lie.
-    seed
-        Public seed of the round, 64 bits.
-    classes
-        Public classes of people, told by the coins of a report (`coins.classes_of`): the sum of each class is
-        wanted, where reports carry coins and are added up by themselves.
-    normal
-        Whether devices are to add normal noise, as a paper's do with which others are compared.
-    steps
-        Rounds of which a curator tells the sum since the first of them; 0: every round's for itself.
-    """
-
-    ball: Ball
-    seed: int = 0
+    ball: Ball  # where the vectors lie
+    seed: int = 0  # public seed of the round, 64 bits
+    # public classes of people, told by the coins of a report (`coins.classes_of`): the sum of each class is wanted,
+    # where reports carry coins and are added up by themselves
     classes: int = 1
-    normal: bool = False
-    steps: int = 0
+    normal: bool = False  # whether devices are to add normal noise, as a paper's do with which others are compared
+    steps: int = 0  # rounds of which a curator tells the sum since the first of them; 0: every round's for itself
 
 
 @dataclass(frozen=True)
@@ -74,14 +47,9 @@ class L2VectorSum(VectorSum):
     """The sum of vectors in an L2 ball, few coordinates of which are large at a time: a direction says most of one.
 
     Where batches are shuffled, everybody's symbols are amplified, as bits in every coordinate would hide a whole box.
-
-    Attributes
-    ----------
-    messages
-        The most symbols that a shuffled report may be, each in a message of its own.
     """
 
-    messages: int = 1
+    messages: int = 1  # the most symbols that a shuffled report may be, each in a message of its own
 
 
 @dataclass(frozen=True)
@@ -90,22 +58,12 @@ class SecondMoments(VectorSum):
 
     Where a curator holds records, a record is ``arms`` coordinates that say which of them, features, and a value. Then
     second moments of the kept and the screened features are wanted; elsewhere a sum of vectors is.
-
-    Attributes
-    ----------
-    arms
-        Coordinates of which one is 1 and the others 0.
-    kept
-        Features about which the round learns in any case.
-    screened
-        How many more it finds, whose products with the value, less what is predicted, are largest.
-    predicted
-        What is predicted by the coordinate of an arm, and by each kept feature; empty: nothing.
     """
 
-    arms: int = 0
-    kept: tuple[int, ...] = ()
-    screened: int = 0
+    arms: int = 0  # coordinates of which one is 1 and the others 0
+    kept: tuple[int, ...] = ()  # features about which the round learns in any case
+    screened: int = 0  # how many more it finds, whose products with the value, less what is predicted, are largest
+    # what is predicted by the coordinate of an arm, and by each kept feature; empty: nothing
     predicted: tuple[float, ...] = ()
 
     @property
@@ -121,33 +79,24 @@ class FeatureMeans(VectorSum):
     A curator gets a vector of everybody, with all features. Elsewhere coins choose one question for a person, about one
     feature, and a symbol answers it. All questions have one alphabet: the people of a batch hide each other only if
     any symbol could have answered any of their questions.
-
-    Attributes
-    ----------
-    layout
-        Its groups are the questions, and its keys are answers, as many as the question with most answers has.
     """
 
+    # its groups are the questions, and its keys are answers, as many as the question with most answers has
     layout: SlotLayout = field(default_factory=lambda: SlotLayout.ungrouped(1, 0))
+    answers: int = 0  # answers to all questions; 0: nobody is asked one of them alone
+    features: int = 1  # how many features there are
+    people: float = 0.0  # people of a small round who have one answer about a feature, on average
 
 
 @dataclass(frozen=True)
 class KeyedHits:
-    """A value for one of a few named keys per person; how many have each key, and their values, are wanted.
+    """A value for one of a few named keys per person; how many have each key, and their values, are wanted."""
 
-    Attributes
-    ----------
-    layout
-        Keys and groups of the round.
-    expected
-        The mean that values in [0, 1] are expected to have, where their variance is wanted, too. None: values are
-        taken for bits, whose mean tells the variance.
-    beside
-        Whether everybody tells a number beside the value, of which the covariance with values is wanted.
-    """
-
-    layout: SlotLayout
+    layout: SlotLayout  # keys and groups of the round
+    # the mean that values in [0, 1] are expected to have, where their variance is wanted, too. None: values are taken
+    # for bits, whose mean tells the variance.
     expected: float | None = None
+    # whether everybody tells a number beside the value, of which the covariance with values is wanted
     beside: bool = False
 
     @classmethod

@@ -14,35 +14,16 @@ class ScoreSums:
 
     Of n reports that may count for a cell a share comes from people who have something to tell of it. Their scores have
     the mean ``gain * value``; the scores of all others have the mean 0.
-
-    Attributes
-    ----------
-    reports
-        Reports that may count for the cell, n. All shapes are alike, or broadcast: (..., cells).
-    sums
-        Sums of scores.
-    hits
-        How many scores are other than 0; None where a release does not tell that of each cell.
-    share
-        Share of the reports whose people tell of the cell, m; as it is known, never from these sums.
-    hit_rate
-        Probability that a report scores other than 0, h, of all people by their shares.
-    apart
-        How much more probable that is for the people who tell of the cell than for others.
-    gain
-        What debiasing divides by.
-    noise
-        Variance of what a curator added to each of sums and hits, independently.
     """
 
-    reports: Array
-    sums: Array
-    hits: Array | None
-    share: Array
-    hit_rate: Array
-    apart: float
-    gain: float
-    noise: float = 0.0
+    reports: Array  # reports that may count for the cell, n. All shapes are alike, or broadcast: (..., cells).
+    sums: Array  # sums of scores
+    hits: Array | None  # how many scores are other than 0; None where a release does not tell that of each cell
+    share: Array  # share of the reports whose people tell of the cell, m; as it is known, never from these sums
+    hit_rate: Array  # probability that a report scores other than 0, h, of all people by their shares
+    apart: float  # how much more probable that is for the people who tell of the cell than for others
+    gain: float  # what debiasing divides by
+    noise: float = 0.0  # variance of what a curator added to each of sums and hits, independently
 
     def control(self, value: Array) -> Array:
         """Return the share of the hits, beyond those expected, that is best taken off the sums.
@@ -51,10 +32,7 @@ class ScoreSums:
         over variance, c = g m v (1 - h) / (h (1 - h) + N / n), for a report with the noise N of a release; it is at
         most what a hit adds to the mean of a sum.
 
-        Parameters
-        ----------
-        value
-            What the value is thought to be before the round, v.
+        value: what the value is thought to be before the round, v.
         """
         if self.hits is None or self.apart <= 0:
             return np.zeros_like(value)
@@ -75,12 +53,8 @@ class ScoreSums:
         That of score - c hit is h (1 + c^2) - 2 c g m v - (g m v - c h)^2. It counts for at least h (1 - v^2) / 2: a
         release of few events must not get a large weight.
 
-        Parameters
-        ----------
-        control
-            What `control` returned, c.
-        value
-            What the value is thought to be, v, for this purpose: of earlier rounds, not of this one.
+        control: what `control` returned, c.
+        value: what the value is thought to be, v, for this purpose: of earlier rounds, not of this one.
         """
         h, mean = self.hit_rate, self.gain * self.share * value
         own = h * (1 + control**2) - 2 * control * mean - (mean - control * h) ** 2
@@ -90,12 +64,8 @@ class ScoreSums:
     def evidence(self, expected: Array, cautious: Array) -> tuple[Array, Array]:
         """Return what the sums say of mean values: precision, and precision times what was observed.
 
-        Parameters
-        ----------
-        expected
-            What values are thought to be before the round, for the control variate.
-        cautious
-            The same for the variance, nearer to what is common to all cells.
+        expected: what values are thought to be before the round, for the control variate.
+        cautious: the same for the variance, nearer to what is common to all cells.
         """
         control = self.control(expected)
         slope, variance = self.gain * self.share, self.variance(control, cautious)
@@ -109,20 +79,13 @@ class EventSums:
 
     Of n reports that may count for a cell a share m comes from its people, who have an event with probability
     (1 + value) / 2. A report says that there was one with probability ``gain`` times both, plus ``other``.
-
-    Attributes
-    ----------
-    reports, sums
-        Reports that may count for the cell, and those of an event in it; (..., cells).
-    share
-        Share of the reports whose people tell of the cell, m; as it is known, never from these sums.
-    gain, other
-        What debiasing divides by, and the probability that a report says of the cell what is true of another.
     """
 
+    # reports, sums: reports that may count for the cell, and those of an event in it; (..., cells)
     reports: Array
     sums: Array
-    share: Array
+    share: Array  # share of the reports whose people tell of the cell, m; as it is known, never from these sums
+    # gain, other: what debiasing divides by, and the probability that a report says of the cell what is true of another
     gain: float
     other: float
 

@@ -197,6 +197,22 @@ def central_vectors(privacy: Calibrated, _honest: int, question: VectorSum, shar
     return CentralVectors.calibrated(question.ball, privacy.bound, privacy.delta)
 
 
+def central_features(privacy: Calibrated, honest: int, asked: FeatureMeans, share: Allotment | None) -> AnyMechanism:
+    """Ask everybody about one feature, for a pure promise, or about all at once, whichever tells more of a cell.
+
+    If one in F people answers, each counts F times: noise of a sum has F^2 of the variance, and what people differ by
+    has F. Noise of vectors has about F + 1, as one question is about nothing.
+    """
+    vectors = central_vectors(privacy, honest, asked, share)
+    if share or not asked.answers or not isinstance(vectors, CentralVectors):
+        return vectors
+    pairs = CellPairs.calibrated(KeyedHits(SlotLayout.ungrouped(asked.answers, asked.seed)), privacy.bound)
+    features, below = asked.features, asked.ball.below
+    apart = (1 + below**2) * pairs.noise * features**2 + features * below * asked.people
+    together = (vectors.standard_deviation * asked.ball.step) ** 2 * (features + 1) + below * asked.people
+    return pairs if apart < together else vectors
+
+
 def central_moments(privacy: Calibrated, _honest: int, asked: SecondMoments, _share: Allotment | None) -> AnyMechanism:
     """Return second moments of the features that are kept, and of those that a screening finds."""
     return ScreenedMoments.calibrated(asked, privacy.bound, privacy.delta)

@@ -39,34 +39,22 @@ _REMEDY: Final = "ask for a new one"
 
 
 class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A claim on one person's privacy against one adversary.
+    """A claim on one person's privacy against one adversary."""
 
-    Attributes
-    ----------
-    against
-        Who is curious.
-    epsilon, delta
-        The claim; an epsilon of None claims nothing.
-    event
-        What the adversary sees of a person, for the accountant: each of their reports is in one round. None: the
-        record itself.
-    sampling
-        What the sampler of noise may add to delta. Where several reports share a promise, their allotment has room
-        for it.
-    proof, exact
-        Why the claim holds, and whether the event's curve is exact or an upper bound.
-    about
-        Which part of a person's record the claim is about.
-    """
-
-    against: str
+    against: str  # who is curious
+    # epsilon, delta: the claim; an epsilon of None claims nothing
     epsilon: float | None
     delta: float
+    # what the adversary sees of a person, for the accountant: each of their reports is in one round. None: the record
+    # itself.
     event: Event | None
+    # what the sampler of noise may add to delta. Where several reports share a promise, their allotment has room for
+    # it.
     sampling: float
+    # proof, exact: why the claim holds, and whether the event's curve is exact or an upper bound
     proof: str
     exact: bool
-    about: str = RECORD
+    about: str = RECORD  # which part of a person's record the claim is about
 
 
 class Certificate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -97,13 +85,9 @@ class Verdict(msgspec.Struct, frozen=True):
 def certify(experiment: str, privacy: Privacy, rounds: Iterable[Terms], *, planned: bool = False) -> Certificate:
     """Return the certificate of an experiment with these terms, round by round; each report is in one round.
 
-    Parameters
-    ----------
-    privacy
-        What the people of these rounds are promised.
-    planned
-        Whether the terms are only calibrated ahead. What a report alone may cost under a shuffler is then not known,
-        but for its bound ``privacy.local_epsilon_max``.
+    privacy: what the people of these rounds are promised.
+    planned: whether the terms are only calibrated ahead. What a report alone may cost under a shuffler is then not
+        known, but for its bound ``privacy.local_epsilon_max``.
     """
     terms = tuple(rounds)
     claims = (*_promise(privacy, terms), *_beyond_the_promise(privacy, terms, planned))
@@ -215,13 +199,7 @@ def _nothing_claimed(against: str, why: str = "it sees the record") -> Claim:
 
 
 def read_certificate(value: Any) -> Certificate:
-    """Return the certificate that a JSON value is.
-
-    Raises
-    ------
-    SpecError
-        If the value is not a certificate, or not one of this format, or has an event that is unknown or out of range.
-    """
+    """Return the certificate that a JSON value is."""
     try:
         certificate = msgspec.convert(value, prepared(Certificate))
     except (msgspec.ValidationError, RecursionError, UnicodeError) as error:
@@ -232,13 +210,7 @@ def read_certificate(value: Any) -> Certificate:
 
 
 def check_certificate(certificate: Certificate) -> None:
-    """Refuse a certificate of another format, with unreadable words, or with an impossible claim.
-
-    Raises
-    ------
-    SpecError
-        Naming the field.
-    """
+    """Refuse a certificate of another format, with unreadable words, or with an impossible claim."""
     claims = certificate.claims
     if certificate.format != FORMAT or not claims:
         raise SpecError(f"not of the format {FORMAT}, or empty", field="certificate", remedy=_REMEDY)

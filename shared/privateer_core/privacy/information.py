@@ -28,27 +28,14 @@ from privateer_core.primitives.questions import KeyedMeans, Question, VectorSum
 
 @dataclass(frozen=True)
 class AskedCell:
-    """What a round asks, and of whom.
+    """What a round asks, and of whom."""
 
-    Attributes
-    ----------
-    question
-        The question.
-    people
-        People of the round.
-    key
-        Share of people who have the key, or bin, that is looked at.
-    arm
-        Share of them who have the arm that is looked at; 1 where reports are not about one arm each.
-    in_turns
-        Whether a round asks about one arm, and each has as many rounds as its share: then as little is lost on others
-        as where coins tell them apart.
-    """
-
-    question: Question
-    people: int
-    key: float = 1.0
-    arm: float = 1.0
+    question: Question  # the question
+    people: int  # people of the round
+    key: float = 1.0  # share of people who have the key, or bin, that is looked at
+    arm: float = 1.0  # share of them who have the arm that is looked at; 1 where reports are not about one arm each
+    # whether a round asks about one arm, and each has as many rounds as its share: then as little is lost on others as
+    # where coins tell them apart
     in_turns: bool = False
 
     @property
@@ -75,17 +62,8 @@ class AskedCell:
 def information(mechanism: Mechanism, asked: AskedCell) -> float:
     """Return what one person tells of one cell, or of one coordinate; infinite where nothing is added to a vector.
 
-    Parameters
-    ----------
-    mechanism
-        What the round's terms have.
-    asked
-        What the round asks.
-
-    Raises
-    ------
-    TypeError
-        If nobody has said what the mechanism tells.
+    mechanism: what the round's terms have.
+    asked: what the round asks.
     """
     kinds = f"{type(mechanism).__name__}, asked {type(asked.question).__name__}"
     raise TypeError(f"nobody has said how much is told by a {kinds}")

@@ -9,6 +9,7 @@ import numpy as np
 
 from privateer_core.accounting.accountant import account
 from privateer_core.primitives.public_coins import UNIT, Layout
+from privateer_core.privacy.cell_reports import concerns_of_features
 from privateer_core.privacy.information import AskedCell, information
 from privateer_core.privacy.terms import Terms, calibrate
 from privateer_core.privacy.trust import LOCAL_EPSILON_MOST, TIGHT, hidden_in_batches, stands_alone
@@ -27,23 +28,17 @@ _MORE: Final = 2.0
 
 
 def concerns_of(spec: Spec) -> list[str]:
-    """Say what is allowed but is probably not meant: the spec's own concerns, and where more trust tells less."""
-    return [*spec.concerns(), *_of_order(spec)]
+    """Say what is allowed but is probably not meant: the spec's own, where more trust tells less, too many features."""
+    return [*spec.concerns(), *_of_order(spec), *concerns_of_features(spec)]
 
 
 def told(spec: Spec, privacy: Privacy, people: int, arm: float | None = None) -> float:
     """Return what one person of a round tells of one cell under a promise, per `information.information`.
 
-    Parameters
-    ----------
-    spec
-        The experiment.
-    privacy
-        What its people would be promised.
-    people
-        People of the round.
-    arm
-        Share of the arm that is looked at; None: of arms alike.
+    spec: the experiment.
+    privacy: what its people would be promised.
+    people: people of the round.
+    arm: share of the arm that is looked at; None: of arms alike.
     """
     return _told(*_under(spec, privacy, people, arm), people, arm)
 

@@ -42,62 +42,39 @@ _KEYS: Final = "keys"
 
 
 class PlannedTerms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The terms of one round, without what its whole cohort is promised.
+    """The terms of one round, without what its whole cohort is promised."""
 
-    Attributes
-    ----------
-    batch, honest
-        The number of people asked, and of those whom the promise counts on.
-    mechanism
-        Its tag as ``type``, and its parameters without layout and seed, which cost no privacy; with the number of
-        keys where that is how many symbols there are, and with the shares of groups where each is a batch.
-    """
-
+    # batch, honest: the number of people asked, and of those whom the promise counts on
     batch: int
     honest: int
+    # its tag as ``type``, and its parameters without layout and seed, which cost no privacy; with the number of keys
+    # where that is how many symbols there are, and with the shares of groups where each is a batch
     mechanism: dict[str, Any]
 
 
 class Row(PlannedTerms, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A round that was opened.
+    """A round that was opened."""
 
-    Attributes
-    ----------
-    version
-        The policy's version.
-    received, released
-        The number of people whose reports opened, and whether anything was released about them.
-    shuffler, organisation
-        Where reports are shuffled: id of the key that signed the last batch of the round, and whose key that was.
-    """
-
-    version: Annotated[int, msgspec.Meta(gt=0)]
+    version: Annotated[int, msgspec.Meta(gt=0)]  # the policy's version
+    # received, released: the number of people whose reports opened, and whether anything was released about them
     received: int
     released: bool
+    # shuffler, organisation: where reports are shuffled: id of the key that signed the last batch of the round, and
+    # whose key that was
     shuffler: KeyId | None = None
     organisation: Organisation | None = None
 
 
 class CohortPromise(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The promise to the people of one cohort.
+    """The promise to the people of one cohort."""
 
-    Attributes
-    ----------
-    epsilon, delta
-        The promise; an epsilon of None promises nothing.
-    rounds
-        The cohort's rounds, in the order of their versions.
-    planned
-        The terms of the first round as calibrated ahead of it, as long as there are no rounds.
-    certificate
-        What these rounds claim, or the one that is planned.
-    """
-
+    # epsilon, delta: the promise; an epsilon of None promises nothing
     epsilon: float | None
     delta: float
-    rounds: tuple[Row, ...]
+    rounds: tuple[Row, ...]  # the cohort's rounds, in the order of their versions
+    # the terms of the first round as calibrated ahead of it, as long as there are no rounds
     planned: PlannedTerms | None
-    certificate: Certificate
+    certificate: Certificate  # what these rounds claim, or the one that is planned
 
 
 class SourcePromise(CohortPromise, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -107,28 +84,19 @@ class SourcePromise(CohortPromise, frozen=True, forbid_unknown_fields=True, kw_o
 
 
 class Record(CohortPromise, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A whole record; its own promise is that to the experiment's own people.
-
-    Attributes
-    ----------
-    privacy
-        The spec's section of that name, without model, epsilon and delta.
-    reports_per_person
-        Reports that a device makes in all, each in a round of its own: they share the promise.
-    least_share
-        The least share of a round's people with whom it may close.
-    silent
-        Versions that asked nobody, such as those of a pause: they have no rounds.
-    """
+    """A whole record; its own promise is that to the experiment's own people."""
 
     format: Literal["privateer/record/2"]
     experiment: Name
     algorithm: str
     model: str
+    # reports that a device makes in all, each in a round of its own: they share the promise
     reports_per_person: Annotated[int, msgspec.Meta(ge=1, le=REPORTS_MAX)]
-    privacy: dict[str, Any]
+    privacy: dict[str, Any]  # the spec's section of that name, without model, epsilon and delta
+    # the least share of a round's people with whom it may close
     least_share: Annotated[float, msgspec.Meta(gt=0, le=1)]
     sources: tuple[SourcePromise, ...] = ()
+    # versions that asked nobody, such as those of a pause: they have no rounds
     silent: tuple[Annotated[int, msgspec.Meta(gt=0)], ...] = ()
 
 
@@ -155,13 +123,7 @@ def _later(kind: type[Mechanism]) -> dict[str, Any]:
 
 
 def terms_of(row: PlannedTerms, spec: type[Spec], privacy: Privacy, reports: int) -> Terms:
-    """Return the terms that a row has under a promise; their mechanism works on stand-ins for keys.
-
-    Raises
-    ------
-    SpecError
-        If the trust model has no such mechanism for the algorithm's reports; names the field within the row.
-    """
+    """Return the terms that a row has under a promise; their mechanism works on stand-ins for keys."""
     serves = privacy.trust.serves
     asked = [one for one in (spec.question, *spec.further_questions) if one in serves]
     kinds = [kind for one in asked for kind in serves[one].mechanisms]
@@ -204,14 +166,9 @@ def _groups(parts: Any) -> Layout:
 def make_record(spec: Spec, rounds: Mapping[str, Sequence[Row]], silent: Sequence[int] = ()) -> Record:
     """Return the record of an experiment.
 
-    Parameters
-    ----------
-    spec
-        The last one: what changes while an experiment runs is nothing that a record or a promise depends on.
-    rounds
-        The rounds of each cohort in the order of their versions.
-    silent
-        Versions that asked nobody, in order.
+    spec: the last one: what changes while an experiment runs is nothing that a record or a promise depends on.
+    rounds: the rounds of each cohort in the order of their versions.
+    silent: versions that asked nobody, in order.
     """
     sources = [cohort for cohort in spec.cohorts if cohort and spec.first_batch(cohort)]
     defaults = {} if spec.privacy.trust.batched else {name: idle_default(name) for name in OF_BATCHES}

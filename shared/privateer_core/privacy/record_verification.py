@@ -40,12 +40,6 @@ def read_certificates(value: Any) -> dict[str, Certificate]:
     """Return the certificates of a document by cohort, from a JSON value: a certificate alone, or a whole record.
 
     The experiment's own people have the empty name.
-
-    Raises
-    ------
-    SpecError
-        If the value is neither, or the rows of a record do not make its certificates; names the row's version and
-        field.
     """
     if not (isinstance(value, dict) and value.get("format") == FORMAT):
         return {"": read_certificate(value)}

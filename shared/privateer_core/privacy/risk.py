@@ -17,27 +17,17 @@ _STEPS: Final = 8
 
 
 class Risk(msgspec.Struct, frozen=True):
-    """The most that the best attack on one person achieves.
+    """The most that the best attack on one person achieves."""
 
-    Attributes
-    ----------
-    against, about
-        Who is curious, and about which part of a person's record, as in the claim.
-    advantage
-        How much more often the attacker says "this record" when it is that record than when it is another one: the
-        true positive rate less the false positive rate, for every attack and any two records. 1 where nothing is
-        claimed.
-    guesses
-        How often the attacker is right at most who holds both records for equally likely: (1 + advantage) / 2.
-    claimed
-        Whether anything is claimed.
-    """
-
+    # against, about: who is curious, and about which part of a person's record, as in the claim
     against: str
     about: str
+    # how much more often the attacker says "this record" when it is that record than when it is another one: the true
+    # positive rate less the false positive rate, for every attack and any two records. 1 where nothing is claimed.
     advantage: float
+    # how often the attacker is right at most who holds both records for equally likely: (1 + advantage) / 2
     guesses: float
-    claimed: bool
+    claimed: bool  # whether anything is claimed
 
 
 class Risks(msgspec.Struct, frozen=True):
@@ -75,18 +65,13 @@ def _advantage(claim: Claim) -> float:
 def reconstruction(claim: Claim, candidates: int) -> float:
     """Return how often somebody is right at most who guesses which of several equally likely records is the person's.
 
-    Parameters
-    ----------
-    candidates
-        How many records are equally likely beforehand, 2 or more.
-
-    Notes
-    -----
     Let P_i be what is seen of record i, E_i the outcomes for which the attacker says i, and s the mean of P_i(E_i).
     For every epsilon with its delta, and all j, P_i(E_i) <= e^epsilon P_j(E_i) + delta. Summed over all pairs this is
     k (1 - s) >= (k - 1) e^-epsilon (k s - k delta), so s <= (e^epsilon + (k - 1) delta) / (e^epsilon + k - 1). With two
     candidates and epsilon 0 that is ``guesses``; randomized response over k symbols attains it. It is the average over
     a uniform prior of what Balle, Cherubin and Hayes (2022) call reconstruction robustness.
+
+    candidates: how many records are equally likely beforehand, 2 or more.
     """
     if claim.epsilon is None:
         return 1.0

@@ -29,30 +29,19 @@ class _Alone:
 
 @dataclass(frozen=True)
 class Terms:
-    """Everything a device needs to randomize a report and to check what it costs.
+    """Everything a device needs to randomize a report and to check what it costs."""
 
-    Attributes
-    ----------
-    model, epsilon, delta
-        The promise to a person under the trust model; epsilon is infinite where nothing is promised.
-    calibration
-        That of the trust model's row, by which a device tells whether the terms are ours.
-    batch, honest
-        People of the round, and how many of them the promise counts on (0: the person alone).
-    mechanism
-        What randomizes, adds up and releases.
-    reports
-        Reports of a person that share the promise, each of them in a round of its own.
-    """
-
+    # model, epsilon, delta: the promise to a person under the trust model; epsilon is infinite where nothing is
+    # promised
     model: str
     epsilon: float
     delta: float
-    calibration: str
+    calibration: str  # that of the trust model's row, by which a device tells whether the terms are ours
+    # batch, honest: people of the round, and how many of them the promise counts on (0: the person alone)
     batch: int
     honest: int
-    mechanism: AnyMechanism
-    reports: int = 1
+    mechanism: AnyMechanism  # what randomizes, adds up and releases
+    reports: int = 1  # reports of a person that share the promise, each of them in a round of its own
 
     @property
     def trust(self) -> Trust:
@@ -71,13 +60,7 @@ class Terms:
 
     @property
     def allotment(self) -> Allotment | None:
-        """The most that the report may cost, where several share the promise; None: all of it.
-
-        Raises
-        ------
-        SpecError
-            If the promise has no room for so many.
-        """
+        """The most that the report may cost, where several share the promise; None: all of it."""
         return allotment_of(self.trust, self.epsilon, self.delta, self.reports)
 
     @property
@@ -120,23 +103,11 @@ def composed(share: Allotment, events: Iterable[Event]) -> Event:
 def calibrate(privacy: Promise, batch: int, question: Question, fewest: int | None = None, reports: int = 1) -> Terms:
     """Return the terms that keep a promise and say most about a question.
 
-    Parameters
-    ----------
-    privacy
-        The ``[privacy]`` of a spec.
-    batch
-        People of the round.
-    question
-        What is asked of them.
-    fewest
-        Fewest people with whom the round may close; by default all.
-    reports
-        Reports of a person that share the promise.
-
-    Raises
-    ------
-    SpecError
-        If nothing keeps the promise with this batch.
+    privacy: the ``[privacy]`` of a spec.
+    batch: people of the round.
+    question: what is asked of them.
+    fewest: fewest people with whom the round may close; by default all.
+    reports: reports of a person that share the promise.
     """
     row = privacy.trust
     honest = honest_people(privacy, batch if fewest is None else fewest)

@@ -74,69 +74,33 @@ promise and says most."""
 
 @dataclass(frozen=True)
 class Serving:
-    """The answer of a trust model to one kind of question.
+    """The answer of a trust model to one kind of question."""
 
-    Attributes
-    ----------
-    mechanisms
-        Those that may serve it.
-    calibrate
-        Chooses among them.
-    shares_out
-        Whether it can keep a report within an `Allotment`, so that several reports of a person share a promise.
-    """
-
-    mechanisms: tuple[type[Mechanism], ...]
-    calibrate: Calibrate
+    mechanisms: tuple[type[Mechanism], ...]  # those that may serve it
+    calibrate: Calibrate  # chooses among them
+    # whether it can keep a report within an `Allotment`, so that several reports of a person share a promise
     shares_out: bool = False
 
 
 @dataclass(frozen=True)
 class Trust:
-    """One trust model.
+    """One trust model."""
 
-    Attributes
-    ----------
-    name
-        The name that specs give it.
-    sees
-        What the server sees of a person.
-    endpoint
-        Who takes the reports: the server, or the shuffler.
-    curated
-        Whether the server sees records as they are.
-    promises
-        Whether an epsilon is promised.
-    batched
-        Whether the promise counts on the honest people of a batch, so that no fewer may be released.
-    delta_least
-        The least delta above 0 that the accountant certifies.
-    reader
-        The adversary of the promise.
-    assumes
-        What no computation can check.
-    event
-        What the adversary of the promise sees of a person: of a mechanism, and of the honest people; None: the record.
-    serves
-        How each kind of question is answered.
-    example
-        A promise for small instances in tests: ``epsilon`` and ``delta`` where they are needed.
-    calibration
-        What the calibration is called in terms. Devices take `TIGHT` alone, and services run nothing else.
-    """
-
-    name: str
-    sees: str
-    endpoint: Literal["server", "shuffler"]
-    curated: bool
-    promises: bool
-    batched: bool
-    delta_least: float
-    reader: str
-    assumes: tuple[str, ...]
+    name: str  # the name that specs give it
+    sees: str  # what the server sees of a person
+    endpoint: Literal["server", "shuffler"]  # who takes the reports: the server, or the shuffler
+    curated: bool  # whether the server sees records as they are
+    promises: bool  # whether an epsilon is promised
+    batched: bool  # whether the promise counts on the honest people of a batch, so that no fewer may be released
+    delta_least: float  # the least delta above 0 that the accountant certifies
+    reader: str  # the adversary of the promise
+    assumes: tuple[str, ...]  # what no computation can check
+    # what the adversary of the promise sees of a person: of a mechanism, and of the honest people; None: the record
     event: Callable[[Mechanism, int], Event | None]
-    serves: Mapping[type[Question], Serving]
+    serves: Mapping[type[Question], Serving]  # how each kind of question is answered
+    # a promise for small instances in tests: ``epsilon`` and ``delta`` where they are needed
     example: Mapping[str, float]
+    # what the calibration is called in terms. Devices take `TIGHT` alone, and services run nothing else.
     calibration: str = TIGHT
 
     @property
@@ -228,7 +192,7 @@ TRUST: Final[dict[str, Trust]] = {
                 VectorSum: Serving((CentralVectors, RunningVectors), calibrations.central_vectors),
                 L2VectorSum: Serving((CentralVectors, RunningVectors), calibrations.central_vectors, shares_out=True),
                 SecondMoments: Serving((ScreenedMoments,), calibrations.central_moments),
-                FeatureMeans: Serving((CentralVectors,), calibrations.central_vectors, shares_out=True),
+                FeatureMeans: Serving((CentralVectors, CellPairs), calibrations.central_features, shares_out=True),
             },
             example={"epsilon": 1.0, "delta": 1e-6},
         ),
@@ -259,13 +223,7 @@ TRUST: Final[dict[str, Trust]] = {
 
 
 def trust_of(model: str) -> Trust:
-    """Return the row of a trust model.
-
-    Raises
-    ------
-    SpecError
-        If there is no such model.
-    """
+    """Return the row of a trust model."""
     if model not in TRUST:
         raise SpecError(f"must be one of {', '.join(TRUST)}", field="privacy.model", remedy="choose one")
     return TRUST[model]
@@ -324,13 +282,7 @@ def hidden_in_batches(privacy: Promise, question: type[Question]) -> bool:
 
 
 def check_promise(privacy: Promise, question: type[Question]) -> None:
-    """Refuse a promise that the trust model's mechanisms for this kind of question cannot make.
-
-    Raises
-    ------
-    SpecError
-        Naming the field of ``privacy``.
-    """
+    """Refuse a promise that the trust model's mechanisms for this kind of question cannot make."""
     row = privacy.trust
     if question not in row.serves:
         raise _refused("model", f"'{row.name}' has no mechanism for the algorithm's reports", "choose another")

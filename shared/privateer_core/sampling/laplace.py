@@ -25,15 +25,7 @@ class DiscreteLaplace:
     The sampler compares uniform integers only (Canonne, Kamath and Steinke 2020, Algorithm 2), so that every
     probability is exact and no floating-point number takes part.
 
-    Parameters
-    ----------
-    scale
-        A whole number, 1 to 2^52.
-
-    Raises
-    ------
-    SpecError
-        If ``scale`` is out of range.
+    scale: a whole number, 1 to 2^52.
     """
 
     scale: int

@@ -51,23 +51,13 @@ def sampling_cost(count: int) -> float:
 class RoundedNormal:
     """Draws integers distributed as a normal variable rounded to the nearest one.
 
-    Parameters
-    ----------
-    standard_deviation
-        Of the normal variable, in grid units, 256 to 2^40.
-
-    Raises
-    ------
-    SpecError
-        If ``standard_deviation`` is out of range.
-
-    Notes
-    -----
     The sampler rejects from bins, each a power of two of integers: a word picks a bin of magnitudes, another the place
     in the bin and the sign, and a third, with the bits left of the second, accepts. The probabilities of bins are whole
     multiples of 2^-64, and acceptance divides by these very numbers, so rounding them costs nothing. The error that
     remains is relative: in a weight, whose exponent z^2/2 is off by 1.5 z^2 2^-53, and in some last digits, 11 * 2^-53;
     as much again, on average, in the sum of all weights. The number of words drawn depends only on the noise.
+
+    standard_deviation: of the normal variable, in grid units, 256 to 2^40.
     """
 
     standard_deviation: float

@@ -48,24 +48,13 @@ class _Response:
 class RandomizedResponse(_Response):
     """Keeps the true symbol with a fixed probability, and otherwise sends a uniform one.
 
-    Parameters
-    ----------
-    epsilon
-        Pure local privacy of one symbol, in (0, 30].
-    symbols
-        Size of the alphabet, 2 to 32768.
-
-    Raises
-    ------
-    SpecError
-        If a parameter is out of range.
-
-    Notes
-    -----
     Privacy cost: epsilon-LDP for the true symbol, exactly. A 64-bit word decides whether to keep it, and another picks
     the uniform symbol by multiplication, so every probability is a multiple of 2^-128. `threshold` is the largest for
     which the ratio of the most to the least likely cause of any symbol, in exact rational arithmetic, is at most
     e^epsilon.
+
+    epsilon: pure local privacy of one symbol, in (0, 30].
+    symbols: size of the alphabet, 2 to 32768.
     """
 
     @property
@@ -146,17 +135,8 @@ def binomial(count: int, trials: int, probability: float, noise: NoiseSource) ->
     ``probability`` * 2^64, rounded up. That is exact, too, for a probability of 2^-11 or more. Below, a bit is up to
     2^-64 fairer than claimed, which hides more.
 
-    Parameters
-    ----------
-    trials
-        At least 0.
-    probability
-        In (0, 1/2].
-
-    Raises
-    ------
-    SpecError
-        If ``probability`` is out of range.
+    trials: at least 0.
+    probability: in (0, 1/2].
     """
     if not 0 < probability <= 0.5:
         raise SpecError("must be above 0 and at most 0.5", field="probability", remedy="use what the calibration gives")

@@ -15,10 +15,7 @@ class Budget:
     When nothing is left, bodies that are still being read make room: first the oldest one of the sender that holds
     most. So nobody keeps others out with bodies that do not end. Bodies of trusted senders do not make room.
 
-    Parameters
-    ----------
-    size
-        Bytes.
+    size: bytes.
     """
 
     def __init__(self, size: int) -> None:
@@ -27,13 +24,7 @@ class Budget:
         self._held: Counter[str] = Counter()
 
     def reserve(self, size: int, sender: str, *, is_trusted: bool = False) -> "Reservation":
-        """Reserve room for a body of at most ``size`` bytes, for a ``with`` block.
-
-        Raises
-        ------
-        Unavailable
-            If there is not enough.
-        """
+        """Reserve room for a body of at most ``size`` bytes, for a ``with`` block."""
         if self._free < size:
             self._make_room(size)
         self._free -= size
@@ -69,12 +60,8 @@ class Budget:
 class Reservation:
     """Room for one body.
 
-    Attributes
-    ----------
-    size
-        Bytes that it may have.
-    sender
-        The key or address that it comes from.
+    size: bytes that it may have.
+    sender: the key or address that it comes from.
     """
 
     def __init__(self, budget: Budget, size: int, sender: str, is_trusted: bool) -> None:
@@ -93,15 +80,7 @@ class Reservation:
         self._shrink(0)
 
     async def read(self, chunks: AsyncIterator[bytes]) -> bytearray:
-        """Read the body, and give back the room that it does not take.
-
-        Raises
-        ------
-        TooLarge
-            As soon as it has more than ``size`` bytes.
-        Unavailable
-            If it had to make room for others.
-        """
+        """Read the body, and give back the room that it does not take."""
         self._reader = asyncio.current_task()
         if not self._is_trusted:
             self._budget.begin(self)

@@ -51,12 +51,8 @@ class Connections:
     Peers that take their answers more slowly than these are sent leave bytes waiting in memory. Where these are too
     many, the slowest connection closes of the sender that has most: the one that has waited longest.
 
-    Parameters
-    ----------
-    most
-        Connections that may be open at a time.
-    unread_max
-        Bytes of answers that may wait at a time; those of one sender may be half as many.
+    most: connections that may be open at a time.
+    unread_max: bytes of answers that may wait at a time; those of one sender may be half as many.
     """
 
     def __init__(self, most: int, unread_max: int = UNREAD_MAX) -> None:

@@ -23,10 +23,7 @@ class FairQueue:
 
     A sender who asks for a lot waits behind its own requests alone. Whoever asks while nothing goes on need not wait.
 
-    Parameters
-    ----------
-    own_max
-        Pieces of work that may wait for one sender.
+    own_max: pieces of work that may wait for one sender.
     """
 
     def __init__(self, own_max: int = _OWN_MAX) -> None:
@@ -35,13 +32,7 @@ class FairQueue:
         self._is_busy = False
 
     async def run(self, sender: str, work: Callable[[], Awaitable[T]]) -> T:
-        """Do a piece of work when it is the sender's turn, and return what it returns.
-
-        Raises
-        ------
-        Unavailable
-            If too many wait for this sender.
-        """
+        """Do a piece of work when it is the sender's turn, and return what it returns."""
         if self._is_busy:
             await self._turn(sender)
         self._is_busy = True
@@ -106,12 +97,8 @@ class SenderQueue(Generic[SizedT]):
     Every sender's turn is good for the same number of bytes; a larger request takes several turns (deficit round
     robin). A sender holds no more places than are free, so that there are always some for others.
 
-    Parameters
-    ----------
-    places
-        Requests that may wait.
-    group_bytes
-        A group takes no more requests once it has as many bytes; larger requests count as no more than that.
+    places: requests that may wait.
+    group_bytes: a group takes no more requests once it has as many bytes; larger requests count as no more than that.
     """
 
     def __init__(self, places: int, group_bytes: int) -> None:

@@ -41,14 +41,9 @@ class GuardedProtocol(HttpToolsProtocol):
     as much time. Between two requests a connection may be idle for five. What a slow peer leaves waiting of its answers
     counts against the bounds of the table.
 
-    Parameters
-    ----------
-    connections
-        The table of the listener's connections.
-    rate_limit
-        Turns uploads away by their headers; None: all become requests.
-    how
-        The arguments that uvicorn gives its protocols.
+    connections: the table of the listener's connections.
+    rate_limit: turns uploads away by their headers; None: all become requests.
+    how: the arguments that uvicorn gives its protocols.
     """
 
     def __init__(self, connections: Connections, rate_limit: RateLimit | None = None, **how: Any) -> None:

@@ -70,11 +70,8 @@ def _described(kind: type[BaseException], stack: TracebackType | None) -> str:
 def tell(log: logging.Logger, event: str, *, level: int = logging.INFO, **facts: str | int) -> None:
     """Log an event in one line.
 
-    Parameters
-    ----------
-    facts
-        What the line has besides. Each is public, or the operator's own: no context, arm, reward or raw value, nothing
-        that a single report moves, and no address of a device.
+    facts: what the line has besides. Each is public, or the operator's own: no context, arm, reward or raw value,
+        nothing that a single report moves, and no address of a device.
     """
     log.log(level, event, extra={_FIELDS: facts})
 
@@ -138,10 +135,7 @@ def log_to_stderr(*verbose: str, as_json: bool = False) -> None:
 
     As JSON it has the requests of operators and other services, too.
 
-    Parameters
-    ----------
-    verbose
-        Loggers of our own beside ``privateer``.
+    verbose: loggers of our own beside ``privateer``.
     """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if as_json else Formatter(_FORMAT))

@@ -41,16 +41,11 @@ _OWNER_ONLY: Final = 0o077
 
 
 class Background:
-    """Tasks that run until they are done or the service stops.
-
-    Attributes
-    ----------
-    failed
-        Whether a task let an exception through. That is a defect: the service is not healthy any more.
-    """
+    """Tasks that run until they are done or the service stops."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[Any]] = set()
+        # whether a task let an exception through. That is a defect: the service is not healthy any more.
         self.failed = False
 
     def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -84,21 +79,13 @@ class Listener(NamedTuple):
 
 
 class ServiceListeners(NamedTuple):
-    """The applications that a process serves.
+    """The applications that a process serves."""
 
-    Attributes
-    ----------
-    public, private
-        The two listeners. The lifespan is that of the public application.
-    data
-        Where it keeps its data, for the log.
-    on_stop
-        Is called when a signal stops the process, before it waits for open requests.
-    """
-
+    # public, private: the two listeners. The lifespan is that of the public application.
     public: Listener
     private: Listener
-    data: str
+    data: str  # where it keeps its data, for the log
+    # is called when a signal stops the process, before it waits for open requests
     on_stop: Callable[[], None] = lambda: None
 
 
@@ -107,12 +94,8 @@ def run(name: str, start: Callable[[], ServiceListeners]) -> None:
 
     The log says when it starts to listen, and when it has stopped.
 
-    Parameters
-    ----------
-    name
-        The command's name, such as ``privateer-server``; its events have the logger ``privateer.server``.
-    start
-        Reads the settings, makes the applications and listens.
+    name: the command's name, such as ``privateer-server``; its events have the logger ``privateer.server``.
+    start: reads the settings, makes the applications and listens.
     """
     try:
         service = start()
@@ -140,11 +123,6 @@ def listen(public: tuple[str, int], private: tuple[str, int]) -> Iterator[tuple[
     """Listen at two addresses, each a host and a port, and no more if the context is left by an exception.
 
     Data are opened in the context, so that a port that is taken touches none.
-
-    Raises
-    ------
-    SpecError
-        If an address cannot be used.
     """
     with ExitStack() as stack:
         first = stack.enter_context(_listen(*public, "PRIVATEER_PORT"))

@@ -48,18 +48,12 @@ class RateLimit:
     A connection whose upload is turned away is not read until its turn has come. New connections have theirs at once,
     so a flood on connections that stay open takes a bounded share of the processor.
 
-    Parameters
-    ----------
-    gate
-        Admits uploads by their tokens.
-    experiment
-        Returns the experiment that a path takes reports for, which may be unknown and empty; None: another page.
-    refuse
-        Counts refused reports by reason.
-    keys
-        Keys of trusted senders, whose uploads need no token.
-    origins
-        Origins whose pages may read the answers (`privateer_core.serving.http.listeners`).
+    gate: admits uploads by their tokens.
+    experiment: returns the experiment that a path takes reports for, which may be unknown and empty; None: another
+        page.
+    refuse: counts refused reports by reason.
+    keys: keys of trusted senders, whose uploads need no token.
+    origins: origins whose pages may read the answers (`privateer_core.serving.http.listeners`).
     """
 
     def __init__(

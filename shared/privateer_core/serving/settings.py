@@ -32,12 +32,8 @@ _SCHEMES: Final = ("postgresql://", "postgres://")
 class ServiceParser(argparse.ArgumentParser):
     """Reads the command line of a service: it knows ``--help`` and ``--version``, and refuses what it does not know.
 
-    Parameters
-    ----------
-    name
-        The command's name.
-    purpose
-        What the service does, in one sentence.
+    name: the command's name.
+    purpose: what the service does, in one sentence.
     """
 
     def __init__(self, name: str, purpose: str) -> None:
@@ -52,10 +48,7 @@ class ServiceParser(argparse.ArgumentParser):
 class UnfitSetting(ValueError):
     """A value misses the constraint of its setting; `Settings.read` adds the variable.
 
-    Parameters
-    ----------
-    detail, remedy
-        What is wrong, without a secret in it, and what to do.
+    detail, remedy: what is wrong, without a secret in it, and what to do.
     """
 
     def __init__(self, detail: str, remedy: str) -> None:
@@ -184,13 +177,7 @@ class Settings(BaseSettings):
 
     @classmethod
     def read(cls, variables: Mapping[str, str]) -> Self:
-        """Read the settings from environment variables; one that is empty counts as missing.
-
-        Raises
-        ------
-        SpecError
-            If one misses its constraint; ``field`` is the variable.
-        """
+        """Read the settings from environment variables; one that is empty counts as missing."""
         try:
             return cls(**_Variables(cls, variables)())
         except ValidationError as error:

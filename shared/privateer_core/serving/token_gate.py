@@ -61,15 +61,7 @@ class Issued(NamedTuple):
 class TokenKeys:
     """The keys of all experiments.
 
-    Parameters
-    ----------
-    source
-        A file that an issuer writes, a folder of such ``*.json`` files, or the address of an issuer.
-
-    Raises
-    ------
-    SpecError
-        If it is an address of no web page, or two files have keys of the same experiment.
+    source: a file that an issuer writes, a folder of such ``*.json`` files, or the address of an issuer.
     """
 
     def __init__(self, source: str) -> None:
@@ -141,13 +133,7 @@ class TokenKeys:
 
 
 def _merged(found: Mapping[str, Mapping[str, Issued]]) -> Mapping[str, Issued]:
-    """Return the keys of all documents by experiment.
-
-    Raises
-    ------
-    SpecError
-        If two have the same one: the keys of one issuer would take the place of the other's.
-    """
+    """Return the keys of all documents by experiment."""
     files = dict[str, str]()
     for file, issued in found.items():
         for name in issued:
@@ -160,33 +146,17 @@ def _merged(found: Mapping[str, Mapping[str, Issued]]) -> Mapping[str, Issued]:
 
 @dataclass(frozen=True)
 class Admission:
-    """A token that may be spent once.
+    """A token that may be spent once."""
 
-    Attributes
-    ----------
-    experiment
-        What it is for.
-    nonce
-        Identifies it: random, and unknown to its issuer.
-    expires
-        When its key expires, in seconds since 1970. Until then the endpoint must remember that it was spent.
-    is_spent
-        Whether it was spent before. The report may be the same one again, and everything else is refused.
-    """
-
-    experiment: str
-    nonce: bytes
+    experiment: str  # what it is for
+    nonce: bytes  # identifies it: random, and unknown to its issuer
+    # when its key expires, in seconds since 1970. Until then the endpoint must remember that it was spent.
     expires: int
+    # whether it was spent before. The report may be the same one again, and everything else is refused.
     is_spent: bool = False
 
     def check_for(self, experiment: str) -> None:
-        """Refuse reports of another experiment.
-
-        Raises
-        ------
-        TokenElsewhere
-            If it is another one than the token's.
-        """
+        """Refuse reports of another experiment."""
         if experiment != self.experiment:
             raise _elsewhere()
 
@@ -198,14 +168,9 @@ class Admission:
 class TokenGate:
     """Admits uploads with valid tokens.
 
-    Parameters
-    ----------
-    keys
-        The issuers' public keys.
-    origins
-        The endpoint's names: host, and port unless it is 443.
-    is_spent
-        What knows spent tokens.
+    keys: the issuers' public keys.
+    origins: the endpoint's names: host, and port unless it is 443.
+    is_spent: what knows spent tokens.
     """
 
     def __init__(
@@ -225,13 +190,7 @@ class TokenGate:
         self._challenges: dict[str, tuple[TokenKey | None, str]] = {}
 
     def admit(self, authorization: bytes | None, experiment: str = "") -> Admission:
-        """Return what a request's ``Authorization`` admits, and name the experiment, if the address does.
-
-        Raises
-        ------
-        TokenRefused
-            If it admits nothing.
-        """
+        """Return what a request's ``Authorization`` admits, and name the experiment, if the address does."""
         try:
             admission = self._verified(authorization) or self._admission(authorization)
             admission.check_for(experiment or admission.experiment)
@@ -241,13 +200,7 @@ class TokenGate:
             raise
 
     def admit_early(self, authorization: bytes | None, experiment: str = "") -> None:
-        """Do the same for a request that is only beginning; `admit` then does not verify the token again.
-
-        Raises
-        ------
-        TokenRefused
-            If it is not admitted.
-        """
+        """Do the same for a request that is only beginning; `admit` then does not verify the token again."""
         admission = self.admit(authorization, experiment)
         if authorization is not None:
             if len(self._early) >= _EARLY_MAX:  # requests that ended before they were answered
@@ -316,13 +269,7 @@ class TokenGate:
         return text
 
     def directory(self, experiment: str) -> Directory:
-        """Return what a device must know to get tokens of an experiment.
-
-        Raises
-        ------
-        NotFound
-            If no key is known for it.
-        """
+        """Return what a device must know to get tokens of an experiment."""
         issued = self._known().get(experiment)
         if issued is None:
             raise NotFound("no token key is known for this experiment", field="name", remedy="check its spelling")

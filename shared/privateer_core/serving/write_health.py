@@ -47,12 +47,8 @@ class WriteHealth:
 
     So the log tells when the disk failed, and not when somebody sent something that it did not take.
 
-    Parameters
-    ----------
-    probe
-        Writes something; it returns False, or raises, if that fails.
-    log
-        Of the service.
+    probe: writes something; it returns False, or raises, if that fails.
+    log: of the service.
     """
 
     def __init__(self, probe: Callable[[], Awaitable[object]], log: logging.Logger, clock: Clock | None = None) -> None:

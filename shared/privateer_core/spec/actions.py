@@ -19,17 +19,11 @@ Vector = Annotated[tuple[Finite, ...], Field(min_length=1, max_length=DIMENSION_
 
 
 class Actions(Section):
-    """Either ``vectors``, or ``count`` of them drawn uniformly from the unit sphere of ``dimension`` by ``seed``.
+    """Either ``vectors``, or ``count`` of them drawn uniformly from the unit sphere of ``dimension`` by ``seed``."""
 
-    Attributes
-    ----------
-    vectors
-        All of one length of list, each within the unit ball, none 0 and no two equal; they need not span the space.
-    count, dimension, seed
-        For simulation: the same everywhere for the same seed.
-    """
-
+    # all of one length of list, each within the unit ball, none 0 and no two equal; they need not span the space
     vectors: tuple[Vector, ...] | None = Field(default=None, max_length=COUNT_MAX)
+    # count, dimension, seed: for simulation: the same everywhere for the same seed
     count: int | None = Field(default=None, ge=1, le=COUNT_MAX)
     dimension: int | None = Field(default=None, ge=1, le=DIMENSION_MAX)
     seed: int = Field(default=0, ge=0, lt=1 << 63)

@@ -27,23 +27,14 @@ class Adjustment(Section):
     """One ``[reward.adjust.NAME]``: a number that a person has before anything is chosen for them.
 
     Mean and slope are declared, from old data, or bounds are, and the experiment learns the others (`is_learned`).
-
-    Attributes
-    ----------
-    mean
-        Its mean among people, as old data have it.
-    slope
-        How much higher the reward is where the number is higher by 1.
-    low, high
-        Bounds of the number, to which devices clip it.
-    correlation
-        Its correlation with the reward, if that is known: what a plan reckons with.
     """
 
-    mean: Finite | None = None
-    slope: Finite | None = None
+    mean: Finite | None = None  # its mean among people, as old data have it
+    slope: Finite | None = None  # how much higher the reward is where the number is higher by 1
+    # low, high: bounds of the number, to which devices clip it
     low: Finite | None = None
     high: Finite | None = None
+    # its correlation with the reward, if that is known: what a plan reckons with
     correlation: float | None = Field(default=None, gt=-1, lt=1)
 
     @model_serializer(mode="wrap")
@@ -81,13 +72,7 @@ class Adjustment(Section):
         return self.slope is None
 
     def read(self, name: str, value: Any) -> float:
-        """Return an application's number; NaN if there is none, so that nothing is adjusted.
-
-        Raises
-        ------
-        InputError
-            If it is neither a number nor missing; names it, and no value.
-        """
+        """Return an application's number; NaN if there is none, so that nothing is adjusted."""
         if is_missing(value):
             return math.nan
         if not is_number(value):
@@ -126,19 +111,12 @@ Adjustments = dict[Annotated[str, Field(min_length=1, max_length=256)], Adjustme
 def expected(adjustments: Mapping[str, Adjustment], numbers: Array, span: float) -> Array:
     """Return by how much the rewards of n people are expected to be higher than on average, (n,).
 
-    Parameters
-    ----------
-    adjustments
-        Those of a spec.
-    numbers
-        Shape (n, adjustments), in their order; NaN where one is not known.
-    span
-        From the lowest reward to the highest.
-
-    Notes
-    -----
     With x from before the choice, rewards less theta (x - m) differ between arms by the effect in expectation, whatever
     theta and m (Deng, Xu, Kohavi and Walker 2013: CUPED), unless they are clipped.
+
+    adjustments: those of a spec.
+    numbers (n, adjustments): in their order; NaN where one is not known.
+    span: from the lowest reward to the highest.
     """
     parts = [one.expected(column, span) for one, column in zip(adjustments.values(), numbers.T, strict=True)]
     return np.asarray(np.sum(parts, axis=0)) if parts else np.zeros(len(numbers))
@@ -158,10 +136,7 @@ def learned_names(adjustments: Mapping[str, Adjustment]) -> tuple[str, ...]:
 def learned_numbers(adjustments: Mapping[str, Adjustment], numbers: Array) -> Array:
     """Return the numbers of n people whose slopes are learned, on the scale from 0 to 1; shape (n, learned).
 
-    Parameters
-    ----------
-    numbers
-        As of `expected`.
+    numbers: as of `expected`.
     """
     known = [one.scaled(column) for one, column in zip(adjustments.values(), numbers.T, strict=True) if one.is_learned]
     return np.stack(known, axis=1) if known else np.zeros((len(numbers), 0))

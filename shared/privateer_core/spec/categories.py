@@ -58,13 +58,7 @@ class _Levels(Feature):
         return {level: place for place, level in enumerate(self.levels)}
 
     def place(self, name: str, value: Any) -> int | None:
-        """Return the place of a value among the levels; None if it is none of them.
-
-        Raises
-        ------
-        InputError
-            If it is of another kind than the levels.
-        """
+        """Return the place of a value among the levels; None if it is none of them."""
         kinds = {type(level) for level in self.levels}
         if isinstance(value, str) and str in kinds:
             return self._places.get(value)
@@ -122,15 +116,9 @@ class Categorical(_Levels):
 
 
 class Hashed(Feature):
-    """One of more levels than can be listed, dealt to buckets by a public hash of its name.
+    """One of more levels than can be listed, dealt to buckets by a public hash of its name."""
 
-    Attributes
-    ----------
-    hashed
-        How many buckets there are. Levels of one bucket are not told apart.
-    """
-
-    hashed: int = Field(ge=2, le=LEVELS_MAX)
+    hashed: int = Field(ge=2, le=LEVELS_MAX)  # how many buckets there are. Levels of one bucket are not told apart.
 
     @property
     def levels(self) -> tuple[str, ...]:
@@ -145,7 +133,7 @@ class Hashed(Feature):
     def _number(self, name: str, value: Any) -> float:
         if isinstance(value, str):
             return float(bucket_of(value, self.hashed))
-        if is_number(value) and abs(value) <= _INTEGER_MAX and value == int(value):
+        if is_number(value) and abs(value) < _INTEGER_MAX and value == int(value):
             return float(bucket_of(str(int(value)), self.hashed))
         raise InputError("must be text or a whole number", field=name, remedy="give it as text")
 

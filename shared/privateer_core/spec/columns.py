@@ -20,27 +20,14 @@ _GAPS: Final = ("NAType", "NaTType")
 
 @dataclass(frozen=True)
 class Block:
-    """Columns that say one thing together.
+    """Columns that say one thing together."""
 
-    Attributes
-    ----------
-    columns
-        How many.
-    codes
-        Empty for a number. Otherwise the codes in use: the bits of a code, the highest first, are the columns.
-    halvings
-        How often halving each column may part people from each other.
-    flags
-        Whether 1 says that the number in the column before is missing.
-    cyclic
-        Whether 1 is the number that 0 is.
-    """
-
-    columns: int = 1
+    columns: int = 1  # how many
+    # empty for a number. Otherwise the codes in use: the bits of a code, the highest first, are the columns.
     codes: tuple[int, ...] = ()
-    halvings: int = _ENDLESS
-    flags: bool = False
-    cyclic: bool = False
+    halvings: int = _ENDLESS  # how often halving each column may part people from each other
+    flags: bool = False  # whether 1 says that the number in the column before is missing
+    cyclic: bool = False  # whether 1 is the number that 0 is
 
     def named(self, feature: str) -> list[str]:
         """Name the columns after their feature."""
@@ -99,13 +86,7 @@ def is_missing(value: Any) -> bool:
 
 
 def clipped_columns(contexts: Array) -> Array:
-    """Return encoded contexts (n, columns), each number at least 0 and at most 1.
-
-    Raises
-    ------
-    InputError
-        If a value is not a finite number.
-    """
+    """Return encoded contexts (n, columns), each number at least 0 and at most 1."""
     if not np.isfinite(contexts).all():
         remedy = "give the device finite values, or None where the spec allows it"
         raise InputError("must be finite numbers", field="context", remedy=remedy)

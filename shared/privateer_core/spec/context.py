@@ -116,18 +116,10 @@ def conditions_of(features: Mapping[str, Feature], lower: Array, upper: Array) -
 
 @dataclass(frozen=True)
 class EqualBins:
-    """Bins of contexts, as many along every column and as wide.
+    """Bins of contexts, as many along every column and as wide."""
 
-    Attributes
-    ----------
-    sides
-        Bins along each column.
-    columns
-        Columns of an encoded context.
-    """
-
-    sides: int
-    columns: int
+    sides: int  # bins along each column
+    columns: int  # columns of an encoded context
 
     @property
     def count(self) -> int:
@@ -161,12 +153,8 @@ def bins_of(
 def encoded(features: Mapping[str, Feature], numbers: Array) -> Array:
     """Return the columns of n people, (n, columns) in [0, 1].
 
-    Parameters
-    ----------
-    features
-        Those of the spec.
-    numbers
-        Shape (n, features + more), as `Feature.read` returns them: a number; the place of a level, or the number of
+    features: those of the spec.
+    numbers (n, features + more): as `Feature.read` returns them: a number; the place of a level, or the number of
         levels for one that is not listed; 1 or 0; and NaN where a value is missing.
     """
     if isinstance(features, EncodedAtOnce):

@@ -26,66 +26,42 @@ def is_name(text: str) -> bool:
 
 
 class Source(Section):
-    """A cohort that reports on arms it has played before, ahead of the experiment's own people (auxiliary data).
+    """A cohort that reports on arms it has played before, ahead of the experiment's own people (auxiliary data)."""
 
-    Attributes
-    ----------
-    name
-        Lower-case letters, digits and dashes.
-    people
-        How many may report.
-    epsilon
-        What it is promised, in place of the experiment's epsilon; the rest of the promise is the same.
-    shares
-        Share of the cohort's people who played each arm, whatever their context, in the order of ``arms``: a public
-        behaviour policy. Their arms themselves are secret.
-    population
-        The cohort in simulation; the experiment's own if not given.
-    """
-
-    name: str = Field(pattern=NAME)
-    people: int = Field(ge=1, le=1_000_000_000)
+    name: str = Field(pattern=NAME)  # lower-case letters, digits and dashes
+    people: int = Field(ge=1, le=1_000_000_000)  # how many may report
+    # what it is promised, in place of the experiment's epsilon; the rest of the promise is the same
     epsilon: float | None = Field(default=None, gt=0, le=16, allow_inf_nan=False)
+    # share of the cohort's people who played each arm, whatever their context, in the order of ``arms``: a public
+    # behaviour policy. Their arms themselves are secret.
     shares: tuple[Annotated[float, Field(ge=0, le=1)], ...] | Literal["unknown"]
-    population: dict[str, Any] | None = None
+    population: dict[str, Any] | None = None  # the cohort in simulation; the experiment's own if not given
 
 
 class ExperimentTable(Section):
-    """The ``[experiment]`` of every spec.
+    """The ``[experiment]`` of every spec."""
 
-    Attributes
-    ----------
-    name
-        Lower-case letters, digits and dashes.
-    horizon
-        How long the experiment lasts: reports that may come, or times that something is played.
-    conversion_window
-        Seconds from a choice to the report on it: its outcome may come in between. 0: devices report when they are
-        told the outcome.
-    arrivals
-        People who are expected to choose in a day; None: unknown. It says how many choose within a conversion window.
-    reports_per_person
-        How often a person may come back and report; the promise is for all of their reports together. Where every
-        report has to keep it alone, a device reports one time of so many, drawn in advance.
-    report_period
-        Seconds: in each such period of the calendar a person reports once at most; by default a day.
-    shuffler
-        The organisation whose shuffler alone may take the reports, by the name of its file of keys; empty: any that
-        the server trusts.
-    """
-
-    name: str = Field(pattern=NAME)
+    name: str = Field(pattern=NAME)  # lower-case letters, digits and dashes
+    # how long the experiment lasts: reports that may come, or times that something is played
     horizon: int = Field(ge=1, le=_PEOPLE_MAX)
+    # seconds from a choice to the report on it: its outcome may come in between. 0: devices report when they are told
+    # the outcome.
     conversion_window: float = Field(default=0.0, ge=0, le=WINDOW_MAX, allow_inf_nan=False)
+    # people who are expected to choose in a day; None: unknown. It says how many choose within a conversion window.
     arrivals: float | None = Field(default=None, gt=0, le=_ARRIVALS_MAX, allow_inf_nan=False)
+    # how often a person may come back and report; the promise is for all of their reports together. Where every report
+    # has to keep it alone, a device reports one time of so many, drawn in advance.
     reports_per_person: int = Field(default=1, ge=1, le=REPORTS_MAX)
+    # seconds: in each such period of the calendar a person reports once at most; by default a day
     report_period: float = Field(default=86_400.0, ge=PERIOD_MIN, le=WINDOW_MAX, allow_inf_nan=False)
+    # the organisation whose shuffler alone may take the reports, by the name of its file of keys; empty: any that the
+    # server trusts
     shuffler: str = Field(default="", pattern=rf"^$|{NAME}")
 
     @property
     def window_grain(self) -> float:
         """Seconds, of which devices end their windows at a multiple: it tells less of when somebody chose."""
-        return max(1.0, self.conversion_window / _GRAINS)
+        return grain_of(self.conversion_window)
 
     @property
     def waiting(self) -> float | None:
@@ -93,3 +69,8 @@ class ExperimentTable(Section):
         if not self.conversion_window:
             return 0.0
         return None if self.arrivals is None else self.conversion_window / _DAY * self.arrivals
+
+
+def grain_of(window: float) -> float:
+    """Return the seconds of which devices end a window at a multiple."""
+    return max(1.0, window / _GRAINS)

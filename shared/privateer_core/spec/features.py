@@ -62,15 +62,9 @@ def check_scale(low: float, high: float) -> None:
 
 
 class Feature(Section, ABC):
-    """One feature of a context.
+    """One feature of a context."""
 
-    Attributes
-    ----------
-    missing
-        Whether people may have no value.
-    """
-
-    missing: bool = False
+    missing: bool = False  # whether people may have no value
 
     @model_validator(mode="before")
     @classmethod
@@ -96,13 +90,7 @@ class Feature(Section, ABC):
         return sum(block.columns for block in self.blocks)
 
     def read(self, name: str, value: Any) -> float:
-        """Read an application's value as the number that `encode` takes; NaN if it is missing.
-
-        Raises
-        ------
-        InputError
-            If the feature cannot have it. The message names the feature and carries no value.
-        """
+        """Read an application's value as the number that `encode` takes; NaN if it is missing."""
         if not is_missing(value):
             return self._number(name, value)
         if not self.missing:
@@ -210,14 +198,9 @@ class _Number(Scaled):
 
 
 class Numeric(_Number, Range):
-    """A number in a range; a device clips to it and scales to [0, 1].
+    """A number in a range; a device clips to it and scales to [0, 1]."""
 
-    Attributes
-    ----------
-    cyclic
-        Whether ``high`` is ``low`` again, as of hours and weekdays: what is beyond the range comes round into it.
-    """
-
+    # whether ``high`` is ``low`` again, as of hours and weekdays: what is beyond the range comes round into it
     cyclic: bool = False
 
     @property
@@ -241,15 +224,10 @@ class Numeric(_Number, Range):
 
 
 class Ranked(_Number):
-    """A number by its rank among public cut points, for numbers that crowd in a part of their range.
+    """A number by its rank among public cut points, for numbers that crowd in a part of their range."""
 
-    Attributes
-    ----------
-    quantiles
-        Cut points that rise, with as many people between one and the next, as far as anybody knows in public. Equal
-        ones say that many people have just this number.
-    """
-
+    # cut points that rise, with as many people between one and the next, as far as anybody knows in public. Equal ones
+    # say that many people have just this number.
     quantiles: tuple[Finite, ...] = Field(min_length=2, max_length=QUANTILES_MAX)
 
     @model_validator(mode="after")

@@ -13,13 +13,7 @@ _ROUND_SHARE: Final = 0.2
 
 
 def checked_memory(memory: Any, words: tuple[str, ...]) -> Any:
-    """Return a memory: a half-life in people, one of some ``words``, or None.
-
-    Raises
-    ------
-    SpecError
-        If it is anything else.
-    """
+    """Return a memory: a half-life in people, one of some ``words``, or None."""
     number = isinstance(memory, int | float) and not isinstance(memory, bool)
     if memory is None or memory in words or (number and 1 <= memory <= _MOST):
         return memory
@@ -29,13 +23,7 @@ def checked_memory(memory: Any, words: tuple[str, ...]) -> Any:
 
 
 def check_rounds(shortest: float, round_size: int) -> None:
-    """Refuse a half-life that is shorter than a round.
-
-    Raises
-    ------
-    SpecError
-        Naming both.
-    """
+    """Refuse a half-life that is shorter than a round."""
     if shortest < round_size:
         least = f"{round_size:,}, not {shortest:,.0f}: a round teaches when it closes"
         detail = f"must be at least experiment.round_size, {least}"

@@ -28,37 +28,26 @@ def _promised(told: Mapping[str, Any]) -> tuple[str, float]:
 
 
 class Privacy(Section):
-    """The promise to one person under a trust model (`privateer_core.privacy.trust` has the models).
+    """The promise to one person under a trust model (`privateer_core.privacy.trust` has the models)."""
 
-    Attributes
-    ----------
-    model
-        The trust model: who sees what.
-    epsilon, delta
-        The promise. It is about what the trust model's adversary sees: a report by itself, a shuffled batch, or what
-        is published. Where nothing is promised neither is given.
-    arms
-        ``seen``: the promise holds against somebody who also sees which arm each person got, e.g. because the arm's
-        content is fetched over the network. ``hidden``: it counts on nobody seeing that. ``as-local``: shuffled reports
-        are made as if nobody hid them, with the coins that chose the arm. Against who sees arms a report keeps what it
-        keeps where nobody shuffles. ``grouped``: coins alone choose, and each arm's people are a batch of their own.
-        The promise holds against who sees arms as long as nobody drops or falsifies reports by their arm.
-    min_batch
-        The fewest reports that a shuffler releases together. By default 1,000; where reports are private by themselves,
-        too, 300 from epsilon 2 and 100 from epsilon 4.
-    honest_fraction
-        The share of a batch that is assumed to send what the client library sends.
-    local_epsilon_max
-        The most that a shuffled report may cost by itself, if shuffler and server collude. By default epsilon + 2, at
-        least 4 and at most 16.
-    """
-
-    model: str
+    model: str  # the trust model: who sees what
+    # epsilon, delta: the promise. It is about what the trust model's adversary sees: a report by itself, a shuffled
+    # batch, or what is published. Where nothing is promised neither is given.
     epsilon: float | None = Field(default=None, gt=0, le=16, allow_inf_nan=False)
     delta: float = Field(default=0.0, ge=0, lt=0.5, allow_inf_nan=False)
+    # ``seen``: the promise holds against somebody who also sees which arm each person got, e.g. because the arm's
+    # content is fetched over the network. ``hidden``: it counts on nobody seeing that. ``as-local``: shuffled reports
+    # are made as if nobody hid them, with the coins that chose the arm. Against who sees arms a report keeps what it
+    # keeps where nobody shuffles. ``grouped``: coins alone choose, and each arm's people are a batch of their own. The
+    # promise holds against who sees arms as long as nobody drops or falsifies reports by their arm.
     arms: Arms = "seen"
+    # the fewest reports that a shuffler releases together. By default 1,000; where reports are private by themselves,
+    # too, 300 from epsilon 2 and 100 from epsilon 4.
     min_batch: int = Field(default_factory=lambda told: usual_batch(*_promised(told)), ge=1, le=BATCH_MAX)
+    # the share of a batch that is assumed to send what the client library sends
     honest_fraction: float = Field(default=0.9, gt=0, le=1, allow_inf_nan=False)
+    # the most that a shuffled report may cost by itself, if shuffler and server collude. By default epsilon + 2, at
+    # least 4 and at most 16.
     local_epsilon_max: float = Field(
         default_factory=lambda told: usual_local_epsilon(*_promised(told)),
         gt=0,

@@ -37,31 +37,22 @@ class Reward(Range):
     """The ``[reward]`` of every spec: a number between bounds, to which a device clips.
 
     Learners see it scaled to [0, 1].
-
-    Attributes
-    ----------
-    default
-        The reward of a person who has had no outcome within the conversion window; by default 0, or the bound next to
-        it.
-    kind
-        ``binary``: no or yes, whose mean tells how much they vary. ``numeric``: numbers between the bounds, of which a
-        trial measures how much they vary; other algorithms learn from both alike.
-    base_rate
-        The mean reward that is expected before anything changes, in its own unit, as that of purchases by one in two
-        hundred is .005. It decides what reports tell best; what people report overrules it.
-    deviation
-        The standard deviation that is expected of numbers, in their own unit: what a plan reckons with.
-    adjust
-        Numbers from before the choice, by name. A device subtracts from the reward what they lead it to expect above
-        the average, and clips again.
     """
 
     low: Finite = 0.0
     high: Finite = 1.0
+    # the reward of a person who has had no outcome within the conversion window; by default 0, or the bound next to it
     default: Finite | None = None
+    # ``binary``: no or yes, whose mean tells how much they vary. ``numeric``: numbers between the bounds, of which a
+    # trial measures how much they vary; other algorithms learn from both alike.
     kind: Literal["binary", "numeric"] = "binary"
+    # the mean reward that is expected before anything changes, in its own unit, as that of purchases by one in two
+    # hundred is .005. It decides what reports tell best; what people report overrules it.
     base_rate: Finite | None = None
+    # the standard deviation that is expected of numbers, in their own unit: what a plan reckons with
     deviation: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    # numbers from before the choice, by name. A device subtracts from the reward what they lead it to expect above the
+    # average, and clips again.
     adjust: Adjustments = Field(default_factory=dict, max_length=ADJUSTMENTS_MAX)
 
     @model_serializer(mode="wrap")
@@ -151,24 +142,12 @@ class Reward(Range):
         return self.high - self.low
 
     def read(self, told: Any) -> tuple[Array, bool]:
-        """Read one person's reward, scaled, shape (1,); also tell whether it had to be clipped.
-
-        Raises
-        ------
-        InputError
-            If it is not a number, or NaN.
-        """
+        """Read one person's reward, scaled, shape (1,); also tell whether it had to be clipped."""
         value, clipped = self.scaled(told)
         return np.array([value]), clipped
 
     def scaled(self, value: Any) -> tuple[float, bool]:
-        """Scale an application's reward to [0, 1]; also tell whether it had to be clipped to its bounds.
-
-        Raises
-        ------
-        InputError
-            If it is not a number, or NaN.
-        """
+        """Scale an application's reward to [0, 1]; also tell whether it had to be clipped to its bounds."""
         if not is_number(value):
             raise InputError("must be a number, and not NaN", field="reward", remedy=self._remedy)
         scaled = (float(value) - self.low) / (self.high - self.low)
@@ -199,14 +178,9 @@ class Reward(Range):
 
 @dataclass(frozen=True)
 class GuardedReward:
-    """A reward, and beside it an answer of yes or no to each of several guardrails.
+    """A reward, and beside it an answer of yes or no to each of several guardrails."""
 
-    Attributes
-    ----------
-    reward, guardrails
-        What the reward may be, and the names of the answers.
-    """
-
+    # reward, guardrails: what the reward may be, and the names of the answers
     reward: Reward
     guardrails: tuple[str, ...]
 
@@ -222,13 +196,7 @@ class GuardedReward:
         return self.reward.adjusted(told, offset)
 
     def read(self, told: Any) -> tuple[Array, bool]:
-        """Read a mapping of "reward" and the names, shape (1, 1 + guardrails); of a number alone all answers are no.
-
-        Raises
-        ------
-        InputError
-            If a name is missing or not known, or a value is not a number or an answer.
-        """
+        """Read a mapping of "reward" and the names, shape (1, 1 + guardrails); of a number alone all answers are no."""
         known = told if isinstance(told, Mapping) else self.without_outcome | {REWARD: told}
         names = self.guardrails
         if set(known) != {REWARD, *names}:
@@ -243,15 +211,7 @@ class GuardedReward:
 def numbers_of(told: Any, names: Collection[Any], field: str, remedy: str) -> Array:
     """Read a finite number for each of several names from a mapping, shape (names,).
 
-    Parameters
-    ----------
-    field, remedy
-        What an error names and says.
-
-    Raises
-    ------
-    InputError
-        If it is no such mapping, or a number is not finite.
+    field, remedy: what an error names and says.
     """
     if not isinstance(told, Mapping) or set(told) != set(names):
         raise InputError(f"must have {len(names)} values, each by its name", field=field, remedy=remedy)

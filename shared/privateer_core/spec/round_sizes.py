@@ -6,21 +6,11 @@ from typing import NamedTuple
 
 
 class RoundSizes(NamedTuple):
-    """The rule that makes rounds as large as a spec says.
+    """The rule that makes rounds as large as a spec says."""
 
-    Attributes
-    ----------
-    first
-        Reports of the first round, and the fewest of a later one that is not the last.
-    growth
-        A later round has at least this share of the people seen so far.
-    fewest
-        The fewest reports that keep the promise: a last round that is smaller is left out.
-    """
-
-    first: int
-    growth: float
-    fewest: int
+    first: int  # reports of the first round, and the fewest of a later one that is not the last
+    growth: float  # a later round has at least this share of the people seen so far
+    fewest: int  # the fewest reports that keep the promise: a last round that is smaller is left out
 
     def batch(self, seen: int, people: int) -> int:
         """Return the people of the round after ``seen`` of so many ``people``; 0: there is none."""

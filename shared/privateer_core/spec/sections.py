@@ -86,13 +86,7 @@ _LONG_KEY: Final = re.compile(rf"(?<![A-Za-z0-9_-]){_PART}(?:[ \t]*+\.[ \t]*+{_P
 
 
 def toml_tables(text: str) -> dict[str, Any]:
-    """Return the tables of a spec's text.
-
-    Raises
-    ------
-    SpecError
-        If it is not TOML, or more than a spec needs.
-    """
+    """Return the tables of a spec's text."""
     if len(text.encode()) > TOML_BYTES_MAX:
         raise SpecError(f"above {TOML_BYTES_MAX} bytes", field="spec", remedy="send large specs as JSON")
     if _LONG_KEY.search(text):
@@ -106,13 +100,7 @@ def toml_tables(text: str) -> dict[str, Any]:
 
 
 def parse_section(kind: type[S], data: dict[str, Any]) -> S:
-    """Return a section, or a whole spec, from the tables of a TOML file.
-
-    Raises
-    ------
-    SpecError
-        Naming the first offending field, its constraint and the remedy.
-    """
+    """Return a section, or a whole spec, from the tables of a TOML file."""
     try:
         return kind.model_validate(data)
     except ValidationError as error:

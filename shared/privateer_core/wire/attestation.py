@@ -23,21 +23,11 @@ _TAG: Final = "privateer/attestation/1"
 def attest(secret: bytes, experiment: str, pseudonym: str, expires: int) -> str:
     """Sign that a device, known by a pseudonym, may have its share of an experiment's tokens.
 
-    Parameters
-    ----------
-    secret
-        What backend and issuer share, 32 random bytes or more.
-    experiment
-        Name of the experiment.
-    pseudonym
-        The same for a device each time, and of no meaning to others: letters, digits, ``-`` and ``_``, 64 at most.
-    expires
-        When it ends, in seconds since 1970: a day ahead at most.
-
-    Raises
-    ------
-    InputError
-        If the pseudonym has another form.
+    secret: what backend and issuer share, 32 random bytes or more.
+    experiment: name of the experiment.
+    pseudonym: the same for a device each time, and of no meaning to others: letters, digits, ``-`` and ``_``, 64 at
+        most.
+    expires: when it ends, in seconds since 1970: a day ahead at most.
     """
     if not re.fullmatch(PSEUDONYM, pseudonym):
         raise InputError(
@@ -47,13 +37,7 @@ def attest(secret: bytes, experiment: str, pseudonym: str, expires: int) -> str:
 
 
 def check_attestation(text: str, experiment: str, secrets: list[bytes], now: float) -> str:
-    """Return the pseudonym in an attestation.
-
-    Raises
-    ------
-    AttestationRefused
-        If none of the secrets signed it for this experiment, or it has expired.
-    """
+    """Return the pseudonym in an attestation."""
     found = _FORM.fullmatch(text)
     if found is None or not 0 <= int(found[2]) - now <= LIFE_MAX or not _is_signed(found, experiment, secrets):
         raise AttestationRefused(

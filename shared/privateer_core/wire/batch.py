@@ -32,44 +32,25 @@ _UPLOAD_REMEDY: Final = "sign with a key in PRIVATEER_SENDER_KEYS, or send one p
 
 @dataclass(frozen=True)
 class Announcement:
-    """The facts that a valid signature states about the body that follows.
+    """The facts that a valid signature states about the body that follows."""
 
-    Attributes
-    ----------
-    key_id
-        Id of the key that signed, hexadecimal.
-    signed_at
-        Seconds since 1970, by the sender's clock.
-    length, digest
-        Bytes of the body, and their SHA-256.
-    """
-
-    key_id: str
-    signed_at: int
+    key_id: str  # id of the key that signed, hexadecimal
+    signed_at: int  # seconds since 1970, by the sender's clock
+    # length, digest: bytes of the body, and their SHA-256
     length: int
     digest: bytes
 
 
 @dataclass(frozen=True)
 class Purpose:
-    """The purpose of a signature, which is valid for nothing else.
+    """The purpose of a signature, which is valid for nothing else."""
 
-    Attributes
-    ----------
-    tag
-        Is signed along with the body.
-    header
-        Name of the HTTP header that carries the signature.
-    what, signer
-        What is signed and who may sign it, for messages.
-    refusal, remedy
-        The error if the signature is not valid, and what to do then.
-    """
-
-    tag: bytes
-    header: str
+    tag: bytes  # is signed along with the body
+    header: str  # name of the HTTP header that carries the signature
+    # what, signer: what is signed and who may sign it, for messages
     what: str
     signer: str
+    # refusal, remedy: the error if the signature is not valid, and what to do then
     refusal: type[PrivateerError]
     remedy: str
 
@@ -83,13 +64,7 @@ class Purpose:
         return f"{claim}.{key.sign(self.tag + claim.encode()).hex()}"
 
     def check(self, text: str, keys: Mapping[str, Ed25519PublicKey], now: float) -> Announcement:
-        """Return what a header's text says about the body that follows.
-
-        Raises
-        ------
-        PrivateerError
-            A ``refusal``, unless one of ``keys`` (by id) signed for this purpose within five minutes of ``now``.
-        """
+        """Return what a header's text says about the body that follows."""
         found = _FORM.fullmatch(text)
         if found is None or found[1] not in keys:
             raise self.unsigned()
@@ -133,31 +108,19 @@ class UploadAnswer(msgspec.Struct, frozen=True):
 
 
 def check_alone(envelope: Envelope, round_: Round) -> None:
-    """Refuse an unsigned upload of more than one person's report, so that a false person costs a request.
-
-    Raises
-    ------
-    SenderRefused
-        If it carries more.
-    """
+    """Refuse an unsigned upload of more than one person's report, so that a false person costs a request."""
     if len(envelope.sealed) >= 2 * round_.report_size:
         detail = "an upload without a trusted sender's signature carries one person's report"
         raise SenderRefused(detail, field=UPLOAD.header, remedy=_UPLOAD_REMEDY)
 
 
 class BatchAnswer(msgspec.Struct, frozen=True):
-    """What the server answers to a batch. It stays the same if the batch is delivered again.
+    """What the server answers to a batch. It stays the same if the batch is delivered again."""
 
-    Attributes
-    ----------
-    accepted, refused
-        Number of people whose reports opened and count, and of the others by reason.
-    closed
-        Whether the version takes no further batch. If it does, the shuffler fills another whole batch for it.
-    """
-
+    # accepted, refused: number of people whose reports opened and count, and of the others by reason
     accepted: int
     refused: dict[str, int]
+    # whether the version takes no further batch. If it does, the shuffler fills another whole batch for it.
     closed: bool
 
 
@@ -167,13 +130,7 @@ def sign_claim(experiment: str, key: Ed25519PrivateKey, now: float | None = None
 
 
 def check_claim(experiment: str, text: str, keys: Mapping[str, Ed25519PublicKey], now: float) -> Announcement:
-    """Return which trusted shuffler claims an experiment, and when it signed that.
-
-    Raises
-    ------
-    BatchRefused
-        If no trusted shuffler signed the claim of this experiment, or not within five minutes of ``now``.
-    """
+    """Return which trusted shuffler claims an experiment, and when it signed that."""
     announced = _CLAIM.check(text, keys, now)
     if announced.digest != hashlib.sha256(experiment.encode()).digest():
         raise _CLAIM.unsigned()
@@ -181,13 +138,7 @@ def check_claim(experiment: str, text: str, keys: Mapping[str, Ed25519PublicKey]
 
 
 def decode_batch(body: bytes | bytearray) -> Envelope:
-    """Parse a batch: an envelope without a limit on its reports.
-
-    Raises
-    ------
-    BatchRefused
-        If ``body`` is not an envelope.
-    """
+    """Parse a batch: an envelope without a limit on its reports."""
     try:
         return msgspec.msgpack.decode(body, type=prepared(Envelope))
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

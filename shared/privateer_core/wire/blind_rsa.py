@@ -24,29 +24,17 @@ _TRAILER: Final = b"\xbc"
 
 
 class Blinded(NamedTuple):
-    """A message that is ready to be signed.
+    """A message that is ready to be signed."""
 
-    Attributes
-    ----------
-    message
-        What the signer gets.
-    inverse
-        What takes the blinding off the signer's answer; a secret until then.
-    """
-
-    message: bytes
-    inverse: bytes
+    message: bytes  # what the signer gets
+    inverse: bytes  # what takes the blinding off the signer's answer; a secret until then
 
 
 def blind(key: RSAPublicKey, message: bytes, *, salt: bytes | None = None, inverse: int | None = None) -> Blinded:
     """Blind a message (RFC 9474, section 4.2).
 
-    Parameters
-    ----------
-    key, message
-        The signer's key, and what shall be signed.
-    salt, inverse
-        Randomness, drawn from the operating system. Only tests pass some.
+    key, message: the signer's key, and what shall be signed.
+    salt, inverse: randomness, drawn from the operating system. Only tests pass some.
     """
     n, e = _numbers(key)
     salt = secrets.token_bytes(SALT_SIZE) if salt is None else salt
@@ -67,13 +55,7 @@ def _factor(n: int) -> tuple[int, int]:
 
 
 def finalize(key: RSAPublicKey, message: bytes, signed: bytes, inverse: bytes) -> bytes:
-    """Take the blinding off what the signer answered, and return the signature (RFC 9474, section 4.4).
-
-    Raises
-    ------
-    Malformed
-        If the result is no signature of the message by this key.
-    """
+    """Take the blinding off what the signer answered, and return the signature (RFC 9474, section 4.4)."""
     (n, _), size = _numbers(key), size_of(key)
     if len(signed) == size:
         signature = (int.from_bytes(signed) * int.from_bytes(inverse) % n).to_bytes(size)

@@ -55,13 +55,7 @@ _DECODER: Final = msgspec.msgpack.Decoder(prepared(Envelope))
 
 
 def decode_envelope(body: bytes | bytearray) -> Envelope:
-    """Parse an envelope.
-
-    Raises
-    ------
-    Malformed
-        If ``body`` is not an envelope.
-    """
+    """Parse an envelope."""
     try:
         return _DECODER.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -71,19 +65,9 @@ def decode_envelope(body: bytes | bytearray) -> Envelope:
 def check_header(header: Header, round_: Round, digest: bytes, endpoint: Literal["server", "shuffler"]) -> None:
     """Refuse reports that were not made for this round.
 
-    Parameters
-    ----------
-    header
-        The header of the reports.
-    round_, digest
-        The round that is open, as fetched from the server, and the digest of its publication.
-    endpoint
-        The service that the reports came to.
-
-    Raises
-    ------
-    WrongEndpoint, RoundClosed, RoundUnknown, WrongKey, WrongDigest
-        Each names what differs.
+    header: the header of the reports.
+    round_, digest: the round that is open, as fetched from the server, and the digest of its publication.
+    endpoint: the service that the reports came to.
     """
     if round_.endpoint != endpoint:
         where = f"the {round_.endpoint}"
@@ -99,13 +83,7 @@ def check_header(header: Header, round_: Round, digest: bytes, endpoint: Literal
 
 
 def split_sealed(envelope: Envelope, round_: Round) -> list[bytes]:
-    """Cut an envelope into the sealed messages of each person, who sends the round's number of them.
-
-    Raises
-    ------
-    WrongSize
-        If these are not whole reports of the round's size, or of nobody or too many people.
-    """
+    """Cut an envelope into the sealed messages of each person, who sends the round's number of them."""
     size, total = round_.report_size, len(envelope.sealed)
     if total == 0 or total % size or total // size > REPORTS_PER_BODY_MAX:
         raise WrongSize(

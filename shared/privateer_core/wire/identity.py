@@ -44,13 +44,7 @@ class Signed(NamedTuple):
 
 
 def read_signed(text: str) -> Signed:
-    """Parse a header's text.
-
-    Raises
-    ------
-    SignatureInvalid
-        If it is none.
-    """
+    """Parse a header's text."""
     if not _FORM.fullmatch(text):
         detail = "the publication is not signed"
         raise SignatureInvalid(detail, field=SIGNED_HEADER, remedy="update the server, or look for who is in between")
@@ -61,19 +55,8 @@ def read_signed(text: str) -> Signed:
 def check_signed(text: str, body: bytes, known: Collection[bytes]) -> bytes:
     """Return the public key that signed a publication.
 
-    Parameters
-    ----------
-    text
-        What the header says.
-    known
-        The keys that the server may have; empty: any, since it is met for the first time.
-
-    Raises
-    ------
-    KeyChanged
-        If it is another key.
-    SignatureInvalid
-        If the signature does not verify.
+    text: what the header says.
+    known: the keys that the server may have; empty: any, since it is met for the first time.
     """
     signed = read_signed(text)
     if known and signed.key not in known:
@@ -103,13 +86,7 @@ def fingerprint(key: bytes) -> str:
 
 
 def read_keys(text: str, field: str) -> frozenset[bytes]:
-    """Parse public keys of 64 hexadecimal digits, separated by commas or space.
-
-    Raises
-    ------
-    InputError
-        Naming ``field``, if one is none.
-    """
+    """Parse public keys of 64 hexadecimal digits, separated by commas or space."""
     parts = text.replace(",", " ").split()
     if not all(map(_KEY.fullmatch, parts)):
         raise InputError("a key has 64 hexadecimal digits", field=field, remedy="copy what privateer identity prints")

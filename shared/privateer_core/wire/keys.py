@@ -32,13 +32,7 @@ def signing_key_id(key: Ed25519PublicKey) -> str:
 
 
 def read_signing_key(path: Path, field: str) -> Ed25519PrivateKey:
-    """Return the private key in a file that `own_key` wrote.
-
-    Raises
-    ------
-    SpecError
-        Naming ``field``, if the file cannot be read or holds no key.
-    """
+    """Return the private key in a file that `own_key` wrote."""
     try:
         return Ed25519PrivateKey.from_private_bytes(bytes.fromhex(path.read_text("ascii")))
     except OSError as error:  # the key may be whole: nobody is told to replace it
@@ -53,13 +47,7 @@ def read_signing_key(path: Path, field: str) -> Ed25519PrivateKey:
 
 
 def own_key(path: Path, field: str) -> Ed25519PrivateKey:
-    """Return the private key in a file. If there is no file, make one with a new key (mode 0600).
-
-    Raises
-    ------
-    SpecError
-        Naming ``field``, if the file cannot be read or holds no key.
-    """
+    """Return the private key in a file. If there is no file, make one with a new key (mode 0600)."""
     if not path.exists():
         write_file(path, Ed25519PrivateKey.generate().private_bytes_raw().hex(), 0o600)
     return read_signing_key(path, field)
@@ -96,13 +84,7 @@ def write_file(path: Path, text: str, mode: int) -> None:
 
 
 def read_public_keys(path: Path) -> list[Ed25519PublicKey]:
-    """Return the public keys in a file, a line for each.
-
-    Raises
-    ------
-    OSError, ValueError
-        If the file cannot be read, holds no key, or something else.
-    """
+    """Return the public keys in a file, a line for each."""
     keys = [Ed25519PublicKey.from_public_bytes(bytes.fromhex(line)) for line in path.read_text("ascii").split()]
     if not keys:
         raise ValueError("no key")
@@ -124,10 +106,7 @@ class TrustedKeys:
     Files may change while a service runs. They are read anew when a file or a directory has changed since, since every
     signed request asks for them.
 
-    Parameters
-    ----------
-    paths
-        Files, or directories of ``*.pub`` files.
+    paths: files, or directories of ``*.pub`` files.
     """
 
     def __init__(self, paths: Sequence[Path]) -> None:

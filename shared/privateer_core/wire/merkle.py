@@ -99,13 +99,7 @@ class MerkleTree:
 
 
 class Peaks:
-    """The complete subtrees of a list of leaves, the largest first: enough to add leaves, and to know the root.
-
-    Raises
-    ------
-    ValueError
-        If a list of this size has another number of them.
-    """
+    """The complete subtrees of a list of leaves, the largest first: enough to add leaves, and to know the root."""
 
     def __init__(self, size: int, hashes: Sequence[bytes]) -> None:
         if size.bit_count() != len(hashes):

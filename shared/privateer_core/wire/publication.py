@@ -33,40 +33,21 @@ _MODEL: Final = re.compile(r"[a-z]{1,16}")
 
 
 class Round(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """The public facts of a round that a shuffler needs.
+    """The public facts of a round that a shuffler needs."""
 
-    Attributes
-    ----------
-    experiment, version
-        Name of the experiment, and the policy version that lives for this round (from 1).
-    model
-        Trust model: a short lower-case word, the name of a row of `privateer_core.privacy.trust.TRUST`.
-    batch
-        Number of people whose reports close the round. 0: the experiment is over and asks for no reports.
-    sealed_size
-        Bytes of one sealed message, the same for every person and every value.
-    public_key
-        The server's HPKE public key (X25519, 32 raw bytes).
-    messages
-        Sealed messages of one person, who sends them all at once. The shuffler permutes those of all people.
-    least
-        Fewest people with whose reports the round may close at its deadline.
-    deadline
-        In seconds since 1970. 0: the round waits for the whole batch.
-    groups
-        Kinds of messages. A person sends equally many of each, kind after kind. The shuffler permutes those of a kind
-        among themselves, so that nobody can send more of one than their share.
-    """
-
+    # experiment, version: name of the experiment, and the policy version that lives for this round (from 1)
     experiment: str
     version: int
-    model: str
-    batch: int
-    sealed_size: int
-    public_key: bytes
+    model: str  # trust model: a short lower-case word, the name of a row of `privateer_core.privacy.trust.TRUST`
+    batch: int  # number of people whose reports close the round. 0: the experiment is over and asks for no reports.
+    sealed_size: int  # bytes of one sealed message, the same for every person and every value
+    public_key: bytes  # the server's HPKE public key (X25519, 32 raw bytes)
+    # sealed messages of one person, who sends them all at once. The shuffler permutes those of all people.
     messages: int = 1
-    least: int = 0
-    deadline: int = 0
+    least: int = 0  # fewest people with whose reports the round may close at its deadline
+    deadline: int = 0  # in seconds since 1970. 0: the round waits for the whole batch.
+    # kinds of messages. A person sends equally many of each, kind after kind. The shuffler permutes those of a kind
+    # among themselves, so that nobody can send more of one than their share.
     groups: int = 1
 
     def __post_init__(self) -> None:
@@ -117,18 +98,10 @@ def _key_id(public_key: bytes) -> bytes:
 
 
 class Drain(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What a round is for once the horizon is reached: it takes the reports of those who chose before, and no others.
+    """What a round is for once the horizon is reached: it takes the reports of those who chose before."""
 
-    Attributes
-    ----------
-    until
-        When the experiment is over, in seconds since 1970.
-    policy
-        msgpack of the policy by which those decide who come now: they are not asked for a report.
-    """
-
-    until: int
-    policy: bytes
+    until: int  # when the experiment is over, in seconds since 1970
+    policy: bytes  # msgpack of the policy by which those decide who come now: they are not asked for a report
 
     def __post_init__(self) -> None:
         if not 0 < self.until < _NUMBERS:
@@ -136,25 +109,14 @@ class Drain(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
 
 
 class Publication(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A round, the spec and the policy it belongs to, and the result so far.
+    """A round, the spec and the policy it belongs to, and the result so far."""
 
-    Attributes
-    ----------
-    round
-        The facts that a shuffler needs, too.
-    spec, policy
-        JSON and msgpack. This module does not look into them.
-    result
-        msgpack of a `privateer_core.answer.Answer`, or empty if publications carry none.
-    drain
-        Given once deciding has ended: the round takes late reports alone.
-    """
-
-    round: Round
+    round: Round  # the facts that a shuffler needs, too
+    # spec, policy: JSON and msgpack. This module does not look into them.
     spec: bytes
     policy: bytes
-    result: bytes = b""
-    drain: Drain | None = None
+    result: bytes = b""  # msgpack of a `privateer_core.answer.Answer`, or empty if publications carry none
+    drain: Drain | None = None  # given once deciding has ended: the round takes late reports alone
 
     def __post_init__(self) -> None:
         if self.drain is not None and not self.round.batch:
@@ -170,13 +132,7 @@ def encode_publication(publication: Publication) -> bytes:
 
 
 def decode_publication(body: bytes) -> Publication:
-    """Parse a publication.
-
-    Raises
-    ------
-    Malformed
-        If ``body`` is not a publication.
-    """
+    """Parse a publication."""
     try:
         return _DECODER.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

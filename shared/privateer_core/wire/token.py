@@ -33,19 +33,12 @@ _SECURE: Final = 443
 
 @dataclass(frozen=True)
 class Challenge:
-    """The challenge that a token answers (RFC 9577, section 2.1).
+    """The challenge that a token answers (RFC 9577, section 2.1)."""
 
-    Attributes
-    ----------
-    issuer, origin
-        Names of the issuer and of the endpoint: host, and port unless it is 443.
-    experiment
-        Name of the experiment.
-    """
-
+    # issuer, origin: names of the issuer and of the endpoint: host, and port unless it is 443
     issuer: str
     origin: str
-    experiment: str
+    experiment: str  # name of the experiment
 
     def encode(self) -> bytes:
         """Return the challenge as it travels."""
@@ -86,13 +79,7 @@ class Token(NamedTuple):
 
     @classmethod
     def decode(cls, token: bytes) -> Self:
-        """Read a token.
-
-        Raises
-        ------
-        TokenInvalid
-            If it is none of this type.
-        """
+        """Read a token."""
         if len(token) != TOKEN_SIZE or not token.startswith(TYPE):
             raise TokenInvalid("not a token of type 2", field="Authorization", remedy="get one from the issuer")
         nonce, digest, key_id = (token[2 + start : 34 + start] for start in (0, 32, 64))
@@ -110,21 +97,11 @@ class Token(NamedTuple):
 
 @dataclass(frozen=True)
 class PendingToken:
-    """A token that the issuer has not signed yet: the device's own secret.
+    """A token that the issuer has not signed yet: the device's own secret."""
 
-    Attributes
-    ----------
-    input
-        What is to be signed.
-    request
-        What the issuer gets, the same bytes each time (RFC 9578, section 6.1).
-    inverse
-        What takes the blinding off the answer.
-    """
-
-    input: bytes
-    request: bytes
-    inverse: bytes
+    input: bytes  # what is to be signed
+    request: bytes  # what the issuer gets, the same bytes each time (RFC 9578, section 6.1)
+    inverse: bytes  # what takes the blinding off the answer
 
     @classmethod
     def draw(cls, challenge: Challenge, key: TokenKey) -> Self:
@@ -143,24 +120,12 @@ class PendingToken:
         return self.input[-DIGEST_SIZE:]
 
     def finish(self, key: TokenKey, signed: bytes) -> bytes:
-        """Return the token that the issuer's answer makes.
-
-        Raises
-        ------
-        Malformed
-            If the issuer signed with another key, or not this request.
-        """
+        """Return the token that the issuer's answer makes."""
         return self.input + blind_rsa.finalize(key.public, self.input, signed, self.inverse)
 
 
 def read_request(body: bytes | bytearray) -> tuple[int, bytes]:
-    """Return the last byte of a key's id and the blinded message, which a request for a token has.
-
-    Raises
-    ------
-    TokenRequestRefused
-        If it is no request of this type.
-    """
+    """Return the last byte of a key's id and the blinded message, which a request for a token has."""
     if len(body) != REQUEST_SIZE or not body.startswith(TYPE):
         raise TokenRequestRefused("not a request for a token of type 2", remedy="send what the client library makes")
     return body[2], bytes(body[3:])
@@ -172,13 +137,7 @@ def authorization(token: bytes) -> str:
 
 
 def read_authorization(text: bytes) -> Token:
-    """Return the token in an ``Authorization``.
-
-    Raises
-    ------
-    TokenInvalid
-        If there is none of this type.
-    """
+    """Return the token in an ``Authorization``."""
     found = _TOKEN.fullmatch(text)
     try:
         return Token.decode(unbase64url(found[1]) if found else b"")

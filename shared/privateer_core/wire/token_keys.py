@@ -36,22 +36,10 @@ _RSA_PREFIX: Final = bytes.fromhex("30820122300d06092a864886f70d0101010500038201
 
 @dataclass(frozen=True)
 class TokenKey:
-    """A key that an issuer signs tokens of one experiment with.
+    """A key that an issuer signs tokens of one experiment with."""
 
-    Attributes
-    ----------
-    encoded
-        Its SubjectPublicKeyInfo.
-    not_before, not_after
-        When it is valid, in seconds since 1970. Its tokens count as long as it is valid.
-
-    Raises
-    ------
-    Malformed
-        If it is not an RSA key of 2048 bits and public exponent 65537 for RSASSA-PSS, or its times are not in order.
-    """
-
-    encoded: bytes
+    encoded: bytes  # its SubjectPublicKeyInfo
+    # not_before, not_after: when it is valid, in seconds since 1970. Its tokens count as long as it is valid.
     not_before: int
     not_after: int
 
@@ -117,18 +105,10 @@ class _Keys(msgspec.Struct, frozen=True, rename="kebab"):
 
 
 class Directory(msgspec.Struct, frozen=True, rename="kebab"):
-    """The document.
+    """The document."""
 
-    Attributes
-    ----------
-    issuer
-        Its name, as challenges have it.
-    experiments
-        What RFC 9578 has in a directory, by experiment.
-    """
-
-    issuer: str
-    experiments: dict[str, _Keys]
+    issuer: str  # its name, as challenges have it
+    experiments: dict[str, _Keys]  # what RFC 9578 has in a directory, by experiment
 
     @classmethod
     def of(cls, issuer: str, keys: Mapping[str, list[TokenKey]]) -> Self:
@@ -140,13 +120,7 @@ class Directory(msgspec.Struct, frozen=True, rename="kebab"):
 
     @classmethod
     def decode(cls, body: bytes) -> Self:
-        """Read a document.
-
-        Raises
-        ------
-        Malformed
-            If it is none.
-        """
+        """Read a document."""
         try:
             return msgspec.json.decode(body, type=prepared(cls))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -157,13 +131,7 @@ class Directory(msgspec.Struct, frozen=True, rename="kebab"):
         return msgspec.json.encode(self)
 
     def keys(self, experiment: str) -> list[TokenKey]:
-        """Return an experiment's keys, the newest first.
-
-        Raises
-        ------
-        Malformed
-            If one is no key for these tokens.
-        """
+        """Return an experiment's keys, the newest first."""
         shown = self.experiments[experiment].token_keys if experiment in self.experiments else []
         keys = [
             TokenKey(unbase64url(one.token_key), one.not_before, one.not_after) for one in shown if one.token_type == 2
@@ -181,13 +149,7 @@ def base64url(some: bytes) -> str:
 
 
 def unbase64url(text: str | bytes) -> bytes:
-    """Decode base64url; nothing else has the same bytes.
-
-    Raises
-    ------
-    Malformed
-        If it is something else.
-    """
+    """Decode base64url; nothing else has the same bytes."""
     try:
         decoded = base64.urlsafe_b64decode(text)
     except (binascii.Error, ValueError):

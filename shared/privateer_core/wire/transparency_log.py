@@ -60,13 +60,7 @@ def sign_note(text: str, name: str, key: Ed25519PrivateKey) -> str:
 
 
 def open_note(signed: str, name: str, key: Ed25519PublicKey) -> Note:
-    """Return what a note says. Signatures under other names or by other keys count for nothing.
-
-    Raises
-    ------
-    SignatureInvalid
-        If ``key`` has not signed it under this name.
-    """
+    """Return what a note says. Signatures under other names or by other keys count for nothing."""
     text, gap, lines = signed.rpartition("\n\n")
     text += "\n"
     if not gap or len(signed) > NOTE_BYTES_MAX:
@@ -126,22 +120,13 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
 
 
 class Head(NamedTuple):
-    """The content of a log's signed head.
+    """The content of a log's signed head."""
 
-    Attributes
-    ----------
-    origin
-        Name of the log.
-    size, root
-        Number of its leaves, and root of their tree.
-    signed
-        The whole signed note.
-    """
-
-    origin: str
+    origin: str  # name of the log
+    # size, root: number of its leaves, and root of their tree
     size: int
     root: bytes
-    signed: str
+    signed: str  # the whole signed note
 
     @classmethod
     def sign(cls, origin: str, size: int, root: bytes, key: Ed25519PrivateKey) -> "Head":
@@ -156,13 +141,7 @@ class Head(NamedTuple):
 
     @classmethod
     def open(cls, signed: str, key: bytes) -> "Head":
-        """Return what a head says that this key has signed.
-
-        Raises
-        ------
-        SignatureInvalid
-            If it has not, or it is no head.
-        """
+        """Return what a head says that this key has signed."""
         found = _TEXT.match(signed)
         if found is None:
             raise SignatureInvalid("this is not the head of a log", field="head", remedy="fetch it again")
@@ -174,38 +153,25 @@ class Head(NamedTuple):
 
 
 class Proof(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """That a publication is in the log, and that the log continues what it was. Hashes are in base64, put together.
+    """That a publication is in the log, and that the log continues what it was. Hashes are in base64, put together."""
 
-    Attributes
-    ----------
-    head
-        The signed head.
-    index, inclusion
-        Place of the publication's leaf, and the path from there to the root (RFC 9162, section 2.1.3).
-    start, peaks
-        A multiple of 32, and the roots of the complete subtrees over the leaves before it, the largest first.
-    leaves
-        Hashes of the leaves from there on: to the end, or of one block.
-    consistency
-        Proof that the tree of the head begins with that of the leaves so far (section 2.1.4); empty at the end.
-    """
-
-    head: str
+    head: str  # the signed head
+    # index, inclusion: place of the publication's leaf, and the path from there to the root (RFC 9162, section 2.1.3)
     index: Place
     inclusion: str
+    # start, peaks: a multiple of 32, and the roots of the complete subtrees over the leaves before it, the largest
+    # first
     start: Place
     peaks: str
-    leaves: str
+    leaves: str  # hashes of the leaves from there on: to the end, or of one block
+    # proof that the tree of the head begins with that of the leaves so far (section 2.1.4); empty at the end
     consistency: str = ""
 
 
 def prove(tree: MerkleTree, head: Head, index: int, block: int | None = None) -> Proof:
     """Return the proof for devices; by default with the last leaves, 33 to 64 of them once there are so many.
 
-    Parameters
-    ----------
-    block
-        The number of the block from which a device knows how the log goes on.
+    block: the number of the block from which a device knows how the log goes on.
     """
     start = _usual_start(head) if block is None else BLOCK * block
     end = head.size if block is None else min(start + BLOCK, head.size)
@@ -221,13 +187,7 @@ def prove(tree: MerkleTree, head: Head, index: int, block: int | None = None) ->
 
 
 def read_proof(body: bytes) -> Proof:
-    """Parse a proof.
-
-    Raises
-    ------
-    ProofInvalid
-        If it is none.
-    """
+    """Parse a proof."""
     try:
         return msgspec.json.decode(body, type=prepared(Proof))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -242,13 +202,6 @@ def check_start(proof: Proof, key: bytes) -> None:
     """Refuse a proof, asked for without a block, with fewer of the last leaves than the size of its head asks for.
 
     Else a server that tells little would learn who has a head already, and anybody who has would name its block.
-
-    Raises
-    ------
-    SignatureInvalid
-        If ``key`` has not signed the head.
-    ProofInvalid
-        If there are fewer.
     """
     if proof.start > _usual_start(Head.open(proof.head, key)):
         raise ProofInvalid("the proof begins later than the log's size asks for", field="start", remedy=_REMEDY)
@@ -265,21 +218,7 @@ def block_of(head: Head) -> int:
 
 
 def check_proof(proof: Proof, entry: Entry, key: bytes, last: Head | None) -> Head:
-    """Return the head of a proof that shows that an entry is in the log, and that the log continues the last head.
-
-    Raises
-    ------
-    SignatureInvalid
-        If ``key`` has not signed the head.
-    KeyChanged
-        If it is another log.
-    ProofInvalid
-        If a proof does not verify.
-    HeadWentBack
-        If the head is older than the last one.
-    LogForked
-        If the log is no continuation of the last head: both heads are signed, and show it.
-    """
+    """Return the head of a proof that shows that an entry is in the log, and that the log continues the last head."""
     head = Head.open(proof.head, key)
     check_order(head, last)
     inclusion, leaves = _unpacked(proof.inclusion), _unpacked(proof.leaves)
@@ -306,13 +245,7 @@ def check_proof(proof: Proof, entry: Entry, key: bytes, last: Head | None) -> He
 
 
 def check_order(head: Head, last: Head | None) -> None:
-    """Refuse a head of another log, one that went back, and one that is as large as the last and not the same.
-
-    Raises
-    ------
-    KeyChanged, HeadWentBack, LogForked
-        As `check_proof`.
-    """
+    """Refuse a head of another log, one that went back, and one that is as large as the last and not the same."""
     if last is None:
         return
     if head.origin != last.origin:

@@ -21,14 +21,9 @@ class PlacedRound(StoredRound):
     Reports are written from the event loop, which costs microseconds each; only waiting for the disk happens in a
     thread. There each statement would wait for the loop, which holds the interpreter's lock.
 
-    Parameters
-    ----------
-    store
-        The file. Reports that it holds already count as held.
-    spent
-        The upload tokens that were spent; None: reports come without.
-    below
-        Source of randomness of the permutation. Only tests pass one.
+    store: the file. Reports that it holds already count as held.
+    spent: the upload tokens that were spent; None: reports come without.
+    below: source of randomness of the permutation. Only tests pass one.
     """
 
     shared: ClassVar[bool] = False

@@ -42,13 +42,6 @@ class Pool:
     """The reports held for one round.
 
     Requests that arrive while the disk or the database is busy share the next transaction (group commit).
-
-    Attributes
-    ----------
-    last_commit
-        Whether what was last written is stored.
-    filled
-        Set once the pool is complete and durable, or the round is over.
     """
 
     def __init__(self, stored: StoredRound) -> None:
@@ -57,8 +50,8 @@ class Pool:
         self._writer: asyncio.Task[None] | None = None
         self._next_look: asyncio.TimerHandle | None = None
         self._ended = False
-        self.last_commit = LastCommit(stored.clock)
-        self.filled = asyncio.Event()
+        self.last_commit = LastCommit(stored.clock)  # whether what was last written is stored
+        self.filled = asyncio.Event()  # set once the pool is complete and durable, or the round is over
         self._see()
 
     @property
@@ -99,13 +92,6 @@ class Pool:
         Reports that are held already, or were in an earlier batch of the version, are refused as duplicates. Reports
         beyond the batch are refused for now: the server may ask for another batch. All messages of a person are held,
         or none. A duplicate is as durable as an accepted report when the receipt comes.
-
-        Raises
-        ------
-        Unavailable
-            If the disk is full or fails: nothing of such a request is held, and the next one is tried anew. If a
-            database does not answer it is not known whether the reports are held: who sends them again is refused as
-            duplicates, if they are.
         """
         receipt: asyncio.Future[PoolReceipt] = asyncio.get_running_loop().create_future()
         self._waiting.append(WaitingUpload(sealed, receipt, admission))
@@ -151,24 +137,12 @@ class Pool:
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def renew(self) -> Self:
-        """End this pool, and return an empty one for the same version that takes nothing that this one held.
-
-        Raises
-        ------
-        sqlite3.Error, OSError
-            If the disk is full or the database does not answer; call it again.
-        """
+        """End this pool, and return an empty one for the same version that takes nothing that this one held."""
         await self._end(self._stored.renew)
         return type(self)(self._stored)
 
     async def forget(self) -> int:
-        """End this pool and erase its reports; of how many people. 0: another replica did, or delivers them now.
-
-        Raises
-        ------
-        sqlite3.Error, OSError
-            If the disk is full or the database does not answer; call it again.
-        """
+        """End this pool and erase its reports; of how many people. 0: another replica did, or delivers them now."""
         people = await self._end(self._stored.erase)
         self._stored.close()
         return people

@@ -29,21 +29,11 @@ class Label(msgspec.Struct, frozen=True, array_like=True):
 
 
 class RoundState(NamedTuple):
-    """The state of a round.
+    """The state of a round."""
 
-    Attributes
-    ----------
-    batch
-        How many batches of it were delivered before this one.
-    held
-        People whose reports are held.
-    ended_at
-        When it took its last report, in seconds since 1970; 0: it takes more.
-    """
-
-    batch: int = 0
-    held: int = 0
-    ended_at: float = 0.0
+    batch: int = 0  # how many batches of it were delivered before this one
+    held: int = 0  # people whose reports are held
+    ended_at: float = 0.0  # when it took its last report, in seconds since 1970; 0: it takes more
 
 
 class StoredRound(ABC):
@@ -52,15 +42,10 @@ class StoredRound(ABC):
     ``batch``, ``renew`` and ``erase`` wait, so they are for that thread. All raise `OSError` if what stores the reports
     fails, and may be called again then.
 
-    Attributes
-    ----------
-    shared
-        Whether replicas share it, so that others than this process change it.
-    state
-        How it was at the last look or transaction, which decides; None: it is over.
+    state: how it was at the last look or transaction, which decides; None: it is over.
     """
 
-    shared: ClassVar[bool]
+    shared: ClassVar[bool]  # whether replicas share it, so that others than this process change it
 
     def __init__(self, label: Label, state: RoundState | None, clock: Clock | None = None) -> None:
         self.label, self.state, self.clock = label, state, clock or SystemClock()
@@ -82,10 +67,7 @@ class StoredRound(ABC):
 
         Returns of how many people; the uploads have the refusals of the others.
 
-        Parameters
-        ----------
-        closed
-            Whether the pool takes no more: only what is a duplicate is found then.
+        closed: whether the pool takes no more: only what is a duplicate is found then.
         """
 
     @abstractmethod

@@ -74,13 +74,7 @@ class RoundStore:
 
     @classmethod
     def create(cls, folder: Path, label: Label, token_size: int = 0) -> Self:
-        """Reserve all places of a round, in one transaction; and those of upload tokens, if they have bytes.
-
-        Raises
-        ------
-        OSError, sqlite3.Error
-            If there is no room, or the round has a database already. No new file remains.
-        """
+        """Reserve all places of a round, in one transaction; and those of upload tokens, if they have bytes."""
         path = folder / (label.digest.hex() + SUFFIX)
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         key = secrets.token_bytes(_KEY_BYTES)
@@ -92,13 +86,7 @@ class RoundStore:
 
     @classmethod
     def load(cls, path: Path) -> Self | None:
-        """Open a round again. If its creation or its deletion was cut short, delete the file and return None.
-
-        Raises
-        ------
-        SpecError
-            If the file is damaged, in use, or no database of this version.
-        """
+        """Open a round again. If its creation or its deletion was cut short, delete the file and return None."""
         connection = open_database(path, ROUND_DATABASE)
         try:
             found = read_label(connection)
@@ -209,13 +197,7 @@ def _reserved(path: Path, label: Label, key: bytes, token_size: int) -> sqlite3.
 
 
 def read_label(connection: sqlite3.Connection) -> tuple[Label, bytes] | None:
-    """Return the label of a round and the key of its fingerprints, or None if the file does not have them.
-
-    Raises
-    ------
-    sqlite3.Error, msgspec.DecodeError, TypeError
-        If the file lacks something else.
-    """
+    """Return the label of a round and the key of its fingerprints, or None if the file does not have them."""
     row = connection.execute("SELECT label, key FROM label").fetchone()
     if row is None:
         return None

@@ -24,13 +24,6 @@ TAKEN: Final = Table(
 )
 SECRET: Final = secret_table(_TABLES)
 SPENT: Final = spent_table("spent", _TABLES)
-SPENT_IN_ORDER: Final = """
-ALTER TABLE spent RENAME TO unordered;
-CREATE TABLE spent ({columns}, PRIMARY KEY (expires, token)){options};
-INSERT INTO spent SELECT expires, token FROM unordered;
-DROP TABLE unordered
-"""
-"""Has tokens stand in the order in which their keys expire, as from version 2 on."""
 ROUNDS: Final = Table(
     "rounds",
     _TABLES,

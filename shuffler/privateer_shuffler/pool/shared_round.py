@@ -43,30 +43,18 @@ def keyed_hash(message: bytes, key: bytes) -> bytes:
 
 
 class SharedStorage(NamedTuple):
-    """The storage of replicas' rounds.
-
-    Attributes
-    ----------
-    leases
-        Who has one delivers the batch.
-    spent
-        The upload tokens that were spent; None: reports come without.
-    """
+    """The storage of replicas' rounds."""
 
     database: Database
-    leases: Leases
-    spent: SharedTokens | None
+    leases: Leases  # who has one delivers the batch
+    spent: SharedTokens | None  # the upload tokens that were spent; None: reports come without
 
 
 class SharedRound(StoredRound):
     """A round in the database.
 
-    Parameters
-    ----------
-    number
-        Its row.
-    secret
-        From which all keys of the round are derived.
+    number: its row.
+    secret: from which all keys of the round are derived.
     """
 
     shared: ClassVar[bool] = True
@@ -172,14 +160,7 @@ class SharedRound(StoredRound):
 
     @override
     def batch(self) -> bytes:
-        """Return the messages that are held.
-
-        Raises
-        ------
-        OSError
-            If the database does not answer; or if somebody has changed it, and it has other people than were taken, or
-            fewer than were promised.
-        """
+        """Return the messages that are held."""
         state, facts = self.state or RoundState(), self.label.round
         with self._database.connection() as db:
             found = db.execute(select(PIECES.c.piece).where(PIECES.c.round == self._number)).scalars().all()

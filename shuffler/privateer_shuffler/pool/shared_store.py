@@ -26,7 +26,6 @@ from privateer_shuffler.pool.schema import (
     SERVER,
     SHARED_TABLES,
     SIGNER,
-    SPENT_IN_ORDER,
     TAKEN,
 )
 from privateer_shuffler.pool.shared_round import SharedRound, SharedStorage
@@ -34,13 +33,7 @@ from privateer_shuffler.pool.spent_tokens import SharedTokens
 from privateer_shuffler.pool.store import PoolFindings, PoolStore, unknown_rounds
 from privateer_shuffler.settings import ShufflerSettings
 
-_SPENT_IN_ORDER: Final = SPENT_IN_ORDER.format(columns="expires bigint NOT NULL, token bytea NOT NULL", options="")
-SHUFFLER: Final = Schema(
-    "shuffler",
-    2,
-    SHARED_TABLES,
-    steps={1: f"ALTER TABLE spent RENAME CONSTRAINT spent_pkey TO unordered_pkey; {_SPENT_IN_ORDER}"},
-)
+SHUFFLER: Final = Schema("shuffler", 2, SHARED_TABLES)
 _SECRET_BYTES: Final = 32
 _ABOUT: Final = b"privateer/shuffler-round/1"
 _FACTS: Final = select(ROUNDS)
@@ -62,12 +55,8 @@ _MAKE: Final = insert(ROUNDS).on_conflict_do_nothing()
 class SharedStore(PoolStore):
     """The database of replicas.
 
-    Parameters
-    ----------
-    store_key
-        The key that the database does not have.
-    with_tokens
-        Whether reports come with upload tokens.
+    store_key: the key that the database does not have.
+    with_tokens: whether reports come with upload tokens.
     """
 
     shared = True
@@ -82,15 +71,7 @@ class SharedStore(PoolStore):
     def connect(cls, settings: ShufflerSettings, public_key: bytes) -> "SharedStore":
         """Connect to the database, and bring it to this version.
 
-        Parameters
-        ----------
-        public_key
-            Of the key that signs batches.
-
-        Raises
-        ------
-        SpecError
-            If the database cannot be used or is of a newer version, or the replicas on it have another key.
+        public_key: of the key that signs batches.
         """
         store_key = StoreKey(read_store_key(settings.store_key_file))
         with ExitStack() as stack:
@@ -166,13 +147,7 @@ class SharedStore(PoolStore):
             return frozenset(db.execute(select(SERVER.c.public_key)).scalars())
 
     def keep_server_key(self, key: bytes) -> bytes:
-        """Keep the key of a server unless a replica has met another one; return the one that counts.
-
-        Raises
-        ------
-        Unavailable
-            If it cannot be kept.
-        """
+        """Keep the key of a server unless a replica has met another one; return the one that counts."""
         try:
             with self._database.transaction() as db:
                 return bytes(keep_first(db, SERVER.c.public_key, key))

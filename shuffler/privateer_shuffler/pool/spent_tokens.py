@@ -23,7 +23,7 @@ from privateer_core.serving.store.spent_tokens import forget_expired
 from privateer_core.serving.store.sqlite import FileKind, SqliteDatabase, open_database
 from privateer_core.serving.store.store_key import StoreKey
 from privateer_shuffler.pool.round_file import REPAIR, RoundStore
-from privateer_shuffler.pool.schema import SECRET, SPENT, SPENT_IN_ORDER
+from privateer_shuffler.pool.schema import SECRET, SPENT
 from privateer_shuffler.pool.uploads import Portion
 from privateer_shuffler.shuffle import RandomPlaces
 
@@ -34,7 +34,6 @@ TOKENS_DATABASE: Final = FileKind(
     schema=(SECRET, SPENT),
     field="PRIVATEER_DATA",
     repair=REPAIR,
-    steps={1: SPENT_IN_ORDER.format(columns="expires INTEGER NOT NULL, token BLOB NOT NULL", options=" WITHOUT ROWID")},
 )
 _KEEP: Final = insert(SPENT).on_conflict_do_nothing()
 _HAS: Final = "SELECT 1 FROM spent WHERE expires = ? AND token = ?"
@@ -55,32 +54,18 @@ TOKEN_BYTES: Final = _HASH_BYTES + _TIME_BYTES
 
 
 class SpentFindings(NamedTuple):
-    """The findings of a file of spent tokens that was read as a whole.
+    """The findings of a file of spent tokens that was read as a whole."""
 
-    Attributes
-    ----------
-    database
-        What the database says of itself.
-    disagreements
-        What does not agree in it: a sentence each.
-    """
-
-    database: DatabaseFacts
-    disagreements: list[str]
+    database: DatabaseFacts  # what the database says of itself
+    disagreements: list[str]  # what does not agree in it: a sentence each
 
 
 class SpentTokens:
-    """Hashes of spent tokens, in a table.
-
-    Attributes
-    ----------
-    recent
-        Those in memory, too: of open rounds, or of what a replica has met.
-    """
+    """Hashes of spent tokens, in a table."""
 
     def __init__(self, database: Database, key: bytes, clock: Clock | None = None) -> None:
         self._database, self._key, self._clock = database, key, clock or SystemClock()
-        self.recent: set[bytes] = set()
+        self.recent: set[bytes] = set()  # those in memory, too: of open rounds, or of what a replica has met
 
     def hash(self, nonce: bytes) -> bytes:
         """Return what is kept of a nonce."""
@@ -113,13 +98,7 @@ class SpentTokens:
 
 
 class FiledTokens(SpentTokens):
-    """The tokens spent at one shuffler: those of rounds that it holds in memory, those of earlier ones in a file.
-
-    Raises
-    ------
-    SpecError
-        If the file cannot be used, or another shuffler has it open.
-    """
+    """The tokens spent at one shuffler: those of rounds that it holds in memory, those of earlier ones in a file."""
 
     def __init__(self, folder: Path, clock: Clock | None = None) -> None:
         self._file = open_database(folder / TOKENS_FILE, TOKENS_DATABASE)
@@ -132,13 +111,7 @@ class FiledTokens(SpentTokens):
         return token in self.recent or self._file.execute(_HAS, (expires, token)).fetchone() is not None
 
     def keep(self, tokens: Iterable[tuple[bytes, int]]) -> None:
-        """Keep the tokens of a round that is about to be erased; durable when this returns. It may be tried again.
-
-        Raises
-        ------
-        sqlite3.Error
-            If the disk is full or fails.
-        """
+        """Keep the tokens of a round that is about to be erased; durable when this returns. It may be tried again."""
         rows = [{"token": token, "expires": expires} for token, expires in sorted(tokens)]
         if rows:
             with self._database.transaction() as db:
@@ -201,14 +174,9 @@ class SharedTokens(SpentTokens):
 class RoundTokens:
     """The tokens that reports of one round come with, in places of its file.
 
-    Parameters
-    ----------
-    store
-        The round's file. Tokens that it holds already count as spent.
-    spent
-        The tokens of all rounds.
-    below
-        Source of randomness of the places.
+    store: the round's file. Tokens that it holds already count as spent.
+    spent: the tokens of all rounds.
+    below: source of randomness of the places.
     """
 
     def __init__(self, store: RoundStore, spent: FiledTokens, below: Callable[[int], int]) -> None:
@@ -238,12 +206,6 @@ class RoundTokens:
             self._places.give_back(place)
 
     def keep(self) -> None:
-        """Keep the round's tokens beyond its end, durably.
-
-        Raises
-        ------
-        sqlite3.Error
-            If the disk is full or fails; call it again.
-        """
+        """Keep the round's tokens beyond its end, durably."""
         rows = [row for _, row in self._store.tokens() if row is not None]
         self._spent.keep((row[:_HASH_BYTES], int.from_bytes(row[_HASH_BYTES:])) for row in rows)

@@ -44,28 +44,14 @@ class Taken(NamedTuple):
 
 
 class PoolFindings(NamedTuple):
-    """The findings of a store that examines itself.
+    """The findings of a store that examines itself."""
 
-    Attributes
-    ----------
-    databases
-        What each of its databases says of itself, by name.
-    disagreements
-        What does not agree between them, or within one: a sentence each.
-    """
-
-    databases: dict[str, DatabaseFacts]
-    disagreements: list[str]
+    databases: dict[str, DatabaseFacts]  # what each of its databases says of itself, by name
+    disagreements: list[str]  # what does not agree between them, or within one: a sentence each
 
 
 def open_history(folder: Path) -> Database:
-    """Open the file of last publications in a folder, and hold its lock.
-
-    Raises
-    ------
-    SpecError
-        If the file cannot be used, or another shuffler has it open.
-    """
+    """Open the file of last publications in a folder, and hold its lock."""
     database = SqliteDatabase(open_database(folder / HISTORY_FILE, HISTORY_DATABASE))
     remove_scratch_folders(folder)
     return database
@@ -78,20 +64,11 @@ class PoolStore(ABC):
     server could show an older version again after the shuffler restarts, whose people have all reported, and fill its
     batch with one late device and reports of its own. ``last``, ``note`` and ``end`` wait for the database.
 
-    Parameters
-    ----------
-    database
-        Where the last publications are.
-    spent
-        The upload tokens that were spent; None: reports come without.
-
-    Attributes
-    ----------
-    shared
-        Whether replicas share it, so that rounds appear which others have begun.
+    database: where the last publications are.
+    spent: the upload tokens that were spent; None: reports come without.
     """
 
-    shared: ClassVar[bool]
+    shared: ClassVar[bool]  # whether replicas share it, so that rounds appear which others have begun
 
     def __init__(self, database: Database, spent: SpentTokens | None) -> None:
         self._database, self._tokens = database, spent
@@ -123,13 +100,7 @@ class PoolStore(ABC):
 
     @abstractmethod
     async def open(self, label: Label) -> Pool:
-        """Make room for a round, of whose publication `note` took note.
-
-        Raises
-        ------
-        RoundClosed
-            If it is over meanwhile.
-        """
+        """Make room for a round, of whose publication `note` took note."""
 
     @abstractmethod
     async def is_writable(self) -> bool:
@@ -152,18 +123,7 @@ class PoolStore(ABC):
 
 
 class FolderStore(PoolStore):
-    """A data folder: a file a round, and files that outlive rounds.
-
-    Raises
-    ------
-    SpecError
-        If a round in the folder cannot be used.
-
-    Attributes
-    ----------
-    found
-        How many rounds were there at the start.
-    """
+    """A data folder: a file a round, and files that outlive rounds."""
 
     shared = False
 
@@ -172,7 +132,7 @@ class FolderStore(PoolStore):
         self._folder, self._spent = folder, spent
         loaded = {path.name: _load(path, spent) for path in sorted(folder.glob(f"*{SUFFIX}"))}
         self._found = {name: held for name, held in loaded.items() if held}
-        self.found = len(self._found)
+        self.found = len(self._found)  # how many rounds were there at the start
 
     @override
     async def find(self, opened: Collection[bytes]) -> list[Pool]:

@@ -28,19 +28,12 @@ class PoolReceipt(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class WaitingUpload:
-    """A request with the sealed reports of people.
-
-    Attributes
-    ----------
-    admission
-        What admits it, if it must be admitted.
-    refusals
-        Why people's reports are not held, of those of whom they are not.
-    """
+    """A request with the sealed reports of people."""
 
     sealed: list[bytes]
     receipt: asyncio.Future[PoolReceipt]
-    admission: Admission | None
+    admission: Admission | None  # what admits it, if it must be admitted
+    # why people's reports are not held, of those of whom they are not
     refusals: list[PrivateerError] = field(default_factory=list)
 
     def refuse_spent(self) -> None:
@@ -58,21 +51,13 @@ class WaitingUpload:
 
 
 class Portion(NamedTuple):
-    """The messages of some people of an upload, which are held together.
-
-    Attributes
-    ----------
-    fingerprints
-        What identifies the messages in their round.
-    token
-        What is kept of the upload token; empty: there is none.
-    """
+    """The messages of some people of an upload, which are held together."""
 
     upload: WaitingUpload
     people: int
     messages: list[bytes]
-    fingerprints: list[bytes]
-    token: bytes = b""
+    fingerprints: list[bytes]  # what identifies the messages in their round
+    token: bytes = b""  # what is kept of the upload token; empty: there is none
 
     @property
     def expires(self) -> int:
@@ -96,12 +81,8 @@ def portions_of(
 ) -> list[Portion]:
     """Return what requests bring, each as one portion.
 
-    Parameters
-    ----------
-    size
-        Bytes of a message.
-    fingerprints, token
-        Hash messages, and the nonce of an upload token; None: reports come without.
+    size: bytes of a message.
+    fingerprints, token: hash messages, and the nonce of an upload token; None: reports come without.
     """
     portions = []
     for upload in group:
@@ -122,14 +103,9 @@ def decide(
     Refused are duplicates, those for whom there is no room, and those whose tokens were spent, in this order. All
     messages of a person are held, or none.
 
-    Parameters
-    ----------
-    room
-        For so many people.
-    is_known
-        Whether any message with these fingerprints was taken before.
-    is_spent
-        Whether the upload token of a portion was.
+    room: for so many people.
+    is_known: whether any message with these fingerprints was taken before.
+    is_spent: whether the upload token of a portion was.
     """
     taken: list[Portion] = []
     seen, used = set[bytes](), set[bytes]()

@@ -29,6 +29,7 @@ PROMISES = {
     "shuffle": {"epsilon": 1.0, "delta": 1e-6},
     "local": {"epsilon": 4.0},
 }
+RETURNS = {"none": 1, "central": 2, "shuffle": 1, "local": 1}
 
 
 def spec_of(model, **more):
@@ -131,7 +132,8 @@ def test_residuals_of_rare_rewards_are_hardly_negative():
 
 @pytest.mark.parametrize("model", PROMISES)
 def test_where_rewards_are_rare_residuals_are_bounded_below(model):
-    spec, policy = policy_of(model, reward={"base_rate": 0.01})
+    # Who comes back shares out a promise of normal noise.
+    spec, policy = policy_of(model, reward={"base_rate": 0.01}, experiment={"reports_per_person": RETURNS[model]})
     assert policy.below == pytest.approx(0.01 / 0.99, rel=0.02)
     assert policy.fits(spec)
     assert not replace(policy, below=0.0).fits(spec)
@@ -151,7 +153,8 @@ def test_where_rewards_are_rare_residuals_are_bounded_below(model):
 
 def test_rare_rewards_have_half_of_the_noise_of_others():
     """And the same promise: a sum moves by the root of 2 in place of 2."""
-    usual, rare = (policy_of("central", **more)[1].terms for more in ({}, {"reward": {"base_rate": 0.01}}))
+    many = {"context": {"features": FEATURES | NUMBERS}}
+    usual, rare = (policy_of("central", **many, **more)[1].terms for more in ({}, {"reward": {"base_rate": 0.01}}))
     assert rare.mechanism.standard_deviation < 0.73 * usual.mechanism.standard_deviation
     assert account(rare.event).delta(1.0) <= 1e-6
     planted = msgspec.structs.replace(usual.mechanism, standard_deviation=rare.mechanism.standard_deviation)

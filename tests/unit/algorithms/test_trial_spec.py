@@ -71,7 +71,7 @@ def test_the_spec_of_the_page_is_possible(tmp_path: Path) -> None:
     (tmp_path / "page.toml").write_text(page.split("```toml\n")[1].split("```")[0])
     found = load_spec(tmp_path / "page.toml", [])
     assert isinstance(found, TrialSpec)
-    assert found.segment_names[-1] == "country=BE/other"
+    assert found.segment_names[-1] == "country=BE or other"
 
 
 def test_a_first_look_that_says_nothing_is_refused() -> None:
@@ -136,10 +136,10 @@ def test_people_are_in_the_segments_that_are_named() -> None:
     made = crossed(read_tables(EXAMPLE, [], "SPEC"))
     people = np.array([[39.9, 0, 1], [40, 0, 0], [41, 1, 1], [99, 1, 0], [np.nan, 1, 0]])
     where = made.segmentation.locate(encoded(made.features, people))
-    expected = ["Male & hours<40", "Male & 40<=hours<41", "Female/other & hours>=41", "Female/other & hours>=41"]
+    expected = ["Male & hours<40", "Male & 40<=hours<41", "Female or other & hours>=41", "Female or other & hours>=41"]
     assert [made.segment_names[place].replace("sex=", "") for place in where] == [
         *expected,
-        "Female/other & hours missing",
+        "Female or other & hours missing",
     ]
     assert made.segment_count == len(set(made.segment_names)) == 8
 

@@ -8,7 +8,6 @@ import pytest
 
 from privateer_client import AsyncClient, Client, Ledger, Outcome
 from privateer_core.errors import (
-    AlreadyReported,
     InputError,
     NotFound,
     RoundClosed,
@@ -89,8 +88,7 @@ def test_a_second_report_is_refused_after_a_restart_too(ledger: Path) -> None:
         assert session.asked == (attempt == 0)
         session.choose(CONTEXT)
         if attempt:
-            with pytest.raises(AlreadyReported):
-                session.report(1.0)
+            assert session.report(1.0) is Outcome.ALREADY_REPORTED
         else:
             session.report(1.0)
     assert len(service.sent) == 1
@@ -154,8 +152,7 @@ def test_people_of_a_source_report_on_arms_they_played_before(ledger: Path) -> N
     session = client(service, ledger).join("test", cohort="clinic")
     assert session.report_past(CONTEXT, "arm-1", 1.0) is Outcome.ACCEPTED
     assert len(service.sent) == 1
-    with pytest.raises(AlreadyReported):
-        session.report_past(CONTEXT, "arm-1", 1.0)
+    assert session.report_past(CONTEXT, "arm-1", 1.0) is Outcome.ALREADY_REPORTED
 
 
 def test_it_is_one_cohorts_turn(ledger: Path) -> None:
@@ -238,7 +235,7 @@ def test_no_answer_from_the_server(ledger: Path) -> None:
 @pytest.mark.parametrize("status", [302, 500, 503])
 def test_an_answer_without_a_policy_is_no_policy(ledger: Path, status: int) -> None:
     transport = notarized(lambda _: httpx.Response(status))
-    with pytest.raises(Unavailable, match="did not publish a policy"):
+    with pytest.raises(Unavailable, match="http://s answered, but not what it was asked for"):
         Client("http://s", ledger=Ledger(ledger), transport=transport).join("test")
 
 
@@ -252,8 +249,7 @@ def test_one_server_has_one_identity_however_it_is_spelled(ledger: Path, url: st
     session.report(1.0)
     again = Client(url, ledger=Ledger(ledger), transport=notarized(service)).join("test")
     again.choose(CONTEXT)
-    with pytest.raises(AlreadyReported):
-        again.report(1.0)
+    assert again.report(1.0) is Outcome.ALREADY_REPORTED
 
 
 @pytest.mark.parametrize("url", ["s", "ftp://s", "http://", "http://u:p@s", "http://s?x=1", "http://[", ""])

@@ -60,8 +60,7 @@ def test_when_the_window_is_over_the_report_goes_to_the_open_round(device: Devic
     assert (server.plain()[:2], server.reward()) == ((29).to_bytes(2, "little"), 1.0)
     assert [paid.version for paid in device.ledger().payments()] == [30]
     assert (device.ledger().choices(), device.start().resend()) == ([], {})
-    with pytest.raises(AlreadyReported):
-        session.report(0.0)
+    assert session.report(0.0) is Outcome.ALREADY_REPORTED
 
 
 @pytest.mark.parametrize(
@@ -103,7 +102,8 @@ def test_a_choice_survives_the_process_and_stands(device: Device, server: Server
     assert {device.start().join("test").choose(OTHER) for _ in range(20)} == {arm}
     assert session.report(1.0) is Outcome.PENDING
     device.clock.time += 1.5 * WEEK
-    assert len({session.choose(OTHER) for _ in range(60)}) > 1  # it is over
+    assert {session.choose(OTHER) for _ in range(20)} == {arm}  # the window is over, and the arm stays
+    assert len({session.choose(OTHER, sticky=False) for _ in range(60)}) > 1
     session.report(0.5)
     assert device.start().resend() == {"test": Outcome.ACCEPTED}
     assert server.reward() == 1.0

@@ -9,7 +9,7 @@ import pytest
 
 from privateer_client import AsyncClient, Client, Ledger, Outcome
 from privateer_core.algorithms.phased import PhasedPolicy
-from privateer_core.errors import AlreadyReported, InputError, TermsRefused, UnfitValueWarning
+from privateer_core.errors import InputError, TermsRefused, UnfitValueWarning
 from privateer_core.policies.decisions import Arms
 from privateer_core.wire.envelope import decode_envelope
 from tests.support.devices import Drawn
@@ -56,8 +56,7 @@ def test_who_is_asked_reports_once(tmp_path: Path) -> None:
     facts, _ = parts(small_spec("local"))
     (body,) = service.bodies
     assert len(decode_envelope(body).sealed) == facts["messages"] * facts["sealed_size"]
-    with pytest.raises(AlreadyReported):
-        session.report(dict.fromkeys(plays, 0.0))
+    assert session.report(dict.fromkeys(plays, 0.0)) is Outcome.ALREADY_REPORTED
     assert not client(service, ledger).join("test").asked
     (payment,) = ledger.payments()
     assert (payment.epsilon, payment.local_epsilon, payment.model) == (4.0, 4.0, "local")

@@ -232,7 +232,8 @@ def test_a_choice_stands_until_it_is_reported(device: Device, server: Server) ->
         assert {session.choose(context) for context in (CONTEXT, OTHER)} == {first}
     assert session.report(1.0) is Outcome.ACCEPTED
     assert device.ledger().choices() == []
-    arms = {device.start().join("test").choose(CONTEXT) for _ in range(40)}  # nothing is left of it
+    assert {device.start().join("test").choose(context) for context in (CONTEXT, OTHER)} == {first}  # the arm stays
+    arms = {device.start().join("test").choose(CONTEXT, sticky=False) for _ in range(40)}  # and nothing else
     assert (len(arms) > 1, device.ledger().choices()) == (True, [])
 
 

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from openfeature.track import TrackingEventDetails
 from privateer_client import Outcome
 from privateer_client.openfeature import PrivateerProvider
 from tests.support.experiments import CONTEXT, WEEK, Device, Server, waiting_spec
+from tests.support.notary import notarized
 from tests.support.publications import published
 from tests.support.specs import make_spec
 
@@ -73,7 +75,7 @@ def test_the_second_report_is_refused_and_told(tmp_path: Path, serve: Serve, tol
     for _ in range(2):
         features.track("test", _SEEN)
     provider.shutdown()
-    assert [getattr(what, "slug", what) for _, what in told] == [Outcome.ACCEPTED, "already-reported"]
+    assert [getattr(what, "slug", what) for _, what in told] == [Outcome.ACCEPTED, Outcome.ALREADY_REPORTED]
     assert len(server.sent) == 1
 
 
@@ -185,3 +187,75 @@ def test_without_the_package_it_says_what_to_install() -> None:
         [sys.executable, "-c", "import privateer_client; print('fine')"], capture_output=True, text=True
     )
     assert again.stdout == "fine\n"
+
+
+def test_a_client_refuses_a_second_person(tmp_path: Path, serve: Serve, told: list[Any]) -> None:
+    """A client is one person: thirty targeting keys and one ledger would be one arm for everybody, and one report."""
+    here, server = device(tmp_path)
+    features, provider = serve(here.start())
+    first = features.get_string_details("test", "none", EvaluationContext("7", CONTEXT))
+    assert first.value != "none"
+    number: Any = 7
+    assert features.get_string_details("test", "none", EvaluationContext(number, CONTEXT)).value == first.value
+    for key in ("8", "someone else"):
+        other = EvaluationContext(key, CONTEXT)
+        refused = features.get_string_details("test", "none", other)
+        assert (refused.value, refused.error_code) == ("none", ErrorCode.INVALID_CONTEXT)
+        assert "give the provider a function from the key to a Client" in (refused.error_message or "")
+        features.track("test", other)
+    features.track("test", EvaluationContext("7", CONTEXT))
+    provider.shutdown()
+    assert told == [("test", Outcome.ACCEPTED)]
+    assert len(server.sent) == 1
+
+
+def test_targeting_keys_are_texts(tmp_path: Path, serve: Serve, told: list[Any]) -> None:
+    asked = list[str]()
+
+    def client_of(key: str) -> Any:
+        asked.append(key)
+        (tmp_path / key).mkdir(exist_ok=True)
+        return Device(tmp_path / key, Server(published(make_spec()))).start()
+
+    features, provider = serve(client_of)
+    keys: list[Any] = [7, "7", 0.5, "0.5"]  # the package takes a 0 for none
+    for key in keys:
+        features.get_string_value("test", "none", EvaluationContext(key, CONTEXT))
+        features.track("test", EvaluationContext(key, CONTEXT))
+    provider.shutdown()
+    assert asked == ["7", "0.5"]
+    assert [what for _, what in told] == [Outcome.ACCEPTED, Outcome.ALREADY_REPORTED] * 2
+
+
+def test_a_provider_lives_on(tmp_path: Path, serve: Serve, told: list[Any]) -> None:
+    """Set, replaced, set again, shut down, and a late event: tracking never raises, and no outcome is lost."""
+    here, server = device(tmp_path)
+    features, provider = serve(here.start())
+    features.get_string_value("test", "none", _SEEN)
+    provider.shutdown()
+    features.track("test", _SEEN)  # late
+    provider.shutdown()
+    api.clear_providers()
+    api.set_provider(provider)
+    api.get_client().track("test", _SEEN)
+    provider.shutdown()
+    provider.shutdown()
+    assert told == [("test", Outcome.ACCEPTED), ("test", Outcome.ALREADY_REPORTED)]
+    assert len(server.sent) == 1
+
+
+def test_an_evaluation_is_in_time(tmp_path: Path, serve: Serve) -> None:
+    """The default at once, and the arm when the server has answered."""
+    here, server = device(tmp_path)
+
+    def slow(request: Any) -> Any:
+        time.sleep(0.4)
+        return server(request)
+
+    features, _ = serve(here.start(transport=notarized(slow)), within=0.1)
+    began = time.monotonic()
+    late = features.get_string_details("test", "none", _SEEN)
+    assert time.monotonic() - began < 0.35
+    assert (late.value, late.error_message) == ("none", "http://s did not answer within 0.1 s (try again later)")
+    time.sleep(1.2)
+    assert features.get_string_value("test", "none", _SEEN) in ("arm-0", "arm-1", "arm-2")

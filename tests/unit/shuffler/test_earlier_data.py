@@ -28,15 +28,10 @@ CREATE TABLE taken (
 """
 TOKENS = """
 CREATE TABLE secret (key BLOB NOT NULL);
-CREATE TABLE spent (token BLOB PRIMARY KEY, expires INTEGER NOT NULL) WITHOUT ROWID
-"""
-ORDERED_TOKENS = """
-CREATE TABLE secret (key BLOB NOT NULL);
 CREATE TABLE spent (
     expires INTEGER NOT NULL, token BLOB NOT NULL, PRIMARY KEY (expires, token)
 ) WITHOUT ROWID
 """
-"""The tables that a start makes of earlier ones."""
 ROUND = """
 CREATE TABLE label (label BLOB NOT NULL, key BLOB NOT NULL);
 CREATE TABLE place (id INTEGER PRIMARY KEY, taken INTEGER NOT NULL, sealed BLOB NOT NULL);
@@ -73,9 +68,9 @@ CREATE TABLE seal (id integer PRIMARY KEY, sealed bytea NOT NULL)
 
 
 def made(folder: Path, name: str, kind: FileKind, schema: str, *rows: tuple[str, tuple[object, ...]]) -> None:
-    """A file as the earlier version made it."""
+    """A file as the version made it that used no SQLAlchemy."""
     with closing(sqlite3.connect(folder / name)) as db:
-        db.executescript(f"{schema}; PRAGMA application_id={kind.application}; PRAGMA user_version=1")
+        db.executescript(f"{schema}; PRAGMA application_id={kind.application}; PRAGMA user_version={kind.version}")
         for statement, values in rows:
             db.execute(statement, values)
         db.commit()
@@ -97,7 +92,7 @@ def created(tables: str | tuple[Table, ...], dialect: object) -> str:
 
 def test_tables_and_columns_have_the_names_that_they_had() -> None:
     assert columns(created(HISTORY_DATABASE.schema, sqlite.dialect())) == columns(HISTORY)
-    assert columns(created(TOKENS_DATABASE.schema, sqlite.dialect())) == columns(ORDERED_TOKENS)
+    assert columns(created(TOKENS_DATABASE.schema, sqlite.dialect())) == columns(TOKENS)
     assert ROUND_DATABASE.schema == ROUND.replace("\n", "\n    ")
     statements = created(SHARED_TABLES, postgresql.dialect())  # type: ignore[no-untyped-call]
     assert columns(statements) == columns(SHARED)
@@ -115,7 +110,7 @@ def folder(tmp_path: Path) -> Path:
     made(tmp_path, f"{label.digest.hex()}.db", ROUND_DATABASE, ROUND, *places, held, known)
     row = ("INSERT INTO taken VALUES ('spring', 2, ?, 0)", (label.digest,))
     made(tmp_path, HISTORY_FILE, HISTORY_DATABASE, HISTORY, row)
-    key, spent = ("INSERT INTO secret VALUES (?)", (b"s" * 32,)), "INSERT INTO spent VALUES (?, 4000000000)"
+    key, spent = ("INSERT INTO secret VALUES (?)", (b"s" * 32,)), "INSERT INTO spent VALUES (4000000000, ?)"
     made(tmp_path, TOKENS_FILE, TOKENS_DATABASE, TOKENS, key)
     (tmp_path / "other").mkdir()
     made(tmp_path / "other", TOKENS_FILE, TOKENS_DATABASE, TOKENS, key)

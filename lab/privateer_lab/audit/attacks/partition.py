@@ -62,10 +62,7 @@ def cases(samples: int) -> list[Case]:
 def seen_cases(samples: int, arms: str = "seen") -> list[Case]:
     """Return attacks on a first round, and on a learned policy that plays the seen arm rarely.
 
-    Parameters
-    ----------
-    arms
-        ``hidden`` attacks promises that count on nobody seeing arms: they break.
+    arms: ``hidden`` attacks promises that count on nobody seeing arms: they break.
     """
     batched: Any = {"delta": 0.01, "min_batch": _BATCH, "honest_fraction": 1.0}
     shuffle = Privacy.model_validate({"model": model_of(batches), "epsilon": 1.0, "arms": arms, **batched})
@@ -77,10 +74,7 @@ def seen_cases(samples: int, arms: str = "seen") -> list[Case]:
 def as_local_cases(samples: int, factor: float = 1.0) -> list[Case]:
     """Return attacks by server and shuffler together, who see a person's arm, on reports made as if nobody hid them.
 
-    Parameters
-    ----------
-    factor
-        So much less noise is planted.
+    factor: so much less noise is planted.
     """
     privacy = Privacy.model_validate({"model": model_of(batches), "epsilon": 1.0, "delta": 1e-6, "arms": "as-local"})
     made = [scene for scene in _scenes(privacy) if len({person.context for person in scene.people}) == 1]

@@ -34,10 +34,7 @@ def billboard_cases(samples: int, factor: float = 1.0) -> list[Case]:
     The arms of everybody else and the published result are all that it looks at; the person's own arm is nobody
     else's to see.
 
-    Parameters
-    ----------
-    factor
-        Divides the noise: a planted defect.
+    factor: divides the noise: a planted defect.
     """
     model = model_of(releases)
     spec = SparseSpec.instances()[model]

@@ -43,10 +43,7 @@ _UPPER: Final = np.triu_indices(_WIDTH)
 def moment_cases(samples: int, factor: float = 1.0) -> list[Case]:
     """Return attacks on choices and blocks, by scores alone, and less what is predicted.
 
-    Parameters
-    ----------
-    factor
-        Divides the noise: a planted defect.
+    factor: divides the noise: a planted defect.
     """
     box = Ball("max", 1.0, _ARMS + _FEATURES + 1)
     cases = []

@@ -27,82 +27,47 @@ FORMAT: Final = "privateer/review/1"
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """The questions of the experiment.
-
-    Attributes
-    ----------
-    options
-        What can be chosen.
-    features
-        Names of what is asked of a person.
-    reward_low, reward_high
-        Ends of the reward's range.
-    people
-        The most reports that may come.
-    reports_per_person
-        Of one person, at most.
-    conversion_window
-        Seconds from a choice to the report.
-    """
+    """The questions of the experiment."""
 
     algorithm: str
     model: str
-    options: tuple[str, ...]
-    features: tuple[str, ...]
+    options: tuple[str, ...]  # what can be chosen
+    features: tuple[str, ...]  # names of what is asked of a person
+    # reward_low, reward_high: ends of the reward's range
     reward_low: float
     reward_high: float
-    people: int
-    reports_per_person: int
-    conversion_window: float
+    people: int  # the most reports that may come
+    reports_per_person: int  # of one person, at most
+    conversion_window: float  # seconds from a choice to the report
 
 
 class Review(msgspec.Struct, frozen=True):
-    """The document that a reviewer reads.
+    """The document that a reviewer reads."""
 
-    Attributes
-    ----------
-    format
-        `FORMAT`.
-    made, privateer
-        When, in UTC, and by which version, which also recomputed the claims.
-    experiment, origin, standing
-        What is reviewed, where it comes from, and where it stands; null for a spec that nobody has started.
-    asked, facts, unknown
-        What it asks, what people say of it, and what nobody has said yet.
-    parties, exposures
-        Who sees what, and what the promise does not cover.
-    claims, assumes
-        The promise and what it leaves an attacker; and what no computation can check.
-    evidence
-        Of the audit; null if none was run or given.
-    kept
-        What is stored.
-    points
-        Those of NIST SP 800-226.
-    registry
-        An entry for the DP deployments registry; null where nothing is promised.
-    record
-        The privacy record, from which anybody recomputes the claims.
-    """
-
-    format: Literal["privateer/review/1"]
+    format: Literal["privateer/review/1"]  # `FORMAT`
+    # made, privateer: when, in UTC, and by which version, which also recomputed the claims
     made: str
     privateer: str
+    # experiment, origin, standing: what is reviewed, where it comes from, and where it stands; null for a spec that
+    # nobody has started
     experiment: str
     origin: str
     standing: ExperimentStanding | None
+    # asked, facts, unknown: what it asks, what people say of it, and what nobody has said yet
     asked: Asked
     facts: Facts
     unknown: tuple[Unknown, ...]
+    # parties, exposures: who sees what, and what the promise does not cover
     parties: tuple[Party, ...]
     exposures: tuple[Exposure, ...]
+    # claims, assumes: the promise and what it leaves an attacker; and what no computation can check
     claims: tuple[StatedClaim, ...]
     assumes: tuple[str, ...]
-    evidence: AuditEvidence | None
-    kept: tuple[Kept, ...]
-    points: tuple[ReviewPoint, ...]
-    registry: dict[str, Any] | None
-    record: Record
+    evidence: AuditEvidence | None  # of the audit; null if none was run or given
+    kept: tuple[Kept, ...]  # what is stored
+    points: tuple[ReviewPoint, ...]  # those of NIST SP 800-226
+    registry: dict[str, Any] | None  # an entry for the DP deployments registry; null where nothing is promised
+    record: Record  # the privacy record, from which anybody recomputes the claims
 
     @property
     def holds(self) -> bool:

@@ -20,32 +20,19 @@ _REMEDY: Final = "write one with privateer audit --json"
 
 
 class AuditEvidence(msgspec.Struct, frozen=True):
-    """The part of an audit that is about one experiment.
+    """The part of an audit that is about one experiment."""
 
-    Attributes
-    ----------
-    origin
-        ``run for this document``, or the name of the file.
-    privateer, at, false_alarm
-        As in the audit.
-    wanted
-        Mechanisms and algorithm of which the experiment is made: attacks on others say nothing about it.
-    unattacked
-        Those of ``wanted`` on which the audit has no attack.
-    attacks
-        Those on ``wanted`` under the experiment's trust model and calibration, and the checks of channels.
-    broken
-        How many of them broke a claim that the accountant confirms.
-    """
-
-    origin: str
+    origin: str  # ``run for this document``, or the name of the file
+    # privateer, at, false_alarm: as in the audit
     privateer: str
     at: str
     false_alarm: float
+    # mechanisms and algorithm of which the experiment is made: attacks on others say nothing about it
     wanted: tuple[str, ...]
-    unattacked: tuple[str, ...]
+    unattacked: tuple[str, ...]  # those of ``wanted`` on which the audit has no attack
+    # those on ``wanted`` under the experiment's trust model and calibration, and the checks of channels
     attacks: tuple[AuditFinding, ...]
-    broken: int
+    broken: int  # how many of them broke a claim that the accountant confirms
 
 
 def run_audit(spec: Spec, record: Record, samples: int) -> AuditEvidence:
@@ -63,13 +50,7 @@ def run_audit(spec: Spec, record: Record, samples: int) -> AuditEvidence:
 
 
 def read_audit(file: Path, spec: Spec, record: Record) -> AuditEvidence:
-    """Return what a stored audit says of an experiment.
-
-    Raises
-    ------
-    SpecError
-        If the file is no audit, or one by another version of Privateer: that attacked other code.
-    """
+    """Return what a stored audit says of an experiment."""
     document = _read(file)
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise SpecError(f"{file} is no audit of the format {FORMAT}", field=_OPTION, remedy=_REMEDY)

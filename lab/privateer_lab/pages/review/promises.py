@@ -18,54 +18,30 @@ CANDIDATES: Final = (2, 10, 100)
 
 
 class Guess(msgspec.Struct, frozen=True):
-    """The chance that an attacker guesses right.
+    """The chance that an attacker guesses right."""
 
-    Attributes
-    ----------
-    candidates
-        Equally likely records, one of which is the person's.
-    blind
-        How often a guess without any report is right.
-    at_most
-        How often the best attack is right at most.
-    """
-
-    candidates: int
-    blind: float
-    at_most: float
+    candidates: int  # equally likely records, one of which is the person's
+    blind: float  # how often a guess without any report is right
+    at_most: float  # how often the best attack is right at most
 
 
 class StatedClaim(msgspec.Struct, frozen=True):
-    """One claim of a certificate, recomputed.
+    """One claim of a certificate, recomputed."""
 
-    Attributes
-    ----------
-    cohort
-        The source whose people it is about; empty for the experiment's own.
-    against, about, epsilon, delta, proof, exact
-        As in the certificate; an epsilon of None claims nothing.
-    found, holds
-        Delta as recomputed from the event, and whether the claim stands.
-    advantage
-        Of membership: the true positive rate less the false positive rate of the best attack, at most.
-    guesses
-        Reconstruction: how often records are guessed.
-    words
-        The claim in plain words.
-    """
-
-    cohort: str
+    cohort: str  # the source whose people it is about; empty for the experiment's own
+    # against, about, epsilon, delta, proof, exact: as in the certificate; an epsilon of None claims nothing
     against: str
     about: str
     epsilon: float | None
     delta: float
     proof: str
     exact: bool
+    # found, holds: delta as recomputed from the event, and whether the claim stands
     found: float
     holds: bool
-    advantage: float
-    guesses: tuple[Guess, ...]
-    words: str
+    advantage: float  # of membership: the true positive rate less the false positive rate of the best attack, at most
+    guesses: tuple[Guess, ...]  # reconstruction: how often records are guessed
+    words: str  # the claim in plain words
 
 
 def claims(certificates: Mapping[str, Certificate]) -> tuple[StatedClaim, ...]:

@@ -23,83 +23,45 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 
 class Party(msgspec.Struct, frozen=True):
-    """Somebody who takes part in an experiment or looks on.
+    """Somebody who takes part in an experiment or looks on."""
 
-    Attributes
-    ----------
-    name
-        Who it is.
-    has, sees
-        What it holds, and what it learns of a person by the protocol.
-    cannot
-        What the protocol keeps it from.
-    """
-
-    name: str
+    name: str  # who it is
+    # has, sees: what it holds, and what it learns of a person by the protocol
     has: str
     sees: str
-    cannot: str
+    cannot: str  # what the protocol keeps it from
 
 
 class Exposure(msgspec.Struct, frozen=True):
-    """Something that the promise does not cover.
+    """Something that the promise does not cover."""
 
-    Attributes
-    ----------
-    what
-        In two or three words.
-    words
-        Who learns it, and what helps.
-    """
-
-    what: str
-    words: str
+    what: str  # in two or three words
+    words: str  # who learns it, and what helps
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """Something that is stored.
+    """Something that is stored."""
 
-    Attributes
-    ----------
-    where
-        The party and the place.
-    what
-        What is stored.
-    until
-        When it is gone.
-    how
-        How it goes, or what protects it.
-    decided
-        Whether the software decides until when; False: people have to.
-    """
-
-    where: str
-    what: str
-    until: str
-    how: str
-    decided: bool
+    where: str  # the party and the place
+    what: str  # what is stored
+    until: str  # when it is gone
+    how: str  # how it goes, or what protects it
+    decided: bool  # whether the software decides until when; False: people have to
 
 
 class ReviewPoint(msgspec.Struct, frozen=True):
     """One point of NIST SP 800-226, Guidelines for Evaluating Differential Privacy Guarantees (March 2025).
 
     The points follow its evaluation pyramid, from the parameters to the collection of data.
-
-    Attributes
-    ----------
-    topic, question
-        What the guidelines ask.
-    answer, source
-        The answer, and where it comes from.
-    answered
-        Whether there is one; otherwise ``source`` says who has to give it.
     """
 
+    # topic, question: what the guidelines ask
     topic: str
     question: str
+    # answer, source: the answer, and where it comes from
     answer: str
     source: str
-    answered: bool = True
+    answered: bool = True  # whether there is one; otherwise ``source`` says who has to give it
 
 
 def parties(row: Trust, with_tokens: bool = False) -> tuple[Party, ...]:

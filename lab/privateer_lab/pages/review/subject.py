@@ -41,62 +41,30 @@ _ASKED: Final = (
 
 
 class ExperimentStanding(msgspec.Struct, frozen=True):
-    """The progress and status of a running experiment.
-
-    Attributes
-    ----------
-    version
-        Of its policy.
-    accepted, people
-        Reports that count, and the account of the people who are planned.
-    refused
-        Reports that do not count, by reason.
-    """
+    """The progress and status of a running experiment."""
 
     status: Status
-    version: int
+    version: int  # of its policy
+    # accepted, people: reports that count, and the account of the people who are planned
     accepted: int
     people: People
-    refused: dict[str, int]
+    refused: dict[str, int]  # reports that do not count, by reason
 
 
 class Subject(msgspec.Struct, frozen=True):
-    """An experiment under review.
+    """An experiment under review."""
 
-    Attributes
-    ----------
-    spec
-        What it is created from.
-    record
-        Its privacy record, as JSON has it; that of a spec has no rounds yet.
-    certificates
-        Those in the record, by cohort; the experiment's own people are "".
-    origin
-        The address or the file that it comes from.
-    standing
-        None for a spec that nobody has started.
-    with_tokens
-        Whether its server shows keys of upload tokens for it: its reports then come with tokens.
-    """
-
-    spec: Spec
-    record: Record
-    certificates: dict[str, Certificate]
-    origin: str
-    standing: ExperimentStanding | None
+    spec: Spec  # what it is created from
+    record: Record  # its privacy record, as JSON has it; that of a spec has no rounds yet
+    certificates: dict[str, Certificate]  # those in the record, by cohort; the experiment's own people are ""
+    origin: str  # the address or the file that it comes from
+    standing: ExperimentStanding | None  # None for a spec that nobody has started
+    # whether its server shows keys of upload tokens for it: its reports then come with tokens
     with_tokens: bool = False
 
 
 def subject_of(named: str, url: str) -> Subject:
-    """Return what a name or the path of a TOML file names.
-
-    Raises
-    ------
-    SpecError
-        If the file is not a spec, or the record that the server answers with does not make its certificates.
-    PrivateerError
-        If the server does not answer, or has no such experiment.
-    """
+    """Return what a name or the path of a TOML file names."""
     return _planned(Path(named)) if named.endswith(".toml") else running(named, url)
 
 
@@ -140,24 +108,12 @@ def plain(value: Any) -> Any:
 
 
 class Facts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What no software knows; an empty value is unknown.
+    """What no software knows; an empty value is unknown."""
 
-    Attributes
-    ----------
-    curators, contact
-        Who publishes and answers for the experiment, and how to reach them.
-    intended_use, region, sector, publication_date, authors, sources, notes
-        As the DP deployments registry has them.
-    legal_basis, information, deletion
-        On what basis people are asked, how they are told, and when the experiment is deleted.
-    choices
-        Why this trust model, epsilon and delta.
-    bias
-        Whom the outcome may treat worse, and what is done about it.
-    """
-
+    # curators, contact: who publishes and answers for the experiment, and how to reach them
     curators: tuple[str, ...] = ()
     contact: str = ""
+    # intended_use, region, sector, publication_date, authors, sources, notes: as the DP deployments registry has them
     intended_use: str = ""
     region: str = ""
     sector: str = ""
@@ -165,11 +121,13 @@ class Facts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     authors: tuple[str, ...] = ()
     sources: str = ""
     notes: str = ""
+    # legal_basis, information, deletion: on what basis people are asked, how they are told, and when the experiment is
+    # deleted
     legal_basis: str = ""
     information: str = ""
     deletion: str = ""
-    choices: str = ""
-    bias: str = ""
+    choices: str = ""  # why this trust model, epsilon and delta
+    bias: str = ""  # whom the outcome may treat worse, and what is done about it
 
 
 class Unknown(msgspec.Struct, frozen=True):
@@ -181,13 +139,7 @@ class Unknown(msgspec.Struct, frozen=True):
 
 
 def read_facts(file: Path | None) -> Facts:
-    """Read the file that people fill in; without one nothing of it is known.
-
-    Raises
-    ------
-    SpecError
-        If the file cannot be read, or has an unknown key or an impossible value; names the key.
-    """
+    """Read the file that people fill in; without one nothing of it is known."""
     if file is None:
         return Facts()
     tables = read_tables(file, [], _OPTION)

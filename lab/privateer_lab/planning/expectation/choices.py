@@ -13,8 +13,9 @@ from privateer_core.privacy.trust import TRUST
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.spec import Spec
 from privateer_lab.environments import default_environment
-from privateer_lab.planning.expectation.kept_features import people_with, telling, with_features
+from privateer_lab.planning.expectation.kept_features import people_with, with_features
 from privateer_lab.planning.expectation.partial_runs import PartialRun, played
+from privateer_lab.planning.feature_sets.afforded import sets_for, with_some
 from privateer_lab.planning.other_algorithms import by_features, candidate_names, tables_of, with_algorithm
 from privateer_lab.planning.plain_tests import is_test
 from privateer_lab.planning.plans import EPSILON_MAX, Refused, Variant, possible, refusal
@@ -60,12 +61,8 @@ def choices_of(
 ) -> tuple[list[VariedSpec], list[Refused]]:
     """Return what to compare, the spec as it is first; and what is not possible.
 
-    Parameters
-    ----------
-    spec
-        It has a population.
-    models, epsilons
-        Trust models and values of epsilon, each with each; by default what a reader would try next.
+    spec: it has a population.
+    models, epsilons: trust models and values of epsilon, each with each; by default what a reader would try next.
     """
     own = VariedSpec("as it is", "as the spec says", Variant(spec.privacy.model, spec.privacy.bound, spec))
     if models or epsilons:
@@ -114,13 +111,22 @@ def _possible(spec: Spec, models: Sequence[str], epsilons: Sequence[float]) -> t
 
 
 def _features(spec: Spec) -> Iterator[VariedSpec]:
-    """Yield the spec with the features alone that tell most, where people's features decide what they get."""
+    """Yield the spec with the features alone that pay, and with another algorithm for them, that earns most so."""
     if not isinstance(spec, ArmsSpec) or not spec.binds_arms or len(spec.features) < 2 or spec.sources:
         return
-    for kept in telling(spec):
-        with suppress(SpecError):  # what it says beside features needs one of the others
-            changed = Variant(spec.privacy.model, spec.privacy.bound, with_features(spec, kept))
-            yield VariedSpec("features", listed(kept), changed, spec)
+    sets = sets_for(spec)
+    promise = spec.privacy.model, spec.privacy.bound
+    for kept in sets.names:
+        if len(kept) < len(spec.features):
+            with suppress(SpecError):  # what it says beside features needs one of the others
+                changed = with_features(spec, kept)
+                yield VariedSpec("features", listed(tuple(changed.features)), Variant(*promise, changed), spec)
+    name, best = sets.best, sets.by_algorithm[sets.best].last.names
+    if best and name != spec.algorithm.name:
+        tables = with_some(tables_of(spec), best)
+        if (other := with_algorithm(tables, name)) is not None:
+            change = f"{listed(tuple(other.features))}, by {name!r}"
+            yield VariedSpec("features", change, Variant(*promise, other), spec)
 
 
 def _algorithms(spec: Spec) -> Iterator[VariedSpec]:

@@ -175,13 +175,9 @@ def _called(spec: Spec) -> str:
 class _Spread:
     """How much gains vary from run to run.
 
-    Parameters
-    ----------
-    by_choice
-        Gains of runs by the place of the choice. Few of one choice say little of its spread, so all of them say it
-        together, and a choice has that or its own, whichever is larger.
-    singles
-        Means of the best single option, of runs with different people.
+    by_choice: gains of runs by the place of the choice. Few of one choice say little of its spread, so all of them say
+        it together, and a choice has that or its own, whichever is larger.
+    singles: means of the best single option, of runs with different people.
     """
 
     def __init__(self, by_choice: Mapping[int, Sequence[float]], singles: Sequence[float]) -> None:

@@ -63,14 +63,9 @@ def played(
     The time is that of this process, so that other work on the machine changes nothing. It begins with the second
     round: the first one also reads files and calibrates. A run that is not cut short depends on its seed alone.
 
-    Parameters
-    ----------
-    spec, seed
-        As `simulate_once` takes them.
-    seconds
-        Processor time; infinite: the run comes to its end.
-    people
-        Makes the environment of a seed; by default that of the spec.
+    spec, seed: as `simulate_once` takes them.
+    seconds: processor time; infinite: the run comes to its end.
+    people: makes the environment of a seed; by default that of the spec.
     """
     started = time.process_time()
     try:

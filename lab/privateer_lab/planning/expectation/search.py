@@ -16,7 +16,7 @@ from privateer_lab.simulation.parallel import Backend, each
 SECONDS: Final = 10.0
 _SHARE: Final = 0.3
 """Share of the time of a core that one run may take."""
-_FIRST: Final = {"as it is": 0, "trust": 1, "features": 2, "algorithm": 3}
+_FIRST: Final = {"as it is": 0, "features": 1, "trust": 2, "algorithm": 3}
 """Kinds of changes that come first, in this order; then the spec again, for the spread, and the others."""
 _OWN_FIRST: Final = 3
 """Runs of the spec before the last changes have one."""
@@ -53,26 +53,16 @@ class _Came:
 class Search:
     """Runs by choice.
 
-    Parameters
-    ----------
-    choices
-        The spec as it is, and changes.
-    show
-        Collects runs as they come.
-    jobs, backend
-        As `each` takes them.
-
-    Attributes
-    ----------
-    is_interrupted
-        Whether somebody ended the search.
+    choices: the spec as it is, and changes.
+    show: collects runs as they come.
+    jobs, backend: as `each` takes them.
     """
 
     def __init__(self, choices: Sequence[VariedSpec], show: Show, jobs: int | None, backend: Backend) -> None:
         self._choices, self._show = choices, show
         self._jobs, self._backend = jobs, backend
         self._came: list[_Came] = []
-        self.is_interrupted = False
+        self.is_interrupted = False  # whether somebody ended the search
 
     @property
     def runs(self) -> dict[int, list[PartialRun]]:

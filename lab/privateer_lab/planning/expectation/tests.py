@@ -17,7 +17,7 @@ from privateer_lab.simulation.parallel import Backend
 _SHOWN: Final = 6
 """Segments that the words name."""
 _ALIKE: Final = ", if all segments have as many people"
-_SAME: Final = 1.001
+_SAME: Final = 1.005
 """Ratio of two least effects up to which they are one."""
 _SHARE: Final = 0.25
 """Share of the time that figures of further promises may take."""
@@ -57,10 +57,7 @@ def _inhabited(table: Table, empty: Collection[str]) -> Table:
 def words_of_tests(spec: Spec, found: Sequence[dict[str, Any]]) -> Iterator[str]:
     """Say the least effects that are found, where none is, and what would help; nothing where no plan is for effects.
 
-    Parameters
-    ----------
-    found
-        What `found_by_tests` returns, the spec's own promise first.
+    found: what `found_by_tests` returns, the spec's own promise first.
     """
     rows = [(one, least_effects(one["tables"])) for one in found]
     if not rows or not rows[0][1]:
@@ -86,7 +83,7 @@ def words_of_tests(spec: Spec, found: Sequence[dict[str, Any]]) -> Iterator[str]
 
 
 def _corrected(own: Mapping[str, float | None], decided: Mapping[str, float | None]) -> Iterator[str]:
-    """Say how much larger effects must be that are decided among several; nothing where there is one."""
+    """Say how much larger effects must be that are decided among several; nothing where that is the same."""
     pairs = ((value, decided[where]) for where, value in own.items() if where in decided)
     times = max((more / value for value, more in pairs if value and more), default=1.0)
     if times > _SAME:
@@ -108,4 +105,6 @@ def _nothing(people: str, own: dict[str, float | None], exact: dict[str, float |
 
 
 def _points(spec: Spec, value: float) -> str:
-    return f"{100 * value:.2g} points" if spec.reward.is_rate else f"{float(f'{value:.3g}'):,g}"
+    said = f"{100 * value:.2g} points" if spec.reward.is_rate else f"{float(f'{value:.3g}'):,g}"
+    room = (1 - getattr(spec, "rate", 0.0)) * spec.reward.span
+    return said if value <= room else f"{said} downwards, as the reward cannot rise so far"

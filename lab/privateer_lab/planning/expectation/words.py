@@ -134,7 +134,8 @@ class _Words:
         if not rows:
             return
         best = max(rows, key=lambda row: row.value)
-        compared, said = self._found.compared(best), f"With {listed(best.features)} alone: {self._value(best)}"
+        compared, named = self._found.compared(best), listed(best.features)
+        said = f"With {named} alone{best.change.removeprefix(named)}: {self._value(best)}"
         above = f", {self._unit.points(best.gain)} above {self._found.single_option!r}"
         gain = above if best.gains and not self._own.gains else ""
         ends = {

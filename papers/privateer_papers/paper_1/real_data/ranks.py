@@ -13,10 +13,7 @@ _LEVEL: Final = 0.05
 def rank_sums(settings: Iterable[Sequence[float]]) -> NDArray[np.float64]:
     """Return the sum, over settings, of each method's rank: 1 is the largest; ties share the mean of their ranks.
 
-    Parameters
-    ----------
-    settings
-        Figures of the same methods in the same order, one sequence a setting.
+    settings: figures of the same methods in the same order, one sequence a setting.
     """
     return np.asarray(rankdata(-np.array([list(one) for one in settings]), axis=1).sum(axis=0))
 
@@ -26,10 +23,7 @@ def outstanding(rewards: Mapping[str, Sequence[float]]) -> str | None:
 
     Wilcoxon's signed-rank test against each of them, on runs of the same seeds, one-sided at level .05.
 
-    Parameters
-    ----------
-    rewards
-        Of each run, in the order of seeds, by method.
+    rewards: of each run, in the order of seeds, by method.
     """
     best = max(rewards, key=lambda name: float(np.mean(rewards[name])))
     others = [rewards[name] for name in rewards if name != best]

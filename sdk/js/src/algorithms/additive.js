@@ -2,10 +2,10 @@
 /** Additive bandits: Thompson sampling of sums of shape functions, by public coins. */
 
 import { array, list } from "../arrays.js";
-import { UNIT, classOf } from "../coins.js";
+import { SlotLayout, UNIT, classOf } from "../coins.js";
 import { malformed } from "../errors.js";
 import { scaledReward } from "../features.js";
-import { CentralVectors, NamedSymbol } from "../mechanisms/index.js";
+import { CellPairs, CentralVectors, NamedSymbol } from "../mechanisms/index.js";
 import { Questions } from "./additive/cells.js";
 import { CoinArms, startsFromLevels } from "./additive/coin-arms.js";
 
@@ -41,6 +41,8 @@ export class AdditivePolicy {
     this.freshCoins = this.plan === null;
     this.tellsAge = false;
     this.takesOwnAlone = false;
+    /** Whether coins choose one question for a person, whose answer a curator gets. */
+    this.asksOne = false;
     /** Lengths of a vector's parts, by question. @type {number[]} */
     this.lengths = [];
     this.check(told, spec);
@@ -67,6 +69,11 @@ export class AdditivePolicy {
     if (mechanism instanceof CentralVectors) {
       const { bound, coordinates, below } = mechanism.ball;
       return bound === 1 && below === this.below && coordinates === this.questions.parts * (arms + (this.countsArms ? arms : 1));
+    }
+    if (mechanism.constructor === CellPairs) {
+      this.layout = new SlotLayout(mechanism.layout.seed, [this.edges], this.questions.count);
+      this.asksOne = true;
+      return !this.countsArms && mechanism.layout.keys === this.questions.parts * arms;
     }
     if (!(mechanism instanceof NamedSymbol) || mechanism.levels !== 2) return false;
     const { thresholds } = mechanism.layout;
@@ -113,7 +120,8 @@ export class AdditivePolicy {
     if (!this.layout) return { vector: this.vector(own, arm, residual) };
     if (this.plan) return this.plan.told(this.plan.groups[this.group(slot)], own, arm, values[0], residual);
     const asked = this.group(fresh);
-    return { key: this.questions.part(asked, own) * this.playable.length + arm, value: (this.below + residual) / (1 + this.below) };
+    const first = this.asksOne ? /** @type {number} */ (this.questions.starts[asked]) : 0;
+    return { key: (first + this.questions.part(asked, own)) * this.playable.length + arm, value: (this.below + residual) / (1 + this.below) };
   }
 
   /** What a curator gets: answers to all questions at once, and in which cells the person is. @param {Int32Array} own @param {number} arm @param {number} residual */

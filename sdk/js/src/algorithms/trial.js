@@ -141,8 +141,10 @@ export class TrialPolicy {
    * @param {any} told @param {import("../spec.js").Spec} spec
    */
   read(told, spec) {
-    const all = told !== null && typeof told === "object" ? told : { reward: told };
-    return [scaledReward(spec.reward, all.reward), ...this.guardrails.map((name) => (Number(all[name] ?? 0) >= 0.5 ? 1 : 0))];
+    const isSeveral = this.guardrails.length > 0 && told !== null && typeof told === "object";
+    const all = isSeveral ? told : { reward: told };
+    const isYes = (/** @type {any} */ value) => (typeof value === "boolean" || typeof value === "number") && Number(value) >= 0.5;
+    return [scaledReward(spec.reward, all.reward), ...this.guardrails.map((name) => (isYes(all[name]) ? 1 : 0))];
   }
 
   /**

@@ -10,6 +10,8 @@ const KEY = "#key";
 const VERSION = 1;
 const REMEDY = "Nothing was paid or sent. Private windows and full disks do that: show the page without an experiment";
 
+const NONE = 'there is no IndexedDB here: join in the browser, or in Node give the path of a ledger to the Client of "@privateer/client/node"';
+
 /** What a request gives. @template T @param {IDBRequest<T>} request @returns {Promise<T>} */
 const given = (request) =>
   new Promise((resolve, reject) => {
@@ -26,7 +28,7 @@ function failed(error) {
 
 /** @param {string} name @returns {Promise<IDBDatabase>} */
 async function opened(name) {
-  if (!globalThis.indexedDB) throw unwritable(`this browser has no IndexedDB here. ${REMEDY}`);
+  if (!globalThis.indexedDB) throw unwritable(globalThis.document ? `this browser has no IndexedDB here. ${REMEDY}` : NONE);
   const request = indexedDB.open(name, VERSION);
   request.onupgradeneeded = () => request.result.createObjectStore(ENTRIES);
   return given(request);

@@ -5,7 +5,7 @@ import { same } from "../bytes.js";
 import { alreadyReported, refused, unwritable } from "../errors.js";
 import { isRollback, outweighs } from "../log.js";
 import { below } from "../platform.js";
-import { lock, unlock } from "./vault.js";
+import { lock, lockArm, unlock } from "./vault.js";
 
 const TRIES = 100;
 
@@ -28,6 +28,7 @@ const TRIES = 100;
  * @property {Sealed[]} waiting reports that nobody has answered for good
  * @property {Uint8Array<ArrayBuffer> | import("../participation.js").Choice | null} choice encrypted (`vault.js`); one of an
  * earlier version is not, until it is read
+ * @property {Uint8Array<ArrayBuffer> | null} [shown] the arm that the person saw last, and the coins of their next choice, encrypted
  * @property {Turn | null} turn
  * @property {Uint8Array<ArrayBuffer> | null} publication the last one that was checked; it is public
  * @property {import("../tokens/token-store.js").Kept[]} [tokens] upload tokens that no report comes with yet
@@ -46,6 +47,7 @@ const TRIES = 100;
  */
 
 /** @typedef {import("../participation.js").Choice} Choice */
+/** @typedef {import("./arm.js").KeptArm} KeptArm */
 
 /** @returns {Entry} */
 export const blank = () => ({ payment: null, waiting: [], choice: null, turn: null, publication: null });
@@ -73,7 +75,7 @@ export class Ledger {
   }
 
   /**
-   * Pay, keep the bytes that are paid for, and erase the choice behind them. Only then may they be sent.
+   * Pay, keep the bytes that are paid for, and erase the choice behind them, but not its arm. Only then may they be sent.
    * @param {string} experiment @param {Omit<Payment, "made">} asked @param {Sealed} sealed
    */
   async pay(experiment, asked, sealed) {
@@ -128,9 +130,35 @@ export class Ledger {
     throw unwritable("the ledger changes all the time");
   }
 
-  /** Erase the choice, whether it can be read or not: no report will be made of it. @param {string} experiment */
-  async forget(experiment) {
+  /** Erase the choice: no report will be made of it. The arm stays the person's. @param {string} experiment */
+  async eraseChoice(experiment) {
     await this.store.change(experiment, (entry) => [{ ...entry, choice: null }, null]);
+  }
+
+  /** Erase the choice and the arm, whether they can be read or not: no report will be made. @param {string} experiment */
+  async forget(experiment) {
+    await this.store.change(experiment, (entry) => [{ ...entry, choice: null, shown: null }, null]);
+  }
+
+  /**
+   * Replace the arm that is kept by what a function makes of it, and return that; one that cannot be read is none. The
+   * function may be called again, where another page has kept one meanwhile.
+   * @param {string} experiment @param {(kept: KeptArm | null) => KeptArm} change @returns {Promise<KeptArm>}
+   */
+  async changeArm(experiment, change) {
+    for (let tries = 0; tries < TRIES; tries++) {
+      const before = (await this.entry(experiment)).shown ?? null;
+      // Without it a person gets an arm anew, and no report depends on it.
+      const kept = before && (await unlock(await this.store.key(), before, `${experiment}#arm`).catch(() => null));
+      const made = change(kept);
+      if (made === kept) return made;
+      const body = await lockArm(await this.store.key(), made, `${experiment}#arm`);
+      const isDone = await this.store.change(experiment, (entry) =>
+        isSame(entry.shown ?? null, before) ? [{ ...entry, shown: body }, true] : [entry, false],
+      );
+      if (isDone) return made;
+    }
+    throw unwritable("the ledger changes all the time");
   }
 
   /** Keep a publication in the place of the one before. @param {string} experiment @param {Uint8Array<ArrayBuffer>} publication */

@@ -6,6 +6,7 @@ import { agree } from "../agreement.js";
 import { ALGORITHMS } from "../algorithms/index.js";
 import { PrivateerError, invalid, refused, unusable } from "../errors.js";
 import { columnsOf, unfit } from "../features.js";
+import { plainOf } from "../inputs.js";
 import { coins as drawn } from "../platform.js";
 import { readPublication } from "../publication.js";
 import { Spec } from "../spec.js";
@@ -95,8 +96,9 @@ export class OfflinePolicy {
     if (!(Number.isInteger(coins) && coins >= 0 && coins < 2 ** 32)) {
       throw invalid("must be a whole number from 0 to 2**32 - 1: leave them out to have some drawn", "coins");
     }
-    const columns = columnsOf(this.spec.features, featuresOf(this.spec, context));
-    for (const message of unfit(this.spec.features, context).filter((one) => !this.warned.has(one))) {
+    const given = plainOf(context);
+    const columns = columnsOf(this.spec.features, featuresOf(this.spec, given));
+    for (const message of unfit(this.spec.features, given).filter((one) => !this.warned.has(one))) {
       this.warned.add(message);
       this.warn(message);
     }

@@ -28,25 +28,15 @@ _NONE: Final = 1e-9
 
 @dataclass(frozen=True)
 class ArmShares:
-    """The arms of people of each cell, and how much their residuals say.
+    """The arms of people of each cell, and how much their residuals say."""
 
-    Attributes
-    ----------
-    shares
-        Shape (arms, terms): the share of people of a cell who get the arm; the first term's is that of everybody.
-    weighted
-        Shape (arms, terms): the same, times the mean of what their residuals are multiplied by.
-    cut
-        Shape (arms, terms): the same as ``weighted``, times the mean of what is expected beyond what rare rewards have,
-        from which no residual is measured.
-    spread
-        Shape (arms,): variance of a residual over what it is multiplied by.
-    """
-
+    # shape (arms, terms): the share of people of a cell who get the arm; the first term's is that of everybody
     shares: Array
-    weighted: Array
+    weighted: Array  # shape (arms, terms): the same, times the mean of what their residuals are multiplied by
+    # shape (arms, terms): the same as ``weighted``, times the mean of what is expected beyond what rare rewards have,
+    # from which no residual is measured
     cut: Array
-    spread: Array
+    spread: Array  # shape (arms,): variance of a residual over what it is multiplied by
 
     def at(self, terms: Ints) -> "ArmShares":
         """Return those of some terms."""
@@ -119,10 +109,8 @@ def _times(ranked: NDArray[np.int32]) -> Array:
 def _of_people(policy: AdditivePolicy, times: Array, expected: NDArray[np.int32]) -> tuple[Array, ...]:
     """Return the share of each arm, (cells, arms), and means over people of what `ArmShares` has of those of the arm.
 
-    Parameters
-    ----------
-    times, expected
-        Shape (cells, people, arms): how often people get each arm, and what it is expected to give them, in steps.
+    times, expected (cells, people, arms): how often people get each arm, and what it is expected to give them, in
+        steps.
     """
     told, means = policy.residuals, np.asarray(STEP * expected)
     weights = times * told.weights(means)

@@ -25,18 +25,10 @@ _KEPT: Final = 512
 
 @dataclass(frozen=True)
 class CellMasses:
-    """Normal evidence of the shares of people by cell, in natural parameters.
+    """Normal evidence of the shares of people by cell, in natural parameters."""
 
-    Attributes
-    ----------
-    information
-        Shape (terms, terms); 0 between cells of different features.
-    scores
-        Shape (terms,).
-    """
-
-    information: Array
-    scores: Array
+    information: Array  # shape (terms, terms); 0 between cells of different features
+    scores: Array  # shape (terms,)
 
     @classmethod
     def unknown(cls, cells: Cells) -> "CellMasses":

@@ -19,19 +19,12 @@ _LEAST: Final = 1e-9
 
 @dataclass(frozen=True)
 class FeatureGroup:
-    """Features with equally many cells, and parts of questions.
+    """Features with equally many cells, and parts of questions."""
 
-    Attributes
-    ----------
-    terms, parts
-        Shapes (features, cells) and (features, parts): which they are among all.
-    matrix
-        Shape (features, parts, cells): which cells each part has, 1 or 0.
-    """
-
+    # terms, parts: shapes (features, cells) and (features, parts): which they are among all
     terms: Ints
     parts: Ints
-    matrix: Array
+    matrix: Array  # shape (features, parts, cells): which cells each part has, 1 or 0
 
 
 @lru_cache(_KEPT)
@@ -55,17 +48,10 @@ class IndependentFeatures:
     """Sums of products of two terms over people of each arm in whom features are independent.
 
     They are B + s s^T / n, with s the people by term, n all people, and B apart by feature.
-
-    Attributes
-    ----------
-    sums
-        Shape (arms, terms): s.
-    people
-        Shape (arms,): n.
     """
 
-    sums: Array
-    people: Array
+    sums: Array  # shape (arms, terms): s
+    people: Array  # shape (arms,): n
 
     @classmethod
     def of(cls, questions: Questions, weighted: Array) -> "IndependentFeatures":
@@ -79,20 +65,13 @@ class IndependentFeatures:
     def told(self, questions: Questions, precisions: Array, means: Array, spread: Array) -> tuple[Array, Array]:
         """Return information (arms, terms, terms) and scores (arms, terms) of sums by part.
 
-        Parameters
-        ----------
-        precisions
-            Shape (arms, parts): of noise in them.
-        means
-            Shape (arms, parts): the sums.
-        spread
-            Shape (arms,): variance of a person's residual, where all sums are over the same people; else 0.
-
-        Notes
-        -----
         With M the parts by term, A these sums of products and N the variances of noise, sums by part have the slopes
         M A and the covariance S = spread M A M^T + N. With P = M^T N^-1 M, A M^T S^-1 M A is A (1 + spread P A)^-1 P A.
         Both P and B are apart by feature: so is X = (1 + spread P B)^-1 P, and the rest has rank 2 (Woodbury).
+
+        precisions (arms, parts): of noise in them.
+        means (arms, parts): the sums.
+        spread (arms,): variance of a person's residual, where all sums are over the same people; else 0.
         """
         arms, terms = self.sums.shape
         x_sums, mapped, scores = np.zeros((arms, terms)), np.zeros((arms, terms)), np.zeros((arms, terms))

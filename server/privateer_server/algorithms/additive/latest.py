@@ -12,10 +12,7 @@ class Latest(Generic[KeyT, ValueT]):
 
     Learning, policy, figures and answer of a round ask for the same things of the same state.
 
-    Parameters
-    ----------
-    make
-        The function. It is called again only for another object than last time.
+    make: the function. It is called again only for another object than last time.
     """
 
     def __init__(self, make: Callable[[KeyT], ValueT]) -> None:

@@ -15,7 +15,7 @@ from privateer_core.policies.expected_rewards import ExpectedRewards
 from privateer_core.primitives.bounded_vectors import VectorSums
 from privateer_core.primitives.contributions import CellHits
 from privateer_core.privacy.terms import Terms
-from privateer_server.algorithms import LearnerState, NewRound
+from privateer_server.algorithms import NewRound
 from privateer_server.algorithms.additive.arm_shares import ArmShares
 from privateer_server.algorithms.additive.cell_masses import CellMasses
 from privateer_server.algorithms.additive.latest import Latest
@@ -24,7 +24,7 @@ from privateer_server.algorithms.additive.made_up_people import contexts_of
 from privateer_server.algorithms.additive.observed_round import ObservedRound, independent
 from privateer_server.algorithms.additive.part_sums import PartSums, noise_of
 from privateer_server.algorithms.additive.posterior import TermPosterior
-from privateer_server.algorithms.additive.question_shares import ApartTerms, edges_of, even, least_doubt
+from privateer_server.algorithms.additive.question_shares import ApartTerms, edges_of, even, least_doubt, one_each
 from privateer_server.algorithms.additive.shape_functions import CellShares, shapes_of
 from privateer_server.algorithms.additive.shared_terms import SHARED_FROM, shared_terms
 from privateer_server.algorithms.additive.terms_learner import TermsLearner, in_steps
@@ -36,35 +36,24 @@ _ROUNDS: Final = 8
 """How many rounds are read again when more is known of where people are."""
 _COUNTED: Final = 0.1
 """Share of a vector's squared length that counts people by cell."""
+_OF_LEVELS: Final = 0.2
+"""Share of people who say nothing of features, where each answers one question and all features are long."""
 _RARE: Final = 0.005
 _LEAST_BELOW: Final = 1e-3
 _NONE: Final = 1e-9
 
 
 @dataclass(frozen=True)
-class AdditiveState(LearnerState):
-    """The state of the learner.
+class AdditiveState:
+    """The state of the learner."""
 
-    Attributes
-    ----------
-    reported
-        People whose reports opened.
-    information, scores
-        Shapes (arms, terms, terms) and (arms, terms): what rounds say of terms that are not kept.
-    masses
-        What is known of the shares of people by cell.
-    levels
-        What is known of the levels of long features, which are in none of the others.
-    rounds
-        The latest rounds, oldest first.
-    """
-
-    reported: int
+    reported: int  # people whose reports opened
+    # information, scores: shapes (arms, terms, terms) and (arms, terms): what rounds say of terms that are not kept
     information: Array
     scores: Array
-    masses: CellMasses
-    levels: LongLevels
-    rounds: tuple[ObservedRound, ...] = ()
+    masses: CellMasses  # what is known of the shares of people by cell
+    levels: LongLevels  # what is known of the levels of long features, which are in none of the others
+    rounds: tuple[ObservedRound, ...] = ()  # the latest rounds, oldest first
 
 
 class AdditiveLearner(TermsLearner[AdditiveState]):
@@ -137,7 +126,9 @@ class AdditiveLearner(TermsLearner[AdditiveState]):
             return policy
         below, terms = self._bounded(state, policy, ahead)
         if spec.privacy.trust.promises:
-            edges = edges_of(self._asked(state, known, ahead.batch, noise_of(terms, _COUNTED, below)))
+            noise = noise_of(terms, _COUNTED, below)
+            one = replace(policy, terms=terms).asks_one
+            edges = edges_of(self._asked(state, known, ahead.batch, noise, one=one))
             terms = self.terms(ahead, spec.asked(ahead.seed, edges, below))
         return replace(policy, edges=edges, below=below, terms=terms)
 
@@ -172,8 +163,11 @@ class AdditiveLearner(TermsLearner[AdditiveState]):
         found[..., self.long.short_terms], found[..., self.long.terms] = short, long
         return found
 
-    def _asked(self, state: AdditiveState, known: TermPosterior, people: int, noise: float) -> Array:
-        """Return the share of each question, for arms to be given about as they were in the latest round."""
+    def _asked(self, state: AdditiveState, known: TermPosterior, people: int, noise: float, *, one: bool) -> Array:
+        """Return the share of each question, for arms to be given about as they were in the latest round.
+
+        ``one`` says whether everybody answers one of them, with noise that does not depend on how many do.
+        """
         masses, arms = self.shares(state.masses), self.spec.arm_count
         whole = self._all_shares(state)
         weighted = np.full((arms, self.asked.cells.count), 2 / arms)
@@ -184,14 +178,25 @@ class AdditiveLearner(TermsLearner[AdditiveState]):
                 np.repeat(state.rounds[-1].arms.weighted[:, :1], len(self.long.terms), axis=1),
             )
         weighted = people * whole * weighted
-        long = self.long.terms
+        long, short, others = self.long.terms, weighted[:, self.long.short_terms], self._long_questions
+        if one:
+            spread = state.rounds[-1].arms.spread if state.rounds else np.ones(arms)
+            told = noise, np.resize(spread, arms), masses, 1 / len(self.spec.features)
+            best = self.long.short_questions[one_each(self.questions, known.factors, short, *told)]
+            found = np.bincount(np.append(best, others), minlength=self.asked.count) / len(self.spec.features)
+            # Terms of long features are less what all levels have in common, of which somebody has to tell.
+            return found if len(best) else _OF_LEVELS * (np.arange(len(found)) == 0) + (1 - _OF_LEVELS) * found
         places = np.repeat(np.arange(len(self.long.features)), [one.stop - one.start for one in self.long.features])
         apart = ApartTerms(places, self.levels(state).variances, weighted[:, long], whole[long])
-        found = least_doubt(self.questions, known.factors, weighted[:, self.long.short_terms], noise, masses, apart)
+        found = least_doubt(self.questions, known.factors, short, noise, masses, apart)
         shares = np.empty(self.asked.count)
         shares[self.long.short_questions] = found[: self.questions.count]
-        shares[np.setdiff1d(np.arange(self.asked.count), self.long.short_questions)] = found[self.questions.count :]
+        shares[others] = found[self.questions.count :]
         return shares
+
+    @property
+    def _long_questions(self) -> NDArray[np.int64]:
+        return np.setdiff1d(np.arange(self.asked.count), self.long.short_questions)
 
     def _draws(
         self, state: AdditiveState, known: TermPosterior, levels: LevelTerms, ahead: NewRound
@@ -214,10 +219,12 @@ class AdditiveLearner(TermsLearner[AdditiveState]):
         whole, people = PartSums.of(policy, release), release.reports
         told = whole.at(self.long.short_parts)
         before = self.shares(state.masses)
-        seen = told.counts.sum(axis=0), told.doubts(self.questions.matrix @ before)
+        seen = told.counts.sum(axis=0), told.doubts(self.questions.matrix @ before, people)
         masses = state.masses.learned(self.questions, before, *seen, people)
         apart, long = whole.at(self.long.parts), state.levels.faded(self.left(people))
-        long = long.with_counts(self.long, apart.counts.sum(axis=0), apart.doubts(self._level_shares(long)), people)
+        long = long.with_counts(
+            self.long, apart.counts.sum(axis=0), apart.doubts(self._level_shares(long), people), people
+        )
         shares = self._joined(self.shares(masses), self._level_shares(long))
         decided = [(ArmShares.of(one, shares), share) for one, share in policy.decided]
         everybody = ArmShares.mixed(decided, len(policy.means))
@@ -228,7 +235,9 @@ class AdditiveLearner(TermsLearner[AdditiveState]):
         apart = replace(apart, sums=apart.sums - cut[:, self.long.parts])
         long = self._with_sums(long, apart, everybody, people * shares, means)
         arms, shares = everybody.at(self.long.short_terms), shares[self.long.short_terms]
-        variances = told.variances((arms.shares * shares) @ self.questions.matrix.T)
+        matrix = self.questions.matrix.T
+        spreads = arms.spread[:, None] * (people * (arms.weighted * shares) @ matrix)
+        variances = told.variances((arms.shares * shares) @ matrix, spreads)
         exact = told.counts @ self.questions.matrix if policy.counts_arms else np.zeros((0, 0))
         latest = ObservedRound(
             people, told.sums, variances, means[:, self.long.short_terms], arms, told.together, exact
@@ -247,8 +256,9 @@ class AdditiveLearner(TermsLearner[AdditiveState]):
         if len(told.counts) == len(slopes):
             # They were counted.
             slopes = told.counts * arms.weighted[:, own] / np.maximum(arms.shares[:, own], _NONE)
-        variances = told.variances(arms.shares[:, own] * people[own] / max(float(people[0]), 1.0))
-        variances = variances + arms.spread[:, None] * np.maximum(slopes, 1.0)
+        spreads = arms.spread[:, None] * np.maximum(slopes, 1.0)
+        shares = arms.shares[:, own] * people[own] / max(float(people[0]), 1.0)
+        variances = told.variances(shares, spreads * (told.times != 1)) + spreads
         return before.with_sums(self.long, slopes, told.sums, variances, means[:, own])
 
     def _folded(self, state: AdditiveState, kept: int) -> AdditiveState:

@@ -12,7 +12,7 @@ from privateer_core.algorithms.additive.policy import STEP, AdditivePolicy
 from privateer_core.algorithms.additive.spec import AdditiveSpec
 from privateer_core.primitives.contributions import CellHits
 from privateer_core.primitives.public_coins import UNIT
-from privateer_server.algorithms import LearnerState, NewRound
+from privateer_server.algorithms import NewRound
 from privateer_server.algorithms.additive.arm_shares import ArmShares
 from privateer_server.algorithms.additive.cell_masses import CellMasses
 from privateer_server.algorithms.additive.latest import Latest
@@ -43,26 +43,16 @@ _ALL: Final = 5
 
 
 @dataclass(frozen=True)
-class LevelsFirstState(LearnerState):
-    """The state of the learner.
+class LevelsFirstState:
+    """The state of the learner."""
 
-    Attributes
-    ----------
-    reported
-        People whose reports opened.
-    levels
-        What is known of the mean rewards of arms.
-    information, scores
-        Shapes (arms, terms, terms) and (arms, terms): what rounds say of terms; nothing of two features together.
-    masses
-        What is known of the shares of people by cell.
-    """
-
-    reported: int
-    levels: LevelEvidence
+    reported: int  # people whose reports opened
+    levels: LevelEvidence  # what is known of the mean rewards of arms
+    # information, scores: shapes (arms, terms, terms) and (arms, terms): what rounds say of terms; nothing of two
+    # features together
     information: Array
     scores: Array
-    masses: CellMasses
+    masses: CellMasses  # what is known of the shares of people by cell
 
 
 class LevelsFirstLearner(TermsLearner[LevelsFirstState]):

@@ -33,27 +33,17 @@ _HALVINGS: Final = 50
 
 @dataclass(frozen=True)
 class LongCells:
-    """Where long features are among all terms, and among the parts of all questions.
+    """Where long features are among all terms, and among the parts of all questions."""
 
-    Attributes
-    ----------
-    terms, parts
-        Shape (levels,): of each level of each long feature its term, and its part.
-    short_terms, short_parts, short_questions
-        What belongs to no long feature, in order.
-    features
-        Of each long feature its levels among those of all.
-    places
-        Of each long feature its place among all features.
-    """
-
+    # terms, parts: shape (levels,): of each level of each long feature its term, and its part
     terms: Ints
     parts: Ints
+    # short_terms, short_parts, short_questions: what belongs to no long feature, in order
     short_terms: Ints
     short_parts: Ints
     short_questions: Ints
-    features: tuple[slice, ...]
-    places: tuple[int, ...]
+    features: tuple[slice, ...]  # of each long feature its levels among those of all
+    places: tuple[int, ...]  # of each long feature its place among all features
 
     @classmethod
     def of(cls, questions: Questions) -> "LongCells":
@@ -84,32 +74,21 @@ class LongCells:
 
 @dataclass(frozen=True)
 class LevelTerms:
-    """What is known of terms of levels.
+    """What is known of terms of levels."""
 
-    Attributes
-    ----------
-    means, variances
-        Shape (arms, levels).
-    """
-
+    # means, variances: shape (arms, levels)
     means: Array
     variances: Array
 
 
 @dataclass(frozen=True)
 class LongLevels:
-    """Normal evidence of levels, each for itself, in natural parameters.
+    """Normal evidence of levels, each for itself, in natural parameters."""
 
-    Attributes
-    ----------
-    information, scores
-        Shape (arms, levels): of terms.
-    counted, count_scores
-        Shape (levels,): of shares of people.
-    """
-
+    # information, scores: shape (arms, levels): of terms
     information: Array
     scores: Array
+    # counted, count_scores: shape (levels,): of shares of people
     counted: Array
     count_scores: Array
 
@@ -138,12 +117,8 @@ class LongLevels:
     def with_sums(self, cells: LongCells, slopes: Array, sums: Array, variances: Array, means: Array) -> "LongLevels":
         """Return what is known after sums of residuals; all are (arms, levels).
 
-        Parameters
-        ----------
-        slopes
-            By how much sums change with terms: people, times the mean of what their residuals are multiplied by.
-        means
-            The terms that residuals were measured from.
+        slopes: by how much sums change with terms: people, times the mean of what their residuals are multiplied by.
+        means: the terms that residuals were measured from.
         """
         away = sums.copy()
         for own in cells.features:
@@ -202,14 +177,9 @@ def _shared_out(shares: Array, least: float) -> Array:
 def _shrunk(information: Array, scores: Array, scales: Array, before: Array) -> tuple[Array, Array]:
     """Return means and variances (arms, levels) of what is around 0, on one of several scales each.
 
-    Parameters
-    ----------
-    information, scores
-        Shape (arms, levels).
-    scales
-        Standard deviations (scales,).
-    before
-        How many levels are thought to have each, (scales,).
+    information, scores: shape (arms, levels).
+    scales: standard deviations (scales,).
+    before: how many levels are thought to have each, (scales,).
     """
     squares, inner = scales**2, 1 + scales**2 * information[:, :, None]
     middles = squares * scores[:, :, None] / inner

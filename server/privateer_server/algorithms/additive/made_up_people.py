@@ -12,16 +12,10 @@ Array = NDArray[np.float64]
 def contexts_of(cells: Cells, masses: Array, columns: int, places: Array) -> Array:
     """Return encoded contexts (n, columns) of people in whom features are independent, as the learner takes them.
 
-    Parameters
-    ----------
-    cells
-        Those of all features.
-    masses
-        Shape (terms,): shares of people by cell.
-    columns
-        How many a context has.
-    places
-        Shape (n, features, 2), in [0, 1]: the first tells a person's cell, the second where in it a number is.
+    cells: those of all features.
+    masses (terms,): shares of people by cell.
+    columns: how many a context has.
+    places (n, features, 2): in [0, 1]: the first tells a person's cell, the second where in it a number is.
     """
     contexts = np.zeros((len(places), columns))
     for number, feature in enumerate(cells.features):

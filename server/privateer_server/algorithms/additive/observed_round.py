@@ -20,33 +20,15 @@ _KEPT: Final = 64
 
 @dataclass(frozen=True)
 class ObservedRound:
-    """A round's sums of residuals.
+    """A round's sums of residuals."""
 
-    Attributes
-    ----------
-    people
-        People of the round.
-    sums
-        Shape (arms, parts): sums over all people, as estimated.
-    variances
-        Shape (arms, parts): of noise in them; infinite where nobody was asked.
-    means
-        Shape (arms, terms): the terms that residuals were measured from.
-    arms
-        Who got which arm.
-    together
-        Whether all sums are over the same people, so that they vary together.
-    counts
-        Shape (arms, terms): people by arm and cell, where they are known exactly; else empty.
-    """
-
-    people: int
-    sums: Array
-    variances: Array
-    means: Array
-    arms: ArmShares
-    together: bool
-    counts: Array
+    people: int  # people of the round
+    sums: Array  # shape (arms, parts): sums over all people, as estimated
+    variances: Array  # shape (arms, parts): of noise in them; infinite where nobody was asked
+    means: Array  # shape (arms, terms): the terms that residuals were measured from
+    arms: ArmShares  # who got which arm
+    together: bool  # whether all sums are over the same people, so that they vary together
+    counts: Array  # shape (arms, terms): people by arm and cell, where they are known exactly; else empty
 
     def statistics(self, questions: Questions, masses: Array) -> tuple[Array, Array]:
         """Return information (arms, terms, terms) and scores (arms, terms) of the terms."""

@@ -1,5 +1,6 @@
 """A normal posterior over terms, whose prior finds by evidence how much each feature matters, and how smoothly."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,6 +18,8 @@ Array = NDArray[np.float64]
 _SCALES: Final = 0.003125 * 2.0 ** np.arange(9)
 """Standard deviations tried for a feature's terms, in expected reward where that is about 1/2."""
 _TYPICAL: Final = 0.05
+_ALL_FEATURES: Final = 0.3
+"""What the sum of few features' terms typically varies by: each of them alone does much."""
 _SPREAD: Final = 0.7
 """Scales are log-normal around the typical one, with this standard deviation of the logarithm."""
 _WIDE: Final = 0.2
@@ -38,21 +41,11 @@ _SETTLED: Final = 0.02
 
 @dataclass(frozen=True)
 class TermPosterior:
-    """What is known of terms.
+    """What is known of terms."""
 
-    Attributes
-    ----------
-    means
-        Shape (arms, terms).
-    factors
-        Shape (arms, terms, terms): with F F^T the covariance of an arm's terms.
-    level
-        The expected reward that all arms have in common.
-    """
-
-    means: Array
-    factors: Array
-    level: float
+    means: Array  # shape (arms, terms)
+    factors: Array  # shape (arms, terms, terms): with F F^T the covariance of an arm's terms
+    level: float  # the expected reward that all arms have in common
 
     @property
     def covariances(self) -> Array:
@@ -65,23 +58,17 @@ class TermPosterior:
     ) -> "TermPosterior":
         """Return the posterior.
 
-        Parameters
-        ----------
-        information
-            Shape (arms, terms, terms): sums of M^T S^-1 M over observations M theta + noise of covariance S.
-        scores
-            Shape (arms, terms): sums of M^T S^-1 observation.
-        cells
-            Those of all features.
-        masses
-            Shape (terms,): shares of people by cell.
-        declared
-            A mean reward in [0, 1] that is expected; None: nobody knows.
+        information (arms, terms, terms): sums of M^T S^-1 M over observations M theta + noise of covariance S.
+        scores (arms, terms): sums of M^T S^-1 observation.
+        cells: those of all features.
+        masses (terms,): shares of people by cell.
+        declared: a mean reward in [0, 1] that is expected; None: nobody knows.
         """
         level, usual = common_level(information, scores, declared), level_before(declared)
         unit = _unit(level)
         parts = [masses[cells.of_feature(place)] for place in range(len(cells.features))]
-        families = [scales_of(*own, unit) for own in zip(cells.features, parts, strict=True)]
+        typical = typical_scale(len(cells.features))
+        families = [scales_of(*own, unit, typical) for own in zip(cells.features, parts, strict=True)]
         blocks = [slice(0, 1), *(cells.of_feature(place) for place in range(len(cells.features)))]
         prior = [np.full((1, 1), (_ARMS * unit) ** 2), *(family.average(family.before) for family in families)]
         own = slice(1, None)
@@ -158,21 +145,11 @@ def _common(intercepts: Array, spread: float, before: tuple[float, float]) -> fl
 
 @dataclass(frozen=True)
 class TermScales:
-    """Priors of one feature's terms, of several lengths and scales.
+    """Priors of one feature's terms, of several lengths and scales."""
 
-    Attributes
-    ----------
-    kernels
-        Shape (lengths, cells, cells): covariances at scale 1.
-    scales
-        Shape (scales,).
-    before
-        Shape (lengths * scales,): how likely each is before any report.
-    """
-
-    kernels: Array
-    scales: Array
-    before: Array
+    kernels: Array  # shape (lengths, cells, cells): covariances at scale 1
+    scales: Array  # shape (scales,)
+    before: Array  # shape (lengths * scales,): how likely each is before any report
 
     @classmethod
     def of_level(cls, unit: float) -> "TermScales":
@@ -198,12 +175,9 @@ class TermScales:
     def evidence(self, root: Array, inverses: Array, means: Array) -> Array:
         """Return the log marginal likelihood of each, all other features integrated out, up to a constant.
 
-        Parameters
-        ----------
-        root
-            Shape (cells, cells): R, with R R^T the prior of a posterior.
-        inverses, means
-            Shapes (arms, cells, cells) and (arms, cells): the posterior's covariances and means of R^-1 terms.
+        root (cells, cells): R, with R R^T the prior of a posterior.
+        inverses, means: shapes (arms, cells, cells) and (arms, cells): the posterior's covariances and means of R^-1
+            terms.
         """
         precisions = np.linalg.inv(inverses)
         cavity, scores = precisions - np.eye(len(root)), precisions @ means[:, :, None]
@@ -217,9 +191,14 @@ class TermScales:
         return np.asarray(found.sum(axis=(2, 3)).ravel() / 2)
 
 
-def scales_of(feature: ShapeCells, masses: Array, unit: float) -> TermScales:
+def typical_scale(features: int) -> float:
+    """Return the standard deviation that the terms of one of so many features typically have."""
+    return max(_TYPICAL, _ALL_FEATURES / math.sqrt(max(features, 1)))
+
+
+def scales_of(feature: ShapeCells, masses: Array, unit: float, typical: float = _TYPICAL) -> TermScales:
     """Return the scales of a feature's terms, whose shares of people are ``masses`` (cells,)."""
     kernels = _centred(kernels_of(feature), masses)
-    prior = np.exp(-((np.log(_SCALES / _TYPICAL) / _SPREAD) ** 2) / 2)
+    prior = np.exp(-((np.log(_SCALES / typical) / _SPREAD) ** 2) / 2)
     before = np.tile(prior / prior.sum(), len(kernels)) / len(kernels)
     return TermScales(kernels, np.asarray(unit * _SCALES), before)

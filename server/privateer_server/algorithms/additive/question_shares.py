@@ -1,6 +1,7 @@
 """How often each question is asked: so that the next round leaves least doubt about rewards."""
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -12,6 +13,7 @@ from privateer_core.primitives.public_coins import UNIT
 from privateer_server.algorithms.additive.observed_round import independent
 
 Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
 _STEPS: Final = 8
 _EVEN: Final = 0.3
 """Share of people who are asked evenly, feature by feature, whatever is known."""
@@ -26,24 +28,12 @@ def even(questions: Questions) -> Array:
 
 @dataclass(frozen=True)
 class ApartTerms:
-    """Terms that stand for themselves, each of which one question is about.
+    """Terms that stand for themselves, each of which one question is about."""
 
-    Attributes
-    ----------
-    questions
-        Shape (terms,): the question of each, numbered after all others.
-    variances
-        Shape (arms, terms): what is not known of them.
-    weighted
-        Shape (arms, terms): people who will report, times what their residuals are multiplied by.
-    masses
-        Shape (terms,): shares of people.
-    """
-
-    questions: NDArray[np.int64]
-    variances: Array
-    weighted: Array
-    masses: Array
+    questions: NDArray[np.int64]  # shape (terms,): the question of each, numbered after all others
+    variances: Array  # shape (arms, terms): what is not known of them
+    weighted: Array  # shape (arms, terms): people who will report, times what their residuals are multiplied by
+    masses: Array  # shape (terms,): shares of people
 
     @property
     def count(self) -> int:
@@ -63,23 +53,14 @@ def least_doubt(
 ) -> Array:
     """Return the shares (questions,) after which the variance of expected rewards is least, on average over people.
 
-    Parameters
-    ----------
-    factors
-        Shape (arms, terms, terms): with F F^T the covariance of an arm's terms.
-    weighted
-        Shape (arms, terms): people who will report, times what their residuals are multiplied by.
-    noise
-        Variance of noise in a sum, if its question was the only one.
-    masses
-        Shape (terms,): shares of people by cell.
-    apart
-        Terms of long features, whose questions come last in what is returned.
-
-    Notes
-    -----
     A-optimal design by multiplicative steps (Silvey, Titterington and Torsney 1978): information is linear in shares.
     With T the rows of observations, w their shares and G = T F, the covariance after them is F (1 + G^T w G)^-1 F^T.
+
+    factors (arms, terms, terms): with F F^T the covariance of an arm's terms.
+    weighted (arms, terms): people who will report, times what their residuals are multiplied by.
+    noise: variance of noise in a sum, if its question was the only one.
+    masses (terms,): shares of people by cell.
+    apart: terms of long features, whose questions come last in what is returned.
     """
     features = 1 + len(questions.cells.features) + apart.count
     alike = np.full(questions.count + apart.count, 1 / features)
@@ -106,6 +87,34 @@ def least_doubt(
         found = found * np.sqrt(slopes)
         found /= found.sum()
     return (1 - _EVEN) * found + _EVEN * alike
+
+
+def one_each(
+    questions: Questions, factors: Array, weighted: Array, noise: float, spread: Array, masses: Array, share: float
+) -> Ints:
+    """Return of each feature the question after which the variance of expected rewards is least.
+
+    Everybody answers one question, and an answer of few people has as much noise as one of many: so a feature is asked
+    about in one way. Merged cells tell more while little is known.
+
+    noise: variance of noise in a sum over the people who are asked.
+    spread (arms,): variance of a person's residual, over what it is multiplied by.
+    share: that of people who are asked about a feature.
+    Others are those of `least_doubt`.
+    """
+    root = np.linalg.cholesky(independent(questions.cells, masses) + 1e-9 * np.eye(len(masses)))
+    doubts = np.zeros(questions.count)
+    for own, factor, each in zip(share * weighted, factors, spread, strict=True):
+        slopes, end = independent(questions.cells, own) @ factor, factor.T @ root
+        deviations = np.sqrt(noise + each * questions.matrix @ own)
+        told = (questions.matrix @ slopes) / deviations[:, None]
+        for question, (start, stop) in enumerate(pairwise(questions.starts.tolist())):
+            row = told[start:stop]
+            seen = np.linalg.solve(row @ row.T + np.eye(stop - start), row @ end)
+            doubts[question] -= float(((row @ end) * seen).sum())
+    features = np.array([place for place, _ in questions.parts])
+    found = [np.flatnonzero(features == place) for place in range(len(questions.cells.features))]
+    return np.array([some[doubts[some].argmin()] for some in found], np.int64)
 
 
 def edges_of(shares: Array) -> NDArray[np.uint32]:

@@ -25,19 +25,12 @@ _WIDTH: Final = NormalDist().inv_cdf(0.975)
 
 
 class CellShares(NamedTuple):
-    """Whom terms are about.
+    """Whom terms are about."""
 
-    Attributes
-    ----------
-    cells, features
-        The cells of all features, and these by name.
-    masses
-        Shape (terms,): shares of people by cell.
-    """
-
+    # cells, features: the cells of all features, and these by name
     cells: Cells
     features: Mapping[str, Feature]
-    masses: Array
+    masses: Array  # shape (terms,): shares of people by cell
 
 
 def shapes_of(
@@ -50,20 +43,12 @@ def shapes_of(
 ) -> Shapes:
     """Return the shape functions of what reports tell, for options that people get.
 
-    Parameters
-    ----------
-    known
-        The posterior over terms, in rewards from 0 to 1: it says which features and options are shown.
-    told
-        The one that is shown, whose intervals hold.
-    people
-        Whom they are about.
-    options
-        All options, (arms,) of them.
-    playable
-        Shape (arms,): which of them people get.
-    span
-        What the unit of rewards is of their range.
+    known: the posterior over terms, in rewards from 0 to 1: it says which features and options are shown.
+    told: the one that is shown, whose intervals hold.
+    people: whom they are about.
+    options: all options, (arms,) of them.
+    playable (arms,): which of them people get.
+    span: what the unit of rewards is of their range.
     """
     arms = np.flatnonzero(playable)
     centred = [_centred(known.means[arms], people, place) for place in range(len(people.cells.features))]

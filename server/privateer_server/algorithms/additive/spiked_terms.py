@@ -27,32 +27,19 @@ _LEVELS: Final = 0.05
 
 @dataclass(frozen=True)
 class SpikedTerms:
-    """What is known of one feature's terms.
+    """What is known of one feature's terms."""
 
-    Attributes
-    ----------
-    means
-        Shape (arms, cells): without what an arm's cells have in common.
-    covariances
-        Shape (arms, cells, cells).
-    active
-        How probable it is that the feature does something.
-    """
-
-    means: Array
-    covariances: Array
-    active: float
+    means: Array  # shape (arms, cells): without what an arm's cells have in common
+    covariances: Array  # shape (arms, cells, cells)
+    active: float  # how probable it is that the feature does something
 
     @classmethod
     def of(cls, feature: ShapeCells, masses: Array, information: Array, scores: Array) -> "SpikedTerms":
         """Return the average over priors, by their exact evidence over all arms.
 
-        Parameters
-        ----------
-        masses
-            Shape (cells,): shares of people, whose sum is 1.
-        information, scores
-            Shapes (arms, cells, cells) and (arms, cells): natural parameters of the terms and what they have in common.
+        masses (cells,): shares of people, whose sum is 1.
+        information, scores: shapes (arms, cells, cells) and (arms, cells): natural parameters of the terms and what
+            they have in common.
         """
         centre = np.eye(feature.count) - masses
         shared = np.full((feature.count, feature.count), _LEVELS**2)

@@ -16,26 +16,13 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class ToldSums:
-    """Sums that some people told about one question.
+    """Sums that some people told about one question."""
 
-    Attributes
-    ----------
-    arm
-        The arm that coins gave all of them; -1: everybody got their best one.
-    place
-        `LEVEL`, or 1 + the feature.
-    people
-        How many there are.
-    sums
-        Shape (arms or 1, parts): of values from -1 to 1, of everybody with the arm and the part.
-    noise
-        Variance of each sum, if everybody's report was noise, and what is added to it if everybody has the part.
-    """
-
-    arm: int
-    place: int
-    people: int
-    sums: Array
+    arm: int  # the arm that coins gave all of them; -1: everybody got their best one
+    place: int  # `LEVEL`, or 1 + the feature
+    people: int  # how many there are
+    sums: Array  # shape (arms or 1, parts): of values from -1 to 1, of everybody with the arm and the part
+    # variance of each sum, if everybody's report was noise, and what is added to it if everybody has the part
     noise: tuple[float, float]
 
     def variances(self, shares: Array) -> Array:
@@ -45,18 +32,11 @@ class ToldSums:
 
 @dataclass(frozen=True)
 class SymbolGroups:
-    """A release of symbols.
+    """A release of symbols."""
 
-    Attributes
-    ----------
-    told
-        What people told about rewards.
-    counts, doubts
-        Shape (parts,): how many people have each part of each question, and the variance of that, infinite where
-        nobody said.
-    """
-
-    told: tuple[ToldSums, ...]
+    told: tuple[ToldSums, ...]  # what people told about rewards
+    # counts, doubts: shape (parts,): how many people have each part of each question, and the variance of that,
+    # infinite where nobody said
     counts: Array
     doubts: Array
 

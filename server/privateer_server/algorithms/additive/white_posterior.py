@@ -16,24 +16,14 @@ class WhitePosterior:
 
     With P = R R^T the prior and J the information, its covariance is R (1 + R^T J R)^-1 R^T, or F F^T with F = R U and
     U the transposed inverse of the lower Cholesky factor of 1 + R^T J R.
-
-    Attributes
-    ----------
-    blocks, roots
-        The terms of each block of the prior, and the root (cells, cells) of its part.
-    uppers
-        Shape (arms, terms, terms): U.
-    white
-        Shape (arms, terms): means of R^-1 terms.
-    means
-        Shape (arms, terms).
     """
 
+    # blocks, roots: the terms of each block of the prior, and the root (cells, cells) of its part
     blocks: Sequence[slice]
     roots: Sequence[Array]
-    uppers: Array
-    white: Array
-    means: Array
+    uppers: Array  # shape (arms, terms, terms): U
+    white: Array  # shape (arms, terms): means of R^-1 terms
+    means: Array  # shape (arms, terms)
 
     @classmethod
     def of(cls, information: Array, scores: Array, blocks: Sequence[slice], prior: Sequence[Array]) -> "WhitePosterior":

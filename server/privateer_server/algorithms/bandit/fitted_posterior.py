@@ -22,23 +22,14 @@ class FittedPosterior:
     A hypothesis is a spread tau, and whether the leader is one of the arms that it is about or apart from them, with a
     flat prior of its own on [0, 1]: the spread of nine alike arms and a far better one would be that of none of them.
     mu has a flat prior.
-
-    Attributes
-    ----------
-    weights
-        Shape (hypotheses,): their probabilities.
-    common, doubt
-        Shape (hypotheses,): the mean of mu, and its variance.
-    pulls
-        Shape (hypotheses, arms): the part that mu has in an arm's mean, from 0 to 1.
-    means, variances
-        Shape (hypotheses, arms): of the arms, if mu is ``common``.
     """
 
-    weights: Array
+    weights: Array  # shape (hypotheses,): their probabilities
+    # common, doubt: shape (hypotheses,): the mean of mu, and its variance
     common: Array
     doubt: Array
-    pulls: Array
+    pulls: Array  # shape (hypotheses, arms): the part that mu has in an arm's mean, from 0 to 1
+    # means, variances: shape (hypotheses, arms): of the arms, if mu is ``common``
     means: Array
     variances: Array
 
@@ -49,10 +40,7 @@ class FittedPosterior:
         With w_k = 1 / (s_k^2 + tau^2) the evidence of a hypothesis is the product over its arms of
         sqrt(w_k / 2 pi) exp(-w_k (y_k - mu)^2 / 2), integrated over mu. The leader's alone is 1, when it is apart.
 
-        Parameters
-        ----------
-        estimates, variances
-            y_k and s_k^2; those of arms that are not playable do not matter, and may be infinite.
+        estimates, variances: y_k and s_k^2; those of arms that are not playable do not matter, and may be infinite.
         """
         squares = np.tile(_SPREADS**2, 2)[:, None]
         members = np.tile(playable, (len(squares), 1))

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -16,7 +16,7 @@ from privateer_core.answer.measured_rate import MeasuredRate
 from privateer_core.answer.parts import Ground
 from privateer_core.primitives.contributions import CellHits, GroupSums, KeyedSums
 from privateer_core.primitives.public_coins import UNIT
-from privateer_server.algorithms import Learner, LearnerState, NewRound, RoundsLearner
+from privateer_server.algorithms import Learner, NewRound, RoundsLearner
 from privateer_server.algorithms.bandit.posterior import PER_REWARD, ArmPosterior, proxy
 from privateer_server.algorithms.bandit.sampling_rules import (
     fitted_thompson,
@@ -39,33 +39,14 @@ _HEAVY: Final = 2.0
 
 
 @dataclass(frozen=True)
-class BanditState(LearnerState):
-    """The state of a bandit's learner.
+class BanditState:
+    """The state of a bandit's learner."""
 
-    Attributes
-    ----------
-    rounds, reported
-        Rounds that were learned from, and people who reported.
-    posterior
-        Of the arms' mean rewards.
-    stopped
-        Whether the best arm is known.
-    """
-
-    renamed: ClassVar = {"heard": "reported", "evidence": "posterior", "told": "information"}
-
-    @classmethod
-    @override
-    def upgraded(cls, stored: Any) -> Any:
-        """Return a stored state with today's names, and with counts if it was stored before posteriors had them."""
-        stored = super().upgraded(stored)
-        posterior = stored["posterior"]
-        return stored | {"posterior": ArmPosterior.upgraded(posterior)} if "information" in posterior else stored
-
+    # rounds, reported: rounds that were learned from, and people who reported
     rounds: int
     reported: int
-    posterior: ArmPosterior
-    stopped: bool = False
+    posterior: ArmPosterior  # of the arms' mean rewards
+    stopped: bool = False  # whether the best arm is known
 
 
 class BanditLearner(RoundsLearner[BanditSpec, BanditState, BanditPolicy]):

@@ -7,13 +7,11 @@ n / c^2 rewards has bits of mean 1/2 + (m - 1/2) / c (Zheng et al. 2020, Theorem
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final, Self
+from typing import Final, Self
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer_core.codec import encode
 from privateer_server.algorithms.bandit.success_counts import SuccessCounts
 
 Array = NDArray[np.float64]
@@ -28,27 +26,16 @@ _RARE: Final = 0.02
 
 @dataclass(frozen=True)
 class ArmPosterior:
-    """A posterior over the mean reward of every arm, from what was released of it; all shapes (arms,).
+    """A posterior over the mean reward of every arm, from what was released of it; all shapes (arms,)."""
 
-    Attributes
-    ----------
-    people
-        People who reported on each arm, or as many as its share of the coins stands for.
-    precision
-        Inverse of a sub-Gaussian variance proxy of each arm's estimate: what every release adds is known before it.
-    weighted
-        Sum of estimates of the mean reward, from 0 to 1, by their precisions: what guarantees rest on.
-    losses
-        Sum of losses around the middle of the range, each divided by the share of its arm: unbiased, no matter who
-        chose the rewards.
-    counts
-        Successes and trials of each arm, with the variance that they have: what decides who plays what.
-    """
-
-    people: Array
+    people: Array  # people who reported on each arm, or as many as its share of the coins stands for
+    # inverse of a sub-Gaussian variance proxy of each arm's estimate: what every release adds is known before it
     precision: Array
-    weighted: Array
+    weighted: Array  # sum of estimates of the mean reward, from 0 to 1, by their precisions: what guarantees rest on
+    # sum of losses around the middle of the range, each divided by the share of its arm: unbiased, no matter who chose
+    # the rewards
     losses: Array
+    # successes and trials of each arm, with the variance that they have: what decides who plays what
     counts: SuccessCounts
 
     @classmethod
@@ -56,15 +43,6 @@ class ArmPosterior:
         """Return the posterior of no reports."""
         none = np.zeros(arms)
         return cls(none, none, none, none, SuccessCounts.none(arms))
-
-    @classmethod
-    def upgraded(cls, stored: dict[str, Any]) -> dict[str, Any]:
-        """Return a stored posterior that had ``information``, inverse variances, instead of counts."""
-        read = (_read(stored[name]) for name in ("people", "precision", "weighted", "information"))
-        people, precision, weighted, information = read
-        means = np.divide(weighted, precision, out=np.full(len(people), 0.5), where=precision > 0)
-        counts = msgspec.msgpack.decode(encode(SuccessCounts.of_means(people, means, information)))
-        return {name: value for name, value in stored.items() if name != "information"} | {"counts": counts}
 
     def updated(
         self, people: Array, precision: Array, means: Array, losses: Array, counts: SuccessCounts
@@ -132,11 +110,6 @@ class ArmPosterior:
         beaten = away - math.log(max(1, int(playable.sum()) - 1) / failure) - mixing - mixing[best]
         beaten[best] = np.inf
         return best, np.where(playable, beaten, np.inf)
-
-
-def _read(stored: Any) -> Array:
-    kind, shape, body = stored
-    return np.frombuffer(body, kind).reshape(shape).astype(np.float64)
 
 
 def _mixing(precision: Array) -> Array:

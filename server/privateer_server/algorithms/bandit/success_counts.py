@@ -17,21 +17,14 @@ _LEAST: Final = 0.002
 
 @dataclass(frozen=True)
 class SuccessCounts:
-    """Estimated successes and trials of arms; rewards between 0 and 1 count as parts of a success. All shapes (arms,).
+    """Estimated successes and trials of arms, (arms,); rewards between 0 and 1 count as parts of a success."""
 
-    Attributes
-    ----------
-    people
-        Trials that are expected, by public shares.
-    successes, trials
-        For an arm of mean m, ``successes - m trials`` has the expectation 0.
-    spread, noise
-        Its variance is m (1 - m) ``spread`` + ((1 - m)^2 + m^2) ``noise``: people differ, and releases have noise.
-    """
-
-    people: Array
+    people: Array  # trials that are expected, by public shares
+    # successes, trials: for an arm of mean m, ``successes - m trials`` has the expectation 0
     successes: Array
     trials: Array
+    # spread, noise: its variance is m (1 - m) ``spread`` + ((1 - m)^2 + m^2) ``noise``: people differ, and releases
+    # have noise
     spread: Array
     noise: Array
 
@@ -51,14 +44,9 @@ class SuccessCounts:
     def of_scores(cls, people: Array, sums: Array, asked: Array, hits: Array, release: Any) -> Self:
         """Return what sums of scores from -1 to 1 tell, where public shares alone tell how many people they are of.
 
-        Parameters
-        ----------
-        people, sums
-            People who report on each arm, and the sums of their scores.
-        asked, hits
-            People whose scores may count for an arm, and the probability that one does.
-        release
-            Their `KeyedSums`, of which the gain and the variance of noise count.
+        people, sums: people who report on each arm, and the sums of their scores.
+        asked, hits: people whose scores may count for an arm, and the probability that one does.
+        release: their `KeyedSums`, of which the gain and the variance of noise count.
         """
         gain = release.gain
         shared = _ratio(people**2, asked, 0.0)

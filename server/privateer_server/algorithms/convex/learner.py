@@ -22,7 +22,7 @@ from privateer_core.mechanisms import AnyMechanism, GroupedBit, KeyedMechanism
 from privateer_core.primitives.contributions import GroupSums, KeyedSums, KeyedValues
 from privateer_core.privacy.terms import Terms
 from privateer_core.spec.arms import PlannedRound
-from privateer_server.algorithms import Learner, LearnerState, NewRound, RoundsLearner, must_agree
+from privateer_server.algorithms import Learner, NewRound, RoundsLearner, must_agree
 from privateer_server.algorithms.convex.pair_distance import PairDistance
 from privateer_server.algorithms.convex.regret_bound import CONFIDENCE, GradientSums
 
@@ -31,25 +31,16 @@ _HALVINGS: Final = 60
 
 
 @dataclass(frozen=True)
-class ConvexState(LearnerState):
-    """The state of a convex learner: a centre, and sums of gradients.
+class ConvexState:
+    """The state of a convex learner: a centre, and sums of gradients."""
 
-    Attributes
-    ----------
-    reported, learned
-        People who reported to this experiment, and all from whom it has learned, in the one that it began with, too.
-    point
-        Shape (d,): the centre of the next round.
-    course
-        Sums over rounds.
-    frame
-        Public seed of the directions, the same in all rounds: people may report to a later one than they chose by.
-    """
-
+    # reported, learned: people who reported to this experiment, and all from whom it has learned, in the one that it
+    # began with, too
     reported: int
     learned: int
-    point: Array
-    course: GradientSums
+    point: Array  # shape (d,): the centre of the next round
+    course: GradientSums  # sums over rounds
+    # public seed of the directions, the same in all rounds: people may report to a later one than they chose by
     frame: int = 0
 
 

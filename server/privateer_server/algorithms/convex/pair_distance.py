@@ -29,30 +29,21 @@ class PairDistance:
     Noise at the two points is independent, so that a near pair measures it and no slope: devices clip slopes to the
     Lipschitz constant, and what is left of a small slope goes to 0 with the distance (`kept`).
 
-    Attributes
-    ----------
-    lipschitz, deviation
-        G, to which devices clip slopes, and s, the standard deviation of what is measured at one point.
-    strong_convexity, smoothness
-        mu and beta of the losses; 0: none is known.
-    radius, reach
-        Of the set: the distance from its middle to its nearest edge, and R, to its farthest point.
-    horizon
-        T, the people of the experiment.
-
-    Notes
-    -----
     With noise at both points regret grows as T^(3/4), and not as sqrt(T), which is for points whose noise is one and
     the same (Agarwal, Dekel and Xiao 2010; Shamir 2013; Duchi et al. 2015).
     """
 
+    # lipschitz, deviation: G, to which devices clip slopes, and s, the standard deviation of what is measured at one
+    # point
     lipschitz: float
     deviation: float
+    # strong_convexity, smoothness: mu and beta of the losses; 0: none is known
     strong_convexity: float
     smoothness: float
+    # radius, reach: of the set: the distance from its middle to its nearest edge, and R, to its farthest point
     radius: float
     reach: float
-    horizon: int
+    horizon: int  # T, the people of the experiment
 
     @classmethod
     def of(cls, spec: ConvexSpec) -> Self:
@@ -78,12 +69,8 @@ class PairDistance:
     def after(self, learned: int, square: float) -> float:
         """Return rho after so many people: it falls as their fourth root, and is at most half the set's radius.
 
-        Parameters
-        ----------
-        learned
-            People from whom the centre has learned.
-        square
-            V: the mean square of a person's estimated gradient, where nothing is measured wrongly.
+        learned: people from whom the centre has learned.
+        square: V: the mean square of a person's estimated gradient, where nothing is measured wrongly.
         """
         nearest = self.radius * math.log(max(3, self.horizon)) / self.horizon
         if not self.deviation:

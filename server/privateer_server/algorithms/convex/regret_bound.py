@@ -17,27 +17,13 @@ _TRIED: Final = 60
 
 @dataclass(frozen=True)
 class GradientSums:
-    """Sums over rounds r of people n_r at a centre x_r, with an estimated gradient g_r and strong convexity mu.
+    """Sums over rounds r of people n_r at a centre x_r, with an estimated gradient g_r and strong convexity mu."""
 
-    Attributes
-    ----------
-    rounds
-        How many there were.
-    pull
-        Shape (d,): n_r (g_r + mu x_r).
-    centres
-        Shape (d,): n_r x_r.
-    level
-        n_r (<g_r, x_r> + mu |x_r|^2 / 2).
-    products
-        Shape (d + 1, d + 1): n_r^2 times the outer product of (g_r, <g_r, x_r>) with itself.
-    """
-
-    rounds: int
-    pull: Array
-    centres: Array
-    level: float
-    products: Array
+    rounds: int  # how many there were
+    pull: Array  # shape (d,): n_r (g_r + mu x_r)
+    centres: Array  # shape (d,): n_r x_r
+    level: float  # n_r (<g_r, x_r> + mu |x_r|^2 / 2)
+    products: Array  # shape (d + 1, d + 1): n_r^2 times the outer product of (g_r, <g_r, x_r>) with itself
 
     @classmethod
     def none(cls, dimension: int) -> "GradientSums":

@@ -26,48 +26,26 @@ _EARLIER = "the gain was measured of an earlier policy, and the policy has chang
 
 @dataclass(frozen=True)
 class MeasuredGain:
-    """What a round told of the gain, on the scale of rewards in [0, 1].
+    """What a round told of the gain, on the scale of rewards in [0, 1]."""
 
-    Attributes
-    ----------
-    single
-        The arm that the policy was compared with, or `NO_OPTION`: with any.
-    people
-        How many people reported.
-    by_context, constant
-        Mean rewards under the policy, and under that arm.
-    over_constant, over_any
-        By how much the policy earns more than that arm, and than any by coins.
-    """
-
-    single: int
-    people: int
+    single: int  # the arm that the policy was compared with, or `NO_OPTION`: with any
+    people: int  # how many people reported
+    # by_context, constant: mean rewards under the policy, and under that arm
     by_context: MeasuredMean
     constant: MeasuredMean
+    # over_constant, over_any: by how much the policy earns more than that arm, and than any by coins
     over_constant: MeasuredMean
     over_any: MeasuredMean
 
 
 @dataclass(frozen=True)
 class GainState(Generic[StateT]):
-    """The state of the algorithm's learner, and what was measured.
+    """The state of the algorithm's learner, and what was measured."""
 
-    Attributes
-    ----------
-    learner
-        The state of the algorithm's learner.
-    asked
-        People whose reports on the gain opened.
-    measured
-        What the last round of them told; None: there was none.
-    is_earlier
-        Whether the policy has changed since: more was learned, or arms were added or retired.
-    """
-
-    learner: StateT
-    asked: int = 0
-    measured: MeasuredGain | None = None
-    is_earlier: bool = False
+    learner: StateT  # the state of the algorithm's learner
+    asked: int = 0  # people whose reports on the gain opened
+    measured: MeasuredGain | None = None  # what the last round of them told; None: there was none
+    is_earlier: bool = False  # whether the policy has changed since: more was learned, or arms were added or retired
 
 
 class GainLearner(RoundsLearner[ArmsSpec, GainState[Any], Any]):
@@ -75,12 +53,8 @@ class GainLearner(RoundsLearner[ArmsSpec, GainState[Any], Any]):
 
     Nothing is learned from that round, so that it measures the policy that everybody gets afterwards.
 
-    Parameters
-    ----------
-    spec
-        The experiment's spec, whose people measure the gain, too.
-    learner
-        The learner of what the algorithm learns, for the spec without these people.
+    spec: the experiment's spec, whose people measure the gain, too.
+    learner: the learner of what the algorithm learns, for the spec without these people.
     """
 
     def __init__(self, spec: ArmsSpec, learner: RoundsLearner[Any, Any, Any]) -> None:

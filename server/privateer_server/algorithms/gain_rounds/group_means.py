@@ -40,14 +40,9 @@ class MeasuredMean:
 class GroupMeans:
     """Estimates from one release.
 
-    Parameters
-    ----------
-    release
-        Sums by key.
-    shares
-        Probability of the groups that follow the policy, get the single option, and get any, (3,).
-    named
-        Whether every key has symbols of its own; else reports are hits of several keys, with random signs.
+    release: sums by key.
+    shares: probability of the groups that follow the policy, get the single option, and get any, (3,).
+    named: whether every key has symbols of its own; else reports are hits of several keys, with random signs.
     """
 
     def __init__(self, release: CellHits, shares: Array, *, named: bool) -> None:

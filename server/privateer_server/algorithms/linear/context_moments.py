@@ -36,22 +36,15 @@ _NEVER: Final = 1e-9
 
 @dataclass(frozen=True)
 class Slopes:
-    """The expected sums of a round, as linear functions of the parameters.
+    """The expected sums of a round, as linear functions of the parameters."""
 
-    Attributes
-    ----------
-    matrices
-        Shape (classes, arms, d, d): the mean vector of a class in an arm's block, by the arm's parameter theta less the
-        mean that the policy has.
-    offsets
-        Shape (classes, arms, d): that mean vector if the policy's means are true, since residuals are clipped.
-    spreads
-        Shape (classes, arms, d, d): by how people's rewards differ from what is expected, the covariance of a person's
-        vector in the block.
-    """
-
+    # shape (classes, arms, d, d): the mean vector of a class in an arm's block, by the arm's parameter theta less the
+    # mean that the policy has
     matrices: Array
+    # shape (classes, arms, d): that mean vector if the policy's means are true, since residuals are clipped
     offsets: Array
+    # shape (classes, arms, d, d): by how people's rewards differ from what is expected, the covariance of a person's
+    # vector in the block
     spreads: Array
 
 
@@ -112,28 +105,18 @@ def slopes(policy: LinearPolicy, moments: Array, count: int = PEOPLE, variance: 
 
 @dataclass(frozen=True)
 class Features:
-    """Estimated moments of whitened features.
+    """Estimated moments of whitened features."""
 
-    Attributes
-    ----------
-    means, covariances
-        Shapes (d - 1,) and (d - 1, d - 1): 0 and the identity if what was assumed is true.
-    doubt
-        The square of how far second moments may be off in any direction, relative to what they are.
-    """
-
+    # means, covariances: shapes (d - 1,) and (d - 1, d - 1): 0 and the identity if what was assumed is true
     means: Array
     covariances: Array
-    doubt: float
+    doubt: float  # the square of how far second moments may be off in any direction, relative to what they are
 
 
 class Contexts:
     """The second moments that people report of their rows, and what follows from them.
 
-    Parameters
-    ----------
-    design
-        What rows are made of.
+    design: what rows are made of.
     """
 
     def __init__(self, design: DesignMatrix) -> None:
@@ -154,14 +137,9 @@ class Contexts:
     def weighed(self, sums: Array, people: int, noise: float, share: float) -> tuple[Array, Array]:
         """Return second moments of whitened rows times their precisions, and these, (d, d) each.
 
-        Parameters
-        ----------
-        sums
-            The packed sum of what ``people`` reported.
-        noise
-            Its variance in a coordinate.
-        share
-            That of a report's squared length.
+        sums: the packed sum of what ``people`` reported.
+        noise: its variance in a coordinate.
+        share: that of a report's squared length.
         """
         d = self.design.dimension
         scale = math.sqrt(share) * np.outer(self._lengths, self._lengths)
@@ -204,10 +182,7 @@ class Contexts:
 def frame(moments: Array) -> Array:
     """Return the (d, d) that makes theta of a reward at the mean context and slopes by standard deviation.
 
-    Parameters
-    ----------
-    moments
-        Shape (d, d): second moments of rows.
+    moments (d, d): second moments of rows.
     """
     middle = moments[0, 1:]
     deviations = np.sqrt(np.maximum(np.diag(moments)[1:] - middle**2, _APART))

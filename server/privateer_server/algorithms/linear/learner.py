@@ -3,7 +3,7 @@
 import math
 from abc import abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from privateer_core.answer.measured_rate import MeasuredRate
 from privateer_core.answer.parts import Figures
 from privateer_core.policies.expected_rewards import ExpectedRewards
 from privateer_core.primitives.bounded_vectors import RunningSums, VectorSums
-from privateer_server.algorithms import Learner, LearnerState, NewRound, RoundsLearner
+from privateer_server.algorithms import Learner, NewRound, RoundsLearner
 from privateer_server.algorithms.linear.context_moments import PEOPLE, Contexts, frame, slopes
 from privateer_server.algorithms.linear.posterior import Posterior, RewardLevel, level_of, posterior
 from privateer_server.algorithms.linear.sufficient_statistics import Known, Recent, RoundResiduals, Running, Statistics
@@ -39,35 +39,20 @@ _RATE: Final = 1e-4
 
 
 @dataclass(frozen=True)
-class LinearState(LearnerState):
-    """The state of a linear learner.
+class LinearState:
+    """The state of a linear learner."""
 
-    Attributes
-    ----------
-    reported
-        People whose reports opened.
-    information
-        Shape (arms, d, d): what has been learned of every arm's parameter, as `posterior` takes it; of joint reports
-        the noisy second moments.
-    scores
-        Shape (arms, d).
-    moments, precision
-        Second moments of whitened contexts, (d, d), summed with their precisions, and the sum of these, (d, d); of
-        joint reports, precisions are all the variance of noise in ``information``.
-    running
-        Sums since noise began anew, where it depends on that of earlier rounds.
-    recent
-        The rounds that are read again when more is known of contexts; what they say is part of ``information``, too.
-    """
-
-    renamed: ClassVar = {"heard": "reported", "told": "context_sums"}
-
-    reported: int
+    reported: int  # people whose reports opened
+    # shape (arms, d, d): what has been learned of every arm's parameter, as `posterior` takes it; of joint reports the
+    # noisy second moments
     information: Array
-    scores: Array
+    scores: Array  # shape (arms, d)
+    # moments, precision: second moments of whitened contexts, (d, d), summed with their precisions, and the sum of
+    # these, (d, d); of joint reports, precisions are all the variance of noise in ``information``
     moments: Array
     precision: Array
-    running: Running | None = None
+    running: Running | None = None  # sums since noise began anew, where it depends on that of earlier rounds
+    # the rounds that are read again when more is known of contexts; what they say is part of ``information``, too
     recent: Recent | None = None
 
 

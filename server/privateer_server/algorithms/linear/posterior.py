@@ -29,37 +29,19 @@ _LEVEL: Final = 0.5
 
 @dataclass(frozen=True)
 class Posterior:
-    """A normal posterior over the arms' parameters.
+    """A normal posterior over the arms' parameters."""
 
-    Attributes
-    ----------
-    means
-        Shape (arms, d): how far parameters are from those of the prior, on average.
-    covariances
-        Shape (arms, d, d).
-    prior
-        Shape (d,): standard deviations of the coordinates before any report, in the frame.
-    """
-
-    means: Array
-    covariances: Array
-    prior: Array
+    means: Array  # shape (arms, d): how far parameters are from those of the prior, on average
+    covariances: Array  # shape (arms, d, d)
+    prior: Array  # shape (d,): standard deviations of the coordinates before any report, in the frame
 
 
 @dataclass(frozen=True)
 class RewardLevel:
-    """The level that the parameters of all arms have in common, around the prior's middle.
+    """The level that the parameters of all arms have in common, around the prior's middle."""
 
-    Attributes
-    ----------
-    shift
-        How far it is from the middle.
-    sure
-        The same as far as it is known: a standard deviation less, or 0.
-    """
-
-    shift: float
-    sure: float
+    shift: float  # how far it is from the middle
+    sure: float  # the same as far as it is known: a standard deviation less, or 0
 
 
 def level_of(information: Array, scores: Array, scale: float, frame: Array, declared: float = 0.0) -> RewardLevel:
@@ -76,26 +58,17 @@ def level_of(information: Array, scores: Array, scale: float, frame: Array, decl
 def posterior(information: Array, scores: Array, scale: float, frame: Array, shift: float = 0.0) -> Posterior:
     """Return the posterior, whose prior tells coordinates that matter from those that noise alone explains.
 
-    Parameters
-    ----------
-    information
-        Shape (arms, d, d): the sum of M^T S^-1 M over observations M theta + noise of covariance S.
-    scores
-        Shape (arms, d): the sum of M^T S^-1 observation, of parameters less the prior's middle.
-    scale
-        Parameter by expected reward.
-    frame
-        Shape (d, d): theta is ``frame`` times the coordinates that are independent of each other in the prior. Its
-        diagonal has 1 and, by feature, 1 over the standard deviation.
-    shift
-        How far from its middle the prior expects all arms at the mean context.
-
-    Notes
-    -----
     Slopes have one scale, by a feature's range, as long as releases do not say clearly that features differ. Where all
     matter alike a scale of each coordinate would doubt those of which less was reported. Either way the prior's
     variance is the mean over scales, so that what is not known stays wide: the largest evidence alone shuts arms out
     early.
+
+    information (arms, d, d): the sum of M^T S^-1 M over observations M theta + noise of covariance S.
+    scores (arms, d): the sum of M^T S^-1 observation, of parameters less the prior's middle.
+    scale: parameter by expected reward.
+    frame (d, d): theta is ``frame`` times the coordinates that are independent of each other in the prior. Its diagonal
+        has 1 and, by feature, 1 over the standard deviation.
+    shift: how far from its middle the prior expects all arms at the mean context.
     """
     own = frame.T @ information @ frame
     rotated = scores @ frame - shift * own[:, :, 0]

@@ -18,41 +18,22 @@ Statistics: TypeAlias = tuple[Array, Array]
 
 @dataclass(frozen=True)
 class RoundResiduals:
-    """The released residuals of a round.
+    """The released residuals of a round."""
 
-    Attributes
-    ----------
-    policy
-        That of the round.
-    sums
-        Shape (classes, arms * d).
-    reports
-        How many.
-    noise
-        Variance of noise in a coordinate of ``sums``.
-    """
-
-    policy: LinearPolicy
-    sums: Array
-    reports: int
-    noise: float
+    policy: LinearPolicy  # that of the round
+    sums: Array  # shape (classes, arms * d)
+    reports: int  # how many
+    noise: float  # variance of noise in a coordinate of ``sums``
 
 
 @dataclass(frozen=True)
 class Recent:
-    """The latest rounds, and the statistics of all others.
+    """The latest rounds, and the statistics of all others."""
 
-    Attributes
-    ----------
-    information, scores
-        Those of rounds that are not kept.
-    rounds
-        Those that are, oldest first.
-    """
-
+    # information, scores: those of rounds that are not kept
     information: Array
     scores: Array
-    rounds: tuple[RoundResiduals, ...] = ()
+    rounds: tuple[RoundResiduals, ...] = ()  # those that are, oldest first
 
     def read(self, rounds: Sequence[RoundResiduals], statistics: Sequence[Statistics]) -> tuple["Recent", Statistics]:
         """Return which of these ``rounds`` are kept, and the statistics of all rounds, if these have such ones.
@@ -99,32 +80,17 @@ class Before:
 
 @dataclass(frozen=True)
 class Running:
-    """Sums over the rounds since noise began anew, in which reports add up to matrices (theta - centre) and noise.
+    """Sums over the rounds since noise began anew, in which reports add up to matrices (theta - centre) and noise."""
 
-    Attributes
-    ----------
-    before
-        What was known then.
-    people
-        People of these rounds.
-    matrices
-        Shape (arms, d, d): their slopes, times people.
-    observed
-        Shape (arms, d): sums of reports, less what they would be if parameters were the centre.
-    spread, doubt
-        Shape (arms,): variance of a coordinate of ``observed`` that comes of how people differ, and the standard
-        deviation that comes of slopes, which may be off in all rounds alike.
-    context_sums
-        Shape (d (d + 1) / 2,): the sum of the second moments of people's contexts.
-    """
-
-    before: Before
-    people: int
-    matrices: Array
-    observed: Array
+    before: Before  # what was known then
+    people: int  # people of these rounds
+    matrices: Array  # shape (arms, d, d): their slopes, times people
+    observed: Array  # shape (arms, d): sums of reports, less what they would be if parameters were the centre
+    # spread, doubt: shape (arms,): variance of a coordinate of ``observed`` that comes of how people differ, and the
+    # standard deviation that comes of slopes, which may be off in all rounds alike
     spread: Array
     doubt: Array
-    context_sums: Array
+    context_sums: Array  # shape (d (d + 1) / 2,): the sum of the second moments of people's contexts
 
     @classmethod
     def begun(cls, known: Known) -> "Running":

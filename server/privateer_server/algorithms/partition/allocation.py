@@ -57,30 +57,17 @@ _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(16)
 
 @dataclass(frozen=True)
 class BinKinds:
-    """Kinds of bins that the rule treats differently, shape (bins,) each.
+    """Kinds of bins that the rule treats differently, shape (bins,) each."""
 
-    Attributes
-    ----------
-    wide
-        Values may vary within the bin more than was fitted, so that arms are dropped late.
-    large
-        Many people are in the bin, where features were selected.
-    one_arm
-        A round plays one arm throughout a part of the bin: rounds take turns.
-    """
-
-    wide: Bools
-    large: Bools
-    one_arm: Bools
+    wide: Bools  # values may vary within the bin more than was fitted, so that arms are dropped late
+    large: Bools  # many people are in the bin, where features were selected
+    one_arm: Bools  # a round plays one arm throughout a part of the bin: rounds take turns
 
 
 class Allocation:
     """The rule by which bins play arms.
 
-    Parameters
-    ----------
-    by_levels
-        Whether the tree begins with a bin for each level of some features.
+    by_levels: whether the tree begins with a bin for each level of some features.
     """
 
     def __init__(self, spec: PartitionSpec, *, by_levels: bool) -> None:
@@ -93,12 +80,8 @@ class Allocation:
         Where nothing is known of an arm yet it is played beside the others, or it might wait for long. (In wide bins
         of a rough function an average is known from the start: it is near the middle.)
 
-        Parameters
-        ----------
-        active, variance
-            Shape (bins, arms): arms that are played, and the posterior's variances.
-        selected
-            Whether features were selected.
+        active, variance (bins, arms): arms that are played, and the posterior's variances.
+        selected: whether features were selected.
         """
         wide = process.space.widest(*process.box) > _NARROW
         if self._by_levels:
@@ -167,14 +150,10 @@ def thompson_draw(
 
     The draw costs no privacy and hides nothing: beliefs come from releases, and the policy that shows it is public.
 
-    Parameters
-    ----------
-    mean, standard_deviation, active
-        Shape (bins, arms), as in `best_probabilities`: the probability of each arm is the one given there.
-    wholes
-        Shape (bins,): bins that are parts of the same whole share their normal variables, and differ by their means.
-    seed
-        The seed of the round.
+    mean, standard_deviation, active (bins, arms): as in `best_probabilities`: the probability of each arm is the one
+        given there.
+    wholes (bins,): bins that are parts of the same whole share their normal variables, and differ by their means.
+    seed: the seed of the round.
     """
     normal = np.random.default_rng(seed).standard_normal((int(wholes.max(initial=-1)) + 1, mean.shape[1]))
     draws = np.where(active, mean + standard_deviation * normal[wholes], -np.inf)

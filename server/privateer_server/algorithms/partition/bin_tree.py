@@ -32,15 +32,9 @@ class BlockColumns:
 
 @dataclass(frozen=True)
 class Space:
-    """The columns of an experiment, block by block.
+    """The columns of an experiment, block by block."""
 
-    Attributes
-    ----------
-    blocks
-        As `privateer_core.spec.spec.Spec.blocks`.
-    """
-
-    blocks: tuple[Block, ...]
+    blocks: tuple[Block, ...]  # as `privateer_core.spec.spec.Spec.blocks`
 
     @classmethod
     def numbers(cls, count: int) -> "Space":
@@ -143,38 +137,23 @@ def levels_in(part: BlockColumns, lower: Array, upper: Array) -> NDArray[np.bool
 
 @dataclass(frozen=True)
 class Split:
-    """A step from bins to bins of which some are halves.
+    """A step from bins to bins of which some are halves."""
 
-    Attributes
-    ----------
-    copies, fresh
-        Shape (new bins,): the old bin of every new one, and whether it is a half.
-    ready
-        Shape (old bins,): those that were split.
-    """
-
+    # copies, fresh: shape (new bins,): the old bin of every new one, and whether it is a half
     copies: Ints
     fresh: Bools
-    ready: Bools
+    ready: Bools  # shape (old bins,): those that were split
 
 
 @dataclass(frozen=True)
 class BinTree:
-    """The bins of a dyadic partition, and those that were split before.
+    """The bins of a dyadic partition, and those that were split before."""
 
-    Attributes
-    ----------
-    axes
-        Shape (levels,): column that each level halves, as far as bins have been split.
-    depths, paths
-        Shape (bins,): the bins, as in `PartitionPolicy`, in order.
-    past_depths, past_paths
-        Shape (past,): bins that were split since.
-    """
-
-    axes: Ints
+    axes: Ints  # shape (levels,): column that each level halves, as far as bins have been split
+    # depths, paths: shape (bins,): the bins, as in `PartitionPolicy`, in order
     depths: Ints
     paths: Ints
+    # past_depths, past_paths: shape (past,): bins that were split since
     past_depths: Ints
     past_paths: Ints
 

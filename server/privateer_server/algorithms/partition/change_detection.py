@@ -28,29 +28,17 @@ _LOG_MAX: Final = 600.0
 
 @dataclass(frozen=True)
 class Window:
-    """A window of rounds that are compared with those before, and what was known of values when it opened.
+    """A window of rounds that are compared with those before, and what was known of values when it opened."""
 
-    Attributes
-    ----------
-    own
-        The experiment's own people who had reported.
-    depths, paths
-        Shape (bins,): bins, and those that had been split before.
-    precision, moment
-        Shape (bins, arms): what was known of them.
-    closed
-        Shape (windows,): logarithms of the evidence of the windows before.
-    opened
-        Shape (windows,): people who had reported when those were opened.
-    """
-
-    own: int
+    own: int  # the experiment's own people who had reported
+    # depths, paths: shape (bins,): bins, and those that had been split before
     depths: Ints
     paths: Ints
+    # precision, moment: shape (bins, arms): what was known of them
     precision: Array
     moment: Array
-    closed: Array
-    opened: Ints
+    closed: Array  # shape (windows,): logarithms of the evidence of the windows before
+    opened: Ints  # shape (windows,): people who had reported when those were opened
 
     def with_arms(self, added: int) -> "Window":
         """Return it with so many more arms at the end, of which nothing was known."""
@@ -108,10 +96,7 @@ def contradiction(window: Window, tree: BinTree, now: BinEvidence, likelihood: L
 def evidence(likelihood: Callable[[float, float], float]) -> float:
     """Return the log of how much more probable recent reports are if earlier ones hold no longer, or in part.
 
-    Parameters
-    ----------
-    likelihood
-        Logarithm of the density of a share of the earlier reports, and of a share of the recent ones.
+    likelihood: logarithm of the density of a share of the earlier reports, and of a share of the recent ones.
     """
 
     def predicted(share: float) -> float:

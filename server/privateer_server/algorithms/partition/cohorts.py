@@ -37,11 +37,6 @@ class CohortLearner(RoundsLearner[PartitionSpec, S, PartitionPolicy]):
 
     States have ``rounds`` and ``seen``, closed rounds and people who reported, and ``cohort`` and ``reported``: the
     cohort of the last round, and its people whose reports opened so far. A subclass has `edges` and `bin_means`.
-
-    Attributes
-    ----------
-    cohorts
-        The experiment's own people, whose name is empty, and the sources.
     """
 
     publishes_result = False
@@ -49,6 +44,7 @@ class CohortLearner(RoundsLearner[PartitionSpec, S, PartitionPolicy]):
 
     def __init__(self, spec: PartitionSpec) -> None:
         super().__init__(spec)
+        # the experiment's own people, whose name is empty, and the sources
         self.cohorts = ["", *(source.name for source in spec.sources)]
         self.playable = np.array(spec.playable)
 
@@ -123,16 +119,10 @@ class CohortLearner(RoundsLearner[PartitionSpec, S, PartitionPolicy]):
     ) -> PartitionPolicy:
         """Return a policy with the terms of its round.
 
-        Parameters
-        ----------
-        layout
-            What the coins of a choice mean.
-        expected
-            Shares of people who are expected to have a key at all, and to have a typical key.
-        rate
-            The mean value that is expected, in [0, 1]; None: nobody knows.
-        bins
-            The policy's ``axes``, ``depths``, ``paths``, ``active``, ``bins`` and ``wholes``, if any.
+        layout: what the coins of a choice mean.
+        expected: shares of people who are expected to have a key at all, and to have a typical key.
+        rate: the mean value that is expected, in [0, 1]; None: nobody knows.
+        bins: the policy's ``axes``, ``depths``, ``paths``, ``active``, ``bins`` and ``wholes``, if any.
         """
         in_key = self.spec.privacy.arm_in_key
         asked: NDArray[np.bool_] = by_whole(bins["active"][bins["bins"]], bins.get("wholes"))
@@ -151,15 +141,10 @@ class CohortLearner(RoundsLearner[PartitionSpec, S, PartitionPolicy]):
     ) -> PartitionPolicy:
         """Return a policy whose coins share arms out.
 
-        Parameters
-        ----------
-        shares
-            Shape (asked bins, arms): probability of each arm.
-        people
-            Shape (asked bins,): share of the cohort's people in each. Where these are parts of ``wholes``, reports are
+        shares (asked bins, arms): probability of each arm.
+        people (asked bins,): share of the cohort's people in each. Where these are parts of ``wholes``, reports are
             about the wholes.
-        rate, bins
-            As of `policy_of_coins`.
+        rate, bins: as of `policy_of_coins`.
         """
         layout = Layout(ahead.seed, thresholds(shares, bins["active"][bins["bins"]]))
         keyed = people[:, None] * expected_key_shares(self.spec, shares, ahead.cohort)
@@ -178,18 +163,11 @@ def bin_means(
 ) -> BinMeans:
     """Return each active arm's mean reward with its interval, for every bin in which anybody can be.
 
-    Parameters
-    ----------
-    active
-        Shape (bins, arms): arms that are played.
-    edges
-        Lower and upper corners of the bins, each (bins, columns).
-    means, radii
-        Shape (bins, arms); nothing is known where a radius is not finite.
-    spec
-        That of the experiment: it names the arms, and says which bins nobody can be in.
-    confidence
-        The probability with which each interval by itself holds.
+    active (bins, arms): arms that are played.
+    edges: lower and upper corners of the bins, each (bins, columns).
+    means, radii (bins, arms): nothing is known where a radius is not finite.
+    spec: that of the experiment: it names the arms, and says which bins nobody can be in.
+    confidence: the probability with which each interval by itself holds.
     """
     bounds, (lower, upper) = (spec.reward.low, spec.reward.high), edges
     rows = []

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from privateer_core.algorithms.partition import DEPTH_MAX, PartitionPolicy, PartitionSpec, corners
 from privateer_core.answer.parts import FeatureSelection
 from privateer_core.primitives.contributions import KeyedRelease
+from privateer_core.privacy.cell_reports import people_for
 from privateer_core.spec.columns import Block
 from privateer_server.algorithms.partition.bin_tree import Space
 from privateer_server.algorithms.partition.gaussian_process import BinEvidence
@@ -27,7 +28,7 @@ _SHARE: Final = 0.1
 _USUAL_PEOPLE: Final = 80_000
 _GROWTH: Final = 0.363
 """A tenth of 80,000 people or fewer are asked; of more people a number that grows with this power: 2 % of a million."""
-_MOST: Final = 0.25
+_MOST: Final = 0.5
 """Where one round about each feature takes a larger share of the people than this, there is none."""
 _GAIN: Final = 0.0
 """A feature is kept if its variation makes what was said more likely by more than this, in natural logarithms."""
@@ -44,30 +45,18 @@ _BITS: Final = 4
 
 @dataclass(frozen=True)
 class FeatureCells:
-    """The cells of one feature: its levels, or quarters of its number, and those without a number.
+    """The cells of one feature: its levels, or quarters of its number, and those without a number."""
 
-    Attributes
-    ----------
-    name
-        The feature's.
-    blocks
-        Shape (blocks of the feature,): their places in the spec's.
-    axes, depths, paths
-        The tree, as a policy has it; shapes (`DEPTH_MAX`,) and (cells,).
-    lower, upper
-        Shape (cells, columns): corners.
-    expected
-        Shape (cells,): share of people in each if nothing is known of people.
-    """
-
-    name: str
-    blocks: Ints
+    name: str  # the feature's
+    blocks: Ints  # shape (blocks of the feature,): their places in the spec's
+    # axes, depths, paths: the tree, as a policy has it; shapes (`DEPTH_MAX`,) and (cells,)
     axes: Ints
     depths: Ints
     paths: Ints
+    # lower, upper: shape (cells, columns): corners
     lower: Array
     upper: Array
-    expected: Array
+    expected: Array  # shape (cells,): share of people in each if nothing is known of people
 
     def __len__(self) -> int:
         return len(self.depths)
@@ -89,31 +78,16 @@ def cells_of(spec: PartitionSpec) -> tuple[FeatureCells, ...]:
 
 @dataclass(frozen=True)
 class Selection:
-    """The state of a feature selection, by cell; the cells of all features are in one order.
+    """The state of a feature selection, by cell; the cells of all features are in one order."""
 
-    Attributes
-    ----------
-    evidence, population
-        What reports say of values, and of people, by cell.
-    asked
-        Shape (features,): people who were asked about each feature.
-    open
-        Whether more people are asked.
-    gains
-        Shape (features,): how much more likely the feature's variation makes what was observed, a logarithm.
-    kept
-        Shape (features,): features that matter, as far as is known; all while it is open.
-    ended
-        The experiment's own people who had reported at the end.
-    """
-
+    # evidence, population: what reports say of values, and of people, by cell
     evidence: BinEvidence
     population: Population
-    asked: Ints
-    open: bool
-    gains: Array
-    kept: Bools
-    ended: int
+    asked: Ints  # shape (features,): people who were asked about each feature
+    open: bool  # whether more people are asked
+    gains: Array  # shape (features,): how much more likely the feature's variation makes what was observed, a logarithm
+    kept: Bools  # shape (features,): features that matter, as far as is known; all while it is open
+    ended: int  # the experiment's own people who had reported at the end
 
     @property
     def feature(self) -> int:
@@ -132,16 +106,15 @@ class Selection:
 class FeatureSelector:
     """The rule by which features are kept: how much more likely each one's variation makes what was observed.
 
-    Attributes
-    ----------
-    cells
-        Those of every feature.
+    cells: those of every feature.
     """
 
     def __init__(self, spec: PartitionSpec) -> None:
         self.cells, self._spec, self._space = cells_of(spec), spec, Space(spec.blocks)
         people = spec.experiment.horizon
-        self.selects = len(self.cells) > _FEW and len(self.cells) * spec.first_batch("") <= _MOST * people
+        rounds = len(self.cells) * spec.first_batch("") <= _MOST * people
+        # Who cannot learn one feature gains nothing from knowing which it is.
+        self.selects = len(self.cells) > _FEW and rounds and people_for(spec, 1) <= people
 
     def start(self) -> Selection | None:
         """Return a selection for which nobody was asked yet; None where features are few, or people."""
@@ -182,14 +155,9 @@ class FeatureSelector:
     def decided(self, selection: Selection, spread: int, prior: PriorScale, own: int) -> Selection:
         """Return the selection, at its end if enough people were asked: the features that gain most are kept.
 
-        Parameters
-        ----------
-        spread
-            Place of the spread in use.
-        prior
-            Where values are expected, and how far apart.
-        own
-            The experiment's own people who have reported.
+        spread: place of the spread in use.
+        prior: where values are expected, and how far apart.
+        own: the experiment's own people who have reported.
         """
         people = self._spec.experiment.horizon + sum(source.people for source in self._spec.sources)
         if selection.asked.min() == 0 or selection.asked.sum() < people_asked(people):

@@ -26,24 +26,12 @@ _OFTEN: Final = 0.1
 
 @dataclass(frozen=True)
 class Discounted:
-    """Discounted evidence under each half-life. All have the same bins, and all learn from every round.
+    """Discounted evidence under each half-life. All have the same bins, and all learn from every round."""
 
-    Attributes
-    ----------
-    evidence
-        As of bins, with an axis of half-lives in front.
-    probabilities
-        Shape (half-lives,): how probable it is that each predicts best.
-    used
-        The half-life whose evidence makes policies.
-    own
-        The experiment's own people who had reported when it was last brought up to date.
-    """
-
-    evidence: BinEvidence
-    probabilities: Array
-    used: int
-    own: int
+    evidence: BinEvidence  # as of bins, with an axis of half-lives in front
+    probabilities: Array  # shape (half-lives,): how probable it is that each predicts best
+    used: int  # the half-life whose evidence makes policies
+    own: int  # the experiment's own people who had reported when it was last brought up to date
 
     @property
     def current(self) -> BinEvidence:
@@ -77,12 +65,8 @@ class Discounted:
 class Forgetting:
     """The rule by which evidence fades.
 
-    Parameters
-    ----------
-    half_lives
-        People after whose reports evidence counts half, the endless one first; empty: nothing fades.
-    chooses
-        Whether the half-life that predicts best is used; else the last one is.
+    half_lives: people after whose reports evidence counts half, the endless one first; empty: nothing fades.
+    chooses: whether the half-life that predicts best is used; else the last one is.
     """
 
     def __init__(self, half_lives: tuple[float, ...], *, chooses: bool) -> None:
@@ -113,14 +97,9 @@ class Forgetting:
     ) -> Discounted:
         """Have evidence fade and predict what came since it did so last; then use the best and add what came.
 
-        Parameters
-        ----------
-        evidence
-            That of the half-life in use, with what came since.
-        own
-            The experiment's own people who have reported.
-        score
-            Logarithm of the density that evidence, of such a half-life, predicted for what came.
+        evidence: that of the half-life in use, with what came since.
+        own: the experiment's own people who have reported.
+        score: logarithm of the density that evidence, of such a half-life, predicted for what came.
         """
         before, people = known.current, own - known.own
         nothing = np.zeros_like(evidence.past_precision)

@@ -23,18 +23,12 @@ _TOGETHER: Final = 256
 
 @dataclass(frozen=True)
 class BinEvidence:
-    """Normal evidence of each bin's own reports on its values: precision, and precision times mean.
+    """Normal evidence of each bin's own reports on its values: precision, and precision times mean."""
 
-    Attributes
-    ----------
-    precision, moment
-        Shape (..., bins, arms).
-    past_precision, past_moment
-        Shape (..., past, arms): the same of bins that were split since.
-    """
-
+    # precision, moment: shape (..., bins, arms)
     precision: Array
     moment: Array
+    # past_precision, past_moment: shape (..., past, arms): the same of bins that were split since
     past_precision: Array
     past_moment: Array
 
@@ -107,52 +101,30 @@ def with_arms(values: Array, added: int) -> Array:
 
 @dataclass(frozen=True)
 class BinPosterior:
-    """The posterior of arms' values in bins.
+    """The posterior of arms' values in bins."""
 
-    Attributes
-    ----------
-    mean, variance
-        Shape (bins, arms).
-    computed
-        People who had reported when it was computed.
-    """
-
+    # mean, variance: shape (bins, arms)
     mean: NDArray[np.float64]
     variance: NDArray[np.float64]
-    computed: int
+    computed: int  # people who had reported when it was computed
 
 
 @dataclass(frozen=True)
 class BinProcess:
-    """A Gaussian process of every arm's values over the features that are kept, and what was observed of it.
+    """A Gaussian process of every arm's values over the features that are kept, and what was observed of it."""
 
-    Attributes
-    ----------
-    tree
-        The bins.
-    evidence
-        What was observed of them, and of bins that were split, whose values are averages over their parts.
-    people
-        Shape (bins,): share of the people in each bin.
-    kernel, space, columns
-        The kernel, the space of its features, and the columns that these have in the space of all.
-    dimension
-        Number of columns of the space of all features.
-    beside
-        Observations of other boxes, if any: of the process, as `BinEvidence.standardized`.
-    prior
-        What values are in terms of the process. All results are about values.
-    """
-
-    tree: BinTree
+    tree: BinTree  # the bins
+    # what was observed of them, and of bins that were split, whose values are averages over their parts
     evidence: BinEvidence
-    people: Array
+    people: Array  # shape (bins,): share of the people in each bin
+    # kernel, space, columns: the kernel, the space of its features, and the columns that these have in the space of all
     kernel: Kernel
     space: Space
     columns: Ints
-    dimension: int
+    dimension: int  # number of columns of the space of all features
+    # observations of other boxes, if any: of the process, as `BinEvidence.standardized`
     beside: Observations | None = None
-    prior: PriorScale = UNSCALED
+    prior: PriorScale = UNSCALED  # what values are in terms of the process. All results are about values.
 
     @cached_property
     def box(self) -> tuple[Array, Array]:

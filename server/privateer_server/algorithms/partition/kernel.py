@@ -39,22 +39,13 @@ _NARROW: Final = 1e-3
 
 @dataclass(frozen=True)
 class Hyperparameters:
-    """The kernel in use, for the blocks of all features.
+    """The kernel in use, for the blocks of all features."""
 
-    Attributes
-    ----------
-    lengths, spread
-        As in `Kernel`, for all blocks.
-    fitted
-        People who had reported when these were fitted last.
-    common
-        As in `Kernel`.
-    """
-
+    # lengths, spread: as in `Kernel`, for all blocks
     lengths: NDArray[np.int64]
     spread: int
-    fitted: int = 0
-    common: bool = False
+    fitted: int = 0  # people who had reported when these were fitted last
+    common: bool = False  # as in `Kernel`
 
 
 @dataclass(frozen=True)
@@ -63,17 +54,10 @@ class PriorScale:
 
     Rewards that nearly all people have, or hardly any, leave values little room: a change of the log odds by t moves a
     value v by (1 - v^2) t / 2, and so does the same t of the process move it by the scale 1 - v^2 at most.
-
-    Attributes
-    ----------
-    level
-        The average of all that was observed of values, in [-1, 1].
-    sure
-        How far it is from 0 at least, as far as is known, in [0, 1).
     """
 
-    level: float = 0.0
-    sure: float = 0.0
+    level: float = 0.0  # the average of all that was observed of values, in [-1, 1]
+    sure: float = 0.0  # how far it is from 0 at least, as far as is known, in [0, 1)
 
     @classmethod
     def declared(cls, mean: float, people: int) -> "PriorScale":
@@ -139,23 +123,12 @@ class Kernel:
 
     That of numbers is Matern-3/2. Of levels it is 1 for the same and one number for all others: the covariance of
     numbers at distance 1. What matters little has a long length: bins that differ in it alone share what they know.
-
-    Attributes
-    ----------
-    lengths
-        Shape (blocks,), int64: places in `LENGTHS`, one a block.
-    spread
-        Place in `SPREADS`.
-    space
-        The blocks of columns; by default each is a number.
-    common
-        Whether arms have a common part besides, of the covariance `common_covariance`.
     """
 
-    lengths: NDArray[np.int64]
-    spread: int
-    space: Space | None = None
-    common: bool = False
+    lengths: NDArray[np.int64]  # shape (blocks,), int64: places in `LENGTHS`, one a block
+    spread: int  # place in `SPREADS`
+    space: Space | None = None  # the blocks of columns; by default each is a number
+    common: bool = False  # whether arms have a common part besides, of the covariance `common_covariance`
 
     @property
     def _parts(self) -> tuple[BlockColumns, ...]:
@@ -236,16 +209,11 @@ class Kernel:
 
 @dataclass(frozen=True)
 class ConstantKernel(Kernel):
-    """Every arm has one level, by which it differs from others everywhere, and all have a common part besides.
-
-    Attributes
-    ----------
-    crowding
-        Shape (bins,): how many times the people who are expected are in each bin, by which an observed value is larger;
-        None: as many as are expected.
-    """
+    """Every arm has one level, by which it differs from others everywhere, and all have a common part besides."""
 
     common: bool = True
+    # shape (bins,): how many times the people who are expected are in each bin, by which an observed value is larger;
+    # None: as many as are expected
     crowding: Array | None = None
 
     @override

@@ -55,19 +55,15 @@ _FITTED_BINS: Final = 128
 
 
 class PartitionLearner(CohortLearner[PartitionState]):
-    """Algorithm 2 of Ma et al. 2025 with public arms and one signed symbol (docs/learning.md explains the departures).
-
-    Attributes
-    ----------
-    selection, forgetting, splitting, allocation
-        Its parts, which are rules: each has a record of its own in the state, or decides from those of others.
-    """
+    """Algorithm 2 of Ma et al. 2025 with public arms and one signed symbol; docs/learning.md explains departures."""
 
     state_type = PartitionState
 
     def __init__(self, spec: PartitionSpec) -> None:
         super().__init__(spec)
         section, self.space = spec.algorithm, Space(spec.blocks)
+        # selection, forgetting, splitting, allocation: its parts, which are rules: each has a record of its own in the
+        # state, or decides from those of others
         self.selection = FeatureSelector(spec)
         self.forgetting = Forgetting(section.half_lives, chooses=section.memory == "auto")
         self.splitting = Splitting(spec, self.space)

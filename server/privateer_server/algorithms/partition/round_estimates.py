@@ -28,14 +28,9 @@ _HALF_KNOWN: Final = 0.4
 
 @dataclass(frozen=True)
 class Population:
-    """Shares of people by bin, cohort by cohort, own people first.
+    """Shares of people by bin, cohort by cohort, own people first."""
 
-    Attributes
-    ----------
-    shares, precision
-        Shape (cohorts, bins): share of a cohort's people in the bin, and the precision of that.
-    """
-
+    # shares, precision: shape (cohorts, bins): share of a cohort's people in the bin, and the precision of that
     shares: Array
     precision: Array
 
@@ -55,10 +50,7 @@ class Population:
     def counted(self, cohort: int, rows: slice | Ints, keys: tuple[Array, Ints], release: KeyedRelease) -> "Population":
         """Return it after a round of a cohort about some bins.
 
-        Parameters
-        ----------
-        keys
-            Share of the people in its bin who have each key, and the place among ``rows`` of that bin; (keys,) each.
+        keys: share of the people in its bin who have each key, and the place among ``rows`` of that bin; (keys,) each.
         """
         shares, precision, place = self.shares.copy(), self.precision.copy(), (cohort, rows)
         shares[place], precision[place] = weighed(shares[place], precision[place], *keys, release)
@@ -78,18 +70,12 @@ class Population:
 def weighed(mass: Array, precision: Array, telling: Array, places: Ints, release: KeyedRelease) -> tuple[Array, Array]:
     """Masses of a round's bins and their precisions, (bins,) each, updated by its hits.
 
-    Parameters
-    ----------
-    mass, precision
-        Before, shape (bins,).
-    telling
-        Share of the people in its bin who have each key, shape (keys,).
-    places
-        Bin of each key, shape (keys,).
-    release
-        Hits are scores other than 0. With u the share of people who have any key, a key whose share is m is hit with
-        probability m own + (u - m) other + (1 - u) none; the sum over keys gives u. One bucket hits every key alike and
-        tells nothing.
+    mass, precision: before, shape (bins,).
+    telling: share of the people in its bin who have each key, shape (keys,).
+    places: bin of each key, shape (keys,).
+    release: hits are scores other than 0. With u the share of people who have any key, a key whose share is m is hit
+        with probability m own + (u - m) other + (1 - u) none; the sum over keys gives u. One bucket hits every key
+        alike and tells nothing.
     """
     own, other, none = release.hit_own - release.hit_other, release.hit_other, release.hit_none
     if own < _BLIND or not len(mass):
@@ -124,26 +110,17 @@ def _keyed(release: KeyedRelease) -> float:
 
 @dataclass(frozen=True)
 class BinSums:
-    """A round bin by bin and arm by arm; rows are the policy's wholes, or its ``bins`` where these have no parts.
+    """A round bin by bin and arm by arm; rows are the policy's wholes, or its ``bins`` where these have no parts."""
 
-    Attributes
-    ----------
-    reports, sums
-        Shape (bins, arms): reports that count for the cell, and the sum of their scores, of expectation
-        ``reports * gain * share of people in the bin * (2 mean - 1)``; or how many of them are of an event.
-    hits
-        Shape (bins, arms): how many of them have a score other than 0; None where only that of all arms is known.
-    telling
-        Shape (bins, arms): share of the people in the bin who tell of the arm in a report that counts for the cell.
-    gain
-        Shape (bins, arms): what debiasing divides by, times ``telling``.
-    """
-
+    # reports, sums: shape (bins, arms): reports that count for the cell, and the sum of their scores, of expectation
+    # ``reports * gain * share of people in the bin * (2 mean - 1)``; or how many of them are of an event
     reports: Array
     sums: Array
+    # shape (bins, arms): how many of them have a score other than 0; None where only that of all arms is known
     hits: Array | None
+    # shape (bins, arms): share of the people in the bin who tell of the arm in a report that counts for the cell
     telling: Array
-    gain: Array
+    gain: Array  # shape (bins, arms): what debiasing divides by, times ``telling``
 
 
 def bin_sums(
@@ -206,18 +183,10 @@ def _behaviour(spec: PartitionSpec, cohort: str) -> Array | None:
 
 @dataclass(frozen=True)
 class Beliefs:
-    """What was thought of values before a round.
+    """What was thought of values before a round."""
 
-    Attributes
-    ----------
-    mean
-        Shape (bins, arms): means of the values in the round's bins.
-    prior
-        Where values are on the average.
-    """
-
-    mean: Array
-    prior: PriorScale
+    mean: Array  # shape (bins, arms): means of the values in the round's bins
+    prior: PriorScale  # where values are on the average
 
 
 def estimated(
@@ -232,14 +201,9 @@ def estimated(
 ) -> tuple[Population, BinEvidence]:
     """Return shares of people and evidence of values with what a round adds to them.
 
-    Parameters
-    ----------
-    rows
-        Places of the round's bins.
-    before
-        What was thought of their values.
-    parts
-        What is expected of parts of the bins, where the policy tells them apart.
+    rows: places of the round's bins.
+    before: what was thought of their values.
+    parts: what is expected of parts of the bins, where the policy tells them apart.
     """
     cohort = ["", *(source.name for source in spec.sources)].index(policy.cohort)
     population = population.counted(cohort, rows, _key_shares(spec, policy, parts.shares if parts else None), release)

@@ -43,14 +43,9 @@ class Splitting:
     ) -> Bools:
         """Tell which bins are to be split, (bins,): undecided ones that are known well enough.
 
-        Parameters
-        ----------
-        active, mean, variance
-            Shape (bins, arms): arms that are played, and the posterior.
-        differences
-            Shape (bins, columns): variance of half the difference between halves along each column.
-        deepest
-            The deepest that a bin may be.
+        active, mean, variance (bins, arms): arms that are played, and the posterior.
+        differences (bins, columns): variance of half the difference between halves along each column.
+        deepest: the deepest that a bin may be.
         """
         most = differences.max(axis=1)
         if self._in_key:
@@ -80,24 +75,12 @@ def undecided(tree: BinTree, active: Bools, deepest: int) -> Bools:
 
 @dataclass(frozen=True)
 class Subdivision:
-    """Parts of bins, with the shares and values that are expected in them.
+    """Parts of bins, with the shares and values that are expected in them."""
 
-    Attributes
-    ----------
-    rows
-        Shape (parts,), int64: the bin that each is a part of, rising.
-    tree
-        The parts.
-    shares
-        Shape (parts,): share of the bin's people who are expected in the part.
-    mean
-        Shape (parts, arms): posterior means of values.
-    """
-
-    rows: Ints
-    tree: BinTree
-    shares: Array
-    mean: Array
+    rows: Ints  # shape (parts,), int64: the bin that each is a part of, rising
+    tree: BinTree  # the parts
+    shares: Array  # shape (parts,): share of the bin's people who are expected in the part
+    mean: Array  # shape (parts, arms): posterior means of values
 
 
 def subdivided(process: BinProcess, active: NDArray[np.bool_], space: Space, splitting: Splitting) -> Subdivision:
@@ -142,14 +125,9 @@ def wholes_of(rows: Ints) -> Ints:
 def selection_bias(policy: PartitionPolicy, telling: Array, shares: Array, mean: Array) -> Array:
     """Return by how much the people who tell of an arm differ from all people of the bin, as far as is known.
 
-    Parameters
-    ----------
-    policy
-        Its wholes are the bins.
-    telling
-        Shape (parts, arms): share of a part's people who tell of each arm.
-    shares, mean
-        As in `Subdivision`.
+    policy: its wholes are the bins.
+    telling (parts, arms): share of a part's people who tell of each arm.
+    shares, mean: as in `Subdivision`.
 
     Returns
     -------

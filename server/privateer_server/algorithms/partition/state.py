@@ -1,16 +1,13 @@
 """The state of the partition learner, in parts."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from typing_extensions import override
 
 from privateer_core.algorithms.partition import PartitionSpec
 from privateer_core.algorithms.partition.bins import Bins
 from privateer_core.policies.expected_rewards import ExpectedRewards, summed_by
-from privateer_server.algorithms import LearnerState
 from privateer_server.algorithms.partition.bin_tree import BinTree
 from privateer_server.algorithms.partition.change_detection import Window
 from privateer_server.algorithms.partition.feature_selection import Selection
@@ -34,57 +31,31 @@ class LocatedBins(Bins):
 
 
 @dataclass(frozen=True)
-class PartitionState(LearnerState):
-    """The state of the partition learner. Values are 2 mean reward - 1, averaged over a bin.
+class PartitionState:
+    """The state of the partition learner. Values are 2 mean reward - 1, averaged over a bin."""
 
-    Attributes
-    ----------
-    rounds, seen, own
-        Closed rounds, people who reported, and those among them who belong to no source.
-    cohort, reported
-        The cohort of the last round, and its people who have reported.
-    tree
-        The bins.
-    active
-        Shape (bins, arms): arms that are played.
-    evidence
-        What reports on bins say of values; where evidence is forgotten, that of the half-life in use.
-    population
-        Shares of people by bin, cohort by cohort.
-    hyperparameters
-        The kernel in use.
-    posterior
-        Of values, when it was computed last.
-    discounted
-        Evidence under each half-life; None where nothing is forgotten.
-    window
-        The window whose rounds are compared with those before; None before the first one opens.
-    selection
-        What rounds about one feature at a time showed; None where no feature was asked about alone.
-    prior
-        Where values are expected, and how far apart, when the posterior was computed last.
-    constant
-        The model that one arm is best for everybody, when the posterior was computed last; None where the arm is in the
-        key, or there are many bins.
-    """
-
-    renamed: ClassVar = {"heard": "reported", "turn": "cohort"}
-
+    # rounds, seen, own: closed rounds, people who reported, and those among them who belong to no source
     rounds: int
     seen: int
     own: int
+    # cohort, reported: the cohort of the last round, and its people who have reported
     cohort: str
     reported: int
-    tree: BinTree
-    active: NDArray[np.bool_]
+    tree: BinTree  # the bins
+    active: NDArray[np.bool_]  # shape (bins, arms): arms that are played
+    # what reports on bins say of values; where evidence is forgotten, that of the half-life in use
     evidence: BinEvidence
-    population: Population
-    hyperparameters: Hyperparameters
-    posterior: BinPosterior
-    discounted: Discounted | None = None
+    population: Population  # shares of people by bin, cohort by cohort
+    hyperparameters: Hyperparameters  # the kernel in use
+    posterior: BinPosterior  # of values, when it was computed last
+    discounted: Discounted | None = None  # evidence under each half-life; None where nothing is forgotten
+    # the window whose rounds are compared with those before; None before the first one opens
     window: Window | None = None
+    # what rounds about one feature at a time showed; None where no feature was asked about alone
     selection: Selection | None = None
-    prior: PriorScale = UNSCALED
+    prior: PriorScale = UNSCALED  # where values are expected, and how far apart, when the posterior was computed last
+    # the model that one arm is best for everybody, when the posterior was computed last; None where the arm is in the
+    # key, or there are many bins
     constant: ConstantArms | None = None
 
     def means(self, asks: bool) -> Array:
@@ -132,33 +103,3 @@ class PartitionState(LearnerState):
             return reward.span / 2 * spread(summed) if spread else float((np.abs(summed) * deviations).sum())
 
         return ExpectedRewards(*bins.edges(), self.population.own_shares, at, deviation)
-
-    @classmethod
-    @override
-    def upgraded(cls, stored: Any) -> Any:
-        """Return a stored state with today's names, and in parts if it was stored before states had them."""
-        stored = super().upgraded(stored)
-        if not isinstance(stored, dict) or "axes" not in stored:
-            return stored
-        state, selection, discounted = _in_parts(stored), stored.get("screening"), stored.get("bank")
-        if selection:
-            kind, (_, arms), _ = selection["precision"]
-            none = [kind, [0, arms], b""]
-            selection = _in_parts(selection | {"past_precision": none, "past_moment": none})
-        parts = {"window": stored.get("earlier"), "selection": selection}
-        return state | parts | {"discounted": _in_parts(discounted) if discounted else None}
-
-
-_PARTS: Final = {
-    "tree": {name: name for name in ("axes", "depths", "paths", "past_depths", "past_paths")},
-    "evidence": {name: name for name in ("precision", "moment", "past_precision", "past_moment")},
-    "population": {"shares": "mass", "precision": "mass_precision"},
-    "hyperparameters": {name: name for name in ("lengths", "spread", "fitted")},
-    "posterior": {name: name for name in ("mean", "variance", "computed")},
-}
-"""Fields of parts, by the names that they had in one record."""
-
-
-def _in_parts(stored: dict[str, Any]) -> dict[str, Any]:
-    parts = {part: {new: stored[old] for new, old in names.items() if old in stored} for part, names in _PARTS.items()}
-    return stored | {part: fields for part, fields in parts.items() if fields}

@@ -15,24 +15,13 @@ _FLAT: Final = 1e-9
 
 @dataclass(frozen=True)
 class Design:
-    """A distribution over actions.
+    """A distribution over actions."""
 
-    Attributes
-    ----------
-    support
-        Shape (s,), int64: rows of the actions that are played, rising.
-    weights
-        Shape (s,): their shares, above 0, summing to 1.
-    basis
-        Shape (rank, d): orthonormal rows that span the actions.
-    gap
-        Largest x^T V(weights)^-1 x over the actions within their span, divided by the rank: 1 is optimal (Kiefer and
-        Wolfowitz 1960).
-    """
-
-    support: NDArray[np.int64]
-    weights: Array
-    basis: Array
+    support: NDArray[np.int64]  # shape (s,), int64: rows of the actions that are played, rising
+    weights: Array  # shape (s,): their shares, above 0, summing to 1
+    basis: Array  # shape (rank, d): orthonormal rows that span the actions
+    # largest x^T V(weights)^-1 x over the actions within their span, divided by the rank: 1 is optimal (Kiefer and
+    # Wolfowitz 1960)
     gap: float
 
     @property
@@ -55,14 +44,9 @@ def near_optimal_design(actions: Array, gap: float = 2.0, most: int | None = Non
     makes the determinant largest (Fedorov 1972), then the smallest weights are dropped while the gap allows it; all
     within the span of the actions, so that they need not span the space.
 
-    Parameters
-    ----------
-    actions
-        Shape (k, d), not all 0.
-    gap
-        Above 1; Li, Zhou and Ji ask for 2 (Lattimore, Szepesvari and Weisz 2020, Proposition 3.7).
-    most
-        The most actions of the support, at least ``d``; a design that needs more has a larger gap.
+    actions (k, d): not all 0.
+    gap: above 1; Li, Zhou and Ji ask for 2 (Lattimore, Szepesvari and Weisz 2020, Proposition 3.7).
+    most: the most actions of the support, at least ``d``; a design that needs more has a larger gap.
     """
     basis = span_of(actions)
     points = actions @ basis.T

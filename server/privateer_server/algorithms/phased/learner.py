@@ -39,64 +39,32 @@ _SHORTFALL: Final = np.exp(-(_PLACES**2) / 2) / math.sqrt(2 * math.pi) + _PLACES
 
 @dataclass(frozen=True)
 class PhasedState:
-    """The state of phased elimination.
+    """The state of phased elimination."""
 
-    Attributes
-    ----------
-    phase, played
-        Phases that were learned from, and rounds played in them.
-    asked
-        People asked so far, in repeated phases too.
-    active
-        Shape (a,), int64: rows of the actions that may still be the best.
-    estimates, widths
-        Shape (a,): estimated rewards less the middle of their range, and how far an action's difference to the leader
-        may be off; infinite before the first phase.
-    clipped
-        At least this share of people's averages was clipped in the last phase, by what was released.
-    seed
-        The seed of the public draw of people: the same for all phases.
-    radii
-        Shape (a,): how far each of ``estimates`` may be off by itself.
-    failed
-        Whether a phase came to no end, so that the best action so far is played.
-    reported
-        People whose reports opened, of phases that were learned from.
-    """
-
+    # phase, played: phases that were learned from, and rounds played in them
     phase: int
     played: int
-    asked: int
-    active: NDArray[np.int64]
+    asked: int  # people asked so far, in repeated phases too
+    active: NDArray[np.int64]  # shape (a,), int64: rows of the actions that may still be the best
+    # estimates, widths: shape (a,): estimated rewards less the middle of their range, and how far an action's
+    # difference to the leader may be off; infinite before the first phase
     estimates: Array
     widths: Array
-    clipped: float
-    seed: int
-    radii: Array
-    failed: bool = False
-    reported: int = 0
+    clipped: float  # at least this share of people's averages was clipped in the last phase, by what was released
+    seed: int  # the seed of the public draw of people: the same for all phases
+    radii: Array  # shape (a,): how far each of ``estimates`` may be off by itself
+    failed: bool = False  # whether a phase came to no end, so that the best action so far is played
+    reported: int = 0  # people whose reports opened, of phases that were learned from
 
 
 @dataclass(frozen=True)
 class PhaseEstimate:
-    """Least squares on one phase's released averages, in coordinates of the span of the active actions.
+    """Least squares on one phase's released averages, in coordinates of the span of the active actions."""
 
-    Attributes
-    ----------
-    theta
-        Shape (rank,).
-    weights
-        Shape (rank, s): what multiplies the averages in ``theta``.
-    covariance
-        Shape (rank, rank): sub-Gaussian variance of ``theta``.
-    scale
-        The scale of the error beyond sub-Gaussian, see `GaussianVectors.spread`.
-    """
-
-    theta: Array
-    weights: Array
-    covariance: Array
-    scale: float
+    theta: Array  # shape (rank,)
+    weights: Array  # shape (rank, s): what multiplies the averages in ``theta``
+    covariance: Array  # shape (rank, rank): sub-Gaussian variance of ``theta``
+    scale: float  # the scale of the error beyond sub-Gaussian, see `GaussianVectors.spread`
 
     def width(self, differences: Array, log: float) -> Array:
         """Bound what each of ``differences`` (n, rank) is off by, with probability 1 - e^-log each; shape (n,)."""

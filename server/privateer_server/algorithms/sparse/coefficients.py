@@ -31,19 +31,12 @@ _DIGITS: Final = 4
 
 @dataclass(frozen=True)
 class Estimates:
-    """Coefficients of the coordinates of a block: of arms, then of features.
+    """Coefficients of the coordinates of a block: of arms, then of features."""
 
-    Attributes
-    ----------
-    values, deviations
-        Shape (p,), with the standard deviations that noise and people's own variation give them.
-    centres
-        What is expected of each beforehand, shape (p,), or 0 of all.
-    """
-
+    # values, deviations: shape (p,), with the standard deviations that noise and people's own variation give them
     values: Array
     deviations: Array
-    centres: Array | float = 0.0
+    centres: Array | float = 0.0  # what is expected of each beforehand, shape (p,), or 0 of all
 
     @property
     def ratios(self) -> Array:
@@ -67,14 +60,10 @@ def estimates(people: int, moments: Array, variances: Array, expected: Array) ->
     Eigenvalues of the noisy matrix below what noise alone has are raised to that: sqrt(2 p) standard deviations of an
     entry off the diagonal, for a symmetric matrix of normal entries.
 
-    Parameters
-    ----------
-    people
-        Number of people.
-    moments, variances
-        Shape (p + 1, p + 1): sums of products of coordinates, the value last, and the variances of noise in them.
-    expected
-        Shape (arms,): what arms, the first coordinates, are expected to have. An arm that nobody played has that.
+    people: number of people.
+    moments, variances (p + 1, p + 1): sums of products of coordinates, the value last, and the variances of noise in
+        them.
+    expected (arms,): what arms, the first coordinates, are expected to have. An arm that nobody played has that.
     """
     size = len(moments) - 1
     matrix, products = moments[:-1, :-1], moments[:-1, -1]
@@ -94,12 +83,8 @@ def estimates(people: int, moments: Array, variances: Array, expected: Array) ->
 def correlate(arms: int, people: int, moments: Array, variances: Array) -> bool:
     """Whether features correlate, or are off the middle of their bounds, beyond chance where people got any arm.
 
-    Parameters
-    ----------
-    arms
-        How many of the first coordinates are of arms.
-    people, moments, variances
-        As of `estimates`.
+    arms: how many of the first coordinates are of arms.
+    people, moments, variances: as of `estimates`.
     """
     size = len(moments) - 1
     of_all, noise = (one[:arms, arms:size].sum(axis=0) for one in (moments, variances))
@@ -117,14 +102,9 @@ def is_clearer(people: int, predicted: Sequence[float], arms: int, scale: float,
     those who get an arm: up to (arms - 1) / (arms + 1), of uniform ones. Their products with a level then hide what the
     feature does. But scores have a wider range, and with it a choice's Gumbel noise, of variance (pi scale)^2 / 6.
 
-    Parameters
-    ----------
-    predicted, arms
-        What is predicted by arms, the first, and by features.
-    scale
-        Of a choice's noise in a sum of products with rewards.
-    level
-        What rewards are off the middle, as far as that is sure, where features decide; 0 where coins do.
+    predicted, arms: what is predicted by arms, the first, and by features.
+    scale: of a choice's noise in a sum of products with rewards.
+    level: what rewards are off the middle, as far as that is sure, where features decide; 0 where coins do.
     """
     intercepts, values = np.array(predicted[:arms]), np.array(predicted[arms:])
     varied = np.square(intercepts).mean() + UNIFORM * np.square(values).sum()
@@ -158,24 +138,12 @@ def moments_by_policy(policy: SparsePolicy, places: NDArray[np.int64]) -> Array:
 
 @dataclass(frozen=True)
 class Played:
-    """The rewards that people of some rounds had.
+    """The rewards that people of some rounds had."""
 
-    Attributes
-    ----------
-    people
-        Number of people.
-    shares
-        Shape (arms,): how many of them each arm would have where coins give those that are not retired.
-    sums
-        Shape (arms,): rewards in [-1, 1] of each arm, with noise.
-    noise
-        Variance of what was added to each.
-    """
-
-    people: int
-    shares: Array
-    sums: Array
-    noise: float
+    people: int  # number of people
+    shares: Array  # shape (arms,): how many of them each arm would have where coins give those that are not retired
+    sums: Array  # shape (arms,): rewards in [-1, 1] of each arm, with noise
+    noise: float  # variance of what was added to each
 
     def merged(self, other: "Played") -> "Played":
         """Return what people of both had."""
@@ -230,10 +198,7 @@ class FoundFeature(NamedTuple):
 def coefficients(spec: SparseSpec, places: NDArray[np.int64], found: Estimates) -> list[FoundFeature]:
     """Return what is known of features, of all of which the intervals hold together, noise included.
 
-    Parameters
-    ----------
-    places, found
-        Features, (k,), and the estimates of their coefficients.
+    places, found: features, (k,), and the estimates of their coefficients.
     """
     unit, reach = spec.reward.half_range, threshold(spec.arm_features)
     names = [spec.context.names[place] for place in places.tolist()]
@@ -260,10 +225,7 @@ def features_table(found: list[FoundFeature]) -> Table:
 def gain(spec: SparseSpec, explored: Played, followed: Played) -> Gain | None:
     """Compare the mean reward of the policy with that of the best arm for all; None as long as nobody had one.
 
-    Parameters
-    ----------
-    explored, followed
-        What people had who got any arm, and those who got the best one.
+    explored, followed: what people had who got any arm, and those who got the best one.
     """
     if not (explored.people and followed.people):
         return None

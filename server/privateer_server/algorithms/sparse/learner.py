@@ -16,7 +16,7 @@ from privateer_core.answer.parts import Figures, Gain
 from privateer_core.errors import SpecError
 from privateer_core.primitives.bounded_vectors import SecondMomentSums, VectorSums
 from privateer_core.primitives.questions import SecondMoments
-from privateer_server.algorithms import Learner, LearnerState, NewRound, RoundsLearner
+from privateer_server.algorithms import Learner, NewRound, RoundsLearner
 from privateer_server.algorithms.sparse.coefficients import (
     CONFIDENCE,
     UNIFORM,
@@ -110,31 +110,18 @@ class SparseLearner(RoundsLearner[SparseSpec, StateT, SparsePolicy]):
 
 
 @dataclass(frozen=True)
-class EpochState(LearnerState):
-    """The state of a learner with a curator.
+class EpochState:
+    """The state of a learner with a curator."""
 
-    Attributes
-    ----------
-    reported
-        People whose reports opened.
-    places
-        Shape (k,): features of the block, int64, in order.
-    people
-        Number of people in the block.
-    moments, variances
-        Shape (arms + k + 1, arms + k + 1): the block of second moments, value last, and the variances of its noise.
-    correlated
-        Whether features have shown to correlate, or to be off the middle of their bounds.
-    explored, followed
-        What people had who got any arm, and those who got the best one since the block began.
-    """
-
-    reported: int
-    places: Places
-    people: int
+    reported: int  # people whose reports opened
+    places: Places  # shape (k,): features of the block, int64, in order
+    people: int  # number of people in the block
+    # moments, variances: shape (arms + k + 1, arms + k + 1): the block of second moments, value last, and the variances
+    # of its noise
     moments: Array
     variances: Array
-    correlated: bool
+    correlated: bool  # whether features have shown to correlate, or to be off the middle of their bounds
+    # explored, followed: what people had who got any arm, and those who got the best one since the block began
     explored: Played
     followed: Played
 
@@ -289,18 +276,12 @@ class EpochLearner(SparseLearner[EpochState]):
 
 
 @dataclass(frozen=True)
-class SumState(LearnerState):
-    """The state of a learner without a curator.
+class SumState:
+    """The state of a learner without a curator."""
 
-    Attributes
-    ----------
-    reported
-        People whose reports opened.
-    precisions, weighted
-        Shape (d,): of every feature's coefficient the sum of precisions, and of estimates times these.
-    """
-
-    reported: int
+    reported: int  # people whose reports opened
+    # precisions, weighted: shape (d,): of every feature's coefficient the sum of precisions, and of estimates times
+    # these
     precisions: Array
     weighted: Array
 

@@ -26,11 +26,6 @@ def smallest(spec: SparseSpec, features: int, people: int) -> float:
     """Return the smallest coefficient, in half ranges of rewards, that so many people show of one of the features.
 
     Features are taken to be uniform within their bounds, and not to correlate.
-
-    Raises
-    ------
-    SpecError
-        If no terms keep the promise with so many people.
     """
     question = replace(spec.question_about(features, 0), screened=min(spec.kept_most, features))
     mechanism: Any = calibrate(spec.privacy, people, question).mechanism
@@ -45,13 +40,7 @@ def smallest(spec: SparseSpec, features: int, people: int) -> float:
 
 
 def check_first_round(spec: SparseSpec) -> None:
-    """Refuse a first round in which no coefficient can be found, however large.
-
-    Raises
-    ------
-    SpecError
-        Naming the number of people that it takes.
-    """
+    """Refuse a first round in which no coefficient can be found, however large."""
     people = spec.first_batch("")
     if smallest(spec, spec.arm_features, people) <= 1:
         return

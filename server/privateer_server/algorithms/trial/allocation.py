@@ -31,16 +31,10 @@ def allocated(
 ) -> tuple[NDArray[np.bool_], Array]:
     """Arms dropped so far and shares of the arms in the next epoch, (J, K + 1) each.
 
-    Parameters
-    ----------
-    evidence
-        About segments, or about everybody as one segment; of several trials, one after the other.
-    dropped
-        Shape (J, K + 1): arms dropped before.
-    rule, floor
-        The spec's allocation, and the least share of an arm.
-    trials
-        How many trials the evidence is of. Where there are many, shares are computed less finely.
+    evidence: about segments, or about everybody as one segment; of several trials, one after the other.
+    dropped (J, K + 1): arms dropped before.
+    rule, floor: the spec's allocation, and the least share of an arm.
+    trials: how many trials the evidence is of. Where there are many, shares are computed less finely.
     """
     if rule == "fixed":
         return dropped, np.tile(evidence.design.arms, (len(evidence.design.segments), 1))
@@ -130,21 +124,11 @@ def best_probabilities(values: Array, variances: Array, points: Array = _POINTS)
 
 @dataclass(frozen=True)
 class Holdout:
-    """A policy and a constant arm, and the releases since both were chosen: every arm has a share in all of them.
+    """A policy and a constant arm, and the releases since both were chosen: every arm has a share in all of them."""
 
-    Attributes
-    ----------
-    best
-        Shape (J,), int64: the policy's arm in each segment.
-    constant
-        The arm that is best if everybody gets the same.
-    evidence
-        Of the epochs since.
-    """
-
-    best: NDArray[np.int64]
-    constant: int
-    evidence: TrialEvidence
+    best: NDArray[np.int64]  # shape (J,), int64: the policy's arm in each segment
+    constant: int  # the arm that is best if everybody gets the same
+    evidence: TrialEvidence  # of the epochs since
 
     @classmethod
     def begin(cls, design: TrialDesign, people: float, best: NDArray[np.int64], constant: int) -> Self:

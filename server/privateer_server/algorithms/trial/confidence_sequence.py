@@ -40,35 +40,23 @@ class ConfidenceSequence:
     With pi' the arms' shares among the two, u = 2 min pi' and S = 2 W - T, the process
     exp(rate signal - rate^2/2 total - rate remainder) is a supermartingale without an effect: Doob's inequality with
     one fixed rate, exact for values in [0, 1] and for Laplace noise.
-
-    Attributes
-    ----------
-    rate
-        lambda = sqrt(2 ln(2/alpha)/V), with V the planned hits of the two arms; 0 before the first epoch.
-    signal, hits
-        Sums of u (S_a/(2 pi'_a) - S_0/(2 pi'_0)) and of u T.
-    total, noise
-        Sum of T, and the variance that releases added to it.
-    remainder
-        What noise may add to the signal.
-    people, kept, others, seen
-        Sums of n, n q, n o, and shape (J,): of the segment's hits of all arms.
-    p_value
-        The least alpha at which 0 was left out so far.
     """
 
     design: TrialDesign
-    rate: Array
+    rate: Array  # lambda = sqrt(2 ln(2/alpha)/V), with V the planned hits of the two arms; 0 before the first epoch
+    # signal, hits: sums of u (S_a/(2 pi'_a) - S_0/(2 pi'_0)) and of u T
     signal: Array
     hits: Array
+    # total, noise: sum of T, and the variance that releases added to it
     total: Array
     noise: Array
-    remainder: Array
+    remainder: Array  # what noise may add to the signal
+    # people, kept, others, seen: sums of n, n q, n o, and shape (J,): of the segment's hits of all arms
     people: float
     kept: float
     others: float
     seen: Array
-    p_value: Array
+    p_value: Array  # the least alpha at which 0 was left out so far
 
     @classmethod
     def begin(cls, design: TrialDesign) -> Self:
@@ -114,10 +102,7 @@ class ConfidenceSequence:
     def effect(self, asked: ConfidenceLimits | None = None) -> ConfidenceLimits:
         """Return the effects, shape (J, K). A share of people that has to be estimated too shares alpha with it.
 
-        Parameters
-        ----------
-        asked
-            Limits at alpha/2 of the segments' shares of the people, where they are asked.
+        asked: limits at alpha/2 of the segments' shares of the people, where they are asked.
         """
         alpha = self.design.alpha
         if asked:
@@ -165,14 +150,9 @@ class ConfidenceSequence:
 def asked_limits(sums: Sums, alpha: float, planned: float) -> ConfidenceLimits:
     """Limits of the segments' shares of the people, shape (J,), by a line for the answers of those who were asked.
 
-    Parameters
-    ----------
-    sums
-        Over people who were asked for their segment, with weights of 1.
-    alpha
-        Probability that any share is ever outside its own limits.
-    planned
-        Hits of a segment that are planned.
+    sums: over people who were asked for their segment, with weights of 1.
+    alpha: probability that any share is ever outside its own limits.
+    planned: hits of a segment that are planned.
     """
     positive, hits = sums.num[:, 0, 0], sums.den[:, 0, 0]
     level = np.log(2 / alpha)

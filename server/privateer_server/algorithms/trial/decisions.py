@@ -64,32 +64,18 @@ _OR_BOUNDS: Final = "; so do narrower bounds, if rewards are all near one of the
 
 @dataclass(frozen=True)
 class TrialFindings:
-    """Effects by segment and treatment (J, K), their averages (K,), and what follows from them at the last look.
+    """Effects by segment and treatment (J, K), their averages (K,), and what follows from them at the last look."""
 
-    Attributes
-    ----------
-    effects, called
-        By segment, and what is decided of each.
-    average, average_called
-        The same on average; None if everybody is one segment.
-    given
-        Shape (J,), int64: the arm that a segment gets when nobody is asked any more.
-    for_all
-        The arm that is recommended if everybody gets the same.
-    sure
-        Shape (J,): whether the given arm is better than all others, in all segments at once.
-    inhabited
-        Shape (J,): whether anybody was counted in a segment.
-    """
-
+    # effects, called: by segment, and what is decided of each
     effects: SegmentEffects
     called: StandingDecisions
+    # average, average_called: the same on average; None if everybody is one segment
     average: AverageEffects | None
     average_called: StandingDecisions | None
-    given: NDArray[np.int64]
-    for_all: int
-    sure: NDArray[np.bool_]
-    inhabited: NDArray[np.bool_]
+    given: NDArray[np.int64]  # shape (J,), int64: the arm that a segment gets when nobody is asked any more
+    for_all: int  # the arm that is recommended if everybody gets the same
+    sure: NDArray[np.bool_]  # shape (J,): whether the given arm is better than all others, in all segments at once
+    inhabited: NDArray[np.bool_]  # shape (J,): whether anybody was counted in a segment
 
     @classmethod
     def of(cls, state: TrialState, spec: TrialSpec) -> "TrialFindings":

@@ -53,16 +53,10 @@ def loss_of(
 
     While intervals hold the loss is no larger than they leave open, and so is its mean.
 
-    Parameters
-    ----------
-    intervals
-        Effects against arm 0 with the ends of their intervals, shape (K, 3).
-    deviations
-        Their standard deviations, shape (K,).
-    shared
-        Shape (K,): the part of their variances that is the control's, by which they correlate; None: nothing is known.
-    wider
-        Shape (K,): by how much intervals of two treatments are wider where few people tell variances; None: by none.
+    intervals: effects against arm 0 with the ends of their intervals, shape (K, 3).
+    deviations: their standard deviations, shape (K,).
+    shared (K,): the part of their variances that is the control's, by which they correlate; None: nothing is known.
+    wider (K,): by how much intervals of two treatments are wider where few people tell variances; None: by none.
     """
     value, low, high = np.vstack([np.zeros(3), intervals]).T
     others, root = np.arange(len(value)) != best, np.zeros(len(value))

@@ -56,21 +56,13 @@ def critical_values(times: tuple[float, ...], alpha: float) -> Array:
 
 @dataclass(frozen=True)
 class Look:
-    """One look with a boundary, and who had crossed none before: the survivors of the look before.
+    """One look with a boundary, and who had crossed none before: the survivors of the look before."""
 
-    Attributes
-    ----------
-    before, time
-        Information fractions of the look before (0 if none) and of this.
-    edge
-        This look's boundary of B(t).
-    points, mass
-        Shape (points,): where B was at the look before, and with what probability, without drift.
-    """
-
+    # before, time: information fractions of the look before (0 if none) and of this
     before: float
     time: float
-    edge: float
+    edge: float  # this look's boundary of B(t)
+    # points, mass: shape (points,): where B was at the look before, and with what probability, without drift
     points: Array
     mass: Array
 
@@ -237,14 +229,9 @@ def stagewise(times: tuple[float, ...], alpha: float, score: float, deviation: f
     p(drift) is the probability of having crossed above earlier, or of a larger value here, and rises with the drift:
     limits where it is alpha/2 and 1 - alpha/2, the estimate where it is 1/2.
 
-    Parameters
-    ----------
-    times
-        Information fractions of the looks, the last the one that stopped the trial and crossed first, or the end.
-    alpha
-        1 - the level; the boundaries' own.
-    score, deviation
-        The difference over its standard deviation at that look, and the standard deviation.
+    times: information fractions of the looks, the last the one that stopped the trial and crossed first, or the end.
+    alpha: 1 - the level; the boundaries' own.
+    score, deviation: the difference over its standard deviation at that look, and the standard deviation.
     """
     if score < 0:
         mirrored = stagewise(times, alpha, -score, deviation)

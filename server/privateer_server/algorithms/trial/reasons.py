@@ -42,25 +42,16 @@ class ReasonCode(IntEnum):
 
 @dataclass(frozen=True)
 class ArmCounts:
-    """What the two arms of each effect have of what an interval needs, (..., 2) each; as releases tell it.
+    """What the two arms of each effect have of what an interval needs, (..., 2) each; as releases tell it."""
 
-    Attributes
-    ----------
-    people, noise
-        How many people each mean is as good as, and the standard deviation of the noise in their number.
-    rare
-        How many of them had the rarer outcome of bits.
-    needed, rare_needed
-        Shape (...): the least people, and the least of the rarer outcome.
-    bearers
-        Shape (...): how many equal rewards would bear a mean as uncertain as that of the arm with fewer of them.
-    """
-
+    # people, noise: how many people each mean is as good as, and the standard deviation of the noise in their number
     people: Array
     noise: Array
-    rare: Array
+    rare: Array  # how many of them had the rarer outcome of bits
+    # needed, rare_needed: shape (...): the least people, and the least of the rarer outcome
     needed: Array
     rare_needed: Array
+    # shape (...): how many equal rewards would bear a mean as uncertain as that of the arm with fewer of them
     bearers: Array
 
     @classmethod

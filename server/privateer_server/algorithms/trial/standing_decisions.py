@@ -14,27 +14,15 @@ class StandingDecisions:
 
     Few people get an arm that is dropped, so that later looks have no interval for it. Its decision stands, and so does
     its last interval: intervals of all looks hold together.
-
-    Attributes
-    ----------
-    intervals
-        Shape (*S, 3): estimate and ends at the last look that had an interval; nan where none had.
-    people
-        Shape S, int64: how many people had reported at that look.
-    decided
-        Shape S: whether a test has decided it at some look, as the spec corrects for several effects, and the interval
-        leaves 0 out.
-    tested
-        Shape S: whether a test has decided it at some look.
-    better
-        Shape S: whether it is decided, and above 0.
     """
 
-    intervals: Array
-    people: NDArray[np.int64]
+    intervals: Array  # shape (*S, 3): estimate and ends at the last look that had an interval; nan where none had
+    people: NDArray[np.int64]  # shape S, int64: how many people had reported at that look
+    # shape S: whether a test has decided it at some look, as the spec corrects for several effects, and the interval
+    # leaves 0 out
     decided: NDArray[np.bool_]
-    tested: NDArray[np.bool_]
-    better: NDArray[np.bool_]
+    tested: NDArray[np.bool_]  # shape S: whether a test has decided it at some look
+    better: NDArray[np.bool_]  # shape S: whether it is decided, and above 0
 
     @classmethod
     def of(
@@ -69,10 +57,7 @@ def decided_arms(
 
     What is decided on average holds in a segment of which nothing is decided, unless it is decided to be worse there.
 
-    Parameters
-    ----------
-    ahead
-        Shape (J, K + 1): values of the arms, of which those that are better are ranked.
+    ahead (J, K + 1): values of the arms, of which those that are better are ranked.
     """
     own = np.where(called.better.any(axis=1), 1 + np.where(called.better, ahead[:, 1:], -np.inf).argmax(axis=1), 0)
     if average is None:

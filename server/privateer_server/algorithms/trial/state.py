@@ -10,7 +10,6 @@ from privateer_core.algorithms.trial import TrialPolicy, TrialSpec
 from privateer_core.algorithms.trial.learned_slopes import LearnedSlope
 from privateer_core.answer.shares import Shares
 from privateer_core.primitives.contributions import BITS, CellHits
-from privateer_server.algorithms import LearnerState
 from privateer_server.algorithms.trial.allocation import Holdout
 from privateer_server.algorithms.trial.confidence_sequence import ConfidenceSequence
 from privateer_server.algorithms.trial.evidence.epochs import Epoch, stable_weights
@@ -29,25 +28,14 @@ ALERT: Final = 1e-3
 
 @dataclass(frozen=True)
 class SampleRatio:
-    """The sample-ratio check: whether arms are heard from as often as slots give them. Free, since slots are public.
+    """The sample-ratio check: whether arms are heard from as often as slots give them. Free, since slots are public."""
 
-    Attributes
-    ----------
-    planned
-        Reports planned over the whole trial.
-    people
-        Shape (looks,): all reports up to each look.
-    excess, variance
-        Shape (K + 1,): slots beyond what the shares say, and its variance.
-    scores
-        Shape (looks, K + 1): one over the other's root.
-    """
-
-    planned: float
-    people: Array
+    planned: float  # reports planned over the whole trial
+    people: Array  # shape (looks,): all reports up to each look
+    # excess, variance: shape (K + 1,): slots beyond what the shares say, and its variance
     excess: Array
     variance: Array
-    scores: Array
+    scores: Array  # shape (looks, K + 1): one over the other's root
 
     @classmethod
     def begin(cls, planned: float, arms: int) -> Self:
@@ -73,57 +61,29 @@ class SampleRatio:
 
 
 @dataclass(frozen=True)
-class TrialState(LearnerState):
-    """The state of a trial: functions of releases, and of public coins.
+class TrialState:
+    """The state of a trial: functions of releases, and of public coins."""
 
-    Attributes
-    ----------
-    seed
-        What coins mean, in all rounds: those of a late report chose as they would now.
-    reported
-        People whose reports opened so far.
-    evidence
-        What releases add up to.
-    everybody
-        Evidence about everybody together, for the reward and each guardrail; empty where nobody is asked about that.
-    members
-        Sums over people who were asked for their segment alone; None where nobody is.
-    shares
-        Shape (rows, arms): shares of the arms in the next round. Rows are segments, and everybody where that is asked
-        about.
-    dropped
-        Shape (rows, arms): arms that elimination has dropped.
-    ratio
-        The sample-ratio check.
-    line
-        The confidence sequence of strict intervals; None if the spec has others.
-    guardrails
-        The same evidence about each guardrail.
-    held
-        The holdout that measures what choosing by segment gains; None until the policy is chosen.
-    path, average_path
-        Shape (looks, segments, treatments, 3) and (looks, treatments, 3): estimate and interval at every look; nan
-        where nothing is said.
-    stopped
-        Which rule ended the trial; empty while none has.
-    learned
-        Slopes by which devices adjust rewards in the next round, of the looks before it.
-    """
-
-    seed: int
-    reported: int
-    evidence: TrialEvidence
+    seed: int  # what coins mean, in all rounds: those of a late report chose as they would now
+    reported: int  # people whose reports opened so far
+    evidence: TrialEvidence  # what releases add up to
+    # evidence about everybody together, for the reward and each guardrail; empty where nobody is asked about that
     everybody: tuple[TrialEvidence, ...]
-    members: Sums | None
+    members: Sums | None  # sums over people who were asked for their segment alone; None where nobody is
+    # shape (rows, arms): shares of the arms in the next round. Rows are segments, and everybody where that is asked
+    # about.
     shares: Array
-    dropped: NDArray[np.bool_]
-    ratio: SampleRatio
-    line: ConfidenceSequence | None
-    guardrails: tuple[TrialEvidence, ...]
-    held: Holdout | None
+    dropped: NDArray[np.bool_]  # shape (rows, arms): arms that elimination has dropped
+    ratio: SampleRatio  # the sample-ratio check
+    line: ConfidenceSequence | None  # the confidence sequence of strict intervals; None if the spec has others
+    guardrails: tuple[TrialEvidence, ...]  # the same evidence about each guardrail
+    held: Holdout | None  # the holdout that measures what choosing by segment gains; None until the policy is chosen
+    # path, average_path: shape (looks, segments, treatments, 3) and (looks, treatments, 3): estimate and interval at
+    # every look; nan where nothing is said
     path: Array
     average_path: Array
-    stopped: str = ""
+    stopped: str = ""  # which rule ended the trial; empty while none has
+    # slopes by which devices adjust rewards in the next round, of the looks before it
     learned: tuple[LearnedSlope, ...] = ()
 
     @property

@@ -122,46 +122,31 @@ def fieller(
 
 @dataclass(frozen=True)
 class SegmentEffects:
-    """Effects after the last look, shape (J, K) each; intervals of all looks hold at once, at the design's alpha.
+    """Effects after the last look, shape (J, K) each; intervals of all looks hold at once, at the design's alpha."""
 
-    Attributes
-    ----------
-    estimate, low, high
-        Mean reward under the treatment less that under the control. nan without an interval.
-    joint_low, joint_high
-        Intervals that all hold at once, with the boundary of alpha/(J K).
-    contribution, contribution_low, contribution_high
-        The effect times the segment's share of people: what it adds to the average.
-    p_value, adjusted, decided
-        Sequential p-value, the same corrected for all effects, and whether that is at most alpha.
-    detectable
-        Effect that is found with probability .8 by the end of plan; infinite where the share is unknown.
-    reason
-        A `ReasonCode` each, int64.
-    bounds
-        Shape (J, K, 2): bounds within those of rewards that hold the rewards and resolve more.
-    rough
-        The estimate, also without an interval; nan where nobody is.
-    counts
-        What the arms have of what an interval needs.
-    """
-
+    # estimate, low, high: mean reward under the treatment less that under the control. nan without an interval.
     estimate: Array
     low: Array
     high: Array
+    # joint_low, joint_high: intervals that all hold at once, with the boundary of alpha/(J K)
     joint_low: Array
     joint_high: Array
+    # contribution, contribution_low, contribution_high: the effect times the segment's share of people: what it adds to
+    # the average
     contribution: Array
     contribution_low: Array
     contribution_high: Array
+    # p_value, adjusted, decided: sequential p-value, the same corrected for all effects, and whether that is at most
+    # alpha
     p_value: Array
     adjusted: Array
     decided: NDArray[np.bool_]
+    # effect that is found with probability .8 by the end of plan; infinite where the share is unknown
     detectable: Array
-    reason: NDArray[np.int64]
-    bounds: Array
-    rough: Array
-    counts: ArmCounts
+    reason: NDArray[np.int64]  # a `ReasonCode` each, int64
+    bounds: Array  # shape (J, K, 2): bounds within those of rewards that hold the rewards and resolve more
+    rough: Array  # the estimate, also without an interval; nan where nobody is
+    counts: ArmCounts  # what the arms have of what an interval needs
 
 
 @dataclass(frozen=True)
@@ -244,14 +229,9 @@ def effects(
 ) -> SegmentEffects:
     """Return effects after the last look.
 
-    Parameters
-    ----------
-    asked
-        Segments' shares, where people were asked for them.
-    smallest
-        The effect that the owner wants to find.
-    correction
-        ``holm``: alpha bounds the probability of any wrong decision; ``bh``: the expected share of wrong ones.
+    asked: segments' shares, where people were asked for them.
+    smallest: the effect that the owner wants to find.
+    correction: ``holm``: alpha bounds the probability of any wrong decision; ``bh``: the expected share of wrong ones.
     """
     times, alpha, critical = evidence.times, evidence.design.alpha, evidence.critical
     scale, ready = _scale(evidence, asked, critical), evidence.stable.ready
@@ -279,10 +259,7 @@ def effects(
 def average_effects(evidence: TrialEvidence, everybody: TrialEvidence | None = None) -> AverageEffects:
     """Return the average effects after the last look, a family of their own, corrected by Holm.
 
-    Parameters
-    ----------
-    everybody
-        What people tell who are asked about everybody, where some are.
+    everybody: what people tell who are asked about everybody, where some are.
     """
     times, alpha, critical = evidence.times, evidence.design.alpha, evidence.critical
     found = combined(evidence, everybody)

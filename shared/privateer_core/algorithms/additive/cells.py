@@ -20,30 +20,14 @@ _COARSER: Final = (2, 4, 8)
 
 @dataclass(frozen=True)
 class ShapeCells:
-    """The cells of one feature, numbered from 0.
+    """The cells of one feature, numbered from 0."""
 
-    Attributes
-    ----------
-    start
-        Its first column in an encoded context.
-    bins
-        Equal parts of a number's column; 0 for levels without an order.
-    codes
-        The codes of levels, whose bits are the columns; empty for a number.
-    columns
-        How many columns the code has, or 1.
-    missing
-        Whether a number may be missing, which is a cell of its own, the last one.
-    cyclic
-        Whether the first bin comes after the last one.
-    """
-
-    start: int
-    bins: int
-    codes: tuple[int, ...] = ()
-    columns: int = 1
-    missing: bool = False
-    cyclic: bool = False
+    start: int  # its first column in an encoded context
+    bins: int  # equal parts of a number's column; 0 for levels without an order
+    codes: tuple[int, ...] = ()  # the codes of levels, whose bits are the columns; empty for a number
+    columns: int = 1  # how many columns the code has, or 1
+    missing: bool = False  # whether a number may be missing, which is a cell of its own, the last one
+    cyclic: bool = False  # whether the first bin comes after the last one
 
     @property
     def count(self) -> int:
@@ -58,15 +42,9 @@ class ShapeCells:
 
 @dataclass(frozen=True)
 class Cells:
-    """The cells of all features.
+    """The cells of all features."""
 
-    Attributes
-    ----------
-    features
-        Those of each feature, in order.
-    """
-
-    features: tuple[ShapeCells, ...]
+    features: tuple[ShapeCells, ...]  # those of each feature, in order
 
     @classmethod
     def of(cls, features: Mapping[str, Feature], bins: int) -> "Cells":
@@ -97,13 +75,7 @@ class Cells:
         return slice(int(self.starts[place]), int(self.starts[place + 1]))
 
     def locate(self, contexts: Array) -> Ints:
-        """Return the terms (n, features) of people with these encoded contexts.
-
-        Raises
-        ------
-        InputError
-            If a value is not a finite number.
-        """
+        """Return the terms (n, features) of people with these encoded contexts."""
         clipped, found = clipped_columns(contexts), np.empty((len(contexts), len(self.features)), np.int64)
         numbers, levels = self._numbers, self._levels
         if len(numbers.places):
@@ -129,23 +101,14 @@ class Cells:
 
 @dataclass(frozen=True)
 class _Numbers:
-    """The features that have bins, all at once: one person's cells must not take a loop over features.
+    """The features that have bins, all at once: one person's cells must not take a loop over features."""
 
-    Attributes
-    ----------
-    places, columns, bins
-        Shape (numbers,): of each its place among the features, its column, and its bins.
-    gaps
-        Shape (numbers,): whether the column after it says that it is missing.
-    starts
-        Shape (numbers,): the term of its first bin.
-    """
-
+    # places, columns, bins: shape (numbers,): of each its place among the features, its column, and its bins
     places: Ints
     columns: Ints
     bins: Ints
-    gaps: NDArray[np.bool_]
-    starts: Ints
+    gaps: NDArray[np.bool_]  # shape (numbers,): whether the column after it says that it is missing
+    starts: Ints  # shape (numbers,): the term of its first bin
 
     @classmethod
     def of(cls, cells: Cells) -> "_Numbers":
@@ -158,26 +121,13 @@ class _Numbers:
 
 @dataclass(frozen=True)
 class _CodedLevels:
-    """The features that have codes, all at once.
+    """The features that have codes, all at once."""
 
-    Attributes
-    ----------
-    places
-        Shape (coded,): the place of each among the features.
-    columns
-        Shape (bits,): the columns of all their codes.
-    powers
-        Shape (bits, coded): what each bit counts for in each code.
-    starts
-        Shape (coded,): where the codes of each begin in ``terms``.
-    terms
-        The term of each code that there could be, feature by feature; one that no level has is the next one's.
-    """
-
-    places: Ints
-    columns: Ints
-    powers: Array
-    starts: Ints
+    places: Ints  # shape (coded,): the place of each among the features
+    columns: Ints  # shape (bits,): the columns of all their codes
+    powers: Array  # shape (bits, coded): what each bit counts for in each code
+    starts: Ints  # shape (coded,): where the codes of each begin in ``terms``
+    # the term of each code that there could be, feature by feature; one that no level has is the next one's
     terms: Ints
 
     @classmethod
@@ -206,17 +156,10 @@ class Questions:
     """The questions about a person's place in a table: the first is about nothing, each other about one feature.
 
     A question parts the cells of its feature: each is a part of its own, or neighbours are merged.
-
-    Attributes
-    ----------
-    cells
-        The cells of all features.
-    merges
-        Whether features in order are asked about in merged cells, too.
     """
 
-    cells: Cells
-    merges: bool
+    cells: Cells  # the cells of all features
+    merges: bool  # whether features in order are asked about in merged cells, too
 
     @cached_property
     def parts(self) -> tuple[tuple[int, Ints], ...]:

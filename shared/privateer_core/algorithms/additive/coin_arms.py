@@ -24,24 +24,12 @@ LEVEL: Final = 0
 
 @dataclass(frozen=True)
 class CoinGroups:
-    """The groups that coins divide people into.
+    """The groups that coins divide people into."""
 
-    Attributes
-    ----------
-    arms
-        Shape (groups,): the arm that coins give; -1 in groups of people who get the best one.
-    asked
-        Shape (groups,): what they are asked, `LEVEL` or 1 + the feature.
-    counted
-        Shape (groups,): whether they say their cell alone.
-    ends
-        Shape (groups,): where each ends among coins, of `UNIT`.
-    """
-
-    arms: Ints
-    asked: Ints
-    counted: NDArray[np.bool_]
-    ends: Ints
+    arms: Ints  # shape (groups,): the arm that coins give; -1 in groups of people who get the best one
+    asked: Ints  # shape (groups,): what they are asked, `LEVEL` or 1 + the feature
+    counted: NDArray[np.bool_]  # shape (groups,): whether they say their cell alone
+    ends: Ints  # shape (groups,): where each ends among coins, of `UNIT`
 
 
 @dataclass(frozen=True)
@@ -50,23 +38,14 @@ class CoinArms:
 
     Every arm has as many coins as another. The first of them give it to a person, and the later the round, the fewer:
     nobody to whom coins of a round give an arm has had another one by coins of an earlier round.
-
-    Attributes
-    ----------
-    playable
-        Shape (arms,): which arms are not retired.
-    given
-        Share of people, of `UNIT`, to whom coins give an arm.
-    edges
-        Shape (2, features), uint32, rising: of the questions to people who get an arm by coins, and to the others,
-        where that about levels ends and that about each feature begins, of `UNIT`.
-    resolutions
-        Shape (features,), int64: the question, of `Questions`, that is asked about each feature.
     """
 
-    playable: NDArray[np.bool_]
-    given: int
+    playable: NDArray[np.bool_]  # shape (arms,): which arms are not retired
+    given: int  # share of people, of `UNIT`, to whom coins give an arm
+    # shape (2, features), uint32, rising: of the questions to people who get an arm by coins, and to the others, where
+    # that about levels ends and that about each feature begins, of `UNIT`
     edges: NDArray[np.uint32]
+    # shape (features,), int64: the question, of `Questions`, that is asked about each feature
     resolutions: NDArray[np.int64]
 
     @classmethod
@@ -145,12 +124,8 @@ class CoinArms:
     ) -> KeyedValues:
         """Return what n people say.
 
-        Parameters
-        ----------
-        terms
-            Shape (n, features).
-        arms, rewards, values
-            Shape (n,): what everybody had, its reward in [0, 1], and the residual in [-1, 1].
+        terms: shape (n, features).
+        arms, rewards, values (n,): what everybody had, its reward in [0, 1], and the residual in [-1, 1].
         """
         group = _group(layout, coins)
         given, asked, counted = self.groups.arms[group], self.groups.asked[group], self.groups.counted[group]

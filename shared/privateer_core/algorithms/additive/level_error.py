@@ -3,6 +3,7 @@
 import math
 from typing import Final
 
+from privateer_core.mechanisms.cell_pairs import CellPairs
 from privateer_core.mechanisms.named_symbol import NamedSymbol
 from privateer_core.mechanisms.vectors.vector_noise import CentralVectors
 from privateer_core.primitives.questions import FeatureMeans
@@ -11,6 +12,9 @@ from privateer_core.spec.arms import ArmsSpec
 
 _SHARE: Final = 0.6
 """Share of the question about nothing but the arm, where little is known."""
+
+_PARTS: Final = 2
+"""Parts of the question about a feature, where little is known."""
 
 
 def level_error(spec: ArmsSpec, question: FeatureMeans) -> float:
@@ -24,6 +28,9 @@ def level_error(spec: ArmsSpec, question: FeatureMeans) -> float:
     mechanism, rounds = terms.mechanism, [one.batch for one in spec.planned_rounds()]
     if isinstance(mechanism, CentralVectors):
         noise = (mechanism.standard_deviation * mechanism.ball.step) ** 2 / _SHARE
+        return spec.arm_count * math.sqrt(noise / sum(people**2 for people in rounds))
+    if isinstance(mechanism, CellPairs):
+        noise = (1 + question.ball.below**2) * mechanism.noise * question.features * _PARTS
         return spec.arm_count * math.sqrt(noise / sum(people**2 for people in rounds))
     assert isinstance(mechanism, NamedSymbol)
     response, people = mechanism.response, sum(rounds)

@@ -13,6 +13,7 @@ from privateer_core.algorithms.additive.coin_arms import CoinArms
 from privateer_core.algorithms.additive.spec import AdditiveSpec
 from privateer_core.answer.facts import Fact
 from privateer_core.answer.policy_view import INTERCEPT, Coefficients, PolicyView
+from privateer_core.mechanisms.cell_pairs import CellPairs
 from privateer_core.mechanisms.named_symbol import NamedSymbol
 from privateer_core.mechanisms.vectors.vector_noise import CentralVectors
 from privateer_core.policies.decisions import Arms
@@ -36,43 +37,23 @@ _SURE: Final = 0.02
 
 @dataclass(frozen=True)
 class AdditivePolicy(ArmsPolicy):
-    """Thompson sampling by public coins: they name a draw, and the arm with the largest sum of terms there is given.
-
-    Attributes
-    ----------
-    questions
-        What people may be asked, and the cells of features.
-    draws
-        Shape (draws, arms, terms), int16, in units of `STEP`: what coins may name.
-    means
-        Shape (arms, terms), int16: the terms of the mean reward that residuals are measured from.
-    edges
-        Shape (questions - 1,), uint32, rising: where the share of one question among coins ends and the next begins.
-    counted
-        Share of a vector's squared length that says in which cells a person is, whatever came of it.
-    counts_arms
-        Whether it says so by arm.
-    playable
-        Shape (arms,): which arms are not retired.
-    seed
-        What the coins of a choice mean.
-    plan
-        Whom coins give an arm, and what people are asked, where no crowd hides a report; None elsewhere.
-    below
-        What residuals are never below, as a positive number: below 1 where rewards are rare (`Residuals`).
-    """
+    """Thompson sampling by public coins: they name a draw, and the arm with the largest sum of terms there is given."""
 
     version: int
-    questions: Questions
-    draws: NDArray[np.int16]
+    questions: Questions  # what people may be asked, and the cells of features
+    draws: NDArray[np.int16]  # shape (draws, arms, terms), int16, in units of `STEP`: what coins may name
+    # shape (arms, terms), int16: the terms of the mean reward that residuals are measured from
     means: NDArray[np.int16]
+    # shape (questions - 1,), uint32, rising: where the share of one question among coins ends and the next begins
     edges: NDArray[np.uint32]
-    counted: float
-    counts_arms: bool
-    playable: NDArray[np.bool_]
-    seed: int
+    counted: float  # share of a vector's squared length that says in which cells a person is, whatever came of it
+    counts_arms: bool  # whether it says so by arm
+    playable: NDArray[np.bool_]  # shape (arms,): which arms are not retired
+    seed: int  # what the coins of a choice mean
     terms: Terms
+    # whom coins give an arm, and what people are asked, where no crowd hides a report; None elsewhere
     plan: CoinArms | None = None
+    # what residuals are never below, as a positive number: below 1 where rewards are rare (`Residuals`)
     below: float = 1.0
 
     mixes = True
@@ -96,6 +77,11 @@ class AdditivePolicy(ArmsPolicy):
     def residuals(self) -> "Residuals":
         """What people say of their rewards."""
         return Residuals(self.below)
+
+    @property
+    def asks_one(self) -> bool:
+        """Whether coins choose one question for a person, whose answer a curator gets."""
+        return type(self.terms.mechanism) is CellPairs
 
     @cached_property
     def shares(self) -> Array:
@@ -129,6 +115,9 @@ class AdditivePolicy(ArmsPolicy):
         mechanism = self.terms.mechanism
         if isinstance(mechanism, CentralVectors):
             return mechanism.ball == spec.ball_of(self.below)
+        if self.asks_one:
+            keys = len(self.means) * int(self.questions.starts[-1])
+            return not self.counts_arms and mechanism.layout.keys == keys  # type: ignore[union-attr]
         if not isinstance(mechanism, NamedSymbol) or mechanism.levels != 2:
             return False
         layout = self.plan.layout(self.questions) if self.plan else spec.asked(0, self.edges).layout
@@ -144,6 +133,10 @@ class AdditivePolicy(ArmsPolicy):
         mechanism = self.terms.mechanism
         assert isinstance(mechanism, NamedSymbol)
         return mechanism.layout
+
+    @cached_property
+    def _questions(self) -> SlotLayout:
+        return SlotLayout(self.terms.mechanism.layout.seed, self.edges[None])  # type: ignore[union-attr]
 
     def drawn(self, coins: Coins) -> Ints:
         """Return the draw (n,) that coins name."""
@@ -193,6 +186,10 @@ class AdditivePolicy(ArmsPolicy):
             keys = answers[np.arange(len(coins)), asked] * len(self.means) + arms
             return KeyedValues(coins, keys, asked, (self.below + values) / (1 + self.below))
         parts = answers + self.questions.starts[:-1]
+        if self.asks_one:
+            asked = self._questions.group(self._questions.hashes(coins, np.zeros(1, np.int64)), np.zeros(1, np.int64))
+            keys = parts[np.arange(len(coins)), asked] * len(self.means) + arms
+            return KeyedValues.ungrouped(coins, keys, (self.below + values) / (1 + self.below))
         lengths, (size, count) = np.sqrt(self.shares), (int(self.questions.starts[-1]), len(self.means))
         told = np.sqrt(1 - self.counted) * values[:, None] * lengths
         beside = np.broadcast_to(np.sqrt(self.counted) * lengths, told.shape)
@@ -220,14 +217,10 @@ class Residuals:
     They are (reward - expected) / max(expected, 1 - expected), which is in [-1, 1] even where a sum is beyond 0 and 1.
     Nothing else is clipped: the mean of a residual is linear in the expected reward, so that sums which went too far
     are corrected by the next residuals.
-
-    Attributes
-    ----------
-    below
-        1; or less, where rewards are rare: no residual is then below minus this, as none is measured from more than
-        below / (1 + below).
     """
 
+    # 1; or less, where rewards are rare: no residual is then below minus this, as none is measured from more than below
+    # / (1 + below)
     below: float
 
     def of(self, expected: Array, rewards: Array) -> Array:

@@ -53,23 +53,16 @@ _GROWTH: Final = (0.3, 0.1)
 
 
 class AdditiveSection(Section):
-    """The ``[algorithm]`` of the additive bandit.
-
-    Attributes
-    ----------
-    bins
-        Cells of a number, by default 16, or 32 where nothing is promised: equally wide within its bounds, or by rank
-        where the spec gives quantiles.
-    exploration
-        How far coins move what is known of an arm, in standard deviations.
-    memory
-        How what was learned fades, where rewards move: people after whose reports it counts half; ``none``, as if not
-        given: it never fades.
-    """
+    """The ``[algorithm]`` of the additive bandit."""
 
     name: Literal["additive"]
+    # cells of a number, by default 16, or 32 where nothing is promised: equally wide within its bounds, or by rank
+    # where the spec gives quantiles
     bins: int = Field(default=16, ge=2, le=64)
+    # how far coins move what is known of an arm, in standard deviations
     exploration: float = Field(default=0.25, gt=0, le=1, allow_inf_nan=False)
+    # how what was learned fades, where rewards move: people after whose reports it counts half; ``none``, as if not
+    # given: it never fades
     memory: float | Literal["none"] | None = None
 
     @field_validator("memory", mode="before")
@@ -204,15 +197,20 @@ class AdditiveSpec(ArmsSpec):
             context = {"features": {**data["context"]["features"], "town": told}}
             found[f"{model}-levels"] = parse_section(cls, data | {"context": context})
             if spec.privacy.trust.curated:
-                many = {**data["experiment"], "arms": [f"arm {arm}" for arm in range(20)]}
-                found[f"{model}-arms"] = parse_section(cls, data | {"experiment": many})
+                # So many features that everybody answers all questions at once.
+                many = {"experiment": {**data["experiment"], "arms": [f"arm {arm}" for arm in range(20)]}}
+                numbers = {f"number {place}": {"low": 0, "high": 1} for place in range(8)}
+                found[f"{model}-arms"] = parse_section(cls, data | many | {"context": {"features": numbers}})
         return found
 
     def asked(self, seed: int, edges: Any, below: float = 1.0) -> FeatureMeans:
         """Return what a round asks, whose coins choose the question by these ``edges``, (questions - 1,)."""
         keys = int(self.questions.sizes.max()) * self.arm_count
         layout = SlotLayout(seed, np.tile(np.asarray(edges, np.uint32), (keys, 1)))
-        return FeatureMeans(self.ball_of(below), seed, layout=layout)
+        answers, features = self.arm_count * int(self.questions.starts[-1]), len(self.features)
+        people = self.experiment.round_size * features / (self.arm_count * (self.questions.cells.count - 1))
+        ball = self.ball_of(below)
+        return FeatureMeans(ball, seed, layout=layout, answers=answers, features=features, people=people)
 
     def asked_by(self, plan: CoinArms) -> FeatureMeans:
         """Return what a round with this plan asks."""

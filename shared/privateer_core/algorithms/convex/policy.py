@@ -27,32 +27,19 @@ _SIDE: Final = np.uint64(20)
 
 @dataclass(frozen=True)
 class ConvexPolicy(Policy):
-    """Points around a centre: coins choose everybody's direction and, of ``one-point``, its side.
-
-    Attributes
-    ----------
-    centre
-        Shape (d,).
-    axes
-        Shape (d, d), float64: rows are ways from the centre to a point, to both sides; 0 in a round that asks nobody.
-    points
-        How many a person gets: 1, or the 2 at both sides.
-    span, lipschitz
-        From the lowest reward to the highest, and the most that rewards change per unit of distance (0: not used).
-    seed
-        What the coins of a choice mean.
-    fresh_coins
-        Whether the direction is in a report's key, so that its coins are its own.
-    """
+    """Points around a centre: coins choose everybody's direction and, of ``one-point``, its side."""
 
     version: int
-    centre: Array
+    centre: Array  # shape (d,)
+    # shape (d, d), float64: rows are ways from the centre to a point, to both sides; 0 in a round that asks nobody
     axes: Array
-    points: int
+    points: int  # how many a person gets: 1, or the 2 at both sides
+    # span, lipschitz: from the lowest reward to the highest, and the most that rewards change per unit of distance (0:
+    # not used)
     span: float
     lipschitz: float
-    seed: int
-    fresh_coins: bool = field()
+    seed: int  # what the coins of a choice mean
+    fresh_coins: bool = field()  # whether the direction is in a report's key, so that its coins are its own
     terms: Terms
 
     mixes = True
@@ -127,10 +114,7 @@ class ConvexPolicy(Policy):
     def contribute(self, _contexts: Any, coins: NDArray[np.uint32], decisions: Arms, rewards: Array) -> KeyedValues:
         """Return everybody's score along their axis, as a value in [0, 1].
 
-        Parameters
-        ----------
-        rewards
-            In [0, 1]: shape (n,) of one point, (n, 2) of two.
+        rewards: in [0, 1]: shape (n,) of one point, (n, 2) of two.
         """
         axis, values = decisions.arms >> 1, (self.scores(decisions, rewards) + 1) / 2
         none = np.zeros_like(axis)

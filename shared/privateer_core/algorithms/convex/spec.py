@@ -26,14 +26,9 @@ _ROUNDING: Final = 1e-9
 
 
 class Domain(Section):
-    """The set of decisions: a ball, or a box, around 0.
+    """The set of decisions: a ball, or a box, around 0."""
 
-    Attributes
-    ----------
-    shape, dimension, radius
-        ``ball`` of that radius, or ``box`` of so much to each side; 1 to 64 dimensions.
-    """
-
+    # shape, dimension, radius: ``ball`` of that radius, or ``box`` of so much to each side; 1 to 64 dimensions
     shape: Literal["ball", "box"] = "ball"
     dimension: int = Field(ge=1, le=DIMENSION_MAX)
     radius: float = Field(default=1.0, ge=1 / UNIT_MAX, le=UNIT_MAX, allow_inf_nan=False)
@@ -71,51 +66,34 @@ def even(seed: int, groups: int) -> Layout:
 
 
 class ConvexTable(ExperimentTable):
-    """The ``[experiment]``; its horizon is the number of people.
+    """The ``[experiment]``; its horizon is the number of people."""
 
-    Attributes
-    ----------
-    round_size
-        People of the first round.
-    round_growth
-        A later round has at least this share of the people seen so far; for strongly convex losses alone, whose steps
-        grow shorter.
-    """
-
-    round_size: int = Field(default=1000, ge=1, le=1_000_000)
+    round_size: int = Field(default=1000, ge=1, le=1_000_000)  # people of the first round
+    # a later round has at least this share of the people seen so far; for strongly convex losses alone, whose steps
+    # grow shorter
     round_growth: float = Field(default=0.0, ge=0, le=1, allow_inf_nan=False)
 
 
 class ConvexSection(Section):
-    """The ``[algorithm]``.
-
-    Attributes
-    ----------
-    feedback
-        ``one-point``: a person reports the reward of one point; ``two-point``: the rewards of two, of which the
-        difference counts.
-    estimator
-        Of ``one-point``. ``sphere``: points are at one distance from the centre (Flaxman, Kalai and McMahan 2005).
-        ``ellipsoid``: on an ellipsoid that fits the set, for smooth losses; where they are strongly convex it shrinks
-        (Hazan and Levy 2014), else it is as small as the horizon allows (Saha and Tewari 2011).
-    lipschitz
-        The most that a person's reward changes per unit of distance, which ``ellipsoid`` does not need. A device clips
-        to it where feedback is ``two-point``.
-    strong_convexity
-        Losses have at least this curvature; 0: they are convex.
-    smoothness
-        Slopes of losses change by at most this per unit of distance: of ``ellipsoid`` without strong convexity, and of
-        ``two-point`` where ``deviation`` is above 0, whose points may then be farther apart.
-    deviation
-        Of ``two-point``: standard deviation of what a person measures at one point, beyond their loss.
-    """
+    """The ``[algorithm]``."""
 
     name: Literal["convex"]
+    # ``one-point``: a person reports the reward of one point; ``two-point``: the rewards of two, of which the
+    # difference counts
     feedback: Literal["one-point", "two-point"]
+    # of ``one-point``. ``sphere``: points are at one distance from the centre (Flaxman, Kalai and McMahan 2005).
+    # ``ellipsoid``: on an ellipsoid that fits the set, for smooth losses; where they are strongly convex it shrinks
+    # (Hazan and Levy 2014), else it is as small as the horizon allows (Saha and Tewari 2011).
     estimator: Literal["sphere", "ellipsoid"] = "sphere"
+    # the most that a person's reward changes per unit of distance, which ``ellipsoid`` does not need. A device clips to
+    # it where feedback is ``two-point``.
     lipschitz: float | None = Field(default=None, ge=1 / UNIT_MAX, le=UNIT_MAX, allow_inf_nan=False)
+    # losses have at least this curvature; 0: they are convex
     strong_convexity: float = Field(default=0.0, ge=0, le=UNIT_MAX, allow_inf_nan=False)
+    # slopes of losses change by at most this per unit of distance: of ``ellipsoid`` without strong convexity, and of
+    # ``two-point`` where ``deviation`` is above 0, whose points may then be farther apart
     smoothness: float = Field(default=0.0, ge=0, le=UNIT_MAX, allow_inf_nan=False)
+    # of ``two-point``: standard deviation of what a person measures at one point, beyond their loss
     deviation: float = Field(default=0.0, ge=0, le=UNIT_MAX, allow_inf_nan=False)
 
     @model_validator(mode="after")

@@ -27,14 +27,9 @@ class DesignMatrix:
     A number is in [-1, 1], one that comes round is a point of the unit circle, yes and no are 1 and -1, and one of
     several levels is one-hot, of length 1: nobody's row is longer than sqrt(1 + features), and what is beyond the
     columns' bounds is clipped to them.
-
-    Attributes
-    ----------
-    blocks
-        What the columns are.
     """
 
-    blocks: tuple[Block, ...]
+    blocks: tuple[Block, ...]  # what the columns are
 
     @property
     def dimension(self) -> int:
@@ -42,13 +37,7 @@ class DesignMatrix:
         return 1 + sum(map(width, self.blocks))
 
     def rows(self, contexts: Array) -> Array:
-        """Return the coordinates (n, dimension) of contexts (n, columns).
-
-        Raises
-        ------
-        InputError
-            If a value is not a finite number.
-        """
+        """Return the coordinates (n, dimension) of contexts (n, columns)."""
         clipped = clipped_columns(contexts)
         rows, start = [np.ones((len(contexts), 1))], 0
         for before, block in zip((None, *self.blocks), self.blocks, strict=False):
@@ -123,24 +112,12 @@ def prior_moments(design: DesignMatrix) -> Array:
 
 @dataclass(frozen=True)
 class Link:
-    """A link, for rewards in [0, 1].
+    """A link, for rewards in [0, 1]."""
 
-    Attributes
-    ----------
-    name
-        What specs call it.
-    centre
-        x theta of an expected reward of 1/2.
-    scale
-        How much x theta changes where the expected reward, near 1/2, changes by 1.
-    unit
-        What x theta is in, for people.
-    """
-
-    name: str
-    centre: float
-    scale: float
-    unit: str
+    name: str  # what specs call it
+    centre: float  # x theta of an expected reward of 1/2
+    scale: float  # how much x theta changes where the expected reward, near 1/2, changes by 1
+    unit: str  # what x theta is in, for people
 
     def means(self, products: Array) -> Array:
         """Return expected rewards, away from 0 and 1, at products x theta of any shape."""

@@ -31,49 +31,22 @@ _ARM: Final = np.uint64(0x9FB21C651E98DF25)
 class LinearPolicy(ArmsPolicy):
     """Thompson sampling by public coins: the arm with the largest x theta_k + alpha g_k |x L_k|.
 
-    Attributes
-    ----------
-    design
-        How an encoded context becomes a row x.
-    link
-        The name of the rewards' link.
-    means
-        Shape (arms, d): means of the arms' parameters, theta_k.
-    factors
-        Shape (arms, d, d): L_k, with L_k L_k^T the covariance of what is known of theta_k.
-    whitening
-        Shape (d, d): what rows are multiplied with before a direction is taken of them.
-    telling
-        Shape (d, d): what rows are multiplied with before second moments are taken of them.
-    exploration
-        alpha; 0: everybody gets the arm with the largest mean.
-    playable
-        Shape (arms,): which arms are not retired.
-    favours
-        The arm at which everybody has the largest coin; -1: that of a public class, which coins decide.
-    share
-        Share of a report that is second moments of contexts, of its squared length; 1: a joint report.
-    seed
-        What the coins of a choice mean.
-
-    Notes
-    -----
     Letters are Zheng et al.'s (Algorithm 5): x a context, theta a parameter, d the dimension. g_k are standard normal
     variables of the coins.
     """
 
     version: int
-    design: DesignMatrix
-    link: str
-    means: Array
-    factors: Array
-    whitening: Array
-    telling: Array
-    exploration: float
-    playable: NDArray[np.bool_]
-    favours: int
-    share: float
-    seed: int
+    design: DesignMatrix  # how an encoded context becomes a row x
+    link: str  # the name of the rewards' link
+    means: Array  # shape (arms, d): means of the arms' parameters, theta_k
+    factors: Array  # shape (arms, d, d): L_k, with L_k L_k^T the covariance of what is known of theta_k
+    whitening: Array  # shape (d, d): what rows are multiplied with before a direction is taken of them
+    telling: Array  # shape (d, d): what rows are multiplied with before second moments are taken of them
+    exploration: float  # alpha; 0: everybody gets the arm with the largest mean
+    playable: NDArray[np.bool_]  # shape (arms,): which arms are not retired
+    favours: int  # the arm at which everybody has the largest coin; -1: that of a public class, which coins decide
+    share: float  # share of a report that is second moments of contexts, of its squared length; 1: a joint report
+    seed: int  # what the coins of a choice mean
     terms: Terms
 
     mixes = True

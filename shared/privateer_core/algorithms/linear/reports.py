@@ -79,18 +79,10 @@ def in_blocks(vectors: Array, arms: NDArray[np.int64], count: int) -> Array:
 
 @dataclass(frozen=True)
 class ByClasses(Analyzer):
-    """Counts reports whose coins had other classes when they chose.
+    """Counts reports whose coins had other classes when they chose."""
 
-    Attributes
-    ----------
-    classes
-        How many classes the round has.
-    of
-        Returns the class of each of the coins.
-    """
-
-    classes: int
-    of: Callable[[Coins], NDArray[np.int64]]
+    classes: int  # how many classes the round has
+    of: Callable[[Coins], NDArray[np.int64]]  # returns the class of each of the coins
 
     @override
     def tally(self, mechanism: Any, rows: bytes) -> VectorTotal:

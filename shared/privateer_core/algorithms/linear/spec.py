@@ -31,24 +31,16 @@ _BYTES: Final = 4
 
 
 class LinearTable(Section):
-    """The ``[algorithm]`` of linear and generalized linear bandits.
-
-    Attributes
-    ----------
-    link
-        ``identity``: the expected reward is x theta_k. ``logistic``: it is 1 / (1 + exp(-x theta_k)).
-    exploration
-        alpha, how far the coins of people move what is known of an arm, in standard deviations.
-    report
-        ``residual``; or ``joint``, of second moments and products with normal noise (Zheng et al.), as a reference.
-    messages
-        Under ``shuffle``, the most messages that a report may be. Each costs devices and services as much as a report.
-    """
+    """The ``[algorithm]`` of linear and generalized linear bandits."""
 
     name: Literal["linear"]
+    # ``identity``: the expected reward is x theta_k. ``logistic``: it is 1 / (1 + exp(-x theta_k)).
     link: str = "identity"
+    # alpha, how far the coins of people move what is known of an arm, in standard deviations
     exploration: float = Field(default=0.5, gt=0, le=1, allow_inf_nan=False)
+    # ``residual``; or ``joint``, of second moments and products with normal noise (Zheng et al.), as a reference
     report: Literal["residual", "joint"] = "residual"
+    # under ``shuffle``, the most messages that a report may be. Each costs devices and services as much as a report.
     messages: int = Field(default=1, ge=1, le=REPEATS_MAX)
 
     @field_validator("link")

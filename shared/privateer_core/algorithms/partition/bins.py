@@ -28,19 +28,11 @@ class Bins:
 
     A bin of depth s is named by its path, s bits: bit i tells the half along dimension ``axes[i]``. Cycling through the
     dimensions always halves a longest edge (the paper's max-edge rule, with ties to the lowest dimension).
-
-    Attributes
-    ----------
-    dimension
-        Number of columns of an encoded context, d.
-    axes
-        Shape (`DEPTH_MAX`,), int64: column that every level halves.
-    depths, paths
-        Shape (bins,), int64: the bins in order of their paths.
     """
 
-    dimension: int
-    axes: Ints
+    dimension: int  # number of columns of an encoded context, d
+    axes: Ints  # shape (`DEPTH_MAX`,), int64: column that every level halves
+    # depths, paths: shape (bins,), int64: the bins in order of their paths
     depths: Ints
     paths: Ints
 
@@ -98,42 +90,26 @@ def corners(depths: Ints, paths: Ints, axes: Ints, dimension: int) -> tuple[Arra
 
 @dataclass(frozen=True)
 class AskedBins(Bins):
-    """Bins, their active arms, and who reports about which.
-
-    Attributes
-    ----------
-    version
-        The policy's version, from 1.
-    dimension, axes, depths, paths
-        The partition, as in `Bins`.
-    active
-        Shape (bins, arms), bool: at least one in every bin.
-    bins
-        Shape (undecided,), int64: the bins whose people are asked; people of other bins have nothing to tell.
-    terms
-        How reports of this version are randomized. The layout of the mechanism says what the coins of a report mean.
-    choice
-        What the coins of a choice mean, where the arm is in the key of a report; None: they are those of the report.
-    cohort
-        The cohort that reports: a source's name; empty for the experiment's own people.
-    wholes
-        Shape (undecided,), int64, rising from 0, where the arm is in the key: bins of one number are parts of one
-        whole, which reports are about. None: each bin is a whole.
-    """
+    """Bins, their active arms, and who reports about which."""
 
     mechanisms: ClassVar[Any] = KeyedMechanism | CellPairs
     """What may randomize its reports."""
 
-    version: int
+    version: int  # the policy's version, from 1
+    # dimension, axes, depths, paths: the partition, as in `Bins`
     dimension: int
     axes: Ints
     depths: Ints
     paths: Ints
-    active: NDArray[np.bool_]
-    bins: Ints
+    active: NDArray[np.bool_]  # shape (bins, arms), bool: at least one in every bin
+    bins: Ints  # shape (undecided,), int64: the bins whose people are asked; people of other bins have nothing to tell
+    # how reports of this version are randomized. The layout of the mechanism says what the coins of a report mean.
     terms: Terms
+    # what the coins of a choice mean, where the arm is in the key of a report; None: they are those of the report
     choice: Layout | None = None
-    cohort: str = ""
+    cohort: str = ""  # the cohort that reports: a source's name; empty for the experiment's own people
+    # shape (undecided,), int64, rising from 0, where the arm is in the key: bins of one number are parts of one whole,
+    # which reports are about. None: each bin is a whole.
     wholes: Ints | None = None
 
     @property

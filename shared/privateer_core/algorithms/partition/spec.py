@@ -21,16 +21,11 @@ _EVEN: Final = 0.5
 
 
 class PartitionSection(Section):
-    """The ``[algorithm]`` of the partition bandit.
-
-    Attributes
-    ----------
-    memory
-        How what was learned fades, where rewards move: people after whose reports it counts half; ``auto``: whichever
-        of `MEMORIES` predicts best; ``none``, as if not given: it never fades.
-    """
+    """The ``[algorithm]`` of the partition bandit."""
 
     name: Literal["partition"]
+    # how what was learned fades, where rewards move: people after whose reports it counts half; ``auto``: whichever of
+    # `MEMORIES` predicts best; ``none``, as if not given: it never fades
     memory: float | Literal["auto", "none"] | None = None
 
     @field_validator("memory", mode="before")

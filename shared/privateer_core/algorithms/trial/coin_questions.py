@@ -25,21 +25,13 @@ _PAYS: Final = 2 - 1e-9
 
 @dataclass(frozen=True)
 class CoinQuestion:
-    """A question.
+    """A question."""
 
-    Attributes
-    ----------
-    share
-        Share of the people whose coins choose it.
-    fact
-        What is asked: 0 for the reward, then the guardrails by number. None: whether a person is in a segment, to which
-        everybody says yes about their own.
-    everybody
-        Whether the answer is about everybody instead of a segment. Then the arm is that of the coins alone.
-    """
-
-    share: float
+    share: float  # share of the people whose coins choose it
+    # what is asked: 0 for the reward, then the guardrails by number. None: whether a person is in a segment, to which
+    # everybody says yes about their own.
     fact: int | None = 0
+    # whether the answer is about everybody instead of a segment. Then the arm is that of the coins alone.
     everybody: bool = False
 
 
@@ -48,19 +40,12 @@ def questions_of(
 ) -> tuple[CoinQuestion, ...]:
     """Return the questions of reports of a local epsilon; empty where everybody answers all that there is.
 
-    Parameters
-    ----------
-    segments
-        Number of segments.
-    facts
-        The reward and its guardrails. They are asked by turns where symbols of all answers tell less of each.
-    epsilon
-        Of a report.
-    declared
-        Whether the owner has said which share of the people each segment has.
-    explored
-        Share of the people whose arm is drawn alike whatever is learned. No more are asked about everybody: their arm
-        does not follow what is learned of their segment.
+    segments: number of segments.
+    facts: the reward and its guardrails. They are asked by turns where symbols of all answers tell less of each.
+    epsilon: of a report.
+    declared: whether the owner has said which share of the people each segment has.
+    explored: share of the people whose arm is drawn alike whatever is learned. No more are asked about everybody: their
+        arm does not follow what is learned of their segment.
     """
     answers = 2 ** (facts - 1)
     if NamedSymbol.names(segments, epsilon):
@@ -112,14 +97,9 @@ def coin_layout(seed: int, shares: Array, questions: Sequence[CoinQuestion]) -> 
 
     A question has the same coins in every segment, to the last; one about everybody has each of its arms at the same.
 
-    Parameters
-    ----------
-    seed
-        Of the coins.
-    shares
-        Shape (segments, arms): shares of the arms; where everybody is asked about, one row more for those questions.
-    questions
-        The questions; none: coins choose arms alone.
+    seed: of the coins.
+    shares (segments, arms): shares of the arms; where everybody is asked about, one row more for those questions.
+    questions: the questions; none: coins choose arms alone.
     """
     sizes = [question.share for question in questions] or [1.0]
     ends = np.minimum(np.rint(np.cumsum(sizes) * UNIT), UNIT)

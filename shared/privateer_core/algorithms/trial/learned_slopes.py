@@ -17,18 +17,10 @@ SLOPE_MAX: Final = 1.5
 
 @dataclass(frozen=True)
 class LearnedSlope:
-    """How rewards go with a number from before the choice, both on the scale from 0 to 1.
+    """How rewards go with a number from before the choice, both on the scale from 0 to 1."""
 
-    Attributes
-    ----------
-    slope
-        How much higher a reward is where the number is higher by 1; 0: nothing is adjusted.
-    mean
-        The mean of the number.
-    """
-
-    slope: float
-    mean: float
+    slope: float  # how much higher a reward is where the number is higher by 1; 0: nothing is adjusted
+    mean: float  # the mean of the number
 
     @property
     def is_possible(self) -> bool:
@@ -40,10 +32,7 @@ class LearnedSlope:
 def adjusted(values: Array, numbers: Array, learned: Sequence[LearnedSlope]) -> Array:
     """Return values (n,) less what numbers (n, k) lead one to expect, within [0, 1].
 
-    Parameters
-    ----------
-    learned
-        Slopes of the first of the numbers.
+    learned: slopes of the first of the numbers.
     """
     if not learned:
         return values
@@ -54,17 +43,8 @@ def adjusted(values: Array, numbers: Array, learned: Sequence[LearnedSlope]) -> 
 def check_learned(names: Sequence[str], looks: int, *, curated: bool, numeric: bool) -> None:
     """Check that slopes of numbers can be learned, one in each of the first of so many looks.
 
-    Parameters
-    ----------
-    curated
-        Whether a curator sees the number beside the reward.
-    numeric
-        Whether rewards are numbers whose variance is measured.
-
-    Raises
-    ------
-    SpecError
-        If they cannot.
+    curated: whether a curator sees the number beside the reward.
+    numeric: whether rewards are numbers whose variance is measured.
     """
     field, declare = f"reward.adjust.{names[0]}", "declare mean and slope from old data instead of low and high"
     if not curated:

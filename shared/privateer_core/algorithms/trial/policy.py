@@ -35,32 +35,19 @@ _MEMBER: Final = -1
 
 @dataclass(frozen=True)
 class TrialPolicy(ArmsPolicy):
-    """Shares of the arms, segment by segment. One hash of the coins decides the arm in all segments.
+    """Shares of the arms, segment by segment. One hash of the coins decides the arm in all segments."""
 
-    Attributes
-    ----------
-    version
-        The policy's version, from 1.
-    segments
-        How encoded contexts are in segments.
-    choice
-        What the coins of a choice mean: keys are segments, groups are arms, for each of the questions in order. A last
-        key is everybody, if any of them is about everybody.
-    terms
-        How reports of this version are randomized. Keys of its layout are segments, or segments by arms where reports
-        name the arm.
-    questions
-        Questions that coins choose from. None: everybody answers all there are.
-    learned
-        Slopes of the first of the numbers from before whose slopes the spec leaves open. Where some are missing, the
-        round learns the next.
-    """
-
-    version: int
-    segments: Segmentation
+    version: int  # the policy's version, from 1
+    segments: Segmentation  # how encoded contexts are in segments
+    # what the coins of a choice mean: keys are segments, groups are arms, for each of the questions in order. A last
+    # key is everybody, if any of them is about everybody.
     choice: SlotLayout
+    # how reports of this version are randomized. Keys of its layout are segments, or segments by arms where reports
+    # name the arm.
     terms: Terms
-    questions: tuple[CoinQuestion, ...] = ()
+    questions: tuple[CoinQuestion, ...] = ()  # questions that coins choose from. None: everybody answers all there are.
+    # slopes of the first of the numbers from before whose slopes the spec leaves open. Where some are missing, the
+    # round learns the next.
     learned: tuple[LearnedSlope, ...] = ()
 
     @property

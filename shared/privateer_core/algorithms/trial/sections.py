@@ -21,63 +21,44 @@ WORDS: Final = {"accuracy": 0.0, "balanced": 0.5, "welfare": 1.0}
 
 
 class TrialSection(Section):
-    """The ``[algorithm]`` of a trial: arms against a control, the first of ``experiment.arms``.
-
-    Attributes
-    ----------
-    allocation
-        ``fixed``: shares never change. ``matching``: an arm's share is the probability that it is the best one, as far
-        as releases tell, and at least ``floor``. ``elimination``: arms that others beat by three standard deviations
-        drop to the floor. ``proved``: the same by the boundary of a family of tests.
-    alpha
-        How fast exploration fades with people n: shares of at least n^-alpha, split among the arms, always explore.
-        0 to smoothness / (2 smoothness + features), or ``accuracy``, ``balanced`` or ``welfare``.
-    floor
-        The least share of an arm, in place of what alpha says.
-    shares
-        Planned shares of the arms, the control's first; equal if not given. Adaptive allocation starts from them.
-    smoothness
-        Exponent with which effects vary smoothly along numbers (beta), up to 1.
-    looks
-        Most looks, each at 1.5 times the people of the one before.
-    level
-        Probability that an effect of 0 is ever called one, in all looks together.
-    intervals
-        ``sequential``: repeated intervals of a group-sequential test. ``strict``: they hold at any sample size.
-    correction
-        What ``decided`` means for several effects: ``holm`` (family-wise error), ``bh`` (share of false discoveries)
-        or ``none``.
-    effect, power
-        The effect that matters, in units of rewards: what is too small is called so, and an experiment that could not
-        find it with this power is refused. None: whatever comes.
-    rate
-        Expected mean reward under the control, from 0 for the lowest reward to 1 for the highest: what a plan reckons
-        with.
-    guardrails
-        Up to two facts of yes or no that are watched beside the reward: an application reports them with it.
-    undecided
-        What people get after the last look of whom no arm is decided to be better: the ``control``, or the arm that is
-        ``leading``, which may well be worse.
-    stop
-        What ends it before its horizon: ``decided`` (every effect is), ``futility`` (no interval has an effect that
-        matters any more), ``best`` (every segment's best arm is known). The first that holds counts.
-    """
+    """The ``[algorithm]`` of a trial: arms against a control, the first of ``experiment.arms``."""
 
     name: Literal["trial"]
+    # ``fixed``: shares never change. ``matching``: an arm's share is the probability that it is the best one, as far as
+    # releases tell, and at least ``floor``. ``elimination``: arms that others beat by three standard deviations drop to
+    # the floor. ``proved``: the same by the boundary of a family of tests.
     allocation: Literal["fixed", "matching", "elimination", "proved"] = "matching"
+    # how fast exploration fades with people n: shares of at least n^-alpha, split among the arms, always explore. 0 to
+    # smoothness / (2 smoothness + features), or ``accuracy``, ``balanced`` or ``welfare``.
     alpha: float | Literal["accuracy", "balanced", "welfare"] = "balanced"
+    # the least share of an arm, in place of what alpha says
     floor: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    # planned shares of the arms, the control's first; equal if not given. Adaptive allocation starts from them.
     shares: tuple[Share, ...] | None = None
+    # exponent with which effects vary smoothly along numbers (beta), up to 1
     smoothness: float = Field(default=1.0, gt=0, le=1, allow_inf_nan=False)
-    looks: int = Field(default=8, ge=1, le=LOOKS_MAX)
+    looks: int = Field(default=8, ge=1, le=LOOKS_MAX)  # most looks, each at 1.5 times the people of the one before
+    # probability that an effect of 0 is ever called one, in all looks together
     level: float = Field(default=0.05, gt=0, lt=0.5, allow_inf_nan=False)
+    # ``sequential``: repeated intervals of a group-sequential test. ``strict``: they hold at any sample size.
     intervals: Literal["sequential", "strict"] = "sequential"
+    # what ``decided`` means for several effects: ``holm`` (family-wise error), ``bh`` (share of false discoveries) or
+    # ``none``
     correction: Literal["holm", "bh", "none"] = "holm"
+    # effect, power: the effect that matters, in units of rewards: what is too small is called so, and an experiment
+    # that could not find it with this power is refused. None: whatever comes.
     effect: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    # expected mean reward under the control, from 0 for the lowest reward to 1 for the highest: what a plan reckons
+    # with
     rate: float = Field(default=0.5, gt=0, lt=1)
     power: float = Field(default=0.8, gt=0.5, lt=1, allow_inf_nan=False)
+    # up to two facts of yes or no that are watched beside the reward: an application reports them with it
     guardrails: tuple[Annotated[str, Field(pattern=r"^[\w .+-]{1,64}$")], ...] = Field(default=(), max_length=2)
+    # what people get after the last look of whom no arm is decided to be better: the ``control``, or the arm that is
+    # ``leading``, which may well be worse
     undecided: Literal["control", "leading"] = "control"
+    # what ends it before its horizon: ``decided`` (every effect is), ``futility`` (no interval has an effect that
+    # matters any more), ``best`` (every segment's best arm is known). The first that holds counts.
     stop: tuple[Literal["decided", "futility", "best"], ...] = ()
 
     @model_serializer(mode="wrap")
@@ -102,24 +83,16 @@ class TrialSection(Section):
 
 
 class SegmentsSection(Section):
-    """The ``[segments]`` of people whose effects are wanted; everybody together if not given.
+    """The ``[segments]`` of people whose effects are wanted; everybody together if not given."""
 
-    Attributes
-    ----------
-    by
-        Features that part people: by their levels, or by the cuts of their numbers; several are crossed.
-    cuts
-        Where numbers are cut, in their own units, rising; a cut belongs to the part above.
-    bins
-        Instead of cuts, a power of 2: so many equal bins, by halving the numbers of ``by`` in turn.
-    shares
-        Expected shares of people by segment, or ``equal``; plans take equal ones if not given. Where an epsilon is too
-        small for reports to name segments, effects are in proportion to them, and those not given are asked.
-    """
-
+    # features that part people: by their levels, or by the cuts of their numbers; several are crossed
     by: tuple[str, ...] = Field(default=(), max_length=8)
+    # where numbers are cut, in their own units, rising; a cut belongs to the part above
     cuts: dict[str, tuple[Finite, ...]] = Field(default_factory=dict)
+    # instead of cuts, a power of 2: so many equal bins, by halving the numbers of ``by`` in turn
     bins: int | None = Field(default=None, ge=2, le=BINS_MAX)
+    # expected shares of people by segment, or ``equal``; plans take equal ones if not given. Where an epsilon is too
+    # small for reports to name segments, effects are in proportion to them, and those not given are asked.
     shares: dict[str, Share] | Literal["equal"] | None = None
 
     @model_validator(mode="after")
@@ -134,13 +107,7 @@ class SegmentsSection(Section):
         return self
 
     def check_features(self, features: Mapping[str, Feature]) -> None:
-        """Check that segments are of features of the spec, and that cuts part people.
-
-        Raises
-        ------
-        SpecError
-            If a name is none of the features, or a number is not cut, or cut twice over.
-        """
+        """Check that segments are of features of the spec, and that cuts part people."""
         for name in (*self.by, *self.cuts):
             if name not in features:
                 known = ", ".join(features)
@@ -169,13 +136,7 @@ class SegmentsSection(Section):
                 raise SpecError(detail, field=f"segments.cuts.{name}", remedy="correct them, or the feature's bounds")
 
     def check_shares(self, names: Sequence[str]) -> None:
-        """Check that every segment has a share, if any has.
-
-        Raises
-        ------
-        SpecError
-            If one has none, or is none of ``names``, or the sum is not 1.
-        """
+        """Check that every segment has a share, if any has."""
         if self.shares is None or self.shares == "equal":
             return
         if strange := sorted(set(self.shares) - set(names)):
@@ -192,14 +153,9 @@ class SegmentsSection(Section):
 def planned_looks(people: int, least: int, most: int) -> tuple[int, ...]:
     """Return the people at every look, the last at all ``people``: each look has 1.5 times those of the one before.
 
-    Parameters
-    ----------
-    people
-        All people.
-    least
-        Fewest people between two looks, and before the first.
-    most
-        Most looks.
+    people: all people.
+    least: fewest people between two looks, and before the first.
+    most: most looks.
     """
     found = [people]
     while len(found) < most:

@@ -16,24 +16,14 @@ EVERYBODY = "everybody"
 
 @dataclass(frozen=True)
 class Factor:
-    """A feature that parts people.
+    """A feature that parts people."""
 
-    Attributes
-    ----------
-    column, columns
-        Its first column of an encoded context, and how many it has.
-    codes
-        Shape (levels,), int64: the codes of levels, rising; empty for numbers.
-    cuts
-        Shape (parts - 1,), float64: places where a number is cut; a cut belongs to the part above.
-    flagged
-        Whether the last column says that the number is missing, which is a part of its own, the last.
-    """
-
+    # column, columns: its first column of an encoded context, and how many it has
     column: int
     columns: int
-    codes: NDArray[np.int64]
-    cuts: Array
+    codes: NDArray[np.int64]  # shape (levels,), int64: the codes of levels, rising; empty for numbers
+    cuts: Array  # shape (parts - 1,), float64: places where a number is cut; a cut belongs to the part above
+    # whether the last column says that the number is missing, which is a part of its own, the last
     flagged: bool = False
 
     @property
@@ -117,7 +107,7 @@ def names_of(name: str, feature: Feature, cuts: tuple[float, ...]) -> list[str]:
 def _level(feature: Feature, code: int, columns: int) -> str:
     bits = ((code >> np.arange(columns - 1, -1, -1)) & 1).astype(np.float64)
     words = {None: "missing", True: "yes", False: "no"} if isinstance(feature, Boolean) else {None: "missing"}
-    return "/".join(words.get(one, str(one)) for one in feature.shown(bits / 2, (bits + 1) / 2))
+    return " or ".join(words.get(one, str(one)) for one in feature.shown(bits / 2, (bits + 1) / 2))
 
 
 def crossed(names: list[list[str]]) -> tuple[str, ...]:

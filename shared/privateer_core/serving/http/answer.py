@@ -13,14 +13,9 @@ _HEAD: Final = "HEAD"
 
 
 class HttpAnswer(NamedTuple):
-    """A whole answer.
+    """A whole answer."""
 
-    Attributes
-    ----------
-    status, headers, body
-        As HTTP has them; the headers have the body's type and length, if it has one.
-    """
-
+    # status, headers, body: as HTTP has them; the headers have the body's type and length, if it has one
     status: int
     headers: Headers
     body: bytes = b""

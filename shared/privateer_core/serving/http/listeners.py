@@ -50,12 +50,8 @@ class Application(Protocol):
 class PublicPages:
     """ASGI middleware of the public listener, which finds no other pages.
 
-    Parameters
-    ----------
-    app
-        What finds the pages; it may answer some requests ``at_once``, without a task.
-    is_public
-        Whether strangers may use a method on a path.
+    app: what finds the pages; it may answer some requests ``at_once``, without a task.
+    is_public: whether strangers may use a method on a path.
     """
 
     def __init__(self, app: ASGIApp, is_public: Callable[[str, str], bool]) -> None:
@@ -83,12 +79,8 @@ class PublicPages:
 class Hosts:
     """ASGI middleware of a private listener, which answers only to its own names.
 
-    Parameters
-    ----------
-    app
-        The listener's pages; it may answer some requests ``at_once``.
-    names
-        Names besides those of the loopback interface, such as the one that it listens at.
+    app: the listener's pages; it may answer some requests ``at_once``.
+    names: names besides those of the loopback interface, such as the one that it listens at.
     """
 
     def __init__(self, app: ASGIApp, names: Iterable[str]) -> None:
@@ -140,23 +132,15 @@ class Origins(CORSMiddleware):
     So an origin that is allowed learns nothing but what everybody may read. What is ours is the short way: a listener
     takes whole requests without a task where no answer has to name an origin.
 
-    Parameters
-    ----------
-    app
-        The listener's pages.
-    allowed
-        Origins, or ``*``.
-
-    Attributes
-    ----------
-    at_once
-        Answers a request that is there as a whole, unless answers have to name origins: ``__call__`` does.
+    app: the listener's pages.
+    allowed: origins, or ``*``.
     """
 
     def __init__(self, app: Application, allowed: tuple[str, ...]) -> None:
         methods = ("GET", "HEAD", "POST")
         super().__init__(app, allowed, methods, _ASKED, expose_headers=_SHOWN)
         self._pages, self._is_closed = app, not allowed
+        # answers a request that is there as a whole, unless answers have to name origins: ``__call__`` does
         self.at_once: AtOnce = lambda *_: False
         if not allowed:
             self.at_once = getattr(app, "at_once", self.at_once)

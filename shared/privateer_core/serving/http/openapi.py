@@ -189,10 +189,7 @@ _REFERRED: Final = re.compile(r'"#/components/schemas/([^"]+)"')
 def public_part(document: dict[str, Any], is_public: Callable[[str, str], bool]) -> dict[str, Any]:
     """Return what a document says to strangers: the routes that they reach, and the schemas that these name.
 
-    Parameters
-    ----------
-    is_public
-        Whether strangers may use a method on a path.
+    is_public: whether strangers may use a method on a path.
     """
     routes = {
         path: {method: one for method, one in methods.items() if is_public(method.upper(), path)}

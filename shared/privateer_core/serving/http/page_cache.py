@@ -25,18 +25,10 @@ _ASKED: Final = b"if-none-match"
 
 
 class Version(NamedTuple):
-    """A version of a page: what it shows.
+    """A version of a page: what it shows."""
 
-    Attributes
-    ----------
-    page
-        Which page it is: everything in the request that its answer depends on.
-    shown
-        What it shows. Two answers with the same one are equal.
-    """
-
-    page: Hashable
-    shown: Hashable
+    page: Hashable  # which page it is: everything in the request that its answer depends on
+    shown: Hashable  # what it shows. Two answers with the same one are equal.
 
 
 def common_version(scope: Scope) -> Version | None:
@@ -65,14 +57,9 @@ class PageCache:
     Every page gets an entity tag. Requests of one sender for one page wait for the same answer. Strangers have pages
     made in turns (`FairQueue`): nobody waits for the turn of another sender, who may have asked for a lot before.
 
-    Parameters
-    ----------
-    app
-        What makes the pages.
-    version
-        Returns what a request would show; None: nothing is kept of the answer.
-    bytes_max
-        Bytes of the pages that are kept: those that were asked for last.
+    app: what makes the pages.
+    version: returns what a request would show; None: nothing is kept of the answer.
+    bytes_max: bytes of the pages that are kept: those that were asked for last.
     """
 
     def __init__(self, app: ASGIApp, version: Callable[[Scope], Version | None], bytes_max: int = BYTES_MAX) -> None:

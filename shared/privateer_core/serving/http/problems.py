@@ -96,10 +96,7 @@ class FaultGuard:
 def answer_problems(app: Starlette, service: str) -> None:
     """Make an application answer every error that Privateer or the router raises with a problem.
 
-    Parameters
-    ----------
-    service
-        What it is, for those who ask for a page that it does not have.
+    service: what it is, for those who ask for a page that it does not have.
     """
     app.add_middleware(FaultGuard)
     app.add_exception_handler(PrivateerError, _on_error)

@@ -35,49 +35,27 @@ Reply = Callable[[HttpAnswer], object]
 
 
 class Body(NamedTuple):
-    """A body that is about to be read.
+    """A body that is about to be read."""
 
-    Attributes
-    ----------
-    length
-        Bytes that it has at most.
-    sender
-        The id of the key that signed it, or the address that it comes from.
-    digest, signed_at
-        SHA-256 that it must have, if a trusted sender signed it, and when that was, in seconds since 1970.
-    admission
-        The upload token that it comes with, if it needs one.
-    """
-
-    length: int
-    sender: str
+    length: int  # bytes that it has at most
+    sender: str  # the id of the key that signed it, or the address that it comes from
+    # digest, signed_at: SHA-256 that it must have, if a trusted sender signed it, and when that was, in seconds since
+    # 1970
     digest: bytes | None = None
     signed_at: float = 0.0
-    admission: Admission | None = None
+    admission: Admission | None = None  # the upload token that it comes with, if it needs one
 
     @classmethod
     def unsigned(
         cls, content_length: str | bytes | None, most: int, sender: str, admission: Admission | None = None
     ) -> Self:
-        """Return a body of the announced length, or of ``most`` bytes if none is announced.
-
-        Raises
-        ------
-        TooLarge
-            If more than ``most`` bytes are announced.
-        """
+        """Return a body of the announced length, or of ``most`` bytes if none is announced."""
         length = _within(most if content_length is None else int(content_length), most)
         return cls(length, sender, admission=admission)
 
     @classmethod
     def signed(cls, announced: Announcement, most: int) -> Self:
-        """Return the body that a signature announces.
-
-        Raises
-        ------
-        TooLarge
-            If that is more than ``most`` bytes.
-        """
+        """Return the body that a signature announces."""
         return cls(_within(announced.length, most), announced.key_id, announced.digest, announced.signed_at)
 
     @property
@@ -122,31 +100,17 @@ class UploadReceipt(Protocol):
 
 
 class Incoming:
-    """A request as it comes in.
-
-    Attributes
-    ----------
-    headers
-        By name in lower case.
-    arrived
-        When the last byte came so far, by the performance counter.
-    """
+    """A request as it comes in."""
 
     __slots__ = ("arrived", "headers", "scope")
 
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
-        self.headers: dict[bytes, bytes] = dict(scope["headers"])
-        self.arrived = time.perf_counter()
+        self.headers: dict[bytes, bytes] = dict(scope["headers"])  # by name in lower case
+        self.arrived = time.perf_counter()  # when the last byte came so far, by the performance counter
 
     async def chunks(self, receive: Receive) -> AsyncIterator[bytes]:
-        """Yield the body's bytes as they come.
-
-        Raises
-        ------
-        ClientDisconnect
-            If the sender hangs up before the end.
-        """
+        """Yield the body's bytes as they come."""
         is_whole = False
         while not is_whole:
             message = await receive()
@@ -160,24 +124,13 @@ class Incoming:
 class Endpoint(ABC):
     """An ASGI application that reads an envelope and answers what becomes of its reports.
 
-    Parameters
-    ----------
-    budget
-        The bytes that bodies may take in memory.
-    bytes_max
-        The bytes of the largest body.
-    keys
-        Keys of the senders that it trusts.
-    refuse
-        Counts refused reports by reason.
-
-    Attributes
-    ----------
-    route
-        Its template, for metrics.
+    budget: the bytes that bodies may take in memory.
+    bytes_max: the bytes of the largest body.
+    keys: keys of the senders that it trusts.
+    refuse: counts refused reports by reason.
     """
 
-    route: str
+    route: str  # its template, for metrics
 
     def __init__(
         self, budget: Budget, bytes_max: int, keys: TrustedKeys, refuse: Callable[[Mapping[str, int]], None]
@@ -246,10 +199,7 @@ class UploadEndpoint(Endpoint):
     An upload that comes in one piece is taken ``at_once``, without a task of its own, which would cost as much as the
     rest. Others are read as they come, by ``__call__``.
 
-    Parameters
-    ----------
-    gate
-        Admits uploads that no trusted sender signed by their tokens; None: they need none.
+    gate: admits uploads that no trusted sender signed by their tokens; None: they need none.
     """
 
     def __init__(

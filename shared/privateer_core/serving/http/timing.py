@@ -17,25 +17,14 @@ _HUNDRED: Final = 100
 
 
 class Answered(NamedTuple):
-    """One answer.
+    """One answer."""
 
-    Attributes
-    ----------
-    method, route
-        Of the request: the page's template, such as ``/experiments/{name}``, or `OTHER`.
-    status
-        Of the answer.
-    seconds
-        From the last byte of the request to the first of the answer: a sender's own pace does not count.
-    by
-        How logs name the operator's token that the request bears; empty: it needs none.
-    """
-
+    # method, route: of the request: the page's template, such as ``/experiments/{name}``, or `OTHER`
     method: str
     route: str
-    status: int
-    seconds: float
-    by: str = ""
+    status: int  # of the answer
+    seconds: float  # from the last byte of the request to the first of the answer: a sender's own pace does not count
+    by: str = ""  # how logs name the operator's token that the request bears; empty: it needs none
 
     @property
     def status_class(self) -> str:
@@ -51,12 +40,8 @@ def known_method(scope: Scope) -> str:
 class Timed:
     """ASGI middleware that tells of every answer.
 
-    Parameters
-    ----------
-    route
-        Returns the template of a request that was answered, from its scope; empty if no page has its path.
-    tell
-        Takes what is measured.
+    route: returns the template of a request that was answered, from its scope; empty if no page has its path.
+    tell: takes what is measured.
     """
 
     def __init__(self, app: ASGIApp, route: Callable[[Scope], str], tell: Callable[[Answered], None]) -> None:

@@ -53,10 +53,7 @@ class Unsettled(Exception):
 class FileView(SqliteDatabase):
     """A file that is only read, as it was when this was made.
 
-    Attributes
-    ----------
-    facts
-        What the file says of itself.
+    facts: what the file says of itself.
     """
 
     def __init__(self, db: sqlite3.Connection, facts: DatabaseFacts, held: ExitStack) -> None:
@@ -77,13 +74,6 @@ def checked_view(path: Path, kind: FileKind) -> FileView | None:
     """Return a view of a service's file, which holds the file's log until it is closed; None if the file is empty.
 
     A file of an earlier version is copied to memory, and brought to this version there as a start brings the file.
-
-    Raises
-    ------
-    SpecError
-        If the file is missing, cannot be read, is damaged, of another kind, too old or too new.
-    Unsettled
-        If it does not keep still.
     """
     try:
         return _settled_view(path, kind)

@@ -7,7 +7,7 @@ begins, who waits for whom, and which errors there are.
 import re
 import secrets
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
@@ -19,8 +19,6 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 
 SECRET_BYTES: Final = 32
 Value = TypeVar("Value")
-Step = str | Callable[[Connection], None]
-"""Makes a database one of the next version: statements, separated by semicolons, or a function."""
 INTEGER: Final = BigInteger().with_variant(Integer(), "sqlite")
 """Integers of 64 bits in both."""
 insert = insert_postgres
@@ -29,24 +27,23 @@ insert = insert_postgres
 
 @dataclass(frozen=True)
 class Schema:
-    """The tables of a PostgreSQL database, and how they are brought up to date.
+    """The tables of a PostgreSQL database, and how they are brought up to date."""
 
-    Attributes
-    ----------
-    name
-        It tells the databases apart.
-    version
-        Of the tables as they are now.
-    tables
-        What an empty database gets.
-    steps
-        What makes the next version of the version that it is at.
-    """
+    name: str  # it tells the databases apart
+    version: int  # of the tables as they are now
+    tables: tuple[Table, ...]  # what an empty database gets
+    # statements, separated by semicolons, that make the next version of the version that they are at
+    steps: Mapping[int, str] = field(default_factory=dict)
 
-    name: str
-    version: int
-    tables: tuple[Table, ...]
-    steps: Mapping[int, Step] = field(default_factory=dict)
+
+def oldest(version: int, steps: Mapping[int, str]) -> int:
+    """Return the earliest version of tables that steps make those of a version."""
+    return min([version, *steps])
+
+
+def reads(version: int, steps: Mapping[int, str]) -> str:
+    """Say which versions of tables a service of this version reads."""
+    return f"migrates from {oldest(version, steps)} on" if steps else f"reads {version}"
 
 
 class Unreachable(OSError):
@@ -55,21 +52,12 @@ class Unreachable(OSError):
 
 @dataclass(frozen=True)
 class DatabaseFacts:
-    """Facts that a database states of itself.
+    """Facts that a database states of itself."""
 
-    Attributes
-    ----------
-    version
-        Of its tables.
-    size
-        In bytes.
-    is_whole
-        Whether it finds no damage: SQLite reads all pages for that, and PostgreSQL counts the wrong checksums that it
-        has met, where it keeps checksums.
-    """
-
-    version: int
-    size: int
+    version: int  # of its tables
+    size: int  # in bytes
+    # whether it finds no damage: SQLite reads all pages for that, and PostgreSQL counts the wrong checksums that it has
+    # met, where it keeps checksums
     is_whole: bool
 
 
@@ -77,20 +65,11 @@ class Database(ABC):
     """A database that threads share.
 
     Errors are the driver's own, and `Unreachable` where PostgreSQL does not answer.
-
-    Attributes
-    ----------
-    is_shared
-        Whether other processes change it, too.
-    identity
-        Which copy of the database this is, where one may be put in the place of another under a service.
-    is_read_only
-        Whether it is only looked at, as it is.
     """
 
-    is_shared: bool
-    identity = ""
-    is_read_only = False
+    is_shared: bool  # whether other processes change it, too
+    identity = ""  # which copy of the database this is, where one may be put in the place of another under a service
+    is_read_only = False  # whether it is only looked at, as it is
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -152,10 +131,7 @@ class Database(ABC):
 class DriverStatement:
     """A statement that changes rows and that the driver runs by itself: for where Core's time counts, about 25 µs.
 
-    Parameters
-    ----------
-    sql
-        With its values' names after colons, as in ``:name``.
+    sql: with its values' names after colons, as in ``:name``.
     """
 
     def __init__(self, sql: str) -> None:

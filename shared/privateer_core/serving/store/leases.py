@@ -47,10 +47,7 @@ class Leases:
     A replica that stands still for longer than its lease loses it, and does not know: two may do the same then. So what
     they do must be the same twice, or one of them must find out before it counts.
 
-    Parameters
-    ----------
-    seconds
-        How long a lease lasts that nobody renews.
+    seconds: how long a lease lasts that nobody renews.
     """
 
     def __init__(self, database: Database, seconds: float = SECONDS) -> None:

@@ -21,7 +21,7 @@ from typing_extensions import override
 
 from privateer_core.errors import SpecError
 from privateer_core.serving.logs import tell
-from privateer_core.serving.store.database import Database, DatabaseFacts, Schema, Step, Unreachable, creation
+from privateer_core.serving.store.database import Database, DatabaseFacts, Schema, Unreachable, creation, oldest, reads
 
 _LOCK: Final = 0x50525653
 """The advisory lock under which one process at a time changes tables."""
@@ -54,21 +54,10 @@ _ADVISORY: Final = text("SELECT pg_advisory_xact_lock(:kind, hashtext(:name))")
 class PostgresDatabase(Database):
     """A database, with a connection for every thread that needs one.
 
-    Parameters
-    ----------
-    url
-        Where the database is.
-    schema
-        What it holds; it is brought to this version.
-    setting
-        The setting that names it.
-    is_read_only
-        Whether it is only looked at: it is left at its version, which may be 0 for an empty database.
-
-    Raises
-    ------
-    SpecError
-        If the database cannot be used, or is another service's or of a newer version.
+    url: where the database is.
+    schema: what it holds; it is brought to this version.
+    setting: the setting that names it.
+    is_read_only: whether it is only looked at: it is left at its version, which may be 0 for an empty database.
     """
 
     is_shared = True
@@ -172,54 +161,41 @@ class PostgresDatabase(Database):
 
 
 def migrate(db: Connection, schema: Schema, setting: str) -> None:
-    """Bring a database to this version and tell the log, in the transaction of a connection; one process at a time.
-
-    Raises
-    ------
-    SpecError
-        If it is another service's, or of a newer version; it is not changed then.
-    """
+    """Bring a database to this version and tell the log, in the transaction of a connection; one process at a time."""
     db.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
     db.exec_driver_sql("CREATE TABLE IF NOT EXISTS privateer_schema (kind text PRIMARY KEY, version integer NOT NULL)")
     version = check_version(db, schema, setting)
     if not version:
         for statement in creation(schema.tables, db.dialect):
             db.exec_driver_sql(statement)
-    begin = version if version or not schema.tables else schema.version
-    for number in range(begin, schema.version):
-        _take(db, schema.steps[number])
+    for number in range(version or schema.version, schema.version):
+        for statement in schema.steps[number].split(";"):
+            db.exec_driver_sql(statement)
     db.execute(_NOTE, {"name": schema.name, "version": schema.version})
     if 0 < version < schema.version:
         tell(_log, "migrated", database=schema.name, from_schema=version, to_schema=schema.version)
 
 
 def check_version(db: Connection, schema: Schema, setting: str) -> int:
-    """Return the version of a database; 0 if it is empty.
-
-    Raises
-    ------
-    SpecError
-        If it is another service's, or of a newer version.
-    """
+    """Return the version of a database; 0 if it is empty."""
     if db.exec_driver_sql("SELECT to_regclass('privateer_schema')").scalar_one() is None:
         return 0
     found = db.exec_driver_sql("SELECT kind, version FROM privateer_schema").fetchone()
-    name, version = found or (schema.name, 0)
+    if found is None:
+        return 0
+    name, version = found
     if name != schema.name:
         detail = f"the database is the {name}'s"
         raise SpecError(detail, field=setting, remedy="name a database for each purpose, and no other there")
     if version > schema.version:
         detail = f"the database was made by a newer Privateer: schema {version}, and this one reads {schema.version}"
         raise SpecError(detail, field=setting, remedy="install the newer version again")
+    if version < oldest(schema.version, schema.steps):
+        knows = reads(schema.version, schema.steps)
+        detail = f"the database is too old: schema {version}, and this Privateer {knows}"
+        remedy = "it is unchanged: run the version that made it until its experiments end, or name an empty database"
+        raise SpecError(detail, field=setting, remedy=remedy)
     return int(version)
-
-
-def _take(db: Connection, step: Step) -> None:
-    if callable(step):
-        step(db)
-    else:
-        for statement in step.split(";"):
-            db.exec_driver_sql(statement)
 
 
 class _Cursor(psycopg.Cursor[Any]):
@@ -264,12 +240,8 @@ class Notifications:
 
     It listens on a connection of its own, which is made again when it breaks.
 
-    Parameters
-    ----------
-    url
-        Where the database is.
-    channel
-        Name of the channel that replicas notify on.
+    url: where the database is.
+    channel: name of the channel that replicas notify on.
     """
 
     def __init__(self, url: str, channel: str) -> None:

@@ -23,7 +23,7 @@ from typing_extensions import override
 
 from privateer_core.errors import SpecError
 from privateer_core.serving.logs import tell
-from privateer_core.serving.store.database import Database, DatabaseFacts, creation
+from privateer_core.serving.store.database import Database, DatabaseFacts, creation, oldest, reads
 from privateer_core.serving.store.write_ahead_log import LOG_MAX, empty_log, held_log, log_of
 
 _DAMAGE: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
@@ -44,45 +44,29 @@ _HOLD_PAUSE_SECONDS: Final = 0.1
 
 @dataclasses.dataclass(frozen=True)
 class FileKind:
-    """What a file holds.
+    """What a file holds."""
 
-    Attributes
-    ----------
-    application, version
-        SQLite's ``application_id`` and ``user_version``.
-    schema
-        The tables, or statements that make them, separated by semicolons.
-    field
-        The setting that names the file or its folder.
-    pragmas
-        Further settings of the database, such as ``page_size=1024``, made before its tables.
-    repair
-        What an operator can do if the file is damaged.
-    steps
-        Statements, separated by semicolons, that make the next version of the version that they are at.
-    """
-
+    # application, version: SQLite's ``application_id`` and ``user_version``
     application: int
     version: int
-    schema: str | tuple[Table, ...]
-    field: str
+    schema: str | tuple[Table, ...]  # the tables, or statements that make them, separated by semicolons
+    field: str  # the setting that names the file or its folder
+    # further settings of the database, such as ``page_size=1024``, made before its tables
     pragmas: tuple[str, ...] = ()
-    repair: str = "restore a backup into an empty folder"
+    repair: str = "restore a backup into an empty folder"  # what an operator can do if the file is damaged
+    # statements, separated by semicolons, that make the next version of the version that they are at
     steps: Mapping[int, str] = dataclasses.field(default_factory=dict)
 
     @property
     def oldest(self) -> int:
         """The earliest version that becomes one of this version."""
-        return min([self.version, *self.steps])
+        return oldest(self.version, self.steps)
 
 
 class SqliteDatabase(Database):
     """A file, or a copy of one in memory, that threads use one after the other: a pool of its only connection.
 
-    Parameters
-    ----------
-    connection
-        The connection of `open_database` or `connect`, with ``isolation_level=None``.
+    connection: the connection of `open_database` or `connect`, with ``isolation_level=None``.
     """
 
     is_shared = False
@@ -155,11 +139,6 @@ class SqliteDatabase(Database):
         """Return the file, which stays as it is now until the context is left, for others to read without locks.
 
         Nobody waits meanwhile: what is committed is in the write-ahead log, which grows.
-
-        Raises
-        ------
-        sqlite3.Error, OSError
-            If the disk is full or fails.
         """
         assert self._path, "a database in memory is nobody else's"
         with ExitStack() as stack:
@@ -193,13 +172,7 @@ def _state_of(path: Path) -> tuple[int, int]:
 
 
 def open_database(path: Path, kind: FileKind) -> sqlite3.Connection:
-    """Open a file as `connect` does, and explain to the operator why that fails.
-
-    Raises
-    ------
-    SpecError
-        If the file cannot be opened, is damaged, is of another kind, too old or too new, or another process has it.
-    """
+    """Open a file as `connect` does, and explain to the operator why that fails."""
     try:
         check_header(path, kind)
         return connect(path, kind)
@@ -212,13 +185,6 @@ def connect(path: Path, kind: FileKind) -> sqlite3.Connection:
 
     A file that is missing or empty gets its tables. One of an earlier version is brought to this one, which the log
     tells.
-
-    Raises
-    ------
-    sqlite3.Error, OSError
-        If the disk does not take the tables, or the file is damaged or locked.
-    SpecError
-        If the file is damaged, of another kind, too old or too new. It is not changed then.
     """
     os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
     db = sqlite3.connect(path, timeout=1, isolation_level=None, check_same_thread=False)
@@ -292,13 +258,7 @@ def bring_up_to_date(db: sqlite3.Connection, kind: FileKind) -> None:
 
 
 def check_kind(db: sqlite3.Connection, path: Path, kind: FileKind) -> None:
-    """Refuse a database that is damaged, of another kind, too old or too new.
-
-    Raises
-    ------
-    SpecError
-        Naming the setting of the file, and what to do.
-    """
+    """Refuse a database that is damaged, of another kind, too old or too new."""
     if _number(db, "application_id") != kind.application:
         raise SpecError(
             f"{path.name} is not a database of this service",
@@ -319,7 +279,7 @@ def _check_version(version: int, path: Path, kind: FileKind) -> None:
         )
     if version < kind.oldest:
         raise SpecError(
-            f"{path.name} is too old: schema {version}, and this Privateer migrates from {kind.oldest} on",
+            f"{path.name} is too old: schema {version}, and this Privateer {reads(kind.version, kind.steps)}",
             field=kind.field,
             remedy="it is unchanged: run the version that made it until its experiments end, or name an empty folder",
         )
@@ -330,11 +290,6 @@ def check_header(path: Path, kind: FileKind) -> None:
 
     What else may be wrong with it `check_kind` finds. The header may be behind the write-ahead log, which a migration
     that was just interrupted has left; that version is one from which there are steps.
-
-    Raises
-    ------
-    SpecError
-        As `check_kind`.
     """
     with suppress(OSError), path.open("rb") as file:
         header = file.read(_APPLICATION_AT + _NUMBER.size)

@@ -29,13 +29,7 @@ def seal_table(tables: MetaData) -> Table:
 
 
 def read_store_key(path: Path | None) -> bytes:
-    """Return the key in a file of 32 bytes.
-
-    Raises
-    ------
-    SpecError
-        If there is no such file, or it holds something else.
-    """
+    """Return the key in a file of 32 bytes."""
     remedy = "make one with openssl rand -out FILE 32, for the service's user alone, and give it to all replicas"
     try:
         key = path.read_bytes() if path else b""
@@ -50,10 +44,7 @@ def read_store_key(path: Path | None) -> bytes:
 class StoreKey:
     """Encrypts (AES-256-GCM) what a database keeps, and derives further keys.
 
-    Parameters
-    ----------
-    key
-        The 32 bytes.
+    key: the 32 bytes.
     """
 
     def __init__(self, key: bytes) -> None:
@@ -76,13 +67,7 @@ class StoreKey:
             return None
 
     def check(self, database: Database, seal: Table) -> None:
-        """See that this is the key of a database, whose `seal_table` knows it from then on.
-
-        Raises
-        ------
-        SpecError
-            If what the database has is encrypted under another one.
-        """
+        """See that this is the key of a database, whose `seal_table` knows it from then on."""
         with database.connection() as db:
             sealed = db.execute(select(seal.c.sealed)).scalar_one_or_none()
         if sealed is None:

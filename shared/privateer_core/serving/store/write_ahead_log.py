@@ -37,13 +37,7 @@ def held_log(path: Path) -> Iterator[BinaryIO | None]:
 
 
 def empty_log(db: sqlite3.Connection, path: Path) -> bool:
-    """Move the log of an open database into its file and empty it, unless somebody holds it; whether it is empty.
-
-    Raises
-    ------
-    sqlite3.Error, OSError
-        If the disk is full or fails.
-    """
+    """Move the log of an open database into its file and empty it, unless somebody holds it; whether it is empty."""
     # It belongs to SQLite, which has it open for as long as the database; whoever comes first makes it.
     with open(os.open(log_of(path), os.O_RDWR | os.O_CREAT, 0o600), "rb") as log:
         try:

@@ -84,7 +84,7 @@ CASES: list[tuple[Callable[[Path], object], str, str]] = [
     (
         lambda data: edit(data / "server" / "journal.db", "PRAGMA user_version=1"),
         "server journal",
-        "journal.db is too old: schema 1, and this Privateer migrates from 3 on",
+        "journal.db is too old: schema 1, and this Privateer reads 4",
     ),
     (
         lambda data: edit(one(data / "shuffler", "*.db"), "PRAGMA user_version=77"),

@@ -19,7 +19,7 @@ from privateer_core.spec.context import encoded
 from privateer_lab.environments import environment_for
 from privateer_lab.tables import data_table, sources
 from privateer_lab.tables.columns import Numbers
-from privateer_lab.tables.memory import available_memory
+from privateer_lab.tables.data_table import available_memory
 from tests.support.specs import make_spec, tables
 
 GOOD = """age,job,hours,kind

@@ -1,13 +1,13 @@
 """Which algorithm a draft has: by runs on its people, whatever they are."""
 
 import tomllib
-from functools import partial
 
 import numpy as np
 import pytest
 
 from privateer_core.algorithms import read_spec
 from privateer_core.errors import SpecError
+from privateer_lab.cli.input_files import load_spec
 from privateer_lab.drafting.spec_draft import draft
 from privateer_lab.environments import environment_for
 from privateer_lab.environments.own_people import OwnPeople
@@ -90,7 +90,7 @@ def test_the_one_that_earns_most_is_chosen_and_cut_points_where_they_earn_more()
     cuts = (80 * np.linspace(0, 1, 17) ** 4).tolist()
     drawn = TABLES | {"context": {"features": {**TABLES["context"]["features"], "age": {"quantiles": cuts}}}}
     specs = every_algorithm(TABLES, own_rounds=True)
-    found = choice_of(specs, lambda spec, _: OwnPeople(People(2.0), spec), partial(with_own_rounds, drawn))
+    found = choice_of(specs, lambda spec, _: OwnPeople(People(2.0), spec), lambda name, _: with_own_rounds(drawn, name))
     assert isinstance(found, AlgorithmChoice)
     assert found.earned[found.name] >= max(found.earned[name] for name in by_features()) - 0.02
     assert found.earned["bandit"] < found.earned[found.name]
@@ -128,6 +128,50 @@ def test_a_sentence_says_why_what_earned_more_is_not_chosen():
         "here. 'partition' stays in case yours differ; if not, leave out [context.features]: 'bandit', which knows "
         "none, is enough."
     )
+
+
+def test_a_line_says_how_many_features_are_kept_and_why():
+    kept = AlgorithmChoice("additive", EARNED, 0.41, 1.8, True, None, False, ("age", "job"), 19, 11, 0.3)
+    assert kept.why == "2 of 19 features: more would cost more noise than they tell; without privacy 11"
+    assert "Kept: age, job. With all of them it would earn 30.0 %. algorithm.name is 'additive'" in kept.sentence
+    same = AlgorithmChoice("additive", EARNED, 0.41, 1.8, True, None, False, ("age", "job"), 19, 2, 0.3)
+    assert same.why == "2 of 19 features: others add nothing to them that is more than chance"
+    nothing = AlgorithmChoice("bandit", EARNED, 0.41, 1.8, True, None, False, (), 19, 3, 0.3)
+    assert (
+        nothing.why
+        == "0 of 19 features: none tells enough to earn more than one option for all; without privacy 3 would"
+    )
+
+
+def test_a_draft_of_a_log_keeps_the_feature_that_tells_and_comments_the_others(tmp_path):
+    """The copy of the age is a feature, too; one of both is kept."""
+    rng = np.random.default_rng(0)
+    age, got, people = rng.random(6000), rng.integers(0, 2, 6000), 6000
+    won = rng.random(people) < np.where((age < 0.5) == (got == 1), 0.8, 0.2)
+    noise = {f"x{place}": rng.random(people).round(3) for place in range(3)}
+    table = {"age": age.round(3), "near": (age + 0.01 * rng.standard_normal(people)).round(3), **noise}
+    frame = table | {"offer": np.array(["a", "b"])[got], "won": won.astype(int)}
+    made = draft({name: list(one) for name, one in frame.items()}, arm="offer", reward="won")
+    made.write(tmp_path / "spec.toml")
+    written, text = load_spec(tmp_path / "spec.toml", []), made.fitted
+    assert len(written.features) == 1
+    assert {*written.features} < {"age", "near"}
+    assert "\n# 1 of 5 features: " in text
+    assert text.count("\n# x") == 3
+    assert not any(one.startswith("x0") for one in made.confirmed)
+    assert made.chosen[0].startswith("1 of 5 features: ")
+
+
+def test_a_draft_of_a_log_that_tells_nothing_has_one_option_for_all(tmp_path):
+    rng = np.random.default_rng(0)
+    frame = {name: rng.random(1500).round(3).tolist() for name in ("x", "y")}
+    frame |= {"offer": rng.choice(["a", "b"], 1500).tolist(), "won": rng.integers(0, 2, 1500).tolist()}
+    made = draft(frame, arm="offer", reward="won")
+    made.write(tmp_path / "spec.toml")
+    written = load_spec(tmp_path / "spec.toml", [])
+    assert not written.features
+    assert written.algorithm.name == without_features()
+    assert "# [context.features]" in made.fitted
 
 
 def test_options_that_are_all_equal_are_no_best_option():

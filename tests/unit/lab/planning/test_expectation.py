@@ -15,9 +15,10 @@ from privateer_core.spec.arms import ArmsSpec
 from privateer_lab.environments import environment_for
 from privateer_lab.planning.expectation.choices import choices_of
 from privateer_lab.planning.expectation.expected import Expectation, ExpectedRow, expectation
-from privateer_lab.planning.expectation.kept_features import people_with, telling, with_features
+from privateer_lab.planning.expectation.kept_features import people_with, with_features
 from privateer_lab.planning.expectation.partial_runs import PartialRun, played
 from privateer_lab.planning.expectation.words import sentences
+from privateer_lab.planning.feature_sets.afforded import sets_for
 from privateer_lab.simulation.simulate import simulate_once
 from tests.support.specs import SHUFFLE, make_spec
 from tests.unit.lab.cli.test_command_line import SPEC, run
@@ -76,7 +77,7 @@ def test_people_of_whom_less_is_known_are_the_same_people() -> None:
 
 def test_the_features_that_tell_are_found() -> None:
     """Planted: only the first of two decides anything."""
-    assert telling(spec_of()) == [("x1",)]
+    assert sets_for(spec_of(SHUFFLE | {"experiment.round_size": 1000})).names == [("x1",)]
 
 
 def test_choices_change_one_thing_each() -> None:

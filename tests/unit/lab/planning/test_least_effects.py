@@ -99,7 +99,7 @@ def test_a_plan_knows_how_many_people_are_in_each_segment_and_what_the_correctio
     assert named_shares(spec)["g=x"] == pytest.approx(0.9, abs=0.02)
     [table] = [one for one in foreseen([Variant("none", math.inf, spec)])[0]["tables"] if SEGMENT in one.names]
     least, decided = least_effects([table]), least_effects([table], CORRECTED)
-    for segment, share in (("g=x", 0.9), ("g=y/other", 0.1)):
+    for segment, share in named_shares(spec).items():
         by_hand = (ndtri(0.975) + ndtri(0.8)) / math.sqrt(share * 4000)
         assert least[segment] == pytest.approx(by_hand, rel=0.05)
         ratio = (ndtri(1 - 0.0125) + ndtri(0.8)) / (ndtri(0.975) + ndtri(0.8))
@@ -127,3 +127,15 @@ def test_segments_in_which_nobody_is_have_no_least_effect() -> None:
     assert rows == {"device=ios", "device=android", "device=web", "everybody"}
     nobody = "Nobody of these people is in device=other."
     assert nobody in list(words_of_tests(spec, found))
+
+
+def test_an_effect_that_rewards_cannot_rise_by_is_said_to_be_one_downwards() -> None:
+    tables = {
+        "experiment": {"name": "deaths", "arms": ["old", "new"], "horizon": 1000},
+        "context": {"features": {"everybody": {"levels": ["everybody"]}}},
+        "privacy": {"model": "none"},
+    }
+    for rate, ends in ((0.99, " points downwards, as the reward cannot rise so far."), (0.5, " points.")):
+        for allocation in ("fixed", "matching"):
+            algorithm = {"name": "trial", "allocation": allocation, "rate": rate}
+            assert said(parse_spec(tables | {"algorithm": algorithm}))[0].endswith(ends)

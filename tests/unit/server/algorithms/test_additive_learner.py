@@ -185,7 +185,7 @@ def test_sums_of_parts_are_those_of_people_and_as_exact_as_they_say(model):
         np.add.at(people, (arms[:, None], parts), 1.0)
         asked = np.isfinite(told.noise)
         counts = told.counts.sum(axis=0)[asked]
-        deviations = np.sqrt(told.doubts(people.sum(axis=0) / len(arms))[asked] + 1e-6 + (model == "none"))
+        deviations = np.sqrt(told.doubts(people.sum(axis=0) / len(arms), len(arms))[asked] + 1e-6 + (model == "none"))
         # Coins ask some of the people, whose number varies, too.
         chance = 0.0 if told.together else np.sqrt(told.count_noise[asked] * people.sum(axis=0)[asked] / len(arms))
         scores.append((counts - people.sum(axis=0)[asked]) / (deviations + chance))
@@ -213,7 +213,10 @@ def rare_rounds(model, count, wrong=None):
         exact, people = np.zeros((2, *told.sums.shape))
         np.add.at(exact, (arms[:, None], parts), values[:, None])
         np.add.at(people, (arms[:, None], parts), 1 / 4000)
-        found.append((told.sums - exact) / np.sqrt(told.variances(people) + 1e-9))
+        asked, squares = np.isfinite(told.noise), np.zeros_like(exact)
+        np.add.at(squares, (arms[:, None], parts), values[:, None] ** 2)
+        scores = (told.sums - exact)[:, asked] / np.sqrt(told.variances(people, squares)[:, asked] + 1e-9)
+        found.append(scores)
     return np.array(found)
 
 

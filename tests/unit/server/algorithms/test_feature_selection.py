@@ -88,9 +88,11 @@ def test_few_features_are_not_screened(features, asks):
 
 
 def test_nothing_is_screened_where_a_round_about_each_feature_takes_too_many_people():
-    """Eight rounds of 1,000 of 20,000 people are more than a quarter."""
-    assert learner_for(make_spec(SHUFFLE, dimension=8)).start(0).selection is None
-    assert learner_for(make_spec({**SHUFFLE, "experiment.horizon": 32_000}, dimension=8)).start(0).selection is not None
+    """Eight rounds of 1,000 of 12,000 people are more than half; and some promises are too strict for one feature."""
+    assert learner_for(make_spec({**SHUFFLE, "experiment.horizon": 12_000}, dimension=8)).start(0).selection is None
+    assert learner_for(make_spec({**SHUFFLE, "experiment.horizon": 16_000}, dimension=8)).start(0).selection is not None
+    strict = {"privacy.epsilon": 0.2, "experiment.horizon": 16_000}
+    assert learner_for(make_spec(strict, dimension=8)).start(0).selection is None
 
 
 @pytest.mark.parametrize(("people", "asked"), [(10_000, 1000), (80_000, 8000), (200_000, 11_157), (1_000_000, 20_015)])

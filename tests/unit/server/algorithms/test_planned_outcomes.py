@@ -94,3 +94,15 @@ def test_people_who_are_asked_about_everybody_lose_as_others_do() -> None:
     assert analysis.plans.everybody is not None
     assert analysis.outcome(0.3).lost == pytest.approx(20_000 / 2 * 0.3, rel=1e-6)
     assert np.isfinite(replace(analysis, rule="matching").outcome(0.3).lost)
+
+
+@pytest.mark.parametrize("allocation", ["fixed", "matching"])
+def test_what_is_called_yes_changes_no_least_effect(allocation: str) -> None:
+    """Rewards of .99 cannot rise as far as those of .01.
+
+    The planted defects find no effect at all of them, or judge their variance by a mean of .95.
+    """
+    specs = (spec_of(rate=rate, allocation=allocation) for rate in (0.01, 0.99))
+    up, down = (power_analysis(spec, designs(spec)).least() for spec in specs)
+    assert down.min() > 0.01
+    assert down == pytest.approx(up, rel=0.1)

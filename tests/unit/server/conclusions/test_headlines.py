@@ -2,16 +2,17 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from privateer_core.answer import Answer
-from privateer_core.answer.conclusion import Rule, Rules
+from privateer_core.answer.conclusion import Conclusion, Headline, PrivacyCost, RewardUnit, Rule, Rules
 from privateer_core.answer.estimates import Effect, Estimate
 from privateer_core.answer.measured_rate import MeasuredRate
 from privateer_core.answer.parts import Contradiction, Gain, GuardrailEffects
 from privateer_core.answer.policy_view import Coefficients, Point
 from privateer_core.answer.shares import ShareSource
-from privateer_server.conclusions.by_effects import baseline_of, effects_headline, effects_surer
+from privateer_server.conclusions.by_effects import baseline_of, effects_headline, effects_surer, no_relative
 from privateer_server.conclusions.by_estimates import (
     options_headline,
     options_surer,
@@ -190,3 +191,24 @@ def test_the_cost_in_privacy_is_one_sentence(model: dict[str, Any], says: str) -
     found = privacy_of(make_spec({"privacy": model}))
     assert says in found.sentence
     assert found.sentence.count(". ") == 0
+
+
+@pytest.mark.parametrize(
+    ("baseline", "missing"),
+    [(None, "has no interval"), ((0.02, -0.01, 0.05), "may be 0 or less"), ((0.2, 0.1, 0.3), "")],
+)
+def test_a_share_of_the_controls_mean_is_told_where_it_is_above_0(
+    baseline: tuple[float, float, float] | None, missing: str
+) -> None:
+    """A cell of the table is empty where its cause is named, and nowhere else."""
+    mean = None if baseline is None else Estimate("now", *baseline)
+    for effects in ((BETTER,), (BETTER, msgspec.structs.replace(BETTER, group="sex=f"))):
+        cause = no_relative(effects, mean) or ""
+        about = Headline("nothing yet", "Nothing.", "not known")
+        cost, unit = PrivacyCost("none", None, 0.0, "None."), RewardUnit(0.0, 1.0, "Yes or no.")
+        concluded = Conclusion(about, 1, 1, unit, cost, baseline=mean)
+        is_empty = [concluded.relative(one) is None for one in effects]
+        assert missing in cause
+        assert bool(cause) == any(is_empty)
+        assert is_empty[0] == bool(missing)
+        assert ("segments" in cause) == (any(is_empty) and not all(is_empty))

@@ -1,6 +1,5 @@
 """Both journals: the last publication of every experiment, and of several writers the first."""
 
-import sqlite3
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -74,19 +73,6 @@ def test_the_log_goes_on_under_one_name_and_key(journal: Journal) -> None:
     journal.extend("second", 2, LEAVES[2:])
     assert (journal.origin(), journal.leaves(0), journal.leaves(1, 1)) == ("first", LEAVES, LEAVES[1:2])
     assert (journal.leaves(2, 0), journal.leaves(3)) == ([], [])
-
-
-def test_a_journal_of_the_version_before_becomes_one_of_this(tmp_path: Path) -> None:
-    embedded_journal(tmp_path / "journal.db").close()
-    with sqlite3.connect(tmp_path / "journal.db", isolation_level=None) as db:
-        for statement in ("DROP TABLE log", "DROP TABLE leaves", "PRAGMA user_version = 3"):
-            db.execute(statement)
-    db.close()
-    journal = embedded_journal(tmp_path / "journal.db")
-    journal.write(FIRST, None)
-    journal.extend("log", 0, LEAVES)
-    assert (journal.last("test"), journal.origin(), journal.leaves(0)) == (FIRST, "log", LEAVES)
-    journal.close()
 
 
 @pytest.mark.postgres

@@ -70,6 +70,16 @@ def test_a_database_of_a_newer_version_is_refused(shared: Shared, opened: Callab
         assert (error.field, error.detail, error.remedy) == (field, says, "install the newer version again")
 
 
+def test_a_database_of_too_old_a_version_is_refused(shared: Shared, opened: Callable[[], Data]) -> None:
+    opened()
+    shared.cluster.execute("UPDATE privateer_schema SET version = 1", shared.database)
+    error = refusal(shared.settings())
+    assert (error.field, error.detail) == (
+        "PRIVATEER_DATABASE",
+        "the database is too old: schema 1, and this Privateer reads 3",
+    )
+
+
 def test_a_migration_is_a_line_of_the_log(
     shared: Shared, opened: Callable[[], Data], caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from sqlalchemy import insert, update
 
-from privateer_core.codec import encode
 from privateer_core.errors import SpecError
 from privateer_server.store.findings import Disagreement
 from privateer_server.store.records import (
@@ -316,69 +315,8 @@ def test_every_commit_is_synced(tmp_path: Path) -> None:
     store.close()
 
 
-@pytest.mark.parametrize("version", [3, 4])
-def test_a_database_of_a_version_before_becomes_one_of_this(tmp_path: Path, version: int) -> None:
-    """Its sums so far are what its open round began with, and reports are counted on."""
-    embedded_store(tmp_path).close()
-    with sqlite3.connect(tmp_path / "server.db", isolation_level=None) as db:
-        for statement in (BEFORE[version]).split(";"):
-            db.execute(statement)
-        db.execute("INSERT INTO experiments VALUES ('test', 'spec', '', ?)", (encode(NO_PLAN),))
-        values = (1, 10, 0, 7, 0, b"digest-1", b"{}", b"publication-1", b"state-1", b"sums of 7")
-        db.execute("INSERT INTO rounds VALUES ('test', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
-        if version == 4:
-            db.execute("INSERT INTO leaves VALUES (1, 'test', 1, ?)", (b"digest-1",))
-    db.close()
-    store = embedded_store(tmp_path)
-    with driver(store) as opened:
-        assert opened.execute("PRAGMA user_version").fetchone() == (6,)
-    assert store.leaves(0) == [Leaf("test", 1, b"digest-1")]
-    store.commit([change(2)])
-    (experiment,) = store.experiments()
-    assert (experiment.accepted, experiment.standing.given_up, experiment.standing.released_at) == (9, False, 0.0)
-    assert store.sums("test", 1) == [b"sums of 7", b"sums"]
-    store.commit([change(0, total=None, taken=True, following=SECOND)])
-    assert store.rounds("test")[0].received == 9
-    assert store.leaves(1) == [Leaf("test", 2, b"digest-2")]
-    with store.backup() as copy:
-        assert copy.read()
-    store.close()
-
-
-_BEFORE = """
-DROP TABLE parts; DROP TABLE spent_tokens; DROP TABLE backup; DROP TABLE rounds; DROP TABLE experiments;
-CREATE TABLE experiments (
-    name TEXT PRIMARY KEY, spec BLOB NOT NULL, shuffler TEXT NOT NULL, plan BLOB NOT NULL
-) WITHOUT ROWID;
-CREATE TABLE rounds (
-    experiment TEXT NOT NULL REFERENCES experiments (name), version INTEGER NOT NULL, batch INTEGER NOT NULL,
-    seen INTEGER NOT NULL, received INTEGER NOT NULL, taken INTEGER NOT NULL, digest BLOB NOT NULL, facts BLOB NOT NULL,
-    publication BLOB NOT NULL, state BLOB NOT NULL, total BLOB NOT NULL, UNIQUE (experiment, version)
-);
-PRAGMA user_version = """
-BEFORE = {
-    3: f"DROP TABLE leaves; DROP TABLE closers; {_BEFORE} 3",
-    4: f"{_BEFORE} 4",
-    5: "DROP TABLE spent_tokens; DROP TABLE backup; CREATE TABLE spent_tokens ("
-    "token BLOB PRIMARY KEY, report BLOB NOT NULL, expires INTEGER NOT NULL) WITHOUT ROWID; PRAGMA user_version = 5",
-}
-"""What these versions had in the place of the same tables."""
-
-
-def test_tokens_of_the_version_before_are_known(tmp_path: Path) -> None:
-    embedded_store(tmp_path).close()
-    with sqlite3.connect(tmp_path / "server.db", isolation_level=None) as db:
-        for statement in BEFORE[5].split(";"):
-            db.execute(statement)
-        db.execute("INSERT INTO spent_tokens VALUES (?, ?, 60)", (bytes(range(16)), bytes(range(16))))
-    db.close()
-    store = embedded_store(tmp_path)
-    assert store.spent(60, bytes(range(12))) == bytes(range(4))
-    store.close()
-
-
 def test_a_version_that_cannot_be_migrated_is_refused(tmp_path: Path) -> None:
-    for version in (2, 7):
+    for version in (5, 7):
         with sqlite3.connect(tmp_path / "server.db") as db:
             db.execute(f"PRAGMA user_version = {version}")
             db.execute("PRAGMA application_id = 1347573331")

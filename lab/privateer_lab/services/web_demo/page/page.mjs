@@ -15,6 +15,7 @@ const WORDS = {
   late: "The round closed before your report came. It does not count, and nobody makes a second one.",
   pending: "No service has answered yet. The sealed report waits in this browser, and is sent when you come back.",
   refused: "The server did not take the report. Nothing else is sent.",
+  "already-reported": "This visitor has reported, and never does so twice.",
   "not-asked": "The experiment asks nobody now. Nothing was sent.",
 };
 const $ = (id) => document.getElementById(id);
@@ -77,7 +78,7 @@ function show(place) {
 
 $("about").addEventListener("submit", (event) => {
   event.preventDefault();
-  show(session.choose({ mood: Number($("mood").value) }));
+  show(session.choose({ mood: Number($("mood").value) }, { sticky: false }));
 });
 
 async function report(liked) {

@@ -22,21 +22,13 @@ class CommonPart:
     B_k = P_k C^-1 = 1 - P_k L_k what c moves it by. Observations of v_k tell of c with precision
     S_k = (C + L_k^-1)^-1 = L_k - L_k P_k L_k, and h_k = w_k - L_k P_k w_k is S_k times what they find. So c has the
     precision Q = C_c^-1 + sum S_k and the mean Q^-1 sum h_k. No inverse of C_c is taken: it may be singular.
-
-    Attributes
-    ----------
-    known
-        Shape (arms, bins, bins): P_k.
-    information, weighted
-        Shapes (arms, bins, bins) and (arms, bins): L_k and w_k.
-    covariance
-        Shape (bins, bins): C_c.
     """
 
-    known: Array
+    known: Array  # shape (arms, bins, bins): P_k
+    # information, weighted: shapes (arms, bins, bins) and (arms, bins): L_k and w_k
     information: Array
     weighted: Array
-    covariance: Array
+    covariance: Array  # shape (bins, bins): C_c
 
     @cached_property
     def _moved(self) -> Array:
@@ -95,10 +87,7 @@ class CommonPart:
     def elsewhere(self, own: Array, common: Array) -> Array:
         """Return posterior means of averages over other boxes, shape (boxes, arms).
 
-        Parameters
-        ----------
-        own, common
-            Shape (boxes, bins): covariances of those with the bins, in an arm's own part and in the common one.
+        own, common (boxes, bins): covariances of those with the bins, in an arm's own part and in the common one.
         """
         residual = self._residual - np.einsum("kij,j->ki", self.information @ self._moved, self.mean)
         return np.asarray(own @ residual.T + (common @ self._weight)[:, None])

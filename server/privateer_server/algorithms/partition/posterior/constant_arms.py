@@ -25,18 +25,11 @@ _CROWDED: Final = (0.05, 10.0)
 
 @dataclass(frozen=True)
 class ConstantArms:
-    """What is known of values if arms differ by the same for everybody.
+    """What is known of values if arms differ by the same for everybody."""
 
-    Attributes
-    ----------
-    probability
-        That they do, where it is as likely as not before anybody reported: last policies go by it.
-    mean, variance
-        Shape (boxes, arms): values then, of bins and of other boxes that were observed, in this order; variances are
-        those without what all arms have in common.
-    """
-
-    probability: float
+    probability: float  # that they do, where it is as likely as not before anybody reported: last policies go by it
+    # mean, variance: shape (boxes, arms): values then, of bins and of other boxes that were observed, in this order;
+    # variances are those without what all arms have in common
     mean: Array
     variance: Array
 

@@ -23,22 +23,13 @@ _SWEEPS: Final = 2
 
 @dataclass(frozen=True)
 class Observations:
-    """Independent normal observations of arms' values: of averages over bins, and over unions of bins.
+    """Independent normal observations of arms' values: of averages over bins, and over unions of bins."""
 
-    Attributes
-    ----------
-    lower, upper
-        Shape (bins, d): corners.
-    information
-        Shape (arms, bins, bins): precision matrices of the observations.
-    weighted
-        Shape (arms, bins): what they observed, times its precision.
-    """
-
+    # lower, upper: shape (bins, d): corners
     lower: Array
     upper: Array
-    information: Array
-    weighted: Array
+    information: Array  # shape (arms, bins, bins): precision matrices of the observations
+    weighted: Array  # shape (arms, bins): what they observed, times its precision
 
     def posterior(self, kernel: Kernel) -> tuple[Array, Array]:
         """Means and variances of the bins' averages, shape (bins, arms) each.
@@ -100,10 +91,8 @@ class Observations:
     def predicted(self, kernel: Kernel, precision: Array, moment: Array) -> float:
         """Return the log density of further observations of the bins, but for a constant that is theirs alone.
 
-        Parameters
-        ----------
-        precision, moment
-            Shape (bins, arms): the precision of what is observed of the first bins, and that times the observation.
+        precision, moment (bins, arms): the precision of what is observed of the first bins, and that times the
+            observation.
         """
         size = np.arange(len(precision))
         information, weighted = self.information.copy(), self.weighted.copy()

@@ -87,12 +87,8 @@ def joined(summed: Average, direct: Average, weight: float) -> Average:
     1999): looks then correlate as those of each part do, whatever either varies by. The estimate is the one that has
     this score: both, weighted with a and b over their standard deviations.
 
-    Parameters
-    ----------
-    summed, direct
-        The sum over segments, and the average of people who were asked about everybody.
-    weight
-        Share of the planned information that the latter have, a^2.
+    summed, direct: the sum over segments, and the average of people who were asked about everybody.
+    weight: share of the planned information that the latter have, a^2.
     """
     ready = _both_ready(summed, direct)
     a, b = joint_weights(summed, direct, weight)
@@ -172,12 +168,8 @@ def by_people(sums: Sums, values: HitValues, centre: Array) -> tuple[Array, Arra
     of what hits count, and a curator by its noise (Horvitz and Thompson 1952). Where hits are public slots, the values
     differ from those named by a number of the segment, the same for both arms.
 
-    Parameters
-    ----------
-    values
-        Of both arms together, and each of them.
-    centre
-        Shape (J, K).
+    values: of both arms together, and each of them.
+    centre: shape (J, K).
     """
     c, scale = centre[..., None], sums.keep[..., None]
     others = (1 - 2 * c) * sums.other[..., None]

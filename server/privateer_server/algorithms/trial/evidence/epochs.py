@@ -26,35 +26,20 @@ _MOST: Final = 0.25
 
 @dataclass(frozen=True)
 class TrialDesign:
-    """The design for which intervals and weights are planned. Nothing in it depends on data.
+    """The design for which intervals and weights are planned. Nothing in it depends on data."""
 
-    Attributes
-    ----------
-    alpha
-        1 - the level of intervals, in (0, 1).
-    people
-        Reports planned over the whole trial.
-    arms
-        Shape (K + 1,), above 0, summing to 1: planned shares of the arms; arm 0 is the control.
-    segments
-        Shape (J,), above 0: planned shares of people. They decide how good weights are, and whether they are right
-        where ``counted`` is not set.
-    counted
-        Whether hits tell a segment's share of people: a person hits its own segment (q p + 2 o of the reports do).
-        Otherwise hits are public slots, and the share has to be asked or declared.
-    hit
-        Share of the reports that hit a segment where hits are not counted: 1 if every report is about all.
-    numeric
-        Whether rewards are numbers, whose variance is measured.
-    """
-
-    alpha: float
-    people: float
-    arms: Array
+    alpha: float  # 1 - the level of intervals, in (0, 1)
+    people: float  # reports planned over the whole trial
+    arms: Array  # shape (K + 1,), above 0, summing to 1: planned shares of the arms; arm 0 is the control
+    # shape (J,), above 0: planned shares of people. They decide how good weights are, and whether they are right where
+    # ``counted`` is not set.
     segments: Array
+    # whether hits tell a segment's share of people: a person hits its own segment (q p + 2 o of the reports do).
+    # Otherwise hits are public slots, and the share has to be asked or declared.
     counted: bool = True
+    # share of the reports that hit a segment where hits are not counted: 1 if every report is about all
     hit: float = 1.0
-    numeric: bool = False
+    numeric: bool = False  # whether rewards are numbers, whose variance is measured
 
     @property
     def precision(self) -> float:
@@ -64,40 +49,25 @@ class TrialDesign:
 
 @dataclass(frozen=True)
 class Epoch:
-    """A release, and what was public before it.
+    """A release, and what was public before it."""
 
-    Attributes
-    ----------
-    people
-        Reports of the epoch, n.
-    positive, hits
-        Shape (J, K + 1): positive hits W and hits T of each segment and arm; debiased by nothing, noise included.
-    keep, other
-        q and o: a positive hit of a segment's own person has probability q f + o, with f the mean reward, one of
-        anybody else o. 1 and 0 where nobody randomizes. ``other`` is not used where hits are public slots.
-    noise
-        Variance that the release added to positive and to negative hits, each (L).
-    shares
-        Shape (J, K + 1), above 0: probabilities of the arms, public before the round (pi).
-    squares, parts
-        Where rewards are numbers: ``positive`` is the sum of the values of hits, this that of their squares (None:
-        values are bits), and ``noise`` the variance added to each part of a value.
-    resolution
-        Variance of values that is no larger may be that of rounding alone.
-    trials
-        How many trials the segments are of, one after the other with as many each: simulations draw many at once.
-    """
-
-    people: float
+    people: float  # reports of the epoch, n
+    # positive, hits: shape (J, K + 1): positive hits W and hits T of each segment and arm; debiased by nothing, noise
+    # included
     positive: Array
     hits: Array
+    # keep, other: q and o: a positive hit of a segment's own person has probability q f + o, with f the mean reward,
+    # one of anybody else o. 1 and 0 where nobody randomizes. ``other`` is not used where hits are public slots.
     keep: float
     other: float
-    noise: float
-    shares: Array
+    noise: float  # variance that the release added to positive and to negative hits, each (L)
+    shares: Array  # shape (J, K + 1), above 0: probabilities of the arms, public before the round (pi)
+    # squares, parts: where rewards are numbers: ``positive`` is the sum of the values of hits, this that of their
+    # squares (None: values are bits), and ``noise`` the variance added to each part of a value
     squares: Array | None = None
     parts: ValueParts = BITS
-    resolution: float = 0.0
+    resolution: float = 0.0  # variance of values that is no larger may be that of rounding alone
+    # how many trials the segments are of, one after the other with as many each: simulations draw many at once
     trials: int = 1
 
     @property
@@ -126,18 +96,10 @@ class Epoch:
 
 @dataclass(frozen=True)
 class Spread:
-    """How much a hit varies by what its person earns, and by noise.
+    """How much a hit varies by what its person earns, and by noise."""
 
-    Attributes
-    ----------
-    hit
-        Variance of what a hit counts.
-    noise
-        Variance that noise of 1 in each part of a value has in what hits count above their mean.
-    """
-
-    hit: Array
-    noise: Array
+    hit: Array  # variance of what a hit counts
+    noise: Array  # variance that noise of 1 in each part of a value has in what hits count above their mean
 
     @classmethod
     def of_bits(cls, mean: Array) -> Self:

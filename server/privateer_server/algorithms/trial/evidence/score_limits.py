@@ -16,12 +16,8 @@ _LITTLE: Final = 1e-11
 def restricted_rates(rates: Array, people: Array, difference: Array) -> Array:
     """Return the most likely two rates that differ by so much (Miettinen and Nurminen 1985, appendix).
 
-    Parameters
-    ----------
-    rates, people
-        Shape (..., 2): observed rates in [0, 1] of a treatment and its control, and of how many people, above 0.
-    difference
-        Shape (...): the treatment's rate less that of the control, in [-1, 1].
+    rates, people (..., 2): observed rates in [0, 1] of a treatment and its control, and of how many people, above 0.
+    difference (...): the treatment's rate less that of the control, in [-1, 1].
     """
     treated, control, d = rates[..., 0], rates[..., 1], difference
     times = people[..., 1] / people[..., 0]
@@ -47,14 +43,9 @@ def common_rate(rates: Array, people: Array, noise: Array) -> Array:
 def variance_at(rates: Array, people: Array, noise: Array, difference: Array) -> Array:
     """Return the variance of the difference of two observed rates, (...), if the true ones differ by ``difference``.
 
-    Parameters
-    ----------
-    rates, people
-        Shape (..., 2): observed rates, which noise may put outside [0, 1], and how many people each is a mean of.
-    noise
-        Shape (..., 2): variance that a release added to positive and to negative answers each, over squared people.
-    difference
-        Shape (...): beyond [-1, 1] counts as these.
+    rates, people (..., 2): observed rates, which noise may put outside [0, 1], and how many people each is a mean of.
+    noise (..., 2): variance that a release added to positive and to negative answers each, over squared people.
+    difference (...): beyond [-1, 1] counts as these.
     """
     observed, weights = np.clip(rates, 0.0, 1.0), _weights(rates, people, noise)
     likely = restricted_rates(observed, weights, np.clip(difference, -1.0, 1.0))

@@ -19,10 +19,7 @@ def learned_slope(release: CellHits, segments: int) -> LearnedSlope:
     so that nothing is adjusted, where e is above v, or v is no more than rounding adds. Arms differ by their effect,
     which has nothing to do with a number from before: so they are added up (Deng, Xu, Kohavi and Walker 2013).
 
-    Parameters
-    ----------
-    release
-        Of a round that asked for the number; its keys are segments, by arms and answers.
+    release: of a round that asked for the number; its keys are segments, by arms and answers.
     """
     assert release.products is not None
     parts = release.products.reshape(3, 3, segments, -1)

@@ -22,35 +22,20 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class TrialEvidence:
-    """A trial's releases so far, added up.
+    """A trial's releases so far, added up."""
 
-    Attributes
-    ----------
-    design
-        What was planned.
-    people
-        Shape (looks,): all reports up to each look.
-    stable
-        With weights u = sqrt(V0/V), V an epoch's variance and V0 the same at planned shares: every epoch adds variance
-        as planned whatever its shares, so that looks correlate as boundaries assume (Lehmacher and Wassmer 1999,
-        variance-stabilising weights of Hadad et al. 2021). For intervals.
-    precise
-        With weights V0/V: the least variance. For allocation, and for curves without intervals.
-    common
-        With one weight for all segments, sqrt(sum V0/sum V): for sums over segments. With a weight of its own a segment
-        that looks extreme early counts more in such a sum, which is then found to differ from 0 too often.
-    scores
-        Shape (looks, J, K): the difference over its standard deviation at each look; nan where not `ready`.
-    average_scores
-        Shape (looks, K): the same of the average effect over segments; nan until everybody's hits together are ready.
-    """
-
-    design: TrialDesign
-    people: Array
+    design: TrialDesign  # what was planned
+    people: Array  # shape (looks,): all reports up to each look
+    # with weights u = sqrt(V0/V), V an epoch's variance and V0 the same at planned shares: every epoch adds variance as
+    # planned whatever its shares, so that looks correlate as boundaries assume (Lehmacher and Wassmer 1999,
+    # variance-stabilising weights of Hadad et al. 2021). For intervals.
     stable: Sums
-    precise: Sums
+    precise: Sums  # with weights V0/V: the least variance. For allocation, and for curves without intervals.
+    # with one weight for all segments, sqrt(sum V0/sum V): for sums over segments. With a weight of its own a segment
+    # that looks extreme early counts more in such a sum, which is then found to differ from 0 too often.
     common: Sums
-    scores: Array
+    scores: Array  # shape (looks, J, K): the difference over its standard deviation at each look; nan where not `ready`
+    # shape (looks, K): the same of the average effect over segments; nan until everybody's hits together are ready
     average_scores: Array
 
     @classmethod

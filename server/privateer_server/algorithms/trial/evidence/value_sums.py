@@ -19,21 +19,12 @@ _WIDEST: Final = 0.99
 
 @dataclass(frozen=True)
 class ValueSums:
-    """Weighted sums over epochs, of each contrast and its two arms; named as in `Sums`.
+    """Weighted sums over epochs, of each contrast and its two arms; named as in `Sums`."""
 
-    Attributes
-    ----------
-    squares
-        Shape (J, K, 2): sum of w times the squares of values.
-    noise
-        Shape (J, K, 2, 3, 3): sum of w^2 times the covariance of what releases added to sums of values, hits, squares.
-    resolution
-        Variance of values that is no larger may be that of rounding alone.
-    """
-
-    squares: Array
+    squares: Array  # shape (J, K, 2): sum of w times the squares of values
+    # shape (J, K, 2, 3, 3): sum of w^2 times the covariance of what releases added to sums of values, hits, squares
     noise: Array
-    resolution: float = 0.0
+    resolution: float = 0.0  # variance of values that is no larger may be that of rounding alone
 
     @classmethod
     def none(cls, contrasts: tuple[int, int]) -> Self:
@@ -57,16 +48,11 @@ class ValueSums:
     def measured(self, values: Array, hits: Array) -> tuple[Array, Array]:
         """Return the variance of a value, of both arms together, and the standard deviation of its noise, (J, K) each.
 
-        Parameters
-        ----------
-        values, hits
-            Shape (J, K, 2): the sums of w times values, and of w times hits.
-
-        Notes
-        -----
         With mid the mean of both arms' means: no values in [0, 1] vary by more than mid (1 - mid) (Bhatia and Davis
         2000). An arm's own variance would go with its luck: where few people get an arm, 0 is found too often
         (docs/rewards-measured.md).
+
+        values, hits (J, K, 2): the sums of w times values, and of w times hits.
         """
         some = hits > 0
         per = 1 / np.where(some, hits, np.inf)
@@ -88,12 +74,8 @@ class ValueSums:
     def variances_of_arms(self, values: Array, hits: Array, people: Array) -> Array:
         """Return the variance of a value in each arm, (J, K, 2): one standard deviation of its noise upwards.
 
-        Parameters
-        ----------
-        values, hits
-            As in `measured`.
-        people
-            Shape (J, K, 2): how many people each arm's mean is of.
+        values, hits: as in `measured`.
+        people (J, K, 2): how many people each arm's mean is of.
         """
         per = 1 / np.where(hits > 0, hits, np.inf)
         means = np.clip(values * per, 0.0, 1.0)
@@ -105,18 +87,10 @@ class ValueSums:
 
 @dataclass(frozen=True)
 class PlannedValues:
-    """How reports to come tell rewards that are numbers.
+    """How reports to come tell rewards that are numbers."""
 
-    Attributes
-    ----------
-    spread
-        Variance of what a person's own hits count, rounding included.
-    parts
-        What is counted of a value.
-    """
-
-    spread: float
-    parts: ValueParts
+    spread: float  # variance of what a person's own hits count, rounding included
+    parts: ValueParts  # what is counted of a value
 
     @classmethod
     def of(cls, mean: float, deviation: float, parts: ValueParts, *, rounded: bool) -> Self:
@@ -145,10 +119,7 @@ class PlannedValues:
     def measured(self, noise: Array, hits: Array, rate: Array) -> Array:
         """Return what noise of each part adds to a measured variance: a standard deviation, as `ValueSums.variance`.
 
-        Parameters
-        ----------
-        hits
-            Hits of both arms on the last axis.
+        hits: hits of both arms on the last axis.
         """
         values, _, squares = self.parts.moments
         off = squares - 2 * rate[..., None] * values + np.square(rate)[..., None] - self.spread

@@ -38,32 +38,23 @@ _NOISES: Final = 10.0
 
 @dataclass(frozen=True)
 class Sums:
-    """Weighted sums over epochs, a contrast (segment, treatment) each. The last axis of four is (treatment, control).
+    """Weighted sums over epochs by contrast (segment, treatment). The last axis of four is (treatment, control)."""
 
-    Attributes
-    ----------
-    num, den, square, noise
-        Shape (J, K, 2): sums of w W, w T, w^2 T and w^2 L, with w = u / pi.
-    people, spread
-        Shape (J, K): sums of u n and u^2 n.
-    keep, other
-        Shape (J, K): sums of u n q and u n o.
-    hits, hits_noise
-        Shape (J, K): sum of u times the hits of all arms, and the variance that releases added to it.
-    values
-        What tells how much rewards vary that are numbers; None: they are bits, whose mean tells.
-    """
-
+    # num, den, square, noise: shape (J, K, 2): sums of w W, w T, w^2 T and w^2 L, with w = u / pi
     num: Array
     den: Array
     square: Array
     noise: Array
+    # people, spread: shape (J, K): sums of u n and u^2 n
     people: Array
     spread: Array
+    # keep, other: shape (J, K): sums of u n q and u n o
     keep: Array
     other: Array
+    # hits, hits_noise: shape (J, K): sum of u times the hits of all arms, and the variance that releases added to it
     hits: Array
     hits_noise: Array
+    # what tells how much rewards vary that are numbers; None: they are bits, whose mean tells
     values: ValueSums | None = None
 
     @classmethod

@@ -33,21 +33,11 @@ _TRIALS: Final = 700
 
 @dataclass(frozen=True)
 class PlannedOutcome:
-    """What a trial finds of an effect, and what that costs; on the scale of rewards from 0 to 1.
+    """What a trial finds of an effect, and what that costs; on the scale of rewards from 0 to 1."""
 
-    Attributes
-    ----------
-    power
-        Probability to find it in a segment, on average over people.
-    half_width
-        Mean half-width of segments' intervals at the end; infinite where there is none.
-    lost
-        Reward that people do not get for want of the better arm, of all together.
-    """
-
-    power: float
-    half_width: float
-    lost: float
+    power: float  # probability to find it in a segment, on average over people
+    half_width: float  # mean half-width of segments' intervals at the end; infinite where there is none
+    lost: float  # reward that people do not get for want of the better arm, of all together
 
 
 @dataclass(frozen=True)
@@ -55,34 +45,22 @@ class PowerAnalysis:
     """A trial before its first person.
 
     Where shares are fixed, formulas know all of it. Where they adapt, and for strict intervals, statistics are
-    simulated. An effect is that of one treatment, upwards; the others do as the control does.
-
-    Attributes
-    ----------
-    plans, epochs
-        What is planned, and how its mechanisms will be calibrated.
-    rule, floor, strict
-        The allocation, the least share of an arm, and whether intervals are strict.
-    rate, target
-        Mean reward under the control, and the power wanted.
-    people
-        All people.
-    arms
-        Treatments to tell apart, from 0; one stands for all where all are planned alike.
-    waiting
-        How many people choose between somebody's choice and the report on it.
+    simulated. An effect is that of one treatment, upwards if rewards can rise so far; others do as the control does.
     """
 
+    # plans, epochs: what is planned, and how its mechanisms will be calibrated
     plans: TrialDesigns
     epochs: tuple[PlannedEpoch, ...]
+    # rule, floor, strict: the allocation, the least share of an arm, and whether intervals are strict
     rule: str
     floor: float
+    # rate, target: mean reward under the control, and the power wanted
     rate: float
     target: float
-    people: float
+    people: float  # all people
     strict: bool
-    arms: tuple[int, ...]
-    waiting: float = 0.0
+    arms: tuple[int, ...]  # treatments to tell apart, from 0; one stands for all where all are planned alike
+    waiting: float = 0.0  # how many people choose between somebody's choice and the report on it
 
     @property
     def formulas(self) -> bool:
@@ -102,12 +80,8 @@ class PowerAnalysis:
     def corrected(self, least: Array, families: Array) -> Array:
         """Return least effects that are decided too, where all others of their family are none: Holm's worst case.
 
-        Parameters
-        ----------
-        least
-            Those whose own interval leaves 0 out, (rows, K).
-        families
-            Shape (rows,): of how many effects each row's is one.
+        least: those whose own interval leaves 0 out, (rows, K).
+        families (rows,): of how many effects each row's is one.
         """
         alpha, times = self.plans.segments.alpha, looks_of(self.plans.segments, self.epochs)
         drifts = {int(size): drift_of(times, alpha / size, self.target) for size in np.unique(families)}
@@ -163,8 +137,10 @@ class PowerAnalysis:
         return drift_of(looks_of(self.plans.segments, self.epochs), self.plans.segments.alpha, self.target)
 
     def _middle(self, effect: Array | float) -> Array:
-        """Return the mean reward of both arms, by which an interval judges their variances."""
-        return np.asarray(np.minimum(self.rate + np.asarray(effect) / 2, _STEEP))
+        """Return the mean reward of both arms, by which an interval judges their variances: downwards where it must."""
+        half = np.asarray(effect) / 2
+        middle = self.rate + np.where(self.rate + 2 * half > 1, -half, half)
+        return np.asarray(np.clip(middle, min(self.rate, 1 - _STEEP), max(self.rate, _STEEP)))
 
     def _least(self) -> Array:
         """Return the least effects at planned shares. An effect moves the mean, and the mean the effect."""

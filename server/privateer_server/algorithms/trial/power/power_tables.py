@@ -24,13 +24,7 @@ QUESTION_COLUMNS: Final[dict[str, Kind]] = {"question": "words", "about": "words
 
 
 def check_effect(spec: TrialSpec, plans: TrialDesigns) -> None:
-    """Refuse an effect that matters and that the promise hides in every segment, and on average.
-
-    Raises
-    ------
-    SpecError
-        With the least effect that can be found.
-    """
+    """Refuse an effect that matters and that the promise hides in every segment, and on average."""
     if spec.smallest is None:
         return
     waiting = spec.experiment.waiting

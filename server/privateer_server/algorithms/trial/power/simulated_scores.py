@@ -49,34 +49,18 @@ _SEED: Final = 5
 
 @dataclass(frozen=True, eq=False)
 class AdaptivePlan:
-    """A trial before its first person, in plain numbers. Two with the same numbers are equal, so that a cache knows it.
+    """A trial before its first person, in plain numbers, equal to another with the same: a cache knows it."""
 
-    Attributes
-    ----------
-    rule, floor
-        How shares adapt, and the least share of an arm.
-    rate
-        Mean reward under the control, in (0, 1).
-    design
-        Level, people and shares planned; every segment of it is simulated.
-    epochs
-        As their mechanisms will be calibrated.
-    strict
-        Whether intervals are those of a confidence sequence.
-    everybody
-        The part of people who are asked about everybody, as about one segment, where some are.
-    waiting
-        How many of these people choose between somebody's choice and the report on it.
-    """
-
+    # rule, floor: how shares adapt, and the least share of an arm
     rule: str
     floor: float
-    rate: float
-    design: TrialDesign
-    epochs: tuple[PlannedEpoch, ...]
-    strict: bool = False
+    rate: float  # mean reward under the control, in (0, 1)
+    design: TrialDesign  # level, people and shares planned; every segment of it is simulated
+    epochs: tuple[PlannedEpoch, ...]  # as their mechanisms will be calibrated
+    strict: bool = False  # whether intervals are those of a confidence sequence
+    # the part of people who are asked about everybody, as about one segment, where some are
     everybody: "AdaptivePlan | None" = None
-    waiting: float = 0.0
+    waiting: float = 0.0  # how many of these people choose between somebody's choice and the report on it
 
     @property
     def _key(self) -> tuple[object, ...]:
@@ -113,25 +97,16 @@ class AdaptivePlan:
 
 @dataclass(frozen=True)
 class SimulatedScores:
-    """Scores of simulated trials at every look, and what the trials cost.
+    """Scores of simulated trials at every look, and what the trials cost."""
 
-    Attributes
-    ----------
-    times, alpha
-        Information fractions of the looks, and the level.
-    segments, average
-        Shape (looks, runs, J, K) and (looks, runs, K).
-    half_widths
-        Shape (runs, J, K), of intervals at the end; nan where there is none.
-    lost
-        Mean reward that people did not get for want of the best arm of their segment, of all of a trial together.
-    """
-
+    # times, alpha: information fractions of the looks, and the level
     times: tuple[float, ...]
     alpha: float
+    # segments, average: shape (looks, runs, J, K) and (looks, runs, K)
     segments: Array
     average: Array
-    half_widths: Array
+    half_widths: Array  # shape (runs, J, K), of intervals at the end; nan where there is none
+    # mean reward that people did not get for want of the best arm of their segment, of all of a trial together
     lost: float
 
     def power(self, scores: Array) -> Array:
@@ -152,11 +127,8 @@ class SimulatedScores:
 def simulated(plan: AdaptivePlan, effects: Array, runs: int = RUNS, seed: int = _SEED) -> SimulatedScores:
     """Simulate the statistics of a plan.
 
-    Parameters
-    ----------
-    effects
-        Shape (J, K): of the treatments, on the scale of rewards from 0 to 1. Two calls with one seed use the same
-        normal numbers.
+    effects (J, K): of the treatments, on the scale of rewards from 0 to 1. Two calls with one seed use the same normal
+        numbers.
     """
     size, treatments = effects.shape
     design = replace(plan.design, segments=np.tile(plan.design.segments, runs))
@@ -247,10 +219,7 @@ def _drawn_values(
 
     Noise of a curator is drawn in what hits count above their mean; that of their number hardly matters beside it.
 
-    Parameters
-    ----------
-    hit
-        Per person: a segment's own hits, the sum of values, and all hits.
+    hit: per person: a segment's own hits, the sum of values, and all hits.
     """
     own, value, each = hit
     many, mean, spread = planned.people * shares * each, value / each, told.hit_variance(own, each, rates)
@@ -284,27 +253,27 @@ def _across(rows: Array, runs: int) -> Array:
 
 @lru_cache(maxsize=256)
 def least_effect(plan: AdaptivePlan, arm: int, power: float, guess: float) -> float:
-    """Return the least effect of one treatment, alone and upwards, that is found with this probability.
+    """Return the least effect of one treatment alone that is found with this probability.
 
-    Parameters
-    ----------
-    plan
-        Of one segment. Of several the average effect is meant, where all have the same effect.
-    arm
-        The treatment, from 0.
-    guess
-        What formulas find for planned shares.
+    It is one upwards; downwards only where rewards cannot rise so far.
+
+    plan: of one segment. Of several the average effect is meant, where all have the same effect.
+    arm: the treatment, from 0.
+    guess: what formulas find for planned shares.
 
     Returns
     -------
-    The effect, on the scale of rewards from 0 to 1; infinite if not even rewards of 1 are told from those of the
-    control.
+    The effect's size, on the scale of rewards from 0 to 1; infinite if neither rewards of 1 nor of 0 are told from
+    those of the control.
     """
 
-    def found(effect: float, runs: int) -> float:
-        return _found(plan, arm, effect, runs)[0]
+    def least(sign: int, most: float) -> float:
+        return _solved(
+            lambda effect, runs: _found(plan, arm, sign * effect, runs)[0], power, guess / 2, most, runs_of(plan)
+        )
 
-    return _solved(found, power, guess / 2, 1 - plan.rate, runs_of(plan))
+    upwards = least(1, 1 - plan.rate)
+    return upwards if np.isfinite(upwards) else least(-1, plan.rate)
 
 
 def people_times(plan: AdaptivePlan, arm: int, power: float, effect: float, guess: float) -> float:

@@ -1,0 +1,62 @@
+"""The arm that a person saw last, and the coins of their next choice, kept as long as the experiment lasts."""
+
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privateer_client.ledger.choice import KeptChoice, period_of, shown_of
+from privateer_client.participation import Participation
+from privateer_core.codec import decode, encode
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class KeptArm:
+    """What stays on the device beside a choice: neither a context nor an outcome, nor coins that a report tells."""
+
+    # coins, used: of the next choice, (1,), or none, (0,); whether they have shown an arm of which no report is made
+    coins: NDArray[np.uint32] = field(default_factory=lambda: np.zeros(0, np.uint32))
+    used: bool = False
+    # name, points: what the person was shown, as `KeptChoice` has it
+    name: bytes = b""
+    arms: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    points: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 0)))
+    # meaning, options, period: of the choice
+    meaning: bytes = b""
+    options: int = 0
+    period: int = 0
+
+    @property
+    def shown(self) -> Any:
+        """What the person was shown last."""
+        return shown_of(self.name, self.arms, self.points)
+
+    def offered(self, followed: Participation) -> Self:
+        """Have coins for the next choice by a publication, of which a report may be made."""
+        is_burnt = self.used and not followed.is_over
+        return self if len(self.coins) and not is_burnt else replace(self, coins=followed.coins(1), used=False)
+
+    def showing(self, choice: KeptChoice, *, is_over: bool) -> Self:
+        """Keep the arm of a choice, and leave its coins to its report; once the experiment is over, the coins alone."""
+        if is_over:
+            return replace(self, coins=choice.coins, used=True)
+        none = np.zeros(0, np.uint32)
+        return replace(self, coins=none, used=False, name=choice.name, arms=choice.arms, points=choice.points,
+            meaning=choice.meaning, options=choice.options, period=choice.period)  # fmt: skip
+
+    def stands(self, followed: Participation, now: float) -> bool:
+        """Whether it is still the person's: until it is retired, the period ends, or the experiment does."""
+        if not len(self.arms) or followed.is_over or self.period != period_of(followed.spec, now):
+            return False
+        return self.meaning == followed.meaning(self.options) and self.shown not in followed.spec.retired
+
+
+def encode_arm(arm: KeptArm) -> bytes:
+    """Serialize an arm; its size does not tell which one it is."""
+    return encode(arm)
+
+
+def decode_arm(body: bytes) -> KeptArm:
+    """Parse an arm."""
+    return decode(body, KeptArm)

@@ -1,0 +1,29 @@
+// @ts-check
+/** Values as an application has them: which are numbers, and which outcomes fit. */
+
+const EXACT = 2n ** 53n;
+
+/** What a policy reads as a number if the value is one. @param {any} value @returns {any} */
+export const plain = (value) => (typeof value === "bigint" && value >= -EXACT && value <= EXACT ? Number(value) : value);
+
+/** The same of each value of an object. @template T @param {T} values @returns {T} */
+export const plainOf = (values) => {
+  if (values === null || typeof values !== "object" || Array.isArray(values)) return plain(values);
+  return /** @type {T} */ (Object.fromEntries(Object.entries(values).map(([name, value]) => [name, plain(value)])));
+};
+
+/** @param {any} value */
+const isOutcome = (value) => typeof value === "boolean" || (typeof value === "number" && !Number.isNaN(value));
+
+/**
+ * What is reported without an outcome, in words that name it and carry no value; empty where it fits.
+ * @param {any} told @param {import("./spec.js").Spec} spec
+ */
+export function unfitOutcome(told, { guardrails }) {
+  const isSeveral = guardrails.length > 0 && told !== null && typeof told === "object";
+  const names = ["reward", ...guardrails];
+  const fits = isSeveral
+    ? Object.keys(told).length === names.length && names.every((name) => isOutcome(told[name]))
+    : isOutcome(told);
+  return fits ? [] : ["reward: should be a number, or yes or no; what is not counts as no outcome"];
+}

@@ -1,0 +1,161 @@
+"""One person sees one arm: in sessions that join at once, after the report, and where nobody is asked."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from privateer_client import Outcome
+from privateer_client.ledger.arm import KeptArm, encode_arm
+from privateer_core.wire.publication import ASKS_HEADER, ASKS_NOBODY
+from tests.support.experiments import CONTEXT, OTHER, WEEK, Device, Server
+from tests.support.publications import OVER, published
+from tests.support.specs import make_spec
+
+_ID = "http://s/test"
+
+
+def set_up(folder: Path, **changes: Any) -> tuple[Device, Server]:
+    server = Server(published(make_spec(changes)))
+    folder.mkdir(exist_ok=True)
+    return Device(folder, server), server
+
+
+def kept(device: Device) -> KeptArm:
+    arm = device.ledger().change_arm(_ID, lambda arm: arm)
+    assert arm is not None
+    return arm
+
+
+@pytest.mark.parametrize("asks", [True, False])
+def test_sessions_that_join_at_once_show_one_arm(tmp_path: Path, asks: bool) -> None:
+    """Three sessions of 12 people: were coins drawn when choosing, about two thirds would see several arms of three.
+
+    That all of 12 people happen to see one has a chance of (1/9)^12.
+    """
+    arms = set()
+    for person in range(12):
+        device, server = set_up(tmp_path / str(person))
+        server.headers = {} if asks else {ASKS_HEADER: ASKS_NOBODY}
+        sessions = [device.start().join("test") for _ in range(3)]
+        seen = {session.choose(CONTEXT) for session in sessions}
+        assert len(seen) == 1
+        assert {device.start().join("test").choose(OTHER)} == seen
+        arms |= seen
+    assert len(arms) > 1  # people differ
+
+
+def test_an_arm_stays_after_its_report_and_its_coins_go_with_it(tmp_path: Path) -> None:
+    device, server = set_up(tmp_path)
+    session = device.start().join("test")
+    offered = int(kept(device).coins[0])
+    arm = session.choose(CONTEXT)
+    choice = device.ledger().choice(_ID)
+    assert choice is not None
+    assert (int(choice.coins[0]), len(kept(device).coins)) == (offered, 0)
+    assert session.report(1.0) is Outcome.ACCEPTED
+    for version in range(2, 12):
+        server.moves_on(make_spec(), version)
+        session = device.start().join("test")
+        assert (session.choose(OTHER), session.choose(OTHER, fresh=version == 11) == arm or version == 11) == (
+            arm,
+            True,
+        )
+        assert int(kept(device).coins[0]) != offered if version < 11 else len(kept(device).coins) == 0
+    assert len({session.choose(OTHER, sticky=False) for _ in range(40)}) > 1
+
+
+def test_no_coins_are_used_for_two_choices(tmp_path: Path) -> None:
+    device, _ = set_up(tmp_path)
+    seen = set()
+    for _ in range(10):
+        session = device.start().join("test")
+        for fresh in (True, True):
+            session.choose(CONTEXT, fresh=fresh)
+            choice = device.ledger().choice(_ID)
+            assert choice is not None
+            seen.add(int(choice.coins[0]))
+    assert len(seen) == 20
+
+
+def test_who_chose_in_a_pause_chooses_anew_when_asked(tmp_path: Path) -> None:
+    """By other coins: nobody may match the arm of the pause with those of a report."""
+    device, server = set_up(tmp_path)
+    server.headers = {ASKS_HEADER: ASKS_NOBODY}
+    session = device.start().join("test")
+    before = int(kept(device).coins[0])
+    arm = session.choose(CONTEXT)
+    assert (device.start().join("test").choose(OTHER), session.report(1.0)) == (arm, Outcome.NOT_ASKED)
+    server.headers = {}
+    session = device.start().join("test")
+    session.choose(OTHER)
+    choice = device.ledger().choice(_ID)
+    assert choice is not None
+    assert int(choice.coins[0]) != before
+    assert session.report(1.0) is Outcome.ACCEPTED
+
+
+def test_what_ends_an_arm_that_stays(tmp_path: Path) -> None:
+    device, server = set_up(tmp_path)
+    session = device.start().join("test")
+    arm = session.choose(CONTEXT)
+    session.report(1.0)
+    others = sorted({"arm-0", "arm-1", "arm-2"} - {arm})
+    server.moves_on(make_spec({"experiment.retired": others[:1]}), 2)
+    assert device.start().join("test").choose(OTHER) == arm  # another arm is retired: no report can tell of it
+    server.moves_on(make_spec({"experiment.retired": [arm]}), 3)
+    assert device.start().join("test").choose(OTHER) in others
+    device.start().join("test").forget()
+    assert device.ledger().change_arm(_ID, lambda arm: arm) is None
+
+
+def test_once_an_experiment_is_over_people_get_what_its_final_policy_decides(tmp_path: Path) -> None:
+    """By coins of their own, which stay: no report will be made by them. Were one made after all, they are replaced."""
+    device, server = set_up(tmp_path)
+    session = device.start().join("test")
+    session.choose(CONTEXT)
+    session.report(1.0)
+    over: dict[str, Any] = OVER
+    server.moves_on(make_spec(), 2, **over)
+    sessions = [device.start().join("test") for _ in range(2)]
+    for context in (CONTEXT, OTHER):
+        assert len({one.choose(context) for one in sessions for _ in range(5)}) == 1
+    coins = kept(device).coins
+    assert (len(coins), kept(device).used) == (1, True)
+    server.moves_on(make_spec(), 3)
+    device.start().join("test")
+    assert (int(kept(device).coins[0]) != int(coins[0]), kept(device).used) == (True, False)
+
+
+def test_each_period_has_an_arm_of_its_own_which_stays_to_its_end(tmp_path: Path) -> None:
+    several: dict[str, Any] = {"privacy.model": "none", "privacy.epsilon": None, "experiment.reports_per_person": 3}
+    several |= {"experiment.report_period": WEEK}
+    changed = 0
+    for person in range(12):
+        device, server = set_up(tmp_path / str(person), **several)
+        first = device.start().join("test").choose(CONTEXT)
+        assert device.start().resume("test").report(1.0) is Outcome.ACCEPTED
+        assert device.start().join("test").choose(OTHER) == first
+        device.clock.time += WEEK
+        server.moves_on(make_spec(several), 2)
+        changed += device.start().join("test").choose(CONTEXT) != first
+    assert changed > 0  # by chance (1/3)^12
+
+
+def test_the_size_of_what_stays_does_not_tell_the_arm(tmp_path: Path) -> None:
+    sizes = {}
+    for person in range(12):
+        device, _ = set_up(tmp_path / str(person), **{"experiment.arms": ["a", "a much longer name", "b"]})
+        arm = device.start().join("test").choose(CONTEXT)
+        sizes[arm] = len(encode_arm(kept(device)))
+    assert (len(sizes) > 1, len(set(sizes.values()))) == (True, 1)
+
+
+def test_an_arm_that_cannot_be_read_is_none(tmp_path: Path) -> None:
+    """No report depends on it, so the person gets one anew."""
+    device, _ = set_up(tmp_path)
+    session = device.start().join("test")
+    session.choose(CONTEXT)
+    session.report(1.0)
+    (tmp_path / "ledger.db.key").write_bytes(bytes(32))
+    assert device.start().join("test").choose(CONTEXT) in ("arm-0", "arm-1", "arm-2")
