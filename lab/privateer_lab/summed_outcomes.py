@@ -22,8 +22,7 @@ class SummedOutcomes:
     outcomes: RowOutcomes
     unadjusted: RowOutcomes | None  # outcomes that no covariate adjusts; None where none does
     arms: NDArray[np.int64]  # shape (m,): arms of what was split among them
-    # shape (m,): the cluster of each, where some clusters are in both arms; else None
-    places: NDArray[np.int64] | None
+    places: NDArray[np.int64] | None  # shape (m,): the cluster of each, where some clusters are in both arms; else None
     clusters: int | None  # how many clusters stand for rows; None: rows stand for themselves
     sentences: tuple[str, ...]  # what was done
 

@@ -17,9 +17,11 @@ from privateer_lab.planning.other_algorithms import by_features, candidate_names
 from privateer_lab.tables import shortened
 
 _SECONDS: Final = 8.0
-"""Processor time after which no second seed begins."""
+"""Processor time after which no further run begins, unless it is a short one."""
 _RUN: Final = 4.0
 """Processor time of a run: who is left then gets what the last policy gives."""
+_WIDE: Final = 2
+"""Specs with all features, or none, that are run in any case where fewer features may be kept."""
 _AGAIN: Final = 3
 """What earns most in a first run has a second one, so many of them."""
 _MORE: Final = 0.05
@@ -96,8 +98,8 @@ class AlgorithmChoice:
         """Say what was not tried, and why what earned more is not chosen."""
         by_context = self.name != without_features()
         untried = [repr(one) for one in candidate_names() if one not in self.earned]
-        if untried and by_context:
-            yield f"Not tried, as the spec does not fit: {', '.join(untried)}."
+        if untried and by_context and not self.kept:
+            yield f"Not tried, as the spec does not fit or time was short: {', '.join(untried)}."
         best = max((one for one in self.earned if one in by_features()), key=self.earned.__getitem__, default=self.name)
         if by_context and self.could > 0 and best != self.name and self.earned[best] > self.earned[self.name]:
             least = self._unit.points(_MORE * self.could)
@@ -133,13 +135,16 @@ def choice_of(
     people: makes the people of a spec and a seed.
     drawn: returns the spec of an algorithm and features with cut points of numbers from the data, where it is another
         one.
-    kept: the experiment with fewer features, where these may be chosen. Under a promise they are, or no features are,
-        as long as all of them do not earn more; without one it is the other way round.
+    kept: the experiment with fewer features, where these may be chosen: they are, or no features are, unless all of
+        them earn clearly more.
     """
     whole = {(name, tuple(spec.features)): spec for name, spec in specs.items()}
-    runs, refused = _runs({**(kept or {}), **whole}, people)
+    known = max(specs.values(), key=lambda spec: len(spec.features))
+    # With all features those come last whose learning costs most: there is no time for all of them.
+    order = dict(reversed(whole.items())) if kept is not None else whole
+    runs, refused = _runs({**(kept or {}), **order}, people, known, len(whole) if kept is None else len(kept) + _WIDE)
     wanted = [one for one in whole if one[0] in by_features()] or list(whole)
-    chosen = [one for one in wanted if one in runs]
+    chosen = [one for one in wanted if one in runs] or [one for one in runs if one in (kept or {})]
     if not chosen:
         return refused[wanted[0]]
     everybody = [one for some in runs.values() for one in some]
@@ -154,7 +159,7 @@ def choice_of(
         fewer = max((one for one in runs if one in kept or not one[1]), key=earned.__getitem__, default=found)
         found = _better(earned, found, fewer, margin)
     changed = drawn(*found) if drawn else None
-    gains = [one.gain for one in _runs({found: changed}, people)[0].get(found, [])] if changed else []
+    gains = [one.gain for one in _runs({found: changed}, people, known, 1)[0].get(found, [])] if changed else []
     by_cuts = single + float(np.mean(gains)) if gains else -np.inf
     name, features = found
     beside = [one for one in earned if one[1] == features or not one[1] or not features]
@@ -179,12 +184,12 @@ def _better(earned: Mapping[Tried, float], other: Tried, usual: Tried, margin: f
 
 
 def _runs(
-    specs: Mapping[Tried, ArmsSpec], people: People
+    specs: Mapping[Tried, ArmsSpec], people: People, known: ArmsSpec, first: int
 ) -> tuple[dict[Tried, list[PartialRun]], dict[Tried, SpecError]]:
-    """Return runs of each spec, two of those that earn most if there is time, and refusals of learners and people."""
+    """Return runs of the first specs, and if there is time of others and again of the best; and what is refused."""
     found: dict[Tried, list[PartialRun]] = {}
     refused: dict[Tried, SpecError] = {}
-    started, known = time.process_time(), max(specs.values(), key=lambda spec: len(spec.features))
+    started = time.process_time()
 
     def tried(one: Tried, seed: int) -> None:
         run = played(specs[one], seed, _RUN, lambda own: _told_of(people(known, own), known, specs[one]))
@@ -193,10 +198,11 @@ def _runs(
         else:
             refused[one] = run
 
-    for one in specs:
-        tried(one, 0)
+    for place, one in enumerate(specs):
+        if place < first or time.process_time() - started < _SECONDS:
+            tried(one, 0)
     for one in sorted(found, key=lambda one: -found[one][0].gain)[:_AGAIN]:
-        if time.process_time() - started < _SECONDS:
+        if found[one][0].seconds < _RUN / 2 or time.process_time() - started < _SECONDS:
             tried(one, 1)
     return found, refused
 

@@ -31,7 +31,10 @@ async function run(text, address) {
     .replaceAll("https://shuffle.example", address)
     .replaceAll("${folder}", kept)
     .replaceAll('"ledger.json"', JSON.stringify(join(kept, "ledger.json")))
-    .replaceAll("visits: 3, premium: false", "x1: 0.3, x2: 0.5");
+    .replaceAll("visits: 3, premium: false", "x1: 0.3, x2: 0.5")
+    // A machine that is busy may take longer than a page waits.
+    .replace('outcomes: { bought: "offers" } }', 'outcomes: { bought: "offers" }, within: 10 }')
+    .replace("PrivateerServerProvider(clientOf)", "PrivateerServerProvider(clientOf, { within: 10 })");
   // Node has no IndexedDB, which is the browser's default.
   const kind = "class Client extends Browser { constructor(url, how) { super(url, { ledger: new MemoryLedger(), ...how }); } }";
   const here = there.replace("import { Client } from", "import { Client as Browser, MemoryLedger } from").replace("const client =", `${kind}\nconst client =`);

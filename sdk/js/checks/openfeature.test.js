@@ -10,10 +10,24 @@ import { test } from "node:test";
 import { OpenFeature as Servers } from "@openfeature/server-sdk";
 import { OpenFeature as Web } from "@openfeature/web-sdk";
 
-import { PrivateerServerProvider, PrivateerWebProvider } from "../src/openfeature.js";
+import * as providers from "../src/openfeature.js";
 import { Client, FileLedger, MemoryLedger } from "../src/node.js";
 import { changed, clockAt, serving } from "../test/support/served.js";
 import { vectors } from "../test/support/vectors.js";
+
+/** Providers that wait for longer than a page does, since a machine may be busy. */
+class PrivateerWebProvider extends providers.PrivateerWebProvider {
+  /** @param {Client} client @param {any} settings */
+  constructor(client, settings) {
+    super(client, { within: 10, ...settings });
+  }
+}
+class PrivateerServerProvider extends providers.PrivateerServerProvider {
+  /** @param {(key: string) => Client} clientOf @param {any} [settings] */
+  constructor(clientOf, settings) {
+    super(clientOf, { within: 10, ...settings });
+  }
+}
 
 const LOCAL = Buffer.from(vectors("publications")[0].publication, "hex");
 /** @type {any[]} */

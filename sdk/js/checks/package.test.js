@@ -56,9 +56,9 @@ test("no link of its README leads out of the package", () => {
 test("whoever installs it can import what the README imports, and the providers", () => {
   const code = `
     import { Client, FileLedger } from "@privateer/client/node";
-    import { Client as Same, OfflinePolicy } from "@privateer/client";
+    import { Client as Device, OfflinePolicy } from "@privateer/client";
     import { PrivateerWebProvider } from "@privateer/client/openfeature";
-    console.log(Client === Same, typeof FileLedger, typeof OfflinePolicy, typeof PrivateerWebProvider);`;
+    console.log(Client.prototype instanceof Device, typeof FileLedger, typeof OfflinePolicy, typeof PrivateerWebProvider);`;
   writeFileSync(join(folder, "program.js"), code);
   const said = execFileSync(process.execPath, ["program.js"], { cwd: folder, stdio: "pipe" });
   assert.equal(String(said), "true function function function\n");

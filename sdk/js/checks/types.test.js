@@ -49,7 +49,7 @@ const PROGRAM = `
   const left: number = await paid.fetchTokens("offers");
   const session: Session = await client.join("offers");
   const arm: string = session.choose({ age: 41, country: "NL", premium: null });
-  const outcome: "accepted" | "late" | "not-asked" | "refused" | "pending" = await session.report(1);
+  const outcome: "accepted" | "late" | "not-asked" | "already-reported" | "refused" | "pending" = await session.report(1);
   export const web: Web = new PrivateerWebProvider(client, { experiments: ["offers"] });
   export const server: Server = new PrivateerServerProvider((key: string) => client);
   const policy: OfflinePolicy = await OfflinePolicy.read("{}", { warn: () => {} });

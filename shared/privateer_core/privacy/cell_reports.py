@@ -78,7 +78,7 @@ class CellReports:
         """
         sizes, counts = np.unique(batches, return_counts=True)
         each = [self._round(float(size), keys[:, None], arms, asked[:, None]) for size in sizes]
-        return np.asarray(np.tensordot(counts, each, 1))
+        return np.asarray(sum(count * one for count, one in zip(counts, each, strict=True)))
 
     def _round(self, people: float, keys: Array, arms: Array, asked: Array) -> Array:
         in_turns = self.spec.takes_turns or getattr(self.spec, "starts_from_levels", False)

@@ -36,7 +36,9 @@ def serve(told: list[tuple[str, Any]]) -> Iterator[Serve]:
     """Make a provider the one of the application, until the test ends."""
 
     def make(client: Any, **options: Any) -> tuple[OpenFeatureClient, PrivateerProvider]:
-        provider = PrivateerProvider(client, reported=lambda name, what: told.append((name, what)), **options)
+        # A machine that is busy may take longer than a page waits.
+        waits = {"within": 10.0} | options
+        provider = PrivateerProvider(client, reported=lambda name, what: told.append((name, what)), **waits)
         api.set_provider(provider)
         return api.get_client(), provider
 

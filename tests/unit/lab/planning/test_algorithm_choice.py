@@ -13,6 +13,7 @@ from privateer_lab.environments import environment_for
 from privateer_lab.environments.own_people import OwnPeople
 from privateer_lab.planning import algorithm_choice
 from privateer_lab.planning.algorithm_choice import AlgorithmChoice, choice_of
+from privateer_lab.planning.feature_sets.afforded import with_some
 from privateer_lab.planning.other_algorithms import (
     by_features,
     every_algorithm,
@@ -107,9 +108,9 @@ def test_a_sentence_says_why():
     found = AlgorithmChoice("additive", EARNED, 0.41, 1.8, True, 0.55)
     assert found.sentence == (
         "algorithm.name is 'additive': in runs on these people it earns 50.0 % ('partition' 40.0 %, 'bandit' 60.0 %); "
-        "the best single option earns 41.0 %. Not tried, as the spec does not fit: 'linear'. Cut points of numbers "
-        "from the data earn 55.0 %: confirm that they may be public. 'bandit', which knows no features, earns "
-        "more: to use it, leave out [context.features]."
+        "the best single option earns 41.0 %. Not tried, as the spec does not fit or time was short: "
+        "'linear'. Cut points of numbers from the data earn 55.0 %: confirm that they may be public. "
+        "'bandit', which knows no features, earns more: to use it, leave out [context.features]."
     )
 
 
@@ -248,3 +249,38 @@ def test_rounds_are_the_usual_ones_but_for_few_people(rows, people, few):
     experiment = tomllib.loads(text)["experiment"]
     assert (experiment["horizon"], experiment.get("round_size")) == (people, few)
     assert read_spec(text).out_of_reach("", 0) == 0
+
+
+def test_cut_points_of_kept_features_are_tried_on_these_features():
+    """Planted: the first column of people was taken for the feature that is kept, whichever it was."""
+    tables = TABLES | {
+        "context": {"features": {"job": TABLES["context"]["features"]["job"], "age": {"low": 0.0, "high": 80.0}}}
+    }
+    specs = every_algorithm(tables, own_rounds=True)
+    kept = with_own_rounds(with_some(tables, ["age"]), "partition")
+    assert kept is not None
+
+    class Turned(People):
+        def contexts(self, people, rng):
+            return super().contexts(people, rng)[:, ::-1]
+
+        def means(self, contexts):
+            return super().means(contexts[:, ::-1])
+
+    seen = []
+
+    def drawn(name, features):
+        seen.append((name, features))
+        cuts = (80 * np.linspace(0, 1, 17) ** 4).tolist()
+        return with_own_rounds(tables | {"context": {"features": {"age": {"quantiles": cuts}}}}, name)
+
+    found = choice_of(
+        {name: specs[name] for name in ("partition", "bandit")},
+        lambda spec, _: OwnPeople(Turned(2.0), specs["partition"]),
+        drawn,
+        {("partition", ("age",)): kept},
+    )
+    assert isinstance(found, AlgorithmChoice)
+    assert (found.name, found.kept) == ("partition", ("age",))
+    assert seen == [("partition", ("age",))]
+    assert found.drawn is not None
