@@ -60,6 +60,8 @@ def signed(value: float, low: float | None, high: float | None) -> str:
     digits = decimals_of(radius)
     if any(abs(round(one, digits) - one) > _ROUNDED_MAX * radius for one in (value, *ends)):
         digits = min(digits + 1, _DIGITS_MAX)
+    while digits < _DIGITS_MAX and any(one and not round(one, digits) for one in ends):
+        digits += 1  # an end on one side of 0 is not written as 0
     said = f"{value:+z,.{digits}f}"
     if low is None or high is None:
         return said

@@ -105,7 +105,7 @@ def test_outcomes_whose_mean_may_not_be_meant_are_hinted_at(
 
 def test_a_word_that_is_spelled_as_a_gap_may_count_as_one_of_the_others() -> None:
     people = {"arm": ["a", "b"] * 400, "improved": ["None", "Some", "Some", "Some"] * 200}
-    with pytest.raises(SpecError, match=r"every row has the same reward.*by arm: a 200 of 400, b 0 of 400"):
+    with pytest.raises(SpecError, match=r"every row has the same reward.*by arm: a: 200 of 400, b: 0 of 400"):
         lab.analyze(people, reward="improved", yes="Some")
     found = lab.analyze(people, reward="improved", yes="Some", missing_as="low")
     assert found.answer.effects[0].value == pytest.approx(0.5, abs=1e-4)

@@ -17,7 +17,7 @@ from privateer_lab.simulation.parallel import Backend
 _SHOWN: Final = 6
 """Segments that the words name."""
 _ALIKE: Final = ", if all segments have as many people"
-_SAME: Final = 1.001
+_SAME: Final = 1.005
 """Ratio of two least effects up to which they are one."""
 _SHARE: Final = 0.25
 """Share of the time that figures of further promises may take."""

@@ -212,3 +212,9 @@ def test_a_share_of_the_controls_mean_is_told_where_it_is_above_0(
         assert bool(cause) == any(is_empty)
         assert is_empty[0] == bool(missing)
         assert ("segments" in cause) == (any(is_empty) and not all(is_empty))
+
+
+def test_an_end_beside_0_is_not_written_as_0() -> None:
+    """Planted: "-0.06 (-0.11 to +0.00). That is decided." of an interval that leaves 0 out."""
+    assert signed(-0.05604, -0.11, -0.001839) == "-0.056 (-0.110 to -0.002)"
+    assert signed(0.5, 0.0, 1.0) == "+0.5 (+0.0 to +1.0)"
