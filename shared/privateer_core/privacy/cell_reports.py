@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from privateer_core.mechanisms.named_symbol import NamedSymbol
 from privateer_core.mechanisms.vectors.vector_noise import CentralVectors
 from privateer_core.primitives.questions import FeatureMeans, KeyedMeans, SmallDomainMeans
 from privateer_core.privacy.information import AskedCell, information
@@ -96,6 +97,8 @@ class CellReports:
         each = by_cell(keys, np.maximum(arms, _NOBODY), apart)
         # Features are asked about for residuals, of which the larger one is what is left of 1; keys for bits.
         unit = max(self.mean, 1 - self.mean) ** 2 if self.by_feature else 1 / 4
+        if isinstance(mechanism, NamedSymbol) and mechanism.named and self.by_feature:
+            unit *= (1 + question.ball.below**2) / 2  # residuals of rare rewards are never far below 0
         with np.errstate(divide="ignore"):
             noise = unit / np.where(asked > 0, asked * each, 0.0)
         # A vector is of all features, and by how much rewards vary is not in its noise.
