@@ -1,7 +1,6 @@
 """The curator's sums: sensitivity by search, noise drawn at every release, the promise by the law of a release."""
 
 import math
-from dataclasses import replace
 from fractions import Fraction
 from itertools import product
 
@@ -132,16 +131,3 @@ def test_noise_that_is_not_one_of_both_is_refused():
     for deviation, scale in [(1.0, 1.0), (-1.0, 0.0), (0.0, -1.0), (math.inf, 0.0), (math.nan, 0.0), (0.0, math.nan)]:
         with pytest.raises(SpecError):
             CentralSums(LAYOUT, deviation, scale)
-
-
-def test_a_total_of_an_earlier_version_is_carried_on() -> None:
-    """It has people per key alone, and so has what is added to it; noise is drawn for each number that is released."""
-    one = CentralSums(LAYOUT, 0.0)
-    reports = one.randomize(told(1, 1.0), SeededNoise(0))
-    now = one.add(one.empty(), reports)
-    stored = replace(now, hits=now.hits.sum(axis=1))
-    both = one.merge(stored, now), one.merge(now, stored)
-    for total in both:
-        release = one.release(total, SeededNoise(0))
-        assert release.hits.tolist() == (2 * now.hits.sum(axis=1)).tolist()
-        assert release.sums == pytest.approx(2 * one.release(now, SeededNoise(0)).sums)

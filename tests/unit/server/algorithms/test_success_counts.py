@@ -6,13 +6,11 @@ import numpy as np
 import pytest
 
 from privateer_core.algorithms.bandit import BanditPolicy, BanditSpec, layout
-from privateer_core.codec import decode, encode
 from privateer_core.mechanisms.cell_pairs import CellPairs
 from privateer_core.mechanisms.central_sums import CentralSums
 from privateer_core.privacy.terms import calibrate
 from privateer_core.spec.sections import parse_section
 from privateer_server.algorithms import learner_for
-from privateer_server.algorithms.bandit.learner import BanditState
 from privateer_server.algorithms.bandit.posterior import ArmPosterior
 from privateer_server.algorithms.bandit.sampling_rules import thompson
 from privateer_server.algorithms.bandit.success_counts import SuccessCounts
@@ -101,29 +99,6 @@ def test_an_arm_below_zero_is_tried_again_and_one_beyond_reach_is_not():
         counts = SuccessCounts(people, people * np.array(rates), people, people, np.full(2, 10.0))
         one = ArmPosterior(people, people, people / 2, np.zeros(2), counts)
         assert (thompson(one, all_arms, 400, 50_000, 3)[1] > 0.05) == tried
-
-
-def test_states_with_information_go_on_as_they_were():
-    """A state as it was stored before there were counts has the same means and variances."""
-    spec = BanditSpec.instances()["local"]
-    people, means = np.array([100.0, 200.0, 0.0]), np.array([0.3, 0.6, 0.5])
-    before = {
-        "people": people,
-        "precision": 3 * people,
-        "information": 3.2 * people,
-        "weighted": 3 * people * means,
-        "losses": np.zeros(3),
-    }
-    for name in ("information", "told"):
-        stored = {("told" if key == "information" else key): value for key, value in before.items()}
-        kept = before if name == "information" else stored
-        body = encode({"rounds": 1, "reported": 300, "posterior": kept, "stopped": False})
-        state = decode(body, BanditState)
-        assert state.posterior.means == pytest.approx(means)
-        assert state.posterior.variances[:2] == pytest.approx(1 / (3.2 * people[:2]), rel=0.2)
-        assert decode(encode(state), BanditState).posterior.means == pytest.approx(means)
-        after = learner_for(spec).next(state, 2, 5).policy
-        assert after.layout.shares[0].sum() == pytest.approx(1)
 
 
 @pytest.mark.parametrize(("model", "grows"), [("central", 0.3), ("shuffle", 0.3), ("local", 0.0), ("none", 0.0)])
