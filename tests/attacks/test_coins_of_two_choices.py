@@ -8,12 +8,13 @@ import json
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from privateer_client import Outcome
 from tests.support.experiments import CONTEXT, OTHER, WEEK, Device, Server
-from tests.support.publications import draining, published
+from tests.support.publications import OVER, draining, published
 from tests.support.specs import make_spec
 
 _ID = "http://s/test"
@@ -25,7 +26,7 @@ import { vectors } from "SDK/test/support/vectors.js";
 
 const publication = Buffer.from(vectors("publications")[0].publication, "hex");
 await serving(publication, async (at) => {
-  const client = new Client(at.url, { ledger: new MemoryLedger(), clock: clockAt(1_000_000), patience: 0, tell: () => {} });
+  const client = new Client(at.url, { ledger: new MemoryLedger(), clock: clockAt(1_000_000), patience: 0 });
   at.asks = ASKED_FIRST;
   const one = await client.join("test");
   at.asks = "published";
@@ -78,3 +79,22 @@ def test_an_arm_of_the_final_policy_has_other_coins_than_a_late_report(tmp_path:
     device.clock.time += 1.1 * WEEK
     assert device.start().resend() == {"test": Outcome.ACCEPTED}
     assert int(shown.coins[0]) != int(told.coins[0])
+
+
+def test_a_report_after_a_new_horizon_has_other_coins_than_an_arm_of_the_old_one(tmp_path: Path) -> None:
+    """A session that takes the experiment for over chooses again after another one has joined the new round."""
+    over: dict[str, Any] = OVER
+    server = Server(published(make_spec(), **over))
+    device = Device(tmp_path, server)
+    old = device.start().join("test")
+    old.choose(CONTEXT)
+    server.moves_on(make_spec(), 2)
+    new = device.start().join("test")
+    old.choose(OTHER)
+    shown = device.ledger().change_arm(_ID, lambda arm: arm)
+    new.choose(CONTEXT)
+    told = device.ledger().choice(_ID)
+    assert shown is not None
+    assert told is not None
+    assert new.report(1.0) is Outcome.ACCEPTED
+    assert shown.coins.tolist() != told.coins.tolist()
