@@ -65,7 +65,6 @@ class Session(Generic[Reported]):
         with account.transaction():
             self._choice = self._account.choice(self._identity)
             self.asked = self._is_open and (self._choice is not None or self._is_asked)
-            self._shown.offer(self._participation)
         self._arm: KeptArm | None = None  # what was shown instead of a choice
         self._unfit = UnfitValues()
         self.offline = published.sent is None

@@ -1,6 +1,7 @@
 """The arm that an experiment shows a person, as their device keeps it."""
 
 from contextlib import suppress
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,29 +23,26 @@ class ShownArm:
     def __init__(self, account: Account, identity: str) -> None:
         self._account, self._identity = account, identity
 
-    def offer(self, followed: Participation) -> None:
-        """Keep the coins of the next choice: sessions that join at once then choose alike."""
-        if not followed.cohort:
-            with suppress(InputError):  # the choice says whether it can be kept
-                self._account.change_arm(self._identity, lambda arm: (arm or KeptArm()).offered(followed))
-
     def standing(self, followed: Participation, now: float) -> KeptArm | None:
         """Return the arm that the person had, if it is still theirs."""
         arm = self._account.change_arm(self._identity, lambda arm: arm)
         return arm if arm is not None and not followed.cohort and arm.stands(followed, now) else None
 
     def coins(self, followed: Participation, *, fresh: bool) -> NDArray[np.uint32]:
-        """Return the coins that were drawn for the next choice, or others."""
-        # Every choice has coins of its own, so that no sequence of arms can be matched with the coins of a report.
-        arm = None if fresh else self._account.change_arm(self._identity, lambda arm: arm)
-        return arm.coins if arm is not None and len(arm.coins) else followed.coins(1)
+        """Return the coins of a choice: of its own, since its report may show them, or those of the final policy."""
+        drawn = followed.coins(1)
+
+        def final(arm: KeptArm | None) -> KeptArm:
+            known = arm or KeptArm()
+            return known if len(known.coins) and not fresh else replace(known, coins=drawn)
+
+        if followed.is_over and not followed.cohort:
+            with suppress(InputError):  # what cannot be kept is drawn anew each time
+                return (self._account.change_arm(self._identity, final) or KeptArm(coins=drawn)).coins
+        return drawn
 
     def show(self, choice: KeptChoice, followed: Participation) -> None:
-        """Keep the arm of a choice; what is decided for everybody needs no keeping."""
-
-        def showing(arm: KeptArm | None) -> KeptArm:
-            return (arm or KeptArm()).showing(choice, is_over=followed.is_over)
-
-        if not (followed.cohort or choice.is_common):
+        """Keep the arm of a choice; what is decided for everybody, or by the final policy, needs no keeping."""
+        if not (followed.cohort or followed.is_over or choice.is_common):
             with suppress(InputError):
-                self._account.change_arm(self._identity, showing)
+                self._account.change_arm(self._identity, lambda arm: (arm or KeptArm()).showing(choice))

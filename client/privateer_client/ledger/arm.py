@@ -1,4 +1,4 @@
-"""The arm that a person saw last, and the coins of their next choice; docs/sdk/choices.md says until when."""
+"""The arm that a person saw last, and the coins of the final policy; docs/sdk/choices.md says until when."""
 
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
@@ -15,9 +15,8 @@ from privateer_core.codec import decode, encode
 class KeptArm:
     """What stays on the device beside a choice: neither a context nor an outcome, nor coins that a report tells."""
 
-    # coins, used: of the next choice, (1,), or none, (0,); whether they have shown an arm of which no report is made
+    # coins: by which the final policy decides, (1,), or none yet, (0,)
     coins: NDArray[np.uint32] = field(default_factory=lambda: np.zeros(0, np.uint32))
-    used: bool = False
     # name, points: what the person was shown, as `KeptChoice` has it
     name: bytes = b""
     arms: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
@@ -32,17 +31,9 @@ class KeptArm:
         """What the person was shown last."""
         return shown_of(self.name, self.arms, self.points)
 
-    def offered(self, followed: Participation) -> Self:
-        """Have coins for the next choice by a publication, of which a report may be made."""
-        is_burnt = self.used and not followed.is_over
-        return self if len(self.coins) and not is_burnt else replace(self, coins=followed.coins(1), used=False)
-
-    def showing(self, choice: KeptChoice, *, is_over: bool) -> Self:
-        """Keep the arm of a choice, and leave its coins to its report; once the experiment is over, the coins alone."""
-        if is_over:
-            return replace(self, coins=choice.coins, used=True)
-        none = np.zeros(0, np.uint32)
-        return replace(self, coins=none, used=False, name=choice.name, arms=choice.arms, points=choice.points,
+    def showing(self, choice: KeptChoice) -> Self:
+        """Keep the arm of a choice, and leave its coins to its report."""
+        return replace(self, name=choice.name, arms=choice.arms, points=choice.points,
             meaning=choice.meaning, options=choice.options, period=choice.period)  # fmt: skip
 
     def stands(self, followed: Participation, now: float) -> bool:

@@ -191,7 +191,8 @@ export class Client {
     const kept = await this.ledger.choice(publications.identity);
     const isTime = await this.isTime(publications.identity, participation, entry);
     // Sessions that join at once have the same coins, and so choose alike.
-    const arm = await this.ledger.changeArm(publications.identity, (arm) => offered(arm, participation));
+    this.ledger.uses.listen();
+    const arm = await this.ledger.changeArm(publications.identity, offered);
     return new Session(publications, published, entry, kept, isTime, arm);
   }
 

@@ -102,15 +102,26 @@ export class Session {
       if (kept && !waiting) this.keep(null, false);
       return armOf(this.arm);
     }
-    // Every choice has coins of its own, so that no sequence of arms can be matched with the coins of a report.
-    const slot = fresh ? coins() : (this.arm.coins ?? coins());
     const { spec } = participation;
     const given = plainOf(context);
-    this.choice = participation.choose(given, slot, now);
+    this.choice = this.decided(given, fresh, now);
     this.warn([...unfit(spec.features, given), ...unfitNumbers(spec, given)]);
     if (this.asked || kept) this.keep(this.asked ? this.choice : null, fresh);
     this.show(this.choice);
     return armOf(this.choice);
+  }
+
+  /**
+   * Decide. Every choice has coins of its own, so that no sequence of arms can be matched with the coins of a report.
+   * @param {Record<string, any>} given @param {boolean} fresh @param {number} now
+   */
+  decided(given, fresh, now) {
+    const { participation, arm } = this;
+    if (participation.isOver) return participation.choose(given, fresh ? coins() : arm.final, now);
+    const offer = fresh ? null : arm.coins;
+    const choice = participation.choose(given, offer ?? coins(), now);
+    const isOwn = offer === null || this.client.ledger.uses.claim(this.publications.identity, choice);
+    return isOwn ? choice : participation.choose(given, coins(), now);
   }
 
   /** Tell the developer of values without a place, each once. @param {string[]} messages */
@@ -125,7 +136,10 @@ export class Session {
   show(choice) {
     const { client, publications, participation } = this;
     this.arm = showing(this.arm, choice, participation.isOver);
-    const kept = this.keeping.then(() => client.ledger.changeArm(publications.identity, (arm) => showing(arm, choice, participation.isOver)));
+    const { identity } = publications;
+    const kept = this.keeping.then(() => client.ledger.changeArm(identity, (arm) => showing(arm, choice, participation.isOver)));
+    // A page that has got the same coins meanwhile may not have heard of it.
+    kept.then(() => client.ledger.uses.tell(identity, choice)).catch(() => {});
     // A person whose device cannot keep it gets an arm anew.
     this.keeping = Promise.allSettled([this.keeping, kept]).then(([one]) => (one.status === "rejected" ? Promise.reject(one.reason) : null));
     this.keeping.catch(() => {});
@@ -155,7 +169,7 @@ export class Session {
     await this.keeping.catch(() => {});
     await this.client.ledger.forget(this.publications.identity);
     this.kept = this.choice = null;
-    this.arm = offered(null, this.participation);
+    this.arm = offered(null);
     this.asked &&= this.isAsked;
   }
 

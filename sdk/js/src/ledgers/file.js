@@ -22,7 +22,7 @@ const KEY_SIZE = 32;
 class FileStore {
   /** @param {string} path @param {Uint8Array<ArrayBuffer> | null} secret what encrypts choices; null: what a file beside has */
   constructor(path, secret) {
-    this.path = resolve(path);
+    this.path = this.place = resolve(path);
     this.secret = secret;
   }
 

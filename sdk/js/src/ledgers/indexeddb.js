@@ -39,7 +39,7 @@ async function opened(name) {
 class IndexedDbStore {
   /** @param {string} name of the database */
   constructor(name) {
-    this.name = name;
+    this.name = this.place = name;
     /** @type {Promise<IDBDatabase> | null} */
     this.database = null;
   }

@@ -5,6 +5,7 @@ import { same } from "../bytes.js";
 import { alreadyReported, refused, unwritable } from "../errors.js";
 import { isRollback, outweighs } from "../log.js";
 import { below } from "../platform.js";
+import { Uses } from "./uses.js";
 import { lock, lockArm, unlock } from "./vault.js";
 
 const TRIES = 100;
@@ -43,6 +44,7 @@ const TRIES = 100;
  * @property {(experiment: string) => Promise<Entry | null>} read
  * @property {<T>(experiment: string, change: (entry: Entry) => [Entry, T]) => Promise<T>} change
  * @property {() => Promise<string[]>} names
+ * @property {string} [place] what other ledgers of this origin, or process, have the same entries by
  * @property {() => Promise<CryptoKey>} key what encrypts choices: the same each time, made when it is first needed
  */
 
@@ -62,6 +64,7 @@ export class Ledger {
   /** @param {Store} store */
   constructor(store) {
     this.store = store;
+    this.uses = new Uses(store);
   }
 
   /** @param {string} experiment identity: server and name @returns {Promise<Entry>} */

@@ -27,8 +27,8 @@ export function lock(key, choice, label) {
 /** Encrypt the arm that a person saw last; the size does not tell it. @param {CryptoKey} key @param {import("./arm.js").KeptArm} arm
  * @param {string} label the experiment, which the result is bound to */
 export function lockArm(key, arm, label) {
-  const bare = JSON.stringify({ ...arm, coins: null, used: false, arm: null, period: 0 });
-  return locked(key, arm, bare.length + 3 * DIGITS, label);
+  const bare = JSON.stringify({ ...arm, coins: null, final: 0, arm: null, period: 0 });
+  return locked(key, arm, bare.length + 4 * DIGITS, label);
 }
 
 /** @param {CryptoKey} key @param {object} value @param {number} room for its text @param {string} label */
