@@ -42,9 +42,17 @@ class Fallbacks(Generic[Reported]):
     def __init__(self, unasked: Callable[[], Reported]) -> None:
         self._unasked, self._told = unasked, set[tuple[str, str]]()
 
-    def arm(self, session: Session[Reported], context: Mapping[str, Any], *, sticky: bool) -> Arm[Reported]:
+    def arm(
+        self,
+        session: Session[Reported],
+        context: Mapping[str, Any],
+        *,
+        sticky: bool,
+        is_awaited: Callable[[], bool] = lambda: True,
+    ) -> Arm[Reported]:
         """Return the person's arm."""
-        return Arm(session.choose(context, sticky=sticky), None, session, self._unasked)
+        shown = session.choose(context, sticky=sticky, is_awaited=is_awaited)
+        return Arm(shown, None, session, self._unasked)
 
     def default(self, name: str, default: Any, error: Exception) -> Arm[Reported]:
         """Return the default."""

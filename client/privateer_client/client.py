@@ -3,7 +3,7 @@
 What speaks HTTP is imported when a client is made.
 """
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Self
 
@@ -101,8 +101,9 @@ class Client(BaseClient["httpx.BaseTransport"]):
         >>> shown.report(1.0)  # doctest: +SKIP
         """
 
-        def chosen() -> Arm[Outcome]:
-            return self._fallbacks.arm(self.session_in_time(name, within), context, sticky=sticky)
+        def chosen(is_awaited: Callable[[], bool]) -> Arm[Outcome]:
+            session = self.session_in_time(name, within)
+            return self._fallbacks.arm(session, context, sticky=sticky, is_awaited=is_awaited)
 
         try:
             arm = Beside(chosen).result(monotonic() + within)

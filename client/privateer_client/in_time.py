@@ -17,22 +17,31 @@ SERVERS_SHARE: Final = 0.9
 
 
 class Beside(Generic[_Result]):
-    """What a thread of its own does, so that nobody has to wait for its end."""
+    """What a thread of its own does, so that nobody has to wait for its end.
+
+    work: what to do. Before it makes something durable it asks whether its result is awaited; from then on it is.
+    """
 
     # A pool would be waited for when the process ends.
 
-    def __init__(self, work: Callable[[], _Result]) -> None:
-        self.began, self._done = monotonic(), Event()
+    def __init__(self, work: Callable[[Callable[[], bool]], _Result]) -> None:
+        self.began, self._done, self._lock = monotonic(), Event(), Lock()
+        self._is_given_up = self._is_promised = False
         self._result: _Result | None = None
         self._error: BaseException | None = None
         Thread(target=self._run, args=(work,), daemon=True, name="privateer-beside").start()
 
-    def _run(self, work: Callable[[], _Result]) -> None:
+    def _run(self, work: Callable[[Callable[[], bool]], _Result]) -> None:
         try:
-            self._result = work()
+            self._result = work(self._is_awaited)
         except BaseException as error:
             self._error = error
         self._done.set()
+
+    def _is_awaited(self) -> bool:
+        with self._lock:
+            self._is_promised = not self._is_given_up
+            return self._is_promised
 
     @property
     def is_done(self) -> bool:
@@ -47,7 +56,11 @@ class Beside(Generic[_Result]):
     def result(self, end: float) -> _Result | None:
         """Return what it returns, or raise what it raises; None if it has not ended by ``end``."""
         if not self._done.wait(max(0.0, end - monotonic())):
-            return None
+            with self._lock:
+                self._is_given_up = not self._is_promised
+                if self._is_given_up:
+                    return None
+            self._done.wait()
         if self._error is not None:
             raise self._error
         return self._result
@@ -71,7 +84,7 @@ class SessionsInTime:
             going = self._going.get(name)
             is_old = going is not None and going.is_done and (going.has_failed or monotonic() - going.began > LASTS)
             if going is None or is_old:
-                going = self._going[name] = Beside(lambda: self._joined(name))
+                going = self._going[name] = Beside(lambda _: self._joined(name))
         return going.result(going.began + SERVERS_SHARE * seconds) or self._here.get(name)
 
     def _joined(self, name: str) -> Session[Any]:

@@ -72,7 +72,14 @@ class Session(Generic[Reported]):
         self.clipped = False
         self.clipped_features: tuple[str, ...] = ()
 
-    def choose(self, context: Mapping[str, Any] = {}, *, fresh: bool = False, sticky: bool = True) -> Any:
+    def choose(
+        self,
+        context: Mapping[str, Any] = {},
+        *,
+        fresh: bool = False,
+        sticky: bool = True,
+        is_awaited: Callable[[], bool] = lambda: True,
+    ) -> Any:
         """Choose for this person; nothing is sent. The report is about the last choice before it.
 
         The choice is kept, encrypted, if the person is asked for a report. A kept choice stands, also after a restart:
@@ -88,6 +95,8 @@ class Session(Generic[Reported]):
             Whether to decide anew, in the place of the choice that is kept. Whoever sees the arms then sees one more.
         sticky
             False: decide anew each time once the report is made, or if nobody is asked.
+        is_awaited
+            Asked last, before the choice is durable: whether somebody will show it. If not, nothing is kept.
 
         Returns
         -------
@@ -100,6 +109,8 @@ class Session(Generic[Reported]):
             If a feature is not given, or unknown, or the choice cannot be kept.
         LogForked, HeadWentBack
             If the device holds evidence that the server has contradicted itself.
+        Unavailable
+            If nobody waits for the arm any more.
 
         Warns
         -----
@@ -107,24 +118,33 @@ class Session(Generic[Reported]):
             If the spec has no place for a value, which then counts as missing.
         """
         self._publications.check_server()
+        before = self._choice, self._arm, self.asked
         with self._account.transaction():
-            kept = self._account.choice(self._identity)
-            if kept is not None and not fresh and self._stands(kept):
-                self._choice, self._arm = kept, None
-                return kept.shown
-            # A choice that was kept before says nothing of whether this one is asked about.
-            self.asked = self.asked and self._is_asked
-            waits = kept is not None and self._waits(kept)
-            is_new = fresh or not sticky or (self._reports_choices and not waits)
-            self._arm = None if is_new else self._shown.standing(self._participation, self._now)
-            if self._arm is not None:
-                self._choice = self._account.change(self._identity, self._only_if_it_waits)
-                return self._arm.shown
-            choice = self._decided(context, fresh=fresh)
-            if self._reports_choices or (kept is not None and not self._participation.cohort):
-                choice = self._kept(choice, fresh=fresh)
-            self._choice = choice
-            self._shown.show(choice, self._participation)
+            shown = self._chosen(context, fresh=fresh, sticky=sticky)
+            if not is_awaited():
+                self._choice, self._arm, self.asked = before
+                raise Unavailable("nobody waits for the arm any more", remedy="call it again")
+        return shown
+
+    def _chosen(self, context: Mapping[str, Any], *, fresh: bool, sticky: bool) -> Any:
+        """Return the arm to show, within a transaction of the ledger."""
+        kept = self._account.choice(self._identity)
+        if kept is not None and not fresh and self._stands(kept):
+            self._choice, self._arm = kept, None
+            return kept.shown
+        # A choice that was kept before says nothing of whether this one is asked about.
+        self.asked = self.asked and self._is_asked
+        waits = kept is not None and self._waits(kept)
+        is_new = fresh or not sticky or (self._reports_choices and not waits)
+        self._arm = None if is_new else self._shown.standing(self._participation, self._now)
+        if self._arm is not None:
+            self._choice = self._account.change(self._identity, self._only_if_it_waits)
+            return self._arm.shown
+        choice = self._decided(context, fresh=fresh)
+        if self._reports_choices or (kept is not None and not self._participation.cohort):
+            choice = self._kept(choice, fresh=fresh)
+        self._choice = choice
+        self._shown.show(choice, self._participation)
         return choice.shown
 
     def save(self) -> None:

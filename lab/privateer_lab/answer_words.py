@@ -23,7 +23,7 @@ _TOGETHER: Final[dict[Reason, str]] = {
     Reason.HOLDS_ZERO: "their intervals hold 0",
     Reason.CORRECTED: ("their intervals exclude 0, but not after the correction for several effects"),
     Reason.AGAIN: ("their tests decided at an earlier look, but their intervals hold 0 again"),
-    Reason.HEAVY_TAIL: "a few rewards decide each",
+    Reason.HEAVY_TAIL: "each rests on a few large rewards",
     Reason.SHARE: "their shares of people are not told from 0",
 }
 """Reasons that several effects have in common, where they are worded otherwise."""

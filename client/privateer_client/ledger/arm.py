@@ -1,4 +1,4 @@
-"""The arm that a person saw last, and the coins of the final policy, kept as long as the experiment lasts."""
+"""The arm that a person saw last, and the coins of the final policy; docs/sdk/choices.md says until when."""
 
 from dataclasses import dataclass, field, replace
 from typing import Any, Self

@@ -60,7 +60,7 @@
  * Why an effect is decided, or why not.
  * @typedef {"decided better" | "decided worse" | "decided at an earlier look" | "its interval holds 0"
  *   | "its interval excludes 0, but not after the correction for several effects"
- *   | "its test decided at an earlier look, but its interval holds 0 again" | "a few rewards decide it" | "too few of the rarer outcome"
+ *   | "its test decided at an earlier look, but its interval holds 0 again" | "it rests on a few large rewards" | "too few of the rarer outcome"
  *   | "too few people in an arm" | "no outcome of an arm counts, as far as noise tells"
  *   | "too few people beside the noise" | "its share of people is not told from 0" | "too few people since the last look"
  *   | "rewards vary too little for their bounds"} Reason

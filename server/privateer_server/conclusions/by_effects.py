@@ -148,7 +148,9 @@ def _by_segment(findings: LearnedAnswer, rules: Rules, baseline: Estimate | None
 def _part(rule: Rule, rules: Rules, control: str) -> str:
     """Say who gets an option, what share of people they are and by which source, and how far that is decided."""
     who = f"to {rule.people}" if rule.people == REST else f"where {rule.people}"
-    sure = _SURE.get(rule.sureness, "kept, as nothing is decided there" if rule.option == control else "not decided")
+    sure = _SURE.get(
+        rule.sureness, "kept, as nothing is decided to be better there" if rule.option == control else "not decided"
+    )
     return f"{short(rule.option)} {who} ({rule.share:.0%} of people, {rules.source}): {sure}"
 
 

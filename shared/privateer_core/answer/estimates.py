@@ -56,7 +56,7 @@ class Reason(StrEnum):
     HOLDS_ZERO = "its interval holds 0"
     CORRECTED = "its interval excludes 0, but not after the correction for several effects"
     AGAIN = "its test decided at an earlier look, but its interval holds 0 again"
-    HEAVY_TAIL = "a few rewards decide it"
+    HEAVY_TAIL = "it rests on a few large rewards"
     """The mean of an arm is borne by fewer rewards than a normal interval needs."""
     RARE = "too few of the rarer outcome"
     """Yes or no is too rare in an arm for a normal interval, whatever noise there is."""

@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
+OTHERS: Final = "=other"
+"""What the name of a segment has in which all levels are that nobody listed."""
 _NAMED: Final = 6
 """Groups without anybody that are named."""
 _LETTERS: Final = 100
@@ -80,11 +82,13 @@ class Shares:
     @property
     def sentence(self) -> str:
         """The source in words, and which groups are left out because nobody is known to be in them."""
-        n_empty = int(self.is_empty.sum()) % len(self.is_empty)
-        if not n_empty:
+        # That nobody is in "other" is as it should be where all levels are listed.
+        names = self.names or ("",) * len(self.is_empty)
+        told = [name for name, is_empty in zip(names, self.is_empty, strict=True) if is_empty and OTHERS not in name]
+        if not told or self.is_empty.all():
             return self.source.sentence
-        left = "1 segment is" if n_empty == 1 else f"{n_empty:,} segments are"
-        empty = [name[:_LETTERS] for name, is_empty in zip(self.names, self.is_empty, strict=False) if is_empty]
+        left = "1 segment is" if len(told) == 1 else f"{len(told):,} segments are"
+        empty = [name[:_LETTERS] for name in told if name]
         more = f" and {len(empty) - _NAMED:,} more" if len(empty) > _NAMED else ""
         named = f": {', '.join(empty[:_NAMED])}{more}" if empty else ""
         return f"{self.source.sentence} {left} left out, in which nobody is known to be{named}."

@@ -52,7 +52,7 @@ _REMARKS: Final = {
         "{own} with {option} and {other} with {base}; an interval needs {rare_needed} in each at the rate of both"
     ),
     ReasonCode.HEAVY: (
-        "the mean of an arm is as uncertain as that of {bearers} equal rewards, and an interval needs {rare_needed}"
+        "an interval needs the mean of each arm to rest on as much as {rare_needed} equal rewards, not on {bearers}"
     ),
     ReasonCode.SHARE: "segments.shares declares it, or more people",
     ReasonCode.SMALL: "effects that matter will not be found",

@@ -14,6 +14,7 @@ from privateer_core.algorithms.trial.coin_questions import CoinQuestion, coin_la
 from privateer_core.algorithms.trial.learned_slopes import check_learned
 from privateer_core.algorithms.trial.sections import WORDS, SegmentsSection, TrialSection, planned_looks
 from privateer_core.algorithms.trial.segments import EVERYBODY, Segmentation, crossed, factor_of, names_of
+from privateer_core.answer.shares import OTHERS
 from privateer_core.errors import SpecError
 from privateer_core.mechanisms.cell_pairs import PEOPLE_MAX
 from privateer_core.primitives.public_coins import SlotLayout
@@ -115,7 +116,8 @@ class TrialSpec(ArmsSpec):
 
     def _check_looks(self) -> None:
         """Refuse a first look that cannot say anything."""
-        first, cells = self.looks[0], self.segment_count * self.arm_count
+        listed = sum(OTHERS not in name for name in self.segment_names) or self.segment_count
+        first, cells = self.looks[0], listed * self.arm_count  # others may be nobody
         least = cells * self.cell_least[self.privacy.trust.promises]
         if self.segments.bins is None and first < least:
             detail = f"is {first} at the first look, and {cells} segments and arms need {least} at least"

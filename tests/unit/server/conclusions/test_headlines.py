@@ -89,7 +89,7 @@ def test_a_measured_gain_by_segment_is_the_headline() -> None:
     found = effects_headline(learned(effects=(OPEN,), gain=unknown), rules, None)
     said = (
         "Choose by segment: short where ios (50% of people, declared): decided; "
-        "now to everybody else (50% of people, declared): kept, as nothing is decided there. "
+        "now to everybody else (50% of people, declared): kept, as nothing is decided to be better there. "
         "Given to everybody, long changes rewards by +0.010 (-0.010 to +0.030) against now: its interval holds 0."
     )
     assert (found.sentence, found.sureness, found.option) == (said, "decided against the control", None)

@@ -169,6 +169,8 @@ def test_segments_that_are_left_out_are_named() -> None:
     shares = Shares.fixed(np.array([0.7, 0.3, 0.0]), ShareSource.DECLARED)
     named = replace(shares, names=("ios", "web", "other"))
     assert named.sentence.endswith("1 segment is left out, in which nobody is known to be: other.")
+    listed = replace(shares, names=("os=ios", "os=web", "os=other"))
+    assert "left out" not in listed.sentence  # all levels are listed
     assert shares.sentence.endswith("1 segment is left out, in which nobody is known to be.")
     long = replace(Shares.fixed(np.eye(9)[0], ShareSource.COUNTED), names=("x" * 2000,) * 9).sentence
     assert len(long) < 1000
