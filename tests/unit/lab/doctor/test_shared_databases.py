@@ -14,6 +14,7 @@ from privateer_lab.doctor.checkup import Checkup
 from privateer_lab.doctor.services import examine_server, examine_shuffler
 from privateer_server.store.schema import JOURNAL_SCHEMA, STORE_SCHEMA
 from tests.support.doctor import run
+from tests.support.next_versions import next_versions
 from tests.support.postgres import Cluster
 from tests.support.replicas import Shared
 from tests.support.servers import SMALL
@@ -106,16 +107,18 @@ async def test_a_key_file_that_is_not_the_replicas(shared: Shared) -> None:
 def test_an_empty_database_and_an_earlier_one_stay_as_they_are(shared: Shared) -> None:
     details = [detail for _, _, detail in bad(examine_server(shared.settings()))]
     assert {"the store's database is empty", "the journal's database is empty"} <= set(details)
-    urls = {"store": shared.database, "journal": shared.journal}
-    for name, url in urls.items():
+    kinds = (("store", shared.database, STORE_SCHEMA), ("journal", shared.journal, JOURNAL_SCHEMA))
+    for name, url, schema in kinds:
         shared.cluster.execute("CREATE TABLE privateer_schema (kind text PRIMARY KEY, version integer NOT NULL)", url)
-        shared.cluster.execute(f"INSERT INTO privateer_schema VALUES ('{name}', 1)", url)
-    before = dumps(shared.cluster, list(urls.values()))
-    found = bad(examine_server(shared.settings()))
-    for name, schema in (("store", STORE_SCHEMA), ("journal", JOURNAL_SCHEMA)):
-        said = f"the {name}'s database is of an earlier Privateer: the next start brings it from schema 1 to "
-        assert any(detail == said + str(schema.version) for _, _, detail in found)
-    assert dumps(shared.cluster, list(urls.values())) == before
+        shared.cluster.execute(f"INSERT INTO privateer_schema VALUES ('{name}', {schema.version})", url)
+    before = dumps(shared.cluster, [url for _, url, _ in kinds])
+    versions = [schema.version for _, _, schema in kinds]
+    with next_versions(STORE_SCHEMA, JOURNAL_SCHEMA):
+        details = [detail for _, _, detail in bad(examine_server(shared.settings()))]
+    for (name, _, _), version in zip(kinds, versions, strict=True):
+        said = f"the {name}'s database is of an earlier Privateer: the next start brings it from schema "
+        assert f"{said}{version} to {version + 1}" in details
+    assert dumps(shared.cluster, [url for _, url, _ in kinds]) == before
 
 
 async def test_a_shuffler_that_shares_its_rounds(postgres: Cluster, tmp_path: Path) -> None:
