@@ -13,7 +13,7 @@ _Result = TypeVar("_Result")
 LASTS: Final = 60.0
 """Seconds after which an experiment is joined anew."""
 SERVERS_SHARE: Final = 0.9
-"""Of the time that there is; the rest is for the choice, here."""
+"""The share of the time that a server may take; the device chooses in the rest."""
 
 
 class Beside(Generic[_Result]):

@@ -36,7 +36,7 @@ _GROUPS: Final = 5
 _UNEVEN: Final = 1e-6
 """Probability by chance below which options were not given at random."""
 _SUSPECT: Final = 1e-3
-"""That below which it is doubted where the model contradicts the rows."""
+"""Probability by chance below which this is suspected where the model contradicts the rows."""
 _CELLS: Final = 8
 _DUST: Final = 1e-9
 _TELLING: Final = 0.6

@@ -140,7 +140,7 @@ def choice_of(
     """
     whole = {(name, tuple(spec.features)): spec for name, spec in specs.items()}
     known = max(specs.values(), key=lambda spec: len(spec.features))
-    # With all features those come last whose learning costs most: there is no time for all of them.
+    # Algorithms that learn slowly come last with all features: there is no time for all of them.
     order = dict(reversed(whole.items())) if kept is not None else whole
     runs, refused = _runs({**(kept or {}), **order}, people, known, len(whole) if kept is None else len(kept) + _WIDE)
     wanted = [one for one in whole if one[0] in by_features()] or list(whole)

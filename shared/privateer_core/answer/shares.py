@@ -7,13 +7,20 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from privateer_core.spec.categories import OTHER
+
 Array = NDArray[np.float64]
-OTHERS: Final = "=other"
-"""What the name of a segment has in which all levels are that nobody listed."""
+CROSSED: Final = " & "
+"""Stands between the features in the name of a segment."""
 _NAMED: Final = 6
 """Groups without anybody that are named."""
 _LETTERS: Final = 100
 """Letters of a group's name in a sentence."""
+
+
+def names_others(segment: str) -> bool:
+    """Whether a segment's name says that it has levels alone that nobody listed, of one of its features."""
+    return any(part.endswith(f"={OTHER}") for part in segment.split(CROSSED))
 
 
 class ShareSource(StrEnum):
@@ -84,7 +91,9 @@ class Shares:
         """The source in words, and which groups are left out because nobody is known to be in them."""
         # That nobody is in "other" is as it should be where all levels are listed.
         names = self.names or ("",) * len(self.is_empty)
-        told = [name for name, is_empty in zip(names, self.is_empty, strict=True) if is_empty and OTHERS not in name]
+        told = [
+            name for name, is_empty in zip(names, self.is_empty, strict=True) if is_empty and not names_others(name)
+        ]
         if not told or self.is_empty.all():
             return self.source.sentence
         left = "1 segment is" if len(told) == 1 else f"{len(told):,} segments are"

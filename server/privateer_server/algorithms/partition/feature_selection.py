@@ -113,7 +113,7 @@ class FeatureSelector:
         self.cells, self._spec, self._space = cells_of(spec), spec, Space(spec.blocks)
         people = spec.experiment.horizon
         rounds = len(self.cells) * spec.first_batch("") <= _MOST * people
-        # Who cannot learn one feature gains nothing from knowing which it is.
+        # An experiment that cannot learn one feature gains nothing from knowing which one to take.
         self.selects = len(self.cells) > _FEW and rounds and people_for(spec, 1) <= people
 
     def start(self) -> Selection | None:

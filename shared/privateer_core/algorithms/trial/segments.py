@@ -7,6 +7,7 @@ from itertools import pairwise, product
 import numpy as np
 from numpy.typing import NDArray
 
+from privateer_core.answer.shares import CROSSED
 from privateer_core.spec.categories import Boolean
 from privateer_core.spec.features import Feature, Scaled
 
@@ -112,4 +113,4 @@ def _level(feature: Feature, code: int, columns: int) -> str:
 
 def crossed(names: list[list[str]]) -> tuple[str, ...]:
     """Name what several features make together."""
-    return tuple(" & ".join(parts) for parts in product(*names)) if names else (EVERYBODY,)
+    return tuple(CROSSED.join(parts) for parts in product(*names)) if names else (EVERYBODY,)

@@ -14,7 +14,7 @@ from privateer_core.algorithms.trial.coin_questions import CoinQuestion, coin_la
 from privateer_core.algorithms.trial.learned_slopes import check_learned
 from privateer_core.algorithms.trial.sections import WORDS, SegmentsSection, TrialSection, planned_looks
 from privateer_core.algorithms.trial.segments import EVERYBODY, Segmentation, crossed, factor_of, names_of
-from privateer_core.answer.shares import OTHERS
+from privateer_core.answer.shares import names_others
 from privateer_core.errors import SpecError
 from privateer_core.mechanisms.cell_pairs import PEOPLE_MAX
 from privateer_core.primitives.public_coins import SlotLayout
@@ -46,8 +46,7 @@ class TrialSpec(ArmsSpec):
     """Intervals are about people who are independent of each other."""
     grows: ClassVar[bool] = False
     arms_most: ClassVar[int] = ARMS_FEW
-    cell_least: ClassVar[tuple[int, int]] = (10, 20)
-    """People of each segment and arm that the first look needs to say anything; the second where noise is promised."""
+    cell_least: ClassVar[tuple[int, int]] = (10, 20)  # people of a cell that the first look needs; without, with noise
     floor_least: ClassVar[float] = 1 / 1024
     """The least share of an arm: shares of coins are in units of 1/65536."""
 
@@ -99,9 +98,8 @@ class TrialSpec(ArmsSpec):
             beyond = "beyond, effects are lost faster than regret falls"
             detail = f"must be 0 to smoothness / (2 smoothness + features) = {most:.4g}: {beyond}"
             raise SpecError(detail, field="algorithm.alpha", remedy="lower it; 0.1667 is usual")
-        if section.floor is not None and section.floor > 1 / self.arm_count:
-            detail = f"must be at most 1 / arms = {1 / self.arm_count:.4g}"
-            raise SpecError(detail, field="algorithm.floor", remedy="lower it")
+        if section.floor is not None and section.floor > (most := 1 / self.arm_count):
+            raise SpecError(f"must be at most 1 / arms = {most:.4g}", field="algorithm.floor", remedy="lower it")
 
     def _check_arm_shares(self) -> None:
         shares, field = self.algorithm.shares, "algorithm.shares"
@@ -116,7 +114,7 @@ class TrialSpec(ArmsSpec):
 
     def _check_looks(self) -> None:
         """Refuse a first look that cannot say anything."""
-        listed = sum(OTHERS not in name for name in self.segment_names) or self.segment_count
+        listed = sum(not names_others(name) for name in self.segment_names) or self.segment_count
         first, cells = self.looks[0], listed * self.arm_count  # others may be nobody
         least = cells * self.cell_least[self.privacy.trust.promises]
         if self.segments.bins is None and first < least:

@@ -171,6 +171,8 @@ def test_segments_that_are_left_out_are_named() -> None:
     assert named.sentence.endswith("1 segment is left out, in which nobody is known to be: other.")
     listed = replace(shares, names=("os=ios", "os=web", "os=other"))
     assert "left out" not in listed.sentence  # all levels are listed
+    named_alike = replace(shares, names=("os=ios", "os=web", "os=otherwise"))
+    assert named_alike.sentence.endswith("nobody is known to be: os=otherwise.")
     assert shares.sentence.endswith("1 segment is left out, in which nobody is known to be.")
     long = replace(Shares.fixed(np.eye(9)[0], ShareSource.COUNTED), names=("x" * 2000,) * 9).sentence
     assert len(long) < 1000
