@@ -1,0 +1,123 @@
+"""The publications of one experiment for all the people of a process: fetched, checked and parsed once for them."""
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from enum import Enum
+from threading import Lock
+from typing import Any, Final, NamedTuple
+
+from typing_extensions import override
+
+from privateer_client.delivery import Sleep, Steps
+from privateer_client.publications import FRESH, Moment, Publications, Published
+from privateer_core.errors import PrivateerError
+
+_PAUSE: Final = 0.02
+"""Seconds after which those who wait for another one's request look again."""
+_MOST: Final = 64
+"""Experiments that a process knows at a time."""
+
+
+class _Use(Enum):
+    """What a publication is fetched for: a pause, which is said beside it, counts for whoever chooses alone."""
+
+    CHOOSE = "choose"
+    REPORT = "report"
+
+
+class _Answer(NamedTuple):
+    """What came of the last request, and when."""
+
+    at: Moment
+    published: Published | None
+    error: PrivateerError | None
+
+
+class SharedPublications(Publications):
+    """Asks the server once for everybody who comes while its answer is fresh."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._lock, self._last = Lock(), dict[_Use, _Answer]()
+        self._asking = set[_Use]()
+
+    @override
+    def joined(self, known: Published | None = None) -> Steps[Published]:
+        published = yield from self._once(_Use.CHOOSE, lambda known: super(SharedPublications, self).joined(known))
+        if published.sent is not None and not published.participation.is_paused:
+            with self._lock:
+                self._last[_Use.REPORT] = _Answer(published.sent, published, None)
+        return published
+
+    @override
+    def opened(self, known: Published | None, timeout: float | None = None) -> Steps[Published]:
+        ask = super().opened
+        return (yield from self._once(_Use.REPORT, lambda known: ask(known, timeout)))
+
+    @override
+    def kept(self) -> Published | None:
+        with self._lock:
+            last = self._last.get(_Use.REPORT)
+        if last is not None and last.published is not None:
+            return last.published._replace(sent=None)
+        published = super().kept()
+        if published is not None:
+            with self._lock:
+                self._last.setdefault(_Use.REPORT, _Answer(Moment(0.0, 0.0), published, None))
+        return published
+
+    def _once(self, use: _Use, ask: Callable[[Published | None], Steps[Published]]) -> Steps[Published]:
+        """Return what the last request got while that is fresh; wait for the request that is on its way, or make it."""
+        while True:
+            with self._lock:
+                last = self._last.get(use)
+                if last is not None and last.at.is_within(FRESH, self.clock):
+                    break
+                if use not in self._asking:
+                    self._asking.add(use)
+                    last = None
+                    break
+            yield Sleep(_PAUSE)
+        if last is None:
+            last = yield from self._asked(use, ask)
+        if last.error is not None:
+            raise last.error.with_traceback(None)
+        assert last.published is not None, "an answer is a publication or an error"
+        return last.published
+
+    def _asked(self, use: _Use, ask: Callable[[Published | None], Steps[Published]]) -> Steps[_Answer]:
+        with self._alone(use):
+            before = self._last.get(use)
+            published, error = None, None
+            try:
+                published = yield from ask(None if before is None else before.published)
+            except PrivateerError as failure:
+                error = failure
+            answer = _Answer(Moment.of(self.clock), published or (before.published if before else None), error)
+            with self._lock:
+                self._last[use] = answer
+            return answer
+
+    @contextmanager
+    def _alone(self, use: _Use) -> Generator[None]:
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._asking.discard(use)
+
+
+class Shelf:
+    """The publications that a process has, of the experiments that were asked for last."""
+
+    def __init__(self) -> None:
+        self._lock, self._publications = Lock(), dict[tuple[str, str], SharedPublications]()
+
+    def get(self, name: str, cohort: str, make: Callable[[], SharedPublications]) -> SharedPublications:
+        """Return the publications of an experiment and a source."""
+        with self._lock:
+            publications = self._publications.pop((name, cohort), None) or make()
+            self._publications[name, cohort] = publications
+            if len(self._publications) > _MOST:
+                del self._publications[next(iter(self._publications))]
+            return publications
