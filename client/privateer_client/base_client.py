@@ -12,7 +12,7 @@ from enum import Enum
 from functools import partial
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Final, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 from urllib.parse import urlsplit
 
 from privateer_client.delivery import DOUBTED, Outcome, Pace, Steps, deliver, deliver_once
@@ -224,6 +224,18 @@ class BaseClient(Generic[_Transport]):
             raise Unavailable("the policy is not kept", remedy="join the experiment: the choice stands")
         return self._session(run, publications, published)
 
+    def _reporting(self, run: Callable[[Steps[Outcome]], Reported], name: str, reward: Any) -> Steps[Outcome]:
+        """Report on the choice that is kept, whichever process made it."""
+        if self._account.choice(self._address(name).identity) is None:
+            paid = self._account.payment(self._address(name).identity)
+            return Outcome.NOT_ASKED if paid is None else Outcome.ALREADY_REPORTED
+        try:
+            session, publications = self._resumed(run, name), self._publications(name)
+            steps = session.reporting(reward)
+            return (yield from publications.noticed(steps) if isinstance(publications, SharedPublications) else steps)
+        except AlreadyReported:
+            return Outcome.ALREADY_REPORTED
+
     def _offline(self, run: Callable[[Steps[Outcome]], Reported], name: str) -> Session[Reported] | None:
         """Return a session by the publication that is kept; None without one."""
         publications = self._publications(name)
@@ -306,6 +318,11 @@ class BaseClient(Generic[_Transport]):
         account, pace = root._opened, root._pace
         made = partial(SharedPublications, address, self._limits, account, pace, cohort, self._pinned)
         return root._shelf.get(name, cohort, made)
+
+    def _has_fresh(self, name: str) -> bool:
+        """Whether to join asks nobody, since another person of the process has just joined."""
+        publications = self._publications(name)
+        return isinstance(publications, SharedPublications) and publications.are_fresh
 
     def _address(self, name: str) -> Address:
         return Address(self._url, name, self._shuffler)

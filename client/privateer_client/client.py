@@ -113,7 +113,7 @@ class Client(BaseClient["httpx.BaseTransport"]):
         """
 
         def chosen(is_awaited: Callable[[], bool]) -> Arm[Outcome]:
-            session = self.session_in_time(name, within)
+            session = self.join(name) if self._has_fresh(name) else self.session_in_time(name, within)
             return self._fallbacks.arm(session, context, sticky=sticky, is_awaited=is_awaited)
 
         try:
@@ -174,6 +174,13 @@ class Client(BaseClient["httpx.BaseTransport"]):
             If its policy is not kept.
         """
         return self._resumed(self._exchange.run, name)
+
+    def report(self, name: str, reward: Any) -> Outcome:
+        """Do what `Session.report` does on the choice that is kept, whichever process or session made it.
+
+        Without a choice nothing is reported: ``not-asked``, or ``already-reported``.
+        """
+        return self._exchange.run(self._reporting(self._exchange.run, name, reward))
 
     def resend(self) -> dict[str, Outcome]:
         """Make the reports that are due, and send those that wait for this client's server and shuffler.
@@ -282,6 +289,10 @@ class AsyncClient(BaseClient["httpx.AsyncBaseTransport"]):
     async def resume(self, name: str) -> "AsyncSession":
         """Do what `Client.resume` does."""
         return self._beside(await self._exchange.beside(self._resumed, self._exchange.run, name))
+
+    async def report(self, name: str, reward: Any) -> Outcome:
+        """Do what `Client.report` does."""
+        return await self._exchange.run(self._reporting(self._exchange.run, name, reward))
 
     async def resend(self) -> dict[str, Outcome]:
         """Do what `Client.resend` does."""

@@ -8,12 +8,15 @@ from typing import Any, Final, NamedTuple
 
 from typing_extensions import override
 
-from privateer_client.delivery import Sleep, Steps
-from privateer_client.publications import FRESH, Moment, Publications, Published
+from privateer_client.delivery import Outcome, Sleep, Steps
+from privateer_client.publications import Moment, Publications, Published
 from privateer_core.errors import PrivateerError
 
+_FRESH: Final = 1.0
+"""Seconds for which an answer does for everybody; a report to a round that has closed since does not count."""
 _PAUSE: Final = 0.02
 """Seconds after which those who wait for another one's request look again."""
+_LONG_AGO: Final = Moment(0.0, 0.0)
 _MOST: Final = 64
 """Experiments that a process knows at a time."""
 
@@ -63,15 +66,33 @@ class SharedPublications(Publications):
         published = super().kept()
         if published is not None:
             with self._lock:
-                self._last.setdefault(_Use.REPORT, _Answer(Moment(0.0, 0.0), published, None))
+                self._last.setdefault(_Use.REPORT, _Answer(_LONG_AGO, published, None))
         return published
+
+    @property
+    def are_fresh(self) -> bool:
+        """Whether whoever chooses now need not wait for the server."""
+        last = self._last.get(_Use.CHOOSE)
+        return last is not None and last.at.is_within(_FRESH, self.clock)
+
+    def noticed(self, steps: Steps[Outcome]) -> Steps[Outcome]:
+        """Ask the server anew after a report that came too late."""
+        outcome = yield from steps
+        if outcome is Outcome.LATE:
+            self.expire()
+        return outcome
+
+    def expire(self) -> None:
+        """Ask the server anew."""
+        with self._lock:
+            self._last = {use: last._replace(at=_LONG_AGO) for use, last in self._last.items()}
 
     def _once(self, use: _Use, ask: Callable[[Published | None], Steps[Published]]) -> Steps[Published]:
         """Return what the last request got while that is fresh; wait for the request that is on its way, or make it."""
         while True:
             with self._lock:
                 last = self._last.get(use)
-                if last is not None and last.at.is_within(FRESH, self.clock):
+                if last is not None and last.at.is_within(_FRESH, self.clock):
                     break
                 if use not in self._asking:
                     self._asking.add(use)

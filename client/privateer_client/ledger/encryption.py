@@ -30,6 +30,10 @@ class Encryption:
             raise InputError(f"must be {KEY_SIZE} bytes", field="key", remedy="use secrets.token_bytes(32), once")
         self._key, self._path = key, path
 
+    def hold(self) -> None:
+        """Keep the key in memory from now on."""
+        self._key = self._own_key()
+
     def lock(self, plain: bytes, label: str) -> bytes:
         """Encrypt; the label binds the result to its place."""
         nonce = secrets.token_bytes(_NONCE_SIZE)

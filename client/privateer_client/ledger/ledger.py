@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from copy import copy
-from dataclasses import astuple, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -104,6 +104,7 @@ class Ledger(Account):
         self._servers = KnownServers(self._file)
         self._tokens = TokenStore(self._file, self._clock)
         self._people, self._person = People(self._file, self._encryption), b""
+        self._read: tuple[str, bytes, KeptChoice] | None = None  # the choice that was read last, and where
 
     def person(self, key: str) -> "Ledger":
         """Return the ledger of one person of many in this file.
@@ -128,7 +129,7 @@ class Ledger(Account):
 
     def _of(self, person: bytes) -> "Ledger":
         other = copy(self)
-        other._person, other._tokens = person, TokenStore(self._file, self._clock, person)
+        other._person, other._tokens, other._read = person, TokenStore(self._file, self._clock, person), None
         return other
 
     @property
@@ -192,7 +193,7 @@ class Ledger(Account):
             others = [one for one in _payments(database, self._person) if one.experiment != paid.experiment]
             self._limits.check(paid, others)
             body = seal()
-            database.execute(_PAY, (self._person, *astuple(paid)))
+            database.execute(_PAY, (self._person, *vars(paid).values()))
             waits = "INSERT INTO outbox (person, experiment, endpoint, body) VALUES (?, ?, ?, ?)"
             database.execute(waits, (self._person, payment.experiment, endpoint, body))
             _erase(database, self._person, payment.experiment)
@@ -350,11 +351,15 @@ class Ledger(Account):
     def _choice(self, database: sqlite3.Connection, experiment: str) -> KeptChoice | None:
         row = database.execute(f"SELECT body FROM choices WHERE {_ROW}", (self._person, experiment)).fetchone()
         if row is None:
+            self._read = None
             return None
-        try:
-            return decode_choice(self._encryption.unlock(row[0], self._label(experiment)))
-        except Malformed:
-            raise unreadable(experiment) from None
+        label = self._label(experiment)
+        if self._read is None or self._read[:2] != (label, row[0]):
+            try:
+                self._read = label, row[0], decode_choice(self._encryption.unlock(row[0], label))
+            except Malformed:
+                raise unreadable(experiment) from None
+        return self._read[2]
 
     @override
     def publication(self, experiment: str) -> bytes | None:

@@ -5,8 +5,7 @@ import os
 import sqlite3
 import threading
 import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from threading import Lock
 from time import sleep
@@ -19,6 +18,8 @@ _KEPT: Final = 16
 """Connections that stay open where many people are: more threads at once than that open their own."""
 _LOG_PAGES: Final = 256
 """Pages of the file's log of writes, after which they go into the file."""
+_PATIENCE: Final = 10.0
+"""Seconds to wait for others who write."""
 _TRIES: Final = 100
 _PAUSE: Final = 0.02
 """Tries, and seconds between them, to change how the file is written."""
@@ -35,7 +36,7 @@ class LedgerFile:
 
     def __init__(self, path: Path, today: int) -> None:
         self.path = path
-        self._begun, self._connections = threading.local(), _Connections(path)
+        self._begun, self._writing, self._connections = threading.local(), Lock(), _Connections(path)
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             path.touch(mode=0o600)
@@ -57,7 +58,7 @@ class LedgerFile:
         """Keep connections open, and have nobody who reads wait for who writes, from now on: many people are here."""
         for tries in range(_TRIES):
             try:
-                with self._connected() as database:
+                with self.reading() as database:
                     database.execute("PRAGMA journal_mode=WAL")
                 break
             except InputError:  # another process is using the file, and SQLite does not wait for it here
@@ -66,44 +67,63 @@ class LedgerFile:
                 sleep(_PAUSE)
         self._connections.keep()
 
-    @contextmanager
-    def transaction(self) -> Iterator[sqlite3.Connection]:
-        """Open a transaction that alone writes: durable when the context ends, undone if it ends by an exception.
+    def transaction(self) -> AbstractContextManager[sqlite3.Connection]:
+        """Return a transaction that alone writes: durable when it ends, undone if it ends by an exception.
 
         Within another one of the same thread it is a part of that, and ends with it.
         """
-        outer: sqlite3.Connection | None = getattr(self._begun, "database", None)
-        if outer is not None:
-            yield outer
-            return
-        try:
-            with self._connected() as database:
-                database.execute("BEGIN IMMEDIATE")
-                self._begun.database = database
-                yield database
-                database.execute("COMMIT")
-        finally:
-            self._begun.database = None
+        return _Use(self._connections, self._begun, self._writing)
 
-    @contextmanager
-    def reading(self) -> Iterator[sqlite3.Connection]:
-        """Open what one statement reads by, within a transaction of the same thread or not."""
-        outer: sqlite3.Connection | None = getattr(self._begun, "database", None)
-        if outer is not None:
-            yield outer
-            return
-        with self._connected() as database:
-            yield database
+    def reading(self) -> AbstractContextManager[sqlite3.Connection]:
+        """Return what one statement reads by, within a transaction of the same thread or not."""
+        return _Use(self._connections, self._begun, None)
 
-    @contextmanager
-    def _connected(self) -> Iterator[sqlite3.Connection]:
-        """Lend a connection, and say in one line why there is none."""
+
+class _Use:
+    """A use of a connection, which one thread has at a time; what goes wrong is said in one line."""
+
+    __slots__ = ("_begun", "_connections", "_database", "_is_within", "_writing")
+
+    def __init__(self, connections: "_Connections", begun: threading.local, writing: "Lock | None") -> None:
+        self._connections, self._begun, self._writing = connections, begun, writing
+
+    def __enter__(self) -> sqlite3.Connection:
+        outer: sqlite3.Connection | None = getattr(self._begun, "database", None)
+        self._is_within = outer is not None
+        if outer is not None:
+            return outer
+        # SQLite has those who wait look again and again, which takes longer the more threads there are.
+        if self._writing is not None and not self._writing.acquire(timeout=_PATIENCE):
+            raise _unusable()
         try:
-            with self._connections.lent() as database:
-                yield database
+            self._database = self._connections.take()
+            if self._writing is not None:
+                self._database.execute("BEGIN IMMEDIATE")
+                self._begun.database = self._database
         except sqlite3.Error as error:
-            code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
-            raise (damaged() if code & 0xFF in _DAMAGE else _unusable()) from None
+            self._end()
+            raise _said(error) from None
+        return self._database
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+        if self._is_within:
+            return
+        try:
+            if isinstance(error, sqlite3.Error):
+                raise error
+            if self._writing is not None:
+                self._database.execute("ROLLBACK" if kind else "COMMIT")
+        except sqlite3.Error as failure:
+            self._database.close()
+            raise _said(failure) from None
+        finally:
+            self._end()
+        self._connections.give_back(self._database)
+
+    def _end(self) -> None:
+        if self._writing is not None:
+            self._begun.database = None
+            self._writing.release()
 
 
 class _Connections:
@@ -127,31 +147,20 @@ class _Connections:
         """Keep connections open from now on."""
         self._most = _KEPT
 
-    @contextmanager
-    def lent(self) -> Iterator[sqlite3.Connection]:
-        """Lend one; an error while it is lent undoes what was begun."""
-        database = self._taken() or self._opened()
-        try:
-            yield database
-        except sqlite3.Error:
-            database.close()
-            raise
-        except BaseException:
-            database.rollback()
-            self._give_back(database)
-            raise
-        self._give_back(database)
-
-    def _taken(self) -> sqlite3.Connection | None:
+    def take(self) -> sqlite3.Connection:
+        """Return one that nobody else has."""
         with self._lock:
             if self._process != os.getpid():
                 # SQLite forbids to use, or to close, what another process has opened.
                 self._closing.detach()
                 self._inherited, self._idle, self._process = self._idle, [], os.getpid()
                 self._closing = weakref.finalize(self, _close, self._idle)
-            return self._idle.pop() if self._idle else None
+            if self._idle:
+                return self._idle.pop()
+        return self._opened()
 
-    def _give_back(self, database: sqlite3.Connection) -> None:
+    def give_back(self, database: sqlite3.Connection) -> None:
+        """Let others have a connection."""
         with self._lock:
             if len(self._idle) < self._most:
                 self._idle.append(database)
@@ -159,7 +168,7 @@ class _Connections:
         database.close()
 
     def _opened(self) -> sqlite3.Connection:
-        database = sqlite3.connect(self._path, isolation_level=None, timeout=10, check_same_thread=False)
+        database = sqlite3.connect(self._path, isolation_level=None, timeout=_PATIENCE, check_same_thread=False)
         database.execute("PRAGMA synchronous=FULL")
         database.execute("PRAGMA secure_delete=ON")
         database.execute(f"PRAGMA wal_autocheckpoint={_LOG_PAGES}")
@@ -169,6 +178,11 @@ class _Connections:
 def _close(idle: list[sqlite3.Connection]) -> None:
     for database in idle:
         database.close()
+
+
+def _said(error: sqlite3.Error) -> InputError:
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+    return damaged() if code & 0xFF in _DAMAGE else _unusable()
 
 
 def _unusable() -> InputError:

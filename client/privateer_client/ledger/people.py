@@ -30,10 +30,11 @@ class People:
         with self._file.transaction() as database:
             row = database.execute("SELECT mark FROM people").fetchone()
             if row is None:
-                self._encryption.pseudonym("")  # makes the key
+                self._encryption.hold()
                 database.execute("INSERT INTO people VALUES (?)", (self._encryption.mark,))
             elif row[0] != self._encryption.mark:
                 raise other_key()
+            self._encryption.hold()
 
     def due(self, now: float) -> list[bytes]:
         """Return those whose reports wait, or may be made by now, in an order that says nothing."""
