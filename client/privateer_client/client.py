@@ -5,6 +5,7 @@ What speaks HTTP is imported when a client is made.
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from functools import cached_property, partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Self
@@ -272,15 +273,15 @@ class AsyncClient(BaseClient["httpx.AsyncBaseTransport"]):
         end = monotonic() + within
         try:
             session = await self._in_time.get(name, within)
-            arm = None
-            if session is not None:
-                chosen = partial(self._fallbacks.arm, session, context, sticky=sticky)
-                arm = await self._exchange.beside_in_time(chosen, end)
+            if session is None:
+                raise late(self._url, within)
+            chosen = partial(self._fallbacks.arm, session, context, sticky=sticky)
+            arm = await self._exchange.beside_in_time(chosen, end)
             if arm is None:
                 raise late(self._url, within)
+            return replace(arm, session=self._beside(session))
         except Exception as error:
             return self._fallbacks.default(name, default, error)
-        return arm
 
     async def join(self, name: str, cohort: str = "") -> "AsyncSession":
         """Do what `Client.join` does."""

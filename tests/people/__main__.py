@@ -22,7 +22,18 @@ from tests.people.people import Visits
 ROOT = Path(__file__).parents[2]
 SERVERS = {
     "FastAPI": ["-m", "uvicorn", "tests.people.app:app", "--log-level", "warning", "--port"],
-    "Flask": ["-m", "gunicorn", "tests.people.app:app", "--workers", "2", "--threads", "8", "--log-level", "warning", "--bind"],
+    "Flask": [
+        "-m",
+        "gunicorn",
+        "tests.people.app:app",
+        "--workers",
+        "2",
+        "--threads",
+        "8",
+        "--log-level",
+        "warning",
+        "--bind",
+    ],
 }
 
 
@@ -32,9 +43,16 @@ class Web:
     def __init__(self, recipe: str, way: str, folder: Path, port: int, services: dict[str, str]) -> None:
         self.folder, self.port = folder, port
         where = str(port) if recipe == "FastAPI" else f"127.0.0.1:{port}"
-        names = {"PEOPLE_RECIPE": recipe, "PEOPLE_WAY": way, "PEOPLE_SERVER": services["server"], "PEOPLE_SHUFFLER": services["shuffler"]}
+        names = {
+            "PEOPLE_RECIPE": recipe,
+            "PEOPLE_WAY": way,
+            "PEOPLE_SERVER": services["server"],
+            "PEOPLE_SHUFFLER": services["shuffler"],
+        }
         path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-        self.process = subprocess.Popen([sys.executable, *SERVERS[recipe], where], cwd=folder, env=os.environ | names | {"PYTHONPATH": path})
+        self.process = subprocess.Popen(
+            [sys.executable, *SERVERS[recipe], where], cwd=folder, env=os.environ | names | {"PYTHONPATH": path}
+        )
 
     def pids(self) -> list[int]:
         """The server's processes."""
@@ -49,7 +67,9 @@ class Web:
 
     def memory(self) -> int:
         """Bytes that all of them hold."""
-        return sum(int(Path(f"/proc/{pid}/statm").read_text().split()[1]) for pid in self.pids()) * os.sysconf("SC_PAGESIZE")
+        return sum(int(Path(f"/proc/{pid}/statm").read_text().split()[1]) for pid in self.pids()) * os.sysconf(
+            "SC_PAGESIZE"
+        )
 
     def close(self) -> None:
         self.process.send_signal(signal.SIGTERM)
@@ -64,7 +84,9 @@ async def measured(web: Web, people: int, at_once: int) -> dict[str, Any]:
     await visits.used()
     before, began, memory = web.seconds(), time.monotonic(), []
     for start in range(0, people, max(1, people // 10)):
-        await visits.visit_all([f"user-{number}" for number in range(start, min(people, start + max(1, people // 10)))], at_once)
+        await visits.visit_all(
+            [f"user-{number}" for number in range(start, min(people, start + max(1, people // 10)))], at_once
+        )
         memory.append(web.memory() >> 20)
     spent, wall = web.seconds() - before, time.monotonic() - began
     used = await visits.used()
@@ -79,7 +101,9 @@ async def measured(web: Web, people: int, at_once: int) -> dict[str, Any]:
         "outcomes": dict(visits.outcomes),
         "arms": dict(visits.arms),
         "latency_ms_p50_p99": visits.latency(),
-        "loop_ms_p50_p99_max": {name: [round(one, 1) for one in used[name]] for name in ("late", "busy") if name in used},
+        "loop_ms_p50_p99_max": {
+            name: [round(one, 1) for one in used[name]] for name in ("late", "busy") if name in used
+        },
     }
 
 

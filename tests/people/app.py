@@ -62,14 +62,23 @@ class Loop:
         """What was seen since the last time: the fractions .5, .99 and all, in milliseconds."""
         seen = {"late": sorted(self.late), "busy": sorted(self.busy)}
         self.late, self.busy = [], []
-        return {name: [1000 * part[int(at * (len(part) - 1))] for at in (0.5, 0.99, 1.0)] for name, part in seen.items() if part}
+        return {
+            name: [1000 * part[int(at * (len(part) - 1))] for at in (0.5, 0.99, 1.0)]
+            for name, part in seen.items()
+            if part
+        }
 
 
 def used() -> dict[str, Any]:
     """The processor time and memory of this process."""
     spent = resource.getrusage(resource.RUSAGE_SELF)
     pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return {"pid": os.getpid(), "seconds": spent.ru_utime + spent.ru_stime, "system": spent.ru_stime, "memory": pages * resource.getpagesize()}
+    return {
+        "pid": os.getpid(),
+        "seconds": spent.ru_utime + spent.ru_stime,
+        "system": spent.ru_stime,
+        "memory": pages * resource.getpagesize(),
+    }
 
 
 def made() -> Any:
