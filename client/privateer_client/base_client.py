@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 from privateer_client.delivery import DOUBTED, Outcome, Pace, Steps, deliver, deliver_once
 from privateer_client.ledger.account_protocol import Account
 from privateer_client.ledger.ledger import Ledger
+from privateer_client.own_session import Contexts, OwnSession
 from privateer_client.participation import SealedReport
 from privateer_client.publications import Address, Publications, Published
 from privateer_client.reports import PendingReports, Reports
@@ -69,7 +70,8 @@ class BaseClient(Generic[_Transport]):
         self._pace = Pace(timeout, patience, clock or SystemClock())
         self._limits = limits or Limits()
         self._ledger: Account | Callable[[], Account] | str | Path | None = ledger
-        self._lock, self._serves, self._shelf = Lock(), _Serves.NOBODY, Shelf()
+        self._lock, self._serves = Lock(), _Serves.NOBODY
+        self._contexts, self._shelf = Contexts(), Shelf()
         self._root: BaseClient[_Transport] = self
         self._open(transport)
 
@@ -248,7 +250,8 @@ class BaseClient(Generic[_Transport]):
     ) -> Session[Reported]:
         publications.address.endpoint(published.participation.terms.trust)  # refuses where there is none
         reports = Reports(publications.address, self._account)
-        return Session(run, published, publications, reports, self._account, self._pace)
+        parts = run, published, publications, reports, self._account, self._pace
+        return Session(*parts) if self._is_shared else OwnSession(self._contexts, *parts)
 
     def _resending(self) -> Steps[dict[str, Outcome]]:
         self._publications("").check_server()
