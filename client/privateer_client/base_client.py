@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from privateer_client.delivery import DOUBTED, Outcome, Pace, Steps, deliver, deliver_once
 from privateer_client.ledger.account_protocol import Account
 from privateer_client.ledger.ledger import Ledger
-from privateer_client.own_session import Contexts, OwnSession
+from privateer_client.own_session import GivenContexts, OwnSession
 from privateer_client.participation import SealedReport
 from privateer_client.publications import Address, Publications, Published
 from privateer_client.reports import PendingReports, Reports
@@ -71,7 +71,7 @@ class BaseClient(Generic[_Transport]):
         self._limits = limits or Limits()
         self._ledger: Account | Callable[[], Account] | str | Path | None = ledger
         self._lock, self._serves = Lock(), _Serves.NOBODY
-        self._contexts, self._shelf = Contexts(), Shelf()
+        self._contexts, self._shelf = GivenContexts(), Shelf()
         self._root: BaseClient[_Transport] = self
         self._open(transport)
 
@@ -84,21 +84,10 @@ class BaseClient(Generic[_Transport]):
         raise NotImplementedError
 
     def person(self, key: str | int, attest: Attest | None = None) -> Self:
-        """Return the client of one person of many, for a process that serves them all; asks nobody.
+        """Return the client of one person of many, whom the application calls ``key``; asks nobody, and sends no key.
 
-        What is no person's is shared: connections, publications, and the ledger's file. Close the client, not these.
-
-        Parameters
-        ----------
-        key
-            What the application calls the person; a number is the person of its text. It is not sent.
-        attest
-            Returns what the application's backend signed for this person, as ``Client(attest=...)``.
-
-        Raises
-        ------
-        InputError
-            If the key is empty, or the client is one person already.
+        What is no person's is shared: connections, publications, and the ledger's file. A number is the person of its
+        text. ``attest`` returns what the application's backend signed for this person, as ``Client(attest=...)``.
         """
         self._serve(_Serves.MANY)
         if not str(key):
@@ -272,11 +261,12 @@ class BaseClient(Generic[_Transport]):
         for ledger in self._people.people_due():
             one = self._of(partial(_same, ledger))
             one._pace = once
-            for name, outcome in (yield from one._resending()).items():
+            outcomes = yield from one._resending()
+            for name, outcome in outcomes.items():
                 counts.setdefault(name, Counter())[outcome] += 1
-                if outcome is not Outcome.PENDING:
-                    end = clock.monotonic() + self._pace.patience
-            if clock.monotonic() > end:
+            if set(outcomes.values()) - {Outcome.PENDING}:
+                end = clock.monotonic() + self._pace.patience
+            elif clock.monotonic() > end:
                 break
         return counts
 

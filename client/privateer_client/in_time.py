@@ -16,7 +16,7 @@ SERVERS_SHARE: Final = 0.9
 """The share of the time that a server may take; the device chooses in the rest."""
 
 
-class Promise:
+class AwaitedResult:
     """Says once whether a result is awaited: either it is given up, or from then on it is awaited."""
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class Beside(Generic[_Result]):
     # A pool would be waited for when the process ends.
 
     def __init__(self, work: Callable[[Callable[[], bool]], _Result]) -> None:
-        self.began, self._done, self._promise = monotonic(), Event(), Promise()
+        self.began, self._done, self._promise = monotonic(), Event(), AwaitedResult()
         self._result: _Result | None = None
         self._error: BaseException | None = None
         Thread(target=self._run, args=(work,), daemon=True, name="privateer-beside").start()

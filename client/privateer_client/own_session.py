@@ -11,7 +11,7 @@ from privateer_client.session import Reported, Session
 from privateer_core.errors import InputError
 
 
-class Contexts:
+class GivenContexts:
     """The contexts in which the sessions that a client still has were asked to choose."""
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class Contexts:
 class OwnSession(Session[Reported]):
     """A `Session` of a client that is one person."""
 
-    def __init__(self, contexts: Contexts, *parts: Any) -> None:
+    def __init__(self, contexts: GivenContexts, *parts: Any) -> None:
         super().__init__(*parts)
         self._contexts = contexts
 

@@ -22,7 +22,7 @@ _MOST: Final = 64
 
 
 class _Use(Enum):
-    """What a publication is fetched for: a pause, which is said beside it, counts for whoever chooses alone."""
+    """What a publication is fetched for: a pause, which is said beside it, counts for choices alone."""
 
     CHOOSE = "choose"
     REPORT = "report"
@@ -71,7 +71,7 @@ class SharedPublications(Publications):
 
     @property
     def are_fresh(self) -> bool:
-        """Whether whoever chooses now need not wait for the server."""
+        """Whether a choice that is made now need not wait for the server."""
         last = self._last.get(_Use.CHOOSE)
         return last is not None and last.at.is_within(_FRESH, self.clock)
 

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from privateer_client.delivery import PROBLEM_BYTES, Ask, EndpointAnswer, Silence, Sleep, Steps
-from privateer_client.in_time import Promise
+from privateer_client.in_time import AwaitedResult
 from privateer_core.wire.identity import SIGNED_HEADER
 from privateer_core.wire.publication import ASKS_HEADER
 
@@ -179,7 +179,7 @@ class AsyncExchange:
 
     async def beside_in_time(self, call: Callable[..., _Result], end: float) -> _Result | None:
         """Call in a thread, and return None if it has not ended, nor begun what lasts, by ``end``."""
-        promise = Promise()
+        promise = AwaitedResult()
         result = ensure_future(self.beside(call, is_awaited=promise.is_awaited))
         await wait({result}, timeout=max(0.0, end - monotonic()))
         if not result.done() and promise.give_up():

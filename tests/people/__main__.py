@@ -7,7 +7,6 @@ import argparse
 import asyncio
 import json
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -16,7 +15,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-from privateer_client import Ledger
 from tests.people.people import Visits
 
 ROOT = Path(__file__).parents[2]

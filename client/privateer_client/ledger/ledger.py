@@ -18,7 +18,7 @@ from privateer_client.ledger.choice import KeptChoice, decode_choice, encode_cho
 from privateer_client.ledger.encryption import Encryption, unreadable
 from privateer_client.ledger.known_servers import KnownServers
 from privateer_client.ledger.ledger_file import LedgerFile
-from privateer_client.ledger.people import People
+from privateer_client.ledger.people import KeyedPeople
 from privateer_client.ledger.token_store import TokenStore
 from privateer_client.participation import SealedReport
 from privateer_core.clock import Clock, SystemClock
@@ -103,23 +103,14 @@ class Ledger(Account):
         self._file = LedgerFile(where, int(self._clock.now() // _DAY))
         self._servers = KnownServers(self._file)
         self._tokens = TokenStore(self._file, self._clock)
-        self._people, self._person = People(self._file, self._encryption), b""
+        self._people, self._person = KeyedPeople(self._file, self._encryption), b""
         self._read: tuple[str, bytes, KeptChoice] | None = None  # the choice that was read last, and where
 
     def person(self, key: str) -> "Ledger":
-        """Return the ledger of one person of many in this file.
+        """Return the ledger of one person of many, of whom the file has a keyed hash.
 
-        Limits are each person's; what is known of servers, and publications, are everybody's.
-
-        Parameters
-        ----------
-        key
-            What the application calls the person. The file has a keyed hash of it.
-
-        Raises
-        ------
-        InputError
-            If the key of the file is not the one by which its people are known.
+        Limits are each person's; what is known of servers, and publications, are everybody's. Raises `InputError` if
+        the people in the file are known by another key.
         """
         return self._of(self._people.pseudonym(key))
 

@@ -12,7 +12,7 @@ _DAY: Final = 86_400
 _RANDOM: Final = secrets.SystemRandom()
 
 
-class People:
+class KeyedPeople:
     """Many people in one file, which is kept open from the first one on."""
 
     def __init__(self, file: LedgerFile, encryption: Encryption) -> None:
