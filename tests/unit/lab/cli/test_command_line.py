@@ -183,7 +183,7 @@ GROUPS = ("account", "change", "log", "serve", "token")
 
 def test_there_are_few_commands() -> None:
     names = [name for commands in COMMANDS.values() for name in commands]
-    assert len(names) <= 25, "with `reproduce` 26: what a command shows or changes is an option or a word of another one"
+    assert len(names) <= 25, "what a command shows or changes is a word or an option of another one"
 
 
 def test_arguments_are_written_alike_in_all_usages() -> None:
