@@ -44,7 +44,7 @@ def test_the_reference_has_every_command_and_every_route() -> None:
 @pytest.mark.parametrize(("package", "page"), [("client", "device"), ("lab", "lab")])
 def test_the_reference_has_every_name_that_users_import(package: str, page: str) -> None:
     text = (ROOT / "docs" / "reference" / "python" / f"{page}.md").read_text()
-    names = {line.rpartition(".")[2] for line in text.splitlines() if line.startswith("::: ")}
+    names = set(re.findall(r"(?:^::: [\w.]*\.|heading: )(\w+)$", text, re.MULTILINE))
     exported = set(import_module(f"privateer_{package}").__all__)
     assert len(exported) > 8
     assert exported - names <= {"UnfitValueWarning"}
