@@ -12,9 +12,9 @@ import httpx
 from starlette.types import ASGIApp
 
 from privateer_client.client import AsyncClient
-from privateer_client.delivery import Outcome
+from privateer_client.states import Outcome
 from privateer_client.ledger.account_protocol import Payment
-from privateer_client.ledger.arm import KeptArm
+from privateer_client.ledger.choice import KeptArm
 from privateer_client.ledger.choice import KeptChoice
 from privateer_client.ledger.known_servers import KnownServer
 from privateer_client.participation import SealedReport
