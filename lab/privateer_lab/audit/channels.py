@@ -20,9 +20,9 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from privateer_client.client import Client
-from privateer_client.states import Outcome
 from privateer_client.ledger.ledger import Ledger
 from privateer_client.participation import Participation, Sealer
+from privateer_client.states import Outcome
 from privateer_core.errors import OutOfRange, PrivateerError, UnfitValueWarning
 from privateer_core.policies.decisions import Arms
 from privateer_core.privacy.trust import TRUST
