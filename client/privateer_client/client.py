@@ -46,7 +46,7 @@ class Client(BaseClient["httpx.BaseTransport"]):
     clock
         What tells when a report is due.
     server_key
-        The server's public key, as ``privateer identity`` prints it, or several separated by commas, for a time in
+        The server's public key, as ``privateer log key`` prints it, or several separated by commas, for a time in
         which the key is replaced. Without it the first key that the ledger meets is the server's from then on.
 
     Raises
