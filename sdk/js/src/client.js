@@ -187,12 +187,12 @@ export class Client {
   async session(publications, published) {
     const { participation } = published;
     if (participation.isOpen) publications.endpoint(participation);
+    // Sessions that join at once have the same coins, and so choose alike; coins that are used up leave a choice that is read next.
+    this.ledger.uses.listen();
+    const arm = await this.ledger.changeArm(publications.identity, offered);
     const entry = await this.ledger.entry(publications.identity);
     const kept = await this.ledger.choice(publications.identity);
     const isTime = await this.isTime(publications.identity, participation, entry);
-    // Sessions that join at once have the same coins, and so choose alike.
-    this.ledger.uses.listen();
-    const arm = await this.ledger.changeArm(publications.identity, offered);
     return new Session(publications, published, entry, kept, isTime, arm);
   }
 
