@@ -1,0 +1,96 @@
+"""The states of one person's choice in one experiment: docs/sdk/states.md, docs/behaviour.json, sdk/js/src/states.js."""
+
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from typing import Final, Protocol
+
+from privateer_client.outcome import Outcome
+
+
+class ChoiceState(StrEnum):
+    """How far one person's choice is."""
+
+    OFFERED = "offered"  # a round asks this person, and no choice is kept
+    CHOSEN = "chosen"  # a choice is kept, and its report is made when its outcome is known
+    WAITING = "waiting"  # a choice is kept until its conversion window ends, and with it the last outcome
+    DUE = "due"  # nothing changes the choice any more: the next round that takes its report gets it
+    DELIVERED = "delivered"  # the report is paid for and sealed, and the choice is erased
+    GIVEN_UP = "given-up"  # no round took the report, and the choice is erased
+    CLOSED = "closed"  # no round asks this person, and no choice is kept
+
+
+class ChoiceEvent(StrEnum):
+    """What happens to a choice."""
+
+    ASKED = "asked"  # a round asks this person
+    UNASKED = "unasked"  # no round does
+    DECIDED = "decided"  # the device decides, in an experiment without a conversion window
+    DEFERRED = "deferred"  # the device decides, in an experiment with one
+    LAPSED = "lapsed"  # the choice is no longer the person's: an arm is retired, a report would not count, or `fresh`
+    OUTCOME = "outcome"  # the application reports
+    WINDOW_ENDED = "window-ended"  # the time of the report has come
+    TAKEN = "taken"  # the open round takes the report
+    DECLINED = "declined"  # the open round does not take it now, or nobody says which is open
+    EXPIRED = "expired"  # and none has for another window, or the report could not wait
+    ERASED = "erased"  # the person, or the application, erases the choice
+    DELETED = "deleted"  # the experiment is deleted
+
+
+class Action(StrEnum):
+    """What may be done in a state."""
+
+    KEEP = "keep"  # a choice that is made now is kept
+    SHOW = "show"  # the choice that is kept is what the person gets
+    STAY = "stay"  # the arm that the person had before is what they get
+    REPORT = "report"  # an outcome may count
+    MAKE = "make"  # `join` and `resend` make the report
+
+
+_S, _E, _A = ChoiceState, ChoiceEvent, Action
+NEXT: Final[Mapping[tuple[ChoiceState, ChoiceEvent], ChoiceState]] = {
+    (_S.OFFERED, _E.UNASKED): _S.CLOSED,
+    (_S.OFFERED, _E.DECIDED): _S.CHOSEN,
+    (_S.OFFERED, _E.DEFERRED): _S.WAITING,
+    (_S.OFFERED, _E.ERASED): _S.OFFERED,
+    (_S.CHOSEN, _E.LAPSED): _S.OFFERED,
+    (_S.CHOSEN, _E.OUTCOME): _S.DUE,
+    (_S.CHOSEN, _E.ERASED): _S.OFFERED,
+    (_S.WAITING, _E.LAPSED): _S.OFFERED,
+    (_S.WAITING, _E.OUTCOME): _S.WAITING,
+    (_S.WAITING, _E.WINDOW_ENDED): _S.DUE,
+    (_S.WAITING, _E.ERASED): _S.OFFERED,
+    (_S.DUE, _E.LAPSED): _S.OFFERED,
+    (_S.DUE, _E.OUTCOME): _S.DUE,
+    (_S.DUE, _E.TAKEN): _S.DELIVERED,
+    (_S.DUE, _E.DECLINED): _S.DUE,
+    (_S.DUE, _E.EXPIRED): _S.GIVEN_UP,
+    (_S.DUE, _E.ERASED): _S.OFFERED,
+    (_S.DUE, _E.DELETED): _S.CLOSED,
+    (_S.DELIVERED, _E.ASKED): _S.OFFERED,
+    (_S.DELIVERED, _E.OUTCOME): _S.DELIVERED,
+    (_S.DELIVERED, _E.ERASED): _S.DELIVERED,
+    (_S.GIVEN_UP, _E.ASKED): _S.OFFERED,
+    (_S.GIVEN_UP, _E.UNASKED): _S.CLOSED,
+    (_S.GIVEN_UP, _E.OUTCOME): _S.GIVEN_UP,
+    (_S.GIVEN_UP, _E.ERASED): _S.GIVEN_UP,
+    (_S.CLOSED, _E.ASKED): _S.OFFERED,
+    (_S.CLOSED, _E.OUTCOME): _S.CLOSED,
+    (_S.CLOSED, _E.ERASED): _S.CLOSED,
+}
+ALLOWED: Final[Mapping[ChoiceState, frozenset[Action]]] = {
+    _S.OFFERED: frozenset({_A.KEEP, _A.REPORT}),  # what is played for everybody needs no call of `choose`
+    _S.CHOSEN: frozenset({_A.SHOW, _A.REPORT}),
+    _S.WAITING: frozenset({_A.SHOW, _A.REPORT}),
+    _S.DUE: frozenset({_A.STAY, _A.REPORT, _A.MAKE}),
+    _S.DELIVERED: frozenset({_A.STAY}),
+    _S.GIVEN_UP: frozenset({_A.STAY}),
+    _S.CLOSED: frozenset({_A.STAY}),
+}
+OUTCOMES: Final[Mapping[ChoiceState, Outcome]] = {
+    _S.WAITING: Outcome.PENDING,
+    _S.DUE: Outcome.PENDING,
+    _S.DELIVERED: Outcome.ALREADY_REPORTED,
+    _S.GIVEN_UP: Outcome.NOT_ASKED,
+    _S.CLOSED: Outcome.NOT_ASKED,
+}
+"""What `report` returns in a state in which it sends nothing."""
