@@ -21,7 +21,7 @@ _SPEC = {
     "privacy": {"model": "local", "epsilon": 4.0},
     "algorithm": {"name": "trial"},
 }
-_PEOPLE = {"chromium": 200, "firefox": 40}
+_PEOPLE = {"chromium": 200, "firefox": 20}
 """Of whom no two tabs or components may differ; by chance, of four arms, 3 of 4 would."""
 _APART = 10
 _FOUND = (

@@ -2,6 +2,7 @@
 /** What a page loads once a bundler has made one file of it. */
 
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { gzipSync } from "node:zlib";
 import { fileURLToPath } from "node:url";
 import { test } from "node:test";
@@ -20,3 +21,8 @@ for (const [name, most] of Object.entries(BYTES)) {
     assert.ok(size > 0.9 * most || most < 5_000, `${size} bytes: lower what it may weigh`);
   });
 }
+
+test("it weighs what the docs say", () => {
+  const page = readFileSync(new URL("../../../docs/web.md", import.meta.url), "utf8");
+  assert.equal(/(\d+) kB compressed/.exec(page)?.[1], String(BYTES.Client / 1000));
+});

@@ -150,7 +150,7 @@ export class Client {
   /** Make what is due, and send again what nobody has answered for good. @returns {Promise<Record<string, Outcome>>} by experiment */
   async resend() {
     await this.checkServer();
-    const outcomes = /** @type {Record<string, Outcome>} */ (await this.settle(Infinity));
+    const outcomes = await this.settle(Infinity);
     /** @type {[string, import("./ledgers/ledger.js").Sealed][]} */
     const doubted = [];
     for (const [identity, sealed] of await this.waiting()) {
@@ -206,7 +206,7 @@ export class Client {
 
   /** Make the reports that are due. @param {number} end of the monotonic clock */
   async settle(end) {
-    /** @type {Record<string, "pending" | "not-asked">} */
+    /** @type {Record<string, Outcome>} */
     const outcomes = {};
     for (const identity of await this.own()) {
       if (this.clock.monotonic() >= end) break;
