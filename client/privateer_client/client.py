@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 from privateer_client.arm import Arm, Fallbacks, late, unasked, unasked_async
 from privateer_client.base_client import BaseClient
-from privateer_client.delivery import Outcome
 from privateer_client.in_time import Beside, SessionsInTime
 from privateer_client.session import Session
+from privateer_client.states import Outcome
 
 if TYPE_CHECKING:
     import httpx

@@ -1,10 +1,29 @@
-"""The states of one person's choice in one experiment: docs/sdk/states.md, docs/behaviour.json, sdk/js/src/states.js."""
+"""The states of one choice of one person: docs/sdk/states.md draws them, docs/behaviour.json tests them."""
 
 from collections.abc import Callable, Mapping
 from enum import StrEnum
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
-from privateer_client.outcome import Outcome
+if TYPE_CHECKING:
+    from privateer_client.ledger.account_protocol import Payment
+    from privateer_client.ledger.choice import KeptChoice
+
+
+class Outcome(StrEnum):
+    """What became of a report.
+
+    ``accepted``: it is durable. ``late``: the round closed before the report came. ``not-asked``: the experiment is
+    over or paused, it is other people's turn, or other people were drawn. ``already-reported``: this person's reports
+    are made, or this period's. ``refused``: the endpoint did not take the report. ``pending``: nobody has decided yet.
+    The device keeps what came of the choice until the report is due, or the sealed bytes until an endpoint decides.
+    """
+
+    ACCEPTED = "accepted"
+    LATE = "late"
+    NOT_ASKED = "not-asked"
+    ALREADY_REPORTED = "already-reported"
+    REFUSED = "refused"
+    PENDING = "pending"
 
 
 class ChoiceState(StrEnum):
@@ -51,6 +70,7 @@ NEXT: Final[Mapping[tuple[ChoiceState, ChoiceEvent], ChoiceState]] = {
     (_S.OFFERED, _E.UNASKED): _S.CLOSED,
     (_S.OFFERED, _E.DECIDED): _S.CHOSEN,
     (_S.OFFERED, _E.DEFERRED): _S.WAITING,
+    (_S.OFFERED, _E.OUTCOME): _S.DUE,  # people of a source report on the past
     (_S.OFFERED, _E.ERASED): _S.OFFERED,
     (_S.CHOSEN, _E.LAPSED): _S.OFFERED,
     (_S.CHOSEN, _E.OUTCOME): _S.DUE,
@@ -94,3 +114,16 @@ OUTCOMES: Final[Mapping[ChoiceState, Outcome]] = {
     _S.CLOSED: Outcome.NOT_ASKED,
 }
 """What `report` returns in a state in which it sends nothing."""
+
+
+def state_of(
+    kept: "KeptChoice | None", paid: "Payment | None", now: float, period: int, asks: Callable[[], bool]
+) -> ChoiceState:
+    """Return the state: what is paid for says most, then the choice that is kept, then whether a round asks now."""
+    if paid is not None and not paid.allows(period if kept is None else kept.period):
+        return ChoiceState.DELIVERED
+    if kept is None:
+        return ChoiceState.OFFERED if asks() else ChoiceState.CLOSED
+    if kept.is_due(now):
+        return ChoiceState.DUE
+    return ChoiceState.WAITING if kept.window else ChoiceState.CHOSEN
