@@ -104,7 +104,7 @@ export class Session {
     const { participation, kept } = this;
     const now = this.client.clock.now();
     this.state = this.found;
-    if (kept && (participation.lapsed(kept, now) || (fresh && this.may("show")))) this.move("lapsed");
+    if (kept && this.asked && (participation.lapsed(kept, now) || (fresh && this.may("show")))) this.move("lapsed");
     if (kept && this.may("show")) {
       this.choice = kept;
       return armOf(kept);
@@ -207,10 +207,10 @@ export class Session {
     this.entry = await client.ledger.entry(this.publications.identity);
     const { policy, spec } = participation;
     const now = client.clock.now();
-    if (stateOf(choice, this.entry.payment, now, spec.periodOf(now), () => false) === "delivered") return this.settled("delivered");
+    if (stateOf(choice, this.entry.payment, now, spec.periodOf(now), () => false) === "delivered") return this.ended("taken");
     const outcome = plainOf(reward);
     this.warn(unfitOutcome(outcome, spec));
-    if (!this.asked) return this.settled(this.state);
+    if (!this.asked) return /** @type {Outcome} */ (OUTCOMES[this.state]);
     if (!choice) throw invalid("choose an arm first: call session.choose({...})", "reward");
     const values = policy.read(adjusted(outcome, spec, choice.offset ?? 0), spec);
     participation.check(choice);
@@ -219,12 +219,6 @@ export class Session {
     this.move("outcome");
     if ((standing ?? choice).window) return standing ? "pending" : "not-asked"; // to send now would say when the outcome came
     return this.sent(standing ?? told(choice, values, client.clock.now()));
-  }
-
-  /** Be in a state in which nothing is sent. @param {import("./states.js").ChoiceState} state */
-  settled(state) {
-    this.state = state;
-    return /** @type {Outcome} */ (OUTCOMES[state]);
   }
 
   /**
@@ -239,7 +233,9 @@ export class Session {
       const own = standing ?? (choice.window && !isDue(choice, now) ? choice : null);
       return own && counts(own) ? told(own, values, now) : standing;
     });
-    return kept && counts(kept) ? kept : null;
+    if (!kept || !counts(kept)) return null;
+    this.kept = kept;
+    return kept;
   }
 
   /** Report to the open round, or keep the outcome if nobody says which one that is. @param {Choice} choice @returns {Promise<Outcome>} */
@@ -249,31 +245,35 @@ export class Session {
     try {
       this.published = await publications.opened(this.published);
       const sealed = await madeOn(publications, choice, this.participation);
-      this.move(sealed ? "taken" : "expired");
       if (sealed) return await this.delivered(sealed);
+      await client.ledger.eraseChoice(identity);
+      return this.ended("expired");
     } catch (error) {
       const type = error instanceof PrivateerError ? error.type : "";
       // Another page has reported meanwhile: that is no error of this one.
-      if (type === "already-reported") return this.settled("delivered");
+      if (type === "already-reported") return this.ended("taken");
       if (type === "unavailable") {
-        this.move("declined");
+        this.state = after("due", "declined");
         // An outcome that was told before waits already.
         return (await client.ledger.keep(identity, (kept) => (kept && this.waits(kept) ? kept : choice))) ? "pending" : "not-asked";
       }
       if (type !== "deleted") throw error;
       await this.erase();
-      this.move("deleted");
-      return this.settled(this.state);
+      return this.ended("deleted");
     }
-    await client.ledger.eraseChoice(identity);
-    this.kept = this.choice = null;
-    return this.settled(this.state);
+  }
+
+  /** Have no choice any more. @param {import("./states.js").ChoiceEvent} event that ends one whose report is due */
+  ended(event) {
+    this.choice = this.kept = null;
+    this.state = after("due", event);
+    return /** @type {Outcome} */ (OUTCOMES[this.state]);
   }
 
   /** @param {import("./ledgers/ledger.js").Sealed} sealed */
   async delivered(sealed) {
     const { client, publications } = this;
-    this.choice = this.kept = null;
+    this.ended("taken");
     this.entry = await client.ledger.entry(publications.identity);
     const { outcome, reason } = await client.delivery.until(publications.identity, sealed, client.patience);
     this.refusal = reason;

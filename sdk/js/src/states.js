@@ -12,7 +12,7 @@ import { allows } from "./ledgers/ledger.js";
 
 /** What comes after an event. @type {Record<ChoiceState, Partial<Record<ChoiceEvent, ChoiceState>>>} */
 export const NEXT = {
-  offered: { unasked: "closed", decided: "chosen", deferred: "waiting", erased: "offered" },
+  offered: { unasked: "closed", decided: "chosen", deferred: "waiting", outcome: "due", erased: "offered" },
   chosen: { lapsed: "offered", outcome: "due", erased: "offered" },
   waiting: { lapsed: "offered", outcome: "waiting", "window-ended": "due", erased: "offered" },
   due: { lapsed: "offered", outcome: "due", taken: "delivered", declined: "due", expired: "given-up", erased: "offered", deleted: "closed" },

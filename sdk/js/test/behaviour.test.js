@@ -187,7 +187,6 @@ async function wrong(behaviour) {
   }
   for (const [number, one] of behaviour.choices.entries()) {
     const there = await choices(one);
-    console.log(one.name, there, one.steps);
     if (!there.every((step, i) => isDeepStrictEqual(step, one.steps[i]))) found.push(["choices", number]);
   }
   return found;
