@@ -21,6 +21,16 @@ export const malformed = (detail, field = null) => new PrivateerError("malformed
 /** @param {string} detail @param {string} field */
 export const refused = (detail, field) => new PrivateerError("terms-refused", detail, field);
 
+/** Refuse a randomizer that nobody can make. @param {unknown} good whether it can be made @param {string} field */
+export function possible(good, field) {
+  if (!good) throw refused("there is no such randomizer", field);
+}
+
+/** Refuse a policy that the round cannot have. @param {unknown} good */
+export function fitting(good) {
+  if (!good) throw malformed("not a policy of this algorithm and spec");
+}
+
 /** @param {string} detail @param {string} field */
 export const invalid = (detail, field) => new PrivateerError("input-invalid", detail, field);
 
