@@ -7,11 +7,11 @@ import { malformed } from "./errors.js";
 export const WORD = (1n << 64n) - 1n;
 const GOLDEN = 0x9e3779b97f4a7c15n;
 const CLASS = 0xa24baed4963ee407n;
-/** The seed of coins, as a policy has it. @param {any} told @param {bigint} most */
-export function seedOf(told, most = WORD) {
+/** The seed of coins, as a policy has it. @param {any} told @param {bigint} bits */
+export function seedOf(told, bits = 63n) {
   if (typeof told !== "bigint" && !Number.isSafeInteger(told)) throw malformed("a seed is a whole number");
   const seed = BigInt(told);
-  if (seed < 0n || seed > most) throw malformed("a seed has 64 bits at most");
+  if (seed < 0n || seed >> bits) throw malformed(`a seed has ${bits} bits`);
   return seed;
 }
 
@@ -52,7 +52,7 @@ export class Layout {
   /** @param {any} told `{seed, thresholds}` as a policy has it @returns {Layout} */
   static read(told) {
     const { rows, columns } = table(told?.thresholds, "<u4");
-    return new this(seedOf(told.seed), rows, columns + 1);
+    return new this(seedOf(told.seed, 64n), rows, columns + 1);
   }
 
   get keys() {

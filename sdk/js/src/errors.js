@@ -26,6 +26,9 @@ export function possible(good, field) {
   if (!good) throw refused("there is no such randomizer", field);
 }
 
+/** Whether what is told has these values; what it does not say is false. @param {any} told @param {object} own */
+export const says = (told, own) => Object.entries(own).every(([name, value]) => JSON.stringify(told?.[name] ?? false) === JSON.stringify(value));
+
 /** Refuse a policy that the round cannot have. @param {unknown} good */
 export function fitting(good) {
   if (!good) throw malformed("not a policy of this algorithm and spec");

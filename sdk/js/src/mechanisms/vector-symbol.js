@@ -35,7 +35,7 @@ export class VectorSymbol extends Mechanism {
     this.directions = /** @type {number} */ (directions);
     this.chosen = /** @type {number} */ (chosen);
     this.classes = /** @type {number} */ (classes);
-    this.seed = seedOf(seed);
+    this.seed = seedOf(seed, 64n);
     this.response = new SubsetResponse(epsilon, 2 * this.directions, this.chosen);
     possible(this.response.threshold > 0n, "epsilon");
   }
