@@ -3,10 +3,10 @@
 from privateer_client.arm import Arm
 from privateer_client.async_session import AsyncSession
 from privateer_client.client import AsyncClient, Client
-from privateer_client.delivery import Outcome
 from privateer_client.ledger.ledger import Ledger
 from privateer_client.offline import OfflinePolicy
 from privateer_client.session import Session
+from privateer_client.states import ChoiceState, Outcome
 from privateer_core.errors import UnfitValueWarning
 from privateer_core.privacy.terms_verification import Limits
 
@@ -14,6 +14,7 @@ __all__ = [
     "Arm",
     "AsyncClient",
     "AsyncSession",
+    "ChoiceState",
     "Client",
     "Ledger",
     "Limits",

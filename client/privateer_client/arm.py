@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, cast
 
-from privateer_client.delivery import Outcome
 from privateer_client.session import Reported, Session
+from privateer_client.states import Outcome
 from privateer_core.errors import PrivateerError, Unavailable
 
 if TYPE_CHECKING:

@@ -3,8 +3,8 @@
 from collections.abc import Awaitable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from privateer_client.delivery import Outcome
 from privateer_client.session import Session
+from privateer_client.states import Outcome
 
 if TYPE_CHECKING:
     from privateer_client.transport import AsyncExchange

@@ -15,15 +15,16 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 from urllib.parse import urlsplit
 
-from privateer_client.delivery import DOUBTED, Outcome, Pace, Steps, deliver, deliver_once
+from privateer_client.delivery import DOUBTED, Pace, Steps, deliver, deliver_once
 from privateer_client.ledger.account_protocol import Account
 from privateer_client.ledger.ledger import Ledger
 from privateer_client.own_session import GivenContexts, OwnSession
 from privateer_client.participation import SealedReport
+from privateer_client.person_choice import PersonChoice
 from privateer_client.publications import Address, Publications, Published
-from privateer_client.reports import PendingReports, Reports
 from privateer_client.session import Reported, Session
 from privateer_client.shared_publications import SharedPublications, Shelf
+from privateer_client.states import Outcome
 from privateer_client.tokens import Attest, Issuer, Tokens
 from privateer_core.clock import Clock, SystemClock
 from privateer_core.errors import AlreadyReported, Deleted, InputError, PrivateerError, TokenWarning, Unavailable
@@ -238,8 +239,7 @@ class BaseClient(Generic[_Transport]):
         self, run: Callable[[Steps[Outcome]], Reported], publications: Publications, published: Published
     ) -> Session[Reported]:
         publications.address.endpoint(published.participation.terms.trust)  # refuses where there is none
-        reports = Reports(publications.address, self._account)
-        parts = run, published, publications, reports, self._account, self._pace
+        parts = run, published, publications, self._account, self._pace
         return Session(*parts) if self._is_shared else OwnSession(self._contexts, *parts)
 
     def _resending(self) -> Steps[dict[str, Outcome]]:
@@ -284,13 +284,14 @@ class BaseClient(Generic[_Transport]):
 
     def _settling(self, end: float) -> Steps[dict[str, Outcome]]:
         """Make the reports that are due, before ``end``; return the outcomes of those that are not made."""
-        due, outcomes = PendingReports(self._account, self._pace), dict[str, Outcome]()
+        outcomes = dict[str, Outcome]()
         names = [name for server, _, name in map(_parts, self._account.choices()) if server == self._url]
         for name in _shuffled(names):
             left = min(self._pace.timeout, end - self._pace.clock.monotonic())
             if left <= 0:
                 break
-            outcome = yield from due.settle(self._publications(name), left)
+            choice = PersonChoice(self._publications(name), self._account, self._pace.clock)
+            outcome = yield from choice.settle(left)
             if outcome is not None:
                 outcomes[f"{self._url}/{name}"] = outcome
         return outcomes

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 from privateer_client.arm import Arm, Fallbacks, late, unasked, unasked_async
 from privateer_client.base_client import BaseClient
-from privateer_client.delivery import Outcome
 from privateer_client.in_time import Beside, SessionsInTime
 from privateer_client.session import Session
+from privateer_client.states import Outcome
 
 if TYPE_CHECKING:
     import httpx
@@ -52,7 +52,7 @@ class Client(BaseClient["httpx.BaseTransport"]):
     clock
         What tells when a report is due.
     server_key
-        The server's public key, as ``privateer identity`` prints it, or several separated by commas, for a time in
+        The server's public key, as ``privateer log key`` prints it, or several separated by commas, for a time in
         which the key is replaced. Without it the first key that the ledger meets is the server's from then on.
 
     Raises

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from privateer_client.ledger.account_protocol import Account
 from privateer_client.participation import SealedReport
+from privateer_client.states import Outcome
 from privateer_core.clock import Clock, SystemClock
 from privateer_core.errors import InputError
 from privateer_core.wire.envelope import MEDIA_TYPE
@@ -41,23 +42,6 @@ _WORN: Final = frozenset({"token-spent", "token-expired"})
 DOUBTED: Final = frozenset({"token-invalid", "token-elsewhere"})
 """What they say of tokens that they do not know. The keys that they show tell whether they ever will."""
 _Result = TypeVar("_Result")
-
-
-class Outcome(StrEnum):
-    """What became of a report.
-
-    ``accepted``: it is durable. ``late``: the round closed before the report came. ``not-asked``: the experiment is
-    over or paused, it is other people's turn, or other people were drawn. ``already-reported``: this person's reports
-    are made, or this period's. ``refused``: the endpoint did not take the report. ``pending``: nobody has decided yet.
-    The device keeps what came of the choice until the report is due, or the sealed bytes until an endpoint decides.
-    """
-
-    ACCEPTED = "accepted"
-    LATE = "late"
-    NOT_ASKED = "not-asked"
-    ALREADY_REPORTED = "already-reported"
-    REFUSED = "refused"
-    PENDING = "pending"
 
 
 class Silence(StrEnum):

@@ -9,8 +9,8 @@ from threading import Lock
 from typing import Any, Final, TypeVar
 
 from privateer_client.client import Client
-from privateer_client.delivery import Outcome
 from privateer_client.session import Session
+from privateer_client.states import Outcome
 from privateer_core.errors import Deleted, InputError, NotFound, PrivateerError
 
 try:

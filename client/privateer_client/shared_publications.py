@@ -8,8 +8,9 @@ from typing import Any, Final, NamedTuple
 
 from typing_extensions import override
 
-from privateer_client.delivery import Outcome, Sleep, Steps
+from privateer_client.delivery import Sleep, Steps
 from privateer_client.publications import Moment, Publications, Published
+from privateer_client.states import Outcome
 from privateer_core.errors import PrivateerError
 
 _FRESH: Final = 1.0

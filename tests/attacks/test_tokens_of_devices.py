@@ -9,8 +9,8 @@ import pytest
 from starlette.responses import Response
 
 from privateer_client import AsyncClient
-from privateer_client.delivery import Outcome
 from privateer_client.ledger.ledger import Ledger
+from privateer_client.states import Outcome
 from privateer_core.errors import Malformed, TokensExhausted, TokenWarning
 from privateer_core.wire.attestation import HEADER, attest
 from privateer_core.wire.token import Challenge, PendingToken, read_authorization

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from privateer_client import AsyncClient
-from privateer_client.delivery import Outcome
 from privateer_client.ledger.ledger import Ledger
+from privateer_client.states import Outcome
 from privateer_core.errors import TokenWarning
 from privateer_core.wire.attestation import attest
 from privateer_lab.load.driver import LIMITS

@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from privateer_client import AsyncClient
-from privateer_client.delivery import Outcome
 from privateer_client.ledger.ledger import Ledger
+from privateer_client.states import Outcome
 from privateer_core.privacy.terms_verification import Limits
 from privateer_core.wire.attestation import HEADER
 from privateer_core.wire.problem import slug_of

@@ -6,8 +6,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
-from privateer_client.ledger.arm import KeptArm
-from privateer_client.ledger.choice import KeptChoice
+from privateer_client.ledger.choice import KeptArm, KeptChoice
 from privateer_client.ledger.known_servers import Servers
 from privateer_client.ledger.token_store import TokenStore
 from privateer_client.participation import SealedReport

@@ -13,8 +13,7 @@ from typing import Final, NamedTuple
 from typing_extensions import override
 
 from privateer_client.ledger.account_protocol import COSTS, Account, Payment, SpendingLimits, changed_terms
-from privateer_client.ledger.arm import KeptArm, decode_arm, encode_arm
-from privateer_client.ledger.choice import KeptChoice, decode_choice, encode_choice
+from privateer_client.ledger.choice import KeptArm, KeptChoice, decode_arm, decode_choice, encode_arm, encode_choice
 from privateer_client.ledger.encryption import Encryption, unreadable
 from privateer_client.ledger.known_servers import KnownServers
 from privateer_client.ledger.ledger_file import LedgerFile
