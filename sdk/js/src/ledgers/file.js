@@ -55,19 +55,19 @@ class FileStore {
     return this.kept();
   }
 
-  /** Numbers in use, the largest first; 0 is the file of an earlier version. */
+  /** Numbers in use, the largest first. */
   numbers() {
     const [folder, name] = [dirname(this.path), basename(this.path)];
     const found = readdirSync(folder).flatMap((one) => {
-      const number = one === name ? "0" : one.startsWith(`${name}.`) ? one.slice(name.length + 1) : "";
-      return /^(0|[1-9][0-9]*)$/.test(number) ? [Number(number)] : [];
+      const number = one.startsWith(`${name}.`) ? one.slice(name.length + 1) : "";
+      return /^[1-9][0-9]*$/.test(number) ? [Number(number)] : [];
     });
     return found.sort((one, other) => other - one);
   }
 
   /** @param {number} number */
   at(number) {
-    return number ? `${this.path}.${number}` : this.path;
+    return `${this.path}.${number}`;
   }
 
   /** The newest state, and its number. @returns {[State, number]} */
@@ -180,18 +180,8 @@ function removed(path) {
 
 /** @param {string} text @returns {State} */
 function parsed(text) {
-  const told = JSON.parse(text, (_, value) => (typeof value?.bytes === "string" ? unhex(value.bytes) : value));
-  const { entries, recent } = Array.isArray(told.recent) ? told : { entries: told, recent: [] };
-  const upgrades = Object.entries(entries).map(([name, one]) => [name, upgraded(one)]);
-  return { entries: Object.assign(Object.create(null), Object.fromEntries(upgrades)), recent };
-}
-
-/** An entry of version 0.1, which had made one report, as it is now. @param {any} told @returns {Entry} */
-function upgraded(told) {
-  if ("payment" in told) return told;
-  const { endpoint, body, answered } = told;
-  const payment = { version: 0, model: "", epsilon: null, delta: 0, localEpsilon: null, day: 0, reports: 1, made: 1, period: 0, pinned: "" };
-  return { ...blank(), payment, waiting: answered ? [] : [{ endpoint, body: unhex(body) }] };
+  const { entries, recent } = JSON.parse(text, (_, value) => (typeof value?.bytes === "string" ? unhex(value.bytes) : value));
+  return { entries: Object.assign(Object.create(null), entries), recent: [...recent] };
 }
 
 export class FileLedger extends Ledger {
