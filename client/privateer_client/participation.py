@@ -157,7 +157,8 @@ class Participation:
         for field, agrees in same.items():
             _check(agrees, field)
         # The size depends on the trust model, which is known to be one by now.
-        _check(round_.sealed_size == OVERHEAD + REPORT_ID_SIZE + message_size(self.policy), "sealed_size")
+        self._message_size = message_size(self.policy)
+        _check(round_.sealed_size == OVERHEAD + REPORT_ID_SIZE + self._message_size, "sealed_size")
 
     @property
     def terms(self) -> Terms:
@@ -253,11 +254,11 @@ class Participation:
     def _sealed(self, contributions: KeyedValues | BoundedVectors, ages: NDArray[np.int64]) -> list[bytes]:
         """Return what each person sends: all sealed messages, one after another."""
         mechanism: Any = self.terms.mechanism
-        rows, size = mechanism.randomize(contributions, self._noise), mechanism.report_size
+        rows = mechanism.randomize(contributions, self._noise)
         reports = [row.tobytes() for row in rows.reshape(len(rows), -1)]
         if self.policy.tells_age:
-            reports, size = with_ages(reports, ages), message_size(self.policy)
-        return [b"".join(map(self._sealer.seal, pieces(report, size))) for report in reports]
+            reports = with_ages(reports, ages)
+        return [b"".join(map(self._sealer.seal, pieces(report, self._message_size))) for report in reports]
 
 
 def _check(agrees: bool, field: str) -> None:

@@ -157,7 +157,7 @@ class PersonChoice:
 
         def counts(standing: KeptChoice | None) -> bool:
             # Another session may have kept a fresh choice: this outcome says nothing of that one.
-            return standing is not None and (self._waits(standing, followed) or standing.is_same(choice))
+            return standing is not None and (_waits(standing, followed, now) or standing.is_same(choice))
 
         def change(kept: KeptChoice | None) -> KeptChoice | None:
             standing = kept or (choice if is_to_be else None)
@@ -167,13 +167,10 @@ class PersonChoice:
         self.move(ChoiceEvent.OUTCOME)
         return updated if counts(updated) else None
 
-    def _waits(self, kept: KeptChoice, followed: Participation) -> bool:
-        """Whether the report on a choice is due, and a round like this one may take it."""
-        return kept.is_due(self._now) and not kept.has_lapsed(followed, self._now)
-
     def put_off(self, choice: KeptChoice, followed: Participation) -> Outcome:
         """Keep a choice with its outcome, since nobody says which round is open; one that waits already stays."""
-        self._account.change(self._identity, lambda kept: kept if kept and self._waits(kept, followed) else choice)
+        now = self._now
+        self._account.change(self._identity, lambda kept: kept if kept and _waits(kept, followed, now) else choice)
         self.move(ChoiceEvent.DECLINED)
         return self.outcome
 
@@ -291,6 +288,11 @@ class PersonChoice:
         endpoint = self._address.endpoint(terms.trust)
         body = self._account.pay(payment, endpoint, lambda: encode_envelope(Envelope(header, seal())))
         return SealedReport(self._identity, endpoint, body)
+
+
+def _waits(kept: KeptChoice, followed: Participation, now: float) -> bool:
+    """Whether the report on a choice is due, and a round like the one that is followed may take it."""
+    return kept.is_due(now) and not kept.has_lapsed(followed, now)
 
 
 def _agree(before: bytes, now: bytes) -> None:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from privateer_core.accounting.accountant import account
 from privateer_core.accounting.allotment import Allotment, allot
@@ -43,7 +43,7 @@ class Terms:
     mechanism: AnyMechanism  # what randomizes, adds up and releases
     reports: int = 1  # reports of a person that share the promise, each of them in a round of its own
 
-    @property
+    @cached_property
     def trust(self) -> Trust:
         """The row of the trust model."""
         return trust_of(self.model)
@@ -63,7 +63,7 @@ class Terms:
         """The most that the report may cost, where several share the promise; None: all of it."""
         return allotment_of(self.trust, self.epsilon, self.delta, self.reports)
 
-    @property
+    @cached_property
     def local_epsilon(self) -> float:
         """What remains of the promise if everybody else colludes; infinite where a report has no pure epsilon."""
         if self.trust.batched or self.trust.curated:
