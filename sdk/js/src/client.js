@@ -150,7 +150,7 @@ export class Client {
   /** Make what is due, and send again what nobody has answered for good. @returns {Promise<Record<string, Outcome>>} by experiment */
   async resend() {
     await this.checkServer();
-    const outcomes = /** @type {Record<string, Outcome>} */ (await this.settle(Infinity));
+    const outcomes = await this.settle(Infinity);
     /** @type {[string, import("./ledgers/ledger.js").Sealed][]} */
     const doubted = [];
     for (const [identity, sealed] of await this.waiting()) {
@@ -187,12 +187,12 @@ export class Client {
   async session(publications, published) {
     const { participation } = published;
     if (participation.isOpen) publications.endpoint(participation);
+    // Sessions that join at once have the same coins, and so choose alike; coins that are used up leave a choice that is read next.
+    this.ledger.uses.listen();
+    const arm = await this.ledger.changeArm(publications.identity, offered);
     const entry = await this.ledger.entry(publications.identity);
     const kept = await this.ledger.choice(publications.identity);
     const isTime = await this.isTime(publications.identity, participation, entry);
-    // Sessions that join at once have the same coins, and so choose alike.
-    this.ledger.uses.listen();
-    const arm = await this.ledger.changeArm(publications.identity, offered);
     return new Session(publications, published, entry, kept, isTime, arm);
   }
 
@@ -206,7 +206,7 @@ export class Client {
 
   /** Make the reports that are due. @param {number} end of the monotonic clock */
   async settle(end) {
-    /** @type {Record<string, "pending" | "not-asked">} */
+    /** @type {Record<string, Outcome>} */
     const outcomes = {};
     for (const identity of await this.own()) {
       if (this.clock.monotonic() >= end) break;

@@ -125,7 +125,7 @@ def _later(kind: type[Mechanism]) -> dict[str, Any]:
 def terms_of(row: PlannedTerms, spec: type[Spec], privacy: Privacy, reports: int) -> Terms:
     """Return the terms that a row has under a promise; their mechanism works on stand-ins for keys."""
     serves = privacy.trust.serves
-    asked = [one for one in (spec.question, *spec.further_questions) if one in serves]
+    asked = [one for one in (spec.question, *spec.capabilities.further_questions) if one in serves]
     kinds = [kind for one in asked for kind in serves[one].mechanisms]
     kind = next((kind for kind in kinds if kind.__struct_config__.tag == row.mechanism.get("type")), None)
     if kind is None:
