@@ -61,10 +61,13 @@ class PersonChoice:
 
     def look_up(self, followed: Participation) -> KeptChoice | None:
         """Return the choice that is kept, and set the state."""
-        kept, paid = self._account.choice(self._identity), self._account.payment(self._identity)
-        period = period_of(followed.spec, self._now)
-        self.state = state_of(kept, paid, self._now, period, lambda: self._asks(followed))
+        kept = self._account.choice(self._identity)
+        self._find_state(kept, followed)
         return kept
+
+    def _find_state(self, kept: KeptChoice | None, followed: Participation) -> None:
+        paid, now = self._account.payment(self._identity), self._now
+        self.state = state_of(kept, paid, now, period_of(followed.spec, now), lambda: self._asks(followed))
 
     def standing(self, followed: Participation, *, fresh: bool) -> KeptChoice | None:
         """Return the choice that is kept and still the person's, and set the state; ``fresh`` ends one that can be."""
@@ -77,10 +80,9 @@ class PersonChoice:
         return kept
 
     def _end(self, event: ChoiceEvent, followed: Participation) -> None:
-        """Go on without the choice."""
+        """Go on without the choice, as whoever has none."""
         self.move(event)
-        if self.state is ChoiceState.OFFERED and not self._asks(followed):
-            self.move(ChoiceEvent.UNASKED)
+        self._find_state(None, followed)
 
     def keep(self, choice: KeptChoice | None, before: KeptChoice | None, followed: Participation) -> None:
         """Keep a choice if it may be kept, else the one of before; people of a source keep none."""

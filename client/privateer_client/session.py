@@ -135,8 +135,7 @@ class Session(Generic[Reported]):
         """
         with self._account.transaction():
             if self._shown is None:
-                self._shown = choice = self._common()
-                self._choice.keep(choice, None, self._participation)
+                self._shown = self._choice.standing(self._participation, fresh=False) or self._kept_common()
 
     def forget(self) -> None:
         """Erase the choice, here and in the ledger: no report is made of it, and the next call of `choose` is free."""
@@ -252,6 +251,11 @@ class Session(Generic[Reported]):
         self.clipped_features = clipped_features(given, spec.features)
         offset, numbers = adjustment_of(context, spec, self._unfit.tell)
         return KeptChoice.made(self._participation, known, coins, self._pace.clock.now(), offset, numbers)
+
+    def _kept_common(self) -> KeptChoice:
+        choice = self._common()
+        self._choice.keep(choice, None, self._participation)
+        return choice
 
     def _common(self) -> KeptChoice:
         """Return what is played for everybody, which needs no call of `choose`."""
