@@ -303,8 +303,8 @@ class Session(Generic[Reported]):
             return self._choice.outcome
         self._choice.move(ChoiceEvent.OUTCOME)
         opened = yield from self._open()
-        past = known, arm, rewards, self._participation, opened.participation
-        return (yield from self._delivered(lambda: self._choice.recall(*past)))
+        past, followed = (known, arm, rewards), self._participation
+        return (yield from self._delivered(lambda: self._choice.recall(past, followed, opened.participation)))
 
     def _delivered(self, make: Callable[[], SealedReport | None]) -> Steps[Outcome]:
         """Make the report and send it, unless the open round does not take it."""
