@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from privateer_client.arm import Arm
+from privateer_client.async_session import AsyncSession
 from privateer_client.client import AsyncClient, Client
 from privateer_client.ledger.ledger import Ledger
 from privateer_client.session import Session
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Arm",
     "AsyncClient",
+    "AsyncSession",
     "ChoiceState",
     "Client",
     "Ledger",
