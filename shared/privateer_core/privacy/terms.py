@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from typing import Final
 
 from privateer_core.accounting.accountant import account
 from privateer_core.accounting.allotment import Allotment, allot
@@ -13,6 +14,9 @@ from privateer_core.mechanisms import AnyMechanism
 from privateer_core.portable import OTHER_DIGITS
 from privateer_core.primitives.questions import Question
 from privateer_core.privacy.trust import Promise, Trust, honest_people, noiseless, stands_alone, trust_of
+
+JUMP: Final = 1_000_000
+"""Versions up to the next multiple of it may have been published, if a database was replaced by an earlier copy."""
 
 
 @dataclass(frozen=True)
