@@ -2,6 +2,7 @@
 /** What a device has paid for, keeps and still has to send. A store makes it last; what it says is the same everywhere. */
 
 import { same } from "../bytes.js";
+import { isSame as isSameChoice } from "../choice.js";
 import { alreadyReported, refused, unwritable } from "../errors.js";
 import { isRollback, outweighs } from "../log.js";
 import { below } from "../platform.js";
@@ -80,12 +81,15 @@ export class Ledger {
   /**
    * Pay, keep the bytes that are paid for, and erase the choice behind them, but not its arm. Only then may they be sent.
    * @param {string} experiment @param {Omit<Payment, "made">} asked @param {Sealed} sealed
+   * @param {Entry["choice"]} [about] the choice as it was read: nothing is paid if another one, or none, is kept by now
+   * @returns {Promise<boolean>} whether it is paid
    */
-  async pay(experiment, asked, sealed) {
-    await this.store.change(experiment, (entry) => {
+  pay(experiment, asked, sealed, about) {
+    return this.store.change(experiment, (entry) => {
       const payment = { ...asked, made: 1 };
       const paid = entry.payment ? next(entry.payment, payment) : payment;
-      return [{ ...entry, payment: paid, choice: null, waiting: [...entry.waiting, sealed] }, null];
+      if (about && !isSame(entry.choice, about)) return [entry, false];
+      return [{ ...entry, payment: paid, choice: null, waiting: [...entry.waiting, sealed] }, true];
     });
   }
 
@@ -133,9 +137,10 @@ export class Ledger {
     throw unwritable("the ledger changes all the time");
   }
 
-  /** Erase the choice: no report will be made of it. The arm stays the person's. @param {string} experiment */
-  async eraseChoice(experiment) {
-    await this.store.change(experiment, (entry) => [{ ...entry, choice: null }, null]);
+  /** Erase a choice, unless another one is kept by now: no report will be made of it. The arm stays the person's.
+   * @param {string} experiment @param {Choice} choice */
+  async eraseChoice(experiment, choice) {
+    await this.keep(experiment, (kept) => (kept && isSameChoice(kept, choice) ? null : kept));
   }
 
   /** Erase the choice and the arm, whether they can be read or not: no report will be made. @param {string} experiment */
