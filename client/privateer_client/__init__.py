@@ -1,6 +1,7 @@
 """Privateer on a device: ``from privateer_client import Client``."""
 
 from privateer_client.arm import Arm
+from privateer_client.async_session import AsyncSession
 from privateer_client.client import AsyncClient, Client
 from privateer_client.ledger.ledger import Ledger
 from privateer_client.offline import OfflinePolicy
@@ -12,6 +13,7 @@ from privateer_core.privacy.terms_verification import Limits
 __all__ = [
     "Arm",
     "AsyncClient",
+    "AsyncSession",
     "ChoiceState",
     "Client",
     "Ledger",

@@ -178,7 +178,11 @@ class Session(Generic[Reported]):
         UnfitValueWarning
             If the reward is not what the experiment asks for: the report is made as if there had been no outcome.
         """
-        return self._run(self._answered(self._reporting(reward)))
+        return self._run(self.reporting(reward))
+
+    def reporting(self, reward: Any) -> Steps[Outcome]:
+        """Return what `report` does, in steps."""
+        return self._answered(self._reporting(reward))
 
     def report_past(self, context: Mapping[str, Any], arm: str, reward: Any) -> Reported:
         """Report, as a member of a source, on an arm that was played before; the arm stays secret.
