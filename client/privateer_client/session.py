@@ -309,7 +309,7 @@ class Session(Generic[Reported]):
     def _delivered(
         self, make: Callable[[], SealedReport | None], unmade: ChoiceEvent, about: KeptChoice | None = None
     ) -> Steps[Outcome]:
-        """Make the report and send it, unless no round takes it, or the person has erased what it is about meanwhile."""
+        """Make the report and send it, unless no round takes it, or what it is about was erased meanwhile."""
         with self._account.transaction():
             self._check_unpaid(about)
             if about is not None and not self._choice.keeps(about):
