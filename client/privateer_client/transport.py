@@ -1,5 +1,6 @@
 """HTTP requests whose answers are bounded in bytes and in time, whatever the server does."""
 
+import os
 import ssl
 from asyncio import ensure_future, get_running_loop, timeout, wait
 from asyncio import sleep as async_sleep
@@ -8,9 +9,11 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import cache, cached_property, partial
+from heapq import heappop, heappush
 from http.cookiejar import CookieJar, DefaultCookiePolicy
+from itertools import count
 from socket import SHUT_RDWR, socket
-from threading import Lock, Timer
+from threading import Condition, Lock, Thread
 from time import monotonic, sleep
 from typing import Any, Final, NamedTuple, Self, TypeVar
 from urllib.parse import urlsplit
@@ -79,7 +82,7 @@ class Exchange:
 
     def __init__(self, transport: httpx.BaseTransport | None = None) -> None:
         self._transport, self._keeps = transport, 0
-        self._lock, self._idle = Lock(), defaultdict[str, list[_Line]](list)
+        self._lock, self._idle, self._process = Lock(), defaultdict[str, list[_Line]](list), os.getpid()
 
     def share(self) -> None:
         """Keep connections open from now on: they are many people's, and tie nothing together."""
@@ -112,6 +115,9 @@ class Exchange:
     @contextmanager
     def _line(self, service: str) -> Iterator[_Line]:
         with self._lock:
+            if self._process != os.getpid():  # what was open belongs to the process that this one was forked from
+                self._inherited, self._process = dict(self._idle), os.getpid()
+                self._idle.clear()
             idle = self._idle[service]
             line = idle.pop() if idle else None
         line = line or _Line(self._transport, self._keeps)
@@ -229,10 +235,8 @@ class _Watchdog:
     # A blocking transport bounds each read alone, so a server that sends a byte now and then would hold it for ever.
 
     def __init__(self, seconds: float, line: _Line) -> None:
-        self.barked = False
-        self._line = line
-        self._timer = Timer(seconds, self._bark)
-        self._timer.daemon = True
+        self.end, self.barked = monotonic() + seconds, False
+        self._line, self._lock, self._is_over = line, Lock(), False
 
     def watch(self, event: str, info: Mapping[str, Any]) -> None:
         """Take note of a connection."""
@@ -242,9 +246,12 @@ class _Watchdog:
             if self.barked:
                 self._break_off()
 
-    def _bark(self) -> None:
-        self.barked = True
-        self._break_off()
+    def bark(self) -> None:
+        """Break the request off, unless it is over."""
+        with self._lock:
+            if not self._is_over:
+                self.barked = True
+                self._break_off()
 
     def _break_off(self) -> None:
         connection = self._line.connection
@@ -253,12 +260,43 @@ class _Watchdog:
                 connection.shutdown(SHUT_RDWR)
 
     def __enter__(self) -> Self:
-        self._timer.start()
+        _kennel(os.getpid()).take(self)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._timer.cancel()
-        self._timer.join()
+        with self._lock:
+            self._is_over = True
+
+
+class _Kennel:
+    """One thread that wakes the watchdogs of a process: a thread for each request would take longer than most."""
+
+    def __init__(self) -> None:
+        self._waiting, self._changed, self._count = list[tuple[float, int, _Watchdog]](), Condition(), count()
+        Thread(target=self._run, daemon=True, name="privateer-watchdog").start()
+
+    def take(self, watchdog: _Watchdog) -> None:
+        """Wake a watchdog at its end."""
+        with self._changed:
+            heappush(self._waiting, (watchdog.end, next(self._count), watchdog))
+            if self._waiting[0][2] is watchdog:
+                self._changed.notify()
+
+    def _run(self) -> None:
+        while True:
+            self._next().bark()
+
+    def _next(self) -> _Watchdog:
+        with self._changed:
+            while not self._waiting or self._waiting[0][0] > monotonic():
+                self._changed.wait(self._waiting[0][0] - monotonic() if self._waiting else None)
+            return heappop(self._waiting)[2]
+
+
+@cache
+def _kennel(_process: int) -> _Kennel:
+    """Return the kennel of a process: one that forks takes no threads along."""
+    return _Kennel()
 
 
 def _request(ask: Ask) -> dict[str, Any]:

@@ -252,7 +252,7 @@ class Ledger(Account):
 
     @override
     def answered(self, report: SealedReport) -> None:
-        with self._file.transaction() as database:
+        with self._file.transaction("NORMAL") as database:  # what comes back is sent again, and is known
             this = "(person, experiment, endpoint, body) = (?, ?, ?, ?)"
             database.execute(f"DELETE FROM outbox WHERE {this}", (self._person, *report))
 
