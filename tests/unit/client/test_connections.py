@@ -8,8 +8,9 @@ from threading import Thread
 
 import pytest
 
+from privateer_client.connections import ServiceConnections
 from privateer_client.delivery import Ask, Silence
-from privateer_client.transport import AsyncExchange, Exchange
+from privateer_client.transport import AsyncExchange
 
 
 class Service:
@@ -64,7 +65,7 @@ def service() -> Iterator[Service]:
 
 @pytest.mark.parametrize("is_shared", [False, True])
 def test_people_share_a_connection_and_one_person_does_not(service: Service, is_shared: bool) -> None:
-    exchange = Exchange()
+    exchange = ServiceConnections()
     if is_shared:
         exchange.share()
     assert {exchange.answer(service.ask()).body for _ in range(20)} == {b"ok"}
@@ -73,7 +74,7 @@ def test_people_share_a_connection_and_one_person_does_not(service: Service, is_
 
 
 def test_an_answer_without_end_is_broken_off_on_a_connection_that_was_used_before(service: Service) -> None:
-    exchange = Exchange()
+    exchange = ServiceConnections()
     exchange.share()
     exchange.answer(service.ask())
     began = time.monotonic()
@@ -85,7 +86,7 @@ def test_an_answer_without_end_is_broken_off_on_a_connection_that_was_used_befor
 
 
 def test_a_process_that_forks_leaves_the_connections_to_the_first(service: Service) -> None:
-    exchange = Exchange()
+    exchange = ServiceConnections()
     exchange.share()
     exchange.answer(service.ask())
     child = os.fork()
