@@ -91,8 +91,9 @@ class BaseClient(Generic[_Transport]):
         text. ``attest`` returns what the application's backend signed for this person, as ``Client(attest=...)``.
         """
         self._serve(_Serves.MANY)
-        if not str(key):
-            raise InputError("is empty", field="key", remedy="give what the application calls the person")
+        if isinstance(key, bool) or not isinstance(key, str | int) or key == "":
+            remedy = "give what the application calls the person, not None for all who are not signed in"
+            raise InputError("must be a text or a whole number", field="key", remedy=remedy)
         one = self._of(lambda: self._people.person(str(key)))
         if self._issuer and attest:
             one._issuer = replace(self._issuer, attest=attest)
