@@ -6,7 +6,6 @@ import secrets
 import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
-from copy import copy
 from dataclasses import replace
 from enum import Enum
 from functools import partial
@@ -101,9 +100,10 @@ class BaseClient(Generic[_Transport]):
 
     def _of(self, ledger: Callable[[], Account]) -> Self:
         """Return the client of a person, with a ledger that is opened when it is first needed."""
-        one = copy(self)
+        one = object.__new__(type(self))
+        vars(one).update(vars(self))
         one._ledger, one._lock, one._serves = ledger, Lock(), _Serves.ONE
-        one.__dict__.pop("_in_time", None)
+        vars(one).pop("_in_time", None)
         return one
 
     def _serve(self, whom: _Serves) -> None:
