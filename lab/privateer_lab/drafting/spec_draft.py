@@ -22,6 +22,7 @@ from privateer_core.spec.sections import toml_tables
 from privateer_core.spec.spec import Spec
 from privateer_lab.clusters import few_clusters
 from privateer_lab.drafting.column_choice import most_relevant_first, propensities_of, without_copies
+from privateer_lab.drafting.draft_choice import choice_for_classes, choice_for_log
 from privateer_lab.drafting.feature_drafts import FeatureDrafts, features_of, identifies, no_feature, segment_lines
 from privateer_lab.drafting.fixed_sections import (
     algorithm_section,
@@ -35,10 +36,9 @@ from privateer_lab.drafting.fixed_sections import (
 from privateer_lab.drafting.given_away import columns_that_tell
 from privateer_lab.drafting.logged_people import LoggedPeople, logged_people
 from privateer_lab.drafting.reward_drafts import reward_section
-from privateer_lab.environments import environment_for
-from privateer_lab.planning.algorithm_choice import AlgorithmChoice, choice_of
-from privateer_lab.planning.feature_sets.afforded import affordable, afforded, unnoised, with_some
-from privateer_lab.planning.other_algorithms import by_features, every_algorithm, with_effects, with_own_rounds
+from privateer_lab.drafting.toml_values import toml
+from privateer_lab.planning.algorithm_choice import AlgorithmChoice
+from privateer_lab.planning.other_algorithms import by_features, with_effects, with_own_rounds
 from privateer_lab.tables import shortened
 from privateer_lab.tables.data_column import DataColumn
 from privateer_lab.tables.data_table import SAMPLE, DataTable, TableRows, check_apart, check_named
@@ -55,8 +55,6 @@ from privateer_lab.tables.remarks import code_remarks, table_remarks
 
 EVERYBODY: Final = "everybody"
 EVERYBODY_LINE: Final = 'everybody = { levels = ["everybody"] }  # nobody is told apart'
-_SEVERAL: Final = 2
-"""Features from which on some may be left out."""
 _FIXED: Final = (
     'allocation = "fixed"  # finds most; without this line worse options get fewer people, and less is found'
 )
@@ -121,28 +119,11 @@ class Draft:
             return None
         if self.people and self.people.contradictions:
             return None
-        others = toml_tables(self._with_cuts(self.text))
-
-        def drawn(name: str, features: Sequence[str]) -> ArmsSpec | None:
-            changed = with_some(others, features)
-            return with_own_rounds(changed, name) if changed != with_some(tables, features) else None
-
+        cut = toml_tables(self._with_cuts(self.text))
         if self.labelled:
-            for one in (tables, others):
-                one["population"]["path"] = str(self.labelled.resolve())
-            return choice_of(every_algorithm(tables, own_rounds=True), environment_for, drawn)
+            return choice_for_classes(self.labelled, tables, cut)
         assert self.people is not None
-        specs = every_algorithm(tables, own_rounds=True)
-        known, spec = self.people.people, self.people.spec
-        # Without noise a feature that tells nothing costs next to nothing.
-        pays = spec.privacy.trust.promises and len(spec.features) >= _SEVERAL
-        # Two tests, of the model and of each feature, keep what is chance out.
-        sets = afforded(tables, self.people.outcomes) if pays and self.people.differs else None
-        kept = (affordable(tables, sets) if sets else {}) if pays else None
-        found = choice_of(specs, lambda _spec, _seed: known, drawn, kept)
-        if isinstance(found, SpecError) or found.kept is None:
-            return found
-        return replace(found, unnoised=unnoised(tables, self.people.outcomes) if sets else 0)
+        return choice_for_log(self.people, tables, cut)
 
     def _with_cuts(self, text: str) -> str:
         """Return the spec with cut points of numbers from the data, where it has features of both kinds."""
@@ -170,6 +151,9 @@ class Draft:
             return self.text
         text, name, kept = self.text, self.choice.name, self.choice.kept
         tables = toml_tables(text)
+        if self.choice.left_out:
+            every, some = (f"arms = {toml(list(one))}" for one in (self.spec.options, self.choice.options))
+            text = text.replace(every, f"# {self.choice.why_fewer}\n# {every}\n{some}", 1)
         lines = self._features.lines if kept is None else self._features.kept(kept, self.choice.why)
         head = "# [context.features]" if kept == () else "[context.features]"
         text = text.replace("\n".join(["[context.features]", *self.bounded.lines]), "\n".join([head, *lines])).replace(
@@ -186,7 +170,8 @@ class Draft:
         """Write the spec with the algorithm of `choice`, and beside it the people of a log, whom it then names."""
         file, text = Path(path), self.fitted
         if self.people:
-            text += self.people.write(people_file(file))
+            some = self.choice.options if self.choice and self.choice.left_out else self.spec.options
+            text += self.people.write(people_file(file), some)
         file.write_text(text, encoding="utf-8")
 
     def __str__(self) -> str:

@@ -30,7 +30,7 @@ _DUST: Final = 1e-9
 People = Callable[[ArmsSpec, int], Environment]
 Tried = tuple[str, tuple[str, ...]]
 """An algorithm, and its features."""
-Drawn = Callable[[str, tuple[str, ...]], ArmsSpec | None]
+Drawn = Callable[[ArmsSpec], ArmsSpec | None]
 
 
 @dataclass(frozen=True)
@@ -50,11 +50,14 @@ class AlgorithmChoice:
     unnoised: int | None = None  # how many would be kept without privacy; None: nobody asked
     # mean reward of a person with all features, in the algorithm for which it is most; None: nobody tried
     with_all: float | None = None
+    # the options that are kept, and those that are not
+    options: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
 
     @property
     def sentence(self) -> str:
         """Say why."""
-        return " ".join((*self._features(), self._earned(), *self._others(), *self._plain()))
+        return " ".join((*self._features(), *self._options(), self._earned(), *self._others(), *self._plain()))
 
     @property
     def why(self) -> str:
@@ -80,6 +83,16 @@ class AlgorithmChoice:
                 "" if self.with_all is None else f" With all of them it would earn {self._unit.write(self.with_all)}."
             )
             yield f"{self.why[0].upper()}{self.why[1:]}.{named}{with_all}"
+
+    def _options(self) -> Iterator[str]:
+        if self.left_out:
+            yield f"{self.why_fewer}. Left out: {', '.join(map(shortened, self.left_out))}."
+
+    @property
+    def why_fewer(self) -> str:
+        """Say in a line how many options are kept, and why not more."""
+        kept = len(self.options)
+        return f"{kept} of {kept + len(self.left_out)} options: trying the others costs more than they add"
 
     def _earned(self) -> str:
         write, plain = self._unit.write, self.name == without_features() and self.kept is None
@@ -133,16 +146,16 @@ def choice_of(
 
     specs: the same experiment by algorithm, at least one. Where none chooses by features, the other one is the choice.
     people: makes the people of a spec and a seed.
-    drawn: returns the spec of an algorithm and features with cut points of numbers from the data, where it is another
-        one.
-    kept: the experiment with fewer features, where these may be chosen: they are, or no features are, unless all of
-        them earn clearly more.
+    drawn: returns a spec with cut points of numbers from the data, where it is another one.
+    kept: the experiment with fewer features and options, where these may be chosen: one of them is, unless all
+        features earn clearly more.
     """
     whole = {(name, tuple(spec.features)): spec for name, spec in specs.items()}
     known = max(specs.values(), key=lambda spec: len(spec.features))
     # Algorithms that learn slowly come last with all features: there is no time for all of them.
     order = dict(reversed(whole.items())) if kept is not None else whole
-    runs, refused = _runs({**(kept or {}), **order}, people, known, len(whole) if kept is None else len(kept) + _WIDE)
+    every = {**(kept or {}), **{one: spec for one, spec in order.items() if one not in (kept or {})}}
+    runs, refused = _runs(every, people, known, len(whole) if kept is None else len(kept) + _WIDE)
     wanted = [one for one in whole if one[0] in by_features()] or list(whole)
     chosen = [one for one in wanted if one in runs] or [one for one in runs if one in (kept or {})]
     if not chosen:
@@ -158,7 +171,7 @@ def choice_of(
     if kept is not None:
         fewer = max((one for one in runs if one in kept or not one[1]), key=earned.__getitem__, default=found)
         found = _better(earned, found, fewer, margin)
-    changed = drawn(*found) if drawn else None
+    changed = drawn(every[found]) if drawn else None
     gains = [one.gain for one in _runs({found: changed}, people, known, 1)[0].get(found, [])] if changed else []
     by_cuts = single + float(np.mean(gains)) if gains else -np.inf
     name, features = found
@@ -175,6 +188,8 @@ def choice_of(
         features if is_less else None,
         len(wanted[0][1]),
         with_all=max(earned[one] for one in chosen) if is_less else None,
+        options=(options := every[found].options),
+        left_out=tuple(one for one in known.options if one not in options),
     )
 
 
@@ -208,8 +223,10 @@ def _runs(
 
 
 def _told_of(people: Environment, known: ArmsSpec, spec: ArmsSpec) -> Environment:
-    """Return people of whom devices know the features of a spec alone."""
-    names = list(known.features)
-    if list(spec.features) == names:
+    """Return people of whom devices know the features of a spec alone, and who get its options alone."""
+    names, options = list(known.features), None
+    if spec.options != known.options:
+        options = [known.options.index(one) for one in spec.options]
+    if list(spec.features) == names and options is None:
         return people
-    return KeptFeatures(people, [names.index(one) for one in spec.features], len(names))
+    return KeptFeatures(people, [names.index(one) for one in spec.features], len(names), options)

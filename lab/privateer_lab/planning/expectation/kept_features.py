@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from privateer_core.algorithms import parse_spec
+from privateer_core.policies.decisions import Arms
 from privateer_core.spec.arms import ArmsSpec
 from privateer_lab.environments import Environment, PlayedRewards, environment_for
 
@@ -15,15 +16,18 @@ Array = NDArray[np.float64]
 
 
 class KeptFeatures(Environment):
-    """The people of another environment, of whom devices know some features only.
+    """The people of another environment, of whom devices know some features only, and who get some options only.
 
     people: the environment.
     kept: places of the features that are left, of so many ``features``.
     features: how many there are.
+    options: places of the options that are left; None: all of them.
     """
 
-    def __init__(self, people: Environment, kept: Sequence[int], features: int) -> None:
-        self._people = people
+    def __init__(
+        self, people: Environment, kept: Sequence[int], features: int, options: Sequence[int] | None = None
+    ) -> None:
+        self._people, self._options = people, None if options is None else np.array(options)
         self._first = [*kept, *(j for j in range(features) if j not in kept)]
 
     def _restored(self, contexts: Array) -> Array:
@@ -38,15 +42,20 @@ class KeptFeatures(Environment):
 
     @override
     def means(self, contexts: Array) -> Array:
-        return self._people.means(self._restored(contexts))
+        found = self._people.means(self._restored(contexts))
+        return found if self._options is None else found[:, self._options]
 
     @override
     def rewards(self, contexts: Array, decisions: Any, rng: np.random.Generator) -> Array:
-        return self._people.rewards(self._restored(contexts), decisions, rng)
+        return self._people.rewards(self._restored(contexts), self._decided(decisions), rng)
 
     @override
     def play(self, decisions: Any, contexts: Array) -> PlayedRewards:
-        return self._people.play(decisions, self._restored(contexts))
+        """Return what decisions may expect beside what all options would bring, also those that nobody gets."""
+        return self._people.play(self._decided(decisions), self._restored(contexts))
+
+    def _decided(self, decisions: Any) -> Any:
+        return decisions if self._options is None else Arms(self._options[decisions.arms])
 
     @override
     def before(self, contexts: Array, names: Sequence[str]) -> Array:
