@@ -27,7 +27,8 @@ from privateer_lab.baselines.base import Baseline
 from privateer_lab.baselines.boosting import BoostedTrees
 from privateer_lab.baselines.plain_columns import PlainColumns
 from privateer_lab.baselines.run import Constant, Uniform, play_together
-from privateer_lab.drafting.spec_draft import Draft, draft
+from privateer_lab.drafting.spec_draft import draft
+from privateer_lab.drafting.written_draft import Draft
 from privateer_lab.planning.expectation.partial_runs import PartialRun, played
 from privateer_lab.planning.feature_sets.afforded import with_some
 from privateer_lab.planning.feature_sets.selection import most_telling
