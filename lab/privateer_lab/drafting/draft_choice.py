@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from privateer_core.errors import SpecError
 from privateer_core.spec.arms import ArmsSpec
@@ -13,8 +13,6 @@ from privateer_lab.planning.algorithm_choice import AlgorithmChoice, Drawn, choi
 from privateer_lab.planning.feature_sets.afforded import affordable, unnoised, with_some
 from privateer_lab.planning.other_algorithms import every_algorithm, with_own_rounds
 
-_SEVERAL: Final = 2
-"""Features from which on some may be left out."""
 Tables = Mapping[str, Any]
 
 
@@ -25,7 +23,7 @@ def choice_for_log(people: LoggedPeople, tables: Tables, cut: Tables) -> Algorit
     """
     known, specs = people.people, every_algorithm(tables, own_rounds=True)
     # Without noise a feature that tells nothing costs next to nothing.
-    pays = people.spec.privacy.trust.promises and len(people.spec.features) >= _SEVERAL
+    pays = people.spec.privacy.trust.promises
     # Two tests, of the model and of each feature, keep what is chance out.
     kept = affordable(tables, people.outcomes, differ=people.differs) if pays else None
     found = choice_of(specs, lambda _spec, _seed: known, _drawn(tables, cut), kept)

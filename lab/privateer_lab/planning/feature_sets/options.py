@@ -29,6 +29,8 @@ def worth_trying(
         # Of options that nobody needs the one goes that brings least.
         left = max(fewer, key=lambda places: (outcomes.of(places).best_of(rows), outcomes.rewards[:, places].sum()))
         tried = earned(left)
-        if tried is not None and tried.value > best.value and tried.is_clearly_above(whole):
+        if tried is None or best.is_clearly_above(tried):
+            break
+        if tried.value > best.value and tried.is_clearly_above(whole):
             found, best = left, tried
     return found
