@@ -8,7 +8,6 @@ people; the log is always the same half.
 import argparse
 import json
 import math
-import sys
 import time
 import tomllib
 from collections.abc import Iterator, Sequence
@@ -20,7 +19,7 @@ from typing import Any, Final, cast
 
 import numpy as np
 
-from privateer_core.algorithms import parse_spec
+from privateer_core.algorithms import parse_spec, read_spec
 from privateer_core.errors import SpecError
 from privateer_core.spec.arms import ArmsSpec
 from privateer_lab.baselines.base import Baseline
@@ -85,11 +84,14 @@ class Race:
     table: LoggedTable
     folder: Path
     seed: int = 0
+    rows: int = 12_000  # of the log
+    uneven: bool = False  # whether the log gave each option half as often as the one before
+    shuffled: bool = False  # whether rewards of the log are those of others
 
     @cached_property
     def halves(self) -> tuple[LoggedTable, LoggedTable]:
         """People of the log, and of the experiment."""
-        return self.table.halves(self.seed)
+        return self.table.halves(self.seed, self.rows)
 
     @cached_property
     def population(self) -> dict[str, Any]:
@@ -105,7 +107,8 @@ class Race:
     @cached_property
     def log(self) -> Any:
         """The log."""
-        return self.halves[0].log(self.seed)
+        shares = 0.5 ** np.arange(len(self.table.options)) if self.uneven else np.ones(len(self.table.options))
+        return self.halves[0].log(self.seed, shares / shares.sum(), shuffled=self.shuffled)
 
     @cached_property
     def _model(self) -> Any:
@@ -190,6 +193,16 @@ def raced(
                 yield row | {"policy": name, "seed": seed, "reward": reward} | said
 
 
+def kept_of_shuffled(race: Race, promises: Sequence[str], logs: int) -> Iterator[dict[str, Any]]:
+    """Give a row for each promise and log whose rewards are those of others: how many features and options are kept."""
+    for seed in range(logs):
+        own = replace(race, seed=seed, shuffled=True)
+        for promise in promises:
+            now = read_spec(own.drafted(promise).fitted)
+            kept = {"features": len(cast(ArmsSpec, now).features), "options": len(now.options)}
+            yield {"table": race.name, "promise": promise, "policy": "shuffled", "seed": seed} | kept
+
+
 def summary(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
     """Give lines: the share of what LinTS gains over the best constant option, by table and promise."""
     for table in dict.fromkeys(row["table"] for row in rows):
@@ -226,16 +239,22 @@ def main() -> None:
     parser.add_argument("--hindsight", action="store_true")
     parser.add_argument("--before", action="store_true")
     parser.add_argument("--table", action="store_true")
+    parser.add_argument("--rows", type=int, default=12_000)
+    parser.add_argument("--uneven", action="store_true")
+    parser.add_argument("--shuffled", action="store_true")
     asked = parser.parse_args()
     if asked.table:
         files = [Path(one).read_text(encoding="utf-8") for one in (asked.name, *asked.more)]
         print("\n".join(summary([json.loads(line) for text in files for line in text.splitlines()])))
         return
-    folder = Path(asked.more[0])
-    race = Race(asked.name, logged_table(asked.name, folder), folder)
-    for row in raced(race, asked.promises.split(","), asked.seeds, hindsight=asked.hindsight, before=asked.before):
+    folder, promises = Path(asked.more[0]), asked.promises.split(",")
+    race = Race(asked.name, logged_table(asked.name, folder), folder, rows=asked.rows, uneven=asked.uneven)
+    if asked.shuffled:
+        rows = kept_of_shuffled(race, promises, asked.seeds)
+    else:
+        rows = raced(race, promises, asked.seeds, hindsight=asked.hindsight, before=asked.before)
+    for row in rows:
         print(json.dumps(row), flush=True)
-        print(row, file=sys.stderr)
 
 
 if __name__ == "__main__":

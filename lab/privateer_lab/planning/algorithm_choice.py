@@ -10,7 +10,7 @@ import numpy as np
 from privateer_core.errors import SpecError
 from privateer_core.spec.arms import ArmsSpec
 from privateer_lab.environments import Environment
-from privateer_lab.planning.expectation.kept_features import KeptFeatures
+from privateer_lab.planning.expectation.kept_features import people_told
 from privateer_lab.planning.expectation.partial_runs import PartialRun, played
 from privateer_lab.planning.expectation.words import Unit
 from privateer_lab.planning.other_algorithms import by_features, candidate_names, without_features
@@ -207,7 +207,7 @@ def _runs(
     started = time.process_time()
 
     def tried(one: Tried, seed: int) -> None:
-        run = played(specs[one], seed, _RUN, lambda own: _told_of(people(known, own), known, specs[one]))
+        run = played(specs[one], seed, _RUN, lambda own: people_told(people(known, own), known, specs[one]))
         if isinstance(run, PartialRun):
             found.setdefault(one, []).append(run)
         else:
@@ -220,13 +220,3 @@ def _runs(
         if found[one][0].seconds < _RUN / 2 or time.process_time() - started < _SECONDS:
             tried(one, 1)
     return found, refused
-
-
-def _told_of(people: Environment, known: ArmsSpec, spec: ArmsSpec) -> Environment:
-    """Return people of whom devices know the features of a spec alone, and who get its options alone."""
-    names, options = list(known.features), None
-    if spec.options != known.options:
-        options = [known.options.index(one) for one in spec.options]
-    if list(spec.features) == names and options is None:
-        return people
-    return KeptFeatures(people, [names.index(one) for one in spec.features], len(names), options)

@@ -1,16 +1,15 @@
 """Specs with some of their features, for the same people."""
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from privateer_core.algorithms import parse_spec
 from privateer_core.policies.decisions import Arms
 from privateer_core.spec.arms import ArmsSpec
-from privateer_lab.environments import Environment, PlayedRewards, environment_for
+from privateer_lab.environments import Environment, PlayedRewards
 
 Array = NDArray[np.float64]
 
@@ -62,15 +61,11 @@ class KeptFeatures(Environment):
         return self._people.before(self._restored(contexts), names)
 
 
-def with_features(spec: ArmsSpec, kept: Sequence[str]) -> ArmsSpec:
-    """Return a spec with some of its features."""
-    tables = spec.model_dump(exclude_none=True)
-    features = tables["context"]["features"]
-    tables["context"]["features"] = {name: features[name] for name in features if name in kept}
-    return cast(ArmsSpec, parse_spec(tables))
-
-
-def people_with(spec: ArmsSpec, kept: Sequence[str], seed: int) -> Environment:
-    """Return the people of a spec, of whom devices know the features that are kept."""
-    names = list(spec.features)
-    return KeptFeatures(environment_for(spec, seed), [names.index(one) for one in names if one in kept], len(names))
+def people_told(people: Environment, known: ArmsSpec, spec: ArmsSpec) -> Environment:
+    """Return the people of one spec, of whom devices know the features of another alone, and who get its options."""
+    names, options = list(known.features), None
+    if spec.options != known.options:
+        options = [known.options.index(one) for one in spec.options]
+    if list(spec.features) == names and options is None:
+        return people
+    return KeptFeatures(people, [names.index(one) for one in spec.features], len(names), options)
