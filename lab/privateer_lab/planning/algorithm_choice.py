@@ -13,7 +13,13 @@ from privateer_lab.environments import Environment
 from privateer_lab.planning.expectation.kept_features import people_told
 from privateer_lab.planning.expectation.partial_runs import PartialRun, played
 from privateer_lab.planning.expectation.words import Unit
-from privateer_lab.planning.other_algorithms import by_features, candidate_names, without_features
+from privateer_lab.planning.other_algorithms import (
+    by_features,
+    candidate_names,
+    tables_of,
+    with_own_rounds,
+    without_features,
+)
 from privateer_lab.tables import shortened
 
 _SECONDS: Final = 8.0
@@ -171,6 +177,8 @@ def choice_of(
     if kept is not None:
         fewer = max((one for one in runs if one in kept or not one[1]), key=earned.__getitem__, default=found)
         found = _better(earned, found, fewer, margin)
+    every[found], gain = _with_all_options(every[found], earned[found] - single, people, known)
+    earned[found] = single + gain
     changed = drawn(every[found]) if drawn else None
     gains = [one.gain for one in _runs({found: changed}, people, known, 1)[0].get(found, [])] if changed else []
     by_cuts = single + float(np.mean(gains)) if gains else -np.inf
@@ -191,6 +199,18 @@ def choice_of(
         options=(options := every[found].options),
         left_out=tuple(one for one in known.options if one not in options),
     )
+
+
+def _with_all_options(spec: ArmsSpec, gain: float, people: People, known: ArmsSpec) -> tuple[ArmsSpec, float]:
+    """Return the spec with all options, and what it gains, unless with fewer it gains more."""
+    tables = tables_of(spec)
+    tables["experiment"] |= {"arms": list(known.options)}
+    whole, one = with_own_rounds(tables, spec.algorithm.name), (spec.algorithm.name, tuple(spec.features))
+    if whole is None or spec.options == known.options:
+        return spec, gain
+    runs = _runs({one: whole}, people, known, 1)[0].get(one, [])
+    with_all = float(np.mean([run.gain for run in runs])) if runs else -np.inf
+    return (spec, gain) if gain > with_all else (whole, with_all)
 
 
 def _better(earned: Mapping[Tried, float], other: Tried, usual: Tried, margin: float) -> Tried:
