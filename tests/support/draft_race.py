@@ -111,15 +111,16 @@ class Race:
         return self.halves[0].log(self.seed, shares / shares.sum(), shuffled=self.shuffled)
 
     @cached_property
-    def _model(self) -> Any:
+    def model(self) -> Any:
+        """People of the log, with the model of its rows."""
         return draft(self.log, arm=ARM, reward=REWARD, model="none").people
 
     def drafted(self, promise: str) -> Draft:
         """Return the draft for a promise; the model of the rows, which knows of no promise, is fitted once."""
         model, epsilon = PROMISES[promise]
         made = draft(self.log, arm=ARM, reward=REWARD, model=model, epsilon=epsilon)
-        outcomes = self._model.outcomes
-        made.__dict__["people"] = known = replace(self._model, spec=cast(ArmsSpec, made.spec))
+        outcomes = self.model.outcomes
+        made.__dict__["people"] = known = replace(self.model, spec=cast(ArmsSpec, made.spec))
         known.__dict__["outcomes"] = outcomes
         return made
 
@@ -148,7 +149,7 @@ class Race:
 
 def sets_of(race: Race, tables: dict[str, Any], more: Sequence[Sequence[str]]) -> dict[str, ArmsSpec]:
     """Return experiments with few features, or none, by what they are called."""
-    best = most_telling(race._model.outcomes)
+    best = most_telling(race.model.outcomes)
     names = [*((one,) for one in best[:_SINGLES]), *combinations(best[:_PAIRED], 2), *map(tuple, more)]
     keyed, summed = by_features()[0], by_features()[-1]
     tried = [(summed, one) for one in names] + [(keyed, one) for one in names if len(one) == 1]
