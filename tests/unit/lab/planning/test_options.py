@@ -96,7 +96,7 @@ def test_a_draft_says_which_options_it_leaves_out_and_how_to_take_them_back(tmp_
     made.write(tmp_path / "spec.toml")
     assert load_spec(tmp_path / "spec.toml", []).options == ("a", "b")
     text = (tmp_path / "spec.toml").read_text()
-    assert "# 2 of 5 options: trying the others costs more than they add\n# arms = " in text
+    assert "# 2 of 5 options: in this log the others add less than trying them costs\n# arms = " in text
     assert "Left out: c, d, e." in made.chosen[0]
     kept = [one for one in text.splitlines() if not one.startswith(("arms = ", "rewards = "))]
     taken = "\n".join(one.removeprefix("# ") if one.startswith(("# arms", "# rewards")) else one for one in kept)
