@@ -14,11 +14,11 @@ from urllib.parse import urlsplit
 
 from privateer_client.ledger.account_protocol import Account
 from privateer_client.participation import SealedReport
+from privateer_client.states import Outcome
 from privateer_core.clock import Clock, SystemClock
 from privateer_core.errors import InputError
 from privateer_core.wire.envelope import MEDIA_TYPE
 from privateer_core.wire.problem import slug_of
-from privateer_core.wire.token import authorization
 
 ACCEPTED: Final = 202
 """Status of an answer that takes reports in."""
@@ -41,23 +41,6 @@ _WORN: Final = frozenset({"token-spent", "token-expired"})
 DOUBTED: Final = frozenset({"token-invalid", "token-elsewhere"})
 """What they say of tokens that they do not know. The keys that they show tell whether they ever will."""
 _Result = TypeVar("_Result")
-
-
-class Outcome(StrEnum):
-    """What became of a report.
-
-    ``accepted``: it is durable. ``late``: the round closed before the report came. ``not-asked``: the experiment is
-    over or paused, it is other people's turn, or other people were drawn. ``already-reported``: this person's reports
-    are made, or this period's. ``refused``: the endpoint did not take the report. ``pending``: nobody has decided yet.
-    The device keeps what came of the choice until the report is due, or the sealed bytes until an endpoint decides.
-    """
-
-    ACCEPTED = "accepted"
-    LATE = "late"
-    NOT_ASKED = "not-asked"
-    ALREADY_REPORTED = "already-reported"
-    REFUSED = "refused"
-    PENDING = "pending"
 
 
 class Silence(StrEnum):
@@ -217,7 +200,7 @@ def _try(
     asked = 0.0
     for report in reports:
         token = tied.pop(report) if report in tied else _token(report, account)
-        headers = _HEADERS | ({"Authorization": authorization(token)} if token else {})
+        headers = _HEADERS | (_authorized(token) if token else {})
         answer = yield Ask("POST", report.endpoint, headers, timeout, report.body)
         verdict = known[report] = judge(answer)
         if account.tokens and verdict.reason in _WORN:
@@ -232,3 +215,9 @@ def _try(
 
 def _token(report: SealedReport, account: Account) -> bytes | None:
     return account.tokens.tie(report) if account.tokens else None
+
+
+def _authorized(token: bytes) -> dict[str, str]:
+    from privateer_core.wire.token import authorization  # few reports come with a token
+
+    return {"Authorization": authorization(token)}

@@ -6,7 +6,7 @@ from typing import Any, Final, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer_client.delivery import Outcome, Pace, Steps, Tied, deliver
+from privateer_client.delivery import Pace, Steps, deliver
 from privateer_client.inputs import (
     UnfitValues,
     adjustment_of,
@@ -16,12 +16,11 @@ from privateer_client.inputs import (
     read_outcome,
 )
 from privateer_client.ledger.account_protocol import Account
-from privateer_client.ledger.arm import KeptArm
-from privateer_client.ledger.choice import KeptChoice, period_of
+from privateer_client.ledger.choice import KeptArm, KeptChoice, period_of
 from privateer_client.participation import SealedReport
+from privateer_client.person_choice import PersonChoice
 from privateer_client.publications import Publications, Published
-from privateer_client.reports import Reports
-from privateer_client.shown_arm import ShownArm
+from privateer_client.states import Action, ChoiceEvent, ChoiceState, Outcome
 from privateer_core.errors import AlreadyReported, Deleted, InputError, Unavailable
 
 _REWARD: Final = "reward"
@@ -36,9 +35,6 @@ class Session(Generic[Reported]):
 
     Attributes
     ----------
-    asked
-        Whether this person is asked for a report: the round asks them, or the device keeps their choice. False once
-        the report is made.
     offline
         Whether the policy is one that the device had kept, since the server did not answer.
     refusal
@@ -54,18 +50,16 @@ class Session(Generic[Reported]):
         run: Callable[[Steps[Outcome]], Reported],
         published: Published,
         publications: Publications,
-        reports: Reports,
         account: Account,
         pace: Pace,
     ) -> None:
-        self._run, self._published, self._publications, self._reports = run, published, publications, reports
+        self._run, self._published, self._publications = run, published, publications
         self._account, self._pace = account, pace
         self._identity, self._participation = publications.address.identity, published.participation
-        self._shown = ShownArm(account, self._identity)
+        self._choice = PersonChoice(publications, account, pace.clock)
         with account.transaction():
-            self._choice = self._account.choice(self._identity)
-            self.asked = self._is_open and (self._choice is not None or self._is_asked)
-        self._arm: KeptArm | None = None  # what was shown instead of a choice
+            # What the person was shown last: a report is about it, if it is a choice.
+            self._shown: KeptChoice | KeptArm | None = self._choice.look_up(self._participation)
         self._unfit = UnfitValues()
         self.offline = published.sent is None
         self.refusal: str | None = None
@@ -118,34 +112,16 @@ class Session(Generic[Reported]):
             If the spec has no place for a value, which then counts as missing.
         """
         self._publications.check_server()
-        before = self._choice, self._arm, self.asked
-        with self._account.transaction():
-            shown = self._chosen(context, fresh=fresh, sticky=sticky)
-            if not is_awaited():
-                self._choice, self._arm, self.asked = before
-                raise Unavailable("nobody waits for the arm any more", remedy="call it again")
-        return shown
-
-    def _chosen(self, context: Mapping[str, Any], *, fresh: bool, sticky: bool) -> Any:
-        """Return the arm to show, within a transaction of the ledger."""
-        kept = self._account.choice(self._identity)
-        if kept is not None and not fresh and self._stands(kept):
-            self._choice, self._arm = kept, None
-            return kept.shown
-        # A choice that was kept before says nothing of whether this one is asked about.
-        self.asked = self.asked and self._is_asked
-        waits = kept is not None and self._waits(kept)
-        is_new = fresh or not sticky or (self._reports_choices and not waits)
-        self._arm = None if is_new else self._shown.standing(self._participation, self._now)
-        if self._arm is not None:
-            self._choice = self._account.change(self._identity, self._only_if_it_waits)
-            return self._arm.shown
-        choice = self._decided(context, fresh=fresh)
-        if self._reports_choices or (kept is not None and not self._participation.cohort):
-            choice = self._kept(choice, fresh=fresh)
-        self._choice = choice
-        self._shown.show(choice, self._participation)
-        return choice.shown
+        before = self._shown, self._choice.state
+        try:
+            with self._account.transaction():
+                arm = self._chosen(context, fresh=fresh, sticky=sticky)
+                if not is_awaited():
+                    raise Unavailable("nobody waits for the arm any more", remedy="call it again")
+        except BaseException:
+            self._shown, self._choice.state = before
+            raise
+        return arm
 
     def save(self) -> None:
         """Make sure that the choice is kept, as `choose` does: `Client.resume` finds it after a restart.
@@ -157,17 +133,14 @@ class Session(Generic[Reported]):
         InputError
             If nothing was chosen, or the ledger cannot keep it.
         """
-        if self._choice is None and self._arm is not None:
-            return
-        choice = self._made_choice()
-        if self._reports_choices:
-            self._choice = self._kept(choice)
+        with self._account.transaction():
+            if self._shown is None:
+                self._shown = self._choice.standing(self._participation, fresh=False) or self._kept_common()
 
     def forget(self) -> None:
         """Erase the choice, here and in the ledger: no report is made of it, and the next call of `choose` is free."""
-        self._account.forget(self._identity)
-        self._choice = self._arm = None
-        self.asked = self.asked and self._is_asked
+        self._choice.forget(self._participation)
+        self._shown = None
 
     def report(self, reward: Any) -> Reported:
         """Tell what came of the choice.
@@ -204,7 +177,11 @@ class Session(Generic[Reported]):
         UnfitValueWarning
             If the reward is not what the experiment asks for: the report is made as if there had been no outcome.
         """
-        return self._run(_answered(self._reporting(reward)))
+        return self._run(self.reporting(reward))
+
+    def reporting(self, reward: Any) -> Steps[Outcome]:
+        """Return what `report` does, in steps."""
+        return self._answered(self._reporting(reward))
 
     def report_past(self, context: Mapping[str, Any], arm: str, reward: Any) -> Reported:
         """Report, as a member of a source, on an arm that was played before; the arm stays secret.
@@ -230,7 +207,7 @@ class Session(Generic[Reported]):
         UnfitValueWarning
             If the experiment has no such arm: the report then says nothing. Or as `choose` and `report`.
         """
-        return self._run(_answered(self._reporting_past(context, arm, reward)))
+        return self._run(self._answered(self._reporting_past(context, arm, reward)))
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -245,68 +222,49 @@ class Session(Generic[Reported]):
         return tuple(name for name in named if name != _REWARD)
 
     @property
-    def _reports_choices(self) -> bool:
-        """Whether this person is asked for a report on what they choose."""
-        return self.asked and not self._participation.cohort
+    def state(self) -> ChoiceState:
+        """How far the person's choice is, as this session knows: docs/sdk/states.md has the picture."""
+        return self._choice.state
 
     @property
-    def _is_open(self) -> bool:
-        """Whether the device may make a report of the choice, or of one that is made now."""
-        paid = self._account.payment(self._identity)
-        period = self._choice.period if self._choice else period_of(self._participation.spec, self._now)
-        return paid is None or paid.allows(period)
+    def asked(self) -> bool:
+        """Whether this person is asked for a report: a round asks them, or the device keeps their choice."""
+        return self._choice.may(Action.REPORT)
 
-    @property
-    def _is_asked(self) -> bool:
-        reports, followed = self._reports, self._participation
-        is_for_later = followed.spec.experiment.conversion_window > 0
-        return (
-            reports.asks(followed)
-            and (is_for_later or reports.is_new(followed))
-            and reports.is_the_time(followed, self._now)
-        )
-
-    @property
-    def _now(self) -> float:
-        return self._pace.clock.now()
-
-    def _only_if_it_waits(self, kept: KeptChoice | None) -> KeptChoice | None:
-        return kept if kept is not None and self._waits(kept) else None
+    def _chosen(self, context: Mapping[str, Any], *, fresh: bool, sticky: bool) -> Any:
+        """Return the arm to show, within a transaction of the ledger."""
+        choice, followed = self._choice, self._participation
+        kept = choice.standing(followed, fresh=fresh)
+        if kept is not None and choice.may(Action.SHOW):
+            self._shown = kept
+            return kept.shown
+        arm = choice.arm(followed) if choice.may(Action.STAY) and sticky and not fresh else None
+        if arm is not None:
+            choice.keep(None, kept, followed)
+            self._shown = kept or arm
+            return arm.shown
+        self._shown = decided = self._decided(context, fresh=fresh)
+        choice.keep(decided, kept, followed)
+        choice.keep_arm(decided, followed)
+        return decided.shown
 
     def _decided(self, context: Mapping[str, Any], *, fresh: bool = False) -> KeptChoice:
-        coins = self._shown.coins(self._participation, fresh=fresh)
+        coins = self._choice.coins(self._participation, fresh=fresh)
         spec, given = self._participation.spec, features_of(context, self._participation.spec)
         known = context_vector(given, spec.features, spec.reward.adjust, self._unfit.tell)
         self.clipped_features = clipped_features(given, spec.features)
         offset, numbers = adjustment_of(context, spec, self._unfit.tell)
-        return KeptChoice.made(self._participation, known, coins, self._now, offset, numbers)
+        return KeptChoice.made(self._participation, known, coins, self._pace.clock.now(), offset, numbers)
 
-    def _stands(self, kept: KeptChoice) -> bool:
-        """Whether a choice that is kept is still the person's: see `Reports.stands`."""
-        return self._reports.stands(kept, self._participation, self._now)
+    def _kept_common(self) -> KeptChoice:
+        choice = self._common()
+        self._choice.keep(choice, None, self._participation)
+        return choice
 
-    def _waits(self, kept: KeptChoice) -> bool:
-        """Whether a choice that is kept waits for its report: see `Reports.waits`."""
-        return self._reports.waits(kept, self._participation, self._now)
-
-    def _kept(self, choice: KeptChoice, *, fresh: bool = False) -> KeptChoice:
-        """Keep a choice unless another one stands; return the one that does, or this one if that is due."""
-
-        def keep(kept: KeptChoice | None) -> KeptChoice | None:
-            if kept is not None and (self._waits(kept) or (not fresh and self._stands(kept))):
-                return kept
-            return choice if self._reports_choices else None
-
-        standing = self._account.change(self._identity, keep)
-        return choice if standing is None or standing.is_due(self._now) else standing
-
-    def _made_choice(self) -> KeptChoice:
-        """Return the choice that a report is about; what is played for everybody needs no call of `choose`."""
-        choice = self._choice
-        if choice is None and not self._participation.spec.features:
-            common = self._decided({})
-            choice = common if common.is_common else None
-        if choice is None:
+    def _common(self) -> KeptChoice:
+        """Return what is played for everybody, which needs no call of `choose`."""
+        choice = None if self._participation.spec.features else self._decided({})
+        if choice is None or not choice.is_common:
             raise InputError("choose an arm first", field="reward", remedy="call session.choose({...})")
         return choice
 
@@ -316,53 +274,26 @@ class Session(Generic[Reported]):
         with self._account.transaction():
             self._publications.check_server()
             self._check_unpaid()
-            if self._choice is None and self._arm is not None:
-                self._read(self._arm.shown, reward)
-                return Outcome.NOT_ASKED
-            choice = self._made_choice()
-            rewards = self._read(choice.shown, reward, choice.offset)
-            if not self.asked:
-                return Outcome.NOT_ASKED
-            self._reports.check(choice, self._participation)
-            updated = self._with_outcome(choice, rewards)
-        if (updated or choice).window:  # nothing is sent now: that would say when the outcome came
-            return Outcome.NOT_ASKED if updated is None else Outcome.PENDING
-        return (yield from self._sent(updated or choice.with_outcome(rewards, self._now)))
-
-    def _with_outcome(self, choice: KeptChoice, rewards: NDArray[np.float64]) -> KeptChoice | None:
-        """Keep an outcome with the choice that is kept, or is to be; return that, None if there is none."""
-        now = self._now
-        waits = bool(choice.window) and not choice.is_due(now)
-
-        def counts(standing: KeptChoice | None) -> bool:
-            # Another session may have kept a fresh choice: this outcome says nothing of that one.
-            return standing is not None and (self._waits(standing) or standing.is_same(choice))
-
-        def tell(kept: KeptChoice | None) -> KeptChoice | None:
-            standing = kept or (choice if waits else None)
-            return standing.with_outcome(rewards, now) if standing is not None and counts(standing) else kept
-
-        updated = self._account.change(self._identity, tell)
-        return updated if counts(updated) else None
+            if self._shown is None:
+                self._shown = common = self._common()
+                self._choice.decide(common)
+            shown = self._shown
+            rewards = self._read(shown.shown, reward, shown.offset)
+            if not self.asked or not isinstance(shown, KeptChoice):
+                return self._choice.outcome
+            self._choice.check(shown, self._participation)
+            updated = self._choice.tell(shown, rewards, self._participation)
+        if (updated or shown).window:  # nothing is sent now: that would say when the outcome came
+            return Outcome.NOT_ASKED if updated is None else self._choice.outcome
+        return (yield from self._sent(updated or shown.with_outcome(rewards, self._pace.clock.now())))
 
     def _sent(self, updated: KeptChoice) -> Steps[Outcome]:
         """Report to the open round, or keep the outcome if nobody says which one that is."""
         try:
             opened = yield from self._open()
         except Unavailable:
-            # An outcome that came before waits already.
-            self._account.change(self._identity, lambda kept: kept if kept and self._waits(kept) else updated)
-            return Outcome.PENDING
-        except Deleted:
-            self._account.forget(self._identity)
-            return Outcome.NOT_ASKED
-        with self._account.transaction():
-            report = self._reports.on(updated, opened.participation, self._now)
-            if report is None:
-                self._account.change(self._identity, lambda _: None)
-                return Outcome.NOT_ASKED
-            tied = self._tied(report)
-        return (yield from self._delivered(report, tied))
+            return self._choice.put_off(updated, self._participation)
+        return (yield from self._delivered(lambda: self._choice.make(updated, opened.participation)))
 
     def _reporting_past(self, context: Mapping[str, Any], arm: str, reward: Any) -> Steps[Outcome]:
         spec = self._participation.spec
@@ -373,20 +304,30 @@ class Session(Generic[Reported]):
         rewards = self._read(None, reward)
         self._check_unpaid()
         if not self.asked:
-            return Outcome.NOT_ASKED
-        try:
-            opened = yield from self._open()
-        except Deleted:
-            return Outcome.NOT_ASKED
+            return self._choice.outcome
+        self._choice.move(ChoiceEvent.OUTCOME)
+        opened = yield from self._open()
+        past, followed = (known, arm, rewards), self._participation
+        return (yield from self._delivered(lambda: self._choice.recall(past, followed, opened.participation)))
+
+    def _delivered(self, make: Callable[[], SealedReport | None]) -> Steps[Outcome]:
+        """Make the report and send it, unless the open round does not take it."""
         with self._account.transaction():
-            report = self._reports.recalled(known, arm, rewards, self._participation, opened.participation)
+            report = make()
             if report is None:
-                return Outcome.NOT_ASKED
-            tied = self._tied(report)
-        return (yield from self._delivered(report, tied))
+                return self._choice.give_up(self._participation)
+            tied = {report: self._account.tokens.tie(report)} if self._account.tokens else {}
+        self._choice.move(ChoiceEvent.TAKEN)
+        self._shown = None
+        verdict = (yield from deliver([report], self._account, self._pace, tied))[report]
+        self.refusal = verdict.reason
+        return verdict.outcome
 
     def _check_unpaid(self) -> None:
-        if not self._is_open:
+        """Refuse a second report."""
+        paid, shown = self._account.payment(self._identity), self._shown
+        now = period_of(self._participation.spec, self._pace.clock.now())
+        if paid is not None and not paid.allows(shown.period if isinstance(shown, KeptChoice) else now):
             raise AlreadyReported(
                 "this device has reported to the experiment", remedy="nothing to do: if it waits, the client sends it"
             )
@@ -402,19 +343,13 @@ class Session(Generic[Reported]):
         self.offline = False
         return self._published
 
-    def _tied(self, report: SealedReport) -> Tied:
-        return {report: self._account.tokens.tie(report)} if self._account.tokens else {}
-
-    def _delivered(self, report: SealedReport, tied: Tied) -> Steps[Outcome]:
-        self.asked, self._choice = False, None
-        verdict = (yield from deliver([report], self._account, self._pace, tied))[report]
-        self.refusal = verdict.reason
-        return verdict.outcome
-
-
-def _answered(steps: Steps[Outcome]) -> Steps[Outcome]:
-    """Answer a second report, which is no error of the page."""
-    try:
-        return (yield from steps)
-    except AlreadyReported:
-        return Outcome.ALREADY_REPORTED
+    def _answered(self, steps: Steps[Outcome]) -> Steps[Outcome]:
+        """Answer a second report, or one to an experiment that is gone, which are no errors of the page."""
+        try:
+            return (yield from steps)
+        except AlreadyReported:
+            self._choice.state = ChoiceState.DELIVERED
+        except Deleted:
+            self._account.forget(self._identity)
+            self._choice.move(ChoiceEvent.DELETED)
+        return self._choice.outcome

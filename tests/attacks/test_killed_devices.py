@@ -51,8 +51,8 @@ if start == 1_000_000:
     session.report(1.0)
     die()
 if place == "sealing":
-    import privateer_client.reports
-    privateer_client.reports.encode_envelope = die
+    import privateer_client.person_choice
+    privateer_client.person_choice.encode_envelope = die
 if place == "paying":
     import privateer_client.ledger.ledger
     privateer_client.ledger.ledger._erase = die

@@ -7,7 +7,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
 from starlette.responses import Response
 
-from privateer_client.delivery import Outcome
+from privateer_client.states import Outcome
 from privateer_core.errors import TermsRefused, TokenWarning, Unavailable
 from privateer_core.wire.token_keys import Directory, TokenKey
 from privateer_issuer.signing_keys import Signer

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from privateer_client import AsyncClient
-from privateer_client.delivery import Outcome
 from privateer_client.ledger.ledger import Ledger
+from privateer_client.states import Outcome
 from privateer_core.errors import TokenWarning
 from privateer_core.wire.attestation import attest
 from privateer_lab.load.driver import LIMITS
@@ -43,7 +43,7 @@ async def reported(services: Trio, changes: dict[str, Any], host: str, is_taken:
     await services.create(changes)
     async with device(services) as client:
         session = await client.join("test")
-        session.choose({"x1": 0.5, "x2": 0.5})
+        await session.choose({"x1": 0.5, "x2": 0.5})
         if is_taken:
             services.ways.lost.append(host)
             assert await session.report(1.0) is Outcome.PENDING

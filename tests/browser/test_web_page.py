@@ -3,7 +3,6 @@
 import re
 import time
 from collections.abc import Callable, Iterator
-from gzip import compress
 from pathlib import Path
 from typing import Any
 
@@ -125,9 +124,3 @@ def test_without_the_server_the_page_stays_as_it_was_served(at: Services, chromi
     assert page.locator("#offer").inner_text() == "Free delivery this week"
     assert any("the default is shown" in one and "nothing listens" in one for one in said)
     context.close()
-
-
-def test_the_sdk_is_as_small_as_the_page_says() -> None:
-    assert "about 90 kB compressed" in _PAGE
-    modules = b"".join(path.read_bytes() for path in sorted(_SDK.rglob("*.js")))
-    assert 80_000 < len(compress(modules)) < 100_000

@@ -10,7 +10,7 @@ import pytest
 
 from privateer_client import Outcome, delivery, session
 from privateer_client.participation import Participation, Sealer
-from privateer_client.reports import Reports
+from privateer_client.person_choice import PersonChoice
 from privateer_client.session import Session
 from privateer_core.algorithms import algorithm
 from privateer_core.errors import InputError, Malformed
@@ -122,7 +122,7 @@ def a_size_that_tells_the_value(patch: pytest.MonkeyPatch) -> None:
 
 
 def noise_anew_for_every_retry(patch: pytest.MonkeyPatch) -> None:
-    paid, delivered = Reports._paid, session.deliver
+    paid, delivered = PersonChoice._paid, session.deliver
     sealed: list[Callable[[], bytes]] = []
 
     def keep(self: Any, opened: Participation, period: int, seal: Callable[[], bytes]) -> Any:
@@ -140,7 +140,7 @@ def noise_anew_for_every_retry(patch: pytest.MonkeyPatch) -> None:
                 step = step._replace(body=sealed[-1]())
             answer = yield step
 
-    patch.setattr(Reports, "_paid", keep)
+    patch.setattr(PersonChoice, "_paid", keep)
     patch.setattr(session, "deliver", anew)
 
 

@@ -4,8 +4,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
 from privateer_client.ledger.account_protocol import Payment
-from privateer_client.ledger.arm import KeptArm
-from privateer_client.ledger.choice import KeptChoice
+from privateer_client.ledger.choice import KeptArm, KeptChoice
 from privateer_client.ledger.known_servers import KnownServer
 from privateer_client.participation import SealedReport
 from privateer_core.wire.publication import digest

@@ -1,8 +1,8 @@
-"""The choice that a device made for its person, and its outcome, kept until the report about it is made."""
+"""What a device keeps of what its person was shown: the choice until its report is made, and then the arm."""
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Self
+from typing import Any, ClassVar, Final, Self
 
 import msgspec
 import numpy as np
@@ -17,8 +17,6 @@ from privateer_core.spec.experiment import grain_of
 from privateer_core.spec.spec import Spec
 
 _BYTES_MAX: Final = 1 << 20
-_NAME_BYTES: Final = 256
-"""Room for the longest name of an arm, so that the size of what is kept does not tell it."""
 _DAY: Final = 86_400.0
 _NEVER: Final = math.inf
 _NO_NUMBERS: Final = np.zeros((1, 0))
@@ -65,7 +63,7 @@ class KeptChoice:
     arms: NDArray[np.int64]
     actions: NDArray[np.int64]
     times: NDArray[np.int64]
-    name: bytes  # the arm's name in UTF-8, filled up to one length
+    name: bytes  # the arm's name in UTF-8, as long as the longest
     # as the policy reads them: of the outcome that counts, which is the experiment's default until one is known
     rewards: NDArray[np.float64]
     window: float  # seconds from the choice to the report
@@ -105,7 +103,7 @@ class KeptChoice:
             actions=decisions.actions if isinstance(decisions, Plays) else none,
             times=decisions.times if isinstance(decisions, Plays) else none,
             points=decisions.points[0] if isinstance(decisions, Points) else np.zeros((0, 0)),
-            name=shown.encode().ljust(_NAME_BYTES, b"\0") if isinstance(shown, str) else b"",
+            name=shown.encode().ljust(_longest(spec), b"\0") if isinstance(shown, str) else b"",
             rewards=rewards,
             window=window,
             due=_end_of(window, now) if window else _NEVER,
@@ -155,15 +153,70 @@ class KeptChoice:
         mine, others = (self.digest, self.coins.tobytes()), (other.digest, other.coins.tobytes())
         return mine == others and np.array_equal(self.contexts, other.contexts)
 
+    def has_lapsed(self, followed: Participation, now: float) -> bool:
+        """Whether it is no longer the person's under a publication, for reasons that do not depend on arm and context.
+
+        A report that is due stays so as long as it means the same. Before, the choice ends once another arm is
+        retired; without a window also with its period, when nobody is asked, and when no report on it would count.
+        """
+        means_the_same = self.meaning == followed.meaning(self.options)
+        if self.is_due(now):
+            return not (self.window or means_the_same)
+        # Whoever had any arm: the age of a report would tell who chose anew, and so who had the one that is retired.
+        if self.window or self.retired != followed.spec.retired:
+            return self.retired != followed.spec.retired
+        # Another session may be ahead of this one.
+        counts = self.decided > followed.round.version or followed.policy.takes(self.decided)
+        is_of_now = self.period == period_of(followed.spec, now) and means_the_same
+        return not (followed.round.batch > 0 and counts and is_of_now)
+
     def is_given_up(self, now: float) -> bool:
         """Whether a report that no round takes has waited for long enough: another window, and a day at least."""
         # Without a window ``due`` is the beginning of the day on which the outcome was known.
         return now >= self.due + (max(self.window, _DAY) if self.window else 2 * _DAY)
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class KeptArm:
+    """What stays on the device beside a choice: neither a context nor an outcome, nor coins that a report tells."""
+
+    # coins: by which the final policy decides, (1,), or none yet, (0,)
+    coins: NDArray[np.uint32] = field(default_factory=lambda: np.zeros(0, np.uint32))
+    # name, points: what the person was shown, as `KeptChoice` has it
+    name: bytes = b""
+    arms: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    points: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 0)))
+    # meaning, options, period: of the choice
+    meaning: bytes = b""
+    options: int = 0
+    period: int = 0
+    offset: ClassVar[float] = 0.0  # no report is made of it
+
+    @property
+    def shown(self) -> Any:
+        """What the person was shown last."""
+        return shown_of(self.name, self.arms, self.points)
+
+    def showing(self, choice: KeptChoice) -> Self:
+        """Keep the arm of a choice, and leave its coins to its report."""
+        return replace(self, name=choice.name, arms=choice.arms, points=choice.points,
+            meaning=choice.meaning, options=choice.options, period=choice.period)  # fmt: skip
+
+    def stands(self, followed: Participation, now: float) -> bool:
+        """Whether it is still the person's: until it is retired, the period ends, or the experiment does."""
+        if not len(self.arms) or followed.is_over or self.period != period_of(followed.spec, now):
+            return False
+        return self.meaning == followed.meaning(self.options) and self.shown not in followed.spec.retired
+
+
 def shown_of(name: bytes, arms: NDArray[np.int64], points: NDArray[np.float64]) -> Any:
     """Return what an application is given for an arm: its points if it has such, else its name."""
     return Points(arms, points[None]).shown if len(points) else name.rstrip(b"\0").decode()
+
+
+def _longest(spec: Spec) -> int:
+    """Return the bytes of the longest name of an arm: the size of what is kept does not tell which one it is."""
+    return max(len(name.encode()) for name in spec.options)
 
 
 def encode_choice(choice: KeptChoice) -> bytes:
@@ -179,6 +232,16 @@ def encode_choice(choice: KeptChoice) -> bytes:
 def decode_choice(body: bytes) -> KeptChoice:
     """Parse a choice."""
     return decode(body, KeptChoice)
+
+
+def encode_arm(arm: KeptArm) -> bytes:
+    """Serialize an arm; its size does not tell which one it is."""
+    return encode(arm)
+
+
+def decode_arm(body: bytes) -> KeptArm:
+    """Parse an arm."""
+    return decode(body, KeptArm)
 
 
 def _end_of(window: float, now: float) -> float:

@@ -20,9 +20,9 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from privateer_client.client import Client
-from privateer_client.delivery import Outcome
 from privateer_client.ledger.ledger import Ledger
 from privateer_client.participation import Participation, Sealer
+from privateer_client.states import Outcome
 from privateer_core.errors import OutOfRange, PrivateerError, UnfitValueWarning
 from privateer_core.policies.decisions import Arms
 from privateer_core.privacy.trust import TRUST
@@ -151,7 +151,7 @@ def _said_by_a_device() -> list[str]:
             said += [_error_of(lambda: session.report(_REWARD)) for _ in range(2)]
             said += [repr(session), repr(session.refusal)]
             made = _contribution(session._participation, np.array([_CONTEXT]), np.array([_REWARD]))
-            said += [repr(made), str(made), repr(session._choice), str(session._choice)]
+            said += [repr(made), str(made), repr(session._shown), str(session._choice)]
     return said
 
 

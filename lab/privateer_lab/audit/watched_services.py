@@ -12,12 +12,11 @@ import httpx
 from starlette.types import ASGIApp
 
 from privateer_client.client import AsyncClient
-from privateer_client.delivery import Outcome
 from privateer_client.ledger.account_protocol import Payment
-from privateer_client.ledger.arm import KeptArm
-from privateer_client.ledger.choice import KeptChoice
+from privateer_client.ledger.choice import KeptArm, KeptChoice
 from privateer_client.ledger.known_servers import KnownServer
 from privateer_client.participation import SealedReport
+from privateer_client.states import Outcome
 from privateer_core.spec.spec import Spec
 from privateer_core.wire.batch import SIGNATURE_HEADER
 from privateer_core.wire.identity import SIGNED_HEADER
@@ -211,7 +210,7 @@ class WatchedStage:
         )
         async with client:
             session = await client.join(self._spec.name)
-            session.choose(context)
+            await session.choose(context)
             return await session.report(reward)
 
     async def stand(self) -> list[dict[str, Any]]:

@@ -10,7 +10,8 @@ import aiohttp
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from privateer_client.delivery import ACCEPTED, EndpointAnswer, Outcome, judge, outcome_of
+from privateer_client.delivery import ACCEPTED, EndpointAnswer, judge, outcome_of
+from privateer_client.states import Outcome
 from privateer_core.errors import Deleted, NotFound, SenderRefused, TermsRefused, Unavailable
 from privateer_core.wire.batch import SET_CLOCKS, UPLOAD, blames_clock
 from privateer_core.wire.envelope import MEDIA_TYPE, Envelope, Header, encode_envelope

@@ -38,6 +38,9 @@ export function array(value, dtype, axes) {
   return { shape, values };
 }
 
+/** Places of what is not 0. @param {number[]} flags */
+export const places = (flags) => flags.flatMap((on, place) => (on ? [place] : []));
+
 /** @param {any} value @param {string} dtype @returns {number[]} */
 export const list = (value, dtype) => array(value, dtype, 1).values;
 

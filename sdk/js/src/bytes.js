@@ -10,6 +10,15 @@ export const unhex = (text) => Uint8Array.from({ length: text.length / 2 }, (_, 
 /** @param {Uint8Array} one @param {Uint8Array} other */
 export const same = (one, other) => one.length === other.length && one.every((byte, i) => byte === other[i]);
 
+/** @param {string} text @returns {Uint8Array<ArrayBuffer>} */
+export const utf8 = (text) => new TextEncoder().encode(text);
+
+/** What JSON says; it throws where it is none. @param {Uint8Array} some @returns {any} */
+export const json = (some) => JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(some));
+
+/** A whole number in so many bytes, the lowest first. @param {number} size at most 4 @param {number} value */
+export const little = (size, value) => Array.from({ length: size }, (_, place) => (value >> (8 * place)) & 255);
+
 /** @param {(Uint8Array<ArrayBuffer> | number[])[]} parts */
 export function joined(...parts) {
   const whole = new Uint8Array(parts.reduce((sum, part) => sum + part.length, 0));

@@ -79,7 +79,7 @@ export class Client {
    * @param {string} name
    */
   async join(name) {
-    const publications = new Publications(this, name);
+    const publications = this.publications(name);
     const end = this.clock.monotonic() + this.timeout;
     await publications.reconciled();
     await this.settle(end);
@@ -101,7 +101,7 @@ export class Client {
    * @param {string} name @returns {Promise<number>} how many are left for reports
    */
   async fetchTokens(name) {
-    const publications = new Publications(this, name);
+    const publications = this.publications(name);
     await this.checkServer();
     const published = await publications.joined();
     await this.filled(publications, published, Infinity);
@@ -136,7 +136,7 @@ export class Client {
 
   /** The session of a choice that the device keeps, after a restart. It asks nobody. @param {string} name */
   async resume(name) {
-    const publications = new Publications(this, name);
+    const publications = this.publications(name);
     await this.checkServer();
     const choice = await this.ledger.choice(publications.identity);
     const { payment } = await this.ledger.entry(publications.identity);
@@ -150,7 +150,7 @@ export class Client {
   /** Make what is due, and send again what nobody has answered for good. @returns {Promise<Record<string, Outcome>>} by experiment */
   async resend() {
     await this.checkServer();
-    const outcomes = /** @type {Record<string, Outcome>} */ (await this.settle(Infinity));
+    const outcomes = await this.settle(Infinity);
     /** @type {[string, import("./ledgers/ledger.js").Sealed][]} */
     const doubted = [];
     for (const [identity, sealed] of await this.waiting()) {
@@ -177,7 +177,7 @@ export class Client {
 
   /** A session by the publication that is kept; null without one. @param {string} name */
   async offline(name) {
-    const publications = new Publications(this, name);
+    const publications = this.publications(name);
     await this.checkServer();
     const published = await publications.kept();
     return published && this.session(publications, published);
@@ -187,12 +187,12 @@ export class Client {
   async session(publications, published) {
     const { participation } = published;
     if (participation.isOpen) publications.endpoint(participation);
+    // Sessions that join at once have the same coins, and so choose alike; coins that are used up leave a choice that is read next.
+    this.ledger.uses.listen();
+    const arm = await this.ledger.changeArm(publications.identity, offered);
     const entry = await this.ledger.entry(publications.identity);
     const kept = await this.ledger.choice(publications.identity);
     const isTime = await this.isTime(publications.identity, participation, entry);
-    // Sessions that join at once have the same coins, and so choose alike.
-    this.ledger.uses.listen();
-    const arm = await this.ledger.changeArm(publications.identity, offered);
     return new Session(publications, published, entry, kept, isTime, arm);
   }
 
@@ -206,11 +206,11 @@ export class Client {
 
   /** Make the reports that are due. @param {number} end of the monotonic clock */
   async settle(end) {
-    /** @type {Record<string, "pending" | "not-asked">} */
+    /** @type {Record<string, Outcome>} */
     const outcomes = {};
     for (const identity of await this.own()) {
       if (this.clock.monotonic() >= end) break;
-      const outcome = await settled(new Publications(this, nameOf(identity)));
+      const outcome = await settled(this.publications(nameOf(identity)));
       if (outcome) outcomes[nameOf(identity)] = outcome;
     }
     return outcomes;
@@ -263,6 +263,11 @@ export class Client {
   /** The same, by what this page knows: `choose` cannot wait for the ledger. */
   refuse() {
     if (this.contradiction !== null) throw contradicted(this.contradiction, this.server);
+  }
+
+  /** The publications of an experiment. @param {string} name */
+  publications(name) {
+    return new Publications(this, name);
   }
 
   /** @param {string} name */

@@ -4,9 +4,23 @@
 import { table } from "./arrays.js";
 import { malformed } from "./errors.js";
 
-const WORD = (1n << 64n) - 1n;
+export const WORD = (1n << 64n) - 1n;
 const GOLDEN = 0x9e3779b97f4a7c15n;
 const CLASS = 0xa24baed4963ee407n;
+/** The seed of coins, as a policy has it. @param {any} told @param {bigint} bits */
+export function seedOf(told, bits = 63n) {
+  if (typeof told !== "bigint" && !Number.isSafeInteger(told)) throw malformed("a seed is a whole number");
+  const seed = BigInt(told);
+  if (seed < 0n || seed >> bits) throw malformed(`a seed has ${bits} bits`);
+  return seed;
+}
+
+/** A share, of so many, that the upper bits of a word choose. @param {bigint} word @param {number} count */
+export const scaled = (word, count) => Number(((word >> 32n) * BigInt(count)) >> 32n);
+
+/** Whether thresholds rise and are at most 65,536. @param {number[]} row */
+export const rises = (row) => row.every((edge, i) => edge <= UNIT && (i === 0 || row[i - 1] <= edge));
+
 /** Thresholds are in parts of this. */
 export const UNIT = 65_536;
 
@@ -24,7 +38,7 @@ export const sign = (hash) => (hash >> 63n ? -1 : 1);
 export const bucket = (hash, buckets) => Number((((hash >> 24n) & 0xffffffffn) * BigInt(buckets)) >> 32n);
 
 /** The public class, 0..classes-1, of the coins of a round with this seed. @param {number} slot @param {bigint} seed @param {number} classes */
-export const classOf = (slot, seed, classes) => Number(((mix(mix((BigInt(slot) + seed) & WORD) ^ CLASS) >> 32n) * BigInt(classes)) >> 32n);
+export const classOf = (slot, seed, classes) => scaled(mix(mix((BigInt(slot) + seed) & WORD) ^ CLASS), classes);
 
 /** The public plan of a round: its keys, and how coins spread over the groups of each. */
 export class Layout {
@@ -38,10 +52,7 @@ export class Layout {
   /** @param {any} told `{seed, thresholds}` as a policy has it @returns {Layout} */
   static read(told) {
     const { rows, columns } = table(told?.thresholds, "<u4");
-    if (typeof told.seed !== "bigint" && !Number.isSafeInteger(told.seed)) throw malformed("a seed is a whole number");
-    const seed = BigInt(told.seed);
-    if (seed < 0n || seed > WORD) throw malformed("a seed has 64 bits");
-    return new this(seed, rows, columns + 1);
+    return new this(seedOf(told.seed, 64n), rows, columns + 1);
   }
 
   get keys() {
@@ -50,7 +61,7 @@ export class Layout {
 
   /** Whether thresholds rise and are at most 65,536. */
   get rises() {
-    return this.thresholds.every((row) => row.every((edge, i) => edge <= UNIT && (i === 0 || row[i - 1] <= edge)));
+    return this.thresholds.every(rises);
   }
 
   /** @param {number} slot @param {number} key */

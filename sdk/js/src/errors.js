@@ -21,6 +21,19 @@ export const malformed = (detail, field = null) => new PrivateerError("malformed
 /** @param {string} detail @param {string} field */
 export const refused = (detail, field) => new PrivateerError("terms-refused", detail, field);
 
+/** Refuse a randomizer that nobody can make. @param {unknown} good whether it can be made @param {string} field */
+export function possible(good, field) {
+  if (!good) throw refused("there is no such randomizer", field);
+}
+
+/** Whether what is told has these values; what it does not say is false. @param {any} told @param {object} own */
+export const says = (told, own) => Object.entries(own).every(([name, value]) => JSON.stringify(told?.[name] ?? false) === JSON.stringify(value));
+
+/** Refuse a policy that the round cannot have. @param {unknown} good */
+export function fitting(good) {
+  if (!good) throw malformed("not a policy of this algorithm and spec");
+}
+
 /** @param {string} detail @param {string} field */
 export const invalid = (detail, field) => new PrivateerError("input-invalid", detail, field);
 

@@ -1,7 +1,8 @@
 // @ts-check
 /** A person's values as columns in [0, 1]. Every value has a place: whether a device reports must not tell its person's. */
 
-import { mix } from "./coins.js";
+import { utf8 } from "./bytes.js";
+import { WORD, mix, scaled as share } from "./coins.js";
 import { invalid, malformed, refused } from "./errors.js";
 
 /**
@@ -146,8 +147,8 @@ function hashed(buckets, missing) {
 /** The bucket of a text: 64-bit FNV-1a of its bytes in UTF-8, mixed, of which the upper bits decide. @param {string} text @param {number} buckets */
 export function bucketOf(text, buckets) {
   let word = 0xcbf29ce484222325n;
-  for (const byte of new TextEncoder().encode(text)) word = ((word ^ BigInt(byte)) * 0x100000001b3n) & 0xffffffffffffffffn;
-  return Number(((mix(word) >> 32n) * BigInt(buckets)) >> 32n);
+  for (const byte of utf8(text)) word = ((word ^ BigInt(byte)) * 0x100000001b3n) & WORD;
+  return share(mix(word), buckets);
 }
 
 /** @param {boolean} missing @returns {Feature} */

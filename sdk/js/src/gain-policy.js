@@ -1,12 +1,11 @@
 // @ts-check
 /** The policy of a round that measures what choosing by context gains: the algorithm's policy, the best single option, or any. */
 
-import { list } from "./arrays.js";
-import { Layout, UNIT, classOf } from "./coins.js";
-import { malformed } from "./errors.js";
+import { Policy, playableOf } from "./algorithms/policy.js";
+import { places } from "./arrays.js";
+import { Layout, UNIT, WORD, classOf, seedOf } from "./coins.js";
+import { fitting } from "./errors.js";
 
-const WORD = (1n << 64n) - 1n;
-const SEED_MAX = 1n << 63n;
 /** Parts of 65,536 of the coins that follow the policy; as many give the single option, if there is one, and the rest any. */
 const COMPARED = (7 * UNIT) / 16;
 /** Keys of reports, and the single option where nobody knows which is best. */
@@ -18,21 +17,21 @@ const MIDDLE = 0.5;
 /** Whether a policy, as decoded, is one of these. @param {any} told */
 export const measuresGain = (told) => told !== null && typeof told === "object" && "by_context" in told;
 
-export class GainPolicy {
+export class GainPolicy extends Policy {
   /** @param {any} told the policy as decoded @param {import("./spec.js").Spec} spec @param {any} Kind the algorithm's own policies */
   constructor(told, spec, Kind) {
-    this.version = told.version;
-    this.cohort = "";
+    super(told, spec);
     this.single = told.single;
-    this.seed = BigInt(told.seed);
-    this.played = list(told.playable, "|b1").flatMap((on, arm) => (on ? [arm] : []));
+    this.seed = seedOf(told.seed);
+    this.played = places(playableOf(told, spec));
     /** @type {import("./algorithms/index.js").Policy} */
     this.byContext = new Kind(told.by_context, spec);
-    this.freshCoins = true;
-    this.tellsAge = false;
-    this.takesOwnAlone = true;
     this.singles = this.single === NO_OPTION ? 0 : COMPARED;
     this.check(told, spec);
+  }
+
+  get takesOwnAlone() {
+    return true;
   }
 
   /** @param {any} told @param {import("./spec.js").Spec} spec */
@@ -40,13 +39,10 @@ export class GainPolicy {
     const { batch, mechanism } = told.terms;
     const nobody = told.by_context.terms.batch === 0 && this.byContext.version === this.version && this.byContext.cohort === "";
     const known = this.single === NO_OPTION || this.played.includes(this.single);
-    const playable = spec.playable.flatMap((on, arm) => (on ? [arm] : []));
     const asked = batch > 0 && batch <= spec.gainPeople;
     const layout = Layout.read(mechanism.layout);
     const about = layout.keys === KEYS && layout.groups === 1;
-    if (!nobody || !known || playable.join() !== this.played.join() || !asked || !about || typeof told.seed === "string" || this.seed < 0n || this.seed >= SEED_MAX) {
-      throw malformed("not a policy that measures the gain");
-    }
+    fitting(nobody && known && asked && about);
     const { kind, base_rate, low, high } = spec.reward;
     const usual = typeof base_rate === "number" ? (base_rate - low) / (high - low) : MIDDLE;
     this.asked = { keys: KEYS, expected: kind === "numeric" || spec.trust.curated ? usual : null, beside: false };

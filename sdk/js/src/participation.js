@@ -133,19 +133,20 @@ export class Participation {
   }
 
   /**
-   * Whether a choice that is kept is still the person's: not once its report is due, nor once another arm is retired.
-   * Where the experiment waits for outcomes nothing else ends it before. Elsewhere it ends with its period, when nobody is
-   * asked, and when no report on it would count.
+   * Whether a choice that is kept is no longer the person's. One that is due stays, for the round that takes it. Where the
+   * experiment waits for outcomes another retired arm ends it before, and nothing else. Elsewhere it ends with its period, when
+   * nobody is asked, and when no report on it would count.
    * @param {Choice} choice @param {number} now seconds since 1970
    */
-  stands(choice, now) {
+  lapsed(choice, now) {
     const { spec, round } = this;
+    if (isDue(choice, now)) return !choice.window && !this.means(choice);
     // Whoever had any arm: the age of a report would tell who chose anew, and so who had the one that is retired.
-    if (isDue(choice, now) || `${choice.retired ?? []}` !== `${spec.retired}`) return false;
-    if (choice.window) return true;
+    if (`${choice.retired ?? []}` !== `${spec.retired}`) return true;
+    if (choice.window) return false;
     // Another page may be ahead of this one.
-    const takes = choice.version > round.version || this.counts(choice.version);
-    return round.batch > 0 && takes && choice.period === spec.periodOf(now) && this.means(choice);
+    const counts = choice.version > round.version || this.counts(choice.version);
+    return round.batch === 0 || !counts || choice.period !== spec.periodOf(now) || !this.means(choice);
   }
 
   /**
@@ -156,11 +157,6 @@ export class Participation {
     const { spec } = this;
     if (!kept || kept.arm === null || this.isOver || kept.period !== spec.periodOf(now)) return false;
     return spec.meaning(countOf(kept)) === kept.meaning && !spec.retired.includes(armOf(kept));
-  }
-
-  /** Whether the report on a choice is due, and a round like this one may take it. @param {Choice} choice @param {number} now */
-  waits(choice, now) {
-    return isDue(choice, now) && (choice.window > 0 || this.means(choice));
   }
 
   /** Whether a choice means here what it meant when it was made. @param {Choice} choice */

@@ -1,9 +1,10 @@
 // @ts-check
 /** The reports of a device to one experiment: made for the round that is open, and paid for. */
 
-import { isDue, isGivenUp, onTime } from "./choice.js";
+import { isGivenUp, onTime } from "./choice.js";
 import { PrivateerError, alreadyReported } from "./errors.js";
 import { allows } from "./ledgers/ledger.js";
+import { ALLOWED, OUTCOMES, after, stateOf } from "./states.js";
 import { localCost } from "./verification.js";
 
 const DAY = 86_400;
@@ -58,43 +59,47 @@ function pinned(spec) {
 }
 
 /**
+ * What becomes of the report on a choice that is due.
+ * @param {import("./publications.js").Publications} publications @param {Choice} choice @param {number} now
+ * @returns {Promise<"taken" | "declined" | "expired" | "deleted">}
+ */
+async function tried(publications, choice, now) {
+  try {
+    const { participation } = await publications.opened(null);
+    if (await madeOn(publications, choice, participation)) return "taken";
+  } catch (error) {
+    if (!(error instanceof PrivateerError) || error.type === "ledger-unwritable") throw error;
+    if (error.type === "unavailable") return "declined";
+    publications.client.refuse(); // the device goes on with nothing at a server that contradicts itself
+    if (error.type === "deleted") return "deleted";
+    // Of its terms: another round may do better.
+  }
+  return isGivenUp(choice, now) ? "expired" : "declined";
+}
+
+/**
  * Make the report on the choice that is kept, if it is due; it then waits to be sent.
  * @param {import("./publications.js").Publications} publications
- * @returns {Promise<"pending" | "not-asked" | null>} null: there is nothing to do any more. `pending`: no round takes it, for
- * now. `not-asked`: none has for so long that the device has erased the choice.
+ * @returns {Promise<import("./delivery.js").Outcome | null>} null: there is nothing to do any more
  */
 export async function settled(publications) {
   const { client, identity } = publications;
+  const { ledger } = client;
   const now = client.clock.now();
   let choice;
   try {
-    choice = await client.ledger.choice(identity);
-    if (choice && onTime(choice, now) !== choice) choice = await client.ledger.keep(identity, (kept) => kept && onTime(kept, now));
+    choice = await ledger.choice(identity);
+    if (choice && onTime(choice, now) !== choice) choice = await ledger.keep(identity, (kept) => kept && onTime(kept, now));
   } catch (error) {
     if (error instanceof PrivateerError && error.field === "key") return "pending"; // whoever joins the experiment is told
     throw error;
   }
-  const { payment: paid } = await client.ledger.entry(identity);
-  if (!choice || !isDue(choice, now)) return null;
-  if (paid && !allows(paid, choice.period)) {
-    await client.ledger.eraseChoice(identity);
-    return null;
-  }
-  const isOver = isGivenUp(choice, now);
-  try {
-    const { participation } = await publications.opened(null);
-    if (await madeOn(publications, choice, participation)) return null;
-  } catch (error) {
-    if (!(error instanceof PrivateerError) || error.type === "ledger-unwritable") throw error;
-    if (error.type === "unavailable") return "pending";
-    client.refuse(); // the device goes on with nothing at a server that contradicts itself
-    if (error.type === "deleted") {
-      await client.ledger.forget(identity);
-      return "not-asked";
-    }
-    // Of its terms: another round may do better.
-  }
-  if (!isOver) return "pending";
-  await client.ledger.eraseChoice(identity);
-  return "not-asked";
+  if (!choice) return null;
+  const state = stateOf(choice, (await ledger.entry(identity)).payment, now, choice.period, () => false);
+  if (state === "delivered") await ledger.eraseChoice(identity);
+  if (!ALLOWED[state].includes("make")) return null;
+  const event = await tried(publications, choice, now);
+  if (event === "expired") await ledger.eraseChoice(identity);
+  if (event === "deleted") await ledger.forget(identity);
+  return event === "taken" ? null : /** @type {import("./delivery.js").Outcome} */ (OUTCOMES[after(state, event)]);
 }

@@ -1,7 +1,7 @@
 // @ts-check
 /** Randomized response and subset selection, whose probabilities are certified in exact integers. */
 
-import { refused } from "./errors.js";
+import { possible } from "./errors.js";
 
 const WORD = 1n << 64n;
 
@@ -9,11 +9,9 @@ const WORD = 1n << 64n;
 class Response {
   /** @param {number} epsilon pure local privacy of a symbol @param {number} symbols size of the alphabet @param {number} own */
   constructor(epsilon, symbols, own) {
-    if (!(typeof epsilon === "number" && epsilon > 0 && epsilon <= 30)) throw refused("there is no such randomizer", "epsilon");
-    if (!(Number.isSafeInteger(symbols) && symbols >= 2 && symbols <= 32_768)) {
-      throw refused("there is no such randomizer", "symbols");
-    }
-    if (!(own >= 1 && own < symbols)) throw refused("there is no such randomizer", "own");
+    possible(typeof epsilon === "number" && epsilon > 0 && epsilon <= 30, "epsilon");
+    possible(Number.isSafeInteger(symbols) && symbols >= 2 && symbols <= 32_768, "symbols");
+    possible(own >= 1 && own < symbols, "own");
     this.symbols = BigInt(symbols);
     /** Words below it send an own symbol. */
     this.threshold = threshold(epsilon, this.symbols, BigInt(own));

@@ -3,13 +3,13 @@
 
 import { armOf, isDue, isSame, told } from "./choice.js";
 import { adjusted, namesOf, unfitNumbers } from "./adjustment.js";
-import { PrivateerError, alreadyReported, invalid } from "./errors.js";
+import { PrivateerError, invalid } from "./errors.js";
 import { unfit } from "./features.js";
 import { plainOf, unfitOutcome } from "./inputs.js";
 import { offered, showing } from "./ledgers/arm.js";
-import { allows } from "./ledgers/ledger.js";
 import { coins } from "./platform.js";
 import { isNew, madeOn } from "./reports.js";
+import { ALLOWED, OUTCOMES, after, stateOf } from "./states.js";
 
 /** @typedef {import("./participation.js").Choice} Choice */
 /** @typedef {import("./delivery.js").Outcome} Outcome */
@@ -31,14 +31,11 @@ export class Session {
     this.arm = arm;
     /** Of which unfit values the developer knows. @type {Set<string>} */
     this.warned = new Set();
-    /** Whether that arm was shown instead of a choice. */
-    this.isShown = false;
     /** The choice that the ledger has, or is about to. @type {Choice | null} */
     this.kept = kept;
     /** What a report is about. @type {Choice | null} */
     this.choice = kept;
-    /** Whether this person is asked for a report: the round asks them, or the device keeps their choice. */
-    this.asked = this.isOpen && (this.choice !== null || this.isAsked);
+    this.state = this.found;
     /** The reason of a refused report, or why one still waits. @type {string | null} */
     this.refusal = null;
     /** @type {Promise<unknown>} */
@@ -64,15 +61,32 @@ export class Session {
     return this.participation.spec.arms;
   }
 
-  get isOpen() {
-    const { payment } = this.entry;
-    const period = this.choice ? this.choice.period : this.participation.spec.periodOf(this.client.clock.now());
-    return payment === null || allows(payment, period);
-  }
-
+  /** Whether the round asks this person. */
   get isAsked() {
     const { participation, entry } = this;
     return participation.asks && (participation.spec.window > 0 || isNew(entry, participation)) && this.isTime;
+  }
+
+  /** How far the choice is, by what is kept. */
+  get found() {
+    const now = this.client.clock.now();
+    return stateOf(this.kept, this.entry.payment, now, this.participation.spec.periodOf(now), () => this.isAsked);
+  }
+
+  /** Whether this person is asked for a report: the round asks them, or the device keeps their choice. */
+  get asked() {
+    return this.may("report");
+  }
+
+  /** @param {import("./states.js").Action} action */
+  may(action) {
+    return ALLOWED[this.state].includes(action);
+  }
+
+  /** @param {import("./states.js").ChoiceEvent} event */
+  move(event) {
+    this.state = after(this.state, event);
+    if (this.state === "offered" && !this.isAsked) this.move("unasked");
   }
 
   /**
@@ -89,26 +103,25 @@ export class Session {
     this.client.refuse();
     const { participation, kept } = this;
     const now = this.client.clock.now();
-    this.isShown = false;
-    if (!fresh && kept && participation.stands(kept, now)) {
+    this.state = this.found;
+    if (kept && this.asked && (participation.lapsed(kept, now) || (fresh && this.may("show")))) this.move("lapsed");
+    if (kept && this.may("show")) {
       this.choice = kept;
       return armOf(kept);
     }
-    this.asked &&= this.isAsked;
-    const waiting = kept && participation.waits(kept, now) ? kept : null;
-    this.isShown = sticky && !fresh && (!this.asked || waiting !== null) && participation.shows(this.arm, now);
-    if (this.isShown) {
-      this.choice = waiting;
-      if (kept && !waiting) this.keep(null, false);
-      return armOf(this.arm);
-    }
-    const { spec } = participation;
+    const due = this.state === "due" ? kept : null;
+    const stays = this.may("stay") && sticky && !fresh && participation.shows(this.arm, now);
     const given = plainOf(context);
-    this.choice = this.decided(given, fresh, now);
+    this.choice = stays ? due : this.decided(given, fresh, now);
+    if (this.choice && this.may("keep")) {
+      this.keep(this.choice, fresh);
+      this.move(this.choice.window ? "deferred" : "decided");
+    } else if (kept && !due) this.keep(null, fresh);
+    if (stays) return armOf(this.arm);
+    const { spec } = participation;
     this.warn([...unfit(spec.features, given), ...unfitNumbers(spec, given)]);
-    if (this.asked || kept) this.keep(this.asked ? this.choice : null, fresh);
-    this.show(this.choice);
-    return armOf(this.choice);
+    this.show(/** @type {Choice} */ (this.choice));
+    return armOf(/** @type {Choice} */ (this.choice));
   }
 
   /**
@@ -122,6 +135,12 @@ export class Session {
     const choice = participation.choose(given, offer ?? coins(), now);
     const isOwn = offer === null || this.client.ledger.uses.claim(this.publications.identity, choice);
     return isOwn ? choice : participation.choose(given, coins(), now);
+  }
+
+  /** Whether a choice is one whose report is due. @param {Choice} choice */
+  waits(choice) {
+    const now = this.client.clock.now();
+    return isDue(choice, now) && !this.participation.lapsed(choice, now);
   }
 
   /** Tell the developer of values without a place, each once. @param {string[]} messages */
@@ -149,8 +168,8 @@ export class Session {
   keep(choice, fresh) {
     const { client, participation } = this;
     this.kept = choice;
-    const standing = (/** @type {Choice} */ one, /** @type {number} */ now) => participation.waits(one, now) || (!fresh && participation.stands(one, now));
-    const change = (/** @type {Choice | null} */ one) => (one && standing(one, client.clock.now()) ? one : choice);
+    const stands = (/** @type {Choice} */ one) => (fresh ? this.waits(one) : !participation.lapsed(one, client.clock.now()));
+    const change = (/** @type {Choice | null} */ one) => (one && stands(one) ? one : choice);
     this.keeping = this.keeping.catch(() => {}).then(() => client.ledger.keep(this.publications.identity, change));
     // `save` tells what went wrong, and `report` what goes wrong then.
     this.keeping.catch(() => {});
@@ -158,19 +177,21 @@ export class Session {
 
   /** Make sure that the choice is kept, on disk: `Client.resume` finds it after a restart. */
   async save() {
-    if (!this.choice && this.isShown) return;
-    if (!this.choice) throw invalid("choose an arm first", "reward");
-    if (this.asked && this.kept === null) this.keep(this.choice, false);
+    if (!this.choice && this.asked) throw invalid("choose an arm first", "reward");
     await this.keeping;
   }
 
   /** Erase the choice, here and in the ledger: no report is made of it, and the next call of `choose` is free. */
   async forget() {
+    await this.erase();
+    this.move("erased");
+  }
+
+  async erase() {
     await this.keeping.catch(() => {});
     await this.client.ledger.forget(this.publications.identity);
     this.kept = this.choice = null;
     this.arm = offered(null);
-    this.asked &&= this.isAsked;
   }
 
   /**
@@ -181,31 +202,21 @@ export class Session {
    * @returns {Promise<Outcome>}
    */
   async report(reward) {
-    try {
-      return await this.reported(reward);
-    } catch (error) {
-      // Whoever reports again is told so: that is no error of the page.
-      if (error instanceof PrivateerError && error.type === "already-reported") return "already-reported";
-      throw error;
-    }
-  }
-
-  /** @param {number | bigint | boolean | null | Record<string, number | bigint | boolean | null>} reward @returns {Promise<Outcome>} */
-  async reported(reward) {
-    const { client, choice } = this;
+    const { client, choice, participation } = this;
     await client.checkServer();
     this.entry = await client.ledger.entry(this.publications.identity);
-    if (!this.isOpen) throw alreadyReported();
-    const { policy, spec } = this.participation;
+    const { policy, spec } = participation;
+    const now = client.clock.now();
+    if (stateOf(choice, this.entry.payment, now, spec.periodOf(now), () => false) === "delivered") return this.ended("taken");
     const outcome = plainOf(reward);
-    if (choice || this.isShown) this.warn(unfitOutcome(outcome, spec));
-    if (!choice && this.isShown) return "not-asked";
+    this.warn(unfitOutcome(outcome, spec));
+    if (!this.asked) return /** @type {Outcome} */ (OUTCOMES[this.state]);
     if (!choice) throw invalid("choose an arm first: call session.choose({...})", "reward");
     const values = policy.read(adjusted(outcome, spec, choice.offset ?? 0), spec);
-    if (!this.asked) return "not-asked";
-    this.participation.check(choice);
+    participation.check(choice);
     await this.keeping.catch(() => {});
     const standing = await this.told(choice, values);
+    this.move("outcome");
     if ((standing ?? choice).window) return standing ? "pending" : "not-asked"; // to send now would say when the outcome came
     return this.sent(standing ?? told(choice, values, client.clock.now()));
   }
@@ -217,12 +228,14 @@ export class Session {
    */
   async told(choice, values) {
     const now = this.client.clock.now();
-    const counts = (/** @type {Choice} */ one) => this.participation.waits(one, now) || isSame(one, choice);
+    const counts = (/** @type {Choice} */ one) => this.waits(one) || isSame(one, choice);
     const kept = await this.client.ledger.keep(this.publications.identity, (standing) => {
       const own = standing ?? (choice.window && !isDue(choice, now) ? choice : null);
       return own && counts(own) ? told(own, values, now) : standing;
     });
-    return kept && counts(kept) ? kept : null;
+    if (!kept || !counts(kept)) return null;
+    this.kept = kept;
+    return kept;
   }
 
   /** Report to the open round, or keep the outcome if nobody says which one that is. @param {Choice} choice @returns {Promise<Outcome>} */
@@ -232,26 +245,35 @@ export class Session {
     try {
       this.published = await publications.opened(this.published);
       const sealed = await madeOn(publications, choice, this.participation);
-      this.asked &&= sealed === null;
       if (sealed) return await this.delivered(sealed);
+      await client.ledger.eraseChoice(identity);
+      return this.ended("expired");
     } catch (error) {
       const type = error instanceof PrivateerError ? error.type : "";
-      // An outcome that was told before waits already.
-      const waiting = (/** @type {Choice | null} */ kept) => (kept && this.participation.waits(kept, client.clock.now()) ? kept : choice);
-      if (type === "unavailable") return (await client.ledger.keep(identity, waiting)) ? "pending" : "not-asked";
+      // Another page has reported meanwhile: that is no error of this one.
+      if (type === "already-reported") return this.ended("taken");
+      if (type === "unavailable") {
+        this.state = after("due", "declined");
+        // An outcome that was told before waits already.
+        return (await client.ledger.keep(identity, (kept) => (kept && this.waits(kept) ? kept : choice))) ? "pending" : "not-asked";
+      }
       if (type !== "deleted") throw error;
-      await this.forget();
-      return "not-asked";
+      await this.erase();
+      return this.ended("deleted");
     }
-    await client.ledger.eraseChoice(identity);
-    this.kept = this.choice = null;
-    return "not-asked";
+  }
+
+  /** Have no choice any more. @param {import("./states.js").ChoiceEvent} event that ends one whose report is due */
+  ended(event) {
+    this.choice = this.kept = null;
+    this.state = after("due", event);
+    return /** @type {Outcome} */ (OUTCOMES[this.state]);
   }
 
   /** @param {import("./ledgers/ledger.js").Sealed} sealed */
   async delivered(sealed) {
     const { client, publications } = this;
-    this.choice = this.kept = null;
+    this.ended("taken");
     this.entry = await client.ledger.entry(publications.identity);
     const { outcome, reason } = await client.delivery.until(publications.identity, sealed, client.patience);
     this.refusal = reason;

@@ -4,12 +4,14 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
+import { isDeepStrictEqual } from "node:util";
 
 import { TrialPolicy } from "../src/algorithms/trial.js";
 import { PrivateerError } from "../src/errors.js";
 import { features, scaledReward, unfit } from "../src/features.js";
 import { plainOf, unfitOutcome } from "../src/inputs.js";
 import { Client, MemoryLedger } from "../src/node.js";
+import { ALLOWED, NEXT, OUTCOMES, after } from "../src/states.js";
 import { changed, clockAt, serving } from "./support/served.js";
 import { listening } from "./support/silent.js";
 import { vectors } from "./support/vectors.js";
@@ -104,6 +106,52 @@ async function clocks({ window, chosen, steps }) {
   return outcomes;
 }
 
+/** @typedef {import("../src/states.js").ChoiceState} ChoiceState */
+
+/** What is next, and what may be done, where that is not as is written. @param {Case} one */
+function isInTable({ state, event, next, allowed, outcome }) {
+  const own = /** @type {ChoiceState} */ (state);
+  if (event) return NEXT[own][/** @type {import("../src/states.js").ChoiceEvent} */ (event)] === next;
+  return isSame([...ALLOWED[own]].sort(), allowed) && (OUTCOMES[own] ?? null) === outcome;
+}
+
+/** The state of a choice after each step, and what was told of its report: what is written, or what is there instead. @param {Case} one */
+async function choices({ window, asks = true, steps }) {
+  /** @type {Case[]} */
+  const found = [];
+  let publication = changed(LOCAL, { conversion_window: window });
+  await serving(publication, async (at) => {
+    at.asks = asks ? "published" : "nobody";
+    const [ledger, clock] = [new MemoryLedger(), clockAt(NOW)];
+    const client = () => new Client(at.url, { ledger, clock, patience: 0, warn: quiet });
+    let session = /** @type {import("../src/session.js").Session} */ (/** @type {unknown} */ (null));
+    /** @type {Record<string, (step: Case) => any>} */
+    const ways = {
+      join: async () => void (session = await client().join("test")),
+      choose: () => void session.choose(NEAR),
+      fresh: () => void session.choose(NEAR, { fresh: true }),
+      report: () => session.report(1),
+      forget: () => session.forget(),
+      resend: async () => (await client().resend()).test,
+      pass: ({ seconds }) => void (clock.at.time += seconds),
+      publish: ({ version }) => {
+        at.publication = publication = changed(publication, {}, version);
+        clock.at.time += 60;
+      },
+      pause: () => void (at.asks = "nobody"),
+      asks: () => void (at.asks = "published"),
+      away: () => void (at.away = true),
+      back: () => void (at.away = false),
+    };
+    for (const { state, outcome, ...step } of steps) {
+      const told = await ways[step.do](step);
+      await session?.keeping;
+      found.push({ ...step, ...(state && { state: session.state }), ...((outcome || told) && { outcome: told ?? null }) });
+    }
+  });
+  return found;
+}
+
 /** @param {Case} one */
 function made({ address }) {
   try {
@@ -134,8 +182,22 @@ async function wrong(behaviour) {
   for (const [number, one] of behaviour.clocks.entries()) {
     if (!isSame(await clocks(one), one.steps.map((/** @type {any[]} */ step) => step[2]))) found.push(["clocks", number]);
   }
+  for (const kind of ["states", "actions"]) {
+    for (const [number, one] of behaviour[kind].entries()) if (!isInTable(one)) found.push([kind, number]);
+  }
+  for (const [number, one] of behaviour.choices.entries()) {
+    const there = await choices(one);
+    if (!there.every((step, i) => isDeepStrictEqual(step, one.steps[i]))) found.push(["choices", number]);
+  }
   return found;
 }
+
+test("the table has no other row", () => {
+  const rows = Object.entries(NEXT).flatMap(([state, next]) => Object.keys(next).map((event) => `${state} ${event}`));
+  assert.deepEqual(rows, BEHAVIOUR.states.map(({ state, event }) => `${state} ${event}`));
+  assert.deepEqual(Object.keys(ALLOWED), BEHAVIOUR.actions.map(({ state }) => state));
+  assert.throws(() => after("closed", "taken"), TypeError);
+});
 
 test("a device behaves as is written", async () => {
   assert.deepEqual(await wrong(BEHAVIOUR), []);
@@ -149,9 +211,14 @@ for (const [kind, number, change] of /** @type {[string, number, Case][]} */ ([
   ["sessions", 0, { arms: ["A", "B"] }],
   ["addresses", 3, { made: true }],
   ["clocks", 2, { chosen: 0 }],
+  ["states", 3, { next: "closed" }],
+  ["actions", 3, { allowed: ["report", "stay"] }],
+  ["actions", 4, { outcome: "not-asked" }],
+  ["choices", 0, { steps: BEHAVIOUR.choices[0].steps.map((/** @type {Case} */ one, /** @type {number} */ i) => (i === 3 ? { ...one, state: "due" } : one)) }],
+  ["choices", 6, { steps: [...BEHAVIOUR.choices[6].steps.slice(0, -1), { do: "resend", outcome: "pending" }] }],
 ])) {
   test(`a difference shows: ${kind} ${number}`, async () => {
-    const none = { values: [], sessions: [], addresses: [], clocks: [] };
+    const none = { values: [], sessions: [], addresses: [], clocks: [], states: [], actions: [], choices: [] };
     assert.deepEqual(await wrong({ ...none, [kind]: [{ ...BEHAVIOUR[kind][number], ...change }] }), [[kind, 0]]);
   });
 }

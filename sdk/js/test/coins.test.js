@@ -66,6 +66,32 @@ test("pages that choose before they hear of each other show one person one arm i
     assert.ok(arms.size > 1, "people differ");
   }));
 
+test("a page that chooses at any step of another one's joining has the same arm", () =>
+  serving(LOCAL, async (at) => {
+    /** Join as a person's second page, and do something before one step of it. @param {number} when @param {(first: import("../src/session.js").Session) => Promise<void>} what */
+    async function interrupted(when, what) {
+      const ledger = new MemoryLedger();
+      const joined = () => new Client(at.url, { ledger }).join("test");
+      const first = await joined();
+      let step = 0;
+      for (const name of /** @type {const} */ (["read", "change"])) {
+        const asked = /** @type {any} */ (ledger.store[name].bind(ledger.store));
+        ledger.store[name] = /** @type {any} */ (async (/** @type {any[]} */ ...parts) => {
+          if (step++ === when) await what(first);
+          return asked(...parts);
+        });
+      }
+      const second = await joined();
+      return { arms: [first.choose(MARKED), second.choose(MARKED)], steps: step };
+    }
+    const { steps } = await interrupted(-1, async () => {});
+    assert.ok(steps > 8, `${steps}`);
+    const people = [];
+    for (let person = 0; person < 8 * steps; person++) people.push(await interrupted(person % steps, async (first) => (first.choose(MARKED), first.save())));
+    assert.deepEqual(people.filter(({ arms: [one, other] }) => one !== other), []);
+    assert.ok(new Set(people.map(({ arms }) => arms[0])).size > 1, "people differ");
+  }));
+
 test("a page that joins while a choice is being written hears of it then", () =>
   serving(LOCAL, async (at) => {
     at.asks = "nobody"; // where somebody is asked, the choice itself is in the ledger first

@@ -9,6 +9,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 
 import { Client, FileLedger, MemoryLedger } from "../src/node.js";
+import { ALLOWED } from "../src/states.js";
 import { changed, clockAt, rejects, serving } from "./support/served.js";
 import { vectors } from "./support/vectors.js";
 
@@ -160,15 +161,6 @@ test("changes of one file by many are all there", async () => {
   assert.deepEqual((await ledgers[1].entry("https://a/7")).publication, new Uint8Array([7]));
 });
 
-test("a ledger of version 0.1 is read, and its reports are not made again", () =>
-  serving(LOCAL, async (at) => {
-    const path = join(folder(), "ledger.json");
-    writeFileSync(path, JSON.stringify({ [`${at.url}/test`]: { endpoint: `${at.url}/reports`, body: "00ff", answered: false } }));
-    const client = new Client(at.url, { ledger: new FileLedger(path) });
-    assert.equal((await client.join("test")).asked, false);
-    assert.deepEqual(at.bodies, ["00ff"]);
-  }));
-
 test("a ledger that cannot be written means no report, in words", () =>
   serving(LOCAL, async (at) => {
     const gone = new FileLedger(join(folder(), "nowhere", "ledger.json"));
@@ -214,3 +206,47 @@ test("what an application gets wrong is said at once", () => {
   assert.throws(() => new Client("https://a", { ledger, limits: /** @type {any} */ ({ epsilo: 1 }) }), { field: "limits.epsilo" });
   assert.throws(() => new Client("https://a", { ledger, timeout: 0 }), { field: "timeout" });
 });
+
+/** What a page may do while its report is on the way. @type {Record<string, (session: import("../src/session.js").Session) => any>} */
+const MEANWHILE = {
+  choose: (session) => session.choose(CONTEXT),
+  "choose anew": (session) => session.choose(CONTEXT, { fresh: true }),
+  "choose, not sticky": (session) => session.choose(CONTEXT, { sticky: false }),
+  report: (session) => session.report(0),
+  forget: (session) => session.forget(),
+};
+
+for (const [name, act] of Object.entries(MEANWHILE)) {
+  for (const end of ["taken", "declined", "expired"]) {
+    test(`at any step of a report a page may ${name}: ${end}`, () =>
+      serving(LOCAL, async (at) => {
+        for (let when = 0, steps = Infinity; when < steps; when++) {
+          Object.assign(at, { publication: LOCAL, away: false, bodies: [] });
+          const [ledger, clock] = [new MemoryLedger(), clockAt(1.8e9)];
+          const session = await new Client(at.url, { ledger, clock, patience: 0, warn: () => {} }).join("test");
+          session.choose(CONTEXT);
+          await session.save();
+          if (end === "expired") at.publication = changed(LOCAL, {}, 1_000_001);
+          at.away = end === "declined";
+          clock.at.time += 60;
+          let step = 0;
+          /** @type {Promise<any>} */
+          let other = Promise.resolve();
+          for (const way of /** @type {const} */ (["read", "change"])) {
+            const asked = /** @type {any} */ (ledger.store[way].bind(ledger.store));
+            ledger.store[way] = /** @type {any} */ ((/** @type {any[]} */ ...parts) => {
+              if (step++ === when) other = Promise.resolve(act(session));
+              return asked(...parts);
+            });
+          }
+          await session.report(1);
+          steps = step;
+          await other;
+          assert.ok(at.bodies.length <= 1, "two reports");
+          assert.ok(Object.hasOwn(ALLOWED, session.state), session.state);
+          assert.ok(["a", "b", "c"].includes(session.choose(CONTEXT)));
+          await session.keeping;
+        }
+      }));
+  }
+}

@@ -1,12 +1,12 @@
 """The conclusion of an experiment, from what its learner found: what faces show, and nothing of it is found there."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
 from privateer_core.answer import Answer
 from privateer_core.answer.conclusion import Conclusion, Headline, Rules
-from privateer_core.answer.estimates import Estimate
+from privateer_core.answer.estimates import Effect, Estimate
 from privateer_core.answer.parts import Contradiction, Gain, GuardrailEffects, Losses
 from privateer_core.answer.policy_view import Coefficients, Point, PolicyView
 from privateer_core.spec.spec import Spec
@@ -20,6 +20,7 @@ from privateer_server.conclusions.by_estimates import (
 )
 from privateer_server.conclusions.measured_gain import above_chance, beside_chance
 from privateer_server.conclusions.rule_words import short
+from privateer_server.conclusions.rules import RULE_DIGITS
 from privateer_server.conclusions.wording import LearnedAnswer, people, privacy_of, signed, unit_of
 from privateer_server.rounds.loop import Schedule, Step
 
@@ -101,7 +102,7 @@ def _with_effects(shown: Conclusion, findings: LearnedAnswer, schedule: Schedule
     return msgspec.structs.replace(
         shown,
         headline=headline,
-        rules=_as_decided(shown.rules, headline),
+        rules=_for_everybody(shown.rules, headline, findings.answer.effects, spec.options[0]),
         control=spec.options[0],
         baseline=baseline,
         no_relative=no_relative(findings.answer.effects, baseline),
@@ -112,12 +113,23 @@ def _with_effects(shown: Conclusion, findings: LearnedAnswer, schedule: Schedule
     )
 
 
-def _as_decided(rules: Rules | None, headline: Headline) -> Rules | None:
-    """Return rules of which one for everybody is decided where the headline is: its groups alone need not be."""
-    is_same = rules is not None and len(rules.rules) == 1 and rules.rules[0].option == headline.option
-    if rules is None or not is_same or headline.sureness != "decided":
+def _for_everybody(rules: Rules | None, headline: Headline, effects: Sequence[Effect], control: str) -> Rules | None:
+    """Return rules of which a single one says what effects on everybody do, and is decided where the headline is.
+
+    Estimates weigh segments by their people, effects by how much is known of them: near 0 their signs may differ.
+    """
+    if rules is None or len(rules.rules) != 1:
         return rules
-    return msgspec.structs.replace(rules, rules=(msgspec.structs.replace(rules.rules[0], sureness="decided"),))
+    rule = rules.rules[0]
+    means = {control: 0.0} | {one.option: one.value for one in effects if one.group is None and one.value is not None}
+    rivals = {option: mean for option, mean in means.items() if option != rule.option}
+    if rule.option in means and rivals:
+        second = max(rivals, key=lambda option: rivals[option])
+        difference = round(means[rule.option] - rivals[second], RULE_DIGITS)
+        rule = msgspec.structs.replace(rule, next_best=second, difference=difference)
+    if rule.option == headline.option and headline.sureness == "decided":
+        rule = msgspec.structs.replace(rule, sureness="decided")
+    return msgspec.structs.replace(rules, rules=(rule,))
 
 
 def _with_scores(shown: Conclusion, findings: LearnedAnswer, policy: PolicyView, gain: Gain | None) -> Conclusion:

@@ -27,7 +27,7 @@ CERTAIN: Final = 0.98
 LIKELY: Final = 0.9
 _ALL: Final = 1 - 1e-6
 """Rules say what tests decided of everybody, if seven can."""
-_DIGITS: Final = 4
+RULE_DIGITS: Final = 4
 _CERTAIN_MOST: Final = 0.9999
 """No probability by a model is said to be higher."""
 _DECIDED: Final[tuple[Sureness, ...]] = ("decided", "decided against the control", "decided on average", "not known")
@@ -186,4 +186,4 @@ def _rule(
 
 
 def _rounded(value: float) -> float:
-    return round(value, _DIGITS)
+    return round(value, RULE_DIGITS)

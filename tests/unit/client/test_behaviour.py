@@ -1,6 +1,7 @@
 """What docs/behaviour.json says of a device: the client in JavaScript does the same (sdk/js/test/behaviour.test.js)."""
 
 import json
+import random
 import warnings
 from collections.abc import Callable
 from decimal import Decimal
@@ -12,11 +13,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privateer_client import Client
+from privateer_client import Client, Outcome
 from privateer_client.inputs import context_vector, read_outcome
+from privateer_client.person_choice import PersonChoice
+from privateer_client.states import ALLOWED, NEXT, OUTCOMES, ChoiceState
+from privateer_core.algorithms import parse_spec
 from privateer_core.errors import InputError, PrivateerError, UnfitValueWarning
 from privateer_core.spec.reward import GuardedReward, Reward
-from privateer_core.wire.publication import ASKS_HEADER, ASKS_NOBODY
+from privateer_core.wire.publication import ASKS_HEADER, ASKS_NOBODY, decode_publication
 from tests.support.clocks import Hands
 from tests.support.experiments import CONTEXT, OTHER, Device, Server
 from tests.support.publications import published
@@ -101,6 +105,41 @@ def clock(case: dict[str, Any], folder: Path) -> list[str | None]:
     return outcomes
 
 
+def states(case: dict[str, Any], folder: Path) -> list[tuple[str | None, str | None]]:
+    """In which state a choice is after each step, and what became of its report."""
+    server = Server(published(make_spec({"experiment.conversion_window": float(case["window"])})))
+    server.headers = {} if case.get("asks", True) else {ASKS_HEADER: ASKS_NOBODY}
+    folder.mkdir()
+    device, session = Device(folder, server), None
+    seen = list[tuple[str | None, str | None]]()
+    for step in case["steps"]:
+        outcome = None
+        match step["do"]:
+            case "join":
+                session = device.start().join("test")
+            case "resend":
+                outcome = device.start().resend().get("test")
+            case "publish":
+                server.moves_on(make_spec({"experiment.conversion_window": float(case["window"])}), step["version"])
+                device.clock.time += 60
+            case "pass":
+                device.clock.time += step["seconds"]
+            case "pause" | "asks":
+                server.headers = {ASKS_HEADER: ASKS_NOBODY} if step["do"] == "pause" else {}
+            case "away" | "back":
+                server.is_down = step["do"] == "away"
+            case what:
+                calls = {"report": (1.0,), "forget": ()}
+                told = getattr(session, what)(*calls[what]) if what in calls else chosen(session, what)
+                outcome = told if what == "report" else None
+        seen.append((session.state if session and "state" in step else None, outcome))
+    return seen
+
+
+def chosen(session: Any, what: str) -> Any:
+    return session.choose(CONTEXT, fresh=what == "fresh")
+
+
 def made(address: str) -> bool:
     try:
         Client(address)
@@ -127,7 +166,22 @@ def wrong(behaviour: dict[str, list[dict[str, Any]]], folder: Path) -> list[tupl
     for number, case in enumerate(behaviour["clocks"]):
         told_at = clock(case, folder / f"clock-{number}")
         found += [("clocks", number)] * (told_at != [outcome for *_, outcome in case["steps"]])
+    for number, case in enumerate(behaviour["choices"]):
+        expected = [(step.get("state"), step.get("outcome")) for step in case["steps"]]
+        found += [("choices", number)] * (states(case, folder / f"choice-{number}") != expected)
+    table = {(row["state"], row["event"]): row["next"] for row in behaviour["states"]}
+    found += [("states", number) for number, row in enumerate(behaviour["states"]) if not is_row(row)]
+    found += [("states", -1)] * bool(table and table.keys() != NEXT.keys())
+    found += [
+        ("actions", number)
+        for number, row in enumerate(behaviour["actions"])
+        if (sorted(ALLOWED[row["state"]]), OUTCOMES.get(row["state"])) != (row["allowed"], row["outcome"])
+    ]
     return found
+
+
+def is_row(row: dict[str, Any]) -> bool:
+    return NEXT.get((row["state"], row["event"])) == row["next"]
 
 
 def test_a_device_behaves_as_is_written(tmp_path: Path) -> None:
@@ -145,12 +199,25 @@ def test_a_device_behaves_as_is_written(tmp_path: Path) -> None:
         ("sessions", 0, {"arms": ["A", "B"]}),
         ("addresses", 3, {"made": True}),
         ("clocks", 2, {"chosen": 0}),
+        ("choices", 1, {"window": 0}),
+        ("choices", 4, {"asks": True}),
+        ("actions", 0, {"allowed": ["report"]}),
+        ("actions", 2, {"outcome": "not-asked"}),
     ],
 )
 def test_a_difference_shows(tmp_path: Path, kind: str, number: int, change: dict[str, Any]) -> None:
-    none: dict[str, list[dict[str, Any]]] = {"values": [], "sessions": [], "addresses": [], "clocks": []}
+    none: dict[str, list[dict[str, Any]]] = {name: [] for name in BEHAVIOUR}
     case = BEHAVIOUR[kind][number]
     assert wrong(none | {kind: [case | change]}, tmp_path) == [(kind, 0)]
+
+
+@pytest.mark.parametrize("number", range(len(BEHAVIOUR["states"])))
+def test_each_row_of_the_table_counts(tmp_path: Path, number: int) -> None:
+    none: dict[str, list[dict[str, Any]]] = {name: [] for name in BEHAVIOUR}
+    rows = [dict(row) for row in BEHAVIOUR["states"]]
+    rows[number]["next"] = "closed" if rows[number]["next"] != "closed" else "offered"
+    assert wrong(none | {"states": rows}, tmp_path) == [("states", number)]
+    assert wrong(none | {"states": rows[:number] + rows[number + 1 :]}, tmp_path) == [("states", -1)]
 
 
 @pytest.mark.parametrize("case", BEHAVIOUR["connections"], ids=lambda case: case["service"])
@@ -173,3 +240,60 @@ def test_what_is_told_is_told_once_a_session_and_name(tmp_path: Path) -> None:
     with pytest.warns(UnfitValueWarning, match="^reward: ") as warned:
         outcomes = [session.report("secret") for _ in range(2)]
     assert (len(warned), outcomes) == (1, ["accepted", "already-reported"])
+
+
+ENDS = {
+    Outcome.ACCEPTED: {ChoiceState.DELIVERED},
+    Outcome.ALREADY_REPORTED: {ChoiceState.DELIVERED},
+    Outcome.PENDING: {ChoiceState.WAITING, ChoiceState.DUE, ChoiceState.DELIVERED},
+    Outcome.NOT_ASKED: {ChoiceState.CLOSED, ChoiceState.GIVEN_UP},
+}
+"""States after a report, by what came of it; one that is sealed may wait."""
+
+
+def moved(device: Device, server: Server, step: str, draw: random.Random) -> None:
+    """The world goes on: rounds open, one that takes no earlier choices among them, and servers fail or pause."""
+    if step == "publish":
+        version = decode_publication(server.body).round.version + draw.choice([1, 1_000_000])
+        server.moves_on(parse_spec(json.loads(decode_publication(server.body).spec)), version)
+    elif step == "fail":
+        server.is_down = not server.is_down
+    elif step == "pause":
+        server.headers = {} if server.headers else {ASKS_HEADER: ASKS_NOBODY}
+    device.clock.time += draw.choice([0.0, 60.0, 4000.0, 100_000.0])
+
+
+def walk(folder: Path, seed: int) -> set[ChoiceState]:
+    """Take 40 steps of two sessions of one person, whatever the world does; return the states of the sessions."""
+    draw, seen = random.Random(seed), set[ChoiceState]()
+    server = Server(published(make_spec({"experiment.conversion_window": draw.choice([0.0, 3600.0])})))
+    folder.mkdir()
+    device = Device(folder, server)
+    joined = [device.start().join("test") for _ in range(2)]
+    for _ in range(40):
+        moved(device, server, draw.choice(["publish", "fail", "pause", "", "", ""]), draw)
+        place = draw.randrange(2)
+        step = draw.choice(["join", "choose", "choose", "choose", "fresh", "fresh", "report", "forget", "forget"])
+        if step == "join":
+            joined[place] = device.start().join("test")
+        session = joined[place]
+        if step == "report":
+            session.choose(CONTEXT)
+            outcome = session.report(1.0)
+            assert session.state in ENDS[outcome]
+        elif step == "forget":
+            session.forget()
+        elif step != "join":
+            chosen(session, step)
+        known = PersonChoice(session._publications, device.ledger(), device.clock)
+        known.look_up(session._participation)
+        assert known.state is session.state or step == "report"
+        seen.add(session.state)
+    assert len(device.ledger().payments()) <= 1
+    assert len({*server.sent}) <= 1  # the same bytes may come again
+    return seen
+
+
+def test_sessions_know_what_the_ledger_says_and_report_once(tmp_path: Path) -> None:
+    seen = [walk(tmp_path / str(seed), seed) for seed in range(24)]
+    assert set.union(*seen) == set(ChoiceState)

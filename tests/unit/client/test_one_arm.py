@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from privateer_client import Outcome
-from privateer_client.ledger.arm import KeptArm, encode_arm
+from privateer_client.ledger.choice import KeptArm, encode_arm
 from privateer_core.wire.publication import ASKS_HEADER, ASKS_NOBODY
 from tests.support.experiments import CONTEXT, OTHER, WEEK, Device, Server
 from tests.support.publications import OVER, published
@@ -81,8 +81,8 @@ def test_who_chose_in_a_pause_chooses_anew_when_asked(tmp_path: Path) -> None:
     server.headers = {ASKS_HEADER: ASKS_NOBODY}
     session = device.start().join("test")
     arm = session.choose(CONTEXT)
-    assert session._choice is not None
-    before = int(session._choice.coins[0])
+    assert session._shown is not None
+    before = int(session._shown.coins[0])
     assert (device.start().join("test").choose(OTHER), session.report(1.0)) == (arm, Outcome.NOT_ASKED)
     server.headers = {}
     session = device.start().join("test")
@@ -123,8 +123,8 @@ def test_once_an_experiment_is_over_people_get_what_its_final_policy_decides(tmp
     server.moves_on(make_spec(), 3)
     session = device.start().join("test")
     session.choose(CONTEXT, fresh=True)
-    assert session._choice is not None
-    assert session._choice.coins.tolist() != coins == kept(device).coins.tolist()
+    assert session._shown is not None
+    assert session._shown.coins.tolist() != coins == kept(device).coins.tolist()
     sessions[0].choose(CONTEXT, fresh=True)
     assert kept(device).coins.tolist() != coins
 

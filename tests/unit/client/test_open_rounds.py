@@ -212,8 +212,8 @@ def test_people_of_a_source_report_to_the_open_round(tmp_path: Path) -> None:
 async def test_async_clients_report_to_the_open_round(device: Device, server: Server) -> None:
     async with device.start_async() as client:
         session = await client.join("test")
-        session.choose(CONTEXT)
-        session.save()
+        await session.choose(CONTEXT)
+        await session.save()
     device.clock.time += LATER
     server.moves_on(make_spec(), 2)
     async with device.start_async() as client:
@@ -248,7 +248,7 @@ def test_a_fresh_choice_takes_the_place_of_the_one_that_is_kept(device: Device, 
 def test_an_outcome_is_told_of_the_choice_that_it_is_about(device: Device, server: Server) -> None:
     """Another session has made a fresh choice meanwhile: the first one's outcome says nothing of that."""
     session, other = chosen(device), device.start().join("test")
-    mine = session._choice
+    mine = session._shown
     other.choose(OTHER, fresh=True)
     server.is_down = True
     device.clock.time += LATER
@@ -335,4 +335,4 @@ def test_clocks_are_the_clients_own(tmp_path: Path, server: Server) -> None:
     clock = Hands()
     session = Device(tmp_path, server, clock).start().join("test")
     session.choose(CONTEXT)
-    assert not session._choice.is_due(clock.now())
+    assert not session._shown.is_due(clock.now())

@@ -3,7 +3,8 @@
 import msgspec
 import pytest
 
-from privateer_client.delivery import EndpointAnswer, Outcome, judge, outcome_of
+from privateer_client.delivery import EndpointAnswer, judge, outcome_of
+from privateer_client.states import Outcome
 from privateer_core.errors import PrivateerError, ReportRefused
 from privateer_core.wire.problem import problem_type
 

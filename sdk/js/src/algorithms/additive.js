@@ -2,27 +2,24 @@
 /** Additive bandits: Thompson sampling of sums of shape functions, by public coins. */
 
 import { array, list } from "../arrays.js";
-import { SlotLayout, UNIT, classOf } from "../coins.js";
-import { malformed } from "../errors.js";
-import { scaledReward } from "../features.js";
+import { SlotLayout, UNIT, classOf, rises, seedOf } from "../coins.js";
+import { fitting } from "../errors.js";
 import { CellPairs, CentralVectors, NamedSymbol } from "../mechanisms/index.js";
 import { Questions } from "./additive/cells.js";
 import { CoinArms, startsFromLevels } from "./additive/coin-arms.js";
+import { Policy, playableOf } from "./policy.js";
 
 /** The unit of terms, in expected reward: sums of whole numbers are the same in every language. */
 const STEP = 2 ** -13;
 const DRAWS_MAX = 64;
 
-export class AdditivePolicy {
-  /** What a round asks. @type {import("../trust.js").Question} */
+export class AdditivePolicy extends Policy {
+  /** @type {import("../trust.js").Question} */
   static QUESTION = "features";
-  /** What else than "seen" and "hidden" its promise may say of arms where they are hidden. @type {string[]} */
-  static ARMS = ["as-local"];
 
   /** @param {any} told the policy as decoded @param {import("../spec.js").Spec} spec */
   constructor(told, spec) {
-    this.version = told.version;
-    this.cohort = "";
+    super(told, spec);
     this.questions = new Questions(spec);
     const [arms, terms] = [spec.arms.length, this.questions.terms];
     this.draws = whole(told.draws, [null, arms, terms]);
@@ -31,16 +28,14 @@ export class AdditivePolicy {
     this.edges = list(told.edges, "<u4");
     this.counted = told.counted;
     this.countsArms = told.counts_arms;
-    this.playable = list(told.playable, "|b1");
-    this.seed = BigInt(told.seed);
+    this.playable = playableOf(told, spec);
+    this.seed = seedOf(told.seed);
     /** What residuals are never below, as a positive number; less than 1 where rewards are rare. @type {number} */
     this.below = told.below ?? 1;
     /** Whom coins give an arm, where no crowd hides a report. */
     this.plan = told.plan ? new CoinArms(told.plan, this.questions, this.playable) : null;
-    /** Whether a report has coins of its own; those that may give an arm go with the report. */
+    // Those that may give an arm go with the report.
     this.freshCoins = this.plan === null;
-    this.tellsAge = false;
-    this.takesOwnAlone = false;
     /** Whether coins choose one question for a person, whose answer a curator gets. */
     this.asksOne = false;
     /** Lengths of a vector's parts, by question. @type {number[]} */
@@ -48,18 +43,25 @@ export class AdditivePolicy {
     this.check(told, spec);
   }
 
+  get tellsAge() {
+    return false;
+  }
+
+  get takesOwnAlone() {
+    return false;
+  }
+
   /** @param {any} told @param {import("../spec.js").Spec} spec */
   check(told, spec) {
     const { questions, edges, counted } = this;
     const same = questions.is(told.questions) && this.countsArms === !spec.trust.promises;
-    const plays = this.playable.length === spec.arms.length && this.playable.every((on, arm) => (on === 1) === spec.playable[arm]);
-    const drawn = Number.isInteger(this.count) && this.count >= 1 && this.count <= DRAWS_MAX && this.seed >= 0n && this.seed < 1n << 63n;
-    const rises = edges.length === questions.count - 1 && edges.every((edge, i) => edge <= UNIT && (i === 0 || edges[i - 1] <= edge));
+    const drawn = Number.isInteger(this.count) && this.count >= 1 && this.count <= DRAWS_MAX;
+    const parted = edges.length === questions.count - 1 && rises(edges);
     // Where nobody is asked there are no groups that coins could name.
     const planned = (this.plan !== null) === startsFromLevels(spec) && (told.terms.batch > 0 || !this.plan?.given);
-    const typed = [this.below, counted].every((one) => typeof one === "number") && typeof told.seed !== "string";
+    const typed = [this.below, counted].every((one) => typeof one === "number");
     const bounded = typed && this.below > 0 && this.below <= 1 && (this.plan === null || this.below === 1);
-    if (!(same && plays && drawn && rises && planned && bounded && counted >= 0 && counted < 1)) throw malformed("not an additive policy");
+    fitting(same && drawn && parted && planned && bounded && counted >= 0 && counted < 1);
     this.lengths = [...edges, UNIT].map((edge, i) => Math.sqrt((edge - (edges[i - 1] ?? 0)) / UNIT));
   }
 
@@ -104,11 +106,6 @@ export class AdditivePolicy {
       if (score > most) [best, most] = [arm, score];
     }
     return best;
-  }
-
-  /** What an application tells, in [0, 1]. @param {any} told @param {import("../spec.js").Spec} spec */
-  read(told, spec) {
-    return [scaledReward(spec.reward, told)];
   }
 
   /** What a person contributes: how far the reward is from what is expected, at the place of their arm and cells.
@@ -158,6 +155,6 @@ function away(told, reward, below) {
 /** Whole numbers of a shape, of which null may be any. @param {any} told @param {(number | null)[]} wanted */
 function whole(told, wanted) {
   const { values, shape } = array(told, "<i2", wanted.length);
-  if (!shape.every((length, axis) => wanted[axis] === null || wanted[axis] === length)) throw malformed("not an additive policy");
+  fitting(shape.every((length, axis) => wanted[axis] === null || wanted[axis] === length));
   return Int16Array.from(values);
 }

@@ -1,35 +1,31 @@
 // @ts-check
 /** Linear and generalized linear bandits: Thompson sampling by public coins. */
 
-import { array, list } from "../arrays.js";
-import { mix } from "../coins.js";
-import { malformed } from "../errors.js";
-import { scaledReward } from "../features.js";
+import { array, places } from "../arrays.js";
+import { WORD, classOf, mix, seedOf } from "../coins.js";
+import { fitting, malformed } from "../errors.js";
 import { normalOf } from "../numerics.js";
 import { lengthOf, product, dot } from "../vectors.js";
 import { Design } from "./linear/design.js";
-import { classOf, link, SHORTEST, squares } from "./linear/reports.js";
+import { link, SHORTEST, squares } from "./linear/reports.js";
+import { Policy, playableOf } from "./policy.js";
 
 const LARGEST = 1e6;
 const COORDINATES_MAX = 1 << 16;
 const MESSAGES_MAX = 16;
-const WORD = (1n << 64n) - 1n;
 const ARM = 0x9fb21c651e98df25n;
 const MATRIX = Math.sqrt(1 / 3);
 const PRODUCT = Math.sqrt(2 / 3);
 /** Shares of second moments: where noise is a curator's; a batch's, at so many coordinates; a report's own, from such an epsilon. */
 const [CURATED, BATCHED, FEW, ALONE, CLEAR] = [0.3, 0.1, 5, 0.1, 3];
 
-export class LinearPolicy {
-  /** What a round asks. @type {import("../trust.js").Question} */
+export class LinearPolicy extends Policy {
+  /** @type {import("../trust.js").Question} */
   static QUESTION = "directions";
-  /** What else than "seen" and "hidden" its promise may say of arms where they are hidden. @type {string[]} */
-  static ARMS = ["as-local"];
 
   /** @param {any} told the policy as decoded @param {import("../spec.js").Spec} spec */
   constructor(told, spec) {
-    this.version = told.version;
-    this.cohort = "";
+    super(told, spec);
     this.design = new Design(spec);
     this.link = told.link;
     const [arms, d] = [spec.arms.length, this.design.dimension];
@@ -38,33 +34,16 @@ export class LinearPolicy {
     this.whitening = matrices(told.whitening, [d, d])[0];
     this.telling = matrices(told.telling, [d, d])[0];
     this.exploration = told.exploration;
-    this.playable = list(told.playable, "|b1");
+    this.playable = playableOf(told, spec);
+    /** Arms that people may get. */
+    this.played = places(this.playable);
     this.favours = told.favours;
     this.share = told.share;
-    this.seed = BigInt(told.seed);
-    this.batched = spec.trust.batched;
+    this.seed = seedOf(told.seed);
     this.classes = told.terms.mechanism.classes ?? 1;
+    // Those of a choice are sent only if they tell a class.
+    this.freshCoins = this.classes === 1;
     this.check(told, spec);
-  }
-
-  /** Whether a report has coins of its own: those of a choice are sent only if they tell a class. */
-  get freshCoins() {
-    return this.classes === 1;
-  }
-
-  /** Whether a report says how many versions ago its decision was made. */
-  get tellsAge() {
-    return !this.freshCoins && !this.batched;
-  }
-
-  /** Whether the round takes reports on decisions of this round alone. */
-  get takesOwnAlone() {
-    return this.batched && !this.freshCoins;
-  }
-
-  /** Arms that people may get. */
-  get played() {
-    return this.playable.flatMap((on, arm) => (on ? [arm] : []));
   }
 
   /** @param {any} told @param {import("../spec.js").Spec} spec */
@@ -74,14 +53,13 @@ export class LinearPolicy {
     const mayFavour = spec.armInKey && spec.trust.batched;
     const favoured = this.favours === -1 || (mayFavour && this.playable[this.favours] === 1);
     const same = this.design.is(told.design) && this.link === spec.table.link && this.share === share;
-    const plays = this.playable.length === spec.arms.length && this.playable.every((on, arm) => (on === 1) === spec.playable[arm]);
-    const ranged = typeof this.exploration === "number" && typeof told.seed !== "string" && this.exploration >= 0 && this.exploration <= 1 && this.seed >= 0n && this.seed < 1n << 63n;
+    const ranged = typeof this.exploration === "number" && this.exploration >= 0 && this.exploration <= 1;
     const classes = isJoint || spec.armInKey ? 1 : this.played.length;
     const { ball, repeats = 1 } = told.terms.mechanism;
     const { norm, bound, coordinates, below = 1 } = ball ?? {};
     const asks = norm === "l2" && bound === 1 && below === 1 && coordinates === this.coordinates && coordinates <= COORDINATES_MAX && [1, classes].includes(this.classes);
     const few = repeats <= mostMessages(spec);
-    if (!(same && plays && ranged && favoured && asks && few)) throw malformed("not a linear policy");
+    fitting(same && ranged && favoured && asks && few);
   }
 
   /** Share of a report that is second moments of contexts. @param {import("../spec.js").Spec} spec */
@@ -123,11 +101,6 @@ export class LinearPolicy {
     return normals;
   }
 
-  /** What an application tells, in [0, 1]. @param {any} told @param {import("../spec.js").Spec} spec */
-  read(told, spec) {
-    return [scaledReward(spec.reward, told)];
-  }
-
   /** A person's vector: the arm is the place of a block in it. @param {number[]} columns @param {number} arm @param {number[]} values as `read` gave them */
   contribute(columns, arm, values) {
     const row = this.design.row(columns);
@@ -163,7 +136,7 @@ function mostMessages({ table, trust, armInKey, reports }) {
 /** Matrices of an array of two or three axes. @param {any} told @param {number[]} shape @returns {number[][][]} */
 function matrices(told, shape) {
   const { values, shape: found } = array(told, "<f8", shape.length);
-  if (found.join() !== shape.join() || !values.every((one) => Math.abs(one) <= LARGEST)) throw malformed("not a linear policy");
+  fitting(found.join() === shape.join() && values.every((one) => Math.abs(one) <= LARGEST));
   const [rows, columns] = shape.slice(-2);
   return Array.from({ length: values.length / (rows * columns) }, (_, i) =>
     Array.from({ length: rows }, (_, row) => values.slice((i * rows + row) * columns, (i * rows + row + 1) * columns)),

@@ -2,24 +2,20 @@
 /** The partition bandit: bins of contexts, with active arms in each. */
 
 import { list, table } from "../arrays.js";
-import { Layout } from "../coins.js";
-import { malformed } from "../errors.js";
-import { scaledReward } from "../features.js";
+import { fitting } from "../errors.js";
+import { CoinPolicy } from "./policy.js";
 
 const DEPTH_MAX = 40;
 const NEEDED = ["active", "axes", "bins", "depths", "dimension", "paths", "terms", "version"];
 
-export class PartitionPolicy {
-  /** What a round asks. @type {import("../trust.js").Question} */
+export class PartitionPolicy extends CoinPolicy {
+  /** @type {import("../trust.js").Question} */
   static QUESTION = "means";
-  /** What else than "seen" and "hidden" its promise may say of arms where they are hidden. @type {string[]} */
-  static ARMS = ["as-local"];
 
   /** @param {any} told the policy as decoded @param {import("../spec.js").Spec} spec */
   constructor(told, spec) {
-    check(NEEDED.every((name) => name in told));
-    this.version = told.version;
-    this.cohort = told.cohort ?? "";
+    fitting(NEEDED.every((name) => name in told));
+    super(told, spec);
     this.dimension = told.dimension;
     this.axes = list(told.axes, "<i8");
     this.depths = list(told.depths, "<i8");
@@ -28,22 +24,8 @@ export class PartitionPolicy {
     this.bins = list(told.bins, "<i8");
     const wholes = told.wholes ?? null;
     this.wholes = wholes === null ? this.bins.map((_, entry) => entry) : list(wholes, "<i8");
-    this.reported = Layout.read(told.terms.mechanism.layout);
-    this.freshCoins = (told.choice ?? null) !== null;
-    this.layout = this.freshCoins ? Layout.read(told.choice) : this.reported;
-    this.batched = spec.trust.batched;
-    check(wholes === null || this.freshCoins);
-    this.check(spec, told.terms.batch);
-  }
-
-  /** Whether a report says how many versions ago its decision was made. */
-  get tellsAge() {
-    return !this.freshCoins && !this.batched && this.cohort === "";
-  }
-
-  /** Whether the round takes reports on decisions of this round alone. */
-  get takesOwnAlone() {
-    return this.batched && !this.freshCoins;
+    fitting(wholes === null || this.freshCoins);
+    this.check(told, spec);
   }
 
   /** Wholes, and arms that are active in one of their bins, in order: where the arm is in the key, these are the keys. */
@@ -54,20 +36,17 @@ export class PartitionPolicy {
     return open.flatMap((row, whole) => row.flatMap((on, arm) => (on ? [[whole, arm]] : [])));
   }
 
-  /** @param {import("../spec.js").Spec} spec @param {number} batch */
-  check(spec, batch) {
+  /** @param {any} told @param {import("../spec.js").Spec} spec */
+  check(told, spec) {
     const { depths, paths, active, bins, layout } = this;
-    check(this.dimension === spec.columns && this.axes.length === DEPTH_MAX && depths.length > 0);
-    check(this.axes.every((axis) => axis >= 0 && axis < this.dimension));
-    check(paths.length === depths.length && active.length === depths.length && this.tiles());
-    check(active.every((row) => row.length === spec.arms.length && row.some((on) => on) && row.every((on, arm) => !on || spec.playable[arm])));
-    check(new Set(bins).size === bins.length && bins.every((bin) => bin >= 0 && bin < depths.length));
-    check(this.wholes.length === bins.length && this.wholes.every((one, i) => [0, 1].includes(one - (this.wholes[i - 1] ?? 0))));
-    check(layout.keys === bins.length && layout.groups === spec.arms.length && layout.rises);
-    check(bins.every((bin, key) => layout.shares(key).every((share, arm) => share === 0 || active[bin][arm] === 1)));
-    const [keys, groups] = this.freshCoins ? [this.cells.length, 1] : [bins.length, spec.arms.length];
-    const asked = this.freshCoins === spec.armInKey && this.reported.keys === keys && this.reported.groups === groups;
-    check(asked || batch === 0);
+    fitting(this.dimension === spec.columns && this.axes.length === DEPTH_MAX && depths.length > 0);
+    fitting(this.axes.every((axis) => axis >= 0 && axis < this.dimension));
+    fitting(paths.length === depths.length && active.length === depths.length && this.tiles());
+    fitting(active.every((row) => row.length === spec.arms.length && row.some((on) => on) && row.every((on, arm) => !on || spec.playable[arm])));
+    fitting(new Set(bins).size === bins.length && bins.every((bin) => bin >= 0 && bin < depths.length));
+    fitting(this.wholes.length === bins.length && this.wholes.every((one, i) => [0, 1].includes(one - (this.wholes[i - 1] ?? 0))));
+    this.checkCoins(told, spec, bins.length, this.cells.length);
+    fitting(bins.every((bin, key) => layout.shares(key).every((share, arm) => share === 0 || active[bin][arm] === 1)));
   }
 
   /** Least path of 40 bits in a bin. @param {number} bin */
@@ -103,7 +82,7 @@ export class PartitionPolicy {
   decide(columns, slot) {
     const bin = this.locate(columns);
     const key = this.bins.indexOf(bin);
-    return key < 0 ? this.active[bin].indexOf(1) : this.layout.group(this.layout.hash(slot, key), key);
+    return key < 0 ? this.active[bin].indexOf(1) : this.drawn(slot, key);
   }
 
   /** The key that a report is about; -1: there is nothing to tell. @param {number[]} columns @param {number} arm */
@@ -114,18 +93,8 @@ export class PartitionPolicy {
     return this.cells.findIndex(([one, other]) => one === whole && other === arm);
   }
 
-  /** What an application tells, in [0, 1]. @param {any} told @param {import("../spec.js").Spec} spec */
-  read(told, spec) {
-    return [scaledReward(spec.reward, told)];
-  }
-
   /** What a person contributes. @param {number[]} columns @param {number} arm @param {number[]} values as `read` gave them */
   contribute(columns, arm, values) {
     return { key: this.key(columns, arm), value: values[0] };
   }
-}
-
-/** @param {boolean} good */
-function check(good) {
-  if (!good) throw malformed("not a partition policy");
 }

@@ -4,8 +4,9 @@
 import { areSlopes, learnedOf, lessExpected } from "../adjustment.js";
 import { list } from "../arrays.js";
 import { SlotLayout, UNIT } from "../coins.js";
-import { malformed } from "../errors.js";
+import { fitting } from "../errors.js";
 import { scaledReward } from "../features.js";
+import { Policy } from "./policy.js";
 
 /** By how many units of coins rounding may move an arm in one question beside another. */
 const UNITS = 2;
@@ -36,22 +37,19 @@ class Factor {
   }
 }
 
-export class TrialPolicy {
-  /** What a round asks. @type {import("../trust.js").Question} */
+export class TrialPolicy extends Policy {
+  /** @type {import("../trust.js").Question} */
   static QUESTION = "hits";
-  /** What else than "seen" and "hidden" its promise may say of arms where they are hidden. @type {string[]} */
-  static ARMS = [];
+  static ARMS = /** @type {string[]} */ ([]);
 
   /** @param {any} told the policy as decoded @param {import("../spec.js").Spec} spec */
   constructor(told, spec) {
-    if (!Array.isArray(told.segments?.factors)) throw malformed("not a trial policy");
-    this.version = told.version;
-    this.cohort = "";
+    super(told, spec);
+    fitting(Array.isArray(told.segments?.factors));
     this.factors = /** @type {Factor[]} */ (told.segments.factors.map((/** @type {any} */ one) => new Factor(one)));
     this.layout = SlotLayout.read(told.choice);
     this.reported = SlotLayout.read(told.terms.mechanism.layout);
     this.freshCoins = this.reported.groups === 1;
-    this.batched = spec.trust.batched;
     this.guardrails = spec.guardrails;
     /** @type {Question[]} */
     this.questions = told.questions;
@@ -60,16 +58,6 @@ export class TrialPolicy {
     this.arms = spec.arms.length;
     this.segments = this.factors.reduce((product, one) => product * one.parts, 1);
     this.check(spec, told);
-  }
-
-  /** Whether a report says how many versions ago its decision was made. */
-  get tellsAge() {
-    return !this.freshCoins && !this.batched;
-  }
-
-  /** Whether the round takes reports on decisions of this round alone. */
-  get takesOwnAlone() {
-    return this.batched && !this.freshCoins;
   }
 
   /** @param {import("../spec.js").Spec} spec @param {any} told */
@@ -84,7 +72,7 @@ export class TrialPolicy {
     const gone = (/** @type {number} */ group) => !spec.playable[group % this.arms];
     const played = layout.thresholds.every((_, key) => layout.shares(key).every((share, group) => share === 0 || !gone(group)));
     const open = learnedOf(spec.adjust);
-    if (!(inside && chooses && played && this.asksEvenly() && areSlopes(this.learned, open))) throw malformed("not a trial policy");
+    fitting(inside && chooses && played && this.asksEvenly() && areSlopes(this.learned, open));
     const answers = questions.length ? 1 : 2 ** this.guardrails.length;
     const keys = layout.keys * answers * (this.freshCoins ? this.arms : 1);
     const rows = (/** @type {number} */ key) => (this.freshCoins ? [] : layout.thresholds[Math.floor(key / answers)]);
@@ -92,9 +80,8 @@ export class TrialPolicy {
     const { kind, base_rate, low, high } = spec.reward;
     const expected = typeof base_rate === "number" ? (base_rate - low) / (high - low) : spec.table.rate;
     this.asked = { keys, expected: kind === "numeric" ? expected : null, beside: this.learned.length < open };
-    if (told.terms.batch > 0 && !(same && reported.seed === layout.seed && this.freshCoins === namesArms && (told.terms.mechanism.buckets ?? 1) <= keys)) {
-      throw malformed("not a trial policy");
-    }
+    const asks = same && reported.seed === layout.seed && this.freshCoins === namesArms && (told.terms.mechanism.buckets ?? 1) <= keys;
+    fitting(asks || told.terms.batch === 0);
   }
 
   /** Whether a mechanism tells what the round asks. @param {any} mechanism */

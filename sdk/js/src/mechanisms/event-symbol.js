@@ -2,10 +2,8 @@
 /** One symbol for rare rewards: that there was one in the person's key, or that there was none. */
 
 import { Layout, classOf } from "../coins.js";
-import { malformed } from "../errors.js";
-import { KeyedSymbol, hasFields } from "./symbols.js";
+import { KeyedSymbol } from "./symbols.js";
 
-const FIELDS = ["epsilon", "layout", "type"];
 /** The coins have one of so many reports name the person's key in place of its events. */
 const NAMING = 10;
 
@@ -14,9 +12,8 @@ export class EventSymbol extends KeyedSymbol {
 
   /** @param {any} told the mechanism of the terms */
   constructor(told) {
-    if (!hasFields(told, FIELDS) || typeof told.epsilon !== "number") throw malformed("not an event symbol");
     const layout = Layout.read(told.layout);
-    super(told, layout.keys + 1);
+    super(told, {}, layout.keys + 1);
     this.layout = layout;
   }
 

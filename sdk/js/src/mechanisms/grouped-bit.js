@@ -2,37 +2,27 @@
 /** One bit a person, in groups that public coins choose and everybody may see. */
 
 import { Layout, UNIT } from "../coins.js";
-import { malformed, refused } from "../errors.js";
-import { pureCurve, shuffledCurve } from "../privacy/curves.js";
+import { refused } from "../errors.js";
+import { shuffledCurve } from "../privacy/curves.js";
 import { RandomizedResponse } from "../response.js";
-import { hasFields, isBelow, report } from "./symbols.js";
+import { Mechanism, isBelow, isNumber, isThere, report } from "./symbols.js";
 
-const FIELDS = ["epsilons", "layout", "type"];
 const SYMBOLS = 2;
 /** Binary digits of the shares that a promise counts on. */
 const DIGITS = 6;
 
-export class GroupedBit {
+export class GroupedBit extends Mechanism {
   static TYPE = "grouped-bit";
 
   /** @param {any} told the mechanism of the terms */
   constructor(told) {
-    const listed = Array.isArray(told.epsilons) && told.epsilons.every((/** @type {any} */ one) => typeof one === "number");
-    if (!hasFields(told, FIELDS) || !listed) throw malformed("not a grouped bit");
+    super(told, { epsilons: (all) => Array.isArray(all) && all.every(isNumber), layout: isThere });
     this.layout = Layout.read(told.layout);
     this.epsilons = /** @type {number[]} */ (told.epsilons);
     const one = this.layout.keys === 1 && this.layout.groups === this.epsilons.length;
     if (!one) throw refused("must be one for each group of one key", "epsilons");
     this.localEpsilon = Math.max(...this.epsilons);
-    this.messages = 1;
-    this.reportSize = 6;
-    this.sampling = 0;
     this.responses = this.epsilons.map((one) => new RandomizedResponse(one, SYMBOLS));
-  }
-
-  /** @returns {import("../privacy/curves.js").Curve} */
-  alone() {
-    return pureCurve(this.localEpsilon);
   }
 
   /** What a batch costs with who is in which group: the worst of the groups. @param {number} honest @returns {import("../privacy/curves.js").Curve} */

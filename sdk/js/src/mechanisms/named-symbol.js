@@ -2,10 +2,8 @@
 /** One symbol that names a person's key and their value, or a bucket of keys where epsilon is small. */
 
 import { SlotLayout, sign } from "../coins.js";
-import { malformed, refused } from "../errors.js";
-import { KeyedSymbol, hasFields } from "./symbols.js";
-
-const FIELDS = ["buckets", "epsilon", "layout", "type"];
+import { possible } from "../errors.js";
+import { KeyedSymbol, isWhole } from "./symbols.js";
 
 /** Least local epsilons of one key at which numbers have so many levels. */
 const STEPS = [[0.7, 3], [2.5, 5], [4, 7], [5.5, 9]];
@@ -26,13 +24,11 @@ export class NamedSymbol extends KeyedSymbol {
 
   /** @param {any} told the mechanism of the terms */
   constructor(told) {
-    const { levels = 2, ...others } = told;
-    const typed = Number.isSafeInteger(told.buckets) && Number.isSafeInteger(levels) && typeof told.epsilon === "number";
-    if (!hasFields(others, FIELDS) || !typed) throw malformed("not a named symbol");
-    super(told, levels * Math.max(0, told.buckets), levels);
+    const { levels = 2 } = told;
+    super({ ...told, levels }, { buckets: isWhole, levels: isWhole }, levels * Math.max(0, told.buckets), levels);
     this.layout = SlotLayout.read(told.layout);
     this.buckets = told.buckets;
-    if (levels < 2) throw refused("there is no such randomizer", "levels");
+    possible(levels >= 2, "levels");
   }
 
   /** Whether every key has a symbol of its own. */

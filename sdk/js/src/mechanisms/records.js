@@ -1,12 +1,12 @@
 // @ts-check
 /** Records that a curator sees: a key and a value on a grid. The noise of what is released is the curator's. */
 
-import { joined } from "../bytes.js";
+import { joined, little } from "../bytes.js";
 import { Layout, SlotLayout } from "../coins.js";
-import { malformed, refused } from "../errors.js";
+import { possible } from "../errors.js";
 import { normalCurve, pureCurve } from "../privacy/curves.js";
 import { samplingCost } from "../sampling/normal.js";
-import { hasFields, rounded } from "./symbols.js";
+import { Mechanism, isThere, rounded } from "./symbols.js";
 
 /** Grid points of a value in [0, 1]. */
 const UNIT = 65_535;
@@ -20,32 +20,24 @@ const isNoise = (scale) => typeof scale === "number" && scale >= 0 && scale < NO
 /** A curve of discrete Laplace noise with the next whole scale. @param {number} sensitivity @param {number} scale @param {number} unit of the grid */
 const laplaceCurve = (sensitivity, scale, unit) => pureCurve((sensitivity * unit) / Math.ceil(scale * unit));
 
-/** @param {number} slot -1: none is told @param {number} key @param {number} value @param {bigint} word that rounds it */
-function record(slot, key, value, word) {
-  const start = slot < 0 ? 0 : 4;
-  const view = new DataView(new ArrayBuffer(start + 6));
-  if (slot >= 0) view.setUint32(0, slot, true);
-  view.setUint32(start, key < 0 ? NO_KEY : key, true);
-  view.setUint16(start + 4, key < 0 ? 0 : rounded(value, UNIT, word), true);
-  return new Uint8Array(view.buffer);
-}
+/** A key, and a value that a word rounds. @param {number} key @param {number} value @param {bigint} word */
+const record = (key, value, word) => joined(little(4, key < 0 ? NO_KEY : key), half(key, value, word));
+
+/** @param {number} key @param {number} value @param {bigint} word */
+const half = (key, value, word) => little(2, key < 0 ? 0 : rounded(value, UNIT, word));
 
 /** Sums of scores and people per cell. */
-export class CentralSums {
+export class CentralSums extends Mechanism {
   static TYPE = "central-sums";
 
   /** @param {any} told */
   constructor(told) {
-    const known = hasFields(told, ["layout", "scale", "standard_deviation", "type"]);
-    if (!known || !isNoise(told.standard_deviation) || !isNoise(told.scale)) throw malformed("not central sums");
-    if (told.standard_deviation && told.scale) throw refused("there is no such randomizer", "standard_deviation");
+    super(told, { layout: isThere, scale: isNoise, standard_deviation: isNoise }, 10);
+    possible(!told.standard_deviation || !told.scale, "standard_deviation");
     this.layout = Layout.read(told.layout);
-    if (2 * this.layout.keys * this.layout.groups > RELEASED_MAX) throw refused("there is no such randomizer", "layout");
+    possible(2 * this.layout.keys * this.layout.groups <= RELEASED_MAX, "layout");
     this.deviation = /** @type {number} */ (told.standard_deviation);
     this.scale = /** @type {number} */ (told.scale);
-    this.localEpsilon = Infinity;
-    this.messages = 1;
-    this.reportSize = 10;
     this.sampling = this.deviation ? samplingCost(RELEASED_MAX) : 0;
   }
 
@@ -57,26 +49,22 @@ export class CentralSums {
 
   /** @param {import("./index.js").Contribution} contribution @param {import("../platform.js").Noise} noise */
   randomize({ slot, key, value }, noise) {
-    return record(slot, key, value, noise(1)[0]);
+    return joined(little(4, slot), record(key, value, noise(1)[0]));
   }
 }
 
 /** Sums of values and of their rests per key. */
-export class CellPairs {
+export class CellPairs extends Mechanism {
   static TYPE = "cell-pairs";
   /** What the parts of a value add up to. */
   unit = UNIT;
 
-  /** @param {any} told */
-  constructor(told) {
-    if (!hasFields(told, ["layout", "scale", "type"]) || !isNoise(told.scale)) throw malformed("not sums of the parts of values");
+  /** @param {any} told @param {number} [size] of a record */
+  constructor(told, size) {
+    super(told, { layout: isThere, scale: isNoise }, size);
     this.layout = SlotLayout.read(told.layout);
-    if (this.layout.groups !== 1) throw refused("there is no such randomizer", "scale");
+    possible(this.layout.groups === 1, "scale");
     this.scale = /** @type {number} */ (told.scale);
-    this.localEpsilon = Infinity;
-    this.messages = 1;
-    this.reportSize = 6;
-    this.sampling = 0;
   }
 
   /** Whether it tells what is asked: the variance of values just where that is wanted. @param {import("../trust.js").Hits} question */
@@ -91,7 +79,7 @@ export class CellPairs {
 
   /** @param {import("./index.js").Contribution} contribution @param {import("../platform.js").Noise} noise */
   randomize({ key, value }, noise) {
-    return record(-1, key, value, noise(1)[0]);
+    return record(key, value, noise(1)[0]);
   }
 }
 
@@ -112,8 +100,7 @@ export class CellProducts extends CellTriples {
 
   /** @param {any} told */
   constructor(told) {
-    super(told);
-    this.reportSize = 8;
+    super(told, 8);
   }
 
   /** @param {import("../trust.js").Hits} question */
@@ -124,8 +111,6 @@ export class CellProducts extends CellTriples {
   /** @param {import("./index.js").Contribution} contribution @param {import("../platform.js").Noise} noise */
   randomize({ key, value, number = 0 }, noise) {
     const [first, second] = noise(2);
-    const made = new DataView(new ArrayBuffer(2));
-    made.setUint16(0, key < 0 ? 0 : rounded(number, UNIT, second), true);
-    return joined(record(-1, key, value, first), new Uint8Array(made.buffer));
+    return joined(record(key, value, first), half(key, number, second));
   }
 }

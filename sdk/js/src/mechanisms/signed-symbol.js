@@ -2,19 +2,14 @@
 /** One signed symbol for keyed means. */
 
 import { Layout, bucket, sign } from "../coins.js";
-import { malformed } from "../errors.js";
-import { KeyedSymbol, hasFields } from "./symbols.js";
-
-const FIELDS = ["buckets", "elsewhere", "epsilon", "layout", "type"];
+import { KeyedSymbol, isWhole } from "./symbols.js";
 
 export class SignedSymbol extends KeyedSymbol {
   static TYPE = "signed-symbol";
 
   /** @param {any} told the mechanism of the terms */
   constructor(told) {
-    const typed = Number.isSafeInteger(told.buckets) && typeof told.elsewhere === "boolean" && typeof told.epsilon === "number";
-    if (!hasFields(told, FIELDS) || !typed) throw malformed("not a signed symbol");
-    super(told, 2 * Math.max(0, told.buckets) + (told.elsewhere ? 1 : 0));
+    super(told, { buckets: isWhole, elsewhere: (one) => typeof one === "boolean" }, 2 * Math.max(0, told.buckets) + (told.elsewhere ? 1 : 0));
     this.layout = Layout.read(told.layout);
     this.buckets = told.buckets;
     this.elsewhere = told.elsewhere;

@@ -1,6 +1,8 @@
 // @ts-check
-/** What reports of one symbol have in common. */
+/** What mechanisms have in common, and reports of one symbol. */
 
+import { joined, little } from "../bytes.js";
+import { malformed } from "../errors.js";
 import { pureCurve, shuffledCurve } from "../privacy/curves.js";
 import { RandomizedResponse } from "../response.js";
 
@@ -15,32 +17,44 @@ export function rounded(value, steps, word) {
 }
 
 /** Coins and symbol. @param {number} slot @param {number} symbol */
-export function report(slot, symbol) {
-  const view = new DataView(new ArrayBuffer(6));
-  view.setUint32(0, slot, true);
-  view.setUint16(4, symbol, true);
-  return new Uint8Array(view.buffer);
-}
+export const report = (slot, symbol) => joined(little(4, slot), little(2, symbol));
 
-/** @param {any} told @param {string[]} names */
-export const hasFields = (told, names) => Object.keys(told).sort().join() === names.join();
+export const isWhole = (/** @type {any} */ one) => Number.isSafeInteger(one);
+export const isNumber = (/** @type {any} */ one) => typeof one === "number";
+export const isThere = (/** @type {any} */ one) => one !== undefined;
 
-/** A report of one symbol about a key, which randomized response protects. */
-export class KeyedSymbol {
-  /** @param {any} told @param {number} symbols @param {number} levels of a value, at equal distances */
-  constructor(told, symbols, levels = 2) {
-    this.levels = levels;
-    this.localEpsilon = /** @type {number} */ (told.epsilon);
-    this.symbols = symbols;
+/** What randomizes a person's report. */
+export class Mechanism {
+  /** @type {string} */
+  static TYPE;
+
+  /** @param {any} told the mechanism of the terms @param {Record<string, (one: any) => boolean>} fields which it has, and no others
+   * @param {number} size of a report @param {number} epsilon of a report alone */
+  constructor(told, fields, size = 6, epsilon = Infinity) {
+    const { type, ...others } = told;
+    const known = Object.keys(others).length === Object.keys(fields).length;
+    if (!known || !Object.keys(fields).every((name) => fields[name](others[name]))) throw malformed("not a mechanism of this type");
+    this.localEpsilon = epsilon;
     this.messages = 1;
-    this.reportSize = 6;
+    this.reportSize = size;
+    /** What sampling adds to delta. */
     this.sampling = 0;
-    this.response = new RandomizedResponse(told.epsilon, symbols);
   }
 
-  /** @returns {import("../privacy/curves.js").Curve} */
+  /** What a report reveals; null: the record. @returns {import("../privacy/curves.js").Curve | null} */
   alone() {
     return pureCurve(this.localEpsilon);
+  }
+}
+
+/** A report of one symbol about a key, which randomized response protects. */
+export class KeyedSymbol extends Mechanism {
+  /** @param {any} told @param {Record<string, (one: any) => boolean>} fields @param {number} symbols @param {number} levels of a value, at equal distances */
+  constructor(told, fields, symbols, levels = 2) {
+    super(told, { epsilon: isNumber, layout: isThere, ...fields }, 6, told.epsilon);
+    this.levels = levels;
+    this.symbols = symbols;
+    this.response = new RandomizedResponse(told.epsilon, symbols);
   }
 
   /** @param {number} honest @returns {import("../privacy/curves.js").Curve} */

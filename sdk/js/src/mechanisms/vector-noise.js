@@ -1,11 +1,12 @@
 // @ts-check
 /** Vectors with normal noise: from every device, or drawn once by a curator at the release. */
 
-import { malformed, refused } from "../errors.js";
+import { joined, little } from "../bytes.js";
+import { possible } from "../errors.js";
 import { normalCurve } from "../privacy/curves.js";
 import { REACH, RoundedNormal, samplingCost } from "../sampling/normal.js";
 import { Ball } from "../vectors.js";
-import { hasFields } from "./symbols.js";
+import { Mechanism, isNumber, isThere, isWhole } from "./symbols.js";
 
 const MOST = 2 ** 31 - 1;
 const KEPT_MAX = 1 << 20;
@@ -13,25 +14,17 @@ const STEPS_MAX = 1 << 16;
 const WHOLE = 1 + 2 ** -10;
 
 /** @param {number[]} values */
-function whole(values) {
-  const view = new DataView(new ArrayBuffer(4 * values.length));
-  values.forEach((one, i) => view.setInt32(4 * i, one, true));
-  return new Uint8Array(view.buffer);
-}
+const whole = (values) => joined(...values.map((one) => little(4, one)));
 
-class NoisyVectors {
-  /** @param {any} told @param {string[]} fields */
+class NoisyVectors extends Mechanism {
+  /** @param {any} told @param {Record<string, (one: any) => boolean>} [fields] besides */
   constructor(told, fields) {
-    const deviation = told.standard_deviation;
-    if (!hasFields(told, fields) || typeof deviation !== "number") throw malformed("not vectors with noise");
-    if (!(deviation >= 0 && deviation < Infinity)) throw refused("there is no such randomizer", "standard_deviation");
-    this.ball = new Ball(told.ball);
-    this.deviation = deviation;
-    this.localEpsilon = Infinity;
-    this.classes = 1;
-    this.messages = 1;
-    this.reportSize = 4 * this.ball.coordinates;
-    this.sampling = deviation ? samplingCost(this.ball.coordinates) : 0;
+    const ball = new Ball(told.ball);
+    super(told, { ball: isThere, standard_deviation: isNumber, ...fields }, 4 * ball.coordinates);
+    this.ball = ball;
+    this.deviation = /** @type {number} */ (told.standard_deviation);
+    possible(this.deviation >= 0 && this.deviation < Infinity, "standard_deviation");
+    this.sampling = this.deviation ? samplingCost(ball.coordinates) : 0;
   }
 
   /** How far two people may be from each other in what is seen. */
@@ -50,8 +43,8 @@ export class GaussianVectors extends NoisyVectors {
 
   /** @param {any} told */
   constructor(told) {
-    super(told, ["ball", "standard_deviation", "type"]);
-    if (!(this.ball.diameter + 1.01 * REACH * this.deviation < MOST)) throw refused("there is no such randomizer", "privacy.epsilon");
+    super(told);
+    possible(this.ball.diameter + 1.01 * REACH * this.deviation < MOST, "privacy.epsilon");
     this.normal = new RoundedNormal(this.deviation);
   }
 
@@ -69,11 +62,6 @@ export class GaussianVectors extends NoisyVectors {
 export class CentralVectors extends NoisyVectors {
   static TYPE = "central-vectors";
 
-  /** @param {any} told @param {string[]} fields */
-  constructor(told, fields = ["ball", "standard_deviation", "type"]) {
-    super(told, fields);
-  }
-
   released() {
     return this.curve();
   }
@@ -90,12 +78,9 @@ export class RunningVectors extends CentralVectors {
 
   /** @param {any} told */
   constructor(told) {
-    super(told, ["ball", "kind", "standard_deviation", "steps", "type"]);
+    super(told, { kind: (one) => one === "root" || one === "tree", steps: isWhole });
     const { kind, steps } = told;
-    const most = Math.min(STEPS_MAX, Math.floor(KEPT_MAX / this.ball.coordinates));
-    if ((kind !== "root" && kind !== "tree") || !Number.isSafeInteger(steps) || !(steps >= 1 && steps <= most)) {
-      throw refused("there is no such randomizer", "steps");
-    }
+    possible(steps >= 1 && steps <= Math.min(STEPS_MAX, Math.floor(KEPT_MAX / this.ball.coordinates)), "steps");
     this.kind = kind;
     this.steps = /** @type {number} */ (steps);
     this.sampling = this.deviation ? samplingCost(this.ball.coordinates * this.steps) : 0;

@@ -2,54 +2,42 @@
 /** A symbol for a vector, or several: public random directions near to it, by subset selection. */
 
 import { joined } from "../bytes.js";
-import { mix } from "../coins.js";
-import { malformed, refused } from "../errors.js";
+import { WORD, mix, seedOf } from "../coins.js";
+import { possible } from "../errors.js";
 import { normalOf } from "../numerics.js";
 import { composedCurve } from "../privacy/composed.js";
-import { pureCurve, shuffledCurve } from "../privacy/curves.js";
+import { shuffledCurve } from "../privacy/curves.js";
 import { SubsetResponse } from "../response.js";
 import { Ball, dot, lengthOf } from "../vectors.js";
-import { hasFields, report } from "./symbols.js";
+import { Mechanism, isNumber, isThere, isWhole, report } from "./symbols.js";
 
-const FIELDS = ["ball", "chosen", "classes", "directions", "epsilon", "repeats", "seed", "type"];
 const CLASSES_MAX = 64;
 const REPEATS_MAX = 16;
 const COINS = (1n << 32n) - 1n;
 const DIRECTIONS_MAX = 1024;
-const WORD = (1n << 64n) - 1n;
 const PLACE = 0xd1342543de82ef95n;
 
-export class VectorSymbol {
+export class VectorSymbol extends Mechanism {
   static TYPE = "vector-symbol";
 
   /** @param {any} told */
   constructor(told) {
     const { chosen, classes, directions, epsilon, seed, repeats = 1 } = told;
-    const counts = [chosen, classes, directions, repeats].every(Number.isSafeInteger);
-    const seeded = typeof seed === "bigint" || Number.isSafeInteger(seed);
-    if (!hasFields({ ...told, repeats }, FIELDS) || !counts || !seeded || typeof epsilon !== "number") throw malformed("not a vector symbol");
-    const several = repeats >= 1 && repeats <= REPEATS_MAX && (repeats === 1 || classes === 1);
-    if (!several) throw refused("there is no such randomizer", "repeats");
+    const counts = { chosen: isWhole, classes: isWhole, directions: isWhole, repeats: isWhole };
+    super({ ...told, repeats }, { ...counts, ball: isThere, epsilon: isNumber, seed: isThere }, 6, repeats * epsilon);
+    possible(repeats >= 1 && repeats <= REPEATS_MAX && (repeats === 1 || classes === 1), "repeats");
     const sized = classes >= 1 && classes <= CLASSES_MAX && directions >= 1 && directions <= DIRECTIONS_MAX;
-    if (!sized || chosen < 1 || chosen > directions) throw refused("there is no such randomizer", "directions");
+    possible(sized && chosen >= 1 && chosen <= directions, "directions");
     this.ball = new Ball(told.ball);
     /** Of a message; all messages of a report together cost the local epsilon. */
     this.epsilon = /** @type {number} */ (epsilon);
     this.messages = /** @type {number} */ (repeats);
-    this.localEpsilon = this.messages * this.epsilon;
     this.directions = /** @type {number} */ (directions);
     this.chosen = /** @type {number} */ (chosen);
     this.classes = /** @type {number} */ (classes);
-    this.seed = BigInt(seed);
-    if (this.seed < 0n || this.seed > WORD) throw refused("there is no such randomizer", "seed");
-    this.reportSize = 6;
-    this.sampling = 0;
+    this.seed = seedOf(seed, 64n);
     this.response = new SubsetResponse(epsilon, 2 * this.directions, this.chosen);
-    if (this.response.threshold === 0n) throw refused("there is no such randomizer", "epsilon");
-  }
-
-  alone() {
-    return pureCurve(this.localEpsilon);
+    possible(this.response.threshold > 0n, "epsilon");
   }
 
   /**

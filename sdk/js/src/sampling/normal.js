@@ -1,7 +1,7 @@
 // @ts-check
 /** Normal noise on a grid of integers from random words, as `privateer_core.sampling.normal` has it: floating point leaks nothing. */
 
-import { refused } from "../errors.js";
+import { possible } from "../errors.js";
 
 const LEAST = 256;
 const MOST = 2 ** 40;
@@ -18,7 +18,7 @@ export const samplingCost = (count) => (count + 2) * COST;
 export class RoundedNormal {
   /** @param {number} deviation in grid units */
   constructor(deviation) {
-    if (!(deviation >= LEAST && deviation <= MOST)) throw refused("there is no such noise", "standard_deviation");
+    possible(deviation >= LEAST && deviation <= MOST, "standard_deviation");
     this.deviation = deviation;
     this.width = 2 ** Math.max(0, Math.floor(Math.log2(deviation / 64)));
     const bins = Math.ceil((REACH * deviation) / this.width);

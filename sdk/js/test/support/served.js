@@ -130,7 +130,7 @@ export function changed(body, experiment, version = 4) {
   Object.assign(told.experiment, experiment);
   round[0] = told.experiment.name;
   round[1] = version;
-  // In the policy the version is a small number after its name.
+  // In the policy the version is a number after its name, which is small at first.
   const at = Buffer.from(policy).indexOf("version") + "version".length;
-  return encode([round, joined([...Buffer.from(JSON.stringify(told))]), joined(policy.slice(0, at), [version], policy.slice(at + 1))]);
+  return encode([round, joined([...Buffer.from(JSON.stringify(told))]), joined(policy.slice(0, at), encode(version), policy.slice(at + 1))]);
 }

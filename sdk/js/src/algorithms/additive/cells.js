@@ -1,7 +1,7 @@
 // @ts-check
 /** The cells of features, in each of which a shape function has one value, and the questions that merge cells. */
 
-import { malformed } from "../../errors.js";
+import { malformed, says } from "../../errors.js";
 
 /** Numbers of merged cells in which a feature in order is asked about, besides its own cells. */
 const COARSER = [2, 4, 8];
@@ -63,11 +63,7 @@ export class Questions {
   is(told) {
     const features = told?.cells?.features;
     if (told?.merges !== this.merges || !Array.isArray(features) || features.length !== this.features.length) return false;
-    return this.features.every(({ start, bins, codes, columns, missing, cyclic }, i) => {
-      const other = features[i];
-      const same = (other.cyclic ?? false) === cyclic && other.start === start && other.bins === bins && other.columns === columns && other.missing === missing;
-      return same && Array.isArray(other.codes) && other.codes.length === codes.length && codes.every((code, at) => code === other.codes[at]);
-    });
+    return this.features.every((feature, i) => says(features[i], feature));
   }
 
   /** The terms of a person's cells, one a feature. @param {number[]} columns */

@@ -1,9 +1,9 @@
 // @ts-check
 /** What people are asked where no crowd hides a report: coins give some of them an arm, others get the best one. */
 
-import { list, table } from "../../arrays.js";
-import { UNIT } from "../../coins.js";
-import { malformed } from "../../errors.js";
+import { list, places, table } from "../../arrays.js";
+import { UNIT, rises } from "../../coins.js";
+import { fitting } from "../../errors.js";
 import { drawsOne } from "../../trust.js";
 
 /** Epsilon of a report that stands alone from which on it names arms and cells. */
@@ -27,14 +27,14 @@ export class CoinArms {
     const { rows } = table(told.edges, "<u4");
     const features = questions.features.length;
     const same = `${list(told.playable, "|b1")}` === `${playable}` && Number.isSafeInteger(this.given) && this.given >= 0 && this.given <= UNIT;
-    const rises = rows.length === 2 && rows.every((row) => row.length === features && row.every((edge, i) => edge <= UNIT && (i === 0 || row[i - 1] <= edge)));
+    const parted = rows.length === 2 && rows.every((row) => row.length === features && rises(row));
     const names = this.resolutions.length === features && this.resolutions.every((one, i) => one > 0 && questions.asked[one - 1]?.place === i);
-    if (!(same && rises && names)) throw malformed("not a plan of arms by coins");
+    fitting(same && parted && names);
     /** @type {Group[]} */
     this.groups = [];
     /** Where each group ends among coins. @type {number[]} */
     this.ends = [];
-    this.divide(playable.flatMap((on, arm) => (on ? [arm] : [])), rows);
+    this.divide(places(playable), rows);
   }
 
   /** Every arm has as many coins as another: the first give it to a person. @param {number[]} arms @param {number[][]} edges */

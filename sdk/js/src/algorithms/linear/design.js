@@ -1,6 +1,8 @@
 // @ts-check
 /** How columns in [0, 1] become the coordinates of a context: 1, and what each block of columns says. */
 
+import { says } from "../../errors.js";
+
 /** @typedef {import("../../features.js").Block} Block */
 
 /** @param {Block} block */
@@ -17,10 +19,7 @@ export class Design {
   is(told) {
     const blocks = told?.blocks;
     if (!Array.isArray(blocks) || blocks.length !== this.blocks.length) return false;
-    return this.blocks.every(({ columns, codes, flags, cyclic = false }, i) => {
-      const other = blocks[i];
-      return (other.cyclic ?? false) === cyclic && other.columns === columns && other.flags === flags && Array.isArray(other.codes) && other.codes.length === codes.length && codes.every((code, at) => code === other.codes[at]);
-    });
+    return this.blocks.every((block, i) => says(blocks[i], { cyclic: false, ...block }));
   }
 
   /** A number is in [-1, 1], one that comes round a point of the unit circle, yes and no are 1 and -1, and one of several levels is one-hot. @param {number[]} columns */

@@ -1,20 +1,11 @@
 // @ts-check
 /** What a person tells about a context: vectors of length 1 at most. */
 
-import { mix } from "../../coins.js";
 import { lengthOf } from "../../vectors.js";
 
 /** Shorter vectors have no direction. */
 export const SHORTEST = 1e-100;
 const SURE = 0.02;
-const WORD = (1n << 64n) - 1n;
-const CLASS = 0xa24baed4963ee407n;
-
-/** The public class of coins. @param {number} slot @param {bigint} seed @param {number} classes */
-export function classOf(slot, seed, classes) {
-  const word = mix(mix((BigInt(slot) + seed) & WORD) ^ CLASS);
-  return Number(((word >> 32n) * BigInt(classes)) >> 32n);
-}
 
 /** The expected reward of x theta, away from 0 and 1. @param {string} name @param {number} value */
 export const link = (name, value) =>

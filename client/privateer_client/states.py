@@ -1,0 +1,129 @@
+"""The states of one choice of one person: docs/sdk/states.md draws them, docs/behaviour.json tests them."""
+
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from privateer_client.ledger.account_protocol import Payment
+    from privateer_client.ledger.choice import KeptChoice
+
+
+class Outcome(StrEnum):
+    """What became of a report.
+
+    ``accepted``: it is durable. ``late``: the round closed before the report came. ``not-asked``: the experiment is
+    over or paused, it is other people's turn, or other people were drawn. ``already-reported``: this person's reports
+    are made, or this period's. ``refused``: the endpoint did not take the report. ``pending``: nobody has decided yet.
+    The device keeps what came of the choice until the report is due, or the sealed bytes until an endpoint decides.
+    """
+
+    ACCEPTED = "accepted"
+    LATE = "late"
+    NOT_ASKED = "not-asked"
+    ALREADY_REPORTED = "already-reported"
+    REFUSED = "refused"
+    PENDING = "pending"
+
+
+class ChoiceState(StrEnum):
+    """How far one person's choice is."""
+
+    OFFERED = "offered"  # a round asks this person, and no choice is kept
+    CHOSEN = "chosen"  # a choice is kept, and its report is made when its outcome is known
+    WAITING = "waiting"  # a choice is kept until its conversion window ends, and with it the last outcome
+    DUE = "due"  # nothing changes the choice any more: the next round that takes its report gets it
+    DELIVERED = "delivered"  # the report is paid for and sealed, and the choice is erased
+    GIVEN_UP = "given-up"  # no round took the report, and the choice is erased
+    CLOSED = "closed"  # no round asks this person, and no choice is kept
+
+
+class ChoiceEvent(StrEnum):
+    """What happens to a choice."""
+
+    ASKED = "asked"  # a round asks this person
+    UNASKED = "unasked"  # no round does
+    DECIDED = "decided"  # the device decides, in an experiment without a conversion window
+    DEFERRED = "deferred"  # the device decides, in an experiment with one
+    LAPSED = "lapsed"  # the choice is no longer the person's: an arm is retired, a report would not count, or `fresh`
+    OUTCOME = "outcome"  # the application reports
+    WINDOW_ENDED = "window-ended"  # the time of the report has come
+    TAKEN = "taken"  # the open round takes the report
+    DECLINED = "declined"  # the open round does not take it now, or nobody says which is open
+    EXPIRED = "expired"  # and none has for another window, or the report could not wait
+    ERASED = "erased"  # the person, or the application, erases the choice
+    DELETED = "deleted"  # the experiment is deleted
+
+
+class Action(StrEnum):
+    """What may be done in a state."""
+
+    KEEP = "keep"  # a choice that is made now is kept
+    SHOW = "show"  # the choice that is kept is what the person gets
+    STAY = "stay"  # the arm that the person had before is what they get
+    REPORT = "report"  # an outcome may count
+    MAKE = "make"  # `join` and `resend` make the report
+
+
+_S, _E, _A = ChoiceState, ChoiceEvent, Action
+NEXT: Final[Mapping[tuple[ChoiceState, ChoiceEvent], ChoiceState]] = {
+    (_S.OFFERED, _E.UNASKED): _S.CLOSED,
+    (_S.OFFERED, _E.DECIDED): _S.CHOSEN,
+    (_S.OFFERED, _E.DEFERRED): _S.WAITING,
+    (_S.OFFERED, _E.OUTCOME): _S.DUE,  # people of a source report on the past
+    (_S.OFFERED, _E.ERASED): _S.OFFERED,
+    (_S.CHOSEN, _E.LAPSED): _S.OFFERED,
+    (_S.CHOSEN, _E.OUTCOME): _S.DUE,
+    (_S.CHOSEN, _E.ERASED): _S.OFFERED,
+    (_S.WAITING, _E.LAPSED): _S.OFFERED,
+    (_S.WAITING, _E.OUTCOME): _S.WAITING,
+    (_S.WAITING, _E.WINDOW_ENDED): _S.DUE,
+    (_S.WAITING, _E.ERASED): _S.OFFERED,
+    (_S.DUE, _E.LAPSED): _S.OFFERED,
+    (_S.DUE, _E.OUTCOME): _S.DUE,
+    (_S.DUE, _E.TAKEN): _S.DELIVERED,
+    (_S.DUE, _E.DECLINED): _S.DUE,
+    (_S.DUE, _E.EXPIRED): _S.GIVEN_UP,
+    (_S.DUE, _E.ERASED): _S.OFFERED,
+    (_S.DUE, _E.DELETED): _S.CLOSED,
+    (_S.DELIVERED, _E.ASKED): _S.OFFERED,
+    (_S.DELIVERED, _E.OUTCOME): _S.DELIVERED,
+    (_S.DELIVERED, _E.ERASED): _S.DELIVERED,
+    (_S.GIVEN_UP, _E.ASKED): _S.OFFERED,
+    (_S.GIVEN_UP, _E.UNASKED): _S.CLOSED,
+    (_S.GIVEN_UP, _E.OUTCOME): _S.GIVEN_UP,
+    (_S.GIVEN_UP, _E.ERASED): _S.GIVEN_UP,
+    (_S.CLOSED, _E.ASKED): _S.OFFERED,
+    (_S.CLOSED, _E.OUTCOME): _S.CLOSED,
+    (_S.CLOSED, _E.ERASED): _S.CLOSED,
+}
+ALLOWED: Final[Mapping[ChoiceState, frozenset[Action]]] = {
+    _S.OFFERED: frozenset({_A.KEEP, _A.REPORT}),  # what is played for everybody needs no call of `choose`
+    _S.CHOSEN: frozenset({_A.SHOW, _A.REPORT}),
+    _S.WAITING: frozenset({_A.SHOW, _A.REPORT}),
+    _S.DUE: frozenset({_A.STAY, _A.REPORT, _A.MAKE}),
+    _S.DELIVERED: frozenset({_A.STAY}),
+    _S.GIVEN_UP: frozenset({_A.STAY}),
+    _S.CLOSED: frozenset({_A.STAY}),
+}
+OUTCOMES: Final[Mapping[ChoiceState, Outcome]] = {
+    _S.WAITING: Outcome.PENDING,
+    _S.DUE: Outcome.PENDING,
+    _S.DELIVERED: Outcome.ALREADY_REPORTED,
+    _S.GIVEN_UP: Outcome.NOT_ASKED,
+    _S.CLOSED: Outcome.NOT_ASKED,
+}
+"""What `report` returns in a state in which it sends nothing."""
+
+
+def state_of(
+    kept: "KeptChoice | None", paid: "Payment | None", now: float, period: int, asks: Callable[[], bool]
+) -> ChoiceState:
+    """Return the state: what is paid for says most, then the choice that is kept, then whether a round asks now."""
+    if paid is not None and not paid.allows(period if kept is None else kept.period):
+        return ChoiceState.DELIVERED
+    if kept is None:
+        return ChoiceState.OFFERED if asks() else ChoiceState.CLOSED
+    if kept.is_due(now):
+        return ChoiceState.DUE
+    return ChoiceState.WAITING if kept.window else ChoiceState.CHOSEN
