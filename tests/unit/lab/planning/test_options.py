@@ -3,6 +3,7 @@
 import tomllib
 
 import numpy as np
+import pytest
 
 from privateer_core.algorithms import parse_spec
 from privateer_core.policies.decisions import Arms
@@ -10,6 +11,7 @@ from privateer_core.spec.arms import ArmsSpec
 from privateer_lab.cli.input_files import load_spec
 from privateer_lab.drafting.spec_draft import draft
 from privateer_lab.environments.rows import RowPeople
+from privateer_lab.planning.algorithm_choice import AlgorithmChoice, choice_of
 from privateer_lab.planning.expectation.kept_features import KeptFeatures
 from privateer_lab.planning.feature_sets.afforded import with_options, with_some
 from privateer_lab.planning.feature_sets.options import worth_trying
@@ -103,3 +105,19 @@ def test_a_draft_says_which_options_it_leaves_out_and_how_to_take_them_back(tmp_
     (tmp_path / "spec.toml").write_text(taken)
     assert load_spec(tmp_path / "spec.toml", []).options == tuple(names)
     assert len(tomllib.loads(taken)["population"]["rewards"]) == 5
+
+
+@pytest.mark.parametrize(("places", "left_out"), [([0, 1], ()), ([1, 2], ("a",))])
+def test_options_are_left_out_only_if_runs_with_all_of_them_earn_no_more(places, left_out):
+    """Planted: the third is best, so that experiments without it are not chosen; without the first they are."""
+    tables = with_some(TABLES | {"experiment": TABLES["experiment"] | {"arms": ["a", "b", "c"]}}, ("job",))
+    people = np.random.default_rng(0).integers(0, 3, (500, 1)).astype(np.float64)
+    spec, fewer = (with_own_rounds(one, "partition") for one in (tables, with_options(tables, places)))
+    assert spec is not None
+    assert fewer is not None
+    means = np.tile([0.05, 0.5, 0.95], (500, 1))
+    means[people[:, 0] == 0] = [0.05, 0.95, 0.5]
+    known = RowPeople(people, means, spec.reward)
+    found = choice_of({"partition": spec}, lambda *_: known, None, {("partition", ("job",)): fewer})
+    assert isinstance(found, AlgorithmChoice)
+    assert found.left_out == left_out
