@@ -157,20 +157,19 @@ class PersonChoice:
 
     def tell(self, choice: KeptChoice, rewards: NDArray[np.float64], followed: Participation) -> KeptChoice | None:
         """Keep an outcome with the choice that is kept, or is to be; return that, None if there is none."""
-        now = self._now
+        now, counts = self._now, False
         is_to_be = bool(choice.window) and not choice.is_due(now)
 
-        def counts(standing: KeptChoice | None) -> bool:
-            # Another session may have kept a fresh choice: this outcome says nothing of that one.
-            return standing is not None and (_waits(standing, followed, now) or standing.is_same(choice))
-
         def change(kept: KeptChoice | None) -> KeptChoice | None:
+            nonlocal counts
             standing = kept or (choice if is_to_be else None)
-            return standing.with_outcome(rewards, now) if standing is not None and counts(standing) else kept
+            # Another session may have kept a fresh choice: this outcome says nothing of that one.
+            counts = standing is not None and (standing.is_same(choice) or _waits(standing, followed, now))
+            return standing.with_outcome(rewards, now) if standing is not None and counts else kept
 
         updated = self._account.change(self._identity, change)
         self.move(ChoiceEvent.OUTCOME)
-        return updated if counts(updated) else None
+        return updated if counts else None
 
     def put_off(self, choice: KeptChoice, followed: Participation) -> Outcome:
         """Keep a choice with its outcome, since nobody says which round is open; one that waits already stays."""
@@ -260,7 +259,7 @@ class PersonChoice:
 
     def _paid(self, opened: Participation, period: int, seal: Callable[[], bytes]) -> SealedReport:
         """Make the body to send, once; the ledger keeps it together with its payment, and forgets the choice."""
-        terms, header = opened.terms, opened.header
+        terms, header, reports = opened.terms, opened.header, opened.spec.reports
         payment = Payment(
             experiment=self._identity,
             version=header.version,
@@ -268,9 +267,9 @@ class PersonChoice:
             epsilon=terms.epsilon,
             delta=terms.delta,
             local_epsilon=terms.local_epsilon,
-            reports=opened.spec.reports,
+            reports=reports,
             period=period,
-            pinned=pinned(opened.spec, terms),
+            pinned=pinned(opened.spec, terms) if reports > 1 else "",
         )
         endpoint = self._address.endpoint(terms.trust)
         body = self._account.pay(payment, endpoint, lambda: encode_envelope(Envelope(header, seal())))

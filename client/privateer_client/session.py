@@ -326,8 +326,10 @@ class Session(Generic[Reported]):
     def _check_unpaid(self) -> None:
         """Refuse a second report."""
         paid, shown = self._account.payment(self._identity), self._shown
+        if paid is None:
+            return
         now = period_of(self._participation.spec, self._pace.clock.now())
-        if paid is not None and not paid.allows(shown.period if isinstance(shown, KeptChoice) else now):
+        if not paid.allows(shown.period if isinstance(shown, KeptChoice) else now):
             raise AlreadyReported(
                 "this device has reported to the experiment", remedy="nothing to do: if it waits, the client sends it"
             )

@@ -134,7 +134,7 @@ class SignedSymbol(LocalSymbol, frozen=True, tag="signed-symbol"):
         return with_coins(contributions.coins, self.response.randomize(self._truth(contributions, bits), noise))
 
     def _truth(self, contributions: KeyedValues, bits: NDArray[np.int64]) -> NDArray[np.int64]:
-        truth = np.full(len(contributions), 2 * self.buckets if self.elsewhere else -1, dtype=np.int64)
+        truth = np.full(len(bits), 2 * self.buckets if self.elsewhere else -1, dtype=np.int64)
         asked = np.flatnonzero(contributions.keys >= 0)
         hashes = self.layout.hashes(contributions.coins[asked], contributions.keys[asked])
         truth[asked] = 2 * bucket(hashes, self.buckets) + (bits[asked] * sign(hashes) > 0)
