@@ -83,7 +83,7 @@ class PersonChoice:
         return kept
 
     def _end(self, event: ChoiceEvent, followed: Participation) -> None:
-        """Go on without the choice, as whoever has none."""
+        """Go on without the choice."""
         self.move(event)
         self._find_state(None, followed)
 
