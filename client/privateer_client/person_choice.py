@@ -83,7 +83,7 @@ class PersonChoice:
         return kept
 
     def _end(self, event: ChoiceEvent, followed: Participation) -> None:
-        """Go on without the choice, as whoever has none."""
+        """Go on without the choice."""
         self.move(event)
         self._find_state(None, followed)
 
@@ -262,7 +262,7 @@ class PersonChoice:
 
     def _paid(self, opened: Participation, period: int, seal: Callable[[], bytes]) -> SealedReport:
         """Make the body to send, once; the ledger keeps it together with its payment, and forgets the choice."""
-        terms, header = opened.terms, opened.header
+        terms, header, reports = opened.terms, opened.header, opened.spec.reports
         payment = Payment(
             experiment=self._identity,
             version=header.version,
@@ -270,9 +270,9 @@ class PersonChoice:
             epsilon=terms.epsilon,
             delta=terms.delta,
             local_epsilon=terms.local_epsilon,
-            reports=opened.spec.reports,
+            reports=reports,
             period=period,
-            pinned=pinned(opened.spec, terms),
+            pinned=pinned(opened.spec, terms) if reports > 1 else "",
         )
         endpoint = self._address.endpoint(terms.trust)
         body = self._account.pay(payment, endpoint, lambda: encode_envelope(Envelope(header, seal())))
