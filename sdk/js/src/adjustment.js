@@ -1,7 +1,7 @@
 // @ts-check
 /** Numbers from before the choice, with which a device adjusts a reward so that it varies less. */
 
-import { invalid, malformed } from "./errors.js";
+import { invalid, sound } from "./errors.js";
 import { rewardOf } from "./features.js";
 
 const ADJUSTMENTS_MAX = 3;
@@ -23,10 +23,10 @@ const isLearned = ({ mean, slope, low, high }) =>
 
 /** `[reward.adjust]` of a spec. @param {Record<string, any>} tables @returns {Map<string, Adjustment>} */
 export function adjustments(tables) {
-  const known = Object.entries(tables);
-  const good = known.length <= ADJUSTMENTS_MAX && known.every(([, one]) => one && (isDeclared(one) || isLearned(one)));
-  if (!good) throw malformed("not adjustments that this client knows");
-  return new Map(known);
+  const all = Object.entries(tables);
+  const good = all.length <= ADJUSTMENTS_MAX && all.every(([, one]) => one && (isDeclared(one) || isLearned(one)));
+  sound(good, "reward.adjust");
+  return new Map(all);
 }
 
 /** Names of what a device asks for. @param {import("./spec.js").Spec} spec */

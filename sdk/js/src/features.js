@@ -3,7 +3,7 @@
 
 import { utf8 } from "./bytes.js";
 import { WORD, mix, scaled as share } from "./coins.js";
-import { invalid, malformed, refused } from "./errors.js";
+import { invalid, sound, refused } from "./errors.js";
 
 /**
  * Columns that say one thing: of a number `codes` is empty; `flags`: 1 says that the number before is missing; `cyclic`: 1 is
@@ -56,7 +56,7 @@ export function features(tables) {
 export function ofArms({ features: told, low = -1, high = 1 }, arms) {
   const names = Array.isArray(told) ? told : Array.from({ length: Math.min(told, OF_ARMS_MAX + 1) }, (_, i) => `x${i + 1}`);
   const good = names.length >= 1 && names.length <= OF_ARMS_MAX && names.every((name) => typeof name === "string");
-  if (!good || !arms.length) throw malformed("not features that this client knows");
+  sound(good && arms.length, "context.features");
   const number = feature({ low, high });
   return new Map(arms.flatMap((arm) => names.map((name) => [`${name} of ${arm}`, number])));
 }
@@ -69,7 +69,7 @@ function feature(table) {
   if (Number.isSafeInteger(table.hashed) && table.hashed >= 2) return hashed(table.hashed, missing);
   if (Array.isArray(table.quantiles)) return scaled(missing, "a number", (value) => (isNumber(value) ? rank(table.quantiles, value) : null));
   const { low, high, cyclic = false } = table;
-  if (!(isNumber(low) && isNumber(high) && low < high && typeof cyclic === "boolean")) throw malformed("not a feature that this client knows");
+  sound(isNumber(low) && isNumber(high) && low < high && typeof cyclic === "boolean", "context.features");
   if (!cyclic) return scaled(missing, "a number", (value) => (isNumber(value) ? (clipped(value, low, high) - low) / (high - low) : null));
   const turned = (/** @type {number} */ value) => (clipped(value, -BOUND_MAX, BOUND_MAX) - low) / (high - low);
   const found = scaled(missing, "a number", (value) => (isNumber(value) ? turned(value) - Math.floor(turned(value)) : null));

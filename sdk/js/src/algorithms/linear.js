@@ -3,7 +3,7 @@
 
 import { array, places } from "../arrays.js";
 import { WORD, classOf, mix, seedOf } from "../coins.js";
-import { fitting, malformed } from "../errors.js";
+import { sound } from "../errors.js";
 import { normalOf } from "../numerics.js";
 import { lengthOf, product, dot } from "../vectors.js";
 import { Design } from "./linear/design.js";
@@ -59,7 +59,7 @@ export class LinearPolicy extends Policy {
     const { norm, bound, coordinates, below = 1 } = ball ?? {};
     const asks = norm === "l2" && bound === 1 && below === 1 && coordinates === this.coordinates && coordinates <= COORDINATES_MAX && [1, classes].includes(this.classes);
     const few = repeats <= mostMessages(spec);
-    fitting(same && ranged && favoured && asks && few);
+    sound(same && ranged && favoured && asks && few);
   }
 
   /** Share of a report that is second moments of contexts. @param {import("../spec.js").Spec} spec */
@@ -129,14 +129,14 @@ export class LinearPolicy extends Policy {
 function mostMessages({ table, trust, armInKey, reports }) {
   const { messages = 1, report } = table;
   const may = trust.batched && armInKey && report !== "joint" && reports === 1;
-  if (Number.isSafeInteger(messages) && messages >= 1 && messages <= (may ? MESSAGES_MAX : 1)) return messages;
-  throw malformed("a report has a number of messages");
+  sound(Number.isSafeInteger(messages) && messages >= 1 && messages <= (may ? MESSAGES_MAX : 1), "algorithm.messages");
+  return messages;
 }
 
 /** Matrices of an array of two or three axes. @param {any} told @param {number[]} shape @returns {number[][][]} */
 function matrices(told, shape) {
   const { values, shape: found } = array(told, "<f8", shape.length);
-  fitting(found.join() === shape.join() && values.every((one) => Math.abs(one) <= LARGEST));
+  sound(found.join() === shape.join() && values.every((one) => Math.abs(one) <= LARGEST));
   const [rows, columns] = shape.slice(-2);
   return Array.from({ length: values.length / (rows * columns) }, (_, i) =>
     Array.from({ length: rows }, (_, row) => values.slice((i * rows + row) * columns, (i * rows + row + 1) * columns)),

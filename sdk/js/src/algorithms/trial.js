@@ -4,7 +4,7 @@
 import { areSlopes, learnedOf, lessExpected } from "../adjustment.js";
 import { list } from "../arrays.js";
 import { SlotLayout, UNIT } from "../coins.js";
-import { fitting } from "../errors.js";
+import { sound } from "../errors.js";
 import { scaledReward } from "../features.js";
 import { Policy } from "./policy.js";
 
@@ -45,7 +45,7 @@ export class TrialPolicy extends Policy {
   /** @param {any} told the policy as decoded @param {import("../spec.js").Spec} spec */
   constructor(told, spec) {
     super(told, spec);
-    fitting(Array.isArray(told.segments?.factors));
+    sound(Array.isArray(told.segments?.factors));
     this.factors = /** @type {Factor[]} */ (told.segments.factors.map((/** @type {any} */ one) => new Factor(one)));
     this.layout = SlotLayout.read(told.choice);
     this.reported = SlotLayout.read(told.terms.mechanism.layout);
@@ -72,7 +72,7 @@ export class TrialPolicy extends Policy {
     const gone = (/** @type {number} */ group) => !spec.playable[group % this.arms];
     const played = layout.thresholds.every((_, key) => layout.shares(key).every((share, group) => share === 0 || !gone(group)));
     const open = learnedOf(spec.adjust);
-    fitting(inside && chooses && played && this.asksEvenly() && areSlopes(this.learned, open));
+    sound(inside && chooses && played && this.asksEvenly() && areSlopes(this.learned, open));
     const answers = questions.length ? 1 : 2 ** this.guardrails.length;
     const keys = layout.keys * answers * (this.freshCoins ? this.arms : 1);
     const rows = (/** @type {number} */ key) => (this.freshCoins ? [] : layout.thresholds[Math.floor(key / answers)]);
@@ -81,7 +81,7 @@ export class TrialPolicy extends Policy {
     const expected = typeof base_rate === "number" ? (base_rate - low) / (high - low) : spec.table.rate;
     this.asked = { keys, expected: kind === "numeric" ? expected : null, beside: this.learned.length < open };
     const asks = same && reported.seed === layout.seed && this.freshCoins === namesArms && (told.terms.mechanism.buckets ?? 1) <= keys;
-    fitting(asks || told.terms.batch === 0);
+    sound(asks || told.terms.batch === 0);
   }
 
   /** Whether a mechanism tells what the round asks. @param {any} mechanism */

@@ -26,12 +26,8 @@ const REMEDIES = {
 /** @typedef {import("../ledgers/ledger.js").Sealed} Sealed */
 
 const strange = (/** @type {string} */ detail) => refused(`${detail}: such keys would tell devices apart, do not report there`, "issuer");
-const UNLISTED =
-  "the server lists no token keys, so the endpoint could choose one for each device: have the server's operator set " +
-  "PRIVATEER_TOKEN_KEYS there, too";
-const LAGS =
-  "the endpoint does not show the newest token key that the server lists: try again in a few minutes, since a new key takes one " +
-  "to come to both; if it lasts, do not report there, since such keys would tell devices apart";
+const UNLISTED = "the server lists no token keys: have its operator set PRIVATEER_TOKEN_KEYS";
+const LAGS = "the endpoint does not show the newest token key that the server lists: try again in a few minutes; if it lasts, do not report there";
 const nobody = (/** @type {string} */ detail) => new PrivateerError("unavailable", `${detail}: try again later`, "issuer");
 
 /** Gets tokens for one experiment. */
