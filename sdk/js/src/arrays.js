@@ -2,6 +2,7 @@
 /** Arrays inside a policy: `[dtype, shape, bytes]`. */
 
 import { sound } from "./errors.js";
+import { isWhole } from "./numbers.js";
 
 /** Longest axis of an array without bytes: a few bytes cannot ask for more memory. */
 const EMPTY_MAX = 1 << 22;
@@ -25,8 +26,7 @@ export function array(value, dtype, axes) {
   const [, shape, bytes] = value;
   const [size, read] = KINDS[dtype];
   const most = Math.max(bytes.length, EMPTY_MAX);
-  const fits = (/** @type {any} */ length) => Number.isSafeInteger(length) && length >= 0 && length <= most;
-  const good = Array.isArray(shape) && shape.length === axes && shape.every(fits);
+  const good = Array.isArray(shape) && shape.length === axes && shape.every((length) => isWhole(length, 0, most));
   sound(good && shape.reduce((product, one) => product * one, 1) * size === bytes.length, "array");
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
   const values = Array.from({ length: bytes.length / size }, (_, i) => read(view, i * size));

@@ -4,6 +4,7 @@
 import { utf8 } from "./bytes.js";
 import { WORD, mix, scaled as share } from "./coins.js";
 import { invalid, sound, refused } from "./errors.js";
+import { clipped, isNumber, isWhole } from "./numbers.js";
 
 /**
  * Columns that say one thing: of a number `codes` is empty; `flags`: 1 says that the number before is missing; `cyclic`: 1 is
@@ -27,11 +28,7 @@ const BOUND_MAX = 1e15;
 const OF_ARMS_MAX = 1 << 14;
 
 /** @param {any} value */
-const isNumber = (value) => typeof value === "number" && !Number.isNaN(value);
-/** @param {any} value */
 const isMissing = (value) => value === null || value === undefined || Number.isNaN(value);
-/** @param {number} value @param {number} low @param {number} high */
-const clipped = (value, low, high) => Math.min(Math.max(value, low), high);
 
 /**
  * The features of a spec, in order.
@@ -66,7 +63,7 @@ function feature(table) {
   const missing = table.missing === true;
   if (Array.isArray(table.levels)) return table.ordered ? ordinal(table.levels, missing) : categorical(table.levels, missing);
   if (table.boolean === true) return boolean(missing);
-  if (Number.isSafeInteger(table.hashed) && table.hashed >= 2) return hashed(table.hashed, missing);
+  if (isWhole(table.hashed, 2)) return hashed(table.hashed, missing);
   if (Array.isArray(table.quantiles)) return scaled(missing, "a number", (value) => (isNumber(value) ? rank(table.quantiles, value) : null));
   const { low, high, cyclic = false } = table;
   sound(isNumber(low) && isNumber(high) && low < high && typeof cyclic === "boolean", "context.features");
@@ -136,7 +133,7 @@ function categorical(levels, missing) {
 
 /** More levels than can be listed, dealt to buckets by a public hash of their names. @param {number} buckets @param {boolean} missing @returns {Feature} */
 function hashed(buckets, missing) {
-  const known = (/** @type {any} */ value) => typeof value === "string" || Number.isSafeInteger(value);
+  const known = (/** @type {any} */ value) => typeof value === "string" || isWhole(value);
   // Whoever has no value where none may be missing is in the bucket of no text.
   const gap = missing ? buckets : bucketOf("", buckets);
   const slot = (/** @type {any} */ value) => (known(value) ? bucketOf(String(value), buckets) : gap);

@@ -3,6 +3,7 @@
 
 import { joined, utf8 } from "./bytes.js";
 import { sound } from "./errors.js";
+import { isWhole } from "./numbers.js";
 
 const DEPTH_MAX = 64;
 const text = new TextDecoder("utf-8", { fatal: true });
@@ -96,7 +97,7 @@ class Reader {
 /** @param {bigint} value */
 function plain(value) {
   const number = Number(value);
-  return Number.isSafeInteger(number) ? number : value;
+  return isWhole(number) ? number : value;
 }
 
 /** @param {Uint8Array<ArrayBuffer>} bytes @returns {any} */
@@ -118,7 +119,7 @@ export function encode(value) {
     if (value.length > 15) throw new RangeError("an array of the wire format has at most 15 entries");
     return joined([0x90 + value.length], ...value.map(encode));
   }
-  if (Number.isSafeInteger(value) && value >= 0) return new Uint8Array(value < 0x80 ? [value] : headed(0xcc, value));
+  if (isWhole(value, 0)) return new Uint8Array(value < 0x80 ? [value] : headed(0xcc, value));
   throw new TypeError("only text, bytes, unsigned integers and arrays can be encoded");
 }
 

@@ -3,6 +3,7 @@
 
 import { sound } from "./errors.js";
 import { decode } from "./msgpack.js";
+import { isWhole } from "./numbers.js";
 import { sha256 } from "./sealing.js";
 
 /** The public facts of a round. */
@@ -12,7 +13,7 @@ export class Round {
     sound(Array.isArray(told) && told.length >= 6 && told.length <= 10, "publication");
     const [experiment, version, model, batch, sealedSize, publicKey, messages = 1, least = 0, deadline = 0, groups = 1] = told;
     sound(typeof experiment === "string" && /^[a-z]{1,16}$/.test(model), "publication");
-    sound([version, batch, sealedSize, messages, least, deadline, groups].every((one) => Number.isSafeInteger(one) && one >= 0), "publication");
+    sound([version, batch, sealedSize, messages, least, deadline, groups].every((one) => isWhole(one, 0)), "publication");
     sound(version >= 1 && sealedSize >= 1 && messages >= 1 && least <= batch && (least > 0 || deadline === 0), "publication");
     sound(groups >= 1 && messages % groups === 0, "publication");
     sound(publicKey instanceof Uint8Array && publicKey.length === 32, "publication");

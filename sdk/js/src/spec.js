@@ -6,6 +6,7 @@ import { json } from "./bytes.js";
 import { endOf } from "./choice.js";
 import { sound, refused } from "./errors.js";
 import { features, ofArms } from "./features.js";
+import { isWhole, isWithin } from "./numbers.js";
 import { TRUST, drawsOne, hidesArms } from "./trust.js";
 
 /** @typedef {{model: string, epsilon: number | null, delta: number, arms: string, min_batch: number, honest_fraction: number,
@@ -61,10 +62,10 @@ export class Spec {
   /** Refuse a promise out of the range that is certified. */
   checkPromise() {
     const { epsilon, delta, arms, honest_fraction, min_batch, local_epsilon_max } = this.privacy;
-    const within = (/** @type {unknown} */ one, /** @type {number} */ most) => typeof one === "number" && one > 0 && one <= most;
+    const within = (/** @type {any} */ one, /** @type {number} */ most) => one > 0 && isWithin(one, 0, most);
     const promised = this.trust.promises ? within(epsilon, EPSILON_MAX) : epsilon === null;
-    const small = typeof delta === "number" && delta >= 0 && delta < 0.5;
-    const crowd = within(honest_fraction, 1) && Number.isSafeInteger(min_batch) && within(local_epsilon_max, EPSILON_MAX);
+    const small = isWithin(delta, 0, 0.5) && delta < 0.5;
+    const crowd = within(honest_fraction, 1) && isWhole(min_batch) && within(local_epsilon_max, EPSILON_MAX);
     // Where a curator sees records no report is private by itself.
     const told = ["seen", "hidden"].includes(arms)
       || (["as-local", "grouped"].includes(arms) && !(this.trust.curated && this.trust.promises));
@@ -74,7 +75,7 @@ export class Spec {
   checkTimes() {
     const { window, times, period } = this;
     sound(window >= 0 && window < Infinity, "experiment.conversion_window");
-    const sized = Number.isSafeInteger(times) && times >= 1 && times <= REPORTS_MAX && period >= PERIOD_MIN && period < Infinity;
+    const sized = isWhole(times, 1, REPORTS_MAX) && period >= PERIOD_MIN && period < Infinity;
     sound(sized && !(this.asAlone && times > 1) && !(this.groupsArms && window), "experiment.reports_per_person");
   }
 

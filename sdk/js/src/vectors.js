@@ -2,6 +2,7 @@
 /** Bounded vectors: clipped on the device, on an integer grid. */
 
 import { sound } from "./errors.js";
+import { isWhole, isWithin } from "./numbers.js";
 
 /** Grid points per unit of the bound. */
 export const GRID = 1 << 14;
@@ -26,8 +27,7 @@ export class Ball {
   /** @param {any} told */
   constructor(told) {
     const { norm, bound, coordinates, below = 1 } = told ?? {};
-    const sized = Number.isSafeInteger(coordinates) && coordinates >= 1 && coordinates <= COORDINATES_MAX;
-    sound(norm === "l2" && bound > 0 && Number.isFinite(bound) && sized && typeof below === "number" && below > 0 && below <= 1, "ball");
+    sound(norm === "l2" && bound > 0 && isWithin(bound, 0, Number.MAX_VALUE) && isWhole(coordinates, 1, COORDINATES_MAX) && below > 0 && isWithin(below, 0, 1), "ball");
     this.bound = /** @type {number} */ (bound);
     /** The most that the negative coordinates are long, by the bound. */
     this.below = /** @type {number} */ (below);

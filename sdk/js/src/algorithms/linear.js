@@ -4,6 +4,7 @@
 import { array, places } from "../arrays.js";
 import { WORD, classOf, mix, seedOf } from "../coins.js";
 import { sound } from "../errors.js";
+import { isWhole, isWithin } from "../numbers.js";
 import { normalOf } from "../numerics.js";
 import { lengthOf, product, dot } from "../vectors.js";
 import { Design } from "./linear/design.js";
@@ -53,7 +54,7 @@ export class LinearPolicy extends Policy {
     const mayFavour = spec.armInKey && spec.trust.batched;
     const favoured = this.favours === -1 || (mayFavour && this.playable[this.favours] === 1);
     const same = this.design.is(told.design) && this.link === spec.table.link && this.share === share;
-    const ranged = typeof this.exploration === "number" && this.exploration >= 0 && this.exploration <= 1;
+    const ranged = isWithin(this.exploration, 0, 1);
     const classes = isJoint || spec.armInKey ? 1 : this.played.length;
     const { ball, repeats = 1 } = told.terms.mechanism;
     const { norm, bound, coordinates, below = 1 } = ball ?? {};
@@ -129,7 +130,7 @@ export class LinearPolicy extends Policy {
 function mostMessages({ table, trust, armInKey, reports }) {
   const { messages = 1, report } = table;
   const may = trust.batched && armInKey && report !== "joint" && reports === 1;
-  sound(Number.isSafeInteger(messages) && messages >= 1 && messages <= (may ? MESSAGES_MAX : 1), "algorithm.messages");
+  sound(isWhole(messages, 1, may ? MESSAGES_MAX : 1), "algorithm.messages");
   return messages;
 }
 

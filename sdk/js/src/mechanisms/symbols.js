@@ -3,6 +3,7 @@
 
 import { joined, little } from "../bytes.js";
 import { sound } from "../errors.js";
+import { isNumber, isWhole } from "../numbers.js";
 import { pureCurve, shuffledCurve } from "../privacy/curves.js";
 import { RandomizedResponse } from "../response.js";
 
@@ -19,8 +20,7 @@ export function rounded(value, steps, word) {
 /** Coins and symbol. @param {number} slot @param {number} symbol */
 export const report = (slot, symbol) => joined(little(4, slot), little(2, symbol));
 
-export const isWhole = (/** @type {any} */ one) => Number.isSafeInteger(one);
-export const isNumber = (/** @type {any} */ one) => typeof one === "number";
+export const isInteger = (/** @type {any} */ one) => isWhole(one);
 export const isThere = (/** @type {any} */ one) => one !== undefined;
 
 /** What randomizes a person's report. */

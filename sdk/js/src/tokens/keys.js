@@ -3,6 +3,7 @@
 
 import { joined, json, same, unhex } from "../bytes.js";
 import { sound } from "../errors.js";
+import { isWhole } from "../numbers.js";
 import { sha256 } from "../sealing.js";
 import { unbase64url } from "./base64url.js";
 import { integer } from "./blind-rsa.js";
@@ -24,7 +25,7 @@ export async function tokenKey(encoded, notBefore, notAfter) {
   const modulus = encoded.slice(HEAD.length, HEAD.length + SIZE);
   // A modulus of 2,048 bits begins with a one.
   sound(same(encoded, joined(HEAD, modulus, TAIL)) && modulus.length === SIZE && modulus[0] >= 128, "token-key");
-  sound([notBefore, notAfter].every(Number.isSafeInteger) && notBefore >= 0 && notBefore < notAfter, "not-after");
+  sound(isWhole(notBefore, 0) && isWhole(notAfter, notBefore + 1), "not-after");
   return { encoded, n: integer(modulus), id: await sha256(encoded), notBefore, notAfter };
 }
 
