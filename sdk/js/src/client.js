@@ -16,6 +16,8 @@ import { TokenStore } from "./tokens/token-store.js";
 import { Tokens } from "./tokens/tokens.js";
 import { LIMITS } from "./verification.js";
 
+const SECONDS = "must be a number of seconds: 10 are usual";
+
 /** @typedef {import("./delivery.js").Outcome} Outcome */
 
 /**
@@ -44,8 +46,8 @@ export class Client {
     /** @type {import("./verification.js").Limits} */
     this.limits = { ...LIMITS, ...limits };
     for (const name of Object.keys(limits)) if (!(name in LIMITS)) throw invalid(`there is no such limit: ${Object.keys(LIMITS).join(", ")}`, `limits.${name}`);
-    if (!(timeout > 0 && timeout < Infinity)) throw invalid("must be above 0 and finite: 10 seconds are usual", "timeout");
-    if (!(patience >= 0 && patience < Infinity)) throw invalid("must be at least 0 and finite: 10 seconds are usual", "patience");
+    if (!(timeout > 0 && timeout < Infinity)) throw invalid(SECONDS, "timeout");
+    if (!(patience >= 0 && patience < Infinity)) throw invalid(SECONDS, "patience");
     this.serverKeys = serverKeys;
     this.timeout = timeout;
     this.patience = patience;
