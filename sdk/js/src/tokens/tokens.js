@@ -20,7 +20,6 @@ const REMEDIES = {
   "tokens-exhausted": "it has had its share",
 };
 
-/** What the application's backend signed for this device and an experiment. @typedef {(experiment: string) => string | Promise<string>} Attest */
 /** @typedef {import("./keys.js").TokenKey} TokenKey */
 /** @typedef {import("./token.js").PendingToken} PendingToken */
 /** @typedef {import("../ledgers/ledger.js").Sealed} Sealed */
@@ -32,12 +31,13 @@ const nobody = (/** @type {string} */ detail) => new PrivateerError("unavailable
 
 /** Gets tokens for one experiment. */
 export class Tokens {
-  /** @param {import("../client.js").Client} client with an issuer @param {string} name of the experiment */
-  constructor(client, name) {
+  /** @param {import("../client.js").Client} client @param {import("../issuer.js").Issuer} issuer @param {string} name of the experiment */
+  constructor(client, issuer, name) {
     this.client = client;
     this.name = name;
     this.identity = client.identity(name);
-    this.issuer = /** @type {string} */ (client.issuer);
+    this.issuer = issuer.url;
+    this.attest = issuer.attest;
   }
 
   /**
@@ -150,7 +150,7 @@ export class Tokens {
 
   /** What tells the issuer of this device. @param {number} seconds @returns {Promise<Record<string, string>>} */
   async attestation(seconds) {
-    const { attest } = this.client;
+    const { attest } = this;
     if (!attest) return {};
     /** @type {ReturnType<typeof setTimeout> | undefined} */
     let timer;
