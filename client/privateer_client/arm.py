@@ -3,11 +3,14 @@
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Generic
+from typing import TYPE_CHECKING, Any, Final, Generic, cast
 
 from privateer_client.session import Reported, Session
 from privateer_client.states import Outcome
 from privateer_core.errors import PrivateerError, Unavailable
+
+if TYPE_CHECKING:
+    from privateer_client.async_session import AsyncSession
 
 _log: Final = logging.getLogger("privateer.client")
 
@@ -28,12 +31,14 @@ class Arm(Generic[Reported]):
 
     name: Any
     fallback: str | None
-    session: Session[Reported] | None
+    session: "Session[Reported] | AsyncSession | None"
     _unasked: Callable[[], Reported]
 
     def report(self, reward: Any) -> Reported:
         """Do what `Session.report` does; nothing is reported on a default, which is ``not-asked``."""
-        return self._unasked() if self.fallback is not None or self.session is None else self.session.report(reward)
+        if self.fallback is not None or self.session is None:
+            return self._unasked()
+        return cast(Reported, self.session.report(reward))
 
 
 class Fallbacks(Generic[Reported]):

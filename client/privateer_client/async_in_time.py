@@ -15,7 +15,7 @@ class AsyncSessionsInTime:
     """Joins each experiment beside, as `SessionsInTime` does."""
 
     def __init__(
-        self, join: Callable[[str], Awaitable[Session[Any]]], kept: Callable[[str], Session[Any] | None]
+        self, join: Callable[[str], Awaitable[Session[Any]]], kept: Callable[[str], Awaitable[Session[Any] | None]]
     ) -> None:
         self._join, self._kept = join, kept
         self._going: dict[str, tuple[float, asyncio.Future[Session[Any]]]] = {}
@@ -33,7 +33,7 @@ class AsyncSessionsInTime:
             self._here[name] = going.result()
         elif name not in self._here:
             with suppress(PrivateerError):
-                kept = self._kept(name)
+                kept = await self._kept(name)
                 if kept is not None:
                     self._here[name] = kept
         return self._here.get(name)

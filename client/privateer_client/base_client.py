@@ -4,21 +4,27 @@ import math
 import posixpath
 import secrets
 import warnings
+from collections import Counter
 from collections.abc import Callable, Sequence
+from copy import copy
+from dataclasses import replace
+from enum import Enum
+from functools import partial
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 from urllib.parse import urlsplit
 
 from privateer_client.delivery import DOUBTED, Pace, Steps, deliver, deliver_once
 from privateer_client.ledger.account_protocol import Account
 from privateer_client.ledger.ledger import Ledger
+from privateer_client.own_session import GivenContexts, OwnSession
 from privateer_client.participation import SealedReport
 from privateer_client.person_choice import PersonChoice
 from privateer_client.publications import Address, Publications, Published
 from privateer_client.session import Reported, Session
+from privateer_client.shared_publications import SharedPublications, Shelf
 from privateer_client.states import Outcome
-from privateer_client.tokens import Attest, Issuer, Tokens
 from privateer_core.clock import Clock, SystemClock
 from privateer_core.errors import AlreadyReported, Deleted, InputError, PrivateerError, TokenWarning, Unavailable
 from privateer_core.privacy.terms_verification import Limits
@@ -27,8 +33,18 @@ from privateer_core.wire.identity import read_keys
 if TYPE_CHECKING:
     import httpx
 
+    from privateer_client.tokens import Attest, Issuer, Tokens
+
 _Item = TypeVar("_Item")
 _Transport = TypeVar("_Transport", "httpx.BaseTransport", "httpx.AsyncBaseTransport")
+
+
+class _Serves(Enum):
+    """Whom a client is, from its first use on."""
+
+    NOBODY = "nobody yet"
+    ONE = "one person"
+    MANY = "many people"
 
 
 class BaseClient(Generic[_Transport]):
@@ -40,7 +56,7 @@ class BaseClient(Generic[_Transport]):
         *,
         shuffler: str | None = None,
         issuer: str | None = None,
-        attest: Attest | None = None,
+        attest: "Attest | None" = None,
         limits: Limits | None = None,
         ledger: Account | str | Path | None = None,
         timeout: float = 10.0,
@@ -52,33 +68,94 @@ class BaseClient(Generic[_Transport]):
         self._pinned = read_keys(server_key, "server_key")
         self._url = _normal(url, "url")
         self._shuffler = _normal(shuffler, "shuffler") if shuffler else None
-        self._issuer = Issuer(_normal(issuer, "issuer"), attest) if issuer else None
+        self._issuer = _issuer(issuer, attest) if issuer else None
         self._pace = Pace(timeout, patience, clock or SystemClock())
         self._limits = limits or Limits()
-        self._ledger, self._lock = ledger, Lock()
+        self._ledger: Account | Callable[[], Account] | str | Path | None = ledger
+        self._lock, self._serves = Lock(), _Serves.NOBODY
+        self._contexts, self._shelf = GivenContexts(), Shelf()
+        self._root: BaseClient[_Transport] = self
         self._open(transport)
 
     def _open(self, transport: _Transport | None) -> None:
+        """Prepare what all people of the process share."""
         raise NotImplementedError
+
+    def _share(self) -> None:
+        """Keep connections open, since all people of the process share them."""
+        raise NotImplementedError
+
+    def person(self, key: str | int, attest: "Attest | None" = None) -> Self:
+        """Return the client of one person of many, whom the application calls ``key``; asks nobody, and sends no key.
+
+        What is no person's is shared: connections, publications, and the ledger's file. A number is the person of its
+        text. ``attest`` returns what the application's backend signed for this person, as ``Client(attest=...)``.
+        """
+        self._serve(_Serves.MANY)
+        if not str(key):
+            raise InputError("is empty", field="key", remedy="give what the application calls the person")
+        one = self._of(lambda: self._people.person(str(key)))
+        if self._issuer and attest:
+            one._issuer = replace(self._issuer, attest=attest)
+        return one
+
+    def _of(self, ledger: Callable[[], Account]) -> Self:
+        """Return the client of a person, with a ledger that is opened when it is first needed."""
+        one = copy(self)
+        one._ledger, one._lock, one._serves = ledger, Lock(), _Serves.ONE
+        one.__dict__.pop("_in_time", None)
+        return one
+
+    def _serve(self, whom: _Serves) -> None:
+        """Refuse to be one person for one call and many for another: the second would get what is the first's."""
+        with self._lock:
+            before, self._serves = self._serves, whom if self._serves is _Serves.NOBODY else self._serves
+            if whom is _Serves.MANY and before is _Serves.NOBODY:
+                self._share()
+        if self._serves is not whom:
+            raise InputError(f"this client is {self._serves.value}", field="person", remedy=_REMEDIES[whom])
+
+    @property
+    def _is_shared(self) -> bool:
+        """Whether it is a person's of many."""
+        return self._root is not self
 
     @property
     def _account(self) -> Account:
+        """The ledger of this client's person."""
+        self._serve(_Serves.ONE)
+        return self._opened
+
+    @property
+    def _opened(self) -> Account:
         """The ledger, which is opened when it is first needed."""
         with self._lock:
             if self._ledger is None or isinstance(self._ledger, str | Path):
                 self._ledger = Ledger(self._ledger, clock=self._pace.clock)
+            elif callable(self._ledger):
+                self._ledger = self._ledger()
             return self._ledger
+
+    @property
+    def _people(self) -> Ledger:
+        """The ledger of many people."""
+        return _as_ledger(self._opened)
+
+    def _forgetting(self) -> Steps[None]:
+        """Erase what the ledger keeps of this client's person; asks nobody."""
+        _as_ledger(self._account).forget_person()
+        yield from ()
 
     @property
     def head(self) -> str | None:
         """The last signed head of the server's log, for comparing with other devices; None before the first answer."""
-        known = self._account.servers.get(self._url)
+        known = self._opened.servers.get(self._url)
         return None if known is None else known.head
 
     @property
     def evidence(self) -> str | None:
         """What shows that the server contradicted itself, as JSON; None if it never did."""
-        return self._account.servers.evidence(self._url)
+        return self._opened.servers.evidence(self._url)
 
     def _joining(self, run: Callable[[Steps[Outcome]], Reported], name: str, cohort: str) -> Steps[Session[Reported]]:
         """Fetch and check the publication of an experiment; before, send once what is due or waits."""
@@ -105,7 +182,9 @@ class BaseClient(Generic[_Transport]):
         if followed.round.batch and left > 0 and seconds > 0:
             yield from self._tokens(address).fill(endpoint, left, min(self._pace.timeout, seconds))
 
-    def _tokens(self, address: Address) -> Tokens:
+    def _tokens(self, address: Address) -> "Tokens":
+        from privateer_client.tokens import Tokens
+
         if self._issuer is None:
             raise InputError("none is named", field="issuer", remedy="Client(url, issuer='https://...')")
         return Tokens(address, self._issuer, self._account, self._pace.clock)
@@ -140,6 +219,18 @@ class BaseClient(Generic[_Transport]):
             raise Unavailable("the policy is not kept", remedy="join the experiment: the choice stands")
         return self._session(run, publications, published)
 
+    def _reporting(self, run: Callable[[Steps[Outcome]], Reported], name: str, reward: Any) -> Steps[Outcome]:
+        """Report on the choice that is kept, whichever process made it."""
+        if self._account.choice(self._address(name).identity) is None:
+            paid = self._account.payment(self._address(name).identity)
+            return Outcome.NOT_ASKED if paid is None else Outcome.ALREADY_REPORTED
+        try:
+            session, publications = self._resumed(run, name), self._publications(name)
+            steps = session.reporting(reward)
+            return (yield from publications.noticed(steps) if isinstance(publications, SharedPublications) else steps)
+        except AlreadyReported:
+            return Outcome.ALREADY_REPORTED
+
     def _offline(self, run: Callable[[Steps[Outcome]], Reported], name: str) -> Session[Reported] | None:
         """Return a session by the publication that is kept; None without one."""
         publications = self._publications(name)
@@ -151,7 +242,8 @@ class BaseClient(Generic[_Transport]):
         self, run: Callable[[Steps[Outcome]], Reported], publications: Publications, published: Published
     ) -> Session[Reported]:
         publications.address.endpoint(published.participation.terms.trust)  # refuses where there is none
-        return Session(run, published, publications, self._account, self._pace)
+        parts = run, published, publications, self._account, self._pace
+        return Session(*parts) if self._is_shared else OwnSession(self._contexts, *parts)
 
     def _resending(self) -> Steps[dict[str, Outcome]]:
         self._publications("").check_server()
@@ -162,6 +254,24 @@ class BaseClient(Generic[_Transport]):
             doubted = [report for report, verdict in known.items() if verdict.reason in DOUBTED]
             yield from self._with_warning(self._for_the_next_time(doubted))
         return {experiment.rpartition("/")[2]: outcome for experiment, outcome in (left | sent).items()}
+
+    def _resending_people(self) -> Steps[dict[str, Counter[Outcome]]]:
+        """Do for everybody what `_resending` does, until nobody has answered for as long as ``patience``."""
+        self._serve(_Serves.MANY)
+        counts = dict[str, Counter[Outcome]]()
+        clock, once = self._pace.clock, replace(self._pace, patience=0.0)
+        end = clock.monotonic() + self._pace.patience
+        for ledger in self._people.people_due():
+            one = self._of(partial(_same, ledger))
+            one._pace = once
+            outcomes = yield from one._resending()
+            for name, outcome in outcomes.items():
+                counts.setdefault(name, Counter())[outcome] += 1
+            if set(outcomes.values()) - {Outcome.PENDING}:
+                end = clock.monotonic() + self._pace.patience
+            elif clock.monotonic() > end:
+                break
+        return counts
 
     def _for_the_next_time(self, doubted: Sequence[SealedReport]) -> Steps[None]:
         """Get tokens for the reports that wait without: the next `resend` sends them, apart from this request.
@@ -198,10 +308,43 @@ class BaseClient(Generic[_Transport]):
         return server == self._url and report.endpoint in self._address(name).endpoints
 
     def _publications(self, name: str, cohort: str = "") -> Publications:
-        return Publications(self._address(name), self._limits, self._account, self._pace, cohort, self._pinned)
+        address = self._address(name)
+        if not self._is_shared:
+            return Publications(address, self._limits, self._account, self._pace, cohort, self._pinned)
+        root = self._root
+        account, pace = root._opened, root._pace
+        made = partial(SharedPublications, address, self._limits, account, pace, cohort, self._pinned)
+        return root._shelf.get(name, cohort, made)
+
+    def _has_fresh(self, name: str) -> bool:
+        """Whether to join asks nobody, since another person of the process has just joined."""
+        publications = self._publications(name)
+        return isinstance(publications, SharedPublications) and publications.are_fresh
 
     def _address(self, name: str) -> Address:
         return Address(self._url, name, self._shuffler)
+
+
+_REMEDIES: Final = {
+    _Serves.ONE: "call client.person(key), with what the application calls the person, and use what it returns",
+    _Serves.MANY: "make a client for many people, and let none of them use it but by client.person(key)",
+}
+
+
+def _same(account: Account) -> Account:
+    return account
+
+
+def _as_ledger(account: Account) -> Ledger:
+    if not isinstance(account, Ledger):
+        raise InputError("is of a kind of its own, for one person", field="ledger", remedy="give a Ledger, or a path")
+    return account
+
+
+def _issuer(url: str, attest: "Attest | None") -> "Issuer":
+    from privateer_client.tokens import Issuer  # few experiments need tokens
+
+    return Issuer(_normal(url, "issuer"), attest)
 
 
 def _normal(url: str, field: str) -> str:

@@ -3,7 +3,10 @@
 What speaks HTTP is imported when a client is made.
 """
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from functools import cached_property, partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Self
 
@@ -15,6 +18,9 @@ from privateer_client.states import Outcome
 
 if TYPE_CHECKING:
     import httpx
+
+    from privateer_client.async_in_time import AsyncSessionsInTime
+    from privateer_client.async_session import AsyncSession
 
 
 class Client(BaseClient["httpx.BaseTransport"]):
@@ -46,7 +52,7 @@ class Client(BaseClient["httpx.BaseTransport"]):
     clock
         What tells when a report is due.
     server_key
-        The server's public key, as ``privateer identity`` prints it, or several separated by commas, for a time in
+        The server's public key, as ``privateer log key`` prints it, or several separated by commas, for a time in
         which the key is replaced. Without it the first key that the ledger meets is the server's from then on.
 
     Raises
@@ -67,7 +73,13 @@ class Client(BaseClient["httpx.BaseTransport"]):
 
         self._exchange = Exchange(transport)
         self._fallbacks: Fallbacks[Outcome] = Fallbacks(unasked)
-        self._in_time = SessionsInTime(self.join, lambda name: self._offline(self._exchange.run, name))
+
+    def _share(self) -> None:
+        self._exchange.share()
+
+    @cached_property
+    def _in_time(self) -> SessionsInTime:
+        return SessionsInTime(self.join, lambda name: self._offline(self._exchange.run, name))
 
     def arm(
         self, name: str, context: Mapping[str, Any] = {}, *, default: Any, within: float = 0.3, sticky: bool = True
@@ -102,7 +114,7 @@ class Client(BaseClient["httpx.BaseTransport"]):
         """
 
         def chosen(is_awaited: Callable[[], bool]) -> Arm[Outcome]:
-            session = self.session_in_time(name, within)
+            session = self.join(name) if self._has_fresh(name) else self.session_in_time(name, within)
             return self._fallbacks.arm(session, context, sticky=sticky, is_awaited=is_awaited)
 
         try:
@@ -164,6 +176,13 @@ class Client(BaseClient["httpx.BaseTransport"]):
         """
         return self._resumed(self._exchange.run, name)
 
+    def report(self, name: str, reward: Any) -> Outcome:
+        """Do what `Session.report` does on the choice that is kept, whichever process or session made it.
+
+        Without a choice nothing is reported: ``not-asked``, or ``already-reported``.
+        """
+        return self._exchange.run(self._reporting(self._exchange.run, name, reward))
+
     def resend(self) -> dict[str, Outcome]:
         """Make the reports that are due, and send those that wait for this client's server and shuffler.
 
@@ -196,9 +215,28 @@ class Client(BaseClient["httpx.BaseTransport"]):
         """
         return self._exchange.run(self._ahead(name))
 
+    def resend_people(self) -> dict[str, Counter[Outcome]]:
+        """Do for all people of this client what `resend` does for one, in random order; ends if nobody answers.
+
+        Call it now and then, in one process of those that share the ledger.
+
+        Returns
+        -------
+        How many reports came to which end, by the experiment's name.
+        """
+        return self._exchange.run(self._resending_people())
+
+    def forget(self) -> None:
+        """Erase what the ledger keeps of the person, but for what was paid: no other report will be asked for.
+
+        Choices, arms, upload tokens and reports that wait are overwritten.
+        """
+        self._exchange.run(self._forgetting())
+
     def close(self) -> None:
-        """Close the connections."""
-        self._exchange.close()
+        """Close the connections; those of many people are their client's."""
+        if not self._is_shared:
+            self._exchange.close()
 
     def __enter__(self) -> Self:
         return self
@@ -208,47 +246,83 @@ class Client(BaseClient["httpx.BaseTransport"]):
 
 
 class AsyncClient(BaseClient["httpx.AsyncBaseTransport"]):
-    """A `Client` for asyncio: ``await client.join(name)`` and ``await session.report(reward)``."""
+    """A `Client` for asyncio: ``await`` whatever asks somebody, or the ledger.
+
+    What a person's session does with the ledger, and decides, it does in a thread beside the event loop.
+    """
 
     def _open(self, transport: "httpx.AsyncBaseTransport | None") -> None:
-        from privateer_client.async_in_time import AsyncSessionsInTime
         from privateer_client.transport import AsyncExchange
 
         self._exchange = AsyncExchange(transport)
         self._fallbacks: Fallbacks[Awaitable[Outcome]] = Fallbacks(unasked_async)
-        self._in_time = AsyncSessionsInTime(self.join, lambda name: self._offline(self._exchange.run, name))
+
+    def _share(self) -> None:
+        self._exchange.share()
+
+    @cached_property
+    def _in_time(self) -> "AsyncSessionsInTime":
+        from privateer_client.async_in_time import AsyncSessionsInTime
+
+        return AsyncSessionsInTime(self._joined, partial(self._exchange.beside, self._offline, self._exchange.run))
 
     async def arm(
         self, name: str, context: Mapping[str, Any] = {}, *, default: Any, within: float = 0.3, sticky: bool = True
     ) -> Arm[Awaitable[Outcome]]:
         """Do what `Client.arm` does."""
+        end = monotonic() + within
         try:
             session = await self._in_time.get(name, within)
             if session is None:
                 raise late(self._url, within)
-            return self._fallbacks.arm(session, context, sticky=sticky)
+            chosen = partial(self._fallbacks.arm, session, context, sticky=sticky)
+            arm = await self._exchange.beside_in_time(chosen, end)
+            if arm is None:
+                raise late(self._url, within)
+            return replace(arm, session=self._beside(session))
         except Exception as error:
             return self._fallbacks.default(name, default, error)
 
-    async def join(self, name: str, cohort: str = "") -> Session[Awaitable[Outcome]]:
+    async def join(self, name: str, cohort: str = "") -> "AsyncSession":
         """Do what `Client.join` does."""
-        return await self._exchange.run(self._joining(self._exchange.run, name, cohort))
+        return self._beside(await self._joined(name, cohort))
 
-    async def resume(self, name: str) -> Session[Awaitable[Outcome]]:
+    async def resume(self, name: str) -> "AsyncSession":
         """Do what `Client.resume` does."""
-        return self._resumed(self._exchange.run, name)
+        return self._beside(await self._exchange.beside(self._resumed, self._exchange.run, name))
+
+    async def report(self, name: str, reward: Any) -> Outcome:
+        """Do what `Client.report` does."""
+        return await self._exchange.run(self._reporting(self._exchange.run, name, reward))
 
     async def resend(self) -> dict[str, Outcome]:
         """Do what `Client.resend` does."""
         return await self._exchange.run(self._resending())
 
+    async def resend_people(self) -> dict[str, Counter[Outcome]]:
+        """Do what `Client.resend_people` does."""
+        return await self._exchange.run(self._resending_people())
+
     async def fetch_tokens(self, name: str) -> int:
         """Do what `Client.fetch_tokens` does."""
         return await self._exchange.run(self._ahead(name))
 
+    async def forget(self) -> None:
+        """Do what `Client.forget` does."""
+        await self._exchange.run(self._forgetting())
+
+    async def _joined(self, name: str, cohort: str = "") -> Session[Awaitable[Outcome]]:
+        return await self._exchange.run(self._joining(self._exchange.run, name, cohort))
+
+    def _beside(self, session: Session[Awaitable[Outcome]]) -> "AsyncSession":
+        from privateer_client.async_session import AsyncSession
+
+        return AsyncSession(session, self._exchange)
+
     async def close(self) -> None:
-        """Close the connections."""
-        await self._exchange.close()
+        """Do what `Client.close` does."""
+        if not self._is_shared:
+            await self._exchange.close()
 
     async def __aenter__(self) -> Self:
         return self

@@ -19,7 +19,6 @@ from privateer_core.clock import Clock, SystemClock
 from privateer_core.errors import InputError
 from privateer_core.wire.envelope import MEDIA_TYPE
 from privateer_core.wire.problem import slug_of
-from privateer_core.wire.token import authorization
 
 ACCEPTED: Final = 202
 """Status of an answer that takes reports in."""
@@ -201,7 +200,7 @@ def _try(
     asked = 0.0
     for report in reports:
         token = tied.pop(report) if report in tied else _token(report, account)
-        headers = _HEADERS | ({"Authorization": authorization(token)} if token else {})
+        headers = _HEADERS | (_authorized(token) if token else {})
         answer = yield Ask("POST", report.endpoint, headers, timeout, report.body)
         verdict = known[report] = judge(answer)
         if account.tokens and verdict.reason in _WORN:
@@ -216,3 +215,9 @@ def _try(
 
 def _token(report: SealedReport, account: Account) -> bytes | None:
     return account.tokens.tie(report) if account.tokens else None
+
+
+def _authorized(token: bytes) -> dict[str, str]:
+    from privateer_core.wire.token import authorization  # few reports come with a token
+
+    return {"Authorization": authorization(token)}

@@ -16,6 +16,26 @@ SERVERS_SHARE: Final = 0.9
 """The share of the time that a server may take; the device chooses in the rest."""
 
 
+class AwaitedResult:
+    """Says once whether a result is awaited: either it is given up, or from then on it is awaited."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._is_given_up = self._is_made = False
+
+    def is_awaited(self) -> bool:
+        """Promise to await the result, if nobody has given it up."""
+        with self._lock:
+            self._is_made = not self._is_given_up
+            return self._is_made
+
+    def give_up(self) -> bool:
+        """Await the result no longer, if nobody was promised to."""
+        with self._lock:
+            self._is_given_up = not self._is_made
+            return self._is_given_up
+
+
 class Beside(Generic[_Result]):
     """What a thread of its own does, so that nobody has to wait for its end.
 
@@ -25,23 +45,17 @@ class Beside(Generic[_Result]):
     # A pool would be waited for when the process ends.
 
     def __init__(self, work: Callable[[Callable[[], bool]], _Result]) -> None:
-        self.began, self._done, self._lock = monotonic(), Event(), Lock()
-        self._is_given_up = self._is_promised = False
+        self.began, self._done, self._promise = monotonic(), Event(), AwaitedResult()
         self._result: _Result | None = None
         self._error: BaseException | None = None
         Thread(target=self._run, args=(work,), daemon=True, name="privateer-beside").start()
 
     def _run(self, work: Callable[[Callable[[], bool]], _Result]) -> None:
         try:
-            self._result = work(self._is_awaited)
+            self._result = work(self._promise.is_awaited)
         except BaseException as error:
             self._error = error
         self._done.set()
-
-    def _is_awaited(self) -> bool:
-        with self._lock:
-            self._is_promised = not self._is_given_up
-            return self._is_promised
 
     @property
     def is_done(self) -> bool:
@@ -56,10 +70,8 @@ class Beside(Generic[_Result]):
     def result(self, end: float) -> _Result | None:
         """Return what it returns, or raise what it raises; None if it has not ended by ``end``."""
         if not self._done.wait(max(0.0, end - monotonic())):
-            with self._lock:
-                self._is_given_up = not self._is_promised
-                if self._is_given_up:
-                    return None
+            if self._promise.give_up():
+                return None
             self._done.wait()
         if self._error is not None:
             raise self._error

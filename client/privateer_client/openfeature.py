@@ -23,10 +23,10 @@ except ImportError as error:
     raise ImportError("OpenFeature is not here: install privateer-client[openfeature]") from error
 
 _Value = TypeVar("_Value")
-_EACH: Final = "each person has a ledger of their own"
-_OTHER: Final = (
-    "another targeting key, and a Client is one person: give the provider a function from the key to a Client"
-)
+_EACH: Final = "each person is known by theirs"
+_OTHER: Final = "another targeting key, and a Client is one person: give the provider client.person"
+_MOST: Final = 1000
+"""Sessions that a provider has at a time; the others are in the ledger."""
 _BOOLEANS: Final = {"on": True, "off": False, "true": True, "false": False}
 Reported = Callable[[str, Outcome | PrivateerError], None]
 """A function that is called with an experiment's name and what became of a report to it."""
@@ -70,9 +70,8 @@ class PrivateerProvider(AbstractProvider):
     Parameters
     ----------
     client
-        The client of this device's one person, which refuses a second targeting key; or what returns the client of a
-        person by their targeting key, where several people are served. Each person needs a ledger of their own. The
-        key is not sent.
+        The client of this device's one person, which refuses a second targeting key; or, where many people are served,
+        what returns the client of a person by their targeting key: `Client.person`. The key is not sent.
     outcomes
         The experiment that each event is the outcome of; by default an event of an experiment's name.
     values
@@ -167,19 +166,30 @@ class PrivateerProvider(AbstractProvider):
         key = self._key(evaluation_context)
         with self._lock:
             flag = None if self._is_other(key) else self._flags.get((name, self._known(key)))
-            if flag is None or not flag.arm:
+            if (flag is None or not flag.arm) and (isinstance(self._client, Client) or not key):
                 return
             # A provider that was shut down may be set again, and gets late events.
             self._beside = self._beside or ThreadPoolExecutor(1, "privateer-reports")
-            self._beside.submit(self._report, name, flag, tracking_event_details)
+            self._beside.submit(self._report, name, key, flag, tracking_event_details)
 
-    def _report(self, name: str, flag: _Flag, details: TrackingEventDetails | None) -> None:
+    def _report(self, name: str, key: str, flag: _Flag | None, details: TrackingEventDetails | None) -> None:
         try:
+            flag = flag or self._resumed(name, key)
+            if flag is None:
+                return
             outcome: Outcome | PrivateerError = flag.report(details)
         except PrivateerError as error:
             outcome = error
         if self._reported is not None:
             self._reported(name, outcome)
+
+    def _resumed(self, name: str, key: str) -> _Flag | None:
+        """Return the flag of a choice that another process has made, or this one long ago; None: there is none."""
+        assert not isinstance(self._client, Client), "a client's one person is never forgotten"
+        try:
+            return _Flag(self._client(key).resume(name), fresh=False)
+        except InputError:
+            return None
 
     def _key(self, context: EvaluationContext | None) -> str:
         """Return the targeting key; a number is the person of its text."""
@@ -199,13 +209,16 @@ class PrivateerProvider(AbstractProvider):
 
     def _flag(self, name: str, key: str) -> _Flag:
         with self._lock:
-            known = self._flags.get((name, key))
-        if known is not None:
-            return known
+            known = self._flags.pop((name, key), None)
+            if known is not None:
+                self._flags[name, key] = known
+                return known
         # Nobody else waits while a server takes its time.
         client = self._client if isinstance(self._client, Client) else self._client(key)
         joined = _Flag(client.session_in_time(name, self._within), fresh=name in self._fresh)
         with self._lock:
+            if len(self._flags) >= _MOST:
+                del self._flags[next(iter(self._flags))]
             return self._flags.setdefault((name, key), joined)
 
     def _resolved(

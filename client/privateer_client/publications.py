@@ -17,7 +17,7 @@ from privateer_core.wire.publication import ASKS_NOBODY, digest
 from privateer_core.wire.transparency_log import Entry
 
 _BYTES: Final = 16 << 20
-_FRESH: Final = 3.0
+FRESH: Final = 3.0
 """Seconds for which a publication counts as the open one, without being asked for again."""
 _OK, _NOT_MODIFIED, _NOT_FOUND, _GONE = 200, 304, 404, 410
 
@@ -80,6 +80,11 @@ class Moment(NamedTuple):
         """Return this moment."""
         return cls(clock.now(), clock.monotonic())
 
+    def is_within(self, seconds: float, clock: Clock) -> bool:
+        """Whether it was less than so many seconds ago."""
+        here = Moment.of(clock)
+        return max(abs(here.now - self.now), here.monotonic - self.monotonic) < seconds
+
 
 class Published(NamedTuple):
     """A publication that the device has checked, and when the server sent it; None: the device had kept it."""
@@ -89,10 +94,7 @@ class Published(NamedTuple):
 
     def is_fresh(self, clock: Clock) -> bool:
         """Whether the server sent it just now."""
-        if self.sent is None:
-            return False
-        here = Moment.of(clock)
-        return max(abs(here.now - self.sent.now), here.monotonic - self.sent.monotonic) < _FRESH
+        return self.sent is not None and self.sent.is_within(FRESH, clock)
 
 
 class Publications:
@@ -119,11 +121,18 @@ class Publications:
         self.address, self.clock = address, pace.clock
         self._limits, self._account, self._pace, self._cohort = limits, account, pace, cohort
 
-    def joined(self) -> Steps[Published]:
-        """Return the publication to decide by: the server's, or the one kept if the server does not answer."""
-        answer = yield self._ask(self._pace.timeout)
+    def joined(self, known: Published | None = None) -> Steps[Published]:
+        """Return the publication to decide by: the server's, or the one kept if the server does not answer.
+
+        known: the one known so far; the request names its digest.
+        """
+        answer = yield self._ask(self._pace.timeout, _tag(known))
+        is_paused = answer is not None and answer.asks == ASKS_NOBODY
+        if known is not None and _is_known(answer, known):
+            if is_paused == known.participation.is_paused:
+                return known._replace(sent=Moment.of(self.clock))
+            answer = yield self._ask(self._pace.timeout)
         try:
-            is_paused = answer is not None and answer.asks == ASKS_NOBODY
             return (yield from self._checked(answer, self._pace.timeout, is_paused=is_paused))
         except Unavailable:
             kept = self.kept()
@@ -146,11 +155,9 @@ class Publications:
             known = None  # nothing but an unsigned header said so: it is checked as one that asks
         if known is not None and known.is_fresh(self.clock):
             return known
-        # What was kept is from an earlier session, and its digest would tie the two together.
-        tag = None if known is None or known.sent is None else known.participation.header.digest
         timeout = timeout or self._pace.timeout
-        answer = yield self._ask(timeout, tag)
-        if known is not None and tag is not None and answer is not None and _is_same(answer, tag):
+        answer = yield self._ask(timeout, _tag(known))
+        if known is not None and _is_known(answer, known):
             return known._replace(sent=Moment.of(self.clock))
         # Whoever chose when the round asked may report in a pause that has begun since.
         return (yield from self._checked(answer, timeout, is_paused=False))
@@ -207,6 +214,14 @@ class Publications:
         return Participation(body, self.address.name, self._limits, self._cohort, is_paused=is_paused)
 
 
-def _is_same(answer: EndpointAnswer, name: bytes) -> bool:
-    """Whether an answer has, or names, the publication of this digest, which was checked when it first came."""
+def _tag(known: Published | None) -> bytes | None:
+    """Return the digest that a request may name; what was kept is from before, and would tie two sessions together."""
+    return None if known is None or known.sent is None else known.participation.header.digest
+
+
+def _is_known(answer: EndpointAnswer | None, known: Published) -> bool:
+    """Whether an answer has, or names, the publication that was asked for, which was checked when it first came."""
+    name = _tag(known)
+    if answer is None or name is None:
+        return False
     return answer.status == _NOT_MODIFIED or (answer.status == _OK and digest(answer.body) == name)

@@ -135,8 +135,7 @@ class Session(Generic[Reported]):
         """
         with self._account.transaction():
             if self._shown is None:
-                self._shown = choice = self._common()
-                self._choice.keep(choice, None, self._participation)
+                self._shown = self._choice.standing(self._participation, fresh=False) or self._kept_common()
 
     def forget(self) -> None:
         """Erase the choice, here and in the ledger: no report is made of it, and the next call of `choose` is free."""
@@ -178,7 +177,11 @@ class Session(Generic[Reported]):
         UnfitValueWarning
             If the reward is not what the experiment asks for: the report is made as if there had been no outcome.
         """
-        return self._run(self._answered(self._reporting(reward)))
+        return self._run(self.reporting(reward))
+
+    def reporting(self, reward: Any) -> Steps[Outcome]:
+        """Return what `report` does, in steps."""
+        return self._answered(self._reporting(reward))
 
     def report_past(self, context: Mapping[str, Any], arm: str, reward: Any) -> Reported:
         """Report, as a member of a source, on an arm that was played before; the arm stays secret.
@@ -253,6 +256,11 @@ class Session(Generic[Reported]):
         offset, numbers = adjustment_of(context, spec, self._unfit.tell)
         return KeptChoice.made(self._participation, known, coins, self._pace.clock.now(), offset, numbers)
 
+    def _kept_common(self) -> KeptChoice:
+        choice = self._common()
+        self._choice.keep(choice, None, self._participation)
+        return choice
+
     def _common(self) -> KeptChoice:
         """Return what is played for everybody, which needs no call of `choose`."""
         choice = None if self._participation.spec.features else self._decided({})
@@ -299,8 +307,8 @@ class Session(Generic[Reported]):
             return self._choice.outcome
         self._choice.move(ChoiceEvent.OUTCOME)
         opened = yield from self._open()
-        past = known, arm, rewards, self._participation, opened.participation
-        return (yield from self._delivered(lambda: self._choice.recall(*past)))
+        past, followed = (known, arm, rewards), self._participation
+        return (yield from self._delivered(lambda: self._choice.recall(past, followed, opened.participation)))
 
     def _delivered(self, make: Callable[[], SealedReport | None]) -> Steps[Outcome]:
         """Make the report and send it, unless the open round does not take it."""

@@ -134,7 +134,7 @@ def _shown(name: str, cell: object) -> object:
 def _print_some(title: str, rows: list[Row]) -> None:
     _print(title, rows[:_ROWS])
     if len(rows) > _ROWS:
-        screen.print(f"{len(rows) - _ROWS:,} more of {len(rows):,} bins: privateer show --json has them")
+        screen.print(f"{len(rows) - _ROWS:,} more of {len(rows):,} bins: --as policy --json has them")
 
 
 def _percent(share: float) -> str:

@@ -62,8 +62,8 @@ class ServerSettings(UploadSettings):
     )
     report_bytes_max: Size = Field(default=ServerLimits().report_bytes_max, description="bytes of the largest upload")
     batch_bytes_max: Size = Field(default=ServerLimits().batch_bytes_max, description="bytes of the largest batch")
-    data: Annotated[Path, DefaultText("`data/server` under `privateer server`, required by `privateer-server`")] = (
-        Field(default=Path(), description="directory of keys and databases")
+    data: Annotated[Path, DefaultText("`data/server` under `privateer serve`, required by `privateer-server`")] = Field(
+        default=Path(), description="directory of keys and databases"
     )
     journal: Annotated[Path | None, DefaultText("`journal.db` in the data directory")] = Field(
         default=None,

@@ -76,7 +76,7 @@ class ShufflerSettings(UploadSettings):
     )
     server_key: Annotated[frozenset[bytes], from_text(_keys), DefaultText("the first key that it meets")] = Field(
         default=frozenset(),
-        description="the server's public key, as `privateer identity` prints it; several are separated by commas",
+        description="the server's public key, as `privateer log key` prints it; several are separated by commas",
     )
     store_key_file: Annotated[Path | None, DefaultText("required with `PRIVATEER_DATABASE`")] = Field(
         default=None,

@@ -18,12 +18,12 @@ MOST = 80 << 20
 
 
 def follow(monkeypatch: pytest.MonkeyPatch, folder: Path, answer: Any) -> int:
-    """Run ``privateer audit-log`` on a scripted server, and return its exit code."""
+    """Run ``privateer log check`` on a scripted server, and return its exit code."""
     real = httpx.Client
     monkeypatch.setattr(httpx, "Client", lambda **how: real(**how, transport=httpx.MockTransport(answer)))
     monkeypatch.chdir(folder)
     with pytest.raises(SystemExit) as ended:
-        main(["audit-log", "http://server"])
+        main(["log", "check", "http://server"])
     return int(ended.value.code or 0)
 
 

@@ -56,7 +56,7 @@ async def report_async(endpoint: Endpoint, folder: Path) -> Outcome:
     transport = notarized(endpoint)
     async with AsyncClient("http://s", ledger=Ledger(folder / "ledger.db"), transport=transport) as client:
         session = await client.join("test")
-        session.choose(CONTEXT)
+        await session.choose(CONTEXT)
         return await session.report(1.0)
 
 

@@ -59,10 +59,15 @@ def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]
     return int(ended.value.code or 0), said.out + said.err
 
 
-COMMANDS = [["list"], ["show", "test"], ["policy", "test"], ["account", "experiment", "test"]]
+COMMANDS = [
+    ["list"],
+    ["answer", "test", "--as", "progress"],
+    ["answer", "test", "--as", "policy"],
+    ["account", "experiment", "test"],
+]
 
 
-@pytest.mark.parametrize("arguments", COMMANDS, ids=lambda words: words[0])
+@pytest.mark.parametrize("arguments", COMMANDS, ids=" ".join)
 def test_an_answer_without_end_is_not_read_to_its_end(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, arguments: list[str]
 ) -> None:

@@ -75,7 +75,7 @@ def test_what_is_chosen_after_the_kept_choice_is_due_is_not_reported(tmp_path: P
     session = device.start().join("test")
     device.clock.time += 1.1 * WEEK
     session.choose(OTHER)
-    assert (session.asked, session.report(1.0)) == (False, Outcome.NOT_ASKED)
+    assert (session.state, session.report(1.0), device.server.sent) == ("due", Outcome.PENDING, [])
     # The choice before, of which no outcome is known, is reported as ever.
     drains(device, 3)
     assert device.start().resend() == {"test": Outcome.ACCEPTED}

@@ -102,7 +102,6 @@ class Device:
 
     def _takes_part(self, session: Any, ledger: MemoryLedger) -> None:
         part = session._participation
-        session.asked = part.asks  # whoever is not asked reports nothing
         context = dict.fromkeys(part.spec.features, 0.25)
         choice = session.choose(context)
         reward = dict.fromkeys(choice, 0.25) if isinstance(choice, dict) else 0.75

@@ -12,8 +12,9 @@ from privateer_core.answer import Answer
 from privateer_core.answer.estimates import Estimate
 from privateer_core.answer.facts import Table
 from privateer_core.answer.parts import EffectPath, EffectsOverTime
-from privateer_lab.pages.effect_report import draw_effects, markdown
+from privateer_lab.pages.answer_markdown import markdown
 from privateer_lab.pages.plots import save
+from privateer_lab.pages.result_pictures import draw_effects
 from tests.support.published_answers import document, published
 from tests.unit.lab.cli.test_command_line import run
 
@@ -105,7 +106,7 @@ def test_what_is_not_a_result_is_refused_in_one_line(
     found = answer.get("found", {})
     found |= change or {}
     serve(monkeypatch, json.loads(json.dumps(answer)))
-    code, out, err = run(capsys, "effects", "trial")
+    code, out, err = run(capsys, "answer", "trial", "--as", "details")
     assert (code, out) == (2, "")
     assert err.count("\n") == 1
     assert "not that of an experiment" in err
@@ -115,8 +116,8 @@ def test_the_screen_and_json_show_names_as_they_are(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     serve(monkeypatch, document(result(has_parts=False)))
-    _, shown, _ = run(capsys, "effects", "trial")
+    _, shown, _ = run(capsys, "answer", "trial", "--as", "details")
     assert all(name in shown for name in NAMES)
     assert "\x1b" not in shown
-    _, printed, _ = run(capsys, "effects", "trial", "--json")
+    _, printed, _ = run(capsys, "answer", "trial", "--as", "details", "--json")
     assert [one["name"] for one in json.loads(printed)["estimates"]] == NAMES

@@ -89,7 +89,7 @@ def test_a_limit_that_does_nothing_is_not_raised(name: str, count: int) -> None:
     refused(record, "privacy.local_epsilon_max")
 
 
-@pytest.mark.parametrize("name", [name for name, spec in SPECS.items() if not spec.shortens])
+@pytest.mark.parametrize("name", [name for name, spec in SPECS.items() if not spec.capabilities.closes_early])
 def test_rounds_that_wait_for_all_do_not_close_with_fewer(name: str) -> None:
     record = record_of(name, 3)
     record["least_share"] = 0.9

@@ -38,7 +38,7 @@ def device(services: Trio, name: str = "one", **more: Any) -> AsyncClient:
 
 async def report(client: AsyncClient) -> Outcome:
     session = await client.join("test")
-    session.choose(CONTEXT)
+    await session.choose(CONTEXT)
     return await session.report(1.0)
 
 
@@ -103,7 +103,7 @@ async def test_a_lost_answer_of_the_shuffler_spends_the_same_token(tmp_path: Pat
         await services.create(SHUFFLED)
         async with device(services) as client:
             session = await client.join("test")
-            session.choose(CONTEXT)
+            await session.choose(CONTEXT)
             services.ways.lost.append("shuffler")
             assert await session.report(1.0) is Outcome.PENDING
         async with device(services) as client:
@@ -223,7 +223,7 @@ async def test_a_token_of_a_stolen_kind_is_replaced(tmp_path: Path) -> None:
             body = body_of(publication, sealed_reports(publication, 1))
             assert (await services.upload(body, token)).status_code == 202
             session = await client.join("test")
-            session.choose(CONTEXT)
+            await session.choose(CONTEXT)
             assert await session.report(1.0) is Outcome.PENDING
             assert await client.resend() == {"test": Outcome.PENDING}  # without a token; then it gets one
             assert await client.resend() == {"test": Outcome.ACCEPTED}
@@ -238,7 +238,7 @@ async def test_what_a_device_erases(tmp_path: Path) -> None:
             (request,) = services.ways.to("issuer", "/tokens")
             ledger = services.folder / "one.db"
             assert request.content[3:] not in ledger.read_bytes()
-            session.choose(CONTEXT)
+            await session.choose(CONTEXT)
             await session.report(1.0)
             (upload,) = services.ways.to("shuffler", "/reports")
             token = read_authorization(upload.headers["authorization"].encode())

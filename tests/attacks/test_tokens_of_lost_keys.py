@@ -43,7 +43,7 @@ async def reported(services: Trio, changes: dict[str, Any], host: str, is_taken:
     await services.create(changes)
     async with device(services) as client:
         session = await client.join("test")
-        session.choose({"x1": 0.5, "x2": 0.5})
+        await session.choose({"x1": 0.5, "x2": 0.5})
         if is_taken:
             services.ways.lost.append(host)
             assert await session.report(1.0) is Outcome.PENDING

@@ -152,6 +152,6 @@ def test_what_an_operator_changes_is_said(own: Services, new_page: Open) -> None
     page.get_by_text("People who come are asked.").wait_for()
     assert httpx.post(f"{own.admin}/experiments/begun/pause", headers=admin).status_code == 200
     page.get_by_text("Nobody who comes now is asked").wait_for()
-    page.get_by_text("privateer resume begun").wait_for(state="attached")
+    page.get_by_text("privateer change resume begun").wait_for(state="attached")
     assert httpx.delete(f"{own.admin}/experiments/begun", headers=admin).status_code == 200
     page.get_by_text("It was deleted, and its name is never used again.").wait_for()

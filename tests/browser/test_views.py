@@ -196,7 +196,7 @@ def test_commands_that_change_it_are_named(at: Services, new_page: Open) -> None
     assert not page.locator("#change").is_visible()
     page.get_by_role("link", name="Change it").click()
     page.get_by_role("heading", name="Change it").wait_for()
-    assert "privateer pause plane" in text_of(page, "change")
+    assert "privateer change pause plane" in text_of(page, "change")
     assert not page.locator("#answer").is_visible()
     assert page.locator("main form, main button").count() == 0
 

@@ -34,7 +34,9 @@ PUBLIC = KEY.public_key().public_bytes_raw()
 
 def measuring(spec: Any) -> Any:
     """The spec with people who measure the gain; None where that cannot be."""
-    chooses = isinstance(spec, ArmsSpec) and spec.further_questions and spec.privacy.trust.calibration == "tight"
+    chooses = (
+        isinstance(spec, ArmsSpec) and spec.capabilities.further_questions and spec.privacy.trust.calibration == "tight"
+    )
     if not chooses or spec.experiment.reports_per_person > 1 or spec.sources:
         return None
     data = spec.model_dump(mode="json", exclude_none=True)
@@ -65,7 +67,7 @@ def published(spec: Any, step: Any) -> bytes:
 
 def test_all_that_choose_by_context_are_here() -> None:
     kinds = {name: algorithm(name).spec for name in ALGORITHMS}
-    asked = {name for name, kind in kinds.items() if kind.further_questions}
+    asked = {name for name, kind in kinds.items() if kind.capabilities.further_questions}
     models = {(made.algorithm.name, made.privacy.model) for made in MEASURING.values()}
     assert {"partition", "linear", "sparse"} <= {name for name, _ in models} <= asked
     assert all((name, model) in models for name in ("partition", "linear", "sparse") for model in ("none", "local"))

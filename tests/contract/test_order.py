@@ -159,7 +159,7 @@ def test_planted_arms_that_share_rounds_break_the_order(monkeypatch):
 
 
 def test_as_local_tells_what_reports_tell_that_stand_alone():
-    for name in (name for name in OURS if algorithm(name).spec.binds_arms):
+    for name in (name for name in OURS if algorithm(name).spec.capabilities.context_decides):
         for epsilon, people in product(EPSILONS, PEOPLE):
             spec, alone = spec_of(name, people), promise("local", epsilon)
             alike = promise("shuffle", epsilon, arms="as-local")

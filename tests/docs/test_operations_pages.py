@@ -11,7 +11,7 @@ import httpx
 import pytest
 import yaml
 
-from privateer_client.ledger import ledger_file
+from privateer_client.ledger import ledger_schema
 from privateer_core.serving.store.sqlite import FileKind
 from privateer_issuer.store import DATABASE as ISSUER
 from privateer_lab.services.processes import free_port, running
@@ -66,7 +66,7 @@ def test_the_page_says_from_which_schemas_a_start_migrates() -> None:
     assert of(spent_tokens.TOKENS_DATABASE) == table["shuffler: `spent.sqlite`"]
     assert table["issuer: `issuer.db`"] == of(ISSUER)
     (ledger,) = (row for name, row in table.items() if name.startswith("a device's"))
-    assert ledger == [str(ledger_file._VERSION), "every earlier one"]
+    assert ledger == [str(ledger_schema.VERSION), "every earlier one"]
     shared = {"server's data": STORE_SCHEMA, "server's journal": JOURNAL_SCHEMA, "shuffler's": shared_store.SHUFFLER}
     for owner, kind in shared.items():
         row = table[f"PostgreSQL: the {owner}"]
@@ -98,7 +98,7 @@ def test_a_backup_goes_into_a_volume_as_the_page_says(tmp_path: Path) -> None:
         environment = os.environ | {"PRIVATEER_ADMIN_URL": at.admin, "PRIVATEER_ADMIN_TOKEN": at.token}
         in_this_process(["create", str(ROOT / "examples" / "peaks-shuffle.toml")], environment)
         in_this_process(["backup", str(backup)], environment)
-        before = in_this_process(["identity", "--url", at.server, "--json"], {})
+        before = in_this_process(["log", "key", "--url", at.server, "--json"], {})
         size = int(httpx.get(f"{at.server}/log/head").text.splitlines()[1])
     keys, identity = set((volume / "keys").iterdir()), (volume / "identity.key").read_bytes()
     in_this_process(["restore", str(backup), str(tmp_path / "restored")], {})
@@ -108,7 +108,7 @@ def test_a_backup_goes_into_a_volume_as_the_page_says(tmp_path: Path) -> None:
         check=True,
     )
     with running(tmp_path / "data", *ports) as at:
-        assert in_this_process(["identity", "--url", at.server, "--json"], {}) == before
+        assert in_this_process(["log", "key", "--url", at.server, "--json"], {}) == before
         assert int(httpx.get(f"{at.server}/log/head").text.splitlines()[1]) == size + 1
         assert httpx.get(f"{at.server}/experiments/peaks-shuffle").json()["version"] == 1_000_001
     assert (volume / "identity.key").read_bytes() == identity

@@ -2,6 +2,7 @@
 
 import os
 import re
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,15 @@ def test_the_reference_has_every_command_and_every_route() -> None:
     }
     assert len(routes) > 30
     assert not {route for route in routes if route not in MADE["reference/endpoints.md"]}
+
+
+@pytest.mark.parametrize(("package", "page"), [("client", "device"), ("lab", "lab")])
+def test_the_reference_has_every_name_that_users_import(package: str, page: str) -> None:
+    text = (ROOT / "docs" / "reference" / "python" / f"{page}.md").read_text()
+    names = set(re.findall(r"(?:^::: [\w.]*\.|heading: )(\w+)$", text, re.MULTILINE))
+    exported = set(import_module(f"privateer_{package}").__all__)
+    assert len(exported) > 8
+    assert exported - names <= {"UnfitValueWarning"}
 
 
 def test_every_page_is_listed_once() -> None:

@@ -71,7 +71,7 @@ before=$(version)
 # The page's own commands, with this project's name and folder. People who come after the backup are given up with it.
 compose --profile load run --rm load peaks-shuffle --users 1000 --json >/dev/null || fail "the load before the backup failed"
 .venv/bin/privateer backup "$folder/BK" --admin-url "$admin" >/dev/null || fail "no backup"
-identity() { .venv/bin/privateer identity --url "$server" --json; }
+identity() { .venv/bin/privateer log key --url "$server" --json; }
 known=$(identity)
 compose --profile load run --rm load peaks-shuffle --users 2000 --json >/dev/null || fail "the load after the backup failed"
 (

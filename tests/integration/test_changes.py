@@ -69,7 +69,7 @@ def device(services: Pair, ledger: Path, clock: Hands | None = None) -> AsyncCli
 async def joined(services: Pair, ledger: Path, clock: Hands | None = None) -> Session[Any]:
     """A session of a device that has chosen."""
     session = await device(services, ledger, clock).join("test")
-    session.choose(CONTEXT)
+    await session.choose(CONTEXT)
     return session
 
 
@@ -124,7 +124,7 @@ async def test_who_comes_in_a_pause_pays_nothing_and_who_chose_before_is_counted
         session = await joined(services, folder / "first.db")
         await changed(services.api, "pause")
         comes = await device(services, folder / "second.db").join("test")
-        assert comes.choose(CONTEXT) in ("a", "b", "c")
+        assert await comes.choose(CONTEXT) in ("a", "b", "c")
         assert not comes.asked
         assert await comes.report(1.0) is Outcome.NOT_ASKED
         assert not Ledger(folder / "second.db").payments()
@@ -239,6 +239,6 @@ async def test_what_is_learned_moves_on_with_a_clone(folder: Path) -> None:
         one = device(services, folder / "first.db")
         for name in ("test", "other"):  # two experiments: each is paid for
             session = await one.join(name)
-            session.choose(CONTEXT)
+            await session.choose(CONTEXT)
             assert await session.report(1.0) is Outcome.ACCEPTED
         assert len(Ledger(folder / "first.db").payments()) == 2

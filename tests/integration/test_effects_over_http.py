@@ -56,10 +56,13 @@ def shown(tmp_path_factory) -> tuple[dict, str, Path]:
         created(at, spec)
         assert driven(at, spec, PEOPLE).accepted == PEOPLE
         ended(at)
-        words = ["effects", "trial", "--url", at.server, "--json", "--markdown", str(folder / "report.md")]
-        done = CliRunner().invoke(app, [*words, "--plot", str(folder / "picture")])
-        assert done.exit_code == 0, done.output
-        return json.loads(done.output), (folder / "report.md").read_text(), folder / "picture.png"
+        words = ["answer", "trial", "--as", "details", "--url", at.server]
+        outputs = []
+        for face in (["--json"], ["--markdown"], ["--out", str(folder / "picture")]):
+            done = CliRunner().invoke(app, [*words, *face])
+            assert done.exit_code == 0, done.output
+            outputs.append(done.output)
+        return json.loads(outputs[0]), outputs[1], folder / "picture.png"
 
 
 def test_effects_over_http_are_those_of_the_people(shown) -> None:
@@ -79,7 +82,7 @@ def test_effects_over_http_are_those_of_the_people(shown) -> None:
 def test_the_report_says_what_was_found_and_promised(shown) -> None:
     result, report, picture = shown
     for titled in tables_of(msgspec.convert(result, Answer)):
-        assert titled.title.capitalize() in report
+        assert titled.title[:1].upper() + titled.title[1:] in report
     averages = report.partition("## Average effects")[2].partition("##")[0]
     assert all(f"| {arm} |" in averages for arm in ("gentle", "bold"))
     assert "server and shuffler" in report

@@ -19,7 +19,7 @@ DAY = 86_400.0
 
 async def take_part(client: AsyncClient) -> Outcome:
     session = await client.join("test")
-    session.choose(CONTEXT)
+    await session.choose(CONTEXT)
     return await session.report(1.0)
 
 

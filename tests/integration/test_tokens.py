@@ -44,7 +44,7 @@ async def test_four_lines_are_enough(tmp_path: Path, changes: dict[str, Any], ho
         await services.create(changes)
         async with device(services) as client:
             session = await client.join("test")
-            session.choose(CONTEXT)
+            await session.choose(CONTEXT)
             assert await session.report(1.0) is Outcome.ACCEPTED
         (upload,) = services.ways.to(host, "/reports")
         (request,) = services.ways.to("issuer", "/tokens")
@@ -62,7 +62,7 @@ async def test_tokens_can_be_fetched_ahead(tmp_path: Path) -> None:
         asked = len(services.ways.asked)
         async with device(services) as client:
             session = await client.join("test")
-            session.choose(CONTEXT)
+            await session.choose(CONTEXT)
             assert await session.report(1.0) is Outcome.ACCEPTED
         assert {one.url.host for one in services.ways.asked[asked:]} == {"server", "shuffler"}
         assert len(services.ways.to("issuer", "/tokens")) == 1

@@ -63,8 +63,8 @@ async def test_a_choice_of_an_earlier_round_is_counted_in_the_open_one(
         await services.api.create({**changes, "experiment.conversion_window": window})
         clock = Hands()
         session = await device(services, folder, clock).join("test")
-        session.choose(CONTEXT)
-        session.save()
+        await session.choose(CONTEXT)
+        await session.save()
         await closes(services, people)
         clock.time += 2 * HOUR
         if window:
@@ -79,7 +79,7 @@ async def test_a_stopped_experiment_gets_nothing_that_was_due(folder: Path) -> N
     async with pair(folder) as services:
         await services.api.create({**SMALL, "experiment.conversion_window": HOUR})
         clock = Hands()
-        (await device(services, folder, clock).join("test")).choose(CONTEXT)
+        await (await device(services, folder, clock).join("test")).choose(CONTEXT)
         await change(services.api, "stop")
         clock.time += 2 * HOUR
         assert await device(services, folder, clock).resend() == {"test": Outcome.PENDING}
@@ -139,7 +139,7 @@ async def test_late_vectors_are_counted_once_and_none_is_lost(folder: Path, fami
         for one in folders:
             one.mkdir()
             session = await device(services, one, clock).join("test")
-            session.choose(given)
+            await session.choose(given)
             await session.report({"first": 0.5, "second": 0.4} if family == "convex" else 1.0)
         for version in (1, 2):
             await closes(services, size, version)

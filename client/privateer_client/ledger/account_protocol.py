@@ -3,14 +3,14 @@
 import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from privateer_client.ledger.choice import KeptArm, KeptChoice
 from privateer_client.ledger.known_servers import Servers
 from privateer_client.ledger.token_store import TokenStore
 from privateer_client.participation import SealedReport
-from privateer_core.errors import BudgetExceeded, InputError
+from privateer_core.errors import AlreadyReported, BudgetExceeded, InputError, TermsRefused
 
 COSTS: Final = ("epsilon", "delta", "local_epsilon")
 _SHARE: Final = 0.5
@@ -44,6 +44,19 @@ class Payment:
     def allows(self, period: float) -> bool:
         """Whether the device may make another report, in this period."""
         return self.made < self.reports and self.period < period
+
+    def followed_by(self, asked: "Payment") -> "Payment":
+        """Return the payment that another report makes of this one: the promise is paid for as a whole."""
+        if self.made >= self.reports:
+            raise AlreadyReported("this device has reported to the experiment", remedy="nothing to do")
+        if asked.pinned != self.pinned:
+            raise changed_terms()
+        if not self.allows(asked.period):
+            raise AlreadyReported("this device has reported in this period", remedy="come back in the next one")
+        if asked.version <= self.version:
+            raise AlreadyReported("this device has reported to this round", remedy="report to the next one")
+        local_epsilon = max(self.local_epsilon, asked.local_epsilon)
+        return replace(asked, made=self.made + 1, local_epsilon=local_epsilon)
 
     @property
     def server(self) -> str:
@@ -180,3 +193,12 @@ def _limits(prefix: str, most: Sequence[float]) -> list[_Limit]:
         if not limit.most >= 0:
             raise InputError("must be at least 0", field=limit.parameter, remedy="choose another limit")
     return limits
+
+
+def changed_terms() -> TermsRefused:
+    """Return the error about a server that has changed what all reports of a person share."""
+    return TermsRefused(
+        "reports a person, their period or their promise are not those of before",
+        field="experiment.reports_per_person",
+        remedy="do not take part",
+    )

@@ -17,8 +17,6 @@ from privateer_core.spec.experiment import grain_of
 from privateer_core.spec.spec import Spec
 
 _BYTES_MAX: Final = 1 << 20
-_NAME_BYTES: Final = 256
-"""Room for the longest name of an arm, so that the size of what is kept does not tell it."""
 _DAY: Final = 86_400.0
 _NEVER: Final = math.inf
 _NO_NUMBERS: Final = np.zeros((1, 0))
@@ -65,7 +63,7 @@ class KeptChoice:
     arms: NDArray[np.int64]
     actions: NDArray[np.int64]
     times: NDArray[np.int64]
-    name: bytes  # the arm's name in UTF-8, filled up to one length
+    name: bytes  # the arm's name in UTF-8, as long as the longest
     # as the policy reads them: of the outcome that counts, which is the experiment's default until one is known
     rewards: NDArray[np.float64]
     window: float  # seconds from the choice to the report
@@ -105,7 +103,7 @@ class KeptChoice:
             actions=decisions.actions if isinstance(decisions, Plays) else none,
             times=decisions.times if isinstance(decisions, Plays) else none,
             points=decisions.points[0] if isinstance(decisions, Points) else np.zeros((0, 0)),
-            name=shown.encode().ljust(_NAME_BYTES, b"\0") if isinstance(shown, str) else b"",
+            name=shown.encode().ljust(_longest(spec), b"\0") if isinstance(shown, str) else b"",
             rewards=rewards,
             window=window,
             due=_end_of(window, now) if window else _NEVER,
@@ -214,6 +212,11 @@ class KeptArm:
 def shown_of(name: bytes, arms: NDArray[np.int64], points: NDArray[np.float64]) -> Any:
     """Return what an application is given for an arm: its points if it has such, else its name."""
     return Points(arms, points[None]).shown if len(points) else name.rstrip(b"\0").decode()
+
+
+def _longest(spec: Spec) -> int:
+    """Return the bytes of the longest name of an arm: the size of what is kept does not tell which one it is."""
+    return max(len(name.encode()) for name in spec.options)
 
 
 def encode_choice(choice: KeptChoice) -> bytes:

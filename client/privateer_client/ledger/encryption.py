@@ -3,6 +3,7 @@
 import os
 import secrets
 from contextlib import suppress
+from hashlib import blake2b
 from pathlib import Path
 from typing import Final
 
@@ -29,6 +30,10 @@ class Encryption:
             raise InputError(f"must be {KEY_SIZE} bytes", field="key", remedy="use secrets.token_bytes(32), once")
         self._key, self._path = key, path
 
+    def hold(self) -> None:
+        """Keep the key in memory from now on."""
+        self._key = self._own_key()
+
     def lock(self, plain: bytes, label: str) -> bytes:
         """Encrypt; the label binds the result to its place."""
         nonce = secrets.token_bytes(_NONCE_SIZE)
@@ -40,6 +45,20 @@ class Encryption:
             return AESGCM(self._found_key()).decrypt(body[:_NONCE_SIZE], body[_NONCE_SIZE:], label.encode())
         except (InvalidTag, ValueError, OSError):
             raise unreadable(label) from None
+
+    def pseudonym(self, person: str) -> bytes:
+        """Return what a person is called in the ledger: nobody without the key can find out who that is."""
+        return blake2b(
+            person.encode("utf-8", "surrogatepass"), key=self._own_key(), digest_size=16, person=b"person"
+        ).digest()
+
+    @property
+    def mark(self) -> bytes:
+        """What tells keys apart without giving one away; a key that is missing is not made anew for it."""
+        try:
+            return blake2b(key=self._found_key(), digest_size=16, person=b"mark").digest()
+        except OSError:
+            raise other_key() from None
 
     def _own_key(self) -> bytes:
         try:
@@ -92,4 +111,13 @@ def unreadable(label: str) -> InputError:
 def _no_key() -> InputError:
     return InputError(
         "cannot use the key beside the ledger", field="key", remedy="put it back, or pass Ledger(key=...)"
+    )
+
+
+def other_key() -> InputError:
+    """Return the error about people who are known by another key."""
+    return InputError(
+        "is not the key by which the ledger knows its people, and all would report again",
+        field="key",
+        remedy="put the file back that was beside the ledger, or pass the key of before",
     )

@@ -53,7 +53,7 @@ class KnownServers(Servers):
 
     @override
     def get(self, server: str) -> KnownServer | None:
-        with self._file.transaction() as database:
+        with self._file.reading() as database:
             row = database.execute("SELECT key, head FROM servers WHERE server = ?", (server,)).fetchone()
         return None if row is None else KnownServer(*row)
 
@@ -99,7 +99,7 @@ class KnownServers(Servers):
 
     @override
     def evidence(self, server: str) -> str | None:
-        with self._file.transaction() as database:
+        with self._file.reading() as database:
             row = database.execute("SELECT body FROM evidence WHERE server = ?", (server,)).fetchone()
         return None if row is None else str(row[0])
 

@@ -5,28 +5,31 @@ import secrets
 import sqlite3
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
-from dataclasses import astuple, replace
+from copy import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from typing_extensions import override
 
-from privateer_client.ledger.account_protocol import COSTS, Account, Payment, SpendingLimits
+from privateer_client.ledger.account_protocol import COSTS, Account, Payment, SpendingLimits, changed_terms
 from privateer_client.ledger.choice import KeptArm, KeptChoice, decode_arm, decode_choice, encode_arm, encode_choice
 from privateer_client.ledger.encryption import Encryption, unreadable
 from privateer_client.ledger.known_servers import KnownServers
 from privateer_client.ledger.ledger_file import LedgerFile
+from privateer_client.ledger.people import KeyedPeople
 from privateer_client.ledger.token_store import TokenStore
 from privateer_client.participation import SealedReport
 from privateer_core.clock import Clock, SystemClock
-from privateer_core.errors import AlreadyReported, InputError, Malformed, TermsRefused
+from privateer_core.errors import InputError, Malformed, TermsRefused
 from privateer_core.wire.publication import digest
 
 _DAY: Final = 86_400
 _PAYMENTS: Final = (
-    "SELECT experiment, version, model, epsilon, delta, local_epsilon, day, reports, made, period, pinned"
+    "SELECT experiment, version, model, epsilon, delta, local_epsilon, day, reports, made, period, pinned FROM payments"
 )
-_PAY: Final = "INSERT OR REPLACE INTO payments VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_PAY: Final = "INSERT OR REPLACE INTO payments VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_ROW: Final = "(person, experiment) = (?, ?)"
 
 
 class _Draw(NamedTuple):
@@ -96,9 +99,28 @@ class Ledger(Account):
         self._clock = clock or SystemClock()
         where = Path(path) if path else default_path()
         self._encryption = Encryption(key, where.with_name(f"{where.name}.key"))
-        self._file = LedgerFile(where, self._today)
+        self._file = LedgerFile(where, int(self._clock.now() // _DAY))
         self._servers = KnownServers(self._file)
         self._tokens = TokenStore(self._file, self._clock)
+        self._people, self._person = KeyedPeople(self._file, self._encryption), b""
+        self._read: tuple[str, bytes, KeptChoice] | None = None  # the choice that was read last, and where
+
+    def person(self, key: str) -> "Ledger":
+        """Return the ledger of one person of many, of whom the file has a keyed hash.
+
+        Limits are each person's; what is known of servers, and publications, are everybody's. Raises `InputError` if
+        the people in the file are known by another key.
+        """
+        return self._of(self._people.pseudonym(key))
+
+    def people_due(self) -> list["Ledger"]:
+        """Return the ledgers of those whose reports wait, or may be made by now; in random order."""
+        return [self._of(person) for person in self._people.due(self._clock.now())]
+
+    def _of(self, person: bytes) -> "Ledger":
+        other = copy(self)
+        other._person, other._tokens, other._read = person, TokenStore(self._file, self._clock, person), None
+        return other
 
     @property
     @override
@@ -154,29 +176,27 @@ class Ledger(Account):
             if not value >= 0:
                 raise InputError("must be at least 0", field=cost, remedy="do not take part")
         with self._file.transaction() as database:
-            before = _payment(database, payment.experiment)
-            paid = replace(payment if before is None else _next(before, payment), day=self._today)
-            self._limits.check(paid, [one for one in _payments(database) if one.experiment != paid.experiment])
+            before = _payment(database, self._person, payment.experiment)
+            paid = replace(
+                payment if before is None else before.followed_by(payment), day=int(self._clock.now() // _DAY)
+            )
+            others = [one for one in _payments(database, self._person) if one.experiment != paid.experiment]
+            self._limits.check(paid, others)
             body = seal()
-            database.execute(_PAY, astuple(paid))
-            database.execute("INSERT INTO outbox VALUES (?, ?, ?, x'')", (payment.experiment, endpoint, body))
-            _erase(database, payment.experiment)
+            database.execute(_PAY, (self._person, *vars(paid).values()))
+            waits = "INSERT INTO outbox (person, experiment, endpoint, body) VALUES (?, ?, ?, ?)"
+            database.execute(waits, (self._person, payment.experiment, endpoint, body))
+            _erase(database, self._person, payment.experiment)
         return body
-
-    @property
-    def _today(self) -> int:
-        return int(self._clock.now() // _DAY)
 
     @override
     def payment(self, experiment: str) -> Payment | None:
-        with self._file.transaction() as database:
-            return _payment(database, experiment)
+        with self._file.reading() as database:
+            return _payment(database, self._person, experiment)
 
     @override
     def draw(self, experiment: str, times: int, seconds: float, period: int) -> bool:
-        """Tell whether this time, of so many that the person comes, is the one that was drawn for the report.
-
-        It is drawn when they first come, and sent to nobody. They come once a period at most.
+        """Tell whether this time is the one that was drawn when the person first came; it is sent to nobody.
 
         Raises
         ------
@@ -184,15 +204,16 @@ class Ledger(Account):
             If the experiment had another number of times or another period before.
         """
         with self._file.transaction() as database:
-            row = "SELECT times, seconds, drawn, come, period FROM draws WHERE experiment = ?"
-            known = database.execute(row, (experiment,)).fetchone()
+            row = f"SELECT times, seconds, drawn, come, period FROM draws WHERE {_ROW}"
+            known = database.execute(row, (self._person, experiment)).fetchone()
             before = _Draw(*known) if known else _Draw(times, seconds, secrets.randbelow(times))
             same = (before.times, before.seconds) == (times, seconds)
             drawn = before.at(period)
             if same and drawn != before:
-                database.execute("INSERT OR REPLACE INTO draws VALUES (?, ?, ?, ?, ?, ?)", (experiment, *drawn))
+                values = (self._person, experiment, *drawn)
+                database.execute("INSERT OR REPLACE INTO draws VALUES (?, ?, ?, ?, ?, ?, ?)", values)
         if not same:
-            raise _changed()
+            raise changed_terms()
         return drawn.come == drawn.drawn
 
     @override
@@ -206,11 +227,11 @@ class Ledger(Account):
         """
         # Whoever knows numbers and may draw again can single people out.
         with self._file.transaction() as database:
-            row = "SELECT seed, people, number FROM numbers WHERE experiment = ?"
-            known = database.execute(row, (experiment,)).fetchone()
+            row = f"SELECT seed, people, number FROM numbers WHERE {_ROW}"
+            known = database.execute(row, (self._person, experiment)).fetchone()
             if known is None:
                 known = (seed, people, secrets.randbelow(people))
-                database.execute("INSERT INTO numbers VALUES (?, ?, ?, ?)", (experiment, *known))
+                database.execute("INSERT INTO numbers VALUES (?, ?, ?, ?, ?)", (self._person, experiment, *known))
         if known[:2] != (seed, people):
             raise TermsRefused(
                 "the experiment's draw of people is not the one of before", field="seed", remedy="do not take part"
@@ -219,24 +240,26 @@ class Ledger(Account):
 
     def payments(self) -> list[Payment]:
         """Return everything that was paid for."""
-        with self._file.transaction() as database:
-            return _payments(database)
+        with self._file.reading() as database:
+            return _payments(database, self._person)
 
     @override
     def waiting(self) -> list[SealedReport]:
-        with self._file.transaction() as database:
-            rows = database.execute("SELECT experiment, endpoint, body FROM outbox ORDER BY experiment")
+        with self._file.reading() as database:
+            waits = "SELECT experiment, endpoint, body FROM outbox WHERE person = ? ORDER BY experiment"
+            rows = database.execute(waits, (self._person,))
             return [SealedReport(*row) for row in rows]
 
     @override
     def answered(self, report: SealedReport) -> None:
         with self._file.transaction() as database:
-            database.execute("DELETE FROM outbox WHERE (experiment, endpoint, body) = (?, ?, ?)", report)
+            this = "(person, experiment, endpoint, body) = (?, ?, ?, ?)"
+            database.execute(f"DELETE FROM outbox WHERE {this}", (self._person, *report))
 
     def discard(self, experiment: str) -> None:
         """Overwrite the sealed reports of an experiment, since they are withdrawn; their payment stays."""
         with self._file.transaction() as database:
-            database.execute("DELETE FROM outbox WHERE experiment = ?", (experiment,))
+            database.execute(f"DELETE FROM outbox WHERE {_ROW}", (self._person, experiment))
 
     @override
     def choice(self, experiment: str) -> KeptChoice | None:
@@ -247,13 +270,14 @@ class Ledger(Account):
         InputError
             If it is damaged, or was encrypted with another key.
         """
-        with self._file.transaction() as database:
+        with self._file.reading() as database:
             return self._choice(database, experiment)
 
     @override
     def choices(self) -> list[str]:
-        with self._file.transaction() as database:
-            return [name for (name,) in database.execute("SELECT experiment FROM choices ORDER BY experiment")]
+        with self._file.reading() as database:
+            names = "SELECT experiment FROM choices WHERE person = ? ORDER BY experiment"
+            return [name for (name,) in database.execute(names, (self._person,))]
 
     @override
     def change(self, experiment: str, change: Callable[[KeptChoice | None], KeptChoice | None]) -> KeptChoice | None:
@@ -268,14 +292,15 @@ class Ledger(Account):
         """
         with self._file.transaction() as database:
             before = self._choice(database, experiment)
-            after, paid = change(before), _payment(database, experiment)
+            after, paid = change(before), _payment(database, self._person, experiment)
             if after is not None and paid is not None and not paid.allows(after.period):
                 after = None
             if after is None:
-                _erase(database, experiment)
+                _erase(database, self._person, experiment)
             elif after is not before:
-                body = self._encryption.lock(encode_choice(after), experiment)
-                database.execute("INSERT OR REPLACE INTO choices VALUES (?, ?)", (experiment, body))
+                body = self._encryption.lock(encode_choice(after), self._label(experiment))
+                values = (self._person, experiment, after.due, body)
+                database.execute("INSERT OR REPLACE INTO choices VALUES (?, ?, ?, ?)", values)
         return after
 
     @override
@@ -284,34 +309,51 @@ class Ledger(Account):
             before = self._arm(database, experiment)
             after = change(before)
             if after is not None and after is not before:
-                body = self._encryption.lock(encode_arm(after), f"{experiment}#arm")
-                database.execute("INSERT OR REPLACE INTO arms VALUES (?, ?)", (experiment, body))
+                body = self._encryption.lock(encode_arm(after), f"{self._label(experiment)}#arm")
+                database.execute("INSERT OR REPLACE INTO arms VALUES (?, ?, ?)", (self._person, experiment, body))
         return after
 
     @override
     def forget(self, experiment: str) -> None:
         with self._file.transaction() as database:
-            _erase(database, experiment)
-            database.execute("DELETE FROM arms WHERE experiment = ?", (experiment,))
+            _erase(database, self._person, experiment)
+            database.execute(f"DELETE FROM arms WHERE {_ROW}", (self._person, experiment))
+
+    def forget_person(self) -> None:
+        """Overwrite everything that tells of the person: choices, arms, tokens and reports that wait.
+
+        What was paid for, and what was drawn, stay: without them the person could be asked for another report.
+        """
+        self._people.erase(self._person)
+
+    def _label(self, experiment: str) -> str:
+        """Return what binds something encrypted to its place."""
+        return f"{self._person.hex()}@{experiment}" if self._person else experiment
 
     def _arm(self, database: sqlite3.Connection, experiment: str) -> KeptArm | None:
-        row = database.execute("SELECT body FROM arms WHERE experiment = ?", (experiment,)).fetchone()
+        row = database.execute(f"SELECT body FROM arms WHERE {_ROW}", (self._person, experiment)).fetchone()
         with suppress(InputError, Malformed):  # without it a person gets an arm anew, and no report depends on it
-            return None if row is None else decode_arm(self._encryption.unlock(row[0], f"{experiment}#arm"))
+            return (
+                None if row is None else decode_arm(self._encryption.unlock(row[0], f"{self._label(experiment)}#arm"))
+            )
         return None
 
     def _choice(self, database: sqlite3.Connection, experiment: str) -> KeptChoice | None:
-        row = database.execute("SELECT body FROM choices WHERE experiment = ?", (experiment,)).fetchone()
+        row = database.execute(f"SELECT body FROM choices WHERE {_ROW}", (self._person, experiment)).fetchone()
         if row is None:
+            self._read = None
             return None
-        try:
-            return decode_choice(self._encryption.unlock(row[0], experiment))
-        except Malformed:
-            raise unreadable(experiment) from None
+        label = self._label(experiment)
+        if self._read is None or self._read[:2] != (label, row[0]):
+            try:
+                self._read = label, row[0], decode_choice(self._encryption.unlock(row[0], label))
+            except Malformed:
+                raise unreadable(experiment) from None
+        return self._read[2]
 
     @override
     def publication(self, experiment: str) -> bytes | None:
-        with self._file.transaction() as database:
+        with self._file.reading() as database:
             row = "SELECT digest, body FROM publications WHERE experiment = ?"
             known = database.execute(row, (experiment,)).fetchone()
         return known[1] if known is not None and digest(known[1]) == known[0] else None
@@ -328,44 +370,23 @@ class Ledger(Account):
 
     @override
     def has_witnessed(self, experiment: str, name: bytes) -> bool:
-        with self._file.transaction() as database:
+        with self._file.reading() as database:
             known = "SELECT 1 FROM publications WHERE (experiment, digest, witnessed) = (?, ?, 1)"
             return database.execute(known, (experiment, name)).fetchone() is not None
 
 
-def _erase(database: sqlite3.Connection, experiment: str) -> None:
-    database.execute("DELETE FROM choices WHERE experiment = ?", (experiment,))
+def _erase(database: sqlite3.Connection, person: bytes, experiment: str) -> None:
+    database.execute(f"DELETE FROM choices WHERE {_ROW}", (person, experiment))
 
 
-def _payment(database: sqlite3.Connection, experiment: str) -> Payment | None:
-    row = database.execute(f"{_PAYMENTS} FROM payments WHERE experiment = ?", (experiment,)).fetchone()
+def _payment(database: sqlite3.Connection, person: bytes, experiment: str) -> Payment | None:
+    row = database.execute(f"{_PAYMENTS} WHERE (person, experiment) = (?, ?)", (person, experiment)).fetchone()
     return None if row is None else Payment(*row)
 
 
-def _next(before: Payment, asked: Payment) -> Payment:
-    """Return the payment that another report makes of the one before: the promise is paid for as a whole."""
-    if before.made >= before.reports:
-        raise AlreadyReported("this device has reported to the experiment", remedy="nothing to do")
-    if asked.pinned != before.pinned:
-        raise _changed()
-    if not before.allows(asked.period):
-        raise AlreadyReported("this device has reported in this period", remedy="come back in the next one")
-    if asked.version <= before.version:
-        raise AlreadyReported("this device has reported to this round", remedy="report to the next one")
-    local_epsilon = max(before.local_epsilon, asked.local_epsilon)
-    return replace(asked, made=before.made + 1, local_epsilon=local_epsilon)
-
-
-def _changed() -> TermsRefused:
-    return TermsRefused(
-        "reports a person, their period or their promise are not those of before",
-        field="experiment.reports_per_person",
-        remedy="do not take part",
-    )
-
-
-def _payments(database: sqlite3.Connection) -> list[Payment]:
-    return [Payment(*row) for row in database.execute(f"{_PAYMENTS} FROM payments ORDER BY experiment")]
+def _payments(database: sqlite3.Connection, person: bytes) -> list[Payment]:
+    rows = database.execute(f"{_PAYMENTS} WHERE person = ? ORDER BY experiment", (person,))
+    return [Payment(*row) for row in rows]
 
 
 def default_path() -> Path:

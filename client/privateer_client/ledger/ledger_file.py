@@ -1,64 +1,28 @@
-"""The ledger's SQLite file: opened, brought up to date, and refused if it is damaged or another program's."""
+"""The ledger's SQLite file: opened, written in transactions, and refused if it is damaged or another program's."""
 
 import logging
+import os
 import sqlite3
 import threading
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+import weakref
+from contextlib import AbstractContextManager
 from pathlib import Path
+from threading import Lock
+from time import sleep
 from typing import Final
 
+from privateer_client.ledger.ledger_schema import VERSION, bring_up_to_date, damaged
 from privateer_core.errors import InputError
 
-_APPLICATION: Final = 0x50764C67
-"""Marks the file as a ledger: PvLg."""
-_VERSION: Final = 7
-_SCHEMA: Final = (
-    """CREATE TABLE IF NOT EXISTS payments (
-    experiment TEXT PRIMARY KEY, version INTEGER NOT NULL, model TEXT NOT NULL,
-    epsilon REAL NOT NULL, delta REAL NOT NULL, local_epsilon REAL NOT NULL, day INTEGER NOT NULL DEFAULT 0)""",
-    """CREATE TABLE IF NOT EXISTS numbers (
-    experiment TEXT PRIMARY KEY, seed INTEGER NOT NULL, people INTEGER NOT NULL, number INTEGER NOT NULL)""",
-    """CREATE TABLE IF NOT EXISTS outbox (experiment TEXT PRIMARY KEY, endpoint TEXT NOT NULL, body BLOB NOT NULL)""",
-)
-_MIGRATIONS: Final = {
-    1: ("ALTER TABLE outbox RENAME COLUMN door TO endpoint",),
-    2: (
-        "CREATE TABLE choices (experiment TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID",
-        "CREATE TABLE publications (experiment TEXT PRIMARY KEY, digest BLOB NOT NULL, body BLOB NOT NULL)",
-    ),
-    3: (
-        "ALTER TABLE payments ADD COLUMN reports INTEGER NOT NULL DEFAULT 1",
-        "ALTER TABLE payments ADD COLUMN made INTEGER NOT NULL DEFAULT 1",
-        "ALTER TABLE payments ADD COLUMN period INTEGER NOT NULL DEFAULT 0",
-        "ALTER TABLE payments ADD COLUMN pinned TEXT NOT NULL DEFAULT ''",
-        "ALTER TABLE outbox RENAME TO outbox_of_one",
-        "CREATE TABLE outbox (experiment TEXT NOT NULL, endpoint TEXT NOT NULL, body BLOB NOT NULL)",
-        "INSERT INTO outbox SELECT experiment, endpoint, body FROM outbox_of_one",
-        "DROP TABLE outbox_of_one",
-        """CREATE TABLE draws (experiment TEXT PRIMARY KEY, times INTEGER NOT NULL, seconds REAL NOT NULL,
-        drawn INTEGER NOT NULL, come INTEGER NOT NULL, period INTEGER NOT NULL)""",
-    ),
-    4: (
-        "CREATE TABLE servers (server TEXT PRIMARY KEY, key BLOB NOT NULL, head TEXT NOT NULL) WITHOUT ROWID",
-        "CREATE TABLE evidence (server TEXT PRIMARY KEY, body TEXT NOT NULL)",
-        "ALTER TABLE publications ADD COLUMN witnessed INTEGER NOT NULL DEFAULT 0",
-    ),
-    5: (
-        "ALTER TABLE outbox ADD COLUMN token BLOB NOT NULL DEFAULT x''",
-        """CREATE TABLE tokens (experiment TEXT NOT NULL, endpoint TEXT NOT NULL, input BLOB PRIMARY KEY,
-        request BLOB NOT NULL, inverse BLOB NOT NULL, token BLOB NOT NULL, expires INTEGER NOT NULL) WITHOUT ROWID""",
-    ),
-    6: ("CREATE TABLE arms (experiment TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID",),
-}
-"""What makes a marked ledger of each version one of the next."""
-_MARKED_FIRST: Final = 2
-"""Version that `_SCHEMA` makes."""
-_EARLIER: Final = {
-    "payments": {"experiment", "version", "model", "epsilon", "delta", "local_epsilon"},
-    "numbers": {"experiment", "seed", "people", "number"},
-}
-"""Tables of ledgers of the time before versions, and the columns that they all have."""
+_KEPT: Final = 16
+"""Connections that stay open where many people are: more threads at once than that open their own."""
+_LOG_PAGES: Final = 256
+"""Pages of the file's log of writes, after which they go into the file."""
+_PATIENCE: Final = 10.0
+"""Seconds to wait for others who write."""
+_TRIES: Final = 100
+_PAUSE: Final = 0.02
+"""Tries, and seconds between them, to change how the file is written."""
 _log = logging.getLogger("privateer.client")
 _DAMAGE: Final = frozenset({sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 
@@ -72,7 +36,7 @@ class LedgerFile:
 
     def __init__(self, path: Path, today: int) -> None:
         self.path = path
-        self._begun = threading.local()
+        self._begun, self._writing, self._connections = threading.local(), Lock(), _Connections(path)
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             path.touch(mode=0o600)
@@ -80,90 +44,148 @@ class LedgerFile:
             raise _unusable() from None
         with self.transaction() as database:
             if database.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
-                raise _damaged()
-            before = _bring_up_to_date(database, today)
+                raise damaged()
+            before = bring_up_to_date(database, today)
         if before:
-            _log.info("the ledger is brought from schema %d to %d", before, _VERSION)
+            _log.info("the ledger is brought from schema %d to %d", before, VERSION)
 
-    @contextmanager
-    def transaction(self) -> Iterator[sqlite3.Connection]:
-        """Open a transaction that alone writes: durable when the context ends, undone if it ends by an exception.
+    @property
+    def is_shared(self) -> bool:
+        """Whether many people are here."""
+        return self._connections.are_kept
+
+    def share(self) -> None:
+        """Keep connections open, and have nobody who reads wait for who writes, from now on: many people are here."""
+        for tries in range(_TRIES):
+            try:
+                with self.reading() as database:
+                    database.execute("PRAGMA journal_mode=WAL")
+                break
+            except InputError:  # another process is using the file, and SQLite does not wait for it here
+                if tries == _TRIES - 1:
+                    raise
+                sleep(_PAUSE)
+        self._connections.keep()
+
+    def transaction(self) -> AbstractContextManager[sqlite3.Connection]:
+        """Return a transaction that alone writes: durable when it ends, undone if it ends by an exception.
 
         Within another one of the same thread it is a part of that, and ends with it.
         """
+        return _Use(self._connections, self._begun, self._writing)
+
+    def reading(self) -> AbstractContextManager[sqlite3.Connection]:
+        """Return what one statement reads by, within a transaction of the same thread or not."""
+        return _Use(self._connections, self._begun, None)
+
+
+class _Use:
+    """A use of a connection, which one thread has at a time; what goes wrong is said in one line."""
+
+    __slots__ = ("_begun", "_connections", "_database", "_is_within", "_writing")
+
+    def __init__(self, connections: "_Connections", begun: threading.local, writing: "Lock | None") -> None:
+        self._connections, self._begun, self._writing = connections, begun, writing
+
+    def __enter__(self) -> sqlite3.Connection:
         outer: sqlite3.Connection | None = getattr(self._begun, "database", None)
+        self._is_within = outer is not None
         if outer is not None:
-            yield outer
+            return outer
+        # SQLite has those who wait look again and again, which takes longer the more threads there are.
+        if self._writing is not None and not self._writing.acquire(timeout=_PATIENCE):
+            raise _unusable()
+        try:
+            self._database = self._connections.take()
+            if self._writing is not None:
+                self._database.execute("BEGIN IMMEDIATE")
+                self._begun.database = self._database
+        except sqlite3.Error as error:
+            self._end()
+            raise _said(error) from None
+        return self._database
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+        if self._is_within:
             return
         try:
-            with closing(sqlite3.connect(self.path, isolation_level=None, timeout=10)) as database:
-                database.execute("PRAGMA synchronous=FULL")
-                database.execute("PRAGMA secure_delete=ON")
-                database.execute("BEGIN IMMEDIATE")
-                self._begun.database = database
-                yield database
-                database.execute("COMMIT")
-        except sqlite3.Error as error:
-            code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
-            raise (_damaged() if code & 0xFF in _DAMAGE else _unusable()) from None
+            if isinstance(error, sqlite3.Error):
+                raise error
+            if self._writing is not None:
+                self._database.execute("ROLLBACK" if kind else "COMMIT")
+        except sqlite3.Error as failure:
+            self._database.close()
+            raise _said(failure) from None
         finally:
+            self._end()
+        self._connections.give_back(self._database)
+
+    def _end(self) -> None:
+        if self._writing is not None:
             self._begun.database = None
+            self._writing.release()
 
 
-def _bring_up_to_date(database: sqlite3.Connection, today: int) -> int:
-    """Make a file a ledger of this version; return which version it was of, 0 if it was of this one or empty."""
-    (application,) = database.execute("PRAGMA application_id").fetchone()
-    (version,) = database.execute("PRAGMA user_version").fetchone()
-    if (application, version) == (_APPLICATION, _VERSION):
-        return 0
-    if application == _APPLICATION and version > _VERSION:
-        raise InputError("a newer version wrote the ledger", field="ledger", remedy="update the application")
-    is_new = not database.execute("SELECT 1 FROM sqlite_master").fetchone()
-    if application == 0 and _is_earlier(database):
-        _mark(database, today)
-        version = _MARKED_FIRST
-    elif not (application == _APPLICATION and version in _MIGRATIONS and _is_sound(database)):
-        raise _damaged()
-    for before in range(version, _VERSION):
-        for statement in _MIGRATIONS[before]:
-            database.execute(statement)
-    database.execute(f"PRAGMA user_version={_VERSION}")
-    return 0 if is_new else version
+class _Connections:
+    """Lends each connection to one thread at a time.
+
+    path: the file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._lock = path, Lock()
+        self._idle: list[sqlite3.Connection] = []
+        self._process, self._most = os.getpid(), 0
+        self._closing = weakref.finalize(self, _close, self._idle)
+
+    @property
+    def are_kept(self) -> bool:
+        """Whether connections stay open."""
+        return self._most > 0
+
+    def keep(self) -> None:
+        """Keep connections open from now on."""
+        self._most = _KEPT
+
+    def take(self) -> sqlite3.Connection:
+        """Return one that nobody else has."""
+        with self._lock:
+            if self._process != os.getpid():
+                # SQLite forbids to use, or to close, what another process has opened.
+                self._closing.detach()
+                self._inherited, self._idle, self._process = self._idle, [], os.getpid()
+                self._closing = weakref.finalize(self, _close, self._idle)
+            if self._idle:
+                return self._idle.pop()
+        return self._opened()
+
+    def give_back(self, database: sqlite3.Connection) -> None:
+        """Let others have a connection."""
+        with self._lock:
+            if len(self._idle) < self._most:
+                self._idle.append(database)
+                return
+        database.close()
+
+    def _opened(self) -> sqlite3.Connection:
+        database = sqlite3.connect(self._path, isolation_level=None, timeout=_PATIENCE, check_same_thread=False)
+        database.execute("PRAGMA synchronous=FULL")
+        database.execute("PRAGMA secure_delete=ON")
+        database.execute(f"PRAGMA wal_autocheckpoint={_LOG_PAGES}")
+        return database
 
 
-def _mark(database: sqlite3.Connection, today: int) -> None:
-    """Make an empty file, or a ledger of the time before versions, a marked ledger."""
-    for statement in _SCHEMA:
-        database.execute(statement)
-    if "day" not in _columns(database, "payments"):  # what was paid some day counts as paid today
-        database.execute(f"ALTER TABLE payments ADD COLUMN day INTEGER NOT NULL DEFAULT {today}")
-    database.execute(f"PRAGMA application_id={_APPLICATION}")
+def _close(idle: list[sqlite3.Connection]) -> None:
+    for database in idle:
+        database.close()
 
 
-def _is_sound(database: sqlite3.Connection) -> bool:
-    """Tell whether a marked ledger has the columns that all of them have."""
-    return all(columns <= _columns(database, table) for table, columns in _EARLIER.items())
-
-
-def _is_earlier(database: sqlite3.Connection) -> bool:
-    """Tell whether a file without a mark is empty, or a ledger of a version that wrote no mark."""
-    tables = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-    return all(_EARLIER.get(table, {""}) <= _columns(database, table) for table in tables)
-
-
-def _columns(database: sqlite3.Connection, table: str) -> set[str]:
-    return {name for (name,) in database.execute("SELECT name FROM pragma_table_info(?)", (table,))}
+def _said(error: sqlite3.Error) -> InputError:
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+    return damaged() if code & 0xFF in _DAMAGE else _unusable()
 
 
 def _unusable() -> InputError:
     return InputError(
         "cannot use the ledger", field="ledger", remedy="name a file that can be written, on a disk with room"
-    )
-
-
-def _damaged() -> InputError:
-    return InputError(
-        "the file is damaged, or not a ledger",
-        field="ledger",
-        remedy="put a copy of it back, or name another file: a new one does not know what was reported",
     )

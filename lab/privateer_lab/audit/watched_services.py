@@ -210,7 +210,7 @@ class WatchedStage:
         )
         async with client:
             session = await client.join(self._spec.name)
-            session.choose(context)
+            await session.choose(context)
             return await session.report(reward)
 
     async def stand(self) -> list[dict[str, Any]]:

@@ -1,8 +1,9 @@
-"""``create``, ``list``, ``answer``, ``show``, ``policy``, ``effects``, ``report``: experiments, and what they found."""
+"""``create``, ``list``, ``answer``: experiments, and what they found."""
 
 import sys
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import msgspec
 import typer
@@ -54,8 +55,7 @@ def register(app: typer.Typer) -> None:
     """Add the commands."""
     app.command()(create)
     app.command(name="list")(list_experiments)
-    for command in (answer, show, policy, effects, report):
-        app.command()(command)
+    app.command()(answer)
 
 
 def create(
@@ -143,42 +143,96 @@ def list_experiments(url: Url = URL, as_json: Json = False) -> None:
         screen.print(f"{row['name']}: {row['status']}, version {row['version']}, {row['model']}")
 
 
+class View(StrEnum):
+    """What of an experiment is shown."""
+
+    ANSWER = "answer"
+    PROGRESS = "progress"
+    POLICY = "policy"
+    DETAILS = "details"
+    REPORT = "report"
+
+
 def answer(
     name: Name,
+    view: Annotated[View, typer.Option("--as", help="What of it to show.")] = View.ANSWER,
     url: Url = URL,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Of a report: the page; of details: a picture, .png and .svg.")
+    ] = None,
+    version: Annotated[int | None, typer.Option(min=1, help="Of a policy: that of this round.")] = None,
+    is_all: Annotated[bool, typer.Option("--all", help="Of a policy: every part of it.")] = False,
+    shuffler_admin_url: ShufflerAdminUrl = SHUFFLER_ADMIN_URL,
     as_markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown.")] = False,
-    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page.")] = None,
     as_json: Json = False,
 ) -> None:
     """Say what an experiment found, running or finished: which option, for whom, how much better, and how sure.
 
-    Then what it rests on, what would make it surer, and what it cost in privacy. privateer policy --all has every cell
-    of what people get, privateer effects all that the algorithm reports.
+    Then what it rests on, what would make it surer, and what it cost in privacy.
+
+    --as progress: people, refused reports by reason, what waits at the shuffler, and what is promised to a person.
+
+    --as policy: who gets which option: a map where one or two numbers decide, and the fewest rules that do nearly as
+    well; with --all, or of an earlier round, every bin of people, share and coefficient.
+
+    --as details: all that the algorithm reports behind the answer: estimates with intervals, looks, figures.
+
+    --as report: one HTML file of what was asked and learned.
     """
-    published = published_answer(url, name)
-    if html:
-        from privateer_lab.pages.answer_page import html as page
-
-        html.write_text(page(published), encoding="utf-8")
-    if as_json:
-        print_json(msgspec.to_builtins(published))
-    elif as_markdown:
-        from privateer_lab.pages.answer_page import markdown
-
-        typer.echo(markdown(published), nl=False)
-    elif not html:
-        print_conclusion(published)
+    _check_options(view, {"--out": out, "--version": version, "--all": is_all, "--markdown": as_markdown})
+    if view is View.REPORT:
+        write_report(name, url, out or Path(f"{Path(name).name}.html"))
+    elif view is View.PROGRESS:
+        _show_progress(name, url, shuffler_admin_url, as_json)
+    elif view is View.POLICY:
+        _show_policy(name, url, version, is_all, as_json)
     else:
-        screen.print(f"{html}: {html.stat().st_size:,} bytes", soft_wrap=True, markup=False)
+        _show_found(published_answer(url, name), view, url, out, as_markdown, as_json)
 
 
-def show(
-    name: Name, url: Url = URL, shuffler_admin_url: ShufflerAdminUrl = SHUFFLER_ADMIN_URL, as_json: Json = False
+_OPTIONS: Final = {
+    "--out": (View.REPORT, View.DETAILS),
+    "--version": (View.POLICY,),
+    "--all": (View.POLICY,),
+    "--markdown": (View.ANSWER, View.DETAILS),
+}
+"""The views that options say something of."""
+
+
+def _check_options(view: View, given: dict[str, Any]) -> None:
+    for option, views in _OPTIONS.items():
+        if given[option] and view not in views:
+            remedy = f"leave it out, or write --as {' or '.join(views)}"
+            raise SpecError(f"says nothing of --as {view}", field=option, remedy=remedy)
+
+
+def _show_found(
+    published: PublishedAnswer, view: View, url: str, out: Path | None, as_markdown: bool, as_json: bool
 ) -> None:
-    """Show an experiment: its progress, refused reports by reason, and what it promises to a person.
+    """Show the conclusion, or with all that the algorithm reports."""
+    is_whole = view is View.DETAILS
+    if out:
+        from privateer_lab.pages.plots import save
+        from privateer_lab.pages.result_pictures import draw_effects
 
-    It also says what waits at the shuffler; privateer answer says what was found.
-    """
+        paths = save(draw_effects(published.experiment, published.found), out)
+        screen.print(", ".join(map(str, paths)), soft_wrap=True, markup=False)
+    if as_json:
+        print_json(msgspec.to_builtins(published.found if is_whole else published))
+    elif as_markdown:
+        from privateer_lab.pages.answer_markdown import markdown
+
+        page = f"{url}/experiments/{published.experiment}/privacy"
+        claims = ask("GET", page)["certificate"]["claims"] if is_whole else ()
+        typer.echo(markdown(published, claims), nl=False)
+    elif is_whole and not out:
+        print_answer(published.conclusion, published.found)
+    elif not out:
+        print_conclusion(published)
+
+
+def _show_progress(name: str, url: str, shuffler_admin_url: str, as_json: bool) -> None:
+    """Show people, refused reports by reason, what waits at the shuffler, and what is promised to a person."""
     page = f"{url}/experiments/{name}"
     answer, found = ask("GET", page), published_answer(url, name)
     answer["privacy"], answer["answer"] = ask("GET", f"{page}/privacy"), msgspec.to_builtins(found.found)
@@ -196,7 +250,7 @@ def show(
 
 
 def _print_facts(name: str, answer: dict[str, Any], found: PublishedAnswer, counts: list[str]) -> None:
-    """Print what `show` found; ``counts`` are sentences about people, and about the shuffler."""
+    """Print facts of an experiment; ``counts`` are sentences about people, and about the shuffler."""
     figures = {key: value for key, value in answer.items() if not isinstance(value, dict | list | bool | None)}
     print_table(name, [*named(figures), ("changes accepted", ", ".join(answer.get("accepts", ())) or None)])
     if until := answer.get("draining_until"):
@@ -221,17 +275,8 @@ def claimed(epsilon: float | None, delta: float) -> list[tuple[str, Any]]:
     return [("epsilon", epsilon), ("delta", delta)]
 
 
-def policy(
-    name: Name,
-    url: Url = URL,
-    version: Annotated[int | None, typer.Option(min=1, help="Show the policy of this round, not the newest.")] = None,
-    is_all: Annotated[bool, typer.Option("--all", help="Show every part of the policy.")] = False,
-    as_json: Json = False,
-) -> None:
-    """Show who gets which option: a map where one or two numbers decide, and the fewest rules that do nearly as well.
-
-    With --all, or of an earlier round, it shows the policy itself: every bin of people, share and coefficient.
-    """
+def _show_policy(name: str, url: str, version: int | None, is_all: bool, as_json: bool) -> None:
+    """Show who gets which option: a map and the fewest rules, or every part."""
     suffix = f"/{version}" if version else ""
     published = ask("GET", f"{url}/experiments/{name}/policy{suffix}")
     if as_json:
@@ -247,55 +292,15 @@ def policy(
     if not (print_rules(found) or is_drawn):
         print_policy(name, view, arms, ROWS_MAX)
     print_warnings(found.found)
-    screen.print(f"privateer policy {name} --all shows every part of it, privateer answer {name} what it gains")
+    screen.print(f"privateer answer {name} says what it gains, and with --as policy --all every part of it")
 
 
-def effects(
-    name: Name,
-    url: Url = URL,
-    markdown: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a report as Markdown.")] = None,
-    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw FILE.png and FILE.svg.")] = None,
-    as_json: Json = False,
-) -> None:
-    """Show all that an experiment's algorithm reports behind its answer: estimates with intervals, looks, figures."""
-    published = published_answer(url, name)
-    if markdown or plot:
-        claims = ask("GET", f"{url}/experiments/{name}/privacy")["certificate"]["claims"]
-        _write_effects(published, claims, markdown, plot)
-    if as_json:
-        print_json(msgspec.to_builtins(published.found))
-        return
-    print_answer(published.conclusion, published.found)
-
-
-def _write_effects(
-    published: PublishedAnswer, claims: list[dict[str, Any]], markdown: Path | None, plot: Path | None
-) -> None:
-    from privateer_lab.pages import effect_report
-    from privateer_lab.pages.plots import save
-
-    if markdown:
-        markdown.write_text(effect_report.markdown(published, claims))
-    if plot:
-        save(effect_report.draw_effects(published.experiment, published.found), plot)
-
-
-def report(
-    name: Name,
-    out: Annotated[Path | None, typer.Option(metavar="FILE.html", help="The file; NAME.html by default.")] = None,
-    url: Url = URL,
-) -> None:
-    """Write what an experiment asked and learned as one HTML file: people, policy, estimates, warnings, privacy."""
-    where = out or Path(f"{Path(name).name}.html")
+def write_report(name: str, url: str, where: Path) -> None:
+    """Write what an experiment asked and learned as one HTML file."""
     if where.is_dir():
         raise SpecError(f"{where} is a folder", field="--out", remedy="name a file")
     if not where.parent.is_dir():
         raise SpecError(f"there is no folder {where.parent}", field="--out", remedy="make it, or name another one")
-    write_report(name, url, where)
-
-
-def write_report(name: str, url: str, where: Path) -> None:
-    """Write the report of an experiment to a file."""
     from privateer_lab.pages.report_findings import findings
     from privateer_lab.pages.report_page import html
 

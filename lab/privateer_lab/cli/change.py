@@ -1,4 +1,4 @@
-"""``pause``, ``stop``, ``extend`` and the other changes to a running experiment; its log; and what it exports."""
+"""``change``: what may happen to a running experiment, and the log of that; ``export``: what it has learned."""
 
 import base64
 import inspect
@@ -25,10 +25,12 @@ _SHARED: Final = {"token": (Token, None), "admin_url": (AdminUrl, ADMIN_URL), "a
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
+    group = typer.Typer(help="Change an experiment that runs, and see who changed it.", no_args_is_help=True)
     for change in CHANGES:
-        app.command(name=change.verb, help=change.__doc__)(_command(change))
-    for command in (log, export):
-        app.command()(command)
+        group.command(name=change.verb, help=change.__doc__)(_command(change))
+    group.command()(log)
+    app.add_typer(group, name="change")
+    app.command()(export)
 
 
 def _command(change: type[Change]) -> Callable[..., None]:

@@ -38,10 +38,13 @@ _Against = Annotated[
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command."""
-    for command in (audit, review, identity):
+    """Add the commands."""
+    for command in (audit, review):
         app.command()(command)
-    app.command("audit-log")(audit_log)
+    group = typer.Typer(help="Check a server's public log, and show the key that signs it.", no_args_is_help=True)
+    group.command(name="check")(check_log)
+    group.command(name="key")(show_key)
+    app.add_typer(group, name="log")
 
 
 def audit(
@@ -130,7 +133,7 @@ def review(
         raise typer.Exit(1)
 
 
-def identity(
+def show_key(
     url: Url = URL,
     data: Annotated[
         Path | None,
@@ -148,7 +151,7 @@ def identity(
     if as_json:
         print_json(shown)
     else:
-        print_table("identity", shown.items())
+        print_table("signing key", shown.items())
 
 
 def _key_file(data: Path) -> Path:
@@ -161,7 +164,7 @@ def _key_file(data: Path) -> Path:
     raise SpecError(f"{data} is not there, or has no {_KEY_FILE}", field="--data", remedy=remedy)
 
 
-def audit_log(
+def check_log(
     url: _Address,
     state: _State = Path("audit-log.json"),
     server_key: _Key = "",

@@ -1,4 +1,4 @@
-"""``server``, ``shuffler``, ``issuer``, ``up``: services on this machine; ``demo``, ``bench``: whole experiments."""
+"""``up``, ``serve``: services on this machine; ``demo``, ``bench``: whole experiments."""
 
 import os
 import signal
@@ -36,7 +36,11 @@ DataOf = Annotated[Path, typer.Option(envvar="PRIVATEER_DATA", help="Folder for 
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    for command in (server, shuffler, issuer, up, demo, bench):
+    group = typer.Typer(help="Run one service alone, in the foreground.", no_args_is_help=True)
+    for service in (server, shuffler, issuer):
+        group.command()(service)
+    app.add_typer(group, name="serve")
+    for command in (up, demo, bench):
         app.command()(command)
 
 

@@ -1,6 +1,7 @@
-"""``spec-from``, ``simulate``, ``load``, ``sweep``, ``peers``: an experiment with simulated people."""
+"""``spec-from``, ``simulate``, ``load``, ``peers``: an experiment with simulated people."""
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Final, cast
 
@@ -34,7 +35,7 @@ from privateer_lab.environments import with_people
 from privateer_lab.figures import margin, named
 from privateer_lab.planning.sweep import SweepJournal, cells, combinations, parse_axes, write_parquet
 from privateer_lab.planning.sweep import sweep as rows_of
-from privateer_lab.simulation.parallel import SEEDS_MAX
+from privateer_lab.simulation.parallel import SEEDS_MAX, Backend
 from privateer_lab.simulation.simulate import figures_of
 from privateer_lab.simulation.simulate import simulate as runs_of
 from privateer_lab.simulation.summary import summary
@@ -56,7 +57,6 @@ def register(app: typer.Typer) -> None:
         context_settings={"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []},
         help="Have simulated people take part over HTTP, with the real client: privateer load NAME --users N.",
     )(load)
-    app.command()(sweep)
     app.command()(peers)
 
 
@@ -197,12 +197,32 @@ def simulate(
     baseline: Annotated[
         list[str], typer.Option(help="Another policy to compare with, or 'all'; see docs/baselines.md.")
     ] = [],  # noqa: B006
+    vary: Annotated[
+        list[str], typer.Option(help="Run all values of a key, into --out: section.key=value,value. May be repeated.")
+    ] = [],  # noqa: B006
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A table of runs, .csv or .parquet, that grows.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Run an experiment with simulated people in this process."""
-    parsed = load_spec(spec, settings, users)
-    if population is not None:
-        parsed = with_people(parsed, population)
+    """Run an experiment with simulated people in this process.
+
+    With --out every run is a row of a table: of all combinations of what you --vary. After Ctrl-C the same command goes
+    on where it stopped.
+    """
+
+    def variant(changes: list[str]) -> Spec:
+        parsed = load_spec(spec, settings + changes, users)
+        return parsed if population is None else with_people(parsed, population)
+
+    if vary or out:
+        if baseline or as_json or out is None:
+            option = "--baseline" if baseline else "--json" if as_json else "--out"
+            remedy = "name a file with --out, and give neither --baseline nor --json with it"
+            raise SpecError("does not fit a table of runs", field=option, remedy=remedy)
+        _fill_table(variant, parse_axes(vary), out, seeds, jobs, backend)
+        return
+    parsed = variant([])
     names = chosen(baseline, parsed)
     started = time.perf_counter()
     coming = runs_of(parsed, seeds, jobs, backend)
@@ -233,6 +253,30 @@ def simulate(
         raise typer.Exit(130)
 
 
+def _fill_table(
+    variant: Callable[[list[str]], Spec],
+    axes: dict[str, list[str]],
+    out: Path,
+    seeds: int,
+    jobs: int | None,
+    backend: Backend,
+) -> None:
+    """Run all variants that a table has not yet."""
+    if out.suffix not in (".csv", ".parquet"):
+        raise SpecError("must end in .csv or .parquet", field="--out", remedy="name such a file")
+    wanted = cells(((values, variant(changes)) for values, changes in combinations(axes)), seeds)
+    path = out if out.suffix == ".csv" else out.with_name(out.name + ".csv")
+    with SweepJournal(path, axes, figures_of(wanted[0].spec)) as journal:
+        missing = len(journal.missing(wanted))
+        begin(f"{missing} of {len(wanted)} runs into {path}", f"{_A_RUN}; Ctrl-C keeps what came")
+        done = progress(rows_of(wanted, journal, jobs, backend), missing, "runs")
+    if len(done) < missing:
+        raise typer.Exit(130)
+    if path != out:
+        write_parquet(path, out)
+    screen.print(f"{out}: {len(wanted)} runs, {missing} of them new")
+
+
 def _counted(spec: Spec) -> str:
     return "people" if spec.people_key == "horizon" else "choices"
 
@@ -242,33 +286,6 @@ def load(context: typer.Context) -> None:
     from privateer_lab.load.command import main
 
     main(context.args)
-
-
-def sweep(
-    spec: PeopleSpec,
-    out: Annotated[Path, typer.Option(help="The table, .csv or .parquet; rows are added to one that exists.")],
-    vary: Annotated[list[str], typer.Option(help="Values of a key: section.key=value,value. May be repeated.")] = [],  # noqa: B006
-    seeds: Seeds = 4,
-    jobs: Jobs = None,
-    backend: On = "processes",
-    settings: Set = [],  # noqa: B006 - typer's way to say none
-) -> None:
-    """Run a spec over all combinations of settings. After Ctrl-C the same command goes on where it stopped."""
-    if out.suffix not in (".csv", ".parquet"):
-        raise SpecError("must end in .csv or .parquet", field="--out", remedy="name such a file")
-    axes = parse_axes(vary)
-    wanted = cells(((values, load_spec(spec, settings + changes)) for values, changes in combinations(axes)), seeds)
-    figures = figures_of(wanted[0].spec)
-    path = out if out.suffix == ".csv" else out.with_name(out.name + ".csv")
-    with SweepJournal(path, axes, figures) as journal:
-        missing = len(journal.missing(wanted))
-        begin(f"{missing} of {len(wanted)} runs into {path}", f"{_A_RUN}; Ctrl-C keeps what came")
-        done = progress(rows_of(wanted, journal, jobs, backend), missing, "runs")
-    if len(done) < missing:
-        raise typer.Exit(130)
-    if path != out:
-        write_parquet(path, out)
-    screen.print(f"{out}: {len(wanted)} runs, {missing} of them new")
 
 
 def peers(

@@ -166,7 +166,7 @@ def sweep(
     jobs: int | None = 1,
     backend: Backend = "processes",
 ) -> ResultTable:
-    """Run a spec over all combinations of settings, as ``privateer sweep`` does.
+    """Run a spec over all combinations of settings, as ``privateer simulate`` does.
 
     Parameters
     ----------

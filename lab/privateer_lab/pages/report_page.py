@@ -77,8 +77,8 @@ def _commands(found: Findings, url: str) -> list[tuple[str, str]]:
     at, name = "" if url.rstrip("/") == _LOCAL else f" --url {url}", found.spec.name
     return [
         (f"privateer answer {name}{at} --json", "the answer, and all that was found"),
-        (f"privateer show {name}{at} --json", "where it stands, the privacy record"),
-        (f"privateer policy {name}{at} --json", "the policy"),
+        (f"privateer answer {name}{at} --as progress --json", "where it stands, the privacy record"),
+        (f"privateer answer {name}{at} --as policy --json", "the policy"),
         (f"privateer account experiment {name}{at} --json > record.json", "the privacy record"),
         ("privateer account verify record.json", "recompute its claims"),
         (f"privateer review {name}{at} --out review", "a pack for reviewers"),

@@ -24,7 +24,7 @@ from privateer_core.spec.features import Feature, Numeric
 from privateer_core.spec.spec import Spec
 from privateer_lab.answer_words import Drawn, left_out, most_drawn, rows_drawn
 from privateer_lab.figures import whole_percent
-from privateer_lab.pages.effect_report import draw_over_time, draw_rows
+from privateer_lab.pages.result_pictures import draw_over_time, draw_rows
 from privateer_lab.picture import COLOURS, GREY, Picture, label, page_drawing
 from privateer_lab.shape_pictures import pictures_of_shapes
 

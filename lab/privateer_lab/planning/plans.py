@@ -123,7 +123,9 @@ def _under(spec: Spec, model: str, epsilon: float) -> Spec:
     if row.batched and any(mechanism.pure for mechanism in row.serves[spec.question].mechanisms):
         data["privacy"]["local_epsilon_max"] = _limit(spec, Privacy(model=model, epsilon=epsilon))
     if not row.batched:
-        data["algorithm"] = {key: value for key, value in data["algorithm"].items() if key not in spec.batched_keys}
+        data["algorithm"] = {
+            key: value for key, value in data["algorithm"].items() if key not in spec.capabilities.batched_keys
+        }
     if row.batched and "round_size" in data["experiment"]:
         least = data["privacy"].get("min_batch", Privacy(model=model, epsilon=epsilon).min_batch)
         data["experiment"]["round_size"] = max(data["experiment"]["round_size"], least)

@@ -198,7 +198,7 @@ def _refusal(response: httpx.Response, field: str) -> PrivateerError:
     if slug == NotFound.slug and problem.get("detail") == "no such experiment":
         return NotThere("the server has no such experiment", field="NAME", remedy="privateer list")
     if slug == Deleted.slug:
-        return NotThere("the experiment was deleted", field="NAME", remedy="privateer log NAME says when")
+        return NotThere("the experiment was deleted", field="NAME", remedy="privateer change log NAME says when")
     kind = NotThere if slug == NotFound.slug else Busy if response.status_code in _BUSY else RemoteError
     detail = str(problem.get("detail", f"HTTP {response.status_code}"))
     refusal = kind(detail, field=problem.get("field"), remedy=problem.get("remedy"))

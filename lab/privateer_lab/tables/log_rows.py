@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer_core.errors import SpecError
-from privateer_core.spec.arms import ARM_NAME, ARMS_MAX, ARMS_MIN
+from privateer_core.spec.arms import ARM_NAME, ARMS_MIN
+from privateer_core.spec.capabilities import ARMS_MAX
 from privateer_lab.tables import shortened
 from privateer_lab.tables.arm_counts import gaps_in_words
 from privateer_lab.tables.data_column import DataColumn

@@ -17,6 +17,7 @@ from privateer_core.policies.decisions import Arms
 from privateer_core.primitives.contributions import KeyedValues
 from privateer_core.primitives.public_coins import UNIT, Layout
 from privateer_core.privacy.terms import Terms
+from privateer_core.spec.capabilities import Capabilities
 from privateer_core.spec.experiment import Source
 from privateer_papers.paper_1.elimination import EliminationLearner
 from privateer_papers.paper_1.laplace_cells import CellSums, LaplaceCells
@@ -38,7 +39,7 @@ class LdpmabSection(PartitionSection):
 class LdpmabSpec(PartitionSpec):
     """An experiment with LDPMAB, in simulation alone."""
 
-    returns: ClassVar[bool] = False
+    capabilities: ClassVar[Capabilities] = replace(PartitionSpec.capabilities, takes_several_reports=False)
 
     privacy: PublishedPrivacy
     algorithm: LdpmabSection

@@ -93,7 +93,7 @@ def beside_chance(answer: Answer) -> tuple[str, ...]:
 def gain_to_measure(spec: ArmsSpec) -> tuple[str, ...]:
     """Say who will measure the gain, or what to do so that somebody does; nothing where nobody can."""
     table = spec.experiment
-    if not spec.further_questions or table.reports_per_person > 1:
+    if not spec.capabilities.further_questions or table.reports_per_person > 1:
         return ()
     if spec.gain_people:
         return (f"The gain is what the model expects; the last {people(spec.gain_people)} will measure it.",)

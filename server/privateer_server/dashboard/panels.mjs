@@ -34,15 +34,15 @@ export function historyPanel(rounds) {
 }
 
 const COMMANDS = {
-  pause: ["Ask nobody for a while", "pause NAME"], resume: ["Ask people again", "resume NAME"], stop: ["End it", "stop NAME"],
-  extend: ["Ask more people", "extend NAME HORIZON"], "retire-arm": ["Take an arm back", "retire-arm NAME ARM"], "add-arm": ["Try another arm", "add-arm NAME ARM"],
-  clone: ["Begin another one with what this one has learned", "clone NAME OTHER"], delete: ["Delete it", "delete NAME"],
+  pause: ["Ask nobody for a while", "change pause NAME"], resume: ["Ask people again", "change resume NAME"], stop: ["End it", "change stop NAME"],
+  extend: ["Ask more people", "change extend NAME HORIZON"], "retire-arm": ["Take an arm back", "change retire-arm NAME ARM"], "add-arm": ["Try another arm", "change add-arm NAME ARM"],
+  clone: ["Begin another one with what this one has learned", "change clone NAME OTHER"], delete: ["Delete it", "change delete NAME"],
 };
 
 /** Commands that change the experiment, those that the server says it accepts; a page that strangers reach cannot. */
 export function commandsPanel(name, accepts) {
   const rows = [...accepts.map((change) => COMMANDS[change]).filter(Boolean), ["Keep what it has learned", "export NAME DIR"]];
-  return [el("p", {}, "These commands change it; they need the admin token and the server's private listener. The page that the private listener serves has forms for the same. ", el("code", {}, `privateer log ${name}`), " says what was changed, and when. What its algorithm refuses is left out."),
+  return [el("p", {}, "These commands change it; they need the admin token and the server's private listener. The page that the private listener serves has forms for the same. ", el("code", {}, `privateer change log ${name}`), " says what was changed, and when. What its algorithm refuses is left out."),
     el("ul", { class: "commands" }, rows.map(([what, text]) => el("li", {}, `${what}:`, command(`privateer ${text.replace("NAME", name)}`))))];
 }
 

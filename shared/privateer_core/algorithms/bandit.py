@@ -1,6 +1,6 @@
 """Bandits without context (Zheng et al. 2020, Algorithm 1): their spec, and their policy, shares of arms."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Final, Literal, Self
 
@@ -20,6 +20,7 @@ from privateer_core.primitives.public_coins import UNIT, Layout
 from privateer_core.primitives.questions import KeyedMeans, Question, SmallDomainMeans
 from privateer_core.privacy.terms import Terms
 from privateer_core.spec.arms import ArmsSpec
+from privateer_core.spec.capabilities import Capabilities
 from privateer_core.spec.sections import Section, parse_section
 from privateer_core.spec.spec import example_promises
 
@@ -52,8 +53,7 @@ class BanditSpec(ArmsSpec):
     """An experiment with a bandit that asks for no context."""
 
     question: ClassVar[type[Question]] = SmallDomainMeans
-    further_questions: ClassVar[tuple[type[Question], ...]] = ()
-    coins_alone: ClassVar[bool] = True
+    capabilities: ClassVar[Capabilities] = replace(ArmsSpec.capabilities, further_questions=(), coins_decide=True)
 
     context: None = None  # type: ignore[assignment] # the base asks for one
     algorithm: BanditSection  # type: ignore[assignment] # a section of its own, with the base's key

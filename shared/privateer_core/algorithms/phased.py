@@ -25,6 +25,7 @@ from privateer_core.primitives.public_coins import Draw
 from privateer_core.primitives.questions import Question, VectorSum
 from privateer_core.privacy.terms import Terms
 from privateer_core.spec.actions import Actions
+from privateer_core.spec.capabilities import Capabilities
 from privateer_core.spec.experiment import ExperimentTable
 from privateer_core.spec.features import BOUND_MAX
 from privateer_core.spec.privacy import idle_default
@@ -97,8 +98,9 @@ class PhasedSpec(Spec):
 
     question: ClassVar[type[Question]] = VectorSum
     people_key: ClassVar[str] = "people"
-    shortens: ClassVar[bool] = True
-    idle_keys: ClassVar[frozenset[str]] = frozenset({"arms", "local_epsilon_max"})
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        closes_early=True, idle_keys=frozenset({"arms", "local_epsilon_max"})
+    )
 
     experiment: PhasedTable
     actions: Actions
@@ -128,7 +130,7 @@ class PhasedSpec(Spec):
         return self
 
     def _check_in_use(self) -> None:
-        for name in sorted(self.idle_keys):
+        for name in sorted(self.capabilities.idle_keys):
             if getattr(self.privacy, name) != idle_default(name):
                 raise SpecError("does nothing under this algorithm", field=f"privacy.{name}", remedy="remove it")
 

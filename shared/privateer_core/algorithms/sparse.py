@@ -28,6 +28,7 @@ from privateer_core.primitives.public_coins import classes_of
 from privateer_core.primitives.questions import Question, SecondMoments
 from privateer_core.privacy.terms import Terms
 from privateer_core.spec.arms import ARMS_FEW, ArmsSpec
+from privateer_core.spec.capabilities import Capabilities
 from privateer_core.spec.columns import MISSING_PLACE
 from privateer_core.spec.features import Feature, Numeric, Range
 from privateer_core.spec.sections import Finite, Section, parse_section
@@ -125,9 +126,9 @@ class SparseSpec(ArmsSpec):
     """An experiment with rewards that are linear in few of an arm's many features."""
 
     question: ClassVar[type[Question]] = SecondMoments
-    tells_of_arms: ClassVar[bool] = False
-    arms_most: ClassVar[int] = ARMS_FEW
-    is_table: ClassVar[bool] = True
+    capabilities: ClassVar[Capabilities] = replace(
+        ArmsSpec.capabilities, reports_one_option=False, arms_max=ARMS_FEW, has_many_features=True
+    )
 
     context: ArmContext  # type: ignore[assignment] # numbers of every arm, in the place of a person's features
     algorithm: SparseTable  # type: ignore[assignment] # a section of its own, with the base's key

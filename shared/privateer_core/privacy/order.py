@@ -53,8 +53,8 @@ def _under(spec: Spec, privacy: Privacy, people: int, arm: float | None = None) 
 
 
 def _told(under: Spec, terms: Terms, people: int, arm: float | None = None) -> float:
-    alike = 1 / (len(under.options) - len(under.retired)) if under.tells_of_arms else 1.0
-    looked_at = alike if arm is None or not under.tells_of_arms else arm
+    alike = 1 / (len(under.options) - len(under.retired)) if under.capabilities.reports_one_option else 1.0
+    looked_at = alike if arm is None or not under.capabilities.reports_one_option else arm
     asked = AskedCell(under.usual_question(), people, arm=looked_at, in_turns=under.takes_turns)
     return under.telling * information(terms.mechanism, asked)
 
@@ -120,7 +120,7 @@ def _remedy(spec: Spec, people: int) -> str:
         if told(spec, privacy.model_copy(update=change), people) >= least:
             cap = change["local_epsilon_max"]
             return f"Raise privacy.local_epsilon_max to {cap:g}; {_DEVICES.format(cap=cap)}"
-    if spec.binds_arms:
+    if spec.capabilities.context_decides:
         return (
             "Have larger rounds, or set privacy.arms = 'as-local', which keeps against whoever sees arms what that "
             "model does"

@@ -22,8 +22,6 @@ from privateer_core.spec.privacy import Privacy, idle_default
 from privateer_core.spec.spec import Spec
 
 FORMAT: Final = "privateer/record/2"
-JUMP: Final = 1_000_000
-"""Versions up to the next multiple of it may have been published, if a database was replaced by an earlier copy."""
 PROMISE: Final = frozenset({"model", "epsilon", "delta"})
 """Keys of the spec's privacy section that stand beside it in a record."""
 OF_BATCHES: Final = frozenset({"local_epsilon_max"})
@@ -125,7 +123,7 @@ def _later(kind: type[Mechanism]) -> dict[str, Any]:
 def terms_of(row: PlannedTerms, spec: type[Spec], privacy: Privacy, reports: int) -> Terms:
     """Return the terms that a row has under a promise; their mechanism works on stand-ins for keys."""
     serves = privacy.trust.serves
-    asked = [one for one in (spec.question, *spec.further_questions) if one in serves]
+    asked = [one for one in (spec.question, *spec.capabilities.further_questions) if one in serves]
     kinds = [kind for one in asked for kind in serves[one].mechanisms]
     kind = next((kind for kind in kinds if kind.__struct_config__.tag == row.mechanism.get("type")), None)
     if kind is None:

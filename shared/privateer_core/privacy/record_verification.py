@@ -16,7 +16,6 @@ from privateer_core.prepared_types import prepared
 from privateer_core.privacy.certificate import Certificate, certify, check_certificate, read_certificate
 from privateer_core.privacy.record import (
     FORMAT,
-    JUMP,
     OF_BATCHES,
     PROMISE,
     CohortPromise,
@@ -25,7 +24,7 @@ from privateer_core.privacy.record import (
     Row,
     terms_of,
 )
-from privateer_core.privacy.terms import Terms
+from privateer_core.privacy.terms import JUMP, Terms
 from privateer_core.privacy.trust import check_promise, honest_people, trust_of
 from privateer_core.spec.privacy import Privacy, idle_default
 from privateer_core.spec.sections import parse_section
@@ -60,9 +59,11 @@ def _read_record(value: dict[str, Any]) -> Record:
         remedy = "see docs/privacy/certificates.md"
         raise SpecError(f"not a privacy record: {error}", field="record", remedy=remedy) from None
     _check(record.algorithm in ALGORITHMS, "there is no such algorithm", "algorithm")
-    recalls = algorithm(record.algorithm).spec.recalls
-    _check(recalls or not record.sources, "an experiment of this algorithm has no sources", "sources")
-    once = not algorithm(record.algorithm).spec.returns or bool(record.sources) or trust_of(record.model).draws_one
+    capabilities = algorithm(record.algorithm).spec.capabilities
+    _check(
+        capabilities.takes_sources or not record.sources, "an experiment of this algorithm has no sources", "sources"
+    )
+    once = not capabilities.takes_several_reports or bool(record.sources) or trust_of(record.model).draws_one
     _check(not once or record.reports_per_person == 1, "must be 1: people report once", "reports_per_person")
     _check(not PROMISE & set(record.privacy), "must not repeat model, epsilon or delta", "privacy")
     _check_idle(record)
@@ -72,8 +73,8 @@ def _read_record(value: dict[str, Any]) -> Record:
 def _check_idle(record: Record) -> None:
     """Refuse what no promise depends on unless it is as by default: it would say what nothing else here bears out."""
     spec = algorithm(record.algorithm).spec
-    _check(spec.shortens or record.least_share == 1, "must be 1 under this algorithm", "least_share")
-    for name in sorted(spec.idle_keys | (frozenset() if trust_of(record.model).batched else OF_BATCHES)):
+    _check(spec.capabilities.closes_early or record.least_share == 1, "must be 1 under this algorithm", "least_share")
+    for name in sorted(spec.capabilities.idle_keys | (frozenset() if trust_of(record.model).batched else OF_BATCHES)):
         default = idle_default(name)
         _check(
             record.privacy.get(name, default) == default, f"does nothing here, and must be {default}", f"privacy.{name}"

@@ -85,7 +85,11 @@ def verify(
     privacy = spec.privacy_of(cohort)
     _agree(terms, spec, privacy, facts)
     question = asked or spec.question
-    _check(question in (spec.question, *spec.further_questions), "the algorithm does not ask that", "mechanism")
+    _check(
+        question in (spec.question, *spec.capabilities.further_questions),
+        "the algorithm does not ask that",
+        "mechanism",
+    )
     _check_round(terms, spec, privacy, facts, question)
     _afford(terms, privacy, facts, limits)
     _check_promise(terms, privacy)

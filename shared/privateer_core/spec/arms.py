@@ -13,6 +13,7 @@ from typing_extensions import override
 from privateer_core.errors import SpecError
 from privateer_core.primitives.questions import KeyedHits, KeyedMeans, Question
 from privateer_core.privacy.trust import check_promise
+from privateer_core.spec.capabilities import ARMS_MAX, Capabilities
 from privateer_core.spec.context import COLUMNS_MAX, FEATURES_MAX, Context
 from privateer_core.spec.experiment import ExperimentTable
 from privateer_core.spec.features import Feature
@@ -22,7 +23,7 @@ from privateer_core.spec.spec import Spec, example_promises
 
 ARM_NAME: Final = r"[\w .+%()!?-]{1,64}"
 """A regular expression of the names that arms may have: as people write "20% off" and "Sign up (free)"."""
-ARMS_MIN, ARMS_MAX = 2, 256
+ARMS_MIN = 2
 ARMS_FEW: Final = 16
 """Arms at most where each is compared with others, or has a part of a matrix."""
 _RARE: Final = 0.05
@@ -116,51 +117,42 @@ class ArmsSpec(Spec):
     """An experiment that chooses one of several arms for each person, in rounds whose sizes the spec fixes."""
 
     question: ClassVar[type[Question]] = KeyedMeans
-    further_questions: ClassVar[tuple[type[Question], ...]] = (KeyedHits,)
-    """What people who measure the gain are asked; nothing where an algorithm does not choose by context."""
-    tells_of_arms: ClassVar[bool] = True
-    grows: ClassVar[bool] = True
-    """Whether rounds grow as ``round_growth`` says."""
-    arms_most: ClassVar[int] = ARMS_MAX
-    is_table: ClassVar[bool] = False
-    """Whether each feature stands for itself, so that there may be many."""
+    capabilities: ClassVar[Capabilities] = Capabilities((KeyedHits,), reports_one_option=True)
+    """Who measures the gain is asked for hits, where an algorithm chooses by context."""
 
     experiment: ArmsTable
     context: Context
 
+    @override
+    def with_defaults(self) -> Self:
+        """Fill in growing rounds where rewards are rare, and a first round as small as the promise allows before."""
+        spec = super().with_defaults()
+        if not spec.capabilities.rounds_grow:
+            return spec
+        table, privacy, rate = spec.experiment, spec.privacy, spec.reward.base_rate
+        defaults: dict[str, Any] = {}
+        if rate is not None and "round_growth" not in table.model_fields_set and privacy.trust.hides_arms:
+            share = (rate - spec.reward.low) / spec.reward.span
+            defaults |= {"round_growth": _FEW_ROUNDS} if min(share, 1 - share) < _RARE else {}
+        grows = defaults.get("round_growth", table.round_growth) > 0
+        if grows and privacy.trust.batched and "round_size" not in table.model_fields_set:
+            defaults["round_size"] = min(privacy.min_batch, table.horizon)
+        # A first round that nobody named stays a default: it follows the promise where that is changed.
+        keys = table.model_fields_set | (set(defaults) - {"round_size"})
+        experiment = type(table).model_construct(keys, **(dict(table) | defaults))
+        return spec.model_copy(update={"experiment": experiment}) if defaults else spec
+
     @model_validator(mode="after")
     def _not_too_large(self) -> Self:
-        if self.arm_count > self.arms_most:
-            detail = f"has {self.arm_count} arms, and '{self.algorithm.name}' at most {self.arms_most}"
+        if self.arm_count > self.capabilities.arms_max:
+            detail = f"has {self.arm_count} arms, and '{self.algorithm.name}' at most {self.capabilities.arms_max}"
             raise SpecError(detail, field="experiment.arms", remedy="have fewer, or choose another algorithm.name")
         columns = self.dimension
-        if not self.is_table and (len(self.features) > FEATURES_MAX or columns > COLUMNS_MAX):
+        if not self.capabilities.has_many_features and (len(self.features) > FEATURES_MAX or columns > COLUMNS_MAX):
             detail = f"are {len(self.features)} and make {columns} columns"
             detail += f", and '{self.algorithm.name}' has at most {FEATURES_MAX} in {COLUMNS_MAX}"
             raise SpecError(detail, field="context.features", remedy="list fewer features or levels, or see 'additive'")
         return self
-
-    @model_validator(mode="after")
-    def _few_rounds_of_rare_rewards(self) -> Self:
-        """Fill in the growth of rounds, so that anybody who reads the spec has the same."""
-        rate, given = self.reward.base_rate, self.experiment.model_fields_set
-        if not self.grows or rate is None or "round_growth" in given or not self.privacy.trust.hides_arms:
-            return self
-        share = (rate - self.reward.low) / self.reward.span
-        if min(share, 1 - share) >= _RARE:
-            return self
-        return self.model_copy(update={"experiment": self.experiment.model_copy(update={"round_growth": _FEW_ROUNDS})})
-
-    @model_validator(mode="after")
-    def _small_first_rounds(self) -> Self:
-        """Fill in a first round as small as the promise allows, where later ones are larger; it stays a default."""
-        table = self.experiment
-        smaller = self.privacy.trust.batched and table.round_growth > 0 and self.grows
-        if not smaller or "round_size" in table.model_fields_set:
-            return self
-        told = dict(table) | {"round_size": min(self.privacy.min_batch, table.horizon)}
-        first = type(table).model_construct(table.model_fields_set, **told)
-        return self.model_copy(update={"experiment": first})
 
     @model_validator(mode="after")
     def _rounds_hold_batches(self) -> Self:
@@ -189,7 +181,7 @@ class ArmsSpec(Spec):
         if not table.gain_share:
             return self
         for wrong, detail, remedy in (
-            (not self.further_questions, "is for algorithms that choose by context", "remove it"),
+            (not self.capabilities.further_questions, "is for algorithms that choose by context", "remove it"),
             (table.reports_per_person > 1, "needs people who report once", "remove it, or reports_per_person"),
             (
                 self.learning_people < table.round_size,

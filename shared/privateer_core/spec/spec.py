@@ -20,6 +20,7 @@ from privateer_core.privacy.trust import (
     hidden_in_batches,
     shares_out,
 )
+from privateer_core.spec.capabilities import Capabilities
 from privateer_core.spec.columns import Block
 from privateer_core.spec.context import blocks_of
 from privateer_core.spec.experiment import ExperimentTable, Source
@@ -40,28 +41,9 @@ class Spec(Section):
 
     question: ClassVar[type[Question]]
     """Which primitive the algorithm's reports are."""
-    further_questions: ClassVar[tuple[type[Question], ...]] = ()
-    """What else rounds may ask, of people of their own."""
+    capabilities: ClassVar[Capabilities] = Capabilities()
     people_key: ClassVar[str] = "horizon"
     """The key of ``[experiment]`` that says how many people there are."""
-    recalls: ClassVar[bool] = False
-    """Whether people of sources may report on arms that they played before."""
-    returns: ClassVar[bool] = False
-    """Whether people may come back and report again."""
-    adjusts: ClassVar[bool] = False
-    """Whether rewards may be adjusted: what is learned must be differences alone."""
-    shortens: ClassVar[bool] = False
-    """Whether a round may close with fewer people than it asks for (``least_share``)."""
-    coins_alone: ClassVar[bool] = False
-    """Whether public coins alone choose what a person gets, no matter who they are."""
-    idle_keys: ClassVar[frozenset[str]] = frozenset()
-    """Keys of ``[privacy]`` that do nothing under the algorithm."""
-    tells_of_arms: ClassVar[bool] = False
-    """Whether a report is about the one option that its person got, and says nothing of others."""
-    binds_arms: ClassVar[bool] = False
-    """Whether a person's context decides with the coins which arm they get."""
-    batched_keys: ClassVar[frozenset[str]] = frozenset()
-    """Keys of ``[algorithm]`` that only a trust model with batches has room for."""
 
     experiment: ExperimentTable
     reward: Reward = Reward()
@@ -71,13 +53,19 @@ class Spec(Section):
     population: dict[str, Any] | None = None
 
     @model_validator(mode="after")
-    def _noise_for_a_batch_needs_one(self) -> Self:
-        """Fill in the usual batch where reports are not private by themselves; no local epsilon limits them then."""
+    def _is_whole(self) -> Self:
+        return self.with_defaults()
+
+    def with_defaults(self) -> Self:
+        """Fill in what depends on other keys, so that anybody who reads the spec has the same.
+
+        Where reports are not private by themselves that is the usual batch; no local epsilon limits them then.
+        """
         if not hidden_in_batches(self.privacy, self.question):
             return self
         usual = {"min_batch": BATCH_USUAL, "local_epsilon_max": idle_default("local_epsilon_max")}
-        left = {name: value for name, value in usual.items() if name not in self.privacy.model_fields_set}
-        return self.model_copy(update={"privacy": self.privacy.model_copy(update=left)})
+        missing = {name: value for name, value in usual.items() if name not in self.privacy.model_fields_set}
+        return self.model_copy(update={"privacy": self.privacy.model_copy(update=missing)})
 
     @model_validator(mode="after")
     def _can_be_promised(self) -> Self:
@@ -92,7 +80,7 @@ class Spec(Section):
         if self.privacy.arms != "as-local" or not self.privacy.trust.hides_arms:
             return self
         for wrong, detail, remedy in (
-            (not self.binds_arms, "is for algorithms that choose arms by context", "remove it"),
+            (not self.capabilities.context_decides, "is for algorithms that choose arms by context", "remove it"),
             (
                 self.experiment.reports_per_person > 1,
                 "needs experiment.reports_per_person = 1: each report costs all of epsilon by itself",
@@ -107,7 +95,7 @@ class Spec(Section):
     def _arms_may_be_batches(self) -> Self:
         if self.privacy.arms != "grouped" or not self.privacy.trust.hides_arms:
             return self
-        if not self.coins_alone:
+        if not self.capabilities.coins_decide:
             detail = "'grouped' is for algorithms whose coins alone choose, no matter who a person is"
             raise SpecError(detail, field="privacy.arms", remedy="remove it")
         if self.experiment.conversion_window:
@@ -117,7 +105,7 @@ class Spec(Section):
 
     @model_validator(mode="after")
     def _rewards_are_adjusted(self) -> Self:
-        if self.reward.adjust and not self.adjusts:
+        if self.reward.adjust and not self.capabilities.adjusts_rewards:
             detail = "needs an algorithm that compares arms with each other alone: others learn how high rewards are"
             raise SpecError(detail, field="reward.adjust", remedy="remove it, or set algorithm.name = 'trial'")
         return self
@@ -127,7 +115,7 @@ class Spec(Section):
         if self.experiment.reports_per_person == 1:
             return self
         for wrong, detail in (
-            (not self.returns, "must be 1: the algorithm asks every person once at most"),
+            (not self.capabilities.takes_several_reports, "must be 1: the algorithm asks every person once at most"),
             (not shares_out(self.privacy, self.question), f"must be 1 under the model '{self.privacy.model}' here"),
             (bool(self.sources), "must be 1 where there are sources: their people report once"),
         ):
@@ -138,7 +126,7 @@ class Spec(Section):
 
     @model_validator(mode="after")
     def _sources_agree(self) -> Self:
-        if self.sources and not self.recalls:
+        if self.sources and not self.capabilities.takes_sources:
             raise SpecError("the algorithm has no use for them", field="sources", remedy="remove them")
         if len({source.name for source in self.sources}) != len(self.sources):
             raise ValueError("sources: names must be distinct")

@@ -89,5 +89,5 @@ def read_keys(text: str, field: str) -> frozenset[bytes]:
     """Parse public keys of 64 hexadecimal digits, separated by commas or space."""
     parts = text.replace(",", " ").split()
     if not all(map(_KEY.fullmatch, parts)):
-        raise InputError("a key has 64 hexadecimal digits", field=field, remedy="copy what privateer identity prints")
+        raise InputError("a key has 64 hexadecimal digits", field=field, remedy="copy what privateer log key prints")
     return frozenset(map(bytes.fromhex, parts))

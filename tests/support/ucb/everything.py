@@ -65,7 +65,7 @@ def in_one_process(specs: dict[str, Path], algorithm: str) -> None:
     promising = ",".join(model for model in specs if TRUST[model].promises)
     assert cli("plan", first, "--models", promising, "--epsilons", "4", *quick, "--json")
     table = first.parent / "sweep.csv"
-    cli("sweep", first, "--vary", "privacy.epsilon=1,4", "--out", table, *quick)
+    cli("simulate", first, "--vary", "privacy.epsilon=1,4", "--out", table, *quick)
     assert len(table.read_text().splitlines()) > 2
     found = cli("audit", "--mechanism", algorithm, "--samples", 1000, "--json")
     assert found["holds"]
@@ -81,9 +81,9 @@ def over_http(specs: dict[str, Path], at: Services) -> dict[str, Any]:
         sent = cli("load", model, *where, "--users", 600, "--batch", 50, "--json")
         assert sent["accepted"] == 600, sent
         wait(f"{at.server}/experiments/{model}")
-        shown = cli("show", model, "--url", at.server, "--json")
+        shown = cli("answer", model, "--as", "progress", "--url", at.server, "--json")
         assert shown["status"] == "finished", shown
-        policy = cli("policy", model, "--url", at.server, "--json")["policy"]
+        policy = cli("answer", model, "--as", "policy", "--url", at.server, "--json")["policy"]
         assert {arm for row in policy["shows"]["bins"] for arm in row["arms"]} <= {"a", "b", "c"}
         drawn_by_all_faces(model, at)
         record = spec.with_suffix(".json")
@@ -95,12 +95,12 @@ def over_http(specs: dict[str, Path], at: Services) -> dict[str, Any]:
 
 def drawn_by_all_faces(model: str, at: Services) -> None:
     """The command line draws the policy as a map, and so does the page of a report."""
-    said = cli("policy", model, "--url", at.server)
+    said = cli("answer", model, "--as", "policy", "--url", at.server)
     assert "A = a, B = b, C = c" in said
     page = Path(tempfile.mkdtemp()) / "page.html"
-    cli("report", model, "--url", at.server, "--out", page)
+    cli("answer", model, "--as", "report", "--url", at.server, "--out", page)
     assert "<img" in page.read_text()
-    assert cli("show", model, "--url", at.server)
+    assert cli("answer", model, "--as", "progress", "--url", at.server)
 
 
 def published_of(page: str) -> Any:

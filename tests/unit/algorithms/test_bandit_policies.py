@@ -12,7 +12,7 @@ from privateer_core.errors import Malformed, SpecError
 from privateer_core.policies.decisions import Arms
 from privateer_core.primitives.public_coins import Layout
 from privateer_core.privacy.terms import calibrate
-from privateer_core.spec.arms import ARMS_MAX
+from privateer_core.spec.capabilities import ARMS_MAX
 from privateer_lab.environments import check_population, default_environment, environment_for
 from privateer_lab.simulation.devices import SeededNoise
 from privateer_server.rounds.loop import Schedule

@@ -76,7 +76,7 @@ async def test_four_lines_async(ledger: Path) -> None:
     transport = notarized(service)
     async with AsyncClient("http://s", shuffler="http://m/", ledger=Ledger(ledger), transport=transport) as device:
         session = await device.join("test")
-        session.choose(CONTEXT)
+        await session.choose(CONTEXT)
         assert await session.report(0.0) is Outcome.ACCEPTED
     assert service.sent[0][0] == "http://m/experiments/test/reports"
 

@@ -287,7 +287,7 @@ def test_what_is_played_for_everybody_needs_no_call_of_choose(tmp_path: Path) ->
 async def test_async_clients_wait_too(device: Device, server: Server) -> None:
     async with device.start_async() as client:
         session = await client.join("test")
-        session.choose(CONTEXT)
+        await session.choose(CONTEXT)
         assert await session.report(0.5) is Outcome.PENDING
         device.clock.time += 2 * WEEK
         assert await client.resend() == {"test": Outcome.ACCEPTED}

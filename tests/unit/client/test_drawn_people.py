@@ -69,7 +69,7 @@ async def test_a_report_needs_no_choice_where_all_play_the_same(tmp_path: Path) 
     async with AsyncClient(
         "http://s", shuffler="http://m", limits=LIMITS, ledger=ledger, transport=transport
     ) as device:
-        rows = (await device.join("test")).choose()
+        rows = await (await device.join("test")).choose()
         session = await device.join("test")
         assert await session.report(dict.fromkeys(rows, 0.0)) is Outcome.ACCEPTED
     assert not session.clipped

@@ -212,8 +212,8 @@ def test_people_of_a_source_report_to_the_open_round(tmp_path: Path) -> None:
 async def test_async_clients_report_to_the_open_round(device: Device, server: Server) -> None:
     async with device.start_async() as client:
         session = await client.join("test")
-        session.choose(CONTEXT)
-        session.save()
+        await session.choose(CONTEXT)
+        await session.save()
     device.clock.time += LATER
     server.moves_on(make_spec(), 2)
     async with device.start_async() as client:

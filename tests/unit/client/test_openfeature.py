@@ -203,7 +203,7 @@ def test_a_client_refuses_a_second_person(tmp_path: Path, serve: Serve, told: li
         other = EvaluationContext(key, CONTEXT)
         refused = features.get_string_details("test", "none", other)
         assert (refused.value, refused.error_code) == ("none", ErrorCode.INVALID_CONTEXT)
-        assert "give the provider a function from the key to a Client" in (refused.error_message or "")
+        assert "give the provider client.person" in (refused.error_message or "")
         features.track("test", other)
     features.track("test", EvaluationContext("7", CONTEXT))
     provider.shutdown()

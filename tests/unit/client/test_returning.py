@@ -193,6 +193,6 @@ def test_a_ledger_of_one_report_stays_one(tmp_path: Path) -> None:
     (paid,) = device.ledger().payments()
     assert (paid.version, paid.reports, paid.made, paid.period, paid.pinned) == (7, 1, 1, 0, "")
     with closing(sqlite3.connect(tmp_path / "ledger.db")) as database:
-        database.execute("PRAGMA user_version=8")
+        database.execute("PRAGMA user_version=9")
     with pytest.raises(InputError, match="newer"):
         device.ledger()

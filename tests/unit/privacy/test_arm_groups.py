@@ -156,6 +156,6 @@ def test_a_row_of_other_shares_is_refused(shares):
 
 
 def test_a_local_policy_has_no_groups():
-    assert algorithm("bandit").spec.coins_alone
+    assert algorithm("bandit").spec.capabilities.coins_decide
     _, policy = opened("bandit-local")
     assert not isinstance(policy.terms.mechanism, GroupedBit)

@@ -112,7 +112,12 @@ def _possible(spec: Spec, models: Sequence[str], epsilons: Sequence[float]) -> t
 
 def _features(spec: Spec) -> Iterator[VariedSpec]:
     """Yield the spec with the features alone that pay, and with another algorithm for them, that earns most so."""
-    if not isinstance(spec, ArmsSpec) or not spec.binds_arms or len(spec.features) < 2 or spec.sources:
+    if (
+        not isinstance(spec, ArmsSpec)
+        or not spec.capabilities.context_decides
+        or len(spec.features) < 2
+        or spec.sources
+    ):
         return
     sets = sets_for(spec)
     promise = spec.privacy.model, spec.privacy.bound
@@ -153,7 +158,7 @@ def _sizes(spec: Spec) -> Iterator[VariedSpec]:
         yield from _changed(spec, "people", f"{wanted:,} people", {key: wanted})
     if isinstance(spec, ArmsSpec):
         size, growth = spec.experiment.round_size, spec.experiment.round_growth
-        if spec.grows and growth < _GROWTH / 2:
+        if spec.capabilities.rounds_grow and growth < _GROWTH / 2:
             yield from _changed(spec, "rounds", f"rounds that grow by {_GROWTH:g}", {"round_growth": _GROWTH})
         fewest = spec.smallest_batch
         for wanted in (size * _TIMES, max(fewest, size // _TIMES)):

@@ -10,7 +10,7 @@ import { Ledger, blank } from "./ledger.js";
 
 const TRIES = 1000;
 const RECENT = 64;
-const KEY_SIZE = 32;
+export const KEY_SIZE = 32;
 
 /** @typedef {import("./ledger.js").Entry} Entry */
 /** What a file has: entries by experiment, and the names of the last changes. @typedef {{entries: Record<string, Entry>, recent: string[]}} State */
@@ -28,31 +28,8 @@ class FileStore {
 
   /** @returns {Promise<CryptoKey>} */
   async key() {
-    const secret = this.secret ?? this.tried(() => this.kept());
+    const secret = this.secret ?? this.tried(() => keptKey(this.path));
     return crypto.subtle.importKey("raw", secret, "AES-GCM", false, ["encrypt", "decrypt"]);
-  }
-
-  /** The key in the file beside: on disk, whole, before anything is encrypted with it. @returns {Uint8Array<ArrayBuffer>} */
-  kept() {
-    const path = `${this.path}.key`;
-    try {
-      const found = new Uint8Array(readFileSync(path));
-      if (found.length !== KEY_SIZE) throw unwritable(`${path} is no key: put it back, or give one to FileLedger`);
-      return found;
-    } catch (error) {
-      if (!is(error, "ENOENT")) throw error;
-    }
-    const draft = `${this.path}.${crypto.randomUUID()}.draft`;
-    try {
-      onDisk(draft, crypto.getRandomValues(new Uint8Array(KEY_SIZE)));
-      linkSync(draft, path);
-      flushed(dirname(path));
-    } catch (error) {
-      if (!is(error, "EEXIST")) throw error; // another process was faster
-    } finally {
-      removed(draft);
-    }
-    return this.kept();
   }
 
   /** Numbers in use, the largest first. */
@@ -143,6 +120,30 @@ class FileStore {
       throw unwritable(`cannot use ${this.path} (${why}): nothing was paid or sent`);
     }
   }
+}
+
+/** The key in the file beside a ledger: on disk, whole, before anything is encrypted with it. @param {string} ledger
+ * @returns {Uint8Array<ArrayBuffer>} */
+export function keptKey(ledger) {
+  const path = `${ledger}.key`;
+  try {
+    const found = new Uint8Array(readFileSync(path));
+    if (found.length !== KEY_SIZE) throw unwritable(`${path} is no key: put it back, or give one to the ledger`);
+    return found;
+  } catch (error) {
+    if (!is(error, "ENOENT")) throw error;
+  }
+  const draft = `${ledger}.${crypto.randomUUID()}.draft`;
+  try {
+    onDisk(draft, crypto.getRandomValues(new Uint8Array(KEY_SIZE)));
+    linkSync(draft, path);
+    flushed(dirname(path));
+  } catch (error) {
+    if (!is(error, "EEXIST")) throw error; // another process was faster
+  } finally {
+    removed(draft);
+  }
+  return keptKey(ledger);
 }
 
 /** @param {unknown} error @param {string} code */

@@ -1,6 +1,7 @@
 """The spec of the additive bandit, with all refusals."""
 
 import math
+from dataclasses import replace
 from typing import Any, ClassVar, Final, Literal, Self
 
 import numpy as np
@@ -16,6 +17,7 @@ from privateer_core.primitives.clipping import Ball
 from privateer_core.primitives.public_coins import SlotLayout
 from privateer_core.primitives.questions import FeatureMeans, Question
 from privateer_core.spec.arms import ArmsSpec
+from privateer_core.spec.capabilities import Capabilities
 from privateer_core.spec.memory import check_rounds, checked_memory, concerns_of_rounds
 from privateer_core.spec.sections import Section, parse_section
 
@@ -80,9 +82,9 @@ class AdditiveSpec(ArmsSpec):
     """An experiment whose arms have rewards that are sums of shape functions."""
 
     question: ClassVar[type[Question]] = FeatureMeans
-    returns: ClassVar[bool] = True
-    binds_arms: ClassVar[bool] = True
-    is_table: ClassVar[bool] = True
+    capabilities: ClassVar[Capabilities] = replace(
+        ArmsSpec.capabilities, takes_several_reports=True, context_decides=True, has_many_features=True
+    )
 
     algorithm: AdditiveSection  # type: ignore[assignment] # a section of its own, with the base's key
 

@@ -12,6 +12,7 @@ from typing_extensions import override
 from privateer_core.errors import SpecError
 from privateer_core.primitives.public_coins import UNIT, Layout
 from privateer_core.primitives.questions import KeyedMeans, Question
+from privateer_core.spec.capabilities import Capabilities
 from privateer_core.spec.experiment import ExperimentTable
 from privateer_core.spec.reward import Reward
 from privateer_core.spec.round_sizes import RoundSizes
@@ -129,8 +130,7 @@ class ConvexSpec(Spec):
     """An experiment on a convex set."""
 
     question: ClassVar[type[Question]] = KeyedMeans
-    coins_alone: ClassVar[bool] = True
-    tells_of_arms: ClassVar[bool] = True
+    capabilities: ClassVar[Capabilities] = Capabilities(coins_decide=True, reports_one_option=True)
 
     experiment: ConvexTable
     domain: Domain

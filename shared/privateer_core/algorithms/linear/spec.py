@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, ClassVar, Final, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
@@ -15,6 +16,7 @@ from privateer_core.mechanisms.vectors.vector_symbol import REPEATS_MAX
 from privateer_core.primitives.clipping import Ball
 from privateer_core.primitives.questions import L2VectorSum, Question
 from privateer_core.spec.arms import ArmsSpec
+from privateer_core.spec.capabilities import Capabilities
 from privateer_core.spec.sections import Section, parse_section
 from privateer_core.spec.spec import example_promises
 
@@ -56,9 +58,12 @@ class LinearSpec(ArmsSpec):
     """An experiment with linear or generalized linear rewards."""
 
     question: ClassVar[type[Question]] = L2VectorSum
-    returns: ClassVar[bool] = True
-    binds_arms: ClassVar[bool] = True
-    batched_keys: ClassVar[frozenset[str]] = frozenset({"messages"})
+    capabilities: ClassVar[Capabilities] = replace(
+        ArmsSpec.capabilities,
+        takes_several_reports=True,
+        context_decides=True,
+        batched_keys=frozenset({"messages"}),
+    )
 
     algorithm: LinearTable  # type: ignore[assignment] # a section of its own, with the base's key
 

@@ -1,6 +1,7 @@
 """The spec of the partition bandit (Ma et al. 2025)."""
 
 import math
+from dataclasses import replace
 from typing import Any, ClassVar, Final, Literal, Self
 
 import numpy as np
@@ -10,6 +11,7 @@ from typing_extensions import override
 from privateer_core.primitives.public_coins import Layout
 from privateer_core.primitives.questions import KeyedMeans
 from privateer_core.spec.arms import ArmsSpec
+from privateer_core.spec.capabilities import Capabilities
 from privateer_core.spec.memory import check_rounds, checked_memory, concerns_of_rounds
 from privateer_core.spec.sections import Section, parse_section
 from privateer_core.spec.spec import example_promises
@@ -44,9 +46,9 @@ class PartitionSection(Section):
 class PartitionSpec(ArmsSpec):
     """An experiment with the partition bandit."""
 
-    recalls: ClassVar[bool] = True
-    returns: ClassVar[bool] = True
-    binds_arms: ClassVar[bool] = True
+    capabilities: ClassVar[Capabilities] = replace(
+        ArmsSpec.capabilities, takes_sources=True, takes_several_reports=True, context_decides=True
+    )
 
     algorithm: PartitionSection  # type: ignore[assignment] # a section of its own, with the base's key
 

@@ -22,6 +22,7 @@ from privateer_core.primitives.questions import KeyedHits, Question
 from privateer_core.sampling.response import SYMBOLS_MAX
 from privateer_core.spec.adjustment import ADJUSTMENTS_MAX, learned_names, left_over
 from privateer_core.spec.arms import ARMS_FEW, ArmsSpec, ArmsTable
+from privateer_core.spec.capabilities import Capabilities
 from privateer_core.spec.features import Scaled
 from privateer_core.spec.reward import GuardedReward, Reward
 from privateer_core.spec.sections import parse_section
@@ -40,12 +41,9 @@ class TrialSpec(ArmsSpec):
     """An adaptive A/B test of arms against the first of them."""
 
     question: ClassVar[type[Question]] = KeyedHits
-    further_questions: ClassVar[tuple[type[Question], ...]] = ()
-    adjusts: ClassVar[bool] = True
-    returns: ClassVar[bool] = False
-    """Intervals are about people who are independent of each other."""
-    grows: ClassVar[bool] = False
-    arms_most: ClassVar[int] = ARMS_FEW
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        adjusts_rewards=True, reports_one_option=True, rounds_grow=False, arms_max=ARMS_FEW
+    )
     cell_least: ClassVar[tuple[int, int]] = (10, 20)  # people of a cell that the first look needs; without, with noise
     floor_least: ClassVar[float] = 1 / 1024
     """The least share of an arm: shares of coins are in units of 1/65536."""

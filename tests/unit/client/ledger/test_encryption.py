@@ -101,7 +101,7 @@ def test_a_row_that_is_too_short_is_the_same_error(tmp_path: Path, body: bytes) 
     Ledger(path)
     (tmp_path / "ledger.db.key").write_bytes(KEY)
     with closing(sqlite3.connect(path)) as database:
-        database.execute("INSERT INTO choices VALUES ('a', ?)", (body,))
+        database.execute("INSERT INTO choices VALUES (x'', 'a', 0, ?)", (body,))
         database.commit()
     with pytest.raises(InputError, match="cannot be read"):
         Ledger(path).choice("a")

@@ -72,7 +72,7 @@ def test_earlier_ledgers_keep_what_they_know(
     with ThreadPoolExecutor(4) as pool:
         ledgers = list(pool.map(lambda _: Ledger(path), range(4)))
     (line,) = caplog.messages  # whoever is first brings it up to date, and says so
-    assert re.fullmatch("the ledger is brought from schema [12] to 7", line)
+    assert re.fullmatch("the ledger is brought from schema [12] to 8", line)
     with pytest.raises(AlreadyReported):
         pay(ledgers[0], Payment("a", 2, "local", 1.0, 0.0, 1.0))
     pay(ledgers[1], Payment("b", 2, "local", 1.0, 0.0, 1.0))

@@ -2,7 +2,6 @@
 
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +14,6 @@ from privateer_core.answer.facts import Between
 from privateer_core.answer.parts import Gain, Loss
 from privateer_core.answer.shares import ShareSource
 from privateer_lab.cli.command_line import main
-from tests.support.pages import check
 from tests.support.published_answers import SENTENCE, document
 
 HOSTILE = '"><script>alert(1)</script> [red]x[/red] [a](https://evil.example) | ![b](http://evil.example/p.png)'
@@ -126,9 +124,9 @@ def test_a_hundred_cities_of_which_the_same_is_said_are_one_row(
     assert "no relative effects of segments: the control's mean in each is not estimated" in " ".join(text.split())
 
 
-@pytest.mark.parametrize("face", ["screen", "markdown", "html"])
+@pytest.mark.parametrize("face", ["screen", "markdown"])
 def test_names_of_strangers_stay_text(
-    face: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    face: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rule = Rule(HOSTILE, (), HOSTILE, 1.0, 0.5, HOSTILE, 0.1, 0.9, "likely")
     said = document(
@@ -142,13 +140,8 @@ def test_names_of_strangers_stay_text(
         control=HOSTILE,
         surer=(HOSTILE,),
     )
-    out = tmp_path / "answer.html"
-    options = {"screen": (), "markdown": ("--markdown",), "html": ("--html", str(out))}[face]
-    text = run(monkeypatch, capsys, said, *options)
-    if face == "html":
-        page = check(out.read_text())
-        assert page.text.count("<script>alert(1)</script>") > 8
-    elif face == "markdown":
+    text = run(monkeypatch, capsys, said, *(["--markdown"] if face == "markdown" else []))
+    if face == "markdown":
         tokens = MarkdownIt("commonmark").enable("table").parse(text)
         kinds = {child.type for token in tokens for child in token.children or []}
         assert kinds <= {"text", "text_special", "strong_open", "strong_close"}

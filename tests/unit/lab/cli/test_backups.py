@@ -197,12 +197,16 @@ def test_a_wrong_token_or_address_is_named(
         assert (code, said.count("\n"), says in said) == (2, 1, True)
 
 
-@pytest.mark.parametrize("command", ["load", "show", "policy"])
-def test_a_shuffler_is_not_taken_for_a_server(at: Services, capsys: pytest.CaptureFixture[str], command: str) -> None:
-    code, said = run(capsys, command, "test", "--url", at.shuffler)
+@pytest.mark.parametrize(
+    "words", [["load"], ["answer", "--as", "progress"], ["answer", "--as", "policy"]], ids=" ".join
+)
+def test_a_shuffler_is_not_taken_for_a_server(
+    at: Services, capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    code, said = run(capsys, *words, "test", "--url", at.shuffler)
     assert (code, said.count("\n"), "--url: this is not a learning server" in said) == (2, 1, True)
 
 
 def test_show_says_that_nothing_was_refused(at: Services, capsys: pytest.CaptureFixture[str]) -> None:
-    code, said = run(capsys, "show", "test", "--url", at.server)
+    code, said = run(capsys, "answer", "test", "--as", "progress", "--url", at.server)
     assert (code, "no reports refused" in said) == (0, True)

@@ -60,31 +60,31 @@ GIVEN_UP = "; the open round was given up, with what came in it"
 def test_an_experiments_life(spec: Any, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(capsys, "create", spec("life"))[0] == 0
     for arguments, says in (
-        (("pause", "life"), "life: paused, version 1\n"),
-        (("pause", "life"), "life: paused, version 1; nothing changed\n"),
-        (("resume", "life"), "life: open, version 1\n"),
-        (("extend", "life", "5000"), "life: open, version 1; with the next version: extend\n"),
-        (("add-arm", "life", "new one", "--within", "0"), f"life: open, version 2{GIVEN_UP}\n"),
-        (("retire-arm", "life", "a", "--within", "0"), f"life: open, version 3{GIVEN_UP}\n"),
-        (("clone", "life", "life-2"), "created life-2, which knows what life has learned\n"),
-        (("stop", "life"), f"life: stopped, version 4{GIVEN_UP}\n"),
+        (("change", "pause", "life"), "life: paused, version 1\n"),
+        (("change", "pause", "life"), "life: paused, version 1; nothing changed\n"),
+        (("change", "resume", "life"), "life: open, version 1\n"),
+        (("change", "extend", "life", "5000"), "life: open, version 1; with the next version: extend\n"),
+        (("change", "add-arm", "life", "new one", "--within", "0"), f"life: open, version 2{GIVEN_UP}\n"),
+        (("change", "retire-arm", "life", "a", "--within", "0"), f"life: open, version 3{GIVEN_UP}\n"),
+        (("change", "clone", "life", "life-2"), "created life-2, which knows what life has learned\n"),
+        (("change", "stop", "life"), f"life: stopped, version 4{GIVEN_UP}\n"),
     ):
         assert run(capsys, *arguments) == (0, says)
-    code, out = run(capsys, "log", "life", "--json")
+    code, out = run(capsys, "change", "log", "life", "--json")
     assert code == 0
     rows = json.loads(out)["changes"]
     assert [row["action"] for row in rows] == [
         "create", "pause", "resume", "extend", "add-arm", "retire-arm", "stop",
     ]  # fmt: skip
     assert all(row["who"].startswith("admin ") for row in rows)
-    assert "retire-arm" in run(capsys, "log", "life")[1]
+    assert "retire-arm" in run(capsys, "change", "log", "life")[1]
     assert "stopped" in run(capsys, "list")[1]
-    assert run(capsys, "delete", "life", "--yes") == (0, "life deleted\n")
-    assert run(capsys, "delete", "life", "--yes") == (0, "life was deleted before\n")
+    assert run(capsys, "change", "delete", "life", "--yes") == (0, "life deleted\n")
+    assert run(capsys, "change", "delete", "life", "--yes") == (0, "life was deleted before\n")
     assert "life:" not in run(capsys, "list")[1]
-    assert run(capsys, "show", "life") == (
+    assert run(capsys, "answer", "life", "--as", "progress") == (
         2,
-        "privateer: NAME: the experiment was deleted (privateer log NAME says when)\n",
+        "privateer: NAME: the experiment was deleted (privateer change log NAME says when)\n",
     )
 
 
@@ -94,33 +94,36 @@ def test_what_nobody_confirms_is_not_deleted(
     run(capsys, "create", spec("kept"))
     monkeypatch.setattr("sys.stdin", io.StringIO(""))
     says = "privateer: --yes: it needs a confirmation (give --yes where nobody can be asked)"
-    assert run(capsys, "delete", "kept") == (2, f"{says}\n")
+    assert run(capsys, "change", "delete", "kept") == (2, f"{says}\n")
     monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
-    assert run(capsys, "delete", "kept")[0] == 130
+    assert run(capsys, "change", "delete", "kept")[0] == 130
     assert "kept" in run(capsys, "list")[1]
     monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
-    assert run(capsys, "delete", "kept") == (0, "kept deleted\n")
+    assert run(capsys, "change", "delete", "kept") == (0, "kept deleted\n")
 
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("pause", "nobody"), "NAME: the server has no such experiment (privateer list)"),
-        (("extend", "bad", "10"), "experiment.horizon: must be at least the 1000"),
-        (("retire-arm", "bad", "z"), "arm: is not an arm of the experiment"),
-        (("retire-arm", "bad", "b"), "arm: at least 2 arms must be left"),
-        (("add-arm", "bad", "a"), "arm: an arm of this name was retired"),
-        (("add-arm", "bad", "a/b"), "experiment.arms"),
-        (("pause", "bad", "--within", "-1"), "--within"),
-        (("clone", "bad", "Bad Name"), "experiment.name"),
-        (("pause", "bad", "--token", "wrong-token-of-somebody"), "--token: this is not the server's admin token"),
+        (("change", "pause", "nobody"), "NAME: the server has no such experiment (privateer list)"),
+        (("change", "extend", "bad", "10"), "experiment.horizon: must be at least the 1000"),
+        (("change", "retire-arm", "bad", "z"), "arm: is not an arm of the experiment"),
+        (("change", "retire-arm", "bad", "b"), "arm: at least 2 arms must be left"),
+        (("change", "add-arm", "bad", "a"), "arm: an arm of this name was retired"),
+        (("change", "add-arm", "bad", "a/b"), "experiment.arms"),
+        (("change", "pause", "bad", "--within", "-1"), "--within"),
+        (("change", "clone", "bad", "Bad Name"), "experiment.name"),
+        (
+            ("change", "pause", "bad", "--token", "wrong-token-of-somebody"),
+            "--token: this is not the server's admin token",
+        ),
     ],
 )
 def test_what_cannot_be_changed_is_one_line(
     spec: Any, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], says: str
 ) -> None:
     run(capsys, "create", spec("bad"))
-    run(capsys, "retire-arm", "bad", "a")
+    run(capsys, "change", "retire-arm", "bad", "a")
     code, out = run(capsys, *arguments)
     assert (code, out.startswith("privateer: "), out.count("\n")) == (2, True, 1), out
     assert says in out
@@ -188,14 +191,19 @@ def test_an_export_is_a_folder_or_a_file_and_starts_another(
 def test_changes_survive_kills(spec: Any, at: Services, capsys: pytest.CaptureFixture[str]) -> None:
     run(capsys, "create", spec("killed"))
     wanted = ["create"]
-    for arguments in (("pause", "killed"), ("resume", "killed"), ("add-arm", "killed", "d"), ("stop", "killed")):
+    for arguments in (
+        ("change", "pause", "killed"),
+        ("change", "resume", "killed"),
+        ("change", "add-arm", "killed", "d"),
+        ("change", "stop", "killed"),
+    ):
         assert run(capsys, *arguments)[0] == 0
         at.processes.kill("server")
         at.processes.start("server")
         at.processes.wait("server")
         wanted.append(arguments[0])
         assert run(capsys, *arguments)[1].endswith("nothing changed\n")
-        rows = json.loads(run(capsys, "log", "killed", "--json")[1])["changes"]
+        rows = json.loads(run(capsys, "change", "log", "killed", "--json")[1])["changes"]
         assert [row["action"] for row in rows] == wanted
     facts = httpx.get(f"{at.server}/experiments/killed").json()
     assert (facts["status"], facts["spec"]["experiment"]["arms"]) == ("stopped", ["a", "b", "c", "d"])

@@ -94,7 +94,7 @@ def test_the_same_seed_gives_the_same_run(capsys: pytest.CaptureFixture[str]) ->
         (["create", SPEC, "--token", "x", "--admin-url", "127.0.0.1:8002"], "--admin-url: not a URL"),
         (["create", SPEC, "--token", ""], "PRIVATEER_ADMIN_TOKEN: is not set"),
         (["backup", "none", "--token", ""], "PRIVATEER_ADMIN_TOKEN: is not set"),
-        (["policy", "x", "--version", "0"], "--version"),
+        (["answer", "x", "--as", "policy", "--version", "0"], "--version"),
         (["up", "--data", "/proc/none", *free_ports()], "/proc/none: "),
         (["load"], "NAME"),
         (["load", "x", "--users", "many"], "--users"),
@@ -178,16 +178,24 @@ def test_the_list_of_commands_is_the_commands() -> None:
         assert set(typer.main.get_group(app).commands) == {name for name, where in listed.items() if where == module}
 
 
+GROUPS = ("account", "change", "log", "serve", "token")
+
+
+def test_there_are_few_commands() -> None:
+    names = [name for commands in COMMANDS.values() for name in commands]
+    assert len(names) <= 25, "what a command shows or changes is a word or an option of another one"
+
+
 def test_arguments_are_written_alike_in_all_usages() -> None:
     made = {name: command(name) for names in COMMANDS.values() for name in names}
-    made |= {f"{group} {name}": one for group in ("account", "token") for name, one in made[group].commands.items()}
+    made |= {f"{group} {name}": one for group in GROUPS for name, one in made[group].commands.items()}
     arguments = {
         f"{name} {parameter.name}": parameter.metavar or ""
         for name, one in made.items()
         for parameter in one.params
         if parameter.param_type_name == "argument"
     }
-    assert arguments["pause name"] == "NAME"
+    assert arguments["change pause name"] == "NAME"
     stems = {where: written.partition(".")[0] for where, written in arguments.items()}  # of SPEC.toml
     assert not {where: stem for where, stem in stems.items() if not stem.isupper()}
 

@@ -1,4 +1,4 @@
-"""``privateer policy`` and ``show``: what is no map is printed as tables, results with their intervals."""
+"""``privateer answer --as``: what is no map is printed as tables, results with their intervals."""
 
 from typing import Any
 
@@ -27,11 +27,11 @@ def cells(text: str) -> list[list[str]]:
     return [line for line in lines if line]
 
 
-def shown(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str, answers: Any) -> str:
+def shown(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], view: str, answers: Any) -> str:
     for module in ("cli.ask", "services.rest"):
         monkeypatch.setattr(f"privateer_lab.{module}.ask", lambda _, url, **__: answers(url.rpartition("/")[2]))
     with pytest.raises(SystemExit) as stop:
-        main([command, "test"])
+        main(["answer", "test", "--as", view])
     assert stop.value.code in (None, 0)
     return capsys.readouterr().out
 
@@ -54,10 +54,10 @@ def test_a_policy_without_bins_is_tables(capsys: pytest.CaptureFixture[str], mon
 PAGES = {"privacy": {"certificate": {"claims": []}}}
 
 
-def told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], answer: Answer, command: str) -> str:
+def told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], answer: Answer, view: str) -> str:
     pages, people = PAGES | {"answer": document(answer)}, msgspec.to_builtins(PEOPLE)
     return shown(
-        monkeypatch, capsys, command, lambda page: pages.get(page, {"name": "test", "status": "open", "people": people})
+        monkeypatch, capsys, view, lambda page: pages.get(page, {"name": "test", "status": "open", "people": people})
     )
 
 
@@ -65,7 +65,7 @@ def told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], an
 def test_effects_prints_what_was_found_if_there_is_something(
     has: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    text = told(monkeypatch, capsys, ANSWER if has else NOTHING, "effects")
+    text = told(monkeypatch, capsys, ANSWER if has else NOTHING, "details")
     rows = cells(text)
     assert ("intervals of 99.9992% confidence" in text) is has
     assert (["3", "0.5", "0.25", "0.75"] in rows) is has
@@ -75,7 +75,7 @@ def test_effects_prints_what_was_found_if_there_is_something(
 def test_show_says_the_headline_and_no_table_of_it(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    text = told(monkeypatch, capsys, ANSWER, "show")
+    text = told(monkeypatch, capsys, ANSWER, "progress")
     assert SENTENCE in text
     assert not any(row[0] in ("answer", "conclusion") for row in cells(text))
 
@@ -95,7 +95,7 @@ def test_effects_say_whether_rounds_contradict_each_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     answer = msgspec.structs.replace(ANSWER, parts=() if found is None else (found,))
-    said = " ".join(told(monkeypatch, capsys, answer, "effects").split())
+    said = " ".join(told(monkeypatch, capsys, answer, "details").split())
     assert ("contradict" in said) is (says is not None)
     assert says is None or says in said
     assert ("warning" in said) is bool(found and found.found)
@@ -106,7 +106,7 @@ def test_effects_say_which_features_were_kept(
     found: FeatureSelection | None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answer = msgspec.structs.replace(ANSWER, parts=() if found is None else (found,))
-    said = " ".join(told(monkeypatch, capsys, answer, "effects").split())
+    said = " ".join(told(monkeypatch, capsys, answer, "details").split())
     assert ("kept of 8: b3, b6" in said) is (found is not None)
 
 

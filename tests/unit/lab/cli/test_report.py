@@ -97,7 +97,7 @@ def test_every_algorithm_has_a_report(name: str) -> None:
     )
     assert "2 rounds were learned from." in page.text
     assert found.promise in page.text
-    assert f"privateer policy {spec.name} --json" in page.text
+    assert f"privateer answer {spec.name} --as policy --json" in page.text
     assert "--url" not in page.text
     assert page.images
 
@@ -316,10 +316,10 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
 
 def test_a_running_experiment(at: Services, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "demo.html"
-    assert run(capsys, "report", "demo", "--url", at.server, "--out", str(out))[0] == 0
+    assert run(capsys, "answer", "demo", "--as", "report", "--url", at.server, "--out", str(out))[0] == 0
     page = check(out.read_text())
     assert "Each person is promised epsilon 1, delta 1e-6, against the server." in page.text
-    assert f"privateer show demo --url {at.server} --json" in page.text
+    assert f"privateer answer demo --as progress --url {at.server} --json" in page.text
     pack = tmp_path / "pack"
     assert run(capsys, "review", "demo", "--url", at.server, "--out", str(pack), "--no-audit")[0] == 0
     review = json.loads((pack / "review.json").read_text())
@@ -331,13 +331,16 @@ def test_a_running_experiment(at: Services, tmp_path: Path, capsys: pytest.Captu
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("report", "nobody"), "NAME: the server has no such experiment"),
-        (("report", "a/../b"), "NAME: is not the name of an experiment"),
+        (("answer", "nobody", "--as", "report"), "NAME: the server has no such experiment"),
+        (("answer", "a/../b", "--as", "report"), "NAME: is not the name of an experiment"),
         (("review", "nobody"), "NAME: the server has no such experiment"),
-        (("report", "demo", "--out", "."), "--out: . is a folder (name a file)"),
-        (("report", "demo", "--out", "none/x.html"), "--out: there is no folder none"),
-        (("report", "demo", "--url", "http://127.0.0.1:9"), "--url: no answer from the service at http://127.0.0.1:9 "),
-        (("report", "demo", "--url", "nowhere"), "--url: not a URL"),
+        (("answer", "demo", "--as", "report", "--out", "."), "--out: . is a folder (name a file)"),
+        (("answer", "demo", "--as", "report", "--out", "none/x.html"), "--out: there is no folder none"),
+        (
+            ("answer", "demo", "--as", "report", "--url", "http://127.0.0.1:9"),
+            "--url: no answer from the service at http://127.0.0.1:9 ",
+        ),
+        (("answer", "demo", "--as", "report", "--url", "nowhere"), "--url: not a URL"),
     ],
 )
 def test_bad_input_is_one_sentence(

@@ -1,4 +1,4 @@
-"""``privateer identity`` and ``privateer audit-log``: a log that holds, and evidence where it does not."""
+"""``privateer log key`` and ``privateer log check``: a log that holds, and evidence where it does not."""
 
 import hashlib
 import json
@@ -199,29 +199,32 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
 
 def test_the_commands(at: Services, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     key = httpx.get(f"{at.server}/log/key").json()["key"]
-    assert key in run(capsys, "identity", "--url", at.server)[1]
+    assert key in run(capsys, "log", "key", "--url", at.server)[1]
     own = at.sender_key.parent / "server"
-    assert key in run(capsys, "identity", "--data", str(own))[1]
-    assert key in run(capsys, "identity", "--data", str(own / "identity.key"))[1]
-    assert key in run(capsys, "identity", "--data", str(own.parent))[1]
+    assert key in run(capsys, "log", "key", "--data", str(own))[1]
+    assert key in run(capsys, "log", "key", "--data", str(own / "identity.key"))[1]
+    assert key in run(capsys, "log", "key", "--data", str(own.parent))[1]
     for where in (("--url", at.server), ("--data", str(own))):
-        told = json.loads(run(capsys, "identity", *where, "--json")[1])
+        told = json.loads(run(capsys, "log", "key", *where, "--json")[1])
         assert told == {"key": key, "fingerprint": hashlib.sha256(bytes.fromhex(key)).hexdigest()}
     state, evidence, head = tmp_path / "state.json", tmp_path / "evidence.json", tmp_path / "head"
-    asked = ("audit-log", at.server, "--state", str(state), "--evidence", str(evidence))
+    asked = ("log", "check", at.server, "--state", str(state), "--evidence", str(evidence))
     code, said = run(capsys, *asked, "--server-key", key)
     assert (code, "the log holds" in said) == (0, True)
     head.write_text(httpx.get(f"{at.server}/log/head").text)
     assert run(capsys, *asked, "--against", str(head), "--against", at.admin)[0] == 0
     theirs = tmp_path / "audit-log.json"
-    assert run(capsys, "audit-log", at.server, "--state", str(theirs))[0] == 0
+    assert run(capsys, "log", "check", at.server, "--state", str(theirs))[0] == 0
     assert run(capsys, *asked, "--against", str(theirs))[0] == 0
     code, said = run(capsys, *asked, "--against", "README.md")
     assert (code, "another auditor's audit-log.json" in said) == (2, True)
     assert (code, "--against: README.md is not the head of a log" in said) == (2, True)
     code, said = run(capsys, *asked, "--against", at.shuffler)
     assert (code, "--against: not the answer of a learning server" in said) == (2, True)
-    for another in (("identity", "--url", at.shuffler), ("audit-log", at.shuffler, "--state", str(tmp_path / "new"))):
+    for another in (
+        ("log", "key", "--url", at.shuffler),
+        ("log", "check", at.shuffler, "--state", str(tmp_path / "new")),
+    ):
         code, said = run(capsys, *another)
         assert (code, "not the answer of a learning server" in said) == (2, True)
     assert not evidence.exists()
@@ -238,15 +241,15 @@ def test_the_commands(at: Services, tmp_path: Path, capsys: pytest.CaptureFixtur
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("audit-log", "http://127.0.0.1:9"), "no answer"),
-        (("audit-log", "nowhere"), "no answer"),
-        (("audit-log", "http://127.0.0.1:9", "--server-key", "short"), "64 hexadecimal digits"),
-        (("audit-log", "http://127.0.0.1:9", "--server-key", f"{'a' * 64},{'b' * 64}"), "more than one"),
-        (("audit-log", "http://127.0.0.1:9", "--state", "README.md"), "not the state"),
-        (("identity", "--url", "http://127.0.0.1:9"), "--url: no answer"),
-        (("identity", "--data", "/nowhere"), "/nowhere is not there, or has no identity.key"),
-        (("identity", "--data", "docs"), "docs is not there, or has no identity.key"),
-        (("identity", "--data", "README.md"), "holds no key"),
+        (("log", "check", "http://127.0.0.1:9"), "no answer"),
+        (("log", "check", "nowhere"), "no answer"),
+        (("log", "check", "http://127.0.0.1:9", "--server-key", "short"), "64 hexadecimal digits"),
+        (("log", "check", "http://127.0.0.1:9", "--server-key", f"{'a' * 64},{'b' * 64}"), "more than one"),
+        (("log", "check", "http://127.0.0.1:9", "--state", "README.md"), "not the state"),
+        (("log", "key", "--url", "http://127.0.0.1:9"), "--url: no answer"),
+        (("log", "key", "--data", "/nowhere"), "/nowhere is not there, or has no identity.key"),
+        (("log", "key", "--data", "docs"), "docs is not there, or has no identity.key"),
+        (("log", "key", "--data", "README.md"), "holds no key"),
     ],
 )
 def test_bad_input_is_one_line(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], said: str) -> None:

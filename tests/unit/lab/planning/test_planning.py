@@ -138,7 +138,7 @@ def test_plan_and_sweep_take_any_algorithm(capsys: pytest.CaptureFixture[str], t
     assert "by context" not in first
     table = tmp_path / "dpe.csv"
     vary = ("--vary", "algorithm.alpha=0.5,0.8", "--seeds", "1", "--jobs", "1", "--out", str(table))
-    assert run(capsys, "sweep", DPE, *SMALL, *vary)[0] == 0
+    assert run(capsys, "simulate", DPE, *SMALL, *vary)[0] == 0
     assert {(row["algorithm.alpha"], row["best_action_kept"]) for row in rows(table)} == {
         ("0.5", "1.0"),
         ("0.8", "1.0"),
@@ -148,13 +148,16 @@ def test_plan_and_sweep_take_any_algorithm(capsys: pytest.CaptureFixture[str], t
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["sweep", SPEC, "--out", "x.txt"], "--out: must end in .csv or .parquet"),
-        (["sweep", SPEC, "--out", "x.csv", "--vary", "privacy.epsilon"], "--vary: cannot read"),
-        (["sweep", SPEC, "--out", "x.csv", "--vary", "privacy.epsilon=0"], "privacy.epsilon"),
-        (["sweep", SPEC, "--out", "x.csv", "--vary", "privacy.epsilon=1", "--vary", "privacy.epsilon=2"], "--vary: "),
-        (["sweep", SPEC, "--out", "x.csv", "--seeds", "100001"], "equal to 100000"),
+        (["simulate", SPEC, "--out", "x.txt"], "--out: must end in .csv or .parquet"),
+        (["simulate", SPEC, "--out", "x.csv", "--vary", "privacy.epsilon"], "--vary: cannot read"),
+        (["simulate", SPEC, "--out", "x.csv", "--vary", "privacy.epsilon=0"], "privacy.epsilon"),
         (
-            ["sweep", SPEC, "--out", "x.csv", "--seeds", "60000", "--vary", "privacy.epsilon=1,2"],
+            ["simulate", SPEC, "--out", "x.csv", "--vary", "reward.low=1", "--vary", "reward.low=2"],
+            "--vary: ",
+        ),
+        (["simulate", SPEC, "--out", "x.csv", "--seeds", "100001"], "equal to 100000"),
+        (
+            ["simulate", SPEC, "--out", "x.csv", "--seeds", "60000", "--vary", "privacy.epsilon=1,2"],
             "--vary: more than 100000 runs",
         ),
         (["plan", SPEC, "--models", "magic"], "--models: "),
@@ -215,7 +218,7 @@ def test_a_value_may_have_commas_and_one_source_be_meant() -> None:
 
 
 def test_no_more_processes_than_runs_and_no_absurd_number(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    asked = ("sweep", SPEC, "--set", "experiment.horizon=1000", "--seeds", "1", "--out", str(tmp_path / "a.csv"))
+    asked = ("simulate", SPEC, "--set", "experiment.horizon=1000", "--seeds", "1", "--out", str(tmp_path / "a.csv"))
     assert run(capsys, *asked, "--jobs", "500")[0] == 0
     code, _, err = run(capsys, *asked, "--jobs", "100000")
     assert code == 2

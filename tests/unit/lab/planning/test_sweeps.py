@@ -23,10 +23,10 @@ def rows(path: Path) -> list[dict[str, str]]:
 
 def test_a_sweep_is_tidy_and_goes_on_where_it_was_cut(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     whole, cut = tmp_path / "whole.csv", tmp_path / "cut.csv"
-    assert run(capsys, "sweep", SPEC, *VARY, "--out", str(whole))[0] == 0
+    assert run(capsys, "simulate", SPEC, *VARY, "--out", str(whole))[0] == 0
     assert {(row["privacy.epsilon"], row["seed"]) for row in rows(whole)} == {(e, s) for e in "14" for s in "01"}
     cut.write_bytes(whole.read_bytes()[:-7])
-    said = run(capsys, "sweep", SPEC, *VARY, "--out", str(cut))[1]
+    said = run(capsys, "simulate", SPEC, *VARY, "--out", str(cut))[1]
     assert "4 runs, 1 of them new" in " ".join(said.split())
     assert sorted(map(str, rows(cut))) == sorted(map(str, rows(whole)))
 
@@ -44,16 +44,16 @@ def test_an_interrupted_sweep_keeps_its_rows(
 
     with monkeypatch.context() as patch:
         patch.setattr(sweeps.SweepJournal, "append", stop)
-        code, _, err = run(capsys, "sweep", SPEC, *VARY, "--out", str(table))
+        code, _, err = run(capsys, "simulate", SPEC, *VARY, "--out", str(table))
     assert (code, len(rows(table))) == (130, 2)
     assert "interrupted after 2 of 4" in err
-    assert run(capsys, "sweep", SPEC, *VARY, "--out", str(table))[0] == 0
+    assert run(capsys, "simulate", SPEC, *VARY, "--out", str(table))[0] == 0
     assert len(rows(table)) == 4
 
 
 def test_a_sweep_may_be_parquet(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     table = tmp_path / "table.parquet"
-    assert run(capsys, "sweep", SPEC, *VARY, "--out", str(table))[0] == 0
+    assert run(capsys, "simulate", SPEC, *VARY, "--out", str(table))[0] == 0
     read = parquet.read_table(table)
     assert read.num_rows == 4
     assert np.isfinite(read["regret"].to_numpy()).all()
@@ -62,7 +62,7 @@ def test_a_sweep_may_be_parquet(capsys: pytest.CaptureFixture[str], tmp_path: Pa
 def test_another_table_is_not_overwritten(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     table = tmp_path / "table.csv"
     table.write_text("mine\n1\n")
-    code, _, err = run(capsys, "sweep", SPEC, *VARY, "--out", str(table))
+    code, _, err = run(capsys, "simulate", SPEC, *VARY, "--out", str(table))
     assert code == 2
     assert "holds another table" in err
     assert table.read_text() == "mine\n1\n"
@@ -73,10 +73,10 @@ def test_a_table_that_is_none_of_a_sweep_is_left_alone(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, body: bytes
 ) -> None:
     table = tmp_path / "sweep.csv"
-    assert run(capsys, "sweep", SPEC, *VARY, "--out", str(table))[0] == 0
+    assert run(capsys, "simulate", SPEC, *VARY, "--out", str(table))[0] == 0
     body = body.replace(b"HEAD", table.read_bytes().splitlines()[0])
     table.write_bytes(body)
-    code, _, err = run(capsys, "sweep", SPEC, *VARY, "--out", str(table))
+    code, _, err = run(capsys, "simulate", SPEC, *VARY, "--out", str(table))
     assert (code, err.count("\n")) == (2, 1)
     assert "holds another table" in err
     assert table.read_bytes() == body
@@ -84,20 +84,20 @@ def test_a_table_that_is_none_of_a_sweep_is_left_alone(
 
 def test_a_table_cut_off_in_its_first_line_begins_again(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     table = tmp_path / "sweep.csv"
-    assert run(capsys, "sweep", SPEC, *VARY, "--out", str(table))[0] == 0
+    assert run(capsys, "simulate", SPEC, *VARY, "--out", str(table))[0] == 0
     whole = table.read_text()
     table.write_text(whole[:20])
-    assert run(capsys, "sweep", SPEC, *VARY, "--out", str(table))[0] == 0
+    assert run(capsys, "simulate", SPEC, *VARY, "--out", str(table))[0] == 0
     assert sorted(table.read_text().splitlines()) == sorted(whole.splitlines())
 
 
 def test_two_sweeps_do_not_write_one_table(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     table = tmp_path / "sweep.csv"
     with sweeps.SweepJournal(table, ["privacy.epsilon"], figures_of(load_spec(Path(SPEC), []))):
-        code, _, err = run(capsys, "sweep", SPEC, *VARY, "--out", str(table))
+        code, _, err = run(capsys, "simulate", SPEC, *VARY, "--out", str(table))
     assert code == 2
     assert "another sweep writes" in err
-    assert run(capsys, "sweep", SPEC, *VARY, "--out", str(table))[0] == 0
+    assert run(capsys, "simulate", SPEC, *VARY, "--out", str(table))[0] == 0
 
 
 def test_rows_of_a_file_that_has_changed_are_run_again(tmp_path: Path) -> None:

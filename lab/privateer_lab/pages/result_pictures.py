@@ -1,53 +1,21 @@
-"""The report of an experiment's effects: a Markdown document and a picture for people who were not there."""
+"""Pictures of estimates with their intervals, and of how they came about."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from matplotlib.figure import Figure
 
 from privateer_core.answer import Answer
-from privateer_core.answer.conclusion import PublishedAnswer
 from privateer_core.answer.parts import EffectsOverTime
-from privateer_lab.answer_tables import estimates_of, tables_of
-from privateer_lab.answer_words import Drawn, left_out, most_drawn, rows_drawn, sentences
-from privateer_lab.pages.markdown_text import inert, table_of_rows
+from privateer_lab.answer_words import Drawn, left_out, most_drawn, rows_drawn
 from privateer_lab.pages.plots import in_thousands, panels
 from privateer_lab.picture import BETTER, COLOURS, GREY, WORSE, whole_label
 
-_CLAIM: Final = ("against", "about", "epsilon", "delta")
-_NOTHING: Final = {"epsilon": "nothing is claimed", "delta": None}
 _SHOWN: Final = 8
 """Curves that one picture has, at most."""
 _ESTIMATES: Final = 100
 """Estimates that one picture has, at most."""
-
-
-def markdown(published: PublishedAnswer, claims: Sequence[Mapping[str, Any]]) -> str:
-    """Write an answer as Markdown: estimates, tables, and what people were promised.
-
-    published: what was found, and concluded.
-    claims: those of its certificate.
-    """
-    answer = published.found
-    confidence = "" if answer.confidence is None else f", with intervals of {100 * answer.confidence:g} % confidence"
-    promised = [{key: one[key] for key in _CLAIM} | (_NOTHING if one["epsilon"] is None else {}) for one in claims]
-    parts = [
-        f"# {inert(published.experiment)}",
-        inert(" ".join([*sentences(published.conclusion, answer), *answer.warnings])),
-    ]
-    if answer.effects:
-        parts += [f"What follows are effects{confidence}."]
-    else:
-        parts += [f"## Estimates{confidence}", table_of_rows(estimates_of(answer.estimates))]
-    for title, rows in tables_of(answer):
-        parts += [f"## {inert(title).capitalize()}", table_of_rows(rows)]
-    parts += [
-        "## Privacy",
-        "Every figure here is a function of what was released under these promises.",
-        table_of_rows(promised),
-    ]
-    return "\n\n".join(parts) + "\n"
 
 
 def draw_effects(title: str, answer: Answer) -> Figure:
