@@ -39,7 +39,7 @@ async function opened(path) {
 
 /** The entries of one person, and everybody's. */
 class PersonStore {
-  /** @param {PeopleLedger} people @param {Buffer} person */
+  /** @param {PeopleLedger} people @param {Uint8Array} person */
   constructor(people, person) {
     this.people = people;
     this.person = person;
@@ -91,18 +91,18 @@ class Statements {
     this.erase = database.prepare("DELETE FROM entries WHERE person = ? AND experiment = ?");
   }
 
-  /** @param {Buffer} person @param {string} experiment @returns {string | null} */
+  /** @param {Uint8Array} person @param {string} experiment @returns {string | null} */
   body(person, experiment) {
     return this.one.get(person, experiment)?.body ?? null;
   }
 
-  /** @param {Buffer} person @param {string} experiment @returns {Entry | null} */
+  /** @param {Uint8Array} person @param {string} experiment @returns {Entry | null} */
   entry(person, experiment) {
     const [own, common] = [person, NOBODY].map((whose) => parsed(this.body(whose, experiment)));
     return own || common ? { ...blank(), ...own, ...common } : null;
   }
 
-  /** @param {Buffer} person @param {string} experiment @param {Entry} entry */
+  /** @param {Uint8Array} person @param {string} experiment @param {Entry} entry */
   write(person, experiment, entry) {
     const body = text(entry);
     if (body === (this.body(person, experiment) ?? "{}")) return;
@@ -157,7 +157,7 @@ export class PeopleLedger {
     return this.at(this.hash("person", key));
   }
 
-  /** @param {Buffer} person */
+  /** @param {Uint8Array} person */
   at(person) {
     return new Ledger(new PersonStore(this, person));
   }
@@ -168,7 +168,7 @@ export class PeopleLedger {
     return rows.map(({ person }) => this.at(Buffer.from(person)));
   }
 
-  /** @param {string} purpose @param {string} value */
+  /** @param {string} purpose @param {string} value @returns {Uint8Array} */
   hash(purpose, value) {
     const secret = /** @type {Uint8Array} */ (this.secret);
     return createHmac("sha256", secret).update(`privateer/${purpose}/1\0${value}`).digest().subarray(0, HASH_SIZE);
@@ -209,7 +209,7 @@ export class PeopleLedger {
     if (mark && !this.secret && !existsSync(file)) throw unwritable(`${file} is missing, and without it nobody is known: put it back`);
     this.secret ??= keptKey(this.path);
     const own = this.hash("key", "");
-    db.transaction(() => db.body(NOBODY, MARK) ?? db.replace.run(NOBODY, MARK, own.toString("hex"), 0));
+    db.transaction(() => db.body(NOBODY, MARK) ?? db.replace.run(NOBODY, MARK, Buffer.from(own).toString("hex"), 0));
     const kept = Buffer.from(db.body(NOBODY, MARK) ?? "", "hex");
     if (kept.length !== own.length || !timingSafeEqual(kept, own)) throw unwritable(`${this.path} is of another key: give it, or put ${file} back`);
     return db;
