@@ -274,6 +274,8 @@ class Session(Generic[Reported]):
         with self._account.transaction():
             self._publications.check_server()
             self._check_unpaid(self._shown)
+            if self._shown is None and not self.asked:
+                return self._choice.outcome
             shown = self._shown = self._shown or self._common()
             rewards = self._read(shown.shown, reward, shown.offset)
             if not self.asked or not isinstance(shown, KeptChoice):
