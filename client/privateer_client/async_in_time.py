@@ -27,6 +27,7 @@ class AsyncSessionsInTime:
         is_old = going is not None and going.done() and (_has_failed(going) or monotonic() - began > LASTS)
         if going is None or is_old or going.get_loop() is not asyncio.get_running_loop():
             began, going = monotonic(), asyncio.ensure_future(self._join(name))
+            going.add_done_callback(_has_failed)  # nobody may be left who would see an error
             self._going[name] = (began, going)
         await asyncio.wait({going}, timeout=max(0.0, began + SERVERS_SHARE * seconds - monotonic()))
         if going.done():

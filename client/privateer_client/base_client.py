@@ -6,7 +6,6 @@ import secrets
 import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
-from copy import copy
 from dataclasses import replace
 from enum import Enum
 from functools import partial
@@ -85,15 +84,12 @@ class BaseClient(Generic[_Transport]):
         """Keep connections open, since all people of the process share them."""
         raise NotImplementedError
 
-    def person(self, key: str | int, attest: "Attest | None" = None) -> Self:
-        """Return the client of one person of many, whom the application calls ``key``; asks nobody, and sends no key.
-
-        What is no person's is shared: connections, publications, and the ledger's file. A number is the person of its
-        text. ``attest`` returns what the application's backend signed for this person, as ``Client(attest=...)``.
-        """
+    def _person(self, key: str | int, attest: "Attest | None") -> Self:
+        """Return the client of one person of many: what is no person's is shared."""
         self._serve(_Serves.MANY)
-        if not str(key):
-            raise InputError("is empty", field="key", remedy="give what the application calls the person")
+        if isinstance(key, bool) or not isinstance(key, str | int) or key == "":
+            remedy = "give what the application calls the person, not None for all who are not signed in"
+            raise InputError("must be a text or a whole number", field="key", remedy=remedy)
         one = self._of(lambda: self._people.person(str(key)))
         if self._issuer and attest:
             one._issuer = replace(self._issuer, attest=attest)
@@ -101,9 +97,10 @@ class BaseClient(Generic[_Transport]):
 
     def _of(self, ledger: Callable[[], Account]) -> Self:
         """Return the client of a person, with a ledger that is opened when it is first needed."""
-        one = copy(self)
+        one = object.__new__(type(self))
+        vars(one).update(vars(self))
         one._ledger, one._lock, one._serves = ledger, Lock(), _Serves.ONE
-        one.__dict__.pop("_in_time", None)
+        vars(one).pop("_in_time", None)
         return one
 
     def _serve(self, whom: _Serves) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Generator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final, NamedTuple, TypeAlias, TypeVar
+from typing import Final, NamedTuple, Protocol, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 from privateer_client.ledger.account_protocol import Account
@@ -18,7 +18,9 @@ from privateer_client.states import Outcome
 from privateer_core.clock import Clock, SystemClock
 from privateer_core.errors import InputError
 from privateer_core.wire.envelope import MEDIA_TYPE
+from privateer_core.wire.identity import SIGNED_HEADER
 from privateer_core.wire.problem import slug_of
+from privateer_core.wire.publication import ASKS_HEADER
 
 ACCEPTED: Final = 202
 """Status of an answer that takes reports in."""
@@ -28,6 +30,9 @@ _REFUSED: Final = frozenset({
     "report-refused", "malformed-report", "wrong-size", "wrong-key", "wrong-digest", "unopenable", "out-of-range",
     "wrong-endpoint", "too-large", "deleted", "terms-refused", "spec-invalid",
 })  # fmt: skip
+IDENTITY: Final = "identity"
+"""How answers are encoded: not at all, so that their size is known before anything is unpacked."""
+_RETRY_MOST: Final = 3600.0
 PROBLEM_BYTES: Final = 64 << 10
 """The most bytes that an answer to a report, or a problem document, may have."""
 _FIRST: Final = 0.25
@@ -69,6 +74,18 @@ class EndpointAnswer(NamedTuple):
     """The header that says who signed a publication (`wire.identity.SIGNED_HEADER`)."""
     silence: Silence = Silence.NONSENSE
     """Why the answer cannot be used, if it cannot."""
+
+
+class Headers(Protocol):
+    """Headers of an answer; a name in any case."""
+
+    def get(self, name: str, default: str, /) -> str:
+        """Return a header."""
+        ...
+
+
+class Unwelcome(Exception):
+    """An answer that is too large, or in a form that was not asked for."""
 
 
 class DeliveryVerdict(NamedTuple):
@@ -221,3 +238,36 @@ def _authorized(token: bytes) -> dict[str, str]:
     from privateer_core.wire.token import authorization  # few reports come with a token
 
     return {"Authorization": authorization(token)}
+
+
+def most_of(ask: Ask, status: int, encoding: str) -> int:
+    """Return how many bytes the body may have, before anything of it is read or unpacked."""
+    if encoding.strip().lower() != IDENTITY:
+        raise Unwelcome
+    return ask.most if status // 100 == 2 else PROBLEM_BYTES
+
+
+def grow(body: bytearray, chunk: bytes, most: int) -> None:
+    """Add a part to a body, if there is room."""
+    if len(body) + len(chunk) > most:
+        raise Unwelcome
+    body += chunk
+
+
+def answer_of(status: int, body: bytearray, headers: Headers) -> EndpointAnswer:
+    """Return an answer that kept to its bounds."""
+    wait, asks, signed = headers.get("retry-after", ""), headers.get(ASKS_HEADER, ""), headers.get(SIGNED_HEADER, "")
+    return EndpointAnswer(status, bytes(body), retry_seconds(wait), asks, signed)
+
+
+def silent(why: Silence) -> EndpointAnswer:
+    """Return that there is no answer."""
+    return EndpointAnswer(0, silence=why)
+
+
+def retry_seconds(retry_after: str) -> float:
+    """Parse a ``Retry-After``, an hour at most; a date counts as 0 seconds, since clocks differ."""
+    digits = retry_after.strip()
+    if not (digits.isascii() and digits.isdecimal()):
+        return 0.0
+    return min(_RETRY_MOST, float(digits))

@@ -18,6 +18,8 @@ _FRESH: Final = 1.0
 _PAUSE: Final = 0.02
 """Seconds after which those who wait for another one's request look again."""
 _LONG_AGO: Final = Moment(0.0, 0.0)
+_REQUESTS: Final = 4
+"""The most that a publication takes, with its proof; an application that gave up may have left one half way."""
 _MOST: Final = 64
 """Experiments that a process knows at a time."""
 
@@ -43,7 +45,7 @@ class SharedPublications(Publications):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self._lock, self._last = Lock(), dict[_Use, _Answer]()
-        self._asking = set[_Use]()
+        self._asking = dict[_Use, float]()  # when the request began
 
     @override
     def joined(self, known: Published | None = None) -> Steps[Published]:
@@ -95,8 +97,9 @@ class SharedPublications(Publications):
                 last = self._last.get(use)
                 if last is not None and last.at.is_within(_FRESH, self.clock):
                     break
-                if use not in self._asking:
-                    self._asking.add(use)
+                began, now = self._asking.get(use), self.clock.monotonic()
+                if began is None or now - began > _REQUESTS * self._pace.timeout:
+                    self._asking[use] = now
                     last = None
                     break
             yield Sleep(_PAUSE)
@@ -128,7 +131,7 @@ class SharedPublications(Publications):
             yield
         finally:
             with self._lock:
-                self._asking.discard(use)
+                self._asking.pop(use, None)
 
 
 class Shelf:

@@ -229,23 +229,6 @@ def with_other_bytes(name: str, rng: random.Random) -> bytes:
     return bytes(body)
 
 
-class Unwound:
-    """A timer that never rings: nothing here goes through a network, and thousands of threads would take as long."""
-
-    def __init__(self, *_: Any) -> None: ...
-
-    def start(self) -> None: ...
-
-    def cancel(self) -> None: ...
-
-    def join(self) -> None: ...
-
-
-@pytest.fixture(autouse=True)
-def _no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("privateer_client.transport.Timer", Unwound)
-
-
 @pytest.fixture(scope="module")
 def heaviest() -> float:
     """What the largest honest round of vectors costs a device to check, in seconds on this machine."""

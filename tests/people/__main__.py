@@ -1,20 +1,26 @@
 """Measures web servers that decide for many people, the recipes of docs/sdk/people.md, beside a client for each.
 
-``python -m tests.people --people 10000 --each 500`` needs flask and gunicorn beside the development packages.
+``python -m tests.people`` needs flask and gunicorn beside the development packages, and running services with the
+experiment of examples/peaks-shuffle.toml. With ``--kills 20`` workers of gunicorn are killed meanwhile.
 """
 
 import argparse
 import asyncio
 import json
 import os
+import random
 import signal
+import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from privateer_client import Client
 from tests.people.people import Visits
 
 ROOT = Path(__file__).parents[2]
@@ -39,7 +45,7 @@ class Web:
     """A web server of a recipe."""
 
     def __init__(self, recipe: str, way: str, folder: Path, port: int, services: dict[str, str]) -> None:
-        self.folder, self.port = folder, port
+        self.folder, self.port, self.services = folder, port, services
         where = str(port) if recipe == "FastAPI" else f"127.0.0.1:{port}"
         names = {
             "PEOPLE_RECIPE": recipe,
@@ -76,7 +82,7 @@ class Web:
 
 async def measured(web: Web, people: int, at_once: int) -> dict[str, Any]:
     """Decide for people and report, so many at once; what that took a person."""
-    visits = Visits(web.port)
+    visits = Visits(web.port, tries=3)  # gunicorn closes connections that nobody uses
     await visits.until_there()
     await visits.visit("first")
     await visits.used()
@@ -100,8 +106,48 @@ async def measured(web: Web, people: int, at_once: int) -> dict[str, Any]:
         "arms": dict(visits.arms),
         "latency_ms_p50_p99": visits.latency(),
         "loop_ms_p50_p99_max": {
-            name: [round(one, 1) for one in used[name]] for name in ("late", "busy") if name in used
+            name: [round(one, 1) for one in used[name]] for name in ("late", "busy", "garbage") if name in used
         },
+    }
+
+
+async def killed(web: Web, people: int, at_once: int, kills: int) -> dict[str, Any]:
+    """Kill workers while people visit; what became of each person afterwards."""
+    visits, users = Visits(web.port, tries=100), [f"user-{number}" for number in range(people)]
+    await visits.until_there()
+
+    async def kill() -> int:
+        done = 0
+        while done < kills:
+            await asyncio.sleep(random.uniform(0.2, 1.5))
+            workers = web.pids()[1:]
+            if workers:
+                os.kill(random.choice(workers), signal.SIGKILL)
+                done += 1
+        return done
+
+    killing = asyncio.create_task(kill())
+    await visits.visit_all(users, at_once)
+    done = await killing
+    first = dict(visits.shown)
+    with Client(web.services["server"], shuffler=web.services["shuffler"], ledger=web.folder / "people.db") as client:
+        resent = {name: dict(counts) for name, counts in client.resend_people().items()}
+    again = Counter([await visits.buy(user) for user in users])
+    moved = sum([await visits.offer(user) != first[user] for user in users])
+    await visits.close()
+    with closing(sqlite3.connect(web.folder / "people.db")) as database:
+        rows = {
+            table: database.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
+            for table in ("payments", "choices", "outbox")
+        }
+    return {
+        "people": people,
+        "kills": done,
+        "outcomes": dict(visits.outcomes),
+        "resent": resent,
+        "again": dict(again),
+        "arms_that_moved": moved,
+        "rows": rows,
     }
 
 
@@ -114,8 +160,19 @@ def main() -> None:
     parser.add_argument("--at-once", type=int, default=16)
     parser.add_argument("--recipes", nargs="*", default=list(SERVERS))
     parser.add_argument("--port", type=int, default=8010)
+    parser.add_argument(
+        "--kills", type=int, default=0, help="workers of gunicorn that are killed; measures nothing else"
+    )
     given = parser.parse_args()
     services = {"server": given.server, "shuffler": given.shuffler}
+    if given.kills:
+        with tempfile.TemporaryDirectory() as folder:
+            web = Web("Flask", "person", Path(folder), given.port, services)
+            try:
+                print(json.dumps(asyncio.run(killed(web, given.people, given.at_once, given.kills))))
+            finally:
+                web.close()
+        return
     for recipe in given.recipes:
         for way, people in (("client", given.each), ("person", given.people)):
             if not people:

@@ -11,8 +11,9 @@ from typing import Any
 class Visits:
     """Visits of people to a server on a port of this machine, over connections that stay open."""
 
-    def __init__(self, port: int) -> None:
-        self._port = port
+    def __init__(self, port: int, tries: int = 1) -> None:
+        self._port, self._tries = port, tries
+        self.shown: dict[str, str] = {}
         self._idle: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
         self.outcomes, self.arms = Counter[str](), Counter[str]()
         self._seconds: list[float] = []
@@ -46,6 +47,7 @@ class Visits:
         arm = await self.offer(user)
         self._seconds.append(time.monotonic() - began)
         self.arms[arm] += 1
+        self.shown[user] = arm
         self.outcomes[await self.buy(user)] += 1
 
     async def visit_all(self, users: list[str], at_once: int) -> None:
@@ -64,7 +66,17 @@ class Visits:
         return [round(1000 * seen[int(at * (len(seen) - 1))], 1) for at in (0.5, 0.99)]
 
     async def ask(self, method: str, path: str) -> dict[str, Any]:
-        """Return the answer to one request."""
+        """Return the answer to one request, which is made again if the server goes away."""
+        for left in reversed(range(self._tries)):
+            try:
+                return await self._ask(method, path)
+            except OSError:
+                if not left:
+                    raise
+                await asyncio.sleep(0.1)
+        raise AssertionError
+
+    async def _ask(self, method: str, path: str) -> dict[str, Any]:
         reader, writer = self._idle.pop() if self._idle else await asyncio.open_connection("127.0.0.1", self._port)
         writer.write(f"{method} {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n".encode())
         try:
@@ -72,7 +84,10 @@ class Visits:
         except asyncio.IncompleteReadError as error:
             raise ConnectionError("the server went away") from error
         size = int(head.partition("content-length:")[2].partition("\r\n")[0])
-        body = await reader.readexactly(size)
+        try:
+            body = await reader.readexactly(size)
+        except asyncio.IncompleteReadError as error:
+            raise ConnectionError("the server went away") from error
         if "connection: close" in head:
             writer.close()
         else:

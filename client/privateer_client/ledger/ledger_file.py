@@ -67,25 +67,28 @@ class LedgerFile:
                 sleep(_PAUSE)
         self._connections.keep()
 
-    def transaction(self) -> AbstractContextManager[sqlite3.Connection]:
+    def transaction(self, durability: str = "FULL") -> AbstractContextManager[sqlite3.Connection]:
         """Return a transaction that alone writes: durable when it ends, undone if it ends by an exception.
 
-        Within another one of the same thread it is a part of that, and ends with it.
+        Within another one of the same thread it is a part of that, and ends with it. With ``NORMAL`` durability it may
+        be undone if the power fails, where many people are.
         """
-        return _Use(self._connections, self._begun, self._writing)
+        return _Use(self._connections, self._begun, self._writing, durability)
 
     def reading(self) -> AbstractContextManager[sqlite3.Connection]:
         """Return what one statement reads by, within a transaction of the same thread or not."""
-        return _Use(self._connections, self._begun, None)
+        return _Use(self._connections, self._begun, None, "")
 
 
 class _Use:
     """A use of a connection, which one thread has at a time; what goes wrong is said in one line."""
 
-    __slots__ = ("_begun", "_connections", "_database", "_is_within", "_writing")
+    __slots__ = ("_begun", "_connections", "_database", "_durability", "_is_within", "_writing")
 
-    def __init__(self, connections: "_Connections", begun: threading.local, writing: "Lock | None") -> None:
-        self._connections, self._begun, self._writing = connections, begun, writing
+    def __init__(
+        self, connections: "_Connections", begun: threading.local, writing: "Lock | None", durability: str
+    ) -> None:
+        self._connections, self._begun, self._writing, self._durability = connections, begun, writing, durability
 
     def __enter__(self) -> sqlite3.Connection:
         outer: sqlite3.Connection | None = getattr(self._begun, "database", None)
@@ -98,6 +101,7 @@ class _Use:
         try:
             self._database = self._connections.take()
             if self._writing is not None:
+                self._database.execute(f"PRAGMA synchronous={self._durability}")
                 self._database.execute("BEGIN IMMEDIATE")
                 self._begun.database = self._database
         except sqlite3.Error as error:
@@ -169,7 +173,6 @@ class _Connections:
 
     def _opened(self) -> sqlite3.Connection:
         database = sqlite3.connect(self._path, isolation_level=None, timeout=_PATIENCE, check_same_thread=False)
-        database.execute("PRAGMA synchronous=FULL")
         database.execute("PRAGMA secure_delete=ON")
         database.execute(f"PRAGMA wal_autocheckpoint={_LOG_PAGES}")
         return database

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 import aiohttp
 import msgspec
 
-from privateer_client.transport import retry_seconds
+from privateer_client.delivery import retry_seconds
 from privateer_core.answer.export import Status
 from privateer_core.answer.people import GIVEN_UP, People
 from privateer_core.errors import NotFound, PrivateerError, Unavailable, printable

@@ -10,7 +10,7 @@ from typing import Any, Final
 import httpx
 import msgspec
 
-from privateer_client.transport import retry_seconds
+from privateer_client.delivery import retry_seconds
 from privateer_core.answer.conclusion import PublishedAnswer
 from privateer_core.answer.policy_view import PolicyView
 from privateer_core.errors import Deleted, NotFound, PrivateerError, SpecError, Unauthorized, Unavailable

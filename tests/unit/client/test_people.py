@@ -115,9 +115,11 @@ def test_files_do_not_name_people_nor_show_contexts(process: Process) -> None:
     assert not any(secret in files for secret in [*(key.encode() for key in PEOPLE), numbers.tobytes()])
 
 
-def test_a_person_without_a_name_is_refused(process: Process) -> None:
-    with pytest.raises(InputError, match="is empty") as refusal:
-        process.start().person("")
+@pytest.mark.parametrize("key", ["", None, True, 1.5, b"a"])
+def test_a_person_without_a_name_is_refused(process: Process, key: Any) -> None:
+    """All who are not signed in are not one person called None."""
+    with pytest.raises(InputError, match="not None for all who are not signed in") as refusal:
+        process.start().person(key)
     assert refusal.value.field == "key"
 
 
@@ -392,3 +394,12 @@ async def test_async_people_who_come_at_once_ask_once(process: Process) -> None:
         sessions = await asyncio.gather(*(client.person(key).join("test") for key in PEOPLE))
         assert all(session.asked for session in sessions)
     assert process.server.asked == [None]
+
+
+def test_a_request_that_was_left_half_way_holds_nobody_for_ever(process: Process) -> None:
+    client = process.start()
+    left = client.person("a")._joining(client._exchange.run, "test", "")
+    left.send(None)  # it asks, and its application never goes on
+    for _ in range(3):
+        process.clock.time += 20.0
+    assert client.person("b").join("test").asked

@@ -17,6 +17,7 @@ const SCHEMA = `
 PRAGMA busy_timeout = 10000;
 PRAGMA journal_mode = WAL;
 PRAGMA synchronous = NORMAL;
+PRAGMA secure_delete = ON;
 CREATE TABLE IF NOT EXISTS entries (
   person BLOB NOT NULL, experiment TEXT NOT NULL, body TEXT NOT NULL, is_open INTEGER NOT NULL, PRIMARY KEY (person, experiment)
 ) WITHOUT ROWID;
@@ -59,7 +60,7 @@ class PersonStore {
 
   /** @template T @param {string} experiment @param {(entry: Entry) => [Entry, T]} change @returns {Promise<T>} */
   async change(experiment, change) {
-    const { result, isPaid } = await this.people.use((db) =>
+    const { result, isPaid, isForgotten } = await this.people.use((db) =>
       db.transaction(() => {
         const before = db.entry(this.person, experiment);
         const [entry, result] = change(before ?? blank());
@@ -67,10 +68,13 @@ class PersonStore {
         db.write(NOBODY, experiment, { ...blank(), publication, known, evidence });
         db.write(this.person, experiment, { ...own, publication: null, known: null, evidence: null });
         // What is paid must outlast a power cut, or a person would report again; a choice that is lost is made anew.
-        return { result, isPaid: entry.payment !== (before?.payment ?? null) };
+        const { payment = null, shown = null } = before ?? {};
+        return { result, isPaid: entry.payment !== payment, isForgotten: shown !== null && entry.shown === null };
       }),
     );
     if (isPaid) this.people.flush();
+    // The log of writes has what was overwritten, too.
+    if (isForgotten) await this.people.use((db) => db.database.exec("PRAGMA wal_checkpoint(TRUNCATE)"));
     return result;
   }
 }

@@ -1,0 +1,108 @@
+"""Connections: a new one for each request of one person, kept ones where they are many people's, none held for ever."""
+
+import os
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+
+import pytest
+
+from privateer_client.connections import ServiceConnections
+from privateer_client.delivery import Ask, Silence
+from privateer_client.transport import AsyncExchange
+
+
+class Service:
+    """A service that counts connections, and one of whose pages never ends."""
+
+    def __init__(self) -> None:
+        service = self
+        self.connections = 0
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def setup(self) -> None:
+                service.connections += 1
+                super().setup()
+
+            def do_GET(self) -> None:
+                if self.path == "/drips":
+                    self._drip()
+                    return
+                self.send_response(200)
+                self.send_header("Content-Length", "2")
+                self.end_headers()
+                self.wfile.write(b"ok")
+
+            def _drip(self) -> None:
+                try:
+                    for letter in b"HTTP/1.1 200 " + b"x" * 100:
+                        self.wfile.write(bytes([letter]))
+                        time.sleep(0.05)
+                except OSError:
+                    self.close_connection = True
+
+            def log_message(self, *_: object) -> None: ...
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+        Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def ask(self, path: str = "/", timeout: float = 10.0) -> Ask:
+        return Ask("GET", self.url + path, {}, timeout)
+
+
+@pytest.fixture
+def service() -> Iterator[Service]:
+    service = Service()
+    yield service
+    service.server.shutdown()
+    service.server.server_close()
+
+
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_people_share_a_connection_and_one_person_does_not(service: Service, is_shared: bool) -> None:
+    exchange = ServiceConnections()
+    if is_shared:
+        exchange.share()
+    assert {exchange.answer(service.ask()).body for _ in range(20)} == {b"ok"}
+    assert service.connections == (1 if is_shared else 20)
+    exchange.close()
+
+
+def test_an_answer_without_end_is_broken_off_on_a_connection_that_was_used_before(service: Service) -> None:
+    exchange = ServiceConnections()
+    exchange.share()
+    exchange.answer(service.ask())
+    began = time.monotonic()
+    assert exchange.answer(service.ask("/drips", 0.3)).silence is Silence.LATE
+    assert time.monotonic() - began < 2.0
+    assert service.connections == 1
+    assert exchange.answer(service.ask()).body == b"ok"
+    exchange.close()
+
+
+def test_a_process_that_forks_leaves_the_connections_to_the_first(service: Service) -> None:
+    exchange = ServiceConnections()
+    exchange.share()
+    exchange.answer(service.ask())
+    child = os.fork()
+    if child == 0:
+        late = exchange.answer(service.ask("/drips", 0.3)).silence is Silence.LATE  # its watchdogs wake, too
+        os._exit(0 if late and exchange.answer(service.ask()).body == b"ok" else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert exchange.answer(service.ask()).body == b"ok"
+    assert service.connections == 3  # the child's: one is broken off
+    exchange.close()
+
+
+async def test_an_event_loop_asks_in_threads(service: Service) -> None:
+    exchange = AsyncExchange()
+    exchange.share()
+    answers = [await exchange._answer(service.ask()) for _ in range(20)]
+    assert {answer.body for answer in answers} == {b"ok"}
+    assert service.connections == 1
+    await exchange.close()
