@@ -83,7 +83,7 @@ class PersonChoice:
         return kept
 
     def _end(self, event: ChoiceEvent, followed: Participation) -> None:
-        """Go on without the choice, as whoever has none."""
+        """Go on without the choice."""
         self.move(event)
         self._find_state(None, followed)
 
@@ -156,33 +156,35 @@ class PersonChoice:
         return self._account.draw(self._identity, times, seconds, period)
 
     def tell(self, choice: KeptChoice, rewards: NDArray[np.float64], followed: Participation) -> KeptChoice | None:
-        """Keep an outcome with the choice that is kept, or is to be; return that, None if there is none."""
+        """Keep an outcome with the choice that the report is about, and return that; None if it is erased."""
         now = self._now
-        is_to_be = bool(choice.window) and not choice.is_due(now)
 
-        def counts(standing: KeptChoice | None) -> bool:
-            # Another session may have kept a fresh choice: this outcome says nothing of that one.
-            return standing is not None and (_waits(standing, followed, now) or standing.is_same(choice))
+        def counts(kept: KeptChoice) -> bool:
+            return _waits(kept, followed, now) or kept.is_same(choice)
 
         def change(kept: KeptChoice | None) -> KeptChoice | None:
-            standing = kept or (choice if is_to_be else None)
-            return standing.with_outcome(rewards, now) if standing is not None and counts(standing) else kept
+            if kept is None or (choice.window and not counts(kept)):
+                return kept
+            # Another session may have kept a fresh choice: this outcome says nothing of that one.
+            return (kept if counts(kept) else choice).with_outcome(rewards, now)
 
         updated = self._account.change(self._identity, change)
+        if updated is None or not counts(updated):
+            self.look_up(followed)
+            return None
         self.move(ChoiceEvent.OUTCOME)
-        return updated if counts(updated) else None
+        return updated
 
-    def put_off(self, choice: KeptChoice, followed: Participation) -> Outcome:
-        """Keep a choice with its outcome, since nobody says which round is open; one that waits already stays."""
-        now = self._now
-        self._account.change(self._identity, lambda kept: kept if kept and _waits(kept, followed, now) else choice)
-        self.move(ChoiceEvent.DECLINED)
-        return self.outcome
+    def keeps(self, choice: KeptChoice) -> bool:
+        """Whether a choice is still kept: the person may erase it while a server takes its time."""
+        kept = self._account.choice(self._identity)
+        return kept is not None and kept.is_same(choice)
 
-    def give_up(self, followed: Participation) -> Outcome:
-        """Erase a choice whose report the open round does not take, and which cannot wait for another."""
-        self.keep(None, None, followed)
-        self.move(ChoiceEvent.EXPIRED)
+    def end(self, event: ChoiceEvent, followed: Participation) -> Outcome:
+        """Return what came of the report that was due, whatever the session was asked for meanwhile."""
+        if event is ChoiceEvent.EXPIRED:
+            self.keep(None, None, followed)
+        self.state = NEXT[ChoiceState.DUE, event]
         return self.outcome
 
     def settle(self, timeout: float) -> Steps[Outcome | None]:
@@ -260,7 +262,7 @@ class PersonChoice:
 
     def _paid(self, opened: Participation, period: int, seal: Callable[[], bytes]) -> SealedReport:
         """Make the body to send, once; the ledger keeps it together with its payment, and forgets the choice."""
-        terms, header = opened.terms, opened.header
+        terms, header, reports = opened.terms, opened.header, opened.spec.reports
         payment = Payment(
             experiment=self._identity,
             version=header.version,
@@ -268,9 +270,9 @@ class PersonChoice:
             epsilon=terms.epsilon,
             delta=terms.delta,
             local_epsilon=terms.local_epsilon,
-            reports=opened.spec.reports,
+            reports=reports,
             period=period,
-            pinned=pinned(opened.spec, terms),
+            pinned=pinned(opened.spec, terms) if reports > 1 else "",
         )
         endpoint = self._address.endpoint(terms.trust)
         body = self._account.pay(payment, endpoint, lambda: encode_envelope(Envelope(header, seal())))

@@ -1,6 +1,7 @@
 """One person's part in one experiment: choose, then report."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
 import numpy as np
@@ -135,12 +136,13 @@ class Session(Generic[Reported]):
         """
         with self._account.transaction():
             if self._shown is None:
-                self._shown = self._choice.standing(self._participation, fresh=False) or self._kept_common()
+                self._shown = self._common()
 
     def forget(self) -> None:
         """Erase the choice, here and in the ledger: no report is made of it, and the next call of `choose` is free."""
-        self._choice.forget(self._participation)
-        self._shown = None
+        with self._account.transaction():
+            self._choice.forget(self._participation)
+            self._shown = None
 
     def report(self, reward: Any) -> Reported:
         """Tell what came of the choice.
@@ -256,44 +258,41 @@ class Session(Generic[Reported]):
         offset, numbers = adjustment_of(context, spec, self._unfit.tell)
         return KeptChoice.made(self._participation, known, coins, self._pace.clock.now(), offset, numbers)
 
-    def _kept_common(self) -> KeptChoice:
-        choice = self._common()
-        self._choice.keep(choice, None, self._participation)
-        return choice
-
     def _common(self) -> KeptChoice:
-        """Return what is played for everybody, which needs no call of `choose`."""
-        choice = None if self._participation.spec.features else self._decided({})
+        """Keep what is played for everybody, which needs no call of `choose`."""
+        choice, followed = None if self._participation.spec.features else self._decided({}), self._participation
         if choice is None or not choice.is_common:
             raise InputError("choose an arm first", field="reward", remedy="call session.choose({...})")
-        return choice
+        kept = self._choice.standing(followed, fresh=False)
+        if kept is None:
+            self._choice.keep(choice, None, followed)
+        return kept or choice
 
     def _reporting(self, reward: Any) -> Steps[Outcome]:
         if self._participation.cohort:
             raise InputError("people of a source report on the past", field="cohort", remedy="call report_past")
         with self._account.transaction():
             self._publications.check_server()
-            self._check_unpaid()
-            if self._shown is None:
-                self._shown = common = self._common()
-                self._choice.decide(common)
-            shown = self._shown
+            self._check_unpaid(self._shown)
+            if self._shown is None and not self.asked:
+                return self._choice.outcome
+            shown = self._shown = self._shown or self._common()
             rewards = self._read(shown.shown, reward, shown.offset)
             if not self.asked or not isinstance(shown, KeptChoice):
                 return self._choice.outcome
             self._choice.check(shown, self._participation)
-            updated = self._choice.tell(shown, rewards, self._participation)
-        if (updated or shown).window:  # nothing is sent now: that would say when the outcome came
-            return Outcome.NOT_ASKED if updated is None else self._choice.outcome
-        return (yield from self._sent(updated or shown.with_outcome(rewards, self._pace.clock.now())))
+            told = self._choice.tell(shown, rewards, self._participation)
+        if told is None or told.window:  # nothing is sent now: that would say when the outcome came
+            return Outcome.NOT_ASKED if told is None else self._choice.outcome
+        return (yield from self._sent(told))
 
-    def _sent(self, updated: KeptChoice) -> Steps[Outcome]:
-        """Report to the open round, or keep the outcome if nobody says which one that is."""
+    def _sent(self, told: KeptChoice) -> Steps[Outcome]:
+        """Report to the open round, or wait if nobody says which one that is."""
         try:
-            opened = yield from self._open()
+            opened = (yield from self._open()).participation
         except Unavailable:
-            return self._choice.put_off(updated, self._participation)
-        return (yield from self._delivered(lambda: self._choice.make(updated, opened.participation)))
+            return (yield from self._delivered(lambda: None, ChoiceEvent.DECLINED, told))
+        return (yield from self._delivered(lambda: self._choice.make(told, opened), ChoiceEvent.EXPIRED, told))
 
     def _reporting_past(self, context: Mapping[str, Any], arm: str, reward: Any) -> Steps[Outcome]:
         spec = self._participation.spec
@@ -302,32 +301,39 @@ class Session(Generic[Reported]):
         self._publications.check_server()
         known = context_vector(context, spec.features, spec.reward.adjust, self._unfit.tell)
         rewards = self._read(None, reward)
-        self._check_unpaid()
+        self._check_unpaid(None)
         if not self.asked:
             return self._choice.outcome
         self._choice.move(ChoiceEvent.OUTCOME)
         opened = yield from self._open()
         past, followed = (known, arm, rewards), self._participation
-        return (yield from self._delivered(lambda: self._choice.recall(past, followed, opened.participation)))
+        recall = partial(self._choice.recall, past, followed, opened.participation)
+        return (yield from self._delivered(recall, ChoiceEvent.EXPIRED))
 
-    def _delivered(self, make: Callable[[], SealedReport | None]) -> Steps[Outcome]:
-        """Make the report and send it, unless the open round does not take it."""
+    def _delivered(
+        self, make: Callable[[], SealedReport | None], unmade: ChoiceEvent, about: KeptChoice | None = None
+    ) -> Steps[Outcome]:
+        """Make the report and send it, unless no round takes it, or what it is about was erased meanwhile."""
         with self._account.transaction():
+            self._check_unpaid(about)
+            if about is not None and not self._choice.keeps(about):
+                self._choice.look_up(self._participation)
+                return Outcome.NOT_ASKED
             report = make()
             if report is None:
-                return self._choice.give_up(self._participation)
+                return self._choice.end(unmade, self._participation)
             tied = {report: self._account.tokens.tie(report)} if self._account.tokens else {}
-        self._choice.move(ChoiceEvent.TAKEN)
+        self._choice.end(ChoiceEvent.TAKEN, self._participation)
         self._shown = None
         verdict = (yield from deliver([report], self._account, self._pace, tied))[report]
         self.refusal = verdict.reason
         return verdict.outcome
 
-    def _check_unpaid(self) -> None:
+    def _check_unpaid(self, about: KeptChoice | KeptArm | None) -> None:
         """Refuse a second report."""
-        paid, shown = self._account.payment(self._identity), self._shown
+        paid = self._account.payment(self._identity)
         now = period_of(self._participation.spec, self._pace.clock.now())
-        if paid is not None and not paid.allows(shown.period if isinstance(shown, KeptChoice) else now):
+        if paid is not None and not paid.allows(about.period if isinstance(about, KeptChoice) else now):
             raise AlreadyReported(
                 "this device has reported to the experiment", remedy="nothing to do: if it waits, the client sends it"
             )
@@ -351,5 +357,5 @@ class Session(Generic[Reported]):
             self._choice.state = ChoiceState.DELIVERED
         except Deleted:
             self._account.forget(self._identity)
-            self._choice.move(ChoiceEvent.DELETED)
+            return self._choice.end(ChoiceEvent.DELETED, self._participation)
         return self._choice.outcome

@@ -1,7 +1,7 @@
 // @ts-check
 /** The reports of a device to one experiment: made for the round that is open, and paid for. */
 
-import { isGivenUp, onTime } from "./choice.js";
+import { isGivenUp, isSame, onTime } from "./choice.js";
 import { PrivateerError, alreadyReported } from "./errors.js";
 import { allows } from "./ledgers/ledger.js";
 import { ALLOWED, OUTCOMES, after, stateOf } from "./states.js";
@@ -17,21 +17,31 @@ const DAY = 86_400;
  * @param {Entry} entry @param {Participation} opened */
 export const isNew = ({ payment }, { round }) => payment === null || payment.version < round.version;
 
+/** What the ledger has of an experiment if a choice is still kept; null: the person has erased it.
+ * @param {import("./publications.js").Publications} publications @param {Choice} choice @returns {Promise<Entry | null>} */
+export async function standing({ client: { ledger }, identity }, choice) {
+  const entry = await ledger.entry(identity);
+  // Another tab, or process, may have reported since this session asked.
+  if (entry.payment && !allows(entry.payment, choice.period)) throw alreadyReported();
+  const kept = await ledger.opened(entry.choice, identity);
+  return kept && isSame(kept, choice) ? entry : null;
+}
+
 /**
- * Make the report on a choice and pay for it; null, and nothing is paid, if the open round does not take it.
+ * Make the report on a choice that is kept, and pay for it; else nothing is paid: the open round does not take it, or the person
+ * has erased it while a server took its time.
  * @param {import("./publications.js").Publications} publications @param {Choice} choice @param {Participation} opened
- * @returns {Promise<import("./ledgers/ledger.js").Sealed | null>}
+ * @returns {Promise<import("./ledgers/ledger.js").Sealed | "expired" | "erased">}
  */
 export async function madeOn(publications, choice, opened) {
   const { client, identity } = publications;
-  const entry = await client.ledger.entry(identity);
-  // Another tab, or process, may have reported since this session asked.
-  if (entry.payment && !allows(entry.payment, choice.period)) throw alreadyReported();
+  const entry = await standing(publications, choice);
+  if (!entry) return "erased";
   opened.check(choice);
-  if (!opened.takes(choice.version) || !isNew(entry, opened)) return null;
+  if (!opened.takes(choice.version) || !isNew(entry, opened)) return "expired";
   const sealed = { endpoint: publications.endpoint(opened), body: await opened.body(opened.message(choice)) };
-  await client.ledger.pay(identity, payment(opened, choice, client.clock.now()), sealed);
-  return sealed;
+  const isPaid = await client.ledger.pay(identity, payment(opened, choice, client.clock.now()), sealed, entry.choice);
+  return isPaid ? sealed : madeOn(publications, choice, opened);
 }
 
 /** @param {Participation} opened @param {Choice} choice @param {number} now */
@@ -61,15 +71,17 @@ function pinned(spec) {
 /**
  * What becomes of the report on a choice that is due.
  * @param {import("./publications.js").Publications} publications @param {Choice} choice @param {number} now
- * @returns {Promise<"taken" | "declined" | "expired" | "deleted">}
+ * @returns {Promise<"taken" | "declined" | "expired" | "erased" | "deleted">}
  */
 async function tried(publications, choice, now) {
   try {
     const { participation } = await publications.opened(null);
-    if (await madeOn(publications, choice, participation)) return "taken";
+    const made = await madeOn(publications, choice, participation);
+    if (made !== "expired") return made === "erased" ? made : "taken";
   } catch (error) {
     if (!(error instanceof PrivateerError) || error.type === "ledger-unwritable") throw error;
     if (error.type === "unavailable") return "declined";
+    if (error.type === "already-reported") return "taken";
     publications.client.refuse(); // the device goes on with nothing at a server that contradicts itself
     if (error.type === "deleted") return "deleted";
     // Of its terms: another round may do better.
@@ -96,10 +108,10 @@ export async function settled(publications) {
   }
   if (!choice) return null;
   const state = stateOf(choice, (await ledger.entry(identity)).payment, now, choice.period, () => false);
-  if (state === "delivered") await ledger.eraseChoice(identity);
+  if (state === "delivered") await ledger.eraseChoice(identity, choice);
   if (!ALLOWED[state].includes("make")) return null;
   const event = await tried(publications, choice, now);
-  if (event === "expired") await ledger.eraseChoice(identity);
+  if (event === "expired") await ledger.eraseChoice(identity, choice);
   if (event === "deleted") await ledger.forget(identity);
-  return event === "taken" ? null : /** @type {import("./delivery.js").Outcome} */ (OUTCOMES[after(state, event)]);
+  return event === "taken" ? null : (OUTCOMES[after(state, event)] ?? null);
 }

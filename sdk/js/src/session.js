@@ -8,7 +8,7 @@ import { unfit } from "./features.js";
 import { plainOf, unfitOutcome } from "./inputs.js";
 import { offered, showing } from "./ledgers/arm.js";
 import { coins } from "./platform.js";
-import { isNew, madeOn } from "./reports.js";
+import { isNew, madeOn, standing } from "./reports.js";
 import { ALLOWED, OUTCOMES, after, stateOf } from "./states.js";
 
 /** @typedef {import("./participation.js").Choice} Choice */
@@ -214,60 +214,63 @@ export class Session {
     if (!choice) throw invalid("choose an arm first: call session.choose({...})", "reward");
     const values = policy.read(adjusted(outcome, spec, choice.offset ?? 0), spec);
     participation.check(choice);
-    await this.keeping.catch(() => {});
-    const standing = await this.told(choice, values);
+    // What could not be kept when it was chosen is kept now.
+    await this.keeping.catch(() => client.ledger.keep(this.publications.identity, (kept) => kept ?? choice));
+    const kept = await this.told(choice, values);
+    if (!kept) return this.lost(choice);
     this.move("outcome");
-    if ((standing ?? choice).window) return standing ? "pending" : "not-asked"; // to send now would say when the outcome came
-    return this.sent(standing ?? told(choice, values, client.clock.now()));
+    return kept.window ? "pending" : this.sent(kept); // to send now would say when the outcome came
   }
 
   /**
-   * Keep an outcome with the choice that is kept, or is to be, and return that; null where there is none, or that of another
-   * page, of which this outcome says nothing.
+   * Keep an outcome with the choice that the report is about, and return that; null where it is erased, or another page has kept
+   * one until its window ends, of which this outcome says nothing.
    * @param {Choice} choice @param {number[]} values
    */
   async told(choice, values) {
     const now = this.client.clock.now();
     const counts = (/** @type {Choice} */ one) => this.waits(one) || isSame(one, choice);
-    const kept = await this.client.ledger.keep(this.publications.identity, (standing) => {
-      const own = standing ?? (choice.window && !isDue(choice, now) ? choice : null);
-      return own && counts(own) ? told(own, values, now) : standing;
+    const kept = await this.client.ledger.keep(this.publications.identity, (one) => {
+      if (!one || (choice.window && !counts(one))) return one;
+      return told(counts(one) ? one : choice, values, now);
     });
     if (!kept || !counts(kept)) return null;
     this.kept = kept;
     return kept;
   }
 
-  /** Report to the open round, or keep the outcome if nobody says which one that is. @param {Choice} choice @returns {Promise<Outcome>} */
+  /** Report to the open round, or wait if nobody says which one that is. @param {Choice} choice @returns {Promise<Outcome>} */
   async sent(choice) {
     const { client, publications } = this;
-    const { identity } = publications;
     try {
-      this.published = await publications.opened(this.published);
-      const sealed = await madeOn(publications, choice, this.participation);
-      if (sealed) return await this.delivered(sealed);
-      await client.ledger.eraseChoice(identity);
-      return this.ended("expired");
+      const opened = await publications.opened(this.published).catch(absent);
+      this.published = opened ?? this.published;
+      const made = opened ? await madeOn(publications, choice, opened.participation) : (await standing(publications, choice)) ? "declined" : "erased";
+      if (made === "erased") return this.lost(choice);
+      if (made === "expired") await client.ledger.eraseChoice(publications.identity, choice);
+      return typeof made === "string" ? this.ended(made) : await this.delivered(made);
     } catch (error) {
       const type = error instanceof PrivateerError ? error.type : "";
       // Another page has reported meanwhile: that is no error of this one.
       if (type === "already-reported") return this.ended("taken");
-      if (type === "unavailable") {
-        this.state = after("due", "declined");
-        // An outcome that was told before waits already.
-        return (await client.ledger.keep(identity, (kept) => (kept && this.waits(kept) ? kept : choice))) ? "pending" : "not-asked";
-      }
       if (type !== "deleted") throw error;
       await this.erase();
       return this.ended("deleted");
     }
   }
 
-  /** Have no choice any more. @param {import("./states.js").ChoiceEvent} event that ends one whose report is due */
+  /** Have no choice any more, unless it waits. @param {import("./states.js").ChoiceEvent} event that came to one whose report is due */
   ended(event) {
-    this.choice = this.kept = null;
+    if (event !== "declined") this.choice = this.kept = null;
     this.state = after("due", event);
     return /** @type {Outcome} */ (OUTCOMES[this.state]);
+  }
+
+  /** Go on without a choice that the person has erased, here or in another page. @param {Choice} choice @returns {Outcome} */
+  lost(choice) {
+    if (this.kept && isSame(this.kept, choice)) this.choice = this.kept = null;
+    this.state = this.found;
+    return "not-asked";
   }
 
   /** @param {import("./ledgers/ledger.js").Sealed} sealed */
@@ -279,4 +282,10 @@ export class Session {
     this.refusal = reason;
     return outcome;
   }
+}
+
+/** Nothing, where nobody answers. @param {any} error */
+function absent(error) {
+  if (error instanceof PrivateerError && error.type === "unavailable") return null;
+  throw error;
 }

@@ -232,10 +232,12 @@ for (const [name, act] of Object.entries(MEANWHILE)) {
           let step = 0;
           /** @type {Promise<any>} */
           let other = Promise.resolve();
+          const paid = async () => (await ledger.entry(`${at.url}/test`)).payment !== null;
+          let isPaid = null;
           for (const way of /** @type {const} */ (["read", "change"])) {
             const asked = /** @type {any} */ (ledger.store[way].bind(ledger.store));
             ledger.store[way] = /** @type {any} */ ((/** @type {any[]} */ ...parts) => {
-              if (step++ === when) other = Promise.resolve(act(session));
+              if (step++ === when) other = Promise.resolve(act(session)).then(async () => (isPaid = await paid()));
               return asked(...parts);
             });
           }
@@ -243,6 +245,11 @@ for (const [name, act] of Object.entries(MEANWHILE)) {
           steps = step;
           await other;
           assert.ok(at.bodies.length <= 1, "two reports");
+          if (name === "forget" && end === "declined") {
+            at.away = false;
+            await session.client.resend();
+          }
+          if (name === "forget" && isPaid !== null) assert.equal(await paid(), isPaid, "what is erased is not reported");
           assert.ok(Object.hasOwn(ALLOWED, session.state), session.state);
           assert.ok(["a", "b", "c"].includes(session.choose(CONTEXT)));
           await session.keeping;

@@ -2,6 +2,7 @@
 /** What a device has paid for, keeps and still has to send. A store makes it last; what it says is the same everywhere. */
 
 import { same } from "../bytes.js";
+import { isSame as isSameChoice } from "../choice.js";
 import { alreadyReported, refused, unwritable } from "../errors.js";
 import { isRollback, outweighs } from "../log.js";
 import { below } from "../platform.js";
@@ -58,6 +59,9 @@ export const allows = (paid, period) => paid.made < paid.reports && paid.period 
 
 const changed = () => refused("reports of a person, their period or their promise are not those of before", "experiment.reports_per_person");
 
+/** @param {Uint8Array | null} now @param {Uint8Array | null} before */
+const isUnchanged = (now, before) => now === before || (now !== null && before !== null && same(now, before));
+
 /** A device's own account of its reports: paid before they are sent, no oftener than was promised. */
 export class Ledger {
   /** @param {Store} store */
@@ -79,12 +83,15 @@ export class Ledger {
   /**
    * Pay, keep the bytes that are paid for, and erase the choice behind them, but not its arm. Only then may they be sent.
    * @param {string} experiment @param {Omit<Payment, "made">} asked @param {Sealed} sealed
+   * @param {Entry["choice"]} [about] the choice as it was read: nothing is paid if another one, or none, is kept by now
+   * @returns {Promise<boolean>} whether it is paid
    */
-  async pay(experiment, asked, sealed) {
-    await this.store.change(experiment, (entry) => {
+  pay(experiment, asked, sealed, about) {
+    return this.store.change(experiment, (entry) => {
       const payment = { ...asked, made: 1 };
       const paid = entry.payment ? next(entry.payment, payment) : payment;
-      return [{ ...entry, payment: paid, choice: null, waiting: [...entry.waiting, sealed] }, null];
+      if (about && !isUnchanged(entry.choice, about)) return [entry, false];
+      return [{ ...entry, payment: paid, choice: null, waiting: [...entry.waiting, sealed] }, true];
     });
   }
 
@@ -100,8 +107,12 @@ export class Ledger {
 
   /** The choice that is kept. @param {string} experiment @returns {Promise<Choice | null>} */
   async choice(experiment) {
-    const { choice } = await this.entry(experiment);
-    return choice && unlock(await this.store.key(), choice, experiment);
+    return this.opened((await this.entry(experiment)).choice, experiment);
+  }
+
+  /** @param {Entry["choice"]} kept @param {string} experiment @returns {Promise<Choice | null>} */
+  async opened(kept, experiment) {
+    return kept && unlock(await this.store.key(), kept, experiment);
   }
 
   /**
@@ -137,8 +148,7 @@ export class Ledger {
       if (!made && !before) return null;
       const body = made && made === kept ? before : made && (await lock(await this.store.key(), made, label));
       const done = await this.store.change(experiment, (entry) => {
-        const now = entry[part];
-        if (now !== before && !(now && before && same(now, before))) return [entry, null];
+        if (!isUnchanged(entry[part], before)) return [entry, null];
         const left = made && counts(entry, made) ? made : null;
         return [{ ...entry, [part]: left && body }, { left }];
       });
@@ -147,9 +157,10 @@ export class Ledger {
     throw unwritable("the ledger changes all the time");
   }
 
-  /** Erase the choice: no report will be made of it. The arm stays the person's. @param {string} experiment */
-  eraseChoice(experiment) {
-    return this.set(experiment, () => ({ choice: null }));
+  /** Erase a choice, unless another one is kept by now: no report will be made of it. The arm stays the person's.
+   * @param {string} experiment @param {Choice} choice */
+  async eraseChoice(experiment, choice) {
+    await this.keep(experiment, (kept) => (kept && isSameChoice(kept, choice) ? null : kept));
   }
 
   /** Erase the choice and the arm, whether they can be read or not: no report will be made. @param {string} experiment */
