@@ -24,7 +24,6 @@ from privateer_client.publications import Address, Publications, Published
 from privateer_client.session import Reported, Session
 from privateer_client.shared_publications import SharedPublications, Shelf
 from privateer_client.states import Outcome
-from privateer_client.tokens import Attest, Issuer, Tokens
 from privateer_core.clock import Clock, SystemClock
 from privateer_core.errors import AlreadyReported, Deleted, InputError, PrivateerError, TokenWarning, Unavailable
 from privateer_core.privacy.terms_verification import Limits
@@ -32,6 +31,8 @@ from privateer_core.wire.identity import read_keys
 
 if TYPE_CHECKING:
     import httpx
+
+    from privateer_client.tokens import Attest, Issuer, Tokens
 
 _Item = TypeVar("_Item")
 _Transport = TypeVar("_Transport", "httpx.BaseTransport", "httpx.AsyncBaseTransport")
@@ -54,7 +55,7 @@ class BaseClient(Generic[_Transport]):
         *,
         shuffler: str | None = None,
         issuer: str | None = None,
-        attest: Attest | None = None,
+        attest: "Attest | None" = None,
         limits: Limits | None = None,
         ledger: Account | str | Path | None = None,
         timeout: float = 10.0,
@@ -66,7 +67,7 @@ class BaseClient(Generic[_Transport]):
         self._pinned = read_keys(server_key, "server_key")
         self._url = _normal(url, "url")
         self._shuffler = _normal(shuffler, "shuffler") if shuffler else None
-        self._issuer = Issuer(_normal(issuer, "issuer"), attest) if issuer else None
+        self._issuer = _issuer(issuer, attest) if issuer else None
         self._pace = Pace(timeout, patience, clock or SystemClock())
         self._limits = limits or Limits()
         self._ledger: Account | Callable[[], Account] | str | Path | None = ledger
@@ -83,7 +84,7 @@ class BaseClient(Generic[_Transport]):
         """Keep connections open, since all people of the process share them."""
         raise NotImplementedError
 
-    def person(self, key: str | int, attest: Attest | None = None) -> Self:
+    def person(self, key: str | int, attest: "Attest | None" = None) -> Self:
         """Return the client of one person of many, whom the application calls ``key``; asks nobody, and sends no key.
 
         What is no person's is shared: connections, publications, and the ledger's file. A number is the person of its
@@ -182,7 +183,9 @@ class BaseClient(Generic[_Transport]):
         if followed.round.batch and left > 0 and seconds > 0:
             yield from self._tokens(address).fill(endpoint, left, min(self._pace.timeout, seconds))
 
-    def _tokens(self, address: Address) -> Tokens:
+    def _tokens(self, address: Address) -> "Tokens":
+        from privateer_client.tokens import Tokens
+
         if self._issuer is None:
             raise InputError("none is named", field="issuer", remedy="Client(url, issuer='https://...')")
         return Tokens(address, self._issuer, self._account, self._pace.clock)
@@ -337,6 +340,12 @@ def _as_ledger(account: Account) -> Ledger:
     if not isinstance(account, Ledger):
         raise InputError("is of a kind of its own, for one person", field="ledger", remedy="give a Ledger, or a path")
     return account
+
+
+def _issuer(url: str, attest: "Attest | None") -> "Issuer":
+    from privateer_client.tokens import Issuer  # few experiments need tokens
+
+    return Issuer(_normal(url, "issuer"), attest)
 
 
 def _normal(url: str, field: str) -> str:

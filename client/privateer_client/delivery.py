@@ -21,7 +21,6 @@ from privateer_core.wire.envelope import MEDIA_TYPE
 from privateer_core.wire.identity import SIGNED_HEADER
 from privateer_core.wire.problem import slug_of
 from privateer_core.wire.publication import ASKS_HEADER
-from privateer_core.wire.token import authorization
 
 ACCEPTED: Final = 202
 """Status of an answer that takes reports in."""
@@ -218,7 +217,7 @@ def _try(
     asked = 0.0
     for report in reports:
         token = tied.pop(report) if report in tied else _token(report, account)
-        headers = _HEADERS | ({"Authorization": authorization(token)} if token else {})
+        headers = _HEADERS | (_authorized(token) if token else {})
         answer = yield Ask("POST", report.endpoint, headers, timeout, report.body)
         verdict = known[report] = judge(answer)
         if account.tokens and verdict.reason in _WORN:
@@ -233,6 +232,12 @@ def _try(
 
 def _token(report: SealedReport, account: Account) -> bytes | None:
     return account.tokens.tie(report) if account.tokens else None
+
+
+def _authorized(token: bytes) -> dict[str, str]:
+    from privateer_core.wire.token import authorization  # few reports come with a token
+
+    return {"Authorization": authorization(token)}
 
 
 def most_of(ask: Ask, status: int, encoding: str) -> int:

@@ -32,44 +32,19 @@ OVERHEAD: Final = 48
 _MAY_CHANGE: Final = {"experiment", "sources", "population", "algorithm"}
 """Sections of a spec that say nothing about what a report means and what is promised for it, but for the names of arms
 and what a source is promised."""
-_LEFT_OUT: Final = {"min_batch": 1000, "local_epsilon_max": 4.0}
-"""Values that digests leave out, since those of choices that are kept do."""
 _SUITE: Final = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_128_GCM)
 
 
 class SealedReport(NamedTuple):
-    """A report on its way: sealed to the server, so that the device itself can no longer open it.
+    """A report on its way: sealed to the server, so that the device itself can no longer open it."""
 
-    Attributes
-    ----------
-    experiment
-        Identity of the experiment.
-    endpoint
-        URL that the report was made for.
-    body
-        What the device sends there: the same bytes each time.
-    """
-
-    experiment: str
-    endpoint: str
-    body: bytes
+    experiment: str  # identity of the experiment
+    endpoint: str  # URL that the report was made for
+    body: bytes  # what the device sends there: the same bytes each time
 
 
 class Sealer:
-    """Seals the reports of one round.
-
-    Parameters
-    ----------
-    round_
-        The published round; the sealer seals to its public key.
-    header
-        What the reports are made for.
-
-    Raises
-    ------
-    Malformed
-        If the public key is not a point that can be sealed to.
-    """
+    """Seals the reports of one round to its public key."""
 
     def __init__(self, round_: Round, header: Header) -> None:
         self._info = binding(header, round_.model)
@@ -87,46 +62,19 @@ class Sealer:
 class Participation:
     """A publication that this device has checked and will follow.
 
-    Parameters
-    ----------
-    body
-        The publication, as fetched.
-    name
-        The name of the experiment that was asked for.
-    limits
-        What the device accepts.
-    cohort
-        The source that the person belongs to; empty for the experiment's own people.
-    is_paused
-        Whether the server said beside the publication that nobody is asked now.
-
-    Attributes
-    ----------
-    is_paused
-        As given: what was not checked against the limits, and can never report.
-    round, spec, policy
-        The parts of the publication.
-    decider
-        The policy by which people decide: the round's own, or the final one where it ``drains``.
-    drains
-        Whether the round takes the reports of those alone who chose before the horizon was reached.
-    header
-        What reports are made for.
-
-    Raises
-    ------
-    TermsRefused
-        If the terms miss the spec's promise or the limits. The device computes both anew from the parameters.
-    Malformed
-        If the body is not a publication, or its parts contradict each other.
-    InputError
-        If the experiment has no such cohort.
+    body: as fetched.
+    name: of the experiment that was asked for.
+    limits: what the device accepts.
+    cohort: the source that the person belongs to; empty for the experiment's own people.
+    is_paused: whether the server said beside the publication that nobody is asked now: what was not checked against
+    the limits, and can never report.
     """
 
     def __init__(self, body: bytes, name: str, limits: Limits, cohort: str = "", *, is_paused: bool = False) -> None:
         publication = decode_publication(body)
         self.round, self.cohort, self.is_paused = publication.round, cohort, is_paused
         self.spec = _spec(publication.spec)
+        # Once the horizon is reached people choose by the final policy, while the round takes late reports.
         self.policy = self.decider = _policy(publication.policy, self.spec)
         self.drains = publication.drain is not None
         if publication.drain is not None:
@@ -157,7 +105,8 @@ class Participation:
         for field, agrees in same.items():
             _check(agrees, field)
         # The size depends on the trust model, which is known to be one by now.
-        _check(round_.sealed_size == OVERHEAD + REPORT_ID_SIZE + message_size(self.policy), "sealed_size")
+        self._message_size = message_size(self.policy)
+        _check(round_.sealed_size == OVERHEAD + REPORT_ID_SIZE + self._message_size, "sealed_size")
 
     @property
     def terms(self) -> Terms:
@@ -212,24 +161,11 @@ class Participation:
         rewards: NDArray[np.float64],
         decided: NDArray[np.int64] | None = None,
     ) -> list[bytes]:
-        """Randomize and seal the reports of n people.
+        """Randomize and seal the reports of n people; pay before anything is sent.
 
-        Parameters
-        ----------
-        contexts
-            Shape (n, d), scaled to [0, 1].
-        coins
-            Shape (n,): the coins of the decisions.
-        decisions
-            As `decide` gave them.
-        rewards
-            Shape (n, ...), as the policy's ``read`` makes them.
-        decided
-            Shape (n,): versions of the policies that decided, which the round must take (`takes`); default this one.
-
-        Notes
-        -----
-        Privacy cost: the promise of ``terms`` each, under the trust model. Pay for it before anything is sent.
+        contexts (n, d), coins (n,): of the decisions.
+        rewards (n, ...): as the policy's ``read`` makes them.
+        decided (n,): versions of the policies that decided, which the round must take (`takes`); default this one.
         """
         # Coins that chose an arm would tell something about it, so they stay here if the report can do without.
         coins = self.coins(len(coins)) if self.policy.fresh_coins else coins
@@ -253,11 +189,11 @@ class Participation:
     def _sealed(self, contributions: KeyedValues | BoundedVectors, ages: NDArray[np.int64]) -> list[bytes]:
         """Return what each person sends: all sealed messages, one after another."""
         mechanism: Any = self.terms.mechanism
-        rows, size = mechanism.randomize(contributions, self._noise), mechanism.report_size
+        rows = mechanism.randomize(contributions, self._noise)
         reports = [row.tobytes() for row in rows.reshape(len(rows), -1)]
         if self.policy.tells_age:
-            reports, size = with_ages(reports, ages), message_size(self.policy)
-        return [b"".join(map(self._sealer.seal, pieces(report, size))) for report in reports]
+            reports = with_ages(reports, ages)
+        return [b"".join(map(self._sealer.seal, pieces(report, self._message_size))) for report in reports]
 
 
 def _check(agrees: bool, field: str) -> None:
@@ -291,19 +227,10 @@ def _policy(body: bytes, spec: Spec) -> Policy:
 def meaning(spec: Spec, options: int | None = None, cohort: str = "") -> bytes:
     """Return a digest of what a spec says about the meaning of reports, and what it promises for them.
 
-    Parameters
-    ----------
-    spec
-        The spec.
-    options
-        How many of its arms or actions count, the first ones; None: all.
-    cohort
-        The source whose people are promised something; empty: the experiment's own people.
+    options: how many of its arms or actions count, the first ones; None: all.
+    cohort: the source whose people are promised something; empty: the experiment's own people.
     """
     tables = spec.model_dump(mode="json", exclude=_MAY_CHANGE, exclude_defaults=True)
-    for name, value in _LEFT_OUT.items():
-        if tables["privacy"].get(name) == value:
-            del tables["privacy"][name]
     # All names count, not only that of the person's arm: whether a device reports would tell which one that is.
     names, promised = spec.options[:options], spec.privacy_of(cohort).epsilon
     # Keys of tables may come in any order, but contexts have the order of the features.

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,9 @@ from privateer_core.errors import (
 )
 from privateer_core.spec.adjustment import with_numbers
 from privateer_core.wire.envelope import Envelope, encode_envelope
+
+Past: TypeAlias = tuple[NDArray[np.float64], str, NDArray[np.float64]]
+"""The context of a person of a source, the arm that they played, and its rewards."""
 
 
 class PersonChoice:
@@ -61,10 +64,13 @@ class PersonChoice:
 
     def look_up(self, followed: Participation) -> KeptChoice | None:
         """Return the choice that is kept, and set the state."""
-        kept, paid = self._account.choice(self._identity), self._account.payment(self._identity)
-        period = period_of(followed.spec, self._now)
-        self.state = state_of(kept, paid, self._now, period, lambda: self._asks(followed))
+        kept = self._account.choice(self._identity)
+        self._find_state(kept, followed)
         return kept
+
+    def _find_state(self, kept: KeptChoice | None, followed: Participation) -> None:
+        paid, now = self._account.payment(self._identity), self._now
+        self.state = state_of(kept, paid, now, period_of(followed.spec, now), lambda: self._asks(followed))
 
     def standing(self, followed: Participation, *, fresh: bool) -> KeptChoice | None:
         """Return the choice that is kept and still the person's, and set the state; ``fresh`` ends one that can be."""
@@ -77,10 +83,9 @@ class PersonChoice:
         return kept
 
     def _end(self, event: ChoiceEvent, followed: Participation) -> None:
-        """Go on without the choice."""
+        """Go on without the choice, as whoever has none."""
         self.move(event)
-        if self.state is ChoiceState.OFFERED and not self._asks(followed):
-            self.move(ChoiceEvent.UNASKED)
+        self._find_state(None, followed)
 
     def keep(self, choice: KeptChoice | None, before: KeptChoice | None, followed: Participation) -> None:
         """Keep a choice if it may be kept, else the one of before; people of a source keep none."""
@@ -155,7 +160,7 @@ class PersonChoice:
         now = self._now
 
         def counts(kept: KeptChoice) -> bool:
-            return self._waits(kept, followed) or kept.is_same(choice)
+            return _waits(kept, followed, now) or kept.is_same(choice)
 
         def change(kept: KeptChoice | None) -> KeptChoice | None:
             if kept is None or (choice.window and not counts(kept)):
@@ -170,10 +175,6 @@ class PersonChoice:
         self.move(ChoiceEvent.OUTCOME)
         return updated
 
-    def _waits(self, kept: KeptChoice, followed: Participation) -> bool:
-        """Whether the report on a choice is due, and a round like this one may take it."""
-        return kept.is_due(self._now) and not kept.has_lapsed(followed, self._now)
-
     def keeps(self, choice: KeptChoice) -> bool:
         """Whether a choice is still kept: the person may erase it while a server takes its time."""
         kept = self._account.choice(self._identity)
@@ -187,13 +188,7 @@ class PersonChoice:
         return self.outcome
 
     def settle(self, timeout: float) -> Steps[Outcome | None]:
-        """Make the report on the choice that is kept, if it is due; it then waits to be sent.
-
-        Returns
-        -------
-        None if there is nothing to do any more: it is made, or not due. ``pending``: no round takes it, for now.
-        ``not-asked``: none has for so long that the device has erased the choice.
-        """
+        """Make the report on the choice that is kept, if it is due; return what came of one that is not made."""
         try:
             choice = self._account.choice(self._identity)
         except InputError:  # whoever joins the experiment gets the error
@@ -208,19 +203,19 @@ class PersonChoice:
             self._account.change(self._identity, lambda _: None)
         if not self.may(Action.MAKE):
             return None
-        event = yield from self._attempt(timeout, now)
+        event = yield from self._attempt(choice, timeout, now)
         self.move(event)
         return None if event is ChoiceEvent.TAKEN else OUTCOMES.get(self.state)
 
-    def _attempt(self, timeout: float, now: float) -> Steps[ChoiceEvent]:
+    def _attempt(self, choice: KeptChoice, timeout: float, now: float) -> Steps[ChoiceEvent]:
         """Make the report that is due; return what came of it."""
         try:
             opened = yield from self._publications.opened(None, timeout)
             with self._account.transaction():
-                choice = self._account.choice(self._identity)
-                if choice is None or not choice.is_due(now):
+                kept = self._account.choice(self._identity)
+                if kept is None or not kept.is_due(now):
                     return ChoiceEvent.ERASED  # the person did it while the server took its time
-                if self.make(choice, opened.participation) is not None:
+                if self.make(kept, opened.participation) is not None:
                     return ChoiceEvent.TAKEN
         except Unavailable:
             return ChoiceEvent.DECLINED
@@ -231,12 +226,10 @@ class PersonChoice:
             raise
         except PrivateerError:  # of its terms, of the budget: another round may do better
             pass
-        return self._given_up(now)
-
-    def _given_up(self, now: float) -> ChoiceEvent:
-        """Erase the choice if no round has taken its report for long enough."""
-        kept = self._account.change(self._identity, lambda kept: kept if kept and not kept.is_given_up(now) else None)
-        return ChoiceEvent.EXPIRED if kept is None else ChoiceEvent.DECLINED
+        if not choice.is_given_up(now):
+            return ChoiceEvent.DECLINED
+        self._account.change(self._identity, lambda kept: kept if kept and not kept.is_due(now) else None)
+        return ChoiceEvent.EXPIRED
 
     def make(self, choice: KeptChoice, opened: Participation) -> SealedReport | None:
         """Make the report on a choice and pay for it; None, unpaid, if the open round does not take it."""
@@ -250,19 +243,9 @@ class PersonChoice:
         period = min(choice.period, period_of(opened.spec, self._now))
         return self._paid(opened, period, lambda: opened.reports(*parts, decided)[0])
 
-    def recall(
-        self,
-        contexts: NDArray[np.float64],
-        arm: str,
-        rewards: NDArray[np.float64],
-        followed: Participation,
-        opened: Participation,
-    ) -> SealedReport | None:
-        """Make the report of a person of a source on the arm that they played before, as `make`.
-
-        The person spoke of features, arm and reward as the spec has them that they ``followed``.
-        """
-        spec, cohort = followed.spec, followed.cohort
+    def recall(self, past: Past, followed: Participation, opened: Participation) -> SealedReport | None:
+        """Make the report of a person of a source on what the spec has that they ``followed``, as `make`."""
+        (contexts, arm, rewards), spec, cohort = past, followed.spec, followed.cohort
         _agree(followed.meaning(len(spec.options), cohort), opened.meaning(len(spec.options), cohort))
         if not opened.asks:
             return None
@@ -296,13 +279,15 @@ class PersonChoice:
         return SealedReport(self._identity, endpoint, body)
 
 
+def _waits(kept: KeptChoice, followed: Participation, now: float) -> bool:
+    """Whether the report on a choice is due, and a round like the one that is followed may take it."""
+    return kept.is_due(now) and not kept.has_lapsed(followed, now)
+
+
 def _agree(before: bytes, now: bytes) -> None:
     if before != now:
-        raise TermsRefused(
-            "features, arms, rewards or privacy are not those by which the person chose",
-            field="spec",
-            remedy="do not report",
-        )
+        detail = "features, arms, rewards or privacy are not those by which the person chose"
+        raise TermsRefused(detail, field="spec", remedy="do not report")
 
 
 def _place(arm: Any, options: tuple[str, ...]) -> int:

@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 SECTIONS = ("\nAttributes\n---", "\nRaises\n---")
 IMPORTED_BY_USERS = (
-    "client/privateer_client/{arm,client,delivery,offline,openfeature,participation,session}.py",
+    "client/privateer_client/{arm,client,delivery,offline,openfeature,session}.py",
     "client/privateer_client/ledger/ledger.py",
     "lab/privateer_lab/{finished_test,drafting/spec_draft,environments/environment}.py",
     "lab/privateer_lab/{baselines,notebook}/",

@@ -3,7 +3,7 @@
 import sys
 from types import ModuleType
 
-from tests.documents import addresses, commands, endpoints, notebook, openapi, schemas, settings, states, wire
+from tests.documents import addresses, commands, endpoints, imports, notebook, openapi, schemas, settings, states, wire
 
 MADE: dict[str, ModuleType] = {
     "addresses": addresses,
@@ -15,6 +15,7 @@ MADE: dict[str, ModuleType] = {
     "endpoints": endpoints,
     "notebook": notebook,
     "states": states,
+    "imports": imports,
 }
 
 for name in sys.argv[1:] or MADE:

@@ -106,7 +106,7 @@ async def measured(web: Web, people: int, at_once: int) -> dict[str, Any]:
         "arms": dict(visits.arms),
         "latency_ms_p50_p99": visits.latency(),
         "loop_ms_p50_p99_max": {
-            name: [round(one, 1) for one in used[name]] for name in ("late", "busy") if name in used
+            name: [round(one, 1) for one in used[name]] for name in ("late", "busy", "garbage") if name in used
         },
     }
 

@@ -5,9 +5,11 @@ before there was ``client.person``. ``PEOPLE_SERVER``, ``PEOPLE_SHUFFLER``: addr
 """
 
 import asyncio
+import gc
 import os
 import resource
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -44,29 +46,52 @@ class OfEach:
     async def __aexit__(self, *_: object) -> None: ...
 
 
-class Loop:
-    """How late an event loop is, and how much processor time of its thread passes between two of its turns."""
+class Times:
+    """Durations, counted by tenths of a millisecond, so that many of them take no room."""
 
     def __init__(self) -> None:
-        self.late: list[float] = []
-        self.busy: list[float] = []
+        self.counts, self.most = Counter[int](), 0.0
+
+    def add(self, seconds: float) -> None:
+        self.counts[int(seconds * 10_000)] += 1
+        self.most = max(self.most, seconds)
+
+    def taken(self) -> list[float]:
+        """The median, what one in a hundred exceeds, and the longest since the last time, in milliseconds."""
+        all_, seen, marks = sum(self.counts.values()), 0, []
+        for tenth, count in sorted(self.counts.items()):
+            seen += count
+            marks += [tenth / 10] * (len(marks) < 1 and seen >= 0.5 * all_)
+            marks += [tenth / 10] * (len(marks) == 1 and seen >= 0.99 * all_)
+        marks.append(1000 * self.most)
+        self.__init__()  # type: ignore[misc]
+        return marks
+
+
+class Loop:
+    """How late an event loop is, the processor time of its thread between two turns, and the pauses of Python."""
+
+    def __init__(self) -> None:
+        self.times = {"late": Times(), "busy": Times(), "garbage": Times()}
+        self._began = 0.0
+        gc.callbacks.append(self._collects)
+
+    def _collects(self, phase: str, _: dict[str, int]) -> None:
+        if phase == "start":
+            self._began = time.perf_counter()
+        else:
+            self.times["garbage"].add(time.perf_counter() - self._began)
 
     async def watch(self) -> None:
         while True:
             wall, cpu = time.perf_counter(), time.thread_time()
             await asyncio.sleep(PAUSE)
-            self.late.append(time.perf_counter() - wall - PAUSE)
-            self.busy.append(time.thread_time() - cpu)
+            self.times["late"].add(time.perf_counter() - wall - PAUSE)
+            self.times["busy"].add(time.thread_time() - cpu)
 
     def taken(self) -> dict[str, list[float]]:
-        """What was seen since the last time: the fractions .5, .99 and all, in milliseconds."""
-        seen = {"late": sorted(self.late), "busy": sorted(self.busy)}
-        self.late, self.busy = [], []
-        return {
-            name: [1000 * part[int(at * (len(part) - 1))] for at in (0.5, 0.99, 1.0)]
-            for name, part in seen.items()
-            if part
-        }
+        """What was seen since the last time."""
+        return {name: times.taken() for name, times in self.times.items()}
 
 
 def used() -> dict[str, Any]:

@@ -1,18 +1,19 @@
 """The upload tokens in a device's ledger: drawn, then signed, then tied to one report, and gone with it."""
 
 from collections.abc import Collection, Sequence
-from typing import Final
+from typing import TYPE_CHECKING
 
 from privateer_client.ledger.ledger_file import LedgerFile
 from privateer_client.participation import SealedReport
 from privateer_core.clock import Clock
-from privateer_core.wire.token import DIGEST_SIZE, INPUT_SIZE, PendingToken
+
+if TYPE_CHECKING:
+    from privateer_core.wire.token import PendingToken
 
 _ROW = "(person, experiment, endpoint) = (?, ?, ?)"
 _REPORT = "(person, experiment, endpoint, body) = (?, ?, ?, ?)"
 _DIGEST = "substr(input, 35, 32)"
 """Where the input of a token has the digest of its challenge."""
-_MARK: Final = slice(INPUT_SIZE - 2 * DIGEST_SIZE, INPUT_SIZE)
 
 
 class TokenStore:
@@ -26,26 +27,28 @@ class TokenStore:
     def __init__(self, file: LedgerFile, clock: Clock, person: bytes = b"") -> None:
         self._file, self._clock, self._person = file, clock, person
 
-    def begin(self, experiment: str, endpoint: str, drawn: Sequence[PendingToken], expires: int) -> None:
+    def begin(self, experiment: str, endpoint: str, drawn: "Sequence[PendingToken]", expires: int) -> None:
         """Keep tokens that are about to be asked for, and when their key expires."""
         where = (experiment, endpoint)
         rows = [(*where, one.input, one.request, one.inverse, b"", expires, self._person) for one in drawn]
         with self._file.transaction() as database:
             database.executemany("INSERT INTO tokens VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
 
-    def pending(self, experiment: str, endpoint: str) -> list[PendingToken]:
+    def pending(self, experiment: str, endpoint: str) -> "list[PendingToken]":
         """Return the tokens that the issuer has not signed."""
+        from privateer_core.wire.token import PendingToken
+
         with self._file.transaction() as database:
             drawn = f"SELECT input, request, inverse FROM tokens WHERE {_ROW} AND token = x''"
             return [PendingToken(*row) for row in database.execute(drawn, (self._person, experiment, endpoint))]
 
-    def finish(self, pending: PendingToken, token: bytes) -> None:
+    def finish(self, pending: "PendingToken", token: bytes) -> None:
         """Keep the signed token, and overwrite what could tie it to the request for it."""
         with self._file.transaction() as database:
             signed = "UPDATE tokens SET token = ?, request = x'', inverse = x'' WHERE input = ?"
             database.execute(signed, (token, pending.input))
 
-    def drop(self, pending: PendingToken) -> None:
+    def drop(self, pending: "PendingToken") -> None:
         """Overwrite a token that nobody will sign."""
         with self._file.transaction() as database:
             database.execute("DELETE FROM tokens WHERE input = ?", (pending.input,))
@@ -118,4 +121,6 @@ class TokenStore:
 
 def mark_of(token: bytes) -> bytes:
     """Return what an endpoint knows a token by: the digest of its challenge, and the id of its key."""
-    return token[_MARK]
+    from privateer_core.wire.token import DIGEST_SIZE, INPUT_SIZE
+
+    return token[INPUT_SIZE - 2 * DIGEST_SIZE : INPUT_SIZE]

@@ -79,7 +79,7 @@ export class Client {
    * @param {string} name
    */
   async join(name) {
-    const publications = new Publications(this, name);
+    const publications = this.publications(name);
     const end = this.clock.monotonic() + this.timeout;
     await publications.reconciled();
     await this.settle(end);
@@ -101,7 +101,7 @@ export class Client {
    * @param {string} name @returns {Promise<number>} how many are left for reports
    */
   async fetchTokens(name) {
-    const publications = new Publications(this, name);
+    const publications = this.publications(name);
     await this.checkServer();
     const published = await publications.joined();
     await this.filled(publications, published, Infinity);
@@ -136,7 +136,7 @@ export class Client {
 
   /** The session of a choice that the device keeps, after a restart. It asks nobody. @param {string} name */
   async resume(name) {
-    const publications = new Publications(this, name);
+    const publications = this.publications(name);
     await this.checkServer();
     const choice = await this.ledger.choice(publications.identity);
     const { payment } = await this.ledger.entry(publications.identity);
@@ -177,7 +177,7 @@ export class Client {
 
   /** A session by the publication that is kept; null without one. @param {string} name */
   async offline(name) {
-    const publications = new Publications(this, name);
+    const publications = this.publications(name);
     await this.checkServer();
     const published = await publications.kept();
     return published && this.session(publications, published);
@@ -210,7 +210,7 @@ export class Client {
     const outcomes = {};
     for (const identity of await this.own()) {
       if (this.clock.monotonic() >= end) break;
-      const outcome = await settled(new Publications(this, nameOf(identity)));
+      const outcome = await settled(this.publications(nameOf(identity)));
       if (outcome) outcomes[nameOf(identity)] = outcome;
     }
     return outcomes;
@@ -263,6 +263,11 @@ export class Client {
   /** The same, by what this page knows: `choose` cannot wait for the ledger. */
   refuse() {
     if (this.contradiction !== null) throw contradicted(this.contradiction, this.server);
+  }
+
+  /** The publications of an experiment. @param {string} name */
+  publications(name) {
+    return new Publications(this, name);
   }
 
   /** @param {string} name */

@@ -1,7 +1,7 @@
 // @ts-check
 /** HTTP with an end: every answer is bounded in bytes and in time, whatever the server does. */
 
-import { joined } from "./bytes.js";
+import { joined, json } from "./bytes.js";
 import { unavailable } from "./errors.js";
 
 const BYTES_MAX = 16 << 20;
@@ -71,7 +71,7 @@ async function bounded(answer, most) {
 /** The name of the problem in an answer; null if it is none. @param {Answer} answer @returns {string | null} */
 export function problem({ body }) {
   try {
-    const { type } = JSON.parse(new TextDecoder().decode(body));
+    const { type } = json(body);
     return typeof type === "string" && type.startsWith(PROBLEM) ? type.slice(PROBLEM.length) : null;
   } catch {
     return null;

@@ -1,14 +1,14 @@
 // @ts-check
 /** A server's key, and its public log: what is published is signed, in the log, and the log only grows. */
 
-import { joined, unhex } from "./bytes.js";
+import { joined, same, unhex, utf8 } from "./bytes.js";
 import { PrivateerError } from "./errors.js";
-import { Peaks, consistent, included, leafHash, same } from "./merkle.js";
+import { Peaks, consistent, included, leafHash } from "./merkle.js";
 import { encode } from "./msgpack.js";
 import { subtle } from "./platform.js";
 import { sha256 } from "./sealing.js";
 
-const PURPOSE = new TextEncoder().encode("privateer/publication/1\0");
+const PURPOSE = utf8("privateer/publication/1\0");
 const SIGNED = /^([0-9a-f]{64})\.([0-9a-f]{128})$/;
 const HEAD = /^(privateer\/log\/[0-9a-f]{16})\n(0|[1-9][0-9]{0,14})\n([A-Za-z0-9+/]{43}=)\n(?:[^\n]+\n)*$/;
 const NOTE_MAX = 4096;
@@ -88,12 +88,12 @@ export async function openHead(signed, key) {
   const text = signed.slice(0, end + 1);
   const [, origin, size, root] = HEAD.exec(text) ?? [];
   if (end < 0 || !origin || signed.length > NOTE_MAX) throw unsigned("head");
-  const named = joined(new TextEncoder().encode(`${origin}\n`), [1], unhex(key));
+  const named = joined(utf8(`${origin}\n`), [1], unhex(key));
   const id = (await sha256(named)).slice(0, 4);
   for (const line of signed.slice(end + 2).split("\n")) {
     const stamp = line.startsWith(`— ${origin} `) ? base64(line.slice(`— ${origin} `.length)) : new Uint8Array(0);
     if (!same(stamp.slice(0, 4), id)) continue;
-    if (!(await verifies(key, stamp.slice(4), new TextEncoder().encode(text)))) break;
+    if (!(await verifies(key, stamp.slice(4), utf8(text)))) break;
     return { origin, size: Number(size), root: base64(root), signed };
   }
   throw unsigned("head");

@@ -10,7 +10,6 @@ import { sha256 } from "./sealing.js";
 export const leafHash = (entry) => sha256(joined([0], entry));
 /** @param {Hash} left @param {Hash} right */
 const nodeHash = (left, right) => sha256(joined([1], left, right));
-export { same };
 const isOdd = (/** @type {number} */ one) => one % 2 === 1;
 const half = (/** @type {number} */ one) => Math.floor(one / 2);
 

@@ -1,7 +1,7 @@
 // @ts-check
 /** The part of msgpack that the wire format uses. Integers beyond 2^53 are BigInt; bin is Uint8Array. */
 
-import { joined } from "./bytes.js";
+import { joined, utf8 } from "./bytes.js";
 import { malformed } from "./errors.js";
 
 const DEPTH_MAX = 64;
@@ -11,7 +11,6 @@ class Reader {
   /** @param {Uint8Array<ArrayBuffer>} bytes */
   constructor(bytes) {
     this.bytes = bytes;
-    this.view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
     this.at = 0;
   }
 
@@ -24,20 +23,12 @@ class Reader {
 
   /** @param {number} size bytes of an unsigned integer @returns {any} */
   unsigned(size) {
-    const at = this.take(size);
-    if (size === 1) return this.view.getUint8(at);
-    if (size === 2) return this.view.getUint16(at);
-    if (size === 4) return this.view.getUint32(at);
-    return plain(this.view.getBigUint64(at));
+    return plain(this.bin(size).reduce((sum, byte) => (sum << 8n) | BigInt(byte), 0n));
   }
 
   /** @param {number} size @returns {any} */
   signed(size) {
-    const at = this.take(size);
-    if (size === 1) return this.view.getInt8(at);
-    if (size === 2) return this.view.getInt16(at);
-    if (size === 4) return this.view.getInt32(at);
-    return plain(this.view.getBigInt64(at));
+    return plain(BigInt.asIntN(8 * size, BigInt(this.unsigned(size))));
   }
 
   /** @param {number} length */
@@ -78,7 +69,7 @@ class Reader {
   /** @param {number} depth @returns {any} */
   value(depth) {
     if (depth > DEPTH_MAX) throw malformed("the bytes are nested too deeply");
-    const kind = this.unsigned(1);
+    const kind = this.bytes[this.take(1)];
     if (kind < 0x80) return kind;
     if (kind < 0x90) return this.map(kind & 15, depth);
     if (kind < 0xa0) return this.array(kind & 15, depth);
@@ -94,8 +85,8 @@ class Reader {
       case 0xc2: return false;
       case 0xc3: return true;
       case 0xc4: case 0xc5: case 0xc6: return this.bin(this.unsigned(1 << (kind - 0xc4)));
-      case 0xca: return this.view.getFloat32(this.take(4));
-      case 0xcb: return this.view.getFloat64(this.take(8));
+      case 0xca: return new DataView(this.bin(4).buffer).getFloat32(0);
+      case 0xcb: return new DataView(this.bin(8).buffer).getFloat64(0);
       case 0xcc: case 0xcd: case 0xce: case 0xcf: return this.unsigned(1 << (kind - 0xcc));
       case 0xd0: case 0xd1: case 0xd2: case 0xd3: return this.signed(1 << (kind - 0xd0));
       case 0xd9: case 0xda: case 0xdb: return this.str(this.unsigned(1 << (kind - 0xd9)));
@@ -123,7 +114,7 @@ export function decode(bytes) {
 /** @param {any} value null, text, bytes, unsigned integers and arrays of these @returns {Uint8Array<ArrayBuffer>} */
 export function encode(value) {
   if (typeof value === "string") {
-    const bytes = new TextEncoder().encode(value);
+    const bytes = utf8(value);
     return joined(bytes.length < 32 ? [0xa0 + bytes.length] : headed(0xd9, bytes.length), bytes);
   }
   if (value instanceof Uint8Array) return joined(headed(0xc4, value.length), /** @type {any} */ (value));
@@ -131,23 +122,16 @@ export function encode(value) {
     if (value.length > 15) throw new RangeError("an array of the wire format has at most 15 entries");
     return joined([0x90 + value.length], ...value.map(encode));
   }
-  if (Number.isSafeInteger(value) && value >= 0) return number(value);
+  if (Number.isSafeInteger(value) && value >= 0) return new Uint8Array(value < 0x80 ? [value] : headed(0xcc, value));
   throw new TypeError("only text, bytes, unsigned integers and arrays can be encoded");
 }
 
-/** @param {number} value */
-function number(value) {
-  if (value < 0x80) return new Uint8Array([value]);
-  if (value < 2 ** 32) return new Uint8Array(headed(0xcc, value));
-  const bytes = new Uint8Array(9);
-  bytes[0] = 0xcf;
-  new DataView(bytes.buffer).setBigUint64(1, BigInt(value));
-  return bytes;
-}
-
-/** @param {number} tag of one byte @param {number} value in the fewest bytes that hold it */
+/** @param {number} tag of one byte @param {number} value in the fewest bytes, of a power of two, that hold it */
 function headed(tag, value) {
-  if (value < 1 << 8) return [tag, value];
-  if (value < 1 << 16) return [tag + 1, value >> 8, value & 255];
-  return [tag + 2, value >>> 24, (value >> 16) & 255, (value >> 8) & 255, value & 255];
+  let size = 1;
+  while (value >= 2 ** (8 * size)) {
+    size *= 2;
+    tag += 1;
+  }
+  return [tag, ...Array.from({ length: size }, (_, place) => Math.floor(value / 2 ** (8 * (size - place - 1))) % 256)];
 }

@@ -2,7 +2,7 @@
 /** The publications of one experiment, as a device gets them: from the server, or the one that it kept. */
 
 import { PrivateerError, refused, unavailable } from "./errors.js";
-import { hex } from "./bytes.js";
+import { hex, json } from "./bytes.js";
 import { MSGPACK, ask, nonsense, problem } from "./exchange.js";
 import { blockOf, checkProof, checkSigned, checkStart, contradicts, entryOf, isRollback, keyChanged, openHead } from "./log.js";
 import { Participation } from "./participation.js";
@@ -142,7 +142,7 @@ export class Publications {
     const answer = await ask(`${server}/log/proof?${asked}`, {}, timeout, PROOF_MAX);
     if (answer.status !== 200) throw unavailable("the server did not prove what it published");
     try {
-      return JSON.parse(new TextDecoder().decode(answer.body));
+      return json(answer.body);
     } catch {
       throw new PrivateerError("proof-invalid", "the answer is not a proof", "proof");
     }

@@ -1,14 +1,13 @@
 // @ts-check
 /** HPKE (RFC 9180), base mode: DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-128-GCM. Nothing here opens. */
 
-import { joined } from "./bytes.js";
+import { joined, utf8 } from "./bytes.js";
 import { malformed, unsupported } from "./errors.js";
 import { subtle } from "./platform.js";
 
-const ascii = (/** @type {string} */ text) => new TextEncoder().encode(text);
-const KEM = joined(ascii("KEM"), [0, 0x20]);
-const SUITE = joined(ascii("HPKE"), [0, 0x20, 0, 1, 0, 1]);
-const VERSION = ascii("HPKE-v1");
+const KEM = joined(utf8("KEM"), [0, 0x20]);
+const SUITE = joined(utf8("HPKE"), [0, 0x20, 0, 1, 0, 1]);
+const VERSION = utf8("HPKE-v1");
 const NOTHING = new Uint8Array(0);
 
 /** @param {Uint8Array<ArrayBuffer>} key @param {Uint8Array<ArrayBuffer>} data */
@@ -19,11 +18,11 @@ async function hmac(key, data) {
 }
 
 /** @param {Uint8Array<ArrayBuffer>} salt @param {Uint8Array<ArrayBuffer>} suite @param {string} label @param {Uint8Array<ArrayBuffer>} secret */
-const extract = (salt, suite, label, secret) => hmac(salt, joined(VERSION, suite, ascii(label), secret));
+const extract = (salt, suite, label, secret) => hmac(salt, joined(VERSION, suite, utf8(label), secret));
 
 /** @param {Uint8Array<ArrayBuffer>} key @param {Uint8Array<ArrayBuffer>} suite @param {string} label @param {Uint8Array<ArrayBuffer>} info @param {number} length */
 async function expand(key, suite, label, info, length) {
-  const block = await hmac(key, joined([length >> 8, length & 255], VERSION, suite, ascii(label), info, [1]));
+  const block = await hmac(key, joined([length >> 8, length & 255], VERSION, suite, utf8(label), info, [1]));
   return block.slice(0, length);
 }
 

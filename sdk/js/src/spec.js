@@ -2,6 +2,7 @@
 /** What a device reads in a spec. */
 
 import { adjustments } from "./adjustment.js";
+import { json } from "./bytes.js";
 import { endOf } from "./choice.js";
 import { malformed, refused } from "./errors.js";
 import { features, ofArms } from "./features.js";
@@ -19,7 +20,7 @@ const DIMENSION_MAX = 64;
 export class Spec {
   /** @param {Uint8Array<ArrayBuffer>} body JSON */
   constructor(body) {
-    const told = parsed(body);
+    const told = json(body);
     const { experiment, reward, privacy, algorithm } = told;
     if (![experiment, reward, privacy, algorithm].every((table) => table && typeof table === "object")) {
       throw malformed("not a spec");
@@ -130,15 +131,6 @@ export class Spec {
     const found = JSON.stringify([Object.entries(tables), reward, privacy, this.arms.slice(0, arms), segments, guardrails, several]);
     this.meanings.set(arms, found);
     return found;
-  }
-}
-
-/** @param {Uint8Array<ArrayBuffer>} body @returns {any} */
-function parsed(body) {
-  try {
-    return JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(body));
-  } catch {
-    throw malformed("not a spec");
   }
 }
 

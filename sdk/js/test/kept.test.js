@@ -229,23 +229,6 @@ test("a key of the application's encrypts in the place of the file", () =>
     assert.throws(() => new FileLedger(path, { key: new Uint8Array(16) }), { field: "key" });
   }));
 
-test("a choice that an earlier version kept in the clear is read, and encrypted", () =>
-  serving(changed(LOCAL, { conversion_window: HOUR }), async (at) => {
-    const [path, clock] = [somewhere(), clockAt(1_000_000)];
-    const ledger = new FileLedger(path);
-    const identity = `${at.url}/test`;
-    const session = await new Client(at.url, { ledger, clock }).join("test");
-    const arm = session.choose(MARKED);
-    await session.save();
-    const choice = await ledger.choice(identity);
-    await ledger.store.change(identity, (entry) => [{ ...entry, choice }, null]);
-    assert.ok(files(path).some((text) => text.includes("377190542")));
-    assert.equal((await new Client(at.url, { ledger: new FileLedger(path), clock }).join("test")).choose(OTHER), arm);
-    assert.ok(!files(path).some((text) => text.includes("377190542")));
-    clock.at.time += DAY;
-    assert.deepEqual(await new Client(at.url, { ledger: new FileLedger(path), clock }).resend(), { test: "accepted" });
-  }));
-
 test("an outcome that waits for the server is that of the choice it is about", () =>
   serving(LOCAL, async (at) => {
     const [ledger, clock] = [new MemoryLedger(), clockAt(1_000_000)];

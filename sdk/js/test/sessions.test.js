@@ -161,15 +161,6 @@ test("changes of one file by many are all there", async () => {
   assert.deepEqual((await ledgers[1].entry("https://a/7")).publication, new Uint8Array([7]));
 });
 
-test("a ledger of version 0.1 is read, and its reports are not made again", () =>
-  serving(LOCAL, async (at) => {
-    const path = join(folder(), "ledger.json");
-    writeFileSync(path, JSON.stringify({ [`${at.url}/test`]: { endpoint: `${at.url}/reports`, body: "00ff", answered: false } }));
-    const client = new Client(at.url, { ledger: new FileLedger(path) });
-    assert.equal((await client.join("test")).asked, false);
-    assert.deepEqual(at.bodies, ["00ff"]);
-  }));
-
 test("a ledger that cannot be written means no report, in words", () =>
   serving(LOCAL, async (at) => {
     const gone = new FileLedger(join(folder(), "nowhere", "ledger.json"));

@@ -378,12 +378,3 @@ test("a token whose key expires is replaced before it is spent", () =>
     assert.equal(await session.report(1), "accepted");
     assert.ok(second.signed(asked(at, "/reports")[0].headers.authorization));
   }));
-
-test("a ledger of an earlier version has no tokens, and gets some", () =>
-  serving(LOCAL, async (at) => {
-    issues(at);
-    const ledger = new MemoryLedger();
-    await ledger.remember(`${at.url}/test`, new Uint8Array(LOCAL));
-    assert.equal("tokens" in (await ledger.entry(`${at.url}/test`)), false);
-    assert.equal(await device(at, { ledger }).fetchTokens("test"), 1);
-  }));

@@ -17,7 +17,8 @@ from privateer_core.mechanisms import Mechanism
 from privateer_core.policies.decisions import message_size
 from privateer_core.policies.gain_policy import GainPolicy, decode_policy
 from privateer_core.policies.policy import Policy
-from privateer_core.privacy.record import JUMP, PlannedTerms, planned_of
+from privateer_core.privacy.record import PlannedTerms, planned_of
+from privateer_core.privacy.terms import JUMP
 from privateer_core.sampling.entropy import SecureNoise
 from privateer_core.spec.spec import Spec
 from privateer_core.wire.envelope import Header, header_of

@@ -12,8 +12,7 @@ from typing import ClassVar, Final, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer_core.privacy.record import JUMP
-from privateer_core.privacy.terms import Terms
+from privateer_core.privacy.terms import JUMP, Terms
 
 AGE_SIZE: Final = 2
 """Bytes of an age."""

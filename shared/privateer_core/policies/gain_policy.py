@@ -6,14 +6,13 @@ the reward: beside a group named in the clear, a seen arm would tell for which c
 """
 
 from dataclasses import dataclass
-from typing import Any, Final, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from privateer_core.answer.policy_view import PolicyView
 from privateer_core.codec import decode
 from privateer_core.errors import Malformed
 from privateer_core.policies.decisions import Arms
@@ -23,6 +22,9 @@ from privateer_core.primitives.contributions import KeyedValues
 from privateer_core.primitives.public_coins import UNIT, classes_of
 from privateer_core.primitives.questions import KeyedHits, Question
 from privateer_core.privacy.terms import Terms
+
+if TYPE_CHECKING:
+    from privateer_core.answer.policy_view import PolicyView
 
 Array = NDArray[np.float64]
 Coins = NDArray[np.uint32]
@@ -141,7 +143,7 @@ class GainPolicy(ArmsPolicy, Generic[P]):
         return np.where((given == self.single) & (keys != ANY), EITHER, keys).astype(np.int64)
 
     @override
-    def view(self, spec: Any) -> PolicyView:
+    def view(self, spec: Any) -> "PolicyView":
         return self.by_context.view(spec)
 
 

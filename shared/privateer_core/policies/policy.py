@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from privateer_core.answer.policy_view import PolicyView
 from privateer_core.errors import Malformed
 from privateer_core.mechanisms import KeyedMechanism
 from privateer_core.policies.analyzers import Analyzer, ByChoices, Counted
@@ -20,6 +19,9 @@ from privateer_core.primitives.public_coins import Draw
 from privateer_core.primitives.questions import Question
 from privateer_core.privacy.terms import Terms
 from privateer_core.spec.reward import GuardedReward, Reward
+
+if TYPE_CHECKING:
+    from privateer_core.answer.policy_view import PolicyView
 
 Array = NDArray[np.float64]
 Coins = NDArray[np.uint32]
@@ -187,7 +189,7 @@ class Policy(ABC):
         """
 
     @abstractmethod
-    def view(self, spec: Any) -> PolicyView:
+    def view(self, spec: Any) -> "PolicyView":
         """Return what the policy is, for people and other languages."""
 
 

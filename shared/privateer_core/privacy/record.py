@@ -22,8 +22,6 @@ from privateer_core.spec.privacy import Privacy, idle_default
 from privateer_core.spec.spec import Spec
 
 FORMAT: Final = "privateer/record/2"
-JUMP: Final = 1_000_000
-"""Versions up to the next multiple of it may have been published, if a database was replaced by an earlier copy."""
 PROMISE: Final = frozenset({"model", "epsilon", "delta"})
 """Keys of the spec's privacy section that stand beside it in a record."""
 OF_BATCHES: Final = frozenset({"local_epsilon_max"})

@@ -16,7 +16,6 @@ from privateer_core.prepared_types import prepared
 from privateer_core.privacy.certificate import Certificate, certify, check_certificate, read_certificate
 from privateer_core.privacy.record import (
     FORMAT,
-    JUMP,
     OF_BATCHES,
     PROMISE,
     CohortPromise,
@@ -25,7 +24,7 @@ from privateer_core.privacy.record import (
     Row,
     terms_of,
 )
-from privateer_core.privacy.terms import Terms
+from privateer_core.privacy.terms import JUMP, Terms
 from privateer_core.privacy.trust import check_promise, honest_people, trust_of
 from privateer_core.spec.privacy import Privacy, idle_default
 from privateer_core.spec.sections import parse_section

@@ -3,7 +3,8 @@
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from typing import Final
 
 from privateer_core.accounting.accountant import account
 from privateer_core.accounting.allotment import Allotment, allot
@@ -13,6 +14,9 @@ from privateer_core.mechanisms import AnyMechanism
 from privateer_core.portable import OTHER_DIGITS
 from privateer_core.primitives.questions import Question
 from privateer_core.privacy.trust import Promise, Trust, honest_people, noiseless, stands_alone, trust_of
+
+JUMP: Final = 1_000_000
+"""Versions up to the next multiple of it may have been published, if a database was replaced by an earlier copy."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +47,7 @@ class Terms:
     mechanism: AnyMechanism  # what randomizes, adds up and releases
     reports: int = 1  # reports of a person that share the promise, each of them in a round of its own
 
-    @property
+    @cached_property
     def trust(self) -> Trust:
         """The row of the trust model."""
         return trust_of(self.model)
@@ -63,7 +67,7 @@ class Terms:
         """The most that the report may cost, where several share the promise; None: all of it."""
         return allotment_of(self.trust, self.epsilon, self.delta, self.reports)
 
-    @property
+    @cached_property
     def local_epsilon(self) -> float:
         """What remains of the promise if everybody else colludes; infinite where a report has no pure epsilon."""
         if self.trust.batched or self.trust.curated:

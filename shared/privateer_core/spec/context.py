@@ -6,18 +6,20 @@ function of the spec alone. Devices, simulated people and the load driver all en
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Annotated, Any, Final, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from privateer_core.answer.facts import Condition
-from privateer_core.answer.policy_view import ArmsOfBin, BinShares
 from privateer_core.spec.categories import Boolean, Categorical, Hashed, Ordinal
 from privateer_core.spec.columns import Block
 from privateer_core.spec.features import Feature, Numeric, Ranked
 from privateer_core.spec.sections import Section
+
+if TYPE_CHECKING:
+    from privateer_core.answer.facts import Condition
+    from privateer_core.answer.policy_view import BinShares
 
 Array = NDArray[np.float64]
 
@@ -103,7 +105,7 @@ def inhabited(features: Mapping[str, Feature], lower: Array, upper: Array) -> ND
     return found
 
 
-def conditions_of(features: Mapping[str, Feature], lower: Array, upper: Array) -> tuple[Condition, ...]:
+def conditions_of(features: Mapping[str, Feature], lower: Array, upper: Array) -> "tuple[Condition, ...]":
     """Return whom a box holds, by its corners, (columns,) each: a condition on each feature that it restricts."""
     found, start = [], 0
     for name, feature in features.items():
@@ -139,8 +141,10 @@ class EqualBins:
 
 def bins_of(
     features: Mapping[str, Feature], corners: tuple[Array, Array], arms: Sequence[dict[str, float]]
-) -> BinShares:
+) -> "BinShares":
     """Return boxes in which anybody can be, by their lower and upper corners, with the share of each arm there."""
+    from privateer_core.answer.policy_view import ArmsOfBin, BinShares
+
     boxes = zip(*corners, arms, inhabited(features, *corners), strict=True)
     bins = (
         ArmsOfBin(tuple(low.tolist()), tuple(high.tolist()), conditions_of(features, low, high), shares)

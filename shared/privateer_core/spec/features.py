@@ -7,17 +7,19 @@ import math
 from abc import ABC, abstractmethod
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 from typing_extensions import override
 
-from privateer_core.answer.facts import Among, Between, Condition
 from privateer_core.errors import InputError
 from privateer_core.spec.columns import CIRCLE, FLAG, MISSING_PLACE, NUMBER, Block, is_missing, is_number
 from privateer_core.spec.sections import Finite, Section
+
+if TYPE_CHECKING:
+    from privateer_core.answer.facts import Condition
 
 Array = NDArray[np.float64]
 
@@ -121,8 +123,10 @@ class Feature(Section, ABC):
     def shown(self, lower: Array, upper: Array) -> Any:
         """Return which values a box has, by its corners along the feature's columns, for people."""
 
-    def condition(self, name: str, lower: Array, upper: Array) -> Condition:
+    def condition(self, name: str, lower: Array, upper: Array) -> "Condition":
         """Return whom a box holds, by its corners along the feature's columns; ``name`` is the feature's."""
+        from privateer_core.answer.facts import Among
+
         values = self.shown(lower, upper) or [None]
         return Among(name, tuple(one for one in values if one is not None), missing=None in values)
 
@@ -189,7 +193,9 @@ class _Number(Scaled):
     """A number of which a box has an interval."""
 
     @override
-    def condition(self, name: str, lower: Array, upper: Array) -> Condition:
+    def condition(self, name: str, lower: Array, upper: Array) -> "Condition":
+        from privateer_core.answer.facts import Among, Between
+
         values = self.shown(lower, upper)
         if values is None:
             return Among(name, (), missing=True)

@@ -1,7 +1,6 @@
 """Sections of a specification: tables of a TOML file, checked, with errors that name the field."""
 
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, Self, TypeVar
 
@@ -15,7 +14,7 @@ Finite = Annotated[float, Field(allow_inf_nan=False)]
 class Section(BaseModel):
     """A table with known keys only; it does not change."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     @model_validator(mode="wrap")
     @classmethod
@@ -91,6 +90,8 @@ def toml_tables(text: str) -> dict[str, Any]:
         raise SpecError(f"above {TOML_BYTES_MAX} bytes", field="spec", remedy="send large specs as JSON")
     if _LONG_KEY.search(text):
         raise SpecError(f"has a name of more than {_DOTS_MAX} parts", field="spec", remedy="see the examples")
+    import tomllib
+
     try:
         return tomllib.loads(text)
     except RecursionError:

@@ -15,7 +15,6 @@ from typing import Final, Self
 
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey, RSAPublicNumbers
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_der_public_key
 
 from privateer_core.errors import Malformed
 from privateer_core.prepared_types import prepared
@@ -61,6 +60,8 @@ class TokenKey:
     @cached_property
     def public(self) -> RSAPublicKey:
         """The key itself."""
+        from cryptography.hazmat.primitives.serialization import load_der_public_key
+
         if not self.encoded.startswith(_PREFIX):
             raise ValueError
         numbers = load_der_public_key(_plain(self.encoded[len(_PREFIX) :]))
@@ -83,6 +84,8 @@ def _plain(key: bytes) -> bytes:
 
 
 def _encoded(numbers: RSAPublicNumbers) -> bytes:
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
     plain = numbers.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
     return _PREFIX + plain[len(_RSA_PREFIX) :]
 

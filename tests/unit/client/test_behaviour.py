@@ -1,6 +1,7 @@
 """What docs/behaviour.json says of a device: the client in JavaScript does the same (sdk/js/test/behaviour.test.js)."""
 
 import json
+import random
 import warnings
 from collections.abc import Callable
 from decimal import Decimal
@@ -12,12 +13,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privateer_client import Client
+from privateer_client import Client, Outcome
 from privateer_client.inputs import context_vector, read_outcome
-from privateer_client.states import ALLOWED, NEXT, OUTCOMES
+from privateer_client.person_choice import PersonChoice
+from privateer_client.states import ALLOWED, NEXT, OUTCOMES, ChoiceState
+from privateer_core.algorithms import parse_spec
 from privateer_core.errors import InputError, PrivateerError, UnfitValueWarning
 from privateer_core.spec.reward import GuardedReward, Reward
-from privateer_core.wire.publication import ASKS_HEADER, ASKS_NOBODY
+from privateer_core.wire.publication import ASKS_HEADER, ASKS_NOBODY, decode_publication
 from tests.support.clocks import Hands
 from tests.support.experiments import CONTEXT, OTHER, Device, Server
 from tests.support.publications import published
@@ -237,3 +240,60 @@ def test_what_is_told_is_told_once_a_session_and_name(tmp_path: Path) -> None:
     with pytest.warns(UnfitValueWarning, match="^reward: ") as warned:
         outcomes = [session.report("secret") for _ in range(2)]
     assert (len(warned), outcomes) == (1, ["accepted", "already-reported"])
+
+
+ENDS = {
+    Outcome.ACCEPTED: {ChoiceState.DELIVERED},
+    Outcome.ALREADY_REPORTED: {ChoiceState.DELIVERED},
+    Outcome.PENDING: {ChoiceState.WAITING, ChoiceState.DUE, ChoiceState.DELIVERED},
+    Outcome.NOT_ASKED: {ChoiceState.CLOSED, ChoiceState.GIVEN_UP},
+}
+"""States after a report, by what came of it; one that is sealed may wait."""
+
+
+def moved(device: Device, server: Server, step: str, draw: random.Random) -> None:
+    """The world goes on: rounds open, one that takes no earlier choices among them, and servers fail or pause."""
+    if step == "publish":
+        version = decode_publication(server.body).round.version + draw.choice([1, 1_000_000])
+        server.moves_on(parse_spec(json.loads(decode_publication(server.body).spec)), version)
+    elif step == "fail":
+        server.is_down = not server.is_down
+    elif step == "pause":
+        server.headers = {} if server.headers else {ASKS_HEADER: ASKS_NOBODY}
+    device.clock.time += draw.choice([0.0, 60.0, 4000.0, 100_000.0])
+
+
+def walk(folder: Path, seed: int) -> set[ChoiceState]:
+    """Take 40 steps of two sessions of one person, whatever the world does; return the states of the sessions."""
+    draw, seen = random.Random(seed), set[ChoiceState]()
+    server = Server(published(make_spec({"experiment.conversion_window": draw.choice([0.0, 3600.0])})))
+    folder.mkdir()
+    device = Device(folder, server)
+    joined = [device.start().join("test") for _ in range(2)]
+    for _ in range(40):
+        moved(device, server, draw.choice(["publish", "fail", "pause", "", "", ""]), draw)
+        place = draw.randrange(2)
+        step = draw.choice(["join", "choose", "choose", "choose", "fresh", "fresh", "report", "forget", "forget"])
+        if step == "join":
+            joined[place] = device.start().join("test")
+        session = joined[place]
+        if step == "report":
+            session.choose(CONTEXT)
+            outcome = session.report(1.0)
+            assert session.state in ENDS[outcome]
+        elif step == "forget":
+            session.forget()
+        elif step != "join":
+            chosen(session, step)
+        known = PersonChoice(session._publications, device.ledger(), device.clock)
+        known.look_up(session._participation)
+        assert known.state is session.state or step == "report"
+        seen.add(session.state)
+    assert len(device.ledger().payments()) <= 1
+    assert len({*server.sent}) <= 1  # the same bytes may come again
+    return seen
+
+
+def test_sessions_know_what_the_ledger_says_and_report_once(tmp_path: Path) -> None:
+    seen = [walk(tmp_path / str(seed), seed) for seed in range(24)]
+    assert set.union(*seen) == set(ChoiceState)

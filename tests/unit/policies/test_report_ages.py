@@ -5,7 +5,7 @@ import pytest
 
 from privateer_core.errors import SpecError
 from privateer_core.policies.decisions import AGE_MAX, age_of, by_age, with_ages
-from privateer_core.privacy.record import JUMP
+from privateer_core.privacy.terms import JUMP
 from privateer_server.rounds.loop import Schedule
 from tests.support.specs import SHUFFLE, make_spec
 

@@ -10,7 +10,7 @@ import { Ledger, blank } from "./ledger.js";
 
 const TRIES = 1000;
 const RECENT = 64;
-const KEY_SIZE = 32;
+export const KEY_SIZE = 32;
 
 /** @typedef {import("./ledger.js").Entry} Entry */
 /** What a file has: entries by experiment, and the names of the last changes. @typedef {{entries: Record<string, Entry>, recent: string[]}} State */
@@ -28,46 +28,23 @@ class FileStore {
 
   /** @returns {Promise<CryptoKey>} */
   async key() {
-    const secret = this.secret ?? this.tried(() => this.kept());
+    const secret = this.secret ?? this.tried(() => keptKey(this.path));
     return crypto.subtle.importKey("raw", secret, "AES-GCM", false, ["encrypt", "decrypt"]);
   }
 
-  /** The key in the file beside: on disk, whole, before anything is encrypted with it. @returns {Uint8Array<ArrayBuffer>} */
-  kept() {
-    const path = `${this.path}.key`;
-    try {
-      const found = new Uint8Array(readFileSync(path));
-      if (found.length !== KEY_SIZE) throw unwritable(`${path} is no key: put it back, or give one to FileLedger`);
-      return found;
-    } catch (error) {
-      if (!is(error, "ENOENT")) throw error;
-    }
-    const draft = `${this.path}.${crypto.randomUUID()}.draft`;
-    try {
-      onDisk(draft, crypto.getRandomValues(new Uint8Array(KEY_SIZE)));
-      linkSync(draft, path);
-      flushed(dirname(path));
-    } catch (error) {
-      if (!is(error, "EEXIST")) throw error; // another process was faster
-    } finally {
-      removed(draft);
-    }
-    return this.kept();
-  }
-
-  /** Numbers in use, the largest first; 0 is the file of an earlier version. */
+  /** Numbers in use, the largest first. */
   numbers() {
     const [folder, name] = [dirname(this.path), basename(this.path)];
     const found = readdirSync(folder).flatMap((one) => {
-      const number = one === name ? "0" : one.startsWith(`${name}.`) ? one.slice(name.length + 1) : "";
-      return /^(0|[1-9][0-9]*)$/.test(number) ? [Number(number)] : [];
+      const number = one.startsWith(`${name}.`) ? one.slice(name.length + 1) : "";
+      return /^[1-9][0-9]*$/.test(number) ? [Number(number)] : [];
     });
     return found.sort((one, other) => other - one);
   }
 
   /** @param {number} number */
   at(number) {
-    return number ? `${this.path}.${number}` : this.path;
+    return `${this.path}.${number}`;
   }
 
   /** The newest state, and its number. @returns {[State, number]} */
@@ -145,6 +122,30 @@ class FileStore {
   }
 }
 
+/** The key in the file beside a ledger: on disk, whole, before anything is encrypted with it. @param {string} ledger
+ * @returns {Uint8Array<ArrayBuffer>} */
+export function keptKey(ledger) {
+  const path = `${ledger}.key`;
+  try {
+    const found = new Uint8Array(readFileSync(path));
+    if (found.length !== KEY_SIZE) throw unwritable(`${path} is no key: put it back, or give one to the ledger`);
+    return found;
+  } catch (error) {
+    if (!is(error, "ENOENT")) throw error;
+  }
+  const draft = `${ledger}.${crypto.randomUUID()}.draft`;
+  try {
+    onDisk(draft, crypto.getRandomValues(new Uint8Array(KEY_SIZE)));
+    linkSync(draft, path);
+    flushed(dirname(path));
+  } catch (error) {
+    if (!is(error, "EEXIST")) throw error; // another process was faster
+  } finally {
+    removed(draft);
+  }
+  return keptKey(ledger);
+}
+
 /** @param {unknown} error @param {string} code */
 const is = (error, code) => /** @type {NodeJS.ErrnoException} */ (error).code === code;
 
@@ -180,18 +181,8 @@ function removed(path) {
 
 /** @param {string} text @returns {State} */
 function parsed(text) {
-  const told = JSON.parse(text, (_, value) => (typeof value?.bytes === "string" ? unhex(value.bytes) : value));
-  const { entries, recent } = Array.isArray(told.recent) ? told : { entries: told, recent: [] };
-  const upgrades = Object.entries(entries).map(([name, one]) => [name, upgraded(one)]);
-  return { entries: Object.assign(Object.create(null), Object.fromEntries(upgrades)), recent };
-}
-
-/** An entry of version 0.1, which had made one report, as it is now. @param {any} told @returns {Entry} */
-function upgraded(told) {
-  if ("payment" in told) return told;
-  const { endpoint, body, answered } = told;
-  const payment = { version: 0, model: "", epsilon: null, delta: 0, localEpsilon: null, day: 0, reports: 1, made: 1, period: 0, pinned: "" };
-  return { ...blank(), payment, waiting: answered ? [] : [{ endpoint, body: unhex(body) }] };
+  const { entries, recent } = JSON.parse(text, (_, value) => (typeof value?.bytes === "string" ? unhex(value.bytes) : value));
+  return { entries: Object.assign(Object.create(null), entries), recent: [...recent] };
 }
 
 export class FileLedger extends Ledger {

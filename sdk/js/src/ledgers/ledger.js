@@ -2,12 +2,12 @@
 /** What a device has paid for, keeps and still has to send. A store makes it last; what it says is the same everywhere. */
 
 import { same } from "../bytes.js";
-import { isSame as isSameChoice } from "../choice.js";
+import { isSame } from "../choice.js";
 import { alreadyReported, refused, unwritable } from "../errors.js";
 import { isRollback, outweighs } from "../log.js";
 import { below } from "../platform.js";
 import { Uses } from "./uses.js";
-import { lock, lockArm, unlock } from "./vault.js";
+import { lock, unlock } from "./vault.js";
 
 const TRIES = 100;
 
@@ -28,14 +28,13 @@ const TRIES = 100;
  * @typedef {object} Entry
  * @property {Payment | null} payment
  * @property {Sealed[]} waiting reports that nobody has answered for good
- * @property {Uint8Array<ArrayBuffer> | import("../participation.js").Choice | null} choice encrypted (`vault.js`); one of an
- * earlier version is not, until it is read
- * @property {Uint8Array<ArrayBuffer> | null} [shown] the arm that the person saw last, and the coins of their next choice, encrypted
+ * @property {Uint8Array<ArrayBuffer> | null} choice encrypted (`vault.js`)
+ * @property {Uint8Array<ArrayBuffer> | null} shown the arm that the person saw last, and the coins of their next choice, encrypted
  * @property {Turn | null} turn
  * @property {Uint8Array<ArrayBuffer> | null} publication the last one that was checked; it is public
- * @property {import("../tokens/token-store.js").Kept[]} [tokens] upload tokens that no report comes with yet
- * @property {import("../log.js").Known | null} [known] of a server: its key, and the last head of its log
- * @property {string | null} [evidence] against a server, as JSON
+ * @property {import("../tokens/token-store.js").Kept[]} tokens upload tokens that no report comes with yet
+ * @property {import("../log.js").Known | null} known of a server: its key, and the last head of its log
+ * @property {string | null} evidence against a server, as JSON
  */
 
 /**
@@ -53,7 +52,7 @@ const TRIES = 100;
 /** @typedef {import("./arm.js").KeptArm} KeptArm */
 
 /** @returns {Entry} */
-export const blank = () => ({ payment: null, waiting: [], choice: null, turn: null, publication: null });
+export const blank = () => ({ payment: null, waiting: [], choice: null, shown: null, turn: null, publication: null, tokens: [], known: null, evidence: null });
 
 /** @param {Payment} paid @param {number} period */
 export const allows = (paid, period) => paid.made < paid.reports && paid.period < period;
@@ -88,51 +87,70 @@ export class Ledger {
     return this.store.change(experiment, (entry) => {
       const payment = { ...asked, made: 1 };
       const paid = entry.payment ? next(entry.payment, payment) : payment;
-      if (about && !isSame(entry.choice, about)) return [entry, false];
+      if (about && !(entry.choice && same(entry.choice, about))) return [entry, false];
       return [{ ...entry, payment: paid, choice: null, waiting: [...entry.waiting, sealed] }, true];
     });
   }
 
+  /** Replace parts of an entry. @param {string} experiment @param {(entry: Entry) => Partial<Entry>} change */
+  set(experiment, change) {
+    return this.store.change(experiment, (entry) => [{ ...entry, ...change(entry) }, undefined]);
+  }
+
   /** Forget a report that was answered for good, but not its payment. @param {string} experiment @param {Sealed} sealed */
-  async answered(experiment, sealed) {
-    await this.store.change(experiment, (entry) => {
-      const left = entry.waiting.filter(({ body }) => body.length !== sealed.body.length || body.some((byte, i) => byte !== sealed.body[i]));
-      return [{ ...entry, waiting: left }, null];
-    });
+  answered(experiment, sealed) {
+    return this.set(experiment, ({ waiting }) => ({ waiting: waiting.filter(({ body }) => !same(body, sealed.body)) }));
   }
 
   /** The choice that is kept. @param {string} experiment @returns {Promise<Choice | null>} */
   async choice(experiment) {
-    const { choice } = await this.entry(experiment);
-    if (!choice || choice instanceof Uint8Array) return this.opened(choice, experiment);
-    return this.keep(experiment, (kept) => kept); // encrypted from now on
+    return this.opened((await this.entry(experiment)).choice, experiment);
   }
 
-  /** @param {Entry["choice"]} kept @param {string} experiment */
+  /** @param {Entry["choice"]} kept as it is kept @param {string} experiment @returns {Promise<Choice | null>} */
   async opened(kept, experiment) {
-    return kept instanceof Uint8Array ? unlock(await this.store.key(), kept, experiment) : kept;
+    return kept && unlock(await this.store.key(), kept, experiment);
   }
 
   /**
    * Replace the choice that is kept by what a function makes of it, and return that. None is kept once no report can be made of it.
    * The function may be called again, where another page has kept something meanwhile.
-   * @param {string} experiment @param {(kept: Choice | null) => Choice | null} change
+   * @param {string} experiment @param {(kept: Choice | null) => Choice | null} change @returns {Promise<Choice | null>}
    */
-  async keep(experiment, change) {
+  keep(experiment, change) {
+    const counts = (/** @type {Entry} */ { payment }, /** @type {Choice} */ { period }) => payment === null || allows(payment, period);
+    return this.swap(experiment, "choice", experiment, change, counts);
+  }
+
+  /**
+   * Replace the arm that is kept by what a function makes of it, and return that; one that cannot be read is none, since no report
+   * depends on it. The function may be called again, where another page has kept one meanwhile.
+   * @param {string} experiment @param {(kept: KeptArm | null) => KeptArm} change @returns {Promise<KeptArm>}
+   */
+  async changeArm(experiment, change) {
+    return /** @type {KeptArm} */ (await this.swap(experiment, "shown", `${experiment}#arm`, change, () => true));
+  }
+
+  /**
+   * Compare and set what is kept encrypted: what encrypts takes its time, and a transaction of a browser does not wait.
+   * @template {object} T @param {string} experiment @param {"choice" | "shown"} part @param {string} label
+   * @param {(kept: T | null) => T | null} change @param {(entry: Entry, made: T) => boolean} counts whether it is kept
+   * @returns {Promise<T | null>}
+   */
+  async swap(experiment, part, label, change, counts) {
     for (let tries = 0; tries < TRIES; tries++) {
-      // What encrypts takes its time, and a transaction of a browser does not wait.
-      const before = (await this.entry(experiment)).choice;
-      const kept = await this.opened(before, experiment);
+      const before = (await this.entry(experiment))[part];
+      const kept = before && (await unlock(await this.store.key(), before, label).catch((error) => (part === "shown" ? null : Promise.reject(error))));
       const made = change(kept);
       if (!made && !before) return null;
-      const isThere = made === kept && before instanceof Uint8Array;
-      const body = isThere ? before : made && (await lock(await this.store.key(), made, experiment));
+      const body = made && made === kept ? before : made && (await lock(await this.store.key(), made, label));
       const done = await this.store.change(experiment, (entry) => {
-        if (!isSame(entry.choice, before)) return [entry, null];
-        const stands = made !== null && (entry.payment === null || allows(entry.payment, made.period));
-        return [{ ...entry, choice: stands ? body : null }, { choice: stands ? made : null }];
+        const now = entry[part];
+        if (now !== before && !(now && before && same(now, before))) return [entry, null];
+        const left = made && counts(entry, made) ? made : null;
+        return [{ ...entry, [part]: left && body }, { left }];
       });
-      if (done) return done.choice;
+      if (done) return done.left;
     }
     throw unwritable("the ledger changes all the time");
   }
@@ -140,43 +158,22 @@ export class Ledger {
   /** Erase a choice, unless another one is kept by now: no report will be made of it. The arm stays the person's.
    * @param {string} experiment @param {Choice} choice */
   async eraseChoice(experiment, choice) {
-    await this.keep(experiment, (kept) => (kept && isSameChoice(kept, choice) ? null : kept));
+    await this.keep(experiment, (kept) => (kept && isSame(kept, choice) ? null : kept));
   }
 
   /** Erase the choice and the arm, whether they can be read or not: no report will be made. @param {string} experiment */
-  async forget(experiment) {
-    await this.store.change(experiment, (entry) => [{ ...entry, choice: null, shown: null }, null]);
-  }
-
-  /**
-   * Replace the arm that is kept by what a function makes of it, and return that; one that cannot be read is none. The
-   * function may be called again, where another page has kept one meanwhile.
-   * @param {string} experiment @param {(kept: KeptArm | null) => KeptArm} change @returns {Promise<KeptArm>}
-   */
-  async changeArm(experiment, change) {
-    for (let tries = 0; tries < TRIES; tries++) {
-      const before = (await this.entry(experiment)).shown ?? null;
-      // Without it a person gets an arm anew, and no report depends on it.
-      const kept = before && (await unlock(await this.store.key(), before, `${experiment}#arm`).catch(() => null));
-      const made = change(kept);
-      if (made === kept) return made;
-      const body = await lockArm(await this.store.key(), made, `${experiment}#arm`);
-      const isDone = await this.store.change(experiment, (entry) =>
-        isSame(entry.shown ?? null, before) ? [{ ...entry, shown: body }, true] : [entry, false],
-      );
-      if (isDone) return made;
-    }
-    throw unwritable("the ledger changes all the time");
+  forget(experiment) {
+    return this.set(experiment, () => ({ choice: null, shown: null }));
   }
 
   /** Keep a publication in the place of the one before. @param {string} experiment @param {Uint8Array<ArrayBuffer>} publication */
-  async remember(experiment, publication) {
-    await this.store.change(experiment, (entry) => [{ ...entry, publication }, null]);
+  remember(experiment, publication) {
+    return this.set(experiment, () => ({ publication }));
   }
 
   /** What is known of a server. @param {string} server @returns {Promise<import("../log.js").Known | null>} */
   async known(server) {
-    return (await this.entry(`${server}#log`)).known ?? null;
+    return (await this.entry(`${server}#log`)).known;
   }
 
   /**
@@ -186,30 +183,26 @@ export class Ledger {
    */
   know(server, known, before) {
     return this.store.change(`${server}#log`, (entry) => {
-      const is = (/** @type {import("../log.js").Known | null} */ one) => (entry.known?.key ?? null) === (one?.key ?? null) && (entry.known?.head ?? null) === (one?.head ?? null);
+      const is = (/** @type {import("../log.js").Known | null} */ one) => entry.known?.key === one?.key && entry.known?.head === one?.head;
       return is(known) ? [entry, true] : is(before) ? [{ ...entry, known }, true] : [entry, false];
     });
   }
 
   /** Evidence against a server. @param {string} server @returns {Promise<string | null>} */
   async evidence(server) {
-    return (await this.entry(`${server}#log`)).evidence ?? null;
+    return (await this.entry(`${server}#log`)).evidence;
   }
 
   /** Keep evidence against a server, unless there is as strong evidence already. @param {string} server @param {string} evidence */
-  async accuse(server, evidence) {
-    await this.store.change(`${server}#log`, (entry) => {
-      return [outweighs(evidence, entry.evidence ?? null) ? { ...entry, evidence } : entry, null];
-    });
+  accuse(server, evidence) {
+    return this.set(`${server}#log`, (entry) => (outweighs(evidence, entry.evidence) ? { evidence } : {}));
   }
 
   /** Mark the evidence that a server's log went back as answered, if that is all there is; it stays to be published. @param {string} server */
-  async acquit(server) {
-    await this.store.change(`${server}#log`, (entry) => {
-      const evidence = entry.evidence ?? null;
-      if (evidence === null || !isRollback(evidence)) return [entry, null];
-      return [{ ...entry, evidence: JSON.stringify({ ...JSON.parse(evidence), answered: true }, null, 1) }, null];
-    });
+  acquit(server) {
+    return this.set(`${server}#log`, ({ evidence }) =>
+      evidence !== null && isRollback(evidence) ? { evidence: JSON.stringify({ ...JSON.parse(evidence), answered: true }, null, 1) } : {},
+    );
   }
 
   /**
@@ -217,7 +210,7 @@ export class Ledger {
    * @param {string} server @returns {Promise<string | null>} the evidence against it, which the ledger then has no more
    */
   forgetServer(server) {
-    return this.store.change(`${server}#log`, ({ evidence }) => [blank(), evidence ?? null]);
+    return this.store.change(`${server}#log`, ({ evidence }) => [blank(), evidence]);
   }
 
   /**
@@ -235,10 +228,6 @@ export class Ledger {
     });
   }
 }
-
-/** @param {Entry["choice"]} one @param {Entry["choice"]} other */
-const isSame = (one, other) =>
-  one instanceof Uint8Array && other instanceof Uint8Array ? same(one, other) : JSON.stringify(one) === JSON.stringify(other);
 
 /** The payment that another report makes of the one before: the promise is paid for as a whole.
  * @param {Payment} before @param {Payment} asked @returns {Payment} */

@@ -1,7 +1,7 @@
 // @ts-check
 /** What an experiment has found, as one document with its digest: docs/review.md says what its keys mean. */
 
-import { hex } from "../bytes.js";
+import { hex, json, utf8 } from "../bytes.js";
 import { unusable } from "../errors.js";
 import { sha256 } from "../sealing.js";
 import { canonical } from "./canonical.js";
@@ -61,7 +61,7 @@ function parsed(file) {
   if (typeof file !== "string" && !(file instanceof Uint8Array)) throw unusable("give the file's text, or its bytes as a Uint8Array");
   if (file.length > LONGEST) throw unusable(`has more than ${LONGEST} bytes: ${GIVE}`);
   try {
-    return JSON.parse(typeof file === "string" ? file : new TextDecoder("utf-8", { fatal: true }).decode(file));
+    return typeof file === "string" ? JSON.parse(file) : json(file);
   } catch {
     throw unusable(`is damaged, or not JSON: ${GIVE}`);
   }
@@ -84,7 +84,7 @@ async function checkDigest({ digest, ...rest }) {
   } catch {
     throw unusable(`is not an export: it has a number, a text or a depth that JSON has not; ${GIVE}`);
   }
-  if (hex(await sha256(new TextEncoder().encode(text))) !== digest) {
+  if (hex(await sha256(utf8(text))) !== digest) {
     throw unusable("is damaged: its digest is another one; export it again, or take another copy");
   }
 }

@@ -1,7 +1,7 @@
 // @ts-check
 /** The public keys of an issuer, and the document that shows them: RFC 9578's directory, by experiment. */
 
-import { joined, same, unhex } from "../bytes.js";
+import { joined, json, same, unhex } from "../bytes.js";
 import { malformed } from "../errors.js";
 import { sha256 } from "../sealing.js";
 import { unbase64url } from "./base64url.js";
@@ -52,7 +52,7 @@ const strange = () => malformed("not a directory of token keys");
 /** @param {Uint8Array<ArrayBuffer>} body @returns {{issuer: string, experiments: Record<string, any>}} */
 function parsed(body) {
   try {
-    const told = JSON.parse(new TextDecoder().decode(body));
+    const told = json(body);
     if (typeof told.issuer === "string" && typeof told.experiments === "object" && told.experiments) return told;
   } catch {
     // It is no JSON, as below.

@@ -16,9 +16,6 @@ import { digestOf, markOf } from "./token.js";
 const NOTHING = new Uint8Array(0);
 const isSigned = (/** @type {Kept} */ { token }) => token.length > 0;
 
-/** The tokens of an entry; those of an earlier version have none. @param {Entry} entry @returns {Kept[]} */
-const tokensOf = ({ tokens }) => tokens ?? [];
-
 /** @param {Entry} entry @param {Sealed} report */
 const waits = ({ waiting }, report) => waiting.find(({ endpoint, body }) => endpoint === report.endpoint && same(body, report.body));
 
@@ -36,11 +33,6 @@ export class TokenStore {
     this.clock = clock;
   }
 
-  /** @param {string} identity @param {(entry: Entry) => Entry} change */
-  async change(identity, change) {
-    await this.ledger.store.change(identity, (entry) => [change(entry), null]);
-  }
-
   /**
    * Keep tokens that are about to be asked for, no more than are missing: another page of this device may have drawn some
    * meanwhile. Return all that the issuer has not signed.
@@ -49,40 +41,40 @@ export class TokenStore {
    */
   begin(identity, endpoint, drawn, expires, wanted) {
     return this.ledger.store.change(identity, (entry) => {
-      const missing = wanted - tokensOf(entry).filter((one) => one.endpoint === endpoint).length;
+      const missing = wanted - entry.tokens.filter((one) => one.endpoint === endpoint).length;
       const fresh = drawn.slice(0, Math.max(0, missing)).map((one) => ({ ...one, endpoint, token: NOTHING, expires }));
-      const tokens = [...tokensOf(entry), ...fresh];
+      const tokens = [...entry.tokens, ...fresh];
       return [{ ...entry, tokens }, tokens.filter((one) => one.endpoint === endpoint && !isSigned(one))];
     });
   }
 
   /** Tokens for an endpoint that the issuer has not signed. @param {string} identity @param {string} endpoint */
   async pending(identity, endpoint) {
-    return tokensOf(await this.ledger.entry(identity)).filter((one) => one.endpoint === endpoint && !isSigned(one));
+    return (await this.ledger.entry(identity)).tokens.filter((one) => one.endpoint === endpoint && !isSigned(one));
   }
 
   /** Keep the signed token, and forget what could tie it to the request for it. @param {string} identity
    * @param {import("./token.js").PendingToken} pending @param {Uint8Array<ArrayBuffer>} token */
   finish(identity, { input }, token) {
     const signed = (/** @type {Kept} */ one) => (same(one.input, input) ? { ...one, token, request: NOTHING, inverse: NOTHING } : one);
-    return this.change(identity, (entry) => ({ ...entry, tokens: tokensOf(entry).map(signed) }));
+    return this.ledger.set(identity, ({ tokens }) => ({ tokens: tokens.map(signed) }));
   }
 
   /** Forget a token that nobody will sign. @param {string} identity @param {import("./token.js").PendingToken} pending */
   drop(identity, { input }) {
-    return this.change(identity, (entry) => ({ ...entry, tokens: tokensOf(entry).filter((one) => !same(one.input, input)) }));
+    return this.ledger.set(identity, ({ tokens }) => ({ tokens: tokens.filter((one) => !same(one.input, input)) }));
   }
 
   /** Forget tokens left that are for another challenge, and those that have expired. @param {string} identity @param {string} endpoint @param {Uint8Array} digest */
   keepOnly(identity, endpoint, digest) {
     const now = this.clock.now();
     const isGood = (/** @type {Kept} */ one) => one.expires > now && (one.endpoint !== endpoint || same(digestOf(one.input), digest));
-    return this.change(identity, (entry) => ({ ...entry, tokens: tokensOf(entry).filter(isGood) }));
+    return this.ledger.set(identity, ({ tokens }) => ({ tokens: tokens.filter(isGood) }));
   }
 
   /** Signed tokens that are left. @param {Entry} entry @param {string} endpoint */
   left(entry, endpoint) {
-    return tokensOf(entry).filter((one) => one.endpoint === endpoint && isSigned(one) && one.expires > this.clock.now());
+    return entry.tokens.filter((one) => one.endpoint === endpoint && isSigned(one) && one.expires > this.clock.now());
   }
 
   /** How many signed tokens are left. @param {string} identity @param {string} endpoint */
@@ -109,7 +101,7 @@ export class TokenStore {
       const waiting = waits(now, report);
       const [spare] = this.left(now, report.endpoint);
       if (!waiting || waiting.token || !spare) return [now, waiting?.token ?? null];
-      const rest = { ...now, tokens: tokensOf(now).filter((one) => one !== spare) };
+      const rest = { ...now, tokens: now.tokens.filter((one) => one !== spare) };
       return [tied(rest, report, spare.token), spare.token];
     });
   }
@@ -131,15 +123,15 @@ export class TokenStore {
    */
   part(identity, report, token, strays) {
     const isStray = (/** @type {Kept} */ one) => strays.some(({ input }) => same(input, one.input));
-    return this.change(identity, (entry) => {
+    return this.ledger.set(identity, (entry) => {
       const now = waits(entry, report)?.token;
       const parted = now && same(now, token) ? tied(entry, report, null) : entry;
-      return { ...parted, tokens: tokensOf(entry).filter((one) => !isStray(one)) };
+      return { ...parted, tokens: entry.tokens.filter((one) => !isStray(one)) };
     });
   }
 
   /** Forget the token of a report, since no endpoint takes it any more. @param {string} identity @param {Sealed} report */
   untie(identity, report) {
-    return this.change(identity, (entry) => tied(entry, report, null));
+    return this.ledger.set(identity, (entry) => tied(entry, report, null));
   }
 }

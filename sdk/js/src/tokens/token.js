@@ -4,7 +4,7 @@
  * endpoint. Its challenge says so, and the device makes it itself, so that nobody can mark a device by it.
  */
 
-import { joined } from "../bytes.js";
+import { joined, utf8 } from "../bytes.js";
 import { random } from "../platform.js";
 import { sha256 } from "../sealing.js";
 import { base64url } from "./base64url.js";
@@ -19,8 +19,6 @@ const DIGEST_SIZE = 32;
  * @typedef {{input: Uint8Array<ArrayBuffer>, request: Uint8Array<ArrayBuffer>, inverse: Uint8Array<ArrayBuffer>}} PendingToken */
 
 /** @typedef {import("./keys.js").TokenKey} TokenKey */
-
-const utf8 = (/** @type {string} */ text) => new TextEncoder().encode(text);
 
 /** @param {string} name */
 function named(name) {

@@ -3,6 +3,7 @@
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +11,6 @@ from typing_extensions import override
 
 from privateer_core.algorithms.partition.bins import DEPTH_MAX, AskedBins, choices_of, choices_of_all
 from privateer_core.algorithms.partition.spec import PartitionSpec
-from privateer_core.answer.policy_view import PolicyView
 from privateer_core.errors import Malformed
 from privateer_core.policies.analyzers import ByChoices
 from privateer_core.policies.decisions import Arms
@@ -18,6 +18,9 @@ from privateer_core.policies.policy import ArmsPolicy
 from privateer_core.primitives.contributions import KeyedValues
 from privateer_core.primitives.public_coins import UNIT
 from privateer_core.spec.context import bins_of
+
+if TYPE_CHECKING:
+    from privateer_core.answer.policy_view import PolicyView
 
 
 @dataclass(frozen=True)
@@ -128,8 +131,10 @@ class PartitionPolicy(AskedBins, ArmsPolicy):
         return self.by_whole(asked)[self.cells[:, 0], self.cells[:, 1]][:, None], without
 
     @override
-    def view(self, spec: PartitionSpec) -> PolicyView:
+    def view(self, spec: PartitionSpec) -> "PolicyView":
         """Return the bins in which anybody can be, with the share of each active arm."""
+        from privateer_core.answer.policy_view import PolicyView
+
         names = spec.experiment.arms
         arms = [
             {names[k]: round(float(shares[k]), 4) for k in np.flatnonzero(active)}
@@ -170,7 +175,7 @@ def _has_wholes(policy: AskedBins) -> bool:
 
 def _plays_active_arms(policy: AskedBins) -> bool:
     """Whether there is an arm everywhere, keys are distinct bins, and their coins lead to active arms."""
-    if not policy.active.any(axis=1).all() or len(np.unique(policy.bins)) != len(policy.bins):
+    if not policy.active.any(axis=1).all() or len(set(policy.bins.ravel().tolist())) != len(policy.bins):
         return False
     if len(policy.bins) and (np.min(policy.bins) < 0 or np.max(policy.bins) >= len(policy.depths)):
         return False

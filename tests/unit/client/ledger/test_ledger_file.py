@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from privateer_client.ledger import ledger_schema
 from privateer_client.ledger.account_protocol import Payment
 from privateer_client.ledger.ledger import Ledger
 from privateer_client.participation import SealedReport
@@ -191,3 +192,24 @@ def test_discarded_reports_leave_no_trace_in_the_file(tmp_path: Path) -> None:
     assert all(mark[:40] not in ledger.path.read_bytes() for mark in marks)
     assert ledger.waiting() == []
     assert [paid.experiment for paid in ledger.payments()] == ["a", "b"]
+
+
+def test_a_ledger_of_one_person_goes_on_when_rows_get_a_person(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "ledger.db"
+    with monkeypatch.context() as before:
+        before.setattr(ledger_schema, "VERSION", 7)
+        Ledger(path)
+    write(
+        path,
+        "INSERT INTO payments VALUES ('a', 3, 'local', 1, 0, 1, 20000, 2, 1, 5, 'p')",
+        "INSERT INTO choices VALUES ('b', x'00')",
+        "INSERT INTO arms VALUES ('b', x'00')",
+        "INSERT INTO draws VALUES ('a', 3, 60, 1, 0, 5)",
+        f"INSERT INTO outbox VALUES ('a', '{ENDPOINT}', CAST('waits' AS BLOB), x'')",
+    )
+    ledger = Ledger(path)
+    assert ledger.payments() == [Payment("a", 3, "local", 1.0, 0.0, 1.0, 20000, 2, 1, 5, "p")]
+    assert ledger.waiting() == [SealedReport("a", ENDPOINT, b"waits")]
+    assert ledger.choices() == ["b"]
+    assert ledger.draw("a", 3, 60.0, 6)
+    assert (ledger.person("x").payments(), ledger.person("x").waiting(), ledger.person("x").choices()) == ([], [], [])

@@ -1,0 +1,230 @@
+// @ts-check
+/** The ledgers of many people in one SQLite file, for Node. Several processes on one machine may share it. */
+
+import { createHmac, timingSafeEqual } from "node:crypto";
+import { chmodSync, closeSync, existsSync, fsyncSync, openSync } from "node:fs";
+import { resolve } from "node:path";
+
+import { PrivateerError, invalid, unsupported, unwritable } from "../errors.js";
+import { KEY_SIZE, keptKey } from "./file.js";
+import { Ledger, blank } from "./ledger.js";
+
+/** Whose entries are everybody's: publications, what is known of servers, and the mark of the key. */
+const NOBODY = Buffer.alloc(0);
+const MARK = "#key";
+const HASH_SIZE = 16;
+const SCHEMA = `
+PRAGMA busy_timeout = 10000;
+PRAGMA journal_mode = WAL;
+PRAGMA synchronous = NORMAL;
+CREATE TABLE IF NOT EXISTS entries (
+  person BLOB NOT NULL, experiment TEXT NOT NULL, body TEXT NOT NULL, is_open INTEGER NOT NULL, PRIMARY KEY (person, experiment)
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS open_entries ON entries (person) WHERE is_open;
+`;
+
+/** @typedef {import("./ledger.js").Entry} Entry */
+/** @typedef {{get(...values: unknown[]): any, all(...values: unknown[]): any[], run(...values: unknown[]): unknown}} Statement */
+/** @typedef {{exec(sql: string): unknown, prepare(sql: string): Statement, close(): void}} Database */
+
+/** A database of Node, or of the package better-sqlite3 where Node has none. @param {string} path @returns {Promise<Database>} */
+async function opened(path) {
+  for (const [name, kind] of [["node:sqlite", "DatabaseSync"], ["better-sqlite3", "default"]]) {
+    const module = await import(name).catch(() => null);
+    if (module) return new module[kind](path);
+  }
+  throw unsupported("needs Node 22.13 or newer, or the package better-sqlite3", "ledger");
+}
+
+/** The entries of one person, and everybody's. */
+class PersonStore {
+  /** @param {PeopleLedger} people @param {Buffer} person */
+  constructor(people, person) {
+    this.people = people;
+    this.person = person;
+  }
+
+  key() {
+    return this.people.cipher();
+  }
+
+  /** @param {string} experiment @returns {Promise<Entry | null>} */
+  read(experiment) {
+    return this.people.use((db) => db.entry(this.person, experiment));
+  }
+
+  names() {
+    return this.people.use((db) => db.names.all(this.person).map(({ experiment }) => experiment));
+  }
+
+  /** @template T @param {string} experiment @param {(entry: Entry) => [Entry, T]} change @returns {Promise<T>} */
+  async change(experiment, change) {
+    const { result, isPaid } = await this.people.use((db) =>
+      db.transaction(() => {
+        const before = db.entry(this.person, experiment);
+        const [entry, result] = change(before ?? blank());
+        const { publication, known, evidence, ...own } = entry;
+        db.write(NOBODY, experiment, { ...blank(), publication, known, evidence });
+        db.write(this.person, experiment, { ...own, publication: null, known: null, evidence: null });
+        // What is paid must outlast a power cut, or a person would report again; a choice that is lost is made anew.
+        return { result, isPaid: entry.payment !== (before?.payment ?? null) };
+      }),
+    );
+    if (isPaid) this.people.flush();
+    return result;
+  }
+}
+
+/** The statements of a database that is open. */
+class Statements {
+  /** @param {Database} database */
+  constructor(database) {
+    this.database = database;
+    this.one = database.prepare("SELECT body FROM entries WHERE person = ? AND experiment = ?");
+    this.names = database.prepare("SELECT experiment FROM entries WHERE person = ?");
+    this.open = database.prepare("SELECT DISTINCT person FROM entries WHERE is_open");
+    this.replace = database.prepare("INSERT OR REPLACE INTO entries VALUES (?, ?, ?, ?)");
+    this.erase = database.prepare("DELETE FROM entries WHERE person = ? AND experiment = ?");
+  }
+
+  /** @param {Buffer} person @param {string} experiment @returns {string | null} */
+  body(person, experiment) {
+    return this.one.get(person, experiment)?.body ?? null;
+  }
+
+  /** @param {Buffer} person @param {string} experiment @returns {Entry | null} */
+  entry(person, experiment) {
+    const [own, common] = [person, NOBODY].map((whose) => parsed(this.body(whose, experiment)));
+    return own || common ? { ...blank(), ...own, ...common } : null;
+  }
+
+  /** @param {Buffer} person @param {string} experiment @param {Entry} entry */
+  write(person, experiment, entry) {
+    const body = text(entry);
+    if (body === (this.body(person, experiment) ?? "{}")) return;
+    if (body === "{}") this.erase.run(person, experiment);
+    else this.replace.run(person, experiment, body, entry.choice !== null || entry.waiting.length > 0 ? 1 : 0);
+  }
+
+  /** @template T @param {() => T} work @returns {T} */
+  transaction(work) {
+    this.database.exec("BEGIN IMMEDIATE");
+    try {
+      const result = work();
+      this.database.exec("COMMIT");
+      return result;
+    } catch (error) {
+      this.database.exec("ROLLBACK");
+      throw error;
+    }
+  }
+}
+
+/** What an entry has, without what it has not. @param {Entry} entry */
+const text = (entry) =>
+  JSON.stringify(Object.fromEntries(Object.entries(entry).filter(([, value]) => value !== null && /** @type {any} */ (value).length !== 0)), (_, value) =>
+    value instanceof Uint8Array ? { bytes: Buffer.from(value).toString("base64") } : value,
+  );
+
+/** @param {string | null} body @returns {Partial<Entry> | null} */
+const parsed = (body) =>
+  body && JSON.parse(body, (_, value) => (typeof value?.bytes === "string" ? new Uint8Array(Buffer.from(value.bytes, "base64")) : value));
+
+/** The ledgers of the people for whom a process decides: `client.person(key)` uses them. */
+export class PeopleLedger {
+  /**
+   * @param {string} path of the database; its folder must be there
+   * @param {{key?: Uint8Array<ArrayBuffer>}} [options] key: 32 bytes by which people are known, and choices encrypted; by default
+   * those in a file beside the database, made when it is first needed
+   */
+  constructor(path, { key } = {}) {
+    if (key && key.length !== KEY_SIZE) throw invalid("must be 32 bytes: crypto.getRandomValues(new Uint8Array(32)), once", "key");
+    this.path = resolve(path);
+    this.secret = key ?? null;
+    /** @type {Promise<CryptoKey> | null} */
+    this.imported = null;
+    /** @type {Promise<Statements> | null} */
+    this.opening = null;
+  }
+
+  /** The ledger of one person. @param {string} key what the application calls them @returns {Promise<Ledger>} */
+  async of(key) {
+    await this.use(() => null);
+    return this.at(this.hash("person", key));
+  }
+
+  /** @param {Buffer} person */
+  at(person) {
+    return new Ledger(new PersonStore(this, person));
+  }
+
+  /** Ledgers of people whose choices or reports wait. @returns {Promise<Ledger[]>} */
+  async waiting() {
+    const rows = await this.use((db) => db.open.all());
+    return rows.map(({ person }) => this.at(Buffer.from(person)));
+  }
+
+  /** @param {string} purpose @param {string} value */
+  hash(purpose, value) {
+    const secret = /** @type {Uint8Array} */ (this.secret);
+    return createHmac("sha256", secret).update(`privateer/${purpose}/1\0${value}`).digest().subarray(0, HASH_SIZE);
+  }
+
+  /** What encrypts choices. @returns {Promise<CryptoKey>} */
+  async cipher() {
+    await this.use(() => null);
+    return (this.imported ??= this.import());
+  }
+
+  import() {
+    return crypto.subtle.importKey("raw", new Uint8Array(/** @type {Uint8Array} */ (this.secret)), "AES-GCM", false, ["encrypt", "decrypt"]);
+  }
+
+  /** Use the database, which is opened when it is first needed. @template T @param {(db: Statements) => T} work @returns {Promise<T>} */
+  async use(work) {
+    try {
+      this.opening ??= this.open();
+      return work(await this.opening);
+    } catch (error) {
+      this.opening = (await this.opening?.catch(() => null)) ? this.opening : null;
+      if (error instanceof PrivateerError) throw error;
+      const why = /** @type {NodeJS.ErrnoException} */ (error).code ?? "it is damaged, or of another program";
+      throw unwritable(`cannot use ${this.path} (${why}): nothing was paid or sent`);
+    }
+  }
+
+  /** @returns {Promise<Statements>} */
+  async open() {
+    closeSync(openSync(this.path, "a", 0o600));
+    chmodSync(this.path, 0o600);
+    const database = await opened(this.path);
+    database.exec(SCHEMA);
+    const db = new Statements(database);
+    const mark = db.body(NOBODY, MARK);
+    const file = `${this.path}.key`;
+    if (mark && !this.secret && !existsSync(file)) throw unwritable(`${file} is missing, and without it nobody is known: put it back`);
+    this.secret ??= keptKey(this.path);
+    const own = this.hash("key", "");
+    db.transaction(() => db.body(NOBODY, MARK) ?? db.replace.run(NOBODY, MARK, own.toString("hex"), 0));
+    const kept = Buffer.from(db.body(NOBODY, MARK) ?? "", "hex");
+    if (kept.length !== own.length || !timingSafeEqual(kept, own)) throw unwritable(`${this.path} is of another key: give it, or put ${file} back`);
+    return db;
+  }
+
+  /** Have what was written on disk. */
+  flush() {
+    const log = openSync(`${this.path}-wal`, "r");
+    try {
+      fsyncSync(log);
+    } finally {
+      closeSync(log);
+    }
+  }
+
+  /** Close the database. */
+  async close() {
+    const db = await this.opening;
+    this.opening = null;
+    db?.database.close();
+  }
+}

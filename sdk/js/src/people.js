@@ -1,0 +1,153 @@
+// @ts-check
+/** Clients of the people for whom one process decides: they share publications, each has a ledger of its own. */
+
+import { same } from "./bytes.js";
+import { armOf } from "./choice.js";
+import { Client } from "./client.js";
+import { PrivateerError, invalid } from "./errors.js";
+import { Publications } from "./publications.js";
+import { below } from "./platform.js";
+
+/** Seconds for which everybody follows what one person has fetched. */
+const FRESH = 1;
+
+/** @typedef {import("./publications.js").Published} Published */
+/** @typedef {import("./ledgers/people.js").PeopleLedger} PeopleLedger */
+/** @typedef {import("./delivery.js").Outcome} Outcome */
+
+/** Publications that were fetched and checked for one person, and serve everybody. */
+class Shared {
+  constructor() {
+    /** @type {Map<string, {published: Published, until: number}>} */
+    this.latest = new Map();
+    /** @type {Map<string, Promise<Published>>} */
+    this.coming = new Map();
+    /** @type {Map<string, {body: Uint8Array, published: Published}>} */
+    this.kept = new Map();
+  }
+
+  /** @param {string} name @param {number} now @param {(known: Published | null) => Promise<Published>} fetch @returns {Promise<Published>} */
+  get(name, now, fetch) {
+    const known = this.latest.get(name);
+    if (known && now < known.until) return Promise.resolve(known.published);
+    const coming = this.coming.get(name);
+    if (coming) return coming;
+    const going = fetch(known?.published ?? null)
+      .then((published) => {
+        this.latest.set(name, { published, until: now + FRESH });
+        return published;
+      })
+      .finally(() => this.coming.delete(name));
+    this.coming.set(name, going);
+    return going;
+  }
+}
+
+/** The publications of one experiment, as everybody follows them. */
+class SharedPublications extends Publications {
+  /** @param {Client} client @param {string} name @param {Shared} shared */
+  constructor(client, name, shared) {
+    super(client, name);
+    this.shared = shared;
+  }
+
+  /** @param {import("./participation.js").Participation | null} known @param {boolean} [choosing] @returns {Promise<Published>} */
+  fetched(known, choosing = true) {
+    const before = (/** @type {Published | null} */ latest) => (choosing ? null : (latest?.participation ?? known));
+    const fetch = (/** @type {Published | null} */ latest) => super.fetched(before(latest), choosing);
+    return this.shared.get(`${choosing ? "joins" : "reports"} ${this.name}`, this.client.clock.monotonic(), fetch);
+  }
+
+  /** @returns {Promise<Published | null>} */
+  async kept() {
+    const { publication } = await this.client.ledger.entry(this.identity);
+    const known = this.shared.kept.get(this.identity);
+    if (publication && known && same(publication, known.body)) return known.published;
+    const published = await super.kept();
+    if (publication && published) this.shared.kept.set(this.identity, { body: publication, published });
+    return published;
+  }
+}
+
+/** The client of one of many people. */
+export class Person extends Client {
+  /** @param {string} server @param {import("./client.js").Options} options @param {Shared} shared */
+  constructor(server, options, shared) {
+    super(server, options);
+    this.shared = shared;
+  }
+
+  /** @param {string} name */
+  publications(name) {
+    return new SharedPublications(this, name, this.shared);
+  }
+
+  /**
+   * This person's arm, kept when it is here: of several requests at once, each gets the one that is kept.
+   * @param {string} name @param {Record<string, any>} context @param {{default: any, within?: number, sticky?: boolean}} how
+   */
+  async arm(name, context, how) {
+    const shown = await super.arm(name, context, how);
+    if (!shown.session) return shown;
+    try {
+      await shown.session.save();
+      const kept = await this.ledger.choice(this.identity(name));
+      return kept ? { ...shown, name: armOf(kept) } : shown;
+    } catch (error) {
+      this.tell(`${name}: the choice is not kept: ${error instanceof PrivateerError ? error.message : /** @type {Error} */ (error).name}`);
+      return shown;
+    }
+  }
+
+  /** Report on the choice that the ledger keeps. @param {string} name of the experiment @param {any} reward @returns {Promise<Outcome>} */
+  async report(name, reward) {
+    try {
+      return await (await this.resume(name)).report(reward);
+    } catch (error) {
+      if (error instanceof PrivateerError && error.type === "already-reported") return "already-reported";
+      throw error;
+    }
+  }
+}
+
+/** All people for whom a process decides at one server. */
+export class People {
+  /** @param {string} server @param {import("./client.js").Options} options @param {PeopleLedger} ledger */
+  constructor(server, options, ledger) {
+    this.server = server;
+    this.options = options;
+    this.ledger = ledger;
+    this.shared = new Shared();
+  }
+
+  /** @param {string | number} key @param {Partial<import("./client.js").Options>} [options] @returns {Promise<Person>} */
+  async person(key, options) {
+    const name = `${key ?? ""}`;
+    if (!name) throw invalid("is empty: name the person", "key");
+    return this.at(await this.ledger.of(name), options);
+  }
+
+  /** @param {import("./ledgers/ledger.js").Ledger} ledger @param {Partial<import("./client.js").Options>} [options] */
+  at(ledger, options) {
+    return new Person(this.server, { ...this.options, ...options, ledger }, this.shared);
+  }
+
+  /**
+   * Make what is due and send what waits, person by person in an order that is drawn anew each time.
+   * @param {number} patience seconds without any answer after which it stops
+   * @returns {Promise<Record<string, number>>} how many reports had each outcome
+   */
+  async resend(patience) {
+    /** @type {Record<string, number>} */
+    const counts = {};
+    const ledgers = await this.ledger.waiting();
+    let heard = performance.now();
+    while (ledgers.length && performance.now() - heard < 1000 * patience) {
+      const [ledger] = ledgers.splice(below(ledgers.length), 1);
+      const outcomes = Object.values(await this.at(ledger).resend());
+      for (const outcome of outcomes) counts[outcome] = (counts[outcome] ?? 0) + 1;
+      if (outcomes.some((outcome) => outcome !== "pending")) heard = performance.now();
+    }
+    return counts;
+  }
+}

@@ -1,0 +1,128 @@
+// @ts-check
+/** Many people in one process: each has an arm and a report, and the process asks once for all. */
+
+import assert from "node:assert/strict";
+import { mkdtempSync, readFileSync, readdirSync, renameSync, statSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test } from "node:test";
+
+import { Client, FileLedger, PeopleLedger } from "../src/node.js";
+import { changed, rejects, serving } from "./support/served.js";
+import { vectors } from "./support/vectors.js";
+
+const LOCAL = Buffer.from(vectors("publications")[0].publication, "hex");
+const CONTEXT = { x1: 0.377190542, x2: 0.918273645 };
+const database = await Promise.any([import(`${"node:sqlite"}`), import(`${"better-sqlite3"}`)]).catch(() => null);
+const skip = database ? false : "needs Node 22.13, or better-sqlite3";
+const somewhere = () => join(mkdtempSync(join(tmpdir(), "people-")), "people.db");
+/** @param {{url: string}} at @param {string} path */
+const clientOf = (at, path) => new Client(at.url, { ledger: new PeopleLedger(path) });
+
+test("each person has an arm and one report, and one request fetches the policy for all", { skip }, () =>
+  serving(LOCAL, async (at) => {
+    const client = clientOf(at, somewhere());
+    const arms = new Map();
+    for (let i = 0; i < 40; i++) {
+      const person = await client.person(`user-${i}`);
+      arms.set(i, (await person.arm("test", CONTEXT, { default: null, within: 30 })).name);
+      assert.equal(await person.report("test", 1), "accepted");
+      assert.equal(await person.report("test", 1), "already-reported");
+    }
+    assert.ok(new Set(arms.values()).size > 1, "everybody got one arm");
+    assert.equal(at.bodies.length, 40);
+    assert.ok(at.requests.filter(({ url }) => url.includes("/policy")).length < 10);
+    for (const [i, arm] of arms) assert.equal((await (await client.person(`user-${i}`)).arm("test", CONTEXT, { default: null, within: 30 })).name, arm);
+  }));
+
+test("one person in eight requests at once, of two processes, has one arm and one report", { skip }, () =>
+  serving(LOCAL, async (at) => {
+    const path = somewhere();
+    const clients = [clientOf(at, path), clientOf(at, path)];
+    for (let one = 0; one < 10; one++) {
+      const people = await Promise.all(Array.from({ length: 8 }, (_, i) => clients[i % 2].person(one)));
+      const shown = await Promise.all(people.map((person) => person.arm("test", CONTEXT, { default: null, within: 30 })));
+      assert.equal(new Set(shown.map(({ name }) => name)).size, 1);
+      const outcomes = await Promise.all(people.map((person) => person.report("test", 1)));
+      assert.equal(outcomes.filter((outcome) => outcome === "accepted").length, 1, `${outcomes}`);
+    }
+    assert.equal(at.bodies.length, 10);
+  }));
+
+test("what waits is sent for everybody, once", { skip }, () =>
+  serving(LOCAL, async (at) => {
+    const path = somewhere();
+    const client = new Client(at.url, { ledger: new PeopleLedger(path), patience: 0.2 });
+    for (const key of ["a", "b", "c"]) {
+      const session = await (await client.person(key)).join("test");
+      session.choose(CONTEXT);
+      await session.save();
+    }
+    at.away = true;
+    for (const key of ["a", "b", "c"]) assert.equal(await (await client.person(key)).report("test", 0.5), "pending");
+    assert.deepEqual(await client.resendPeople(), { pending: 3 });
+    at.away = false;
+    assert.deepEqual(await clientOf(at, path).resendPeople(), { accepted: 3 });
+    assert.equal(at.bodies.length, 3);
+    assert.deepEqual(await client.resendPeople(), {});
+  }));
+
+test("the database has no key, context or arm of a person, nobody else may read it, and without its key nothing goes on", { skip }, () =>
+  serving(LOCAL, async (at) => {
+    const path = somewhere();
+    const client = clientOf(at, path);
+    const person = await client.person("alice@example.org");
+    const session = await person.join("test");
+    const arm = session.choose(CONTEXT);
+    await session.save();
+    const files = readdirSync(join(path, "..")).map((name) => [name, readFileSync(join(path, "..", name), "latin1")]);
+    for (const [name, text] of files) {
+      for (const secret of ["alice", "0.377190542", `"${arm}"`]) assert.ok(name.endsWith(".key") || !text.includes(secret), `${name} has ${secret}`);
+      assert.equal(statSync(join(path, "..", name)).mode & 0o77, 0, name);
+    }
+    assert.equal((await clientOf(at, path).person("alice@example.org").then((same) => same.resume("test"))).choose({}), arm);
+    renameSync(`${path}.key`, `${path}.gone`);
+    await rejects(clientOf(at, path).person("alice@example.org"), "ledger-unwritable");
+    const other = new PeopleLedger(path, { key: new Uint8Array(32) });
+    await rejects(new Client(at.url, { ledger: other }).person("alice@example.org"), "ledger-unwritable");
+  }));
+
+test("a client is one person or many, and each says what to use", { skip }, () =>
+  serving(LOCAL, async (at) => {
+    const many = clientOf(at, somewhere());
+    await rejects(many.join("test"), "input-invalid");
+    await rejects(many.person(""), "input-invalid");
+    await rejects(new Client(at.url, { ledger: new FileLedger(somewhere()) }).person("a"), "input-invalid");
+  }));
+
+test("what one person's server contradicts is refused for everybody, and forgetting one leaves the others", { skip }, () =>
+  serving(LOCAL, async (at) => {
+    const client = clientOf(at, somewhere());
+    const [first, second] = [await client.person("first"), await client.person("second")];
+    const sessions = [await first.join("test"), await second.join("test")];
+    const [, arm] = sessions.map((session) => session.choose(CONTEXT));
+    await Promise.all(sessions.map((session) => session.save()));
+    await (await first.resume("test")).forget();
+    await rejects(first.resume("test"), "input-invalid");
+    assert.equal((await second.resume("test")).choose({}), arm);
+    at.publication = changed(LOCAL, {}, 9);
+    at.proof = (proof) => ({ ...proof, inclusion: Buffer.alloc(32).toString("base64") });
+    await new Promise((resolve) => setTimeout(resolve, 1100));
+    await assert.rejects((await client.person("third")).join("test"));
+  }));
+
+test("a person takes 1.5 kB", { skip }, () =>
+  serving(LOCAL, async (at) => {
+    const path = somewhere();
+    const client = clientOf(at, path);
+    const people = 200;
+    await (await client.person("warm")).arm("test", CONTEXT, { default: null, within: 30 });
+    for (let i = 0; i < people; i++) {
+      const person = await client.person(i);
+      await person.arm("test", CONTEXT, { default: null, within: 30 });
+      await person.report("test", 1);
+    }
+    await client.people?.ledger.close();
+    const bytes = statSync(path).size;
+    assert.ok(bytes < 1536 * people + 32_768, `${bytes / people} bytes a person`);
+  }));

@@ -1,0 +1,18 @@
+"""What a device loads is listed, so that nothing comes with it that it does not need."""
+
+import json
+
+from tests.documents import imports
+
+LATE = ("answer", "wire.attestation", "wire.blind_rsa", "wire.token", "store", "serving", "algorithms.")
+"""Of the core: results, upload tokens, services, and algorithms until an experiment names one."""
+
+
+def test_what_a_device_loads_is_what_is_listed() -> None:
+    listed = json.loads(imports.LIST.read_text())
+    assert imports.loaded() == listed, "if it has to: python -m tests.documents imports"
+    assert listed["packages"] == ["cryptography", "msgspec", "numpy", "pydantic"]
+    core = [name.removeprefix("privateer_core.") for name in listed["import"]]
+    assert [name for name in core if name.startswith(LATE)] == []
+    algorithms = {name for name in listed["first choice"] if name.startswith("privateer_core.algorithms.")}
+    assert {name.split(".")[2] for name in algorithms} == {"partition"}
