@@ -68,8 +68,10 @@ benchmark: $(STAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/benchmark.txt
 	$(BIN)/python -m pytest -q -m benchmark
 
-# The dashboard in the system's Chromium; axe-core checks that everybody can use it.
+# The dashboard in the system's Chromium; axe-core checks that everybody can use it. Pages with the packed SDK, also in Firefox
+# where it is. Needs Node.
 browser: $(STAMP)
+	cd sdk/js && npm ci --ignore-scripts --no-fund --no-audit --silent
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/browser.txt
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m browser $(call marked,browser)
 

@@ -84,12 +84,8 @@ class BaseClient(Generic[_Transport]):
         """Keep connections open, since all people of the process share them."""
         raise NotImplementedError
 
-    def person(self, key: str | int, attest: "Attest | None" = None) -> Self:
-        """Return the client of one person of many, whom the application calls ``key``; asks nobody, and sends no key.
-
-        What is no person's is shared: connections, publications, and the ledger's file. A number is the person of its
-        text. ``attest`` returns what the application's backend signed for this person, as ``Client(attest=...)``.
-        """
+    def _person(self, key: str | int, attest: "Attest | None") -> Self:
+        """Return the client of one person of many: what is no person's is shared."""
         self._serve(_Serves.MANY)
         if isinstance(key, bool) or not isinstance(key, str | int) or key == "":
             remedy = "give what the application calls the person, not None for all who are not signed in"

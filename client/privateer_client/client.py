@@ -81,6 +81,29 @@ class Client(BaseClient["httpx.BaseTransport"]):
     def _in_time(self) -> SessionsInTime:
         return SessionsInTime(self.join, lambda name: self._offline(self._exchange.run, name))
 
+    def person(self, key: str | int, attest: Callable[[str], str] | None = None) -> Self:
+        """Return the client of one person of many, for a process that decides for them all; it asks nobody.
+
+        They share connections, publications and the ledger's file. Close this client, not theirs.
+
+        Parameters
+        ----------
+        key
+            What the application calls the person; a number is the person of its text. It is not sent.
+        attest
+            Returns what the application's backend signed for this person, as ``Client(attest=...)``.
+
+        Raises
+        ------
+        InputError
+            If the key is no text and no whole number, or this client is one person already.
+
+        Examples
+        --------
+        >>> client.person("user-7").arm("offers", {"age": 41}, default="delivery")  # doctest: +SKIP
+        """
+        return self._person(key, attest)
+
     def arm(
         self, name: str, context: Mapping[str, Any] = {}, *, default: Any, within: float = 0.3, sticky: bool = True
     ) -> Arm[Outcome]:
@@ -265,6 +288,10 @@ class AsyncClient(BaseClient["httpx.AsyncBaseTransport"]):
         from privateer_client.async_in_time import AsyncSessionsInTime
 
         return AsyncSessionsInTime(self._joined, partial(self._exchange.beside, self._offline, self._exchange.run))
+
+    def person(self, key: str | int, attest: Callable[[str], str] | None = None) -> Self:
+        """Do what `Client.person` does."""
+        return self._person(key, attest)
 
     async def arm(
         self, name: str, context: Mapping[str, Any] = {}, *, default: Any, within: float = 0.3, sticky: bool = True

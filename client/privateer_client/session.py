@@ -136,7 +136,7 @@ class Session(Generic[Reported]):
         """
         with self._account.transaction():
             if self._shown is None:
-                self._shown = self._choice.standing(self._participation, fresh=False) or self._kept_common()
+                self._shown = self._common()
 
     def forget(self) -> None:
         """Erase the choice, here and in the ledger: no report is made of it, and the next call of `choose` is free."""
@@ -258,8 +258,8 @@ class Session(Generic[Reported]):
         offset, numbers = adjustment_of(context, spec, self._unfit.tell)
         return KeptChoice.made(self._participation, known, coins, self._pace.clock.now(), offset, numbers)
 
-    def _kept_common(self) -> KeptChoice:
-        """Keep what is played for everybody, which needs no call of `choose`, unless it is kept."""
+    def _common(self) -> KeptChoice:
+        """Keep what is played for everybody, which needs no call of `choose`."""
         choice, followed = None if self._participation.spec.features else self._decided({}), self._participation
         if choice is None or not choice.is_common:
             raise InputError("choose an arm first", field="reward", remedy="call session.choose({...})")
@@ -276,7 +276,7 @@ class Session(Generic[Reported]):
             self._check_unpaid(self._shown)
             if self._shown is None and not self.asked:
                 return self._choice.outcome
-            shown = self._shown = self._shown or self._kept_common()
+            shown = self._shown = self._shown or self._common()
             rewards = self._read(shown.shown, reward, shown.offset)
             if not self.asked or not isinstance(shown, KeptChoice):
                 return self._choice.outcome
@@ -307,8 +307,8 @@ class Session(Generic[Reported]):
         self._choice.move(ChoiceEvent.OUTCOME)
         opened = yield from self._open()
         past, followed = (known, arm, rewards), self._participation
-        make = partial(self._choice.recall, past, followed, opened.participation)
-        return (yield from self._delivered(make, ChoiceEvent.EXPIRED))
+        recall = partial(self._choice.recall, past, followed, opened.participation)
+        return (yield from self._delivered(recall, ChoiceEvent.EXPIRED))
 
     def _delivered(
         self, make: Callable[[], SealedReport | None], unmade: ChoiceEvent, about: KeptChoice | None = None

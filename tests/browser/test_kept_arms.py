@@ -37,7 +37,7 @@ globalThis.ledger = new IndexedDbLedger();
 globalThis.client = new Client("https://learn.example", { limits: { epsilon: 4 }, ledger });
 globalThis.outcomes = [];
 const reported = (_, outcome) => outcomes.push(outcome.type ?? outcome);
-globalThis.provider = new PrivateerWebProvider(client, { experiments: ["offers"], reported });
+globalThis.provider = new PrivateerWebProvider(client, { experiments: ["offers"], reported, within: 10 });
 await provider.initialize();
 const found = provider.resolveStringEvaluation("offers", "default", context);
 await provider.onClose(); // the choice is kept

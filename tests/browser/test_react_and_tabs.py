@@ -83,7 +83,7 @@ def test_tabs_that_join_at_once_show_one_arm(site: tuple[str, Services], browser
         tabs[0].evaluate("() => go()")
         arms = [tab.evaluate(_FOUND) for tab in tabs]
         assert set(arms) <= set(_ARMS)
-        return arms[0] != arms[1]
+        return len(set(arms)) > 1
 
     assert sum(differ(f"{name}-{i}", f"{name}-{i}") for i in range(_PEOPLE[name])) == 0
     assert any(differ(f"{name}-{i}-a", f"{name}-{i}-b") for i in range(_APART))

@@ -26,13 +26,14 @@ _MODELS: dict[str, dict[str, Any]] = {
 }
 _PERSON = """async ([server, shuffler, issuer, name]) => {
   const { Client, IndexedDbLedger } = await import("/index.js");
+  const { Issuer } = await import("/issuer.js");
   const said = [];
   const told = { shuffler, patience: 0, limits: { epsilon: 4, min_batch: 100 }, warn: (text) => said.push(text) };
   const device = (more) => new Client(server, { ...told, ledger: new IndexedDbLedger(name), ...more });
   const session = await device().join(name);
   session.choose({ visits: 3 });
   const found = [await session.report(1), session.refusal];
-  for (let times = 0; times < 2; times++) found.push((await device({ issuer }).resend())[name]);
+  for (let times = 0; times < 2; times++) found.push((await device({ issuer: new Issuer(issuer) }).resend())[name]);
   return [found, said];
 }"""
 

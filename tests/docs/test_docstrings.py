@@ -11,7 +11,7 @@ SECTIONS = ("\nAttributes\n---", "\nRaises\n---")
 IMPORTED_BY_USERS = (
     "client/privateer_client/{arm,client,delivery,offline,openfeature,session}.py",
     "client/privateer_client/ledger/ledger.py",
-    "lab/privateer_lab/{finished_test,drafting/spec_draft,environments/environment}.py",
+    "lab/privateer_lab/{finished_test,drafting/spec_draft,drafting/written_draft,environments/environment}.py",
     "lab/privateer_lab/{baselines,notebook}/",
     "server/privateer_server/algorithms/rounds_learner.py",
     "shared/privateer_core/{accounting,answer,mechanisms,policies}/",

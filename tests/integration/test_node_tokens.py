@@ -49,7 +49,7 @@ def test_people_with_tokens_are_counted_and_learned_from(services: Services, nam
 
 
 _DEVICES = """
-import {{ Client, MemoryLedger }} from "./sdk/js/src/index.js";
+import {{ Client, MemoryLedger }} from "./sdk/js/src/node.js";
 const [server, shuffler, issuer, good, forged, own] = {told};
 const usual = {{ shuffler, limits: {limits}, patience: 0, warn: (text) => console.log(text) }};
 const device = (signed, ledger = new MemoryLedger()) =>

@@ -82,7 +82,7 @@ class Web:
 
 async def measured(web: Web, people: int, at_once: int) -> dict[str, Any]:
     """Decide for people and report, so many at once; what that took a person."""
-    visits = Visits(web.port)
+    visits = Visits(web.port, tries=3)  # gunicorn closes connections that nobody uses
     await visits.until_there()
     await visits.visit("first")
     await visits.used()

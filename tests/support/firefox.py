@@ -18,7 +18,8 @@ _START_SECONDS = 60.0
 _SCRIPT_MILLISECONDS = 240_000
 # A promise's value, or its error, as a script of Marionette ends.
 _RUN = """const end = arguments[1];
-Promise.resolve().then(() => ({})(...arguments[0])).then((value) => end({{ value }}), (error) => end({{ error: `${{error}}` }}));"""
+const run = async () => ({})(...arguments[0]);
+run().then((value) => end({{ value }}), (error) => end({{ error: `${{error}}` }}));"""
 
 
 class Marionette:
@@ -95,8 +96,8 @@ def firefox() -> Iterator[Marionette | None]:
     with tempfile.TemporaryDirectory() as profile:
         port = free_port()
         Path(profile, "user.js").write_text(f'user_pref("marionette.port", {port});\n')
-        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        running = subprocess.Popen([path, "--headless", "--marionette", "--profile", profile], **quiet)
+        command = [path, "--headless", "--marionette", "--profile", profile]
+        running = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             with closing(Marionette(port)) as session:
                 yield session

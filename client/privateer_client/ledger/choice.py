@@ -29,9 +29,7 @@ def period_of(spec: Spec, now: float) -> int:
 
 
 def pinned(spec: Spec, terms: Terms) -> str:
-    """Return what must be the same for all reports of a person that share a promise; empty where nothing is shared."""
-    if spec.reports == 1:
-        return ""
+    """Return what must be the same for all reports of a person that share a promise."""
     table, share = spec.experiment, terms.allotment
     parts = {
         "reports": table.reports_per_person,

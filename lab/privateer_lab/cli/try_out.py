@@ -30,7 +30,8 @@ from privateer_lab.cli.command_line import (
 )
 from privateer_lab.cli.input_files import load_spec
 from privateer_lab.cli.output import begin, print_json, print_rows, print_table, progress, screen
-from privateer_lab.drafting.spec_draft import Draft, draft, people_file
+from privateer_lab.drafting.spec_draft import draft
+from privateer_lab.drafting.written_draft import Draft, people_file
 from privateer_lab.environments import with_people
 from privateer_lab.figures import margin, named
 from privateer_lab.planning.sweep import SweepJournal, cells, combinations, parse_axes, write_parquet

@@ -1,5 +1,6 @@
 """People made from a log: its rows, and what a model that is fitted to it expects of every option."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -110,8 +111,8 @@ class LoggedPeople:
         law = None if self.rows.binary else ObservedRewards(self.got, self._in_units(self.model.held_out))
         return RowPeople(self.rows.contexts, self.means, self.spec.reward, law)
 
-    def write(self, path: Path) -> str:
-        """Write a Parquet file; return the ``[population]`` that names it, for a spec beside it."""
+    def write(self, path: Path, options: Sequence[str]) -> str:
+        """Write a Parquet file; return the ``[population]`` that names it, for a spec beside it with some options."""
         import pyarrow as pa
         from pyarrow import parquet
 
@@ -119,16 +120,19 @@ class LoggedPeople:
             name: _written(feature, values)
             for (name, feature), values in zip(self.spec.features.items(), self.rows.contexts.T, strict=True)
         }
-        expected = [
-            _fresh(columns, f"{self.reward}{OF}{arm}", values)
+        expected = {
+            arm: _fresh(columns, f"{self.reward}{OF}{arm}", values)
             for arm, values in zip(self.spec.options, self.means.T, strict=True)
-        ]
+        }
+        kept = [expected[arm] for arm in options]
         lines = [
             "",
             "[population]  # simulated people: rows of the file, and what a model expects of them",
             'name = "rows"',
         ]
-        lines += [f"path = {toml(path.name)}", f"rewards = {toml(expected)}"]
+        lines += [f"path = {toml(path.name)}"]
+        lines += [f"# rewards = {toml([*expected.values()])}"] if len(kept) < len(expected) else []
+        lines += [f"rewards = {toml(kept)}"]
         if not self.rows.binary:
             got = _fresh(columns, self.reward, self.got)
             held_out = _fresh(columns, f"expected {self.reward}", self._in_units(self.model.held_out))

@@ -11,8 +11,9 @@ from privateer_core.errors import SpecError
 from privateer_core.spec.sections import toml_tables
 from privateer_core.spec.spec import Spec
 from privateer_lab.cli.input_files import load_spec
-from privateer_lab.drafting.spec_draft import Draft, draft
+from privateer_lab.drafting.spec_draft import draft
 from privateer_lab.drafting.toml_values import toml
+from privateer_lab.drafting.written_draft import Draft
 from privateer_lab.environments import check_population, with_people
 from privateer_lab.toml_file import apply_setting
 

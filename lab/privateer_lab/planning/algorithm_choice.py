@@ -10,18 +10,24 @@ import numpy as np
 from privateer_core.errors import SpecError
 from privateer_core.spec.arms import ArmsSpec
 from privateer_lab.environments import Environment
-from privateer_lab.planning.expectation.kept_features import KeptFeatures
+from privateer_lab.planning.expectation.kept_features import people_told
 from privateer_lab.planning.expectation.partial_runs import PartialRun, played
 from privateer_lab.planning.expectation.words import Unit
-from privateer_lab.planning.other_algorithms import by_features, candidate_names, without_features
+from privateer_lab.planning.other_algorithms import (
+    by_features,
+    candidate_names,
+    tables_of,
+    with_own_rounds,
+    without_features,
+)
 from privateer_lab.tables import shortened
 
 _SECONDS: Final = 8.0
 """Processor time after which no further run begins, unless it is a short one."""
 _RUN: Final = 4.0
 """Processor time of a run: who is left then gets what the last policy gives."""
-_WIDE: Final = 2
-"""Specs with all features, or none, that are run in any case where fewer features may be kept."""
+_WIDE: Final = 1
+"""Specs with all features that are run in any case where fewer may be kept."""
 _AGAIN: Final = 3
 """What earns most in a first run has a second one, so many of them."""
 _MORE: Final = 0.05
@@ -30,7 +36,7 @@ _DUST: Final = 1e-9
 People = Callable[[ArmsSpec, int], Environment]
 Tried = tuple[str, tuple[str, ...]]
 """An algorithm, and its features."""
-Drawn = Callable[[str, tuple[str, ...]], ArmsSpec | None]
+Drawn = Callable[[ArmsSpec], ArmsSpec | None]
 
 
 @dataclass(frozen=True)
@@ -50,11 +56,14 @@ class AlgorithmChoice:
     unnoised: int | None = None  # how many would be kept without privacy; None: nobody asked
     # mean reward of a person with all features, in the algorithm for which it is most; None: nobody tried
     with_all: float | None = None
+    # the options that are kept, and those that are not
+    options: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
 
     @property
     def sentence(self) -> str:
         """Say why."""
-        return " ".join((*self._features(), self._earned(), *self._others(), *self._plain()))
+        return " ".join((*self._features(), *self._options(), self._earned(), *self._others(), *self._plain()))
 
     @property
     def why(self) -> str:
@@ -80,6 +89,16 @@ class AlgorithmChoice:
                 "" if self.with_all is None else f" With all of them it would earn {self._unit.write(self.with_all)}."
             )
             yield f"{self.why[0].upper()}{self.why[1:]}.{named}{with_all}"
+
+    def _options(self) -> Iterator[str]:
+        if self.left_out:
+            yield f"{self.why_fewer}. Left out: {', '.join(map(shortened, self.left_out))}."
+
+    @property
+    def why_fewer(self) -> str:
+        """Say in a line how many options are kept, and why not more."""
+        kept = len(self.options)
+        return f"{kept} of {kept + len(self.left_out)} options: in this log the others add less than trying them costs"
 
     def _earned(self) -> str:
         write, plain = self._unit.write, self.name == without_features() and self.kept is None
@@ -133,16 +152,16 @@ def choice_of(
 
     specs: the same experiment by algorithm, at least one. Where none chooses by features, the other one is the choice.
     people: makes the people of a spec and a seed.
-    drawn: returns the spec of an algorithm and features with cut points of numbers from the data, where it is another
-        one.
-    kept: the experiment with fewer features, where these may be chosen: they are, or no features are, unless all of
-        them earn clearly more.
+    drawn: returns a spec with cut points of numbers from the data, where it is another one.
+    kept: the experiment with fewer features and options, where these may be chosen: one of them is, unless all
+        features earn clearly more.
     """
     whole = {(name, tuple(spec.features)): spec for name, spec in specs.items()}
     known = max(specs.values(), key=lambda spec: len(spec.features))
     # Algorithms that learn slowly come last with all features: there is no time for all of them.
     order = dict(reversed(whole.items())) if kept is not None else whole
-    runs, refused = _runs({**(kept or {}), **order}, people, known, len(whole) if kept is None else len(kept) + _WIDE)
+    every = {**(kept or {}), **{one: spec for one, spec in order.items() if one not in (kept or {})}}
+    runs, refused = _runs(every, people, known, len(whole) if kept is None else len(kept) + _WIDE)
     wanted = [one for one in whole if one[0] in by_features()] or list(whole)
     chosen = [one for one in wanted if one in runs] or [one for one in runs if one in (kept or {})]
     if not chosen:
@@ -158,7 +177,9 @@ def choice_of(
     if kept is not None:
         fewer = max((one for one in runs if one in kept or not one[1]), key=earned.__getitem__, default=found)
         found = _better(earned, found, fewer, margin)
-    changed = drawn(*found) if drawn else None
+    every[found], gain = _with_all_options(every[found], earned[found] - single, people, known)
+    earned[found] = single + gain
+    changed = drawn(every[found]) if drawn else None
     gains = [one.gain for one in _runs({found: changed}, people, known, 1)[0].get(found, [])] if changed else []
     by_cuts = single + float(np.mean(gains)) if gains else -np.inf
     name, features = found
@@ -175,7 +196,21 @@ def choice_of(
         features if is_less else None,
         len(wanted[0][1]),
         with_all=max(earned[one] for one in chosen) if is_less else None,
+        options=(options := every[found].options),
+        left_out=tuple(one for one in known.options if one not in options),
     )
+
+
+def _with_all_options(spec: ArmsSpec, gain: float, people: People, known: ArmsSpec) -> tuple[ArmsSpec, float]:
+    """Return the spec with all options, and what it gains, unless with fewer it gains more."""
+    tables = tables_of(spec)
+    tables["experiment"] |= {"arms": list(known.options)}
+    whole, one = with_own_rounds(tables, spec.algorithm.name), (spec.algorithm.name, tuple(spec.features))
+    if whole is None or spec.options == known.options:
+        return spec, gain
+    runs = _runs({one: whole}, people, known, 1)[0].get(one, [])
+    with_all = float(np.mean([run.gain for run in runs])) if runs else -np.inf
+    return (spec, gain) if gain > with_all else (whole, with_all)
 
 
 def _better(earned: Mapping[Tried, float], other: Tried, usual: Tried, margin: float) -> Tried:
@@ -192,7 +227,7 @@ def _runs(
     started = time.process_time()
 
     def tried(one: Tried, seed: int) -> None:
-        run = played(specs[one], seed, _RUN, lambda own: _told_of(people(known, own), known, specs[one]))
+        run = played(specs[one], seed, _RUN, lambda own: people_told(people(known, own), known, specs[one]))
         if isinstance(run, PartialRun):
             found.setdefault(one, []).append(run)
         else:
@@ -205,11 +240,3 @@ def _runs(
         if found[one][0].seconds < _RUN / 2 or time.process_time() - started < _SECONDS:
             tried(one, 1)
     return found, refused
-
-
-def _told_of(people: Environment, known: ArmsSpec, spec: ArmsSpec) -> Environment:
-    """Return people of whom devices know the features of a spec alone."""
-    names = list(known.features)
-    if list(spec.features) == names:
-        return people
-    return KeptFeatures(people, [names.index(one) for one in spec.features], len(names))

@@ -40,12 +40,13 @@ function compiled(text, way = NODE) {
 
 const PROGRAM = `
   import { Client, MemoryLedger, OfflinePolicy, type Answer, type PublishedState, type Session } from "@privateer/client";
+  import { Issuer } from "@privateer/client/issuer";
   import { PrivateerWebProvider, PrivateerServerProvider } from "@privateer/client/openfeature";
   import type { Provider as Web } from "@openfeature/web-sdk";
   import type { Provider as Server } from "@openfeature/server-sdk";
   const client = new Client("https://learn.example", { ledger: new MemoryLedger(), limits: { epsilon: 2 } });
   const attest = async (experiment: string) => (await fetch("/attestation/" + experiment)).text();
-  const paid = new Client("https://learn.example", { ledger: new MemoryLedger(), issuer: "https://issuer.example", attest });
+  const paid = new Client("https://learn.example", { ledger: new MemoryLedger(), issuer: new Issuer("https://issuer.example", { attest }) });
   const left: number = await paid.fetchTokens("offers");
   const session: Session = await client.join("offers");
   const arm: string = session.choose({ age: 41, country: "NL", premium: null });

@@ -8,7 +8,7 @@
 
 import { createHmac, randomUUID } from "node:crypto";
 
-import { Client, MemoryLedger } from "../src/index.js";
+import { Client, MemoryLedger } from "../src/node.js";
 
 const [server, shuffler, experiment, people, limits = "{}", issuer, secret = ""] = process.argv.slice(2);
 const AT_ONCE = 8;

@@ -1,8 +1,9 @@
 // @ts-check
 /** Numbers from before the choice, with which a device adjusts a reward so that it varies less. */
 
-import { invalid, malformed } from "./errors.js";
+import { invalid, sound } from "./errors.js";
 import { rewardOf } from "./features.js";
+import { clipped, isWithin } from "./numbers.js";
 
 const ADJUSTMENTS_MAX = 3;
 
@@ -23,10 +24,10 @@ const isLearned = ({ mean, slope, low, high }) =>
 
 /** `[reward.adjust]` of a spec. @param {Record<string, any>} tables @returns {Map<string, Adjustment>} */
 export function adjustments(tables) {
-  const known = Object.entries(tables);
-  const good = known.length <= ADJUSTMENTS_MAX && known.every(([, one]) => one && (isDeclared(one) || isLearned(one)));
-  if (!good) throw malformed("not adjustments that this client knows");
-  return new Map(known);
+  const all = Object.entries(tables);
+  const good = all.length <= ADJUSTMENTS_MAX && all.every(([, one]) => one && (isDeclared(one) || isLearned(one)));
+  sound(good, "reward.adjust");
+  return new Map(all);
 }
 
 /** Names of what a device asks for. @param {import("./spec.js").Spec} spec */
@@ -52,7 +53,7 @@ export function numbersOf({ adjust }, values) {
     const value = values[name];
     const [low, high] = [Number(one.low), Number(one.high)];
     const place = typeof value === "number" ? (value - low) / (high - low) : NaN;
-    return [Number.isNaN(place) ? 0.5 : Math.min(Math.max(place, 0), 1)];
+    return [Number.isNaN(place) ? 0.5 : clipped(place, 0, 1)];
   });
 }
 
@@ -61,13 +62,13 @@ export function numbersOf({ adjust }, values) {
 export const areSlopes = (told, most) =>
   Array.isArray(told) &&
   told.length <= most &&
-  told.every((one) => Number.isFinite(one?.slope) && Math.abs(one.slope) <= SLOPE_MAX && Number.isFinite(one.mean) && one.mean >= 0 && one.mean <= 1);
+  told.every((one) => isWithin(one?.slope, -SLOPE_MAX, SLOPE_MAX) && isWithin(one.mean, 0, 1));
 
 /** A value in [0, 1] less what numbers lead one to expect, within [0, 1]. @param {number} value @param {number[]} numbers @param {Learned[]} learned */
 export function lessExpected(value, numbers, learned) {
   if (!learned.length) return value;
   const above = learned.reduce((sum, { slope, mean }, place) => sum + slope * (numbers[place] - mean), 0);
-  return Math.min(Math.max(value - above, 0), 1);
+  return clipped(value - above, 0, 1);
 }
 
 /** By how much a person's reward is expected to be above the average, where slopes are declared; what is no number counts as not known.
@@ -78,7 +79,7 @@ export function offsetOf({ adjust, reward }, values) {
   return [...adjust].reduce((sum, [name, { mean, slope }]) => {
     const value = values[name];
     const above = typeof value === "number" && slope !== undefined && mean !== undefined ? slope * (value - mean) : 0;
-    return sum + (Number.isNaN(above) ? 0 : Math.min(Math.max(above, -most), most));
+    return sum + (Number.isNaN(above) ? 0 : clipped(above, -most, most));
   }, 0);
 }
 
@@ -88,7 +89,7 @@ export function adjusted(told, spec, offset) {
   const bounds = spec.reward;
   if (!offset) return told;
   if (told !== null && typeof told === "object") return { ...told, reward: adjusted(told.reward, spec, offset) };
-  return Math.min(Math.max(rewardOf(bounds, told), bounds.low), bounds.high) - offset;
+  return clipped(rewardOf(bounds, told), bounds.low, bounds.high) - offset;
 }
 
 /** What is no number, in words that name it and carry no value. @param {import("./spec.js").Spec} spec @param {Record<string, any>} values */

@@ -1,7 +1,8 @@
 // @ts-check
 /** Arrays inside a policy: `[dtype, shape, bytes]`. */
 
-import { malformed } from "./errors.js";
+import { sound } from "./errors.js";
+import { isWhole } from "./numbers.js";
 
 /** Longest axis of an array without bytes: a few bytes cannot ask for more memory. */
 const EMPTY_MAX = 1 << 22;
@@ -21,20 +22,15 @@ const KINDS = {
  * @returns {{shape: number[], values: number[]}} values in row-major order
  */
 export function array(value, dtype, axes) {
-  if (!Array.isArray(value) || value.length !== 3 || value[0] !== dtype || !(value[2] instanceof Uint8Array)) {
-    throw malformed(`not an array of kind ${dtype}`);
-  }
+  sound(Array.isArray(value) && value.length === 3 && value[0] === dtype && value[2] instanceof Uint8Array, "array");
   const [, shape, bytes] = value;
   const [size, read] = KINDS[dtype];
   const most = Math.max(bytes.length, EMPTY_MAX);
-  const fits = (/** @type {any} */ length) => Number.isSafeInteger(length) && length >= 0 && length <= most;
-  const good = Array.isArray(shape) && shape.length === axes && shape.every(fits);
-  if (!good || shape.reduce((product, one) => product * one, 1) * size !== bytes.length) {
-    throw malformed("the shape of an array does not fit its bytes");
-  }
+  const good = Array.isArray(shape) && shape.length === axes && shape.every((length) => isWhole(length, 0, most));
+  sound(good && shape.reduce((product, one) => product * one, 1) * size === bytes.length, "array");
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
   const values = Array.from({ length: bytes.length / size }, (_, i) => read(view, i * size));
-  if (dtype === "|b1" && values.some((one) => one > 1)) throw malformed("a boolean is 0 or 1");
+  sound(dtype !== "|b1" || values.every((one) => one <= 1), "array");
   return { shape, values };
 }
 

@@ -3,6 +3,7 @@
 
 import { DOUBTED, Delivery } from "./delivery.js";
 import { PrivateerError, alreadyReported, invalid, unavailable } from "./errors.js";
+import { address } from "./exchange.js";
 import { InTime } from "./in-time.js";
 import { offered } from "./ledgers/arm.js";
 import { IndexedDbLedger } from "./ledgers/indexeddb.js";
@@ -13,8 +14,10 @@ import { Publications } from "./publications.js";
 import { settled } from "./reports.js";
 import { Session } from "./session.js";
 import { TokenStore } from "./tokens/token-store.js";
-import { Tokens } from "./tokens/tokens.js";
 import { LIMITS } from "./verification.js";
+
+const ISSUER = 'must be new Issuer("https://...") of "@privateer/client/issuer"';
+const SECONDS = "must be a number of seconds: 10 are usual";
 
 /** @typedef {import("./delivery.js").Outcome} Outcome */
 
@@ -23,8 +26,7 @@ import { LIMITS } from "./verification.js";
  * @property {Ledger | string} [ledger] what this device has paid for; by default the origin's `IndexedDbLedger`. A text is the
  * name of one, in Node the path of a `FileLedger`
  * @property {string} [shuffler] address of the shuffler that the application trusts; no server can name one
- * @property {string} [issuer] address of the issuer of upload tokens, where reports need some
- * @property {import("./tokens/tokens.js").Attest} [attest] gives what the backend signed, if the issuer asks for it
+ * @property {import("./issuer.js").Issuer} [issuer] of upload tokens, where reports need some
  * @property {Partial<import("./verification.js").Limits>} [limits] what this device accepts
  * @property {number} [timeout] seconds for a request
  * @property {number} [patience] seconds for which `report` tries to send
@@ -35,17 +37,17 @@ import { LIMITS } from "./verification.js";
 
 export class Client {
   /** @param {string} server address of the learning server @param {Options} [options] */
-  constructor(server, { ledger, shuffler, issuer, attest, limits = {}, timeout = 10, patience = 10, warn = console.warn, serverKeys = [], clock = systemClock } = {}) {
+  constructor(server, { ledger, shuffler, issuer, limits = {}, timeout = 10, patience = 10, warn = console.warn, serverKeys = [], clock = systemClock } = {}) {
     this.server = address(server, "server");
     this.shuffler = shuffler === undefined ? undefined : address(shuffler, "shuffler");
-    this.issuer = issuer === undefined ? undefined : address(issuer, "issuer");
-    this.attest = attest;
+    if (typeof issuer === "string") throw invalid(ISSUER, "issuer");
+    this.issuer = issuer;
     this.ledger = ledger instanceof Ledger ? ledger : new IndexedDbLedger(ledger);
     /** @type {import("./verification.js").Limits} */
     this.limits = { ...LIMITS, ...limits };
     for (const name of Object.keys(limits)) if (!(name in LIMITS)) throw invalid(`there is no such limit: ${Object.keys(LIMITS).join(", ")}`, `limits.${name}`);
-    if (!(timeout > 0 && timeout < Infinity)) throw invalid("must be above 0 and finite: 10 seconds are usual", "timeout");
-    if (!(patience >= 0 && patience < Infinity)) throw invalid("must be at least 0 and finite: 10 seconds are usual", "patience");
+    if (!(timeout > 0 && timeout < Infinity)) throw invalid(SECONDS, "timeout");
+    if (!(patience >= 0 && patience < Infinity)) throw invalid(SECONDS, "patience");
     this.serverKeys = serverKeys;
     this.timeout = timeout;
     this.patience = patience;
@@ -120,8 +122,8 @@ export class Client {
 
   /** @param {string} name */
   tokens(name) {
-    if (this.issuer) return new Tokens(this, name);
-    throw invalid("none is named: new Client(server, { issuer: \"https://...\" })", "issuer");
+    if (this.issuer) return this.issuer.tokens(this, name);
+    throw invalid(ISSUER, "issuer");
   }
 
   /** Warn of what keeps tokens away: the person gets an arm all the same. @param {Promise<void>} steps */
@@ -286,14 +288,3 @@ export class Client {
 
 /** @param {string} identity */
 const nameOf = (identity) => identity.slice(identity.lastIndexOf("/") + 1);
-
-/** @param {string} url @param {string} field */
-function address(url, field) {
-  try {
-    const { protocol, search, hash, username, origin, pathname } = new URL(url);
-    if (/^https?:$/.test(protocol) && !search && !hash && !username) return (origin + pathname).replace(/\/+$/, "");
-  } catch {
-    // It is no address, as below.
-  }
-  throw invalid("not the address of a service: write https://host or https://host:port", field);
-}

@@ -2,16 +2,17 @@
 /** Public coins: what 32 public random bits say at each key of a round. */
 
 import { table } from "./arrays.js";
-import { malformed } from "./errors.js";
+import { sound } from "./errors.js";
+import { isWhole } from "./numbers.js";
 
 export const WORD = (1n << 64n) - 1n;
 const GOLDEN = 0x9e3779b97f4a7c15n;
 const CLASS = 0xa24baed4963ee407n;
 /** The seed of coins, as a policy has it. @param {any} told @param {bigint} bits */
 export function seedOf(told, bits = 63n) {
-  if (typeof told !== "bigint" && !Number.isSafeInteger(told)) throw malformed("a seed is a whole number");
+  sound(typeof told === "bigint" || isWhole(told), "seed");
   const seed = BigInt(told);
-  if (seed < 0n || seed >> bits) throw malformed(`a seed has ${bits} bits`);
+  sound(seed >= 0n && seed >> bits === 0n, "seed");
   return seed;
 }
 

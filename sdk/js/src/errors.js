@@ -29,9 +29,9 @@ export function possible(good, field) {
 /** Whether what is told has these values; what it does not say is false. @param {any} told @param {object} own */
 export const says = (told, own) => Object.entries(own).every(([name, value]) => JSON.stringify(told?.[name] ?? false) === JSON.stringify(value));
 
-/** Refuse a policy that the round cannot have. @param {unknown} good */
-export function fitting(good) {
-  if (!good) throw malformed("not a policy of this algorithm and spec");
+/** Refuse what this client does not know, or nobody does. @param {unknown} good @param {string} [field] what it is */
+export function sound(good, field = "policy") {
+  if (!good) throw malformed("not as this client knows it", field);
 }
 
 /** @param {string} detail @param {string} field */

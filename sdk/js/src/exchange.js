@@ -2,7 +2,7 @@
 /** HTTP with an end: every answer is bounded in bytes and in time, whatever the server does. */
 
 import { joined, json } from "./bytes.js";
-import { unavailable } from "./errors.js";
+import { invalid, unavailable } from "./errors.js";
 
 const BYTES_MAX = 16 << 20;
 const PROBLEM_MAX = 64 << 10;
@@ -76,4 +76,15 @@ export function problem({ body }) {
   } catch {
     return null;
   }
+}
+
+/** The address of a service, as requests have it. @param {string} url @param {string} field */
+export function address(url, field) {
+  try {
+    const { protocol, search, hash, username, origin, pathname } = new URL(url);
+    if (/^https?:$/.test(protocol) && !search && !hash && !username) return (origin + pathname).replace(/\/+$/, "");
+  } catch {
+    // It is no address, as below.
+  }
+  throw invalid("not the address of a service: write https://host or https://host:port", field);
 }

@@ -3,7 +3,8 @@
 
 import { utf8 } from "./bytes.js";
 import { WORD, mix, scaled as share } from "./coins.js";
-import { invalid, malformed, refused } from "./errors.js";
+import { invalid, sound, refused } from "./errors.js";
+import { clipped, isNumber, isWhole } from "./numbers.js";
 
 /**
  * Columns that say one thing: of a number `codes` is empty; `flags`: 1 says that the number before is missing; `cyclic`: 1 is
@@ -23,15 +24,13 @@ const FLAG = { columns: 1, codes: [0, 1], flags: true };
 
 /** Numbers that come round are clipped to this before. */
 const BOUND_MAX = 1e15;
+/** @type {any[]} */
+const BOOLEANS = [false, true, 0, 1];
 /** Features of an arm, at most. */
 const OF_ARMS_MAX = 1 << 14;
 
 /** @param {any} value */
-const isNumber = (value) => typeof value === "number" && !Number.isNaN(value);
-/** @param {any} value */
 const isMissing = (value) => value === null || value === undefined || Number.isNaN(value);
-/** @param {number} value @param {number} low @param {number} high */
-const clipped = (value, low, high) => Math.min(Math.max(value, low), high);
 
 /**
  * The features of a spec, in order.
@@ -56,7 +55,7 @@ export function features(tables) {
 export function ofArms({ features: told, low = -1, high = 1 }, arms) {
   const names = Array.isArray(told) ? told : Array.from({ length: Math.min(told, OF_ARMS_MAX + 1) }, (_, i) => `x${i + 1}`);
   const good = names.length >= 1 && names.length <= OF_ARMS_MAX && names.every((name) => typeof name === "string");
-  if (!good || !arms.length) throw malformed("not features that this client knows");
+  sound(good && arms.length, "context.features");
   const number = feature({ low, high });
   return new Map(arms.flatMap((arm) => names.map((name) => [`${name} of ${arm}`, number])));
 }
@@ -66,10 +65,10 @@ function feature(table) {
   const missing = table.missing === true;
   if (Array.isArray(table.levels)) return table.ordered ? ordinal(table.levels, missing) : categorical(table.levels, missing);
   if (table.boolean === true) return boolean(missing);
-  if (Number.isSafeInteger(table.hashed) && table.hashed >= 2) return hashed(table.hashed, missing);
+  if (isWhole(table.hashed, 2)) return hashed(table.hashed, missing);
   if (Array.isArray(table.quantiles)) return scaled(missing, "a number", (value) => (isNumber(value) ? rank(table.quantiles, value) : null));
   const { low, high, cyclic = false } = table;
-  if (!(isNumber(low) && isNumber(high) && low < high && typeof cyclic === "boolean")) throw malformed("not a feature that this client knows");
+  sound(isNumber(low) && isNumber(high) && low < high && typeof cyclic === "boolean", "context.features");
   if (!cyclic) return scaled(missing, "a number", (value) => (isNumber(value) ? (clipped(value, low, high) - low) / (high - low) : null));
   const turned = (/** @type {number} */ value) => (clipped(value, -BOUND_MAX, BOUND_MAX) - low) / (high - low);
   const found = scaled(missing, "a number", (value) => (isNumber(value) ? turned(value) - Math.floor(turned(value)) : null));
@@ -83,7 +82,7 @@ function scaled(missing, wants, place) {
     columns: missing ? 2 : 1,
     blocks: missing ? [NUMBER, FLAG] : [NUMBER],
     wants,
-    fits: (value) => (isMissing(value) ? missing : place(value) !== null),
+    fits: fitting(missing, place),
     encode: (value) => {
       const found = isMissing(value) ? null : place(value);
       return missing ? [found ?? 0.5, found === null ? 1 : 0] : [found ?? 0.5];
@@ -125,23 +124,19 @@ function categorical(levels, missing) {
   const full = own < 0 && known > 1 && (known & (known - 1)) === 0;
   const count = own >= 0 || full ? known : known + 1;
   const others = own >= 0 ? own : full ? levels.length - 1 : known;
-  const slot = (/** @type {any} */ value) => {
-    const place = isMissing(value) ? null : placed(levels, value);
-    if (place === null) return missing ? levels.length : others;
-    return place < 0 ? others : place;
-  };
-  const fits = (/** @type {any} */ value) => (isMissing(value) ? missing : placed(levels, value) !== null);
-  return { ...coded(count, slot), wants: "text or a whole number, as its levels are", fits };
+  return coded(missing, count, missing ? levels.length : others, "text or a whole number, as its levels are", (value) => {
+    const place = placed(levels, value);
+    return place === null || place >= 0 ? place : others;
+  });
 }
 
 /** More levels than can be listed, dealt to buckets by a public hash of their names. @param {number} buckets @param {boolean} missing @returns {Feature} */
 function hashed(buckets, missing) {
-  const known = (/** @type {any} */ value) => typeof value === "string" || Number.isSafeInteger(value);
   // Whoever has no value where none may be missing is in the bucket of no text.
   const gap = missing ? buckets : bucketOf("", buckets);
-  const slot = (/** @type {any} */ value) => (known(value) ? bucketOf(String(value), buckets) : gap);
-  const fits = (/** @type {any} */ value) => (isMissing(value) ? missing : known(value));
-  return { ...coded(buckets + (missing ? 1 : 0), slot), wants: "text or a whole number", fits };
+  return coded(missing, buckets + (missing ? 1 : 0), gap, "text or a whole number", (value) =>
+    typeof value === "string" || isWhole(value) ? bucketOf(String(value), buckets) : null,
+  );
 }
 
 /** The bucket of a text: 64-bit FNV-1a of its bytes in UTF-8, mixed, of which the upper bits decide. @param {string} text @param {number} buckets */
@@ -153,27 +148,30 @@ export function bucketOf(text, buckets) {
 
 /** @param {boolean} missing @returns {Feature} */
 function boolean(missing) {
-  const known = (/** @type {any} */ value) => value === true || value === false || value === 0 || value === 1;
-  const slot = (/** @type {any} */ value) => (known(value) ? Number(value) : missing ? 2 : 0);
-  const fits = (/** @type {any} */ value) => (isMissing(value) ? missing : known(value));
-  return { ...coded(missing ? 3 : 2, slot), wants: "true or false", fits };
+  const gap = missing ? 2 : 0;
+  return coded(missing, missing ? 3 : 2, gap, "true or false", (value) => (BOOLEANS.includes(value) ? Number(value) : null));
 }
 
-/** Levels as the bits of codes that are spread evenly, the highest bit first. @param {number} count
- * @param {(value: any) => number} slot */
-function coded(count, slot) {
+/** Levels as the bits of codes that are spread evenly, the highest bit first. @param {boolean} missing @param {number} count
+ * @param {number} gap the level of who has no value @param {string} wants @param {(value: any) => number | null} place @returns {Feature} */
+function coded(missing, count, gap, wants, place) {
   const levels = Math.max(2, count);
   const columns = Math.max(1, Math.ceil(Math.log2(levels)));
-  const codes = Array.from({ length: levels }, (_, place) => Math.floor((place * 2 ** columns) / levels));
+  const codes = Array.from({ length: levels }, (_, one) => Math.floor((one * 2 ** columns) / levels));
   return {
     columns,
     blocks: [{ columns, codes, flags: false }],
-    encode: (/** @type {any} */ value) => {
-      const code = codes[slot(value)];
+    wants,
+    fits: fitting(missing, place),
+    encode: (value) => {
+      const code = codes[(isMissing(value) ? null : place(value)) ?? gap];
       return Array.from({ length: columns }, (_, i) => (code >> (columns - 1 - i)) & 1);
     },
   };
 }
+
+/** Whether the spec has a place for a value. @param {boolean} missing @param {(value: any) => number | null} place @returns {(value: any) => boolean} */
+const fitting = (missing, place) => (value) => (isMissing(value) ? missing : place(value) !== null);
 
 /** What spec has no place for, in words that name features and no values. @param {Map<string, Feature>} known @param {Record<string, any>} values */
 export const unfit = (known, values) =>

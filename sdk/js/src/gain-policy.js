@@ -4,7 +4,8 @@
 import { Policy, playableOf } from "./algorithms/policy.js";
 import { places } from "./arrays.js";
 import { Layout, UNIT, WORD, classOf, seedOf } from "./coins.js";
-import { fitting } from "./errors.js";
+import { sound } from "./errors.js";
+import { isNumber } from "./numbers.js";
 
 /** Parts of 65,536 of the coins that follow the policy; as many give the single option, if there is one, and the rest any. */
 const COMPARED = (7 * UNIT) / 16;
@@ -42,9 +43,9 @@ export class GainPolicy extends Policy {
     const asked = batch > 0 && batch <= spec.gainPeople;
     const layout = Layout.read(mechanism.layout);
     const about = layout.keys === KEYS && layout.groups === 1;
-    fitting(nobody && known && asked && about);
+    sound(nobody && known && asked && about);
     const { kind, base_rate, low, high } = spec.reward;
-    const usual = typeof base_rate === "number" ? (base_rate - low) / (high - low) : MIDDLE;
+    const usual = isNumber(base_rate) ? (base_rate - low) / (high - low) : MIDDLE;
     this.asked = { keys: KEYS, expected: kind === "numeric" || spec.trust.curated ? usual : null, beside: false };
   }
 

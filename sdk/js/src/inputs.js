@@ -1,6 +1,8 @@
 // @ts-check
 /** Values as an application has them: which are numbers, and which outcomes fit. */
 
+import { isNumber } from "./numbers.js";
+
 const EXACT = 2n ** 53n;
 
 /** What a policy reads as a number if the value is one. @param {any} value @returns {any} */
@@ -13,7 +15,7 @@ export const plainOf = (values) => {
 };
 
 /** @param {any} value */
-const isOutcome = (value) => typeof value === "boolean" || (typeof value === "number" && !Number.isNaN(value));
+const isOutcome = (value) => typeof value === "boolean" || isNumber(value);
 
 /**
  * What is reported without an outcome, in words that name it and carry no value; empty where it fits.

@@ -5,6 +5,7 @@ import { joined, same, unhex, utf8 } from "./bytes.js";
 import { PrivateerError } from "./errors.js";
 import { Peaks, consistent, included, leafHash } from "./merkle.js";
 import { encode } from "./msgpack.js";
+import { isWhole } from "./numbers.js";
 import { subtle } from "./platform.js";
 import { sha256 } from "./sealing.js";
 
@@ -130,7 +131,7 @@ export async function checkProof(proof, entry, key, last) {
   const head = await openHead(proof.head, key);
   checkOrder(head, last);
   const { index, start } = proof;
-  if (![index, start].every((one) => Number.isSafeInteger(one) && one >= 0)) throw unproved("proof");
+  if (!isWhole(index, 0) || !isWhole(start, 0)) throw unproved("proof");
   const isIn = await included(await leafHash(entry), index, head.size, hashes(proof.inclusion, "inclusion"), head.root);
   if (!isIn) throw wrong("proof-invalid", "the publication is not in the server's log", "inclusion");
   const peaks = new Peaks(start, hashes(proof.peaks, "peaks"));

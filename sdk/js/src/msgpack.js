@@ -2,7 +2,8 @@
 /** The part of msgpack that the wire format uses. Integers beyond 2^53 are BigInt; bin is Uint8Array. */
 
 import { joined, utf8 } from "./bytes.js";
-import { malformed } from "./errors.js";
+import { sound } from "./errors.js";
+import { isWhole } from "./numbers.js";
 
 const DEPTH_MAX = 64;
 const text = new TextDecoder("utf-8", { fatal: true });
@@ -16,7 +17,7 @@ class Reader {
 
   /** @param {number} length */
   take(length) {
-    if (this.at + length > this.bytes.length) throw malformed("the bytes end too early");
+    sound(this.at + length <= this.bytes.length, "bytes");
     this.at += length;
     return this.at - length;
   }
@@ -40,11 +41,7 @@ class Reader {
   /** @param {number} length */
   str(length) {
     const at = this.take(length);
-    try {
-      return text.decode(this.bytes.subarray(at, at + length));
-    } catch {
-      throw malformed("a text is not UTF-8");
-    }
+    return text.decode(this.bytes.subarray(at, at + length));
   }
 
   /** @param {number} length @param {number} depth */
@@ -60,7 +57,7 @@ class Reader {
     const found = Object.create(null);
     for (let i = 0; i < length; i++) {
       const key = this.value(depth + 1);
-      if (typeof key !== "string" || key in found) throw malformed("a map has a key twice, or one that is not text");
+      sound(typeof key === "string" && !(key in found), "bytes");
       found[key] = this.value(depth + 1);
     }
     return found;
@@ -68,7 +65,7 @@ class Reader {
 
   /** @param {number} depth @returns {any} */
   value(depth) {
-    if (depth > DEPTH_MAX) throw malformed("the bytes are nested too deeply");
+    sound(depth <= DEPTH_MAX, "bytes");
     const kind = this.bytes[this.take(1)];
     if (kind < 0x80) return kind;
     if (kind < 0x90) return this.map(kind & 15, depth);
@@ -92,7 +89,7 @@ class Reader {
       case 0xd9: case 0xda: case 0xdb: return this.str(this.unsigned(1 << (kind - 0xd9)));
       case 0xdc: case 0xdd: return this.array(this.unsigned(2 << (kind - 0xdc)), depth);
       case 0xde: case 0xdf: return this.map(this.unsigned(2 << (kind - 0xde)), depth);
-      default: throw malformed("the bytes are not of the wire format");
+      default: return sound(false, "bytes");
     }
   }
 }
@@ -100,14 +97,14 @@ class Reader {
 /** @param {bigint} value */
 function plain(value) {
   const number = Number(value);
-  return Number.isSafeInteger(number) ? number : value;
+  return isWhole(number) ? number : value;
 }
 
 /** @param {Uint8Array<ArrayBuffer>} bytes @returns {any} */
 export function decode(bytes) {
   const reader = new Reader(bytes);
   const value = reader.value(0);
-  if (reader.at !== bytes.length) throw malformed("there are more bytes than one value");
+  sound(reader.at === bytes.length, "bytes");
   return value;
 }
 
@@ -122,7 +119,7 @@ export function encode(value) {
     if (value.length > 15) throw new RangeError("an array of the wire format has at most 15 entries");
     return joined([0x90 + value.length], ...value.map(encode));
   }
-  if (Number.isSafeInteger(value) && value >= 0) return new Uint8Array(value < 0x80 ? [value] : headed(0xcc, value));
+  if (isWhole(value, 0)) return new Uint8Array(value < 0x80 ? [value] : headed(0xcc, value));
   throw new TypeError("only text, bytes, unsigned integers and arrays can be encoded");
 }
 

@@ -5,7 +5,7 @@ import { adjusted, featuresOf, numbersOf, offsetOf } from "./adjustment.js";
 import { agree, hold } from "./agreement.js";
 import { ALGORITHMS } from "./algorithms/index.js";
 import { hex, joined } from "./bytes.js";
-import { PrivateerError, malformed, refused } from "./errors.js";
+import { PrivateerError, sound, malformed, refused } from "./errors.js";
 import { armOf, countOf, isDue } from "./choice.js";
 import { columnsOf } from "./features.js";
 import { GainPolicy, measuresGain } from "./gain-policy.js";
@@ -54,16 +54,16 @@ export class Participation {
     this.terms = policy?.terms;
     const Kind = ALGORITHMS.get(this.spec.algorithm);
     if (!Kind) throw refused("this client does not know the algorithm", "algorithm");
-    if (!this.spec.arms.length) throw malformed("an experiment has two arms or more");
+    sound(this.spec.arms.length, "experiment.arms");
     const named = this.spec.groupsArms || this.spec.asAlone;
-    if (named && !Kind.ARMS.includes(this.spec.privacy.arms)) throw malformed("the algorithm has no such promise about arms");
-    if (!this.terms?.mechanism) throw malformed("not a policy");
+    sound(!named || Kind.ARMS.includes(this.spec.privacy.arms), "privacy.arms");
+    sound(this.terms?.mechanism);
     const measures = measuresGain(policy);
     const serving = this.spec.trust.serves[measures ? "hits" : Kind.QUESTION];
     this.mechanism = round.batch > 0 ? mechanism(serving, this.terms.mechanism) : null;
     /** @type {import("./algorithms/index.js").Policy | GainPolicy} */
     this.policy = measures ? new GainPolicy(policy, this.spec, Kind) : new Kind(policy, this.spec);
-    if (this.mechanism && "fits" in this.policy && !this.policy.fits(this.mechanism)) throw malformed("not what the policy asks");
+    sound(!this.mechanism || !("fits" in this.policy) || this.policy.fits(this.mechanism), "mechanism");
     this.decider = drain === null ? this.policy : new Kind(drain, this.spec);
     this.drains = drain !== null;
     this.header = [round.experiment, round.version, publication.keyId, publication.digest];
@@ -223,6 +223,6 @@ export class Participation {
 /** @param {any[]} kinds classes that may serve @param {any} told @returns {import("./mechanisms/index.js").Mechanism} */
 function mechanism(kinds, told) {
   const Kind = kinds.find((one) => one.TYPE === told.type);
-  if (!Kind) throw malformed("this is not the mechanism of the algorithm and the trust model");
+  sound(Kind, "mechanism");
   return new Kind(told);
 }

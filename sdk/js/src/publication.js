@@ -1,21 +1,22 @@
 // @ts-check
 /** The publication of a round: one immutable document, named by its digest. */
 
-import { malformed } from "./errors.js";
+import { sound } from "./errors.js";
 import { decode } from "./msgpack.js";
+import { isWhole } from "./numbers.js";
 import { sha256 } from "./sealing.js";
 
 /** The public facts of a round. */
 export class Round {
   /** @param {any} told */
   constructor(told) {
-    check(Array.isArray(told) && told.length >= 6 && told.length <= 10);
+    sound(Array.isArray(told) && told.length >= 6 && told.length <= 10, "publication");
     const [experiment, version, model, batch, sealedSize, publicKey, messages = 1, least = 0, deadline = 0, groups = 1] = told;
-    check(typeof experiment === "string" && /^[a-z]{1,16}$/.test(model));
-    check([version, batch, sealedSize, messages, least, deadline, groups].every((one) => Number.isSafeInteger(one) && one >= 0));
-    check(version >= 1 && sealedSize >= 1 && messages >= 1 && least <= batch && (least > 0 || deadline === 0));
-    check(groups >= 1 && messages % groups === 0);
-    check(publicKey instanceof Uint8Array && publicKey.length === 32);
+    sound(typeof experiment === "string" && /^[a-z]{1,16}$/.test(model), "publication");
+    sound([version, batch, sealedSize, messages, least, deadline, groups].every((one) => isWhole(one, 0)), "publication");
+    sound(version >= 1 && sealedSize >= 1 && messages >= 1 && least <= batch && (least > 0 || deadline === 0), "publication");
+    sound(groups >= 1 && messages % groups === 0, "publication");
+    sound(publicKey instanceof Uint8Array && publicKey.length === 32, "publication");
     this.experiment = /** @type {string} */ (experiment);
     this.version = /** @type {number} */ (version);
     this.model = /** @type {string} */ (model);
@@ -35,12 +36,12 @@ export class Round {
  */
 export async function readPublication(body) {
   const told = decode(body);
-  check(Array.isArray(told) && told.length >= 3 && told.length <= 5);
+  sound(Array.isArray(told) && told.length >= 3 && told.length <= 5, "publication");
   const [round, spec, policy, , drain = null] = told;
-  check(spec instanceof Uint8Array && policy instanceof Uint8Array);
-  check(drain === null || (Array.isArray(drain) && drain.length === 2 && drain[1] instanceof Uint8Array));
+  sound(spec instanceof Uint8Array && policy instanceof Uint8Array, "publication");
+  sound(drain === null || (Array.isArray(drain) && drain.length === 2 && drain[1] instanceof Uint8Array), "publication");
   const facts = new Round(round);
-  check(drain === null || facts.batch > 0);
+  sound(drain === null || facts.batch > 0, "publication");
   return {
     round: facts,
     spec: /** @type {Uint8Array<ArrayBuffer>} */ (spec),
@@ -49,9 +50,4 @@ export async function readPublication(body) {
     digest: await sha256(body),
     keyId: (await sha256(facts.publicKey)).slice(0, 8),
   };
-}
-
-/** @param {boolean} good */
-function check(good) {
-  if (!good) throw malformed("this is not a publication");
 }

@@ -2,6 +2,7 @@
 /** Randomized response and subset selection, whose probabilities are certified in exact integers. */
 
 import { possible } from "./errors.js";
+import { isWhole, isWithin } from "./numbers.js";
 
 const WORD = 1n << 64n;
 
@@ -9,8 +10,8 @@ const WORD = 1n << 64n;
 class Response {
   /** @param {number} epsilon pure local privacy of a symbol @param {number} symbols size of the alphabet @param {number} own */
   constructor(epsilon, symbols, own) {
-    possible(typeof epsilon === "number" && epsilon > 0 && epsilon <= 30, "epsilon");
-    possible(Number.isSafeInteger(symbols) && symbols >= 2 && symbols <= 32_768, "symbols");
+    possible(epsilon > 0 && isWithin(epsilon, 0, 30), "epsilon");
+    possible(isWhole(symbols, 2, 32_768), "symbols");
     possible(own >= 1 && own < symbols, "own");
     this.symbols = BigInt(symbols);
     /** Words below it send an own symbol. */

@@ -4,8 +4,9 @@
 import { adjustments } from "./adjustment.js";
 import { json } from "./bytes.js";
 import { endOf } from "./choice.js";
-import { malformed, refused } from "./errors.js";
+import { sound, refused } from "./errors.js";
 import { features, ofArms } from "./features.js";
+import { isWhole, isWithin } from "./numbers.js";
 import { TRUST, drawsOne, hidesArms } from "./trust.js";
 
 /** @typedef {{model: string, epsilon: number | null, delta: number, arms: string, min_batch: number, honest_fraction: number,
@@ -22,9 +23,7 @@ export class Spec {
   constructor(body) {
     const told = json(body);
     const { experiment, reward, privacy, algorithm } = told;
-    if (![experiment, reward, privacy, algorithm].every((table) => table && typeof table === "object")) {
-      throw malformed("not a spec");
-    }
+    sound([experiment, reward, privacy, algorithm].every((table) => table && typeof table === "object"), "spec");
     this.name = /** @type {string} */ (experiment.name);
     this.algorithm = /** @type {string} */ (algorithm.name);
     /** The section `[algorithm]`. @type {any} */
@@ -32,13 +31,13 @@ export class Spec {
     /** Names of the arms; none where people get points, or everybody the same actions. */
     this.arms = /** @type {string[]} */ (experiment.arms ?? []);
     const named = Array.isArray(this.arms) && this.arms.every((arm) => typeof arm === "string");
-    if (!named || (experiment.arms && this.arms.length < 2)) throw malformed("an experiment has two arms or more");
+    sound(named && (!experiment.arms || this.arms.length >= 2), "experiment.arms");
     this.domain = told.domain ?? null;
     this.options = this.arms.length ? this.arms : unnamed(told);
     this.retired = /** @type {string[]} */ (experiment.retired ?? []);
     this.playable = this.arms.map((arm) => !this.retired.includes(arm));
     this.reward = /** @type {{low: number, high: number, default?: number | null, kind?: string, base_rate?: number | null}} */ (reward);
-    if (!(reward.low < reward.high)) throw malformed("the bounds of rewards are empty");
+    sound(reward.low < reward.high, "reward");
     this.adjust = adjustments(reward.adjust ?? {});
     this.privacy = /** @type {Privacy} */ (privacy);
     if (!Object.hasOwn(TRUST, privacy.model)) throw refused("this client does not know the trust model", "model");
@@ -63,21 +62,21 @@ export class Spec {
   /** Refuse a promise out of the range that is certified. */
   checkPromise() {
     const { epsilon, delta, arms, honest_fraction, min_batch, local_epsilon_max } = this.privacy;
-    const within = (/** @type {unknown} */ one, /** @type {number} */ most) => typeof one === "number" && one > 0 && one <= most;
+    const within = (/** @type {any} */ one, /** @type {number} */ most) => one > 0 && isWithin(one, 0, most);
     const promised = this.trust.promises ? within(epsilon, EPSILON_MAX) : epsilon === null;
-    const small = typeof delta === "number" && delta >= 0 && delta < 0.5;
-    const crowd = within(honest_fraction, 1) && Number.isSafeInteger(min_batch) && within(local_epsilon_max, EPSILON_MAX);
+    const small = isWithin(delta, 0, 0.5) && delta < 0.5;
+    const crowd = within(honest_fraction, 1) && isWhole(min_batch) && within(local_epsilon_max, EPSILON_MAX);
     // Where a curator sees records no report is private by itself.
     const told = ["seen", "hidden"].includes(arms)
       || (["as-local", "grouped"].includes(arms) && !(this.trust.curated && this.trust.promises));
-    if (!promised || !small || !crowd || !told) throw malformed("not a promise that this client knows");
+    sound(promised && small && crowd && told, "privacy");
   }
 
   checkTimes() {
     const { window, times, period } = this;
-    if (!(window >= 0 && window < Infinity)) throw malformed("a conversion window has a length");
-    const sized = Number.isSafeInteger(times) && times >= 1 && times <= REPORTS_MAX && period >= PERIOD_MIN && period < Infinity;
-    if (!sized || (this.asAlone && times > 1) || (this.groupsArms && window)) throw malformed("a person makes a number of reports");
+    sound(window >= 0 && window < Infinity, "experiment.conversion_window");
+    const sized = isWhole(times, 1, REPORTS_MAX) && period >= PERIOD_MIN && period < Infinity;
+    sound(sized && !(this.asAlone && times > 1) && !(this.groupsArms && window), "experiment.reports_per_person");
   }
 
   /** Epsilon of the promise; infinite where nothing is promised. */
@@ -141,6 +140,6 @@ const isTables = (told) => typeof told === "object" && !Array.isArray(told);
 function unnamed({ actions, domain }) {
   const rows = Number(actions?.vectors?.length ?? actions?.count ?? 0);
   const coordinates = Number(domain?.dimension ?? 0);
-  if (!(rows <= ACTIONS_MAX && coordinates <= DIMENSION_MAX)) throw malformed("not a spec");
+  sound(rows <= ACTIONS_MAX && coordinates <= DIMENSION_MAX, "actions");
   return actions ? Array.from({ length: rows }, (_, row) => String(row)) : Array.from({ length: coordinates }, (_, i) => `x${i + 1}`);
 }

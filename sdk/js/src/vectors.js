@@ -1,7 +1,8 @@
 // @ts-check
 /** Bounded vectors: clipped on the device, on an integer grid. */
 
-import { malformed } from "./errors.js";
+import { sound } from "./errors.js";
+import { isWhole, isWithin } from "./numbers.js";
 
 /** Grid points per unit of the bound. */
 export const GRID = 1 << 14;
@@ -26,9 +27,7 @@ export class Ball {
   /** @param {any} told */
   constructor(told) {
     const { norm, bound, coordinates, below = 1 } = told ?? {};
-    const sized = Number.isSafeInteger(coordinates) && coordinates >= 1 && coordinates <= COORDINATES_MAX;
-    if (norm !== "l2" || !(bound > 0 && Number.isFinite(bound)) || !sized) throw malformed("not a ball");
-    if (!(typeof below === "number" && below > 0 && below <= 1)) throw malformed("not a ball");
+    sound(norm === "l2" && bound > 0 && isWithin(bound, 0, Number.MAX_VALUE) && isWhole(coordinates, 1, COORDINATES_MAX) && below > 0 && isWithin(below, 0, 1), "ball");
     this.bound = /** @type {number} */ (bound);
     /** The most that the negative coordinates are long, by the bound. */
     this.below = /** @type {number} */ (below);
@@ -50,7 +49,7 @@ export class Ball {
 
   /** Shorten what is too long. @param {number[]} vector */
   clip(vector) {
-    if (vector.length !== this.coordinates || !vector.every(Number.isFinite)) throw malformed("a vector does not fit");
+    sound(vector.length === this.coordinates && vector.every(Number.isFinite), "vector");
     const most = this.below * this.bound;
     const negative = this.below < 1 ? lengthOf(vector.map((one) => Math.min(one, 0))) : 0;
     const cut = negative > most ? vector.map((one) => (one < 0 ? one * (most / negative) : one)) : vector;

@@ -97,12 +97,16 @@ test("a client is one person or many, and each says what to use", { skip }, () =
 
 test("what one person's server contradicts is refused for everybody, and forgetting one leaves the others", { skip }, () =>
   serving(LOCAL, async (at) => {
-    const client = clientOf(at, somewhere());
+    const path = somewhere();
+    const client = clientOf(at, path);
     const [first, second] = [await client.person("first"), await client.person("second")];
     const sessions = [await first.join("test"), await second.join("test")];
     const [, arm] = sessions.map((session) => session.choose(CONTEXT));
     await Promise.all(sessions.map((session) => session.save()));
+    const kept = Buffer.from((await first.ledger.entry(`${at.url}/test`)).choice ?? []).toString("base64");
+    assert.ok(kept.length > 100);
     await (await first.resume("test")).forget();
+    for (const name of readdirSync(join(path, ".."))) assert.ok(!readFileSync(join(path, "..", name), "latin1").includes(kept), name);
     await rejects(first.resume("test"), "input-invalid");
     assert.equal((await second.resume("test")).choose({}), arm);
     at.publication = changed(LOCAL, {}, 9);

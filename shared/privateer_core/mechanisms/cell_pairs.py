@@ -92,7 +92,7 @@ class CellPairs(Mechanism, frozen=True, tag="cell-pairs"):
         """Return the records of n people, values rounded to the grid at random; shape (n,), dtype ``message``."""
         return self._records(contributions, noise)
 
-    def _records(self, contributions: KeyedValues, source: NoiseSource | np.random.Generator) -> NDArray[np.void]:
+    def _records(self, contributions: KeyedValues, source: "NoiseSource | np.random.Generator") -> NDArray[np.void]:
         return keyed_records(contributions, self.message, source)
 
     @override
@@ -151,15 +151,15 @@ class CellPairs(Mechanism, frozen=True, tag="cell-pairs"):
         )
 
     @override
-    def simulate(self, contributions: KeyedValues, rng: np.random.Generator) -> CellHits:
+    def simulate(self, contributions: KeyedValues, rng: "np.random.Generator") -> CellHits:
         return self._simulated(self.add(self.empty(), self._records(contributions, rng)), rng)
 
-    def simulate_counts(self, counts: NDArray[np.int64], without: int, rng: np.random.Generator) -> CellHits:
+    def simulate_counts(self, counts: NDArray[np.int64], without: int, rng: "np.random.Generator") -> CellHits:
         """Simulate people counted by key, group and value 0 or 1, (keys, 1, 2), and people without a key."""
         cells = np.moveaxis(counts @ self.parted(np.array([0, UNIT])).T, -1, 0)
         return self._simulated(self._total_of(cells, int(counts.sum()) + without), rng)
 
-    def _simulated(self, total: PartTotal, rng: np.random.Generator) -> CellHits:
+    def _simulated(self, total: PartTotal, rng: "np.random.Generator") -> CellHits:
         size = total.cells.size
         return self._released(total, self._laplace.simulate(size, rng) if self.scale else np.zeros(size, np.int64))
 

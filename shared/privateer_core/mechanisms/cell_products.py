@@ -43,7 +43,7 @@ class CellProducts(CellTriples, frozen=True, tag="cell-products"):
         return _PARTS * super().noise
 
     @override
-    def _records(self, contributions: KeyedValues, source: NoiseSource | np.random.Generator) -> NDArray[np.void]:
+    def _records(self, contributions: KeyedValues, source: "NoiseSource | np.random.Generator") -> NDArray[np.void]:
         made = super()._records(contributions, source)
         numbers = np.full(len(contributions), 0.5) if contributions.numbers is None else contributions.numbers
         made["number"] = np.where(made["key"] == NO_KEY, 0, rounded(numbers, UNIT, source))

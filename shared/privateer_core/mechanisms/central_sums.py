@@ -163,20 +163,20 @@ class CentralSums(Mechanism, frozen=True, tag="central-sums"):
         noise = self._laplace.variance / UNIT**2 if self.scale else self.standard_deviation**2
         return KeyedSums(total.reports, sums, total.counts, hits, 1.0, 1.0, 0.0, noise)
 
-    def simulate(self, contributions: KeyedValues, rng: np.random.Generator) -> KeyedSums:
+    def simulate(self, contributions: KeyedValues, rng: "np.random.Generator") -> KeyedSums:
         """Draw a release without hashing every (report, key); exact when the coins' hashes are independent."""
         has = contributions.keys >= 0
         keys, groups = contributions.keys[has], contributions.groups[has]
         sums = self._summed(keys, groups, rounded(contributions.values[has], UNIT, rng))
         return self._simulated(*sums, len(contributions), rng)
 
-    def simulate_counts(self, counts: NDArray[np.int64], without: int, rng: np.random.Generator) -> KeyedSums:
+    def simulate_counts(self, counts: NDArray[np.int64], without: int, rng: "np.random.Generator") -> KeyedSums:
         """Simulate people counted by key, group and value 0 or 1, (keys, groups, 2), and people without a key."""
         sums, own = UNIT * (counts[..., 1] - counts[..., 0]), counts.sum(axis=-1)
         return self._simulated(sums, own, int(own.sum()) + without, rng)
 
     def _simulated(
-        self, sums: NDArray[np.int64], own: NDArray[np.int64], people: int, rng: np.random.Generator
+        self, sums: NDArray[np.int64], own: NDArray[np.int64], people: int, rng: "np.random.Generator"
     ) -> KeyedSums:
         counts = own + rng.multinomial(people - own.sum(axis=1), self.layout.shares)
         size = 2 * sums.size

@@ -153,7 +153,7 @@ class EventSymbol(LocalSymbol, frozen=True, tag="event-symbol"):
         gain, other = self.response.gain, self.response.other
         return KeyedEvents(total.reports, sums, total.counts, hits, total.trials, gain, other)
 
-    def simulate(self, contributions: KeyedValues, rng: np.random.Generator) -> KeyedEvents:
+    def simulate(self, contributions: KeyedValues, rng: "np.random.Generator") -> KeyedEvents:
         """Draw a release without hashing every (report, key); exact when the coins' hashes are independent."""
         has = contributions.keys >= 0
         cells = contributions.keys[has] * self.layout.groups + contributions.groups[has]
@@ -162,7 +162,7 @@ class EventSymbol(LocalSymbol, frozen=True, tag="event-symbol"):
         counts = np.bincount(2 * cells + won, minlength=2 * self.layout.keys * self.layout.groups).reshape(shape)
         return self.simulate_counts(counts, len(contributions) - len(cells), rng)
 
-    def simulate_counts(self, counts: NDArray[np.int64], without: int, rng: np.random.Generator) -> KeyedEvents:
+    def simulate_counts(self, counts: NDArray[np.int64], without: int, rng: "np.random.Generator") -> KeyedEvents:
         """Simulate people counted by key, group and value 0 or 1, (keys, groups, 2), and people without a key."""
         keys = np.arange(self.layout.keys)
         naming, nobody = rng.binomial(counts, _NAMES), int(rng.binomial(without, _NAMES))
@@ -182,7 +182,7 @@ class EventSymbol(LocalSymbol, frozen=True, tag="event-symbol"):
         return self._released(total)
 
     def _sent(
-        self, people: NDArray[np.int64], truths: NDArray[np.int64], rng: np.random.Generator
+        self, people: NDArray[np.int64], truths: NDArray[np.int64], rng: "np.random.Generator"
     ) -> NDArray[np.int64]:
         """Draw how many of so many people with each of some own symbols send which symbol, (rows, symbols)."""
         kept = rng.binomial(people, self.response.gain)

@@ -166,7 +166,7 @@ class GroupedBit(Mechanism, frozen=True, tag="grouped-bit"):
         return GroupSums(total.reports, total.sums.astype(np.float64), total.counts, self.gains)
 
     @override
-    def simulate(self, contributions: KeyedValues, rng: np.random.Generator) -> GroupSums:
+    def simulate(self, contributions: KeyedValues, rng: "np.random.Generator") -> GroupSums:
         """Draw a release: bits from a seeded generator, counted as reports are."""
         people, groups = len(contributions), self.groups_of(contributions.coins)
         kept = (rng.random(people) < self.gains[groups]) & (contributions.keys >= 0)

@@ -146,7 +146,7 @@ class Mechanism(msgspec.Struct, frozen=True, dict=True, eq=False, forbid_unknown
         del before, left
         return self.empty()
 
-    def simulate(self, contributions: Any, rng: np.random.Generator) -> Any:
+    def simulate(self, contributions: Any, rng: "np.random.Generator") -> Any:
         """Draw a release with the distribution of randomizing, adding and releasing."""
         raise NotImplementedError
 
@@ -173,7 +173,7 @@ NO_KEY: Final = (1 << 32) - 1
 
 
 def keyed_records(
-    contributions: KeyedValues, kind: np.dtype[Any], source: NoiseSource | np.random.Generator
+    contributions: KeyedValues, kind: np.dtype[Any], source: "NoiseSource | np.random.Generator"
 ) -> NDArray[np.void]:
     """Return the keys and values of n people, for a curator; values are rounded to the grid at random."""
     has, records = contributions.keys >= 0, np.empty(len(contributions), dtype=kind)

@@ -217,7 +217,7 @@ class NamedSymbol(LocalSymbol, frozen=True, tag="named-symbol", omit_defaults=Tr
         facts = {"reports": total.reports, "counts": total.counts, "gain": self.response.gain, "other": other}
         return CellHits.of_parts(ValueParts.levels(self.levels), total.cells, **facts)
 
-    def simulate(self, contributions: KeyedValues, rng: np.random.Generator) -> CellHits:
+    def simulate(self, contributions: KeyedValues, rng: "np.random.Generator") -> CellHits:
         """Draw a release: symbols from a seeded generator, counted as reports are."""
         people = len(contributions)
         truth = self.truth(contributions, rounded(contributions.values, self.levels - 1, rng))

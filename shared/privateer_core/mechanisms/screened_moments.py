@@ -193,7 +193,7 @@ class ScreenedMoments(Mechanism, frozen=True, tag="screened-moments"):
         """Return the records of n people, rounded to the grid at random; shape (n, coordinates)."""
         return self._on_grid(contributions.values, noise)
 
-    def _on_grid(self, values: Array, source: NoiseSource | np.random.Generator) -> NDArray[np.int8]:
+    def _on_grid(self, values: Array, source: "NoiseSource | np.random.Generator") -> NDArray[np.int8]:
         shares = (self.ball.clip(values) + 1) / 2
         records = rounded(shares.ravel(), 2 * GRID, source).reshape(shares.shape) - GRID
         arms = values[:, : self.arms].argmax(axis=1)
@@ -235,7 +235,7 @@ class ScreenedMoments(Mechanism, frozen=True, tag="screened-moments"):
         )
 
     @override
-    def simulate(self, contributions: BoundedVectors, rng: np.random.Generator) -> SecondMomentSums:
+    def simulate(self, contributions: BoundedVectors, rng: "np.random.Generator") -> SecondMomentSums:
         return self._released(
             self._summed(self._on_grid(contributions.values, rng)),
             lambda scores: simulate_choice(scores, self.scale, rng),

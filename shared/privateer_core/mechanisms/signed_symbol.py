@@ -134,7 +134,7 @@ class SignedSymbol(LocalSymbol, frozen=True, tag="signed-symbol"):
         return with_coins(contributions.coins, self.response.randomize(self._truth(contributions, bits), noise))
 
     def _truth(self, contributions: KeyedValues, bits: NDArray[np.int64]) -> NDArray[np.int64]:
-        truth = np.full(len(contributions), 2 * self.buckets if self.elsewhere else -1, dtype=np.int64)
+        truth = np.full(len(bits), 2 * self.buckets if self.elsewhere else -1, dtype=np.int64)
         asked = np.flatnonzero(contributions.keys >= 0)
         hashes = self.layout.hashes(contributions.coins[asked], contributions.keys[asked])
         truth[asked] = 2 * bucket(hashes, self.buckets) + (bits[asked] * sign(hashes) > 0)
@@ -170,7 +170,7 @@ class SignedSymbol(LocalSymbol, frozen=True, tag="signed-symbol"):
         sums, hits = total.sums.astype(np.float64), total.hits.astype(np.float64)
         return KeyedSums(total.reports, sums, total.counts, hits, self.response.gain, own, other, 0.0, without)
 
-    def simulate(self, contributions: KeyedValues, rng: np.random.Generator) -> KeyedSums:
+    def simulate(self, contributions: KeyedValues, rng: "np.random.Generator") -> KeyedSums:
         """Draw a release without hashing every (report, key).
 
         The distribution is exact when the coins' hashes are independent between keys: given how many people of each
@@ -185,7 +185,7 @@ class SignedSymbol(LocalSymbol, frozen=True, tag="signed-symbol"):
         shape = (self.layout.keys, self.layout.groups, 2)
         return self.simulate_counts(counts.reshape(shape), len(contributions) - len(cells), rng)
 
-    def simulate_counts(self, counts: NDArray[np.int64], without: int, rng: np.random.Generator) -> KeyedSums:
+    def simulate_counts(self, counts: NDArray[np.int64], without: int, rng: "np.random.Generator") -> KeyedSums:
         """Simulate people counted by key, group and value 0 or 1, (keys, groups, 2), and people without a key."""
         return self._released(_simulated(self, counts, without, rng))
 
@@ -199,7 +199,7 @@ class SignedSymbol(LocalSymbol, frozen=True, tag="signed-symbol"):
         }
 
 
-def _simulated(mechanism: SignedSymbol, counts: Any, without: int, rng: np.random.Generator) -> KeyedTotal:
+def _simulated(mechanism: SignedSymbol, counts: Any, without: int, rng: "np.random.Generator") -> KeyedTotal:
     layout, response = mechanism.layout, mechanism.response
     shape = (layout.keys, layout.groups)
     own = counts.reshape(-1, 2)

@@ -25,7 +25,7 @@ class Analyzer(Protocol):
         """
         ...
 
-    def simulate(self, mechanism: Any, contributions: Any, rng: np.random.Generator) -> Any:
+    def simulate(self, mechanism: Any, contributions: Any, rng: "np.random.Generator") -> Any:
         """Draw a release of people who decided so."""
         ...
 
@@ -38,7 +38,7 @@ class Counted(Analyzer):
         return mechanism.add(mechanism.empty(), mechanism.parse(rows))
 
     @override
-    def simulate(self, mechanism: Any, contributions: Any, rng: np.random.Generator) -> Any:
+    def simulate(self, mechanism: Any, contributions: Any, rng: "np.random.Generator") -> Any:
         return mechanism.simulate(contributions, rng)
 
 
@@ -73,7 +73,7 @@ class ByChoices(Analyzer):
         return self._known(aware.add(aware.empty(), aware.parse(rows)))
 
     @override
-    def simulate(self, mechanism: Any, contributions: KeyedValues, rng: np.random.Generator) -> Any:
+    def simulate(self, mechanism: Any, contributions: KeyedValues, rng: "np.random.Generator") -> Any:
         if self.leaves_out:
             unknown = (self.choices.thresholds[:, -1] == 0)[contributions.keys] & (contributions.keys >= 0)
             groups = np.where(unknown, self.choices.groups - 1, contributions.groups)

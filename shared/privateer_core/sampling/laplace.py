@@ -57,7 +57,7 @@ class DiscreteLaplace:
         good &= ~(negative & (magnitudes == 0))
         return np.where(negative, -magnitudes, magnitudes), good
 
-    def simulate(self, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    def simulate(self, count: int, rng: "np.random.Generator") -> NDArray[np.int64]:
         """Draw the same distribution from a seeded generator, for simulation."""
         success = -math.expm1(-1 / self.scale)
         return np.asarray(rng.geometric(success, count) - rng.geometric(success, count))
@@ -123,6 +123,6 @@ def _accepts(whole: NDArray[np.int64], part: NDArray[np.int64], scale: int, nois
     return good
 
 
-def simulate_choice(scores: NDArray[np.int64], scale: int, rng: np.random.Generator) -> int:
+def simulate_choice(scores: NDArray[np.int64], scale: int, rng: "np.random.Generator") -> int:
     """Draw the same distribution from a seeded generator, for simulation."""
     return int(np.argmax(scores / scale + rng.gumbel(size=len(scores))))

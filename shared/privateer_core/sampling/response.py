@@ -158,7 +158,7 @@ def bernoulli(values: NDArray[np.float64], noise: NoiseSource) -> NDArray[np.int
     return np.where(uniform < values, 1, -1)
 
 
-def rounded(values: NDArray[np.float64], steps: int, source: NoiseSource | np.random.Generator) -> NDArray[np.int64]:
+def rounded(values: NDArray[np.float64], steps: int, source: "NoiseSource | np.random.Generator") -> NDArray[np.int64]:
     """Round values in [0, 1], shape (n,), to whole numbers of ``steps``, of which they are the means.
 
     Rounding to the nearest would make 0 of all values below half a step, and of their mean.

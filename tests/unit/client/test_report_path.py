@@ -33,4 +33,4 @@ def test_a_report_takes_three_transactions_and_fifteen_files_of_the_device(
     print(path)
     assert path.transactions <= 3
     assert len([file for file in path.files if file.startswith("client/")]) <= 15
-    assert len(path.files) <= 37  # of the core: the policy, its mechanism, samplers, the spec's reward, the envelope
+    assert len(path.files) <= 34  # of the core: the policy, its mechanism, samplers, the spec's reward, the envelope

@@ -4,16 +4,15 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, cast
 
 from privateer_core.algorithms import parse_spec
 from privateer_core.errors import SpecError
 from privateer_core.privacy.trust import TRUST
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.spec import Spec
-from privateer_lab.environments import default_environment
-from privateer_lab.planning.expectation.kept_features import people_with, with_features
+from privateer_lab.environments import default_environment, environment_for
+from privateer_lab.planning.expectation.kept_features import people_told
 from privateer_lab.planning.expectation.partial_runs import PartialRun, played
 from privateer_lab.planning.feature_sets.afforded import sets_for, with_some
 from privateer_lab.planning.other_algorithms import by_features, candidate_names, tables_of, with_algorithm
@@ -51,8 +50,9 @@ class VariedSpec:
 
     def play(self, seed: int, seconds: float) -> PartialRun | SpecError:
         """Run it once, as `partial_runs.played` does; a refusal says under which promise."""
-        kept = tuple(self.spec.features)
-        found = played(self.spec, seed, seconds, partial(people_with, self.whole, kept) if self.whole else None)
+        whole, spec = self.whole, cast(ArmsSpec, self.spec)
+        people = (lambda own: people_told(environment_for(whole, own), whole, spec)) if whole else None
+        found = played(self.spec, seed, seconds, people)
         return refusal(self.spec, found) if isinstance(found, SpecError) else found
 
 
@@ -124,7 +124,7 @@ def _features(spec: Spec) -> Iterator[VariedSpec]:
     for kept in sets.names:
         if len(kept) < len(spec.features):
             with suppress(SpecError):  # what it says beside features needs one of the others
-                changed = with_features(spec, kept)
+                changed = cast(ArmsSpec, parse_spec(with_some(spec.model_dump(exclude_none=True), kept)))
                 yield VariedSpec("features", listed(tuple(changed.features)), Variant(*promise, changed), spec)
     name, best = sets.best, sets.by_algorithm[sets.best].last.names
     if best and name != spec.algorithm.name:

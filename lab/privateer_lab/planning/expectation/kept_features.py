@@ -1,29 +1,32 @@
 """Specs with some of their features, for the same people."""
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from privateer_core.algorithms import parse_spec
+from privateer_core.policies.decisions import Arms
 from privateer_core.spec.arms import ArmsSpec
-from privateer_lab.environments import Environment, PlayedRewards, environment_for
+from privateer_lab.environments import Environment, PlayedRewards
 
 Array = NDArray[np.float64]
 
 
 class KeptFeatures(Environment):
-    """The people of another environment, of whom devices know some features only.
+    """The people of another environment, of whom devices know some features only, and who get some options only.
 
     people: the environment.
     kept: places of the features that are left, of so many ``features``.
     features: how many there are.
+    options: places of the options that are left; None: all of them.
     """
 
-    def __init__(self, people: Environment, kept: Sequence[int], features: int) -> None:
-        self._people = people
+    def __init__(
+        self, people: Environment, kept: Sequence[int], features: int, options: Sequence[int] | None = None
+    ) -> None:
+        self._people, self._options = people, None if options is None else np.array(options)
         self._first = [*kept, *(j for j in range(features) if j not in kept)]
 
     def _restored(self, contexts: Array) -> Array:
@@ -38,30 +41,31 @@ class KeptFeatures(Environment):
 
     @override
     def means(self, contexts: Array) -> Array:
-        return self._people.means(self._restored(contexts))
+        found = self._people.means(self._restored(contexts))
+        return found if self._options is None else found[:, self._options]
 
     @override
     def rewards(self, contexts: Array, decisions: Any, rng: np.random.Generator) -> Array:
-        return self._people.rewards(self._restored(contexts), decisions, rng)
+        return self._people.rewards(self._restored(contexts), self._decided(decisions), rng)
 
     @override
     def play(self, decisions: Any, contexts: Array) -> PlayedRewards:
-        return self._people.play(decisions, self._restored(contexts))
+        """Return what decisions may expect beside what all options would bring, also those that nobody gets."""
+        return self._people.play(self._decided(decisions), self._restored(contexts))
+
+    def _decided(self, decisions: Any) -> Any:
+        return decisions if self._options is None else Arms(self._options[decisions.arms])
 
     @override
     def before(self, contexts: Array, names: Sequence[str]) -> Array:
         return self._people.before(self._restored(contexts), names)
 
 
-def with_features(spec: ArmsSpec, kept: Sequence[str]) -> ArmsSpec:
-    """Return a spec with some of its features."""
-    tables = spec.model_dump(exclude_none=True)
-    features = tables["context"]["features"]
-    tables["context"]["features"] = {name: features[name] for name in features if name in kept}
-    return cast(ArmsSpec, parse_spec(tables))
-
-
-def people_with(spec: ArmsSpec, kept: Sequence[str], seed: int) -> Environment:
-    """Return the people of a spec, of whom devices know the features that are kept."""
-    names = list(spec.features)
-    return KeptFeatures(environment_for(spec, seed), [names.index(one) for one in names if one in kept], len(names))
+def people_told(people: Environment, known: ArmsSpec, spec: ArmsSpec) -> Environment:
+    """Return the people of one spec, of whom devices know the features of another alone, and who get its options."""
+    names, options = list(known.features), None
+    if spec.options != known.options:
+        options = [known.options.index(one) for one in spec.options]
+    if list(spec.features) == names and options is None:
+        return people
+    return KeptFeatures(people, [names.index(one) for one in spec.features], len(names), options)

@@ -1,12 +1,13 @@
 """Sets of features that an experiment can afford under its promise, and what it would have without one."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from privateer_core.privacy.trust import TRUST
 from privateer_core.spec.arms import ArmsSpec
 from privateer_lab.environments import environment_for
+from privateer_lab.planning.feature_sets.options import worth_trying
 from privateer_lab.planning.feature_sets.outcomes import PotentialOutcomes, expected_outcomes
 from privateer_lab.planning.feature_sets.selection import (
     FeatureChain,
@@ -51,6 +52,12 @@ def with_some(tables: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]
     return dict(tables) | {"context": dict(tables["context"]) | {"features": features}}
 
 
+def with_options(tables: Mapping[str, Any], places: Sequence[int]) -> dict[str, Any]:
+    """Return tables of a spec with some of its options, by their places."""
+    arms = [tables["experiment"]["arms"][place] for place in places]
+    return dict(tables) | {"experiment": dict(tables["experiment"]) | {"arms": arms}}
+
+
 def afforded(tables: Mapping[str, Any], outcomes: PotentialOutcomes) -> AffordedSets:
     """Return the sets of features that an experiment can afford."""
 
@@ -79,9 +86,33 @@ def unnoised(tables: Mapping[str, Any], outcomes: PotentialOutcomes) -> int:
     return max(map(len, afforded(dict(tables) | {"privacy": {"model": free}}, outcomes).names), default=0)
 
 
-def affordable(tables: Mapping[str, Any], sets: AffordedSets) -> dict[tuple[str, tuple[str, ...]], ArmsSpec]:
-    """Return the experiment with each set and each algorithm that has a surrogate, by both."""
+def affordable(
+    tables: Mapping[str, Any], outcomes: PotentialOutcomes, *, differ: bool
+) -> dict[tuple[str, tuple[str, ...]], ArmsSpec]:
+    """Return the experiment with each set that pays, if people ``differ``, and with none, by algorithm and features.
+
+    Each has the options that are worth trying with it: sets may pay with few that do not with all of them.
+    """
+
+    def worth(name: str, features: Sequence[str]) -> dict[str, Any]:
+        some = with_some(tables, features)
+        return with_options(
+            some, worth_trying(outcomes, features, lambda places: with_own_rounds(with_options(some, places), name))
+        )
+
     keyed, summed = by_features()[0], by_features()[-1]
-    tried = [(name, names) for names in sets.names for name in (keyed, summed)]
-    specs = {(name, names): with_own_rounds(with_some(tables, names), name) for name, names in tried}
+    names = list(_paying(tables, outcomes, worth(keyed, most_telling(outcomes)[:1]))) if differ else []
+    tried = [(name, one) for one in dict.fromkeys(names) for name in (keyed, summed)] + [(without_features(), ())]
+    specs = {(name, one): with_own_rounds(worth(name, one), name) for name, one in tried}
     return {(name, tuple(spec.features)): spec for (name, _), spec in specs.items() if spec is not None}
+
+
+def _paying(
+    tables: Mapping[str, Any], outcomes: PotentialOutcomes, fewer: Mapping[str, Any]
+) -> Iterator[tuple[str, ...]]:
+    """Yield sets that pay with all options, and with fewer."""
+    yield from afforded(tables, outcomes).names
+    every, few = (one["experiment"]["arms"] for one in (tables, fewer))
+    if few != every:
+        some = [every.index(one) for one in few]
+        yield from afforded(with_options(tables, some), outcomes.of(some)).names

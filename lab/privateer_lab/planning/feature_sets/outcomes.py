@@ -1,7 +1,7 @@
 """What every option would bring every person, in the cells in which algorithms tell people apart."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
@@ -84,15 +84,20 @@ class PotentialOutcomes:
         order = np.random.default_rng(0).permutation(len(self.rewards))
         return order[::2], order[1::2]
 
+    def of(self, options: Sequence[int]) -> "PotentialOutcomes":
+        """Return those of some options, by their places."""
+        return replace(self, rewards=self.rewards[:, list(options)])
+
     def told(self, name: str) -> float:
-        """Return what a feature tells without noise: the gain of each cell's best option, each half choosing for the
-        other, beyond that of one option for all.
-        """
-        found, codes, count = 0.0, self.cells[name].codes, self.cells[name].count
+        """Return what a feature tells without noise, beyond the gain of one option for all."""
+        return self.best_of(self.cells[name].codes) - self.best_of(np.zeros(len(self.gains), np.int64))
+
+    def best_of(self, rows: Ints) -> float:
+        """Return the gain of each row's best option without noise, each half choosing for the other."""
+        found = 0.0
         for ours, theirs in (self.halves, self.halves[::-1]):
-            sums = np.stack([np.bincount(codes[theirs], one[theirs], count) for one in self.gains.T], axis=1)
-            own = np.take_along_axis(self.gains[ours], sums.argmax(axis=1)[codes[ours]][:, None], axis=1)
-            found += float(own.sum() - self.gains[ours, self.gains[theirs].mean(axis=0).argmax()].sum())
+            sums = np.stack([np.bincount(rows[theirs], one[theirs], rows.max() + 1) for one in self.gains.T], axis=1)
+            found += float(np.take_along_axis(self.gains[ours], sums.argmax(axis=1)[rows[ours]][:, None], axis=1).sum())
         return found / len(self.gains)
 
 

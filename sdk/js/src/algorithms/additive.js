@@ -3,8 +3,9 @@
 
 import { array, list } from "../arrays.js";
 import { SlotLayout, UNIT, classOf, rises, seedOf } from "../coins.js";
-import { fitting } from "../errors.js";
+import { sound } from "../errors.js";
 import { CellPairs, CentralVectors, NamedSymbol } from "../mechanisms/index.js";
+import { isWhole, isWithin } from "../numbers.js";
 import { Questions } from "./additive/cells.js";
 import { CoinArms, startsFromLevels } from "./additive/coin-arms.js";
 import { Policy, playableOf } from "./policy.js";
@@ -55,13 +56,12 @@ export class AdditivePolicy extends Policy {
   check(told, spec) {
     const { questions, edges, counted } = this;
     const same = questions.is(told.questions) && this.countsArms === !spec.trust.promises;
-    const drawn = Number.isInteger(this.count) && this.count >= 1 && this.count <= DRAWS_MAX;
+    const drawn = isWhole(this.count, 1, DRAWS_MAX);
     const parted = edges.length === questions.count - 1 && rises(edges);
     // Where nobody is asked there are no groups that coins could name.
     const planned = (this.plan !== null) === startsFromLevels(spec) && (told.terms.batch > 0 || !this.plan?.given);
-    const typed = [this.below, counted].every((one) => typeof one === "number");
-    const bounded = typed && this.below > 0 && this.below <= 1 && (this.plan === null || this.below === 1);
-    fitting(same && drawn && parted && planned && bounded && counted >= 0 && counted < 1);
+    const bounded = this.below > 0 && isWithin(this.below, 0, 1) && (this.plan === null || this.below === 1);
+    sound(same && drawn && parted && planned && bounded && isWithin(counted, 0, 1) && counted < 1);
     this.lengths = [...edges, UNIT].map((edge, i) => Math.sqrt((edge - (edges[i - 1] ?? 0)) / UNIT));
   }
 
@@ -155,6 +155,6 @@ function away(told, reward, below) {
 /** Whole numbers of a shape, of which null may be any. @param {any} told @param {(number | null)[]} wanted */
 function whole(told, wanted) {
   const { values, shape } = array(told, "<i2", wanted.length);
-  fitting(shape.every((length, axis) => wanted[axis] === null || wanted[axis] === length));
+  sound(shape.every((length, axis) => wanted[axis] === null || wanted[axis] === length));
   return Int16Array.from(values);
 }

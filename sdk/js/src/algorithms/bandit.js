@@ -2,7 +2,7 @@
 /** Bandits without context: shares of arms, the same for everybody. */
 
 import { places } from "../arrays.js";
-import { fitting } from "../errors.js";
+import { sound } from "../errors.js";
 import { GroupedBit } from "../mechanisms/index.js";
 import { CoinPolicy } from "./policy.js";
 
@@ -16,7 +16,7 @@ export class BanditPolicy extends CoinPolicy {
     super(told, spec);
     const isGrouped = told.terms.mechanism.type === GroupedBit.TYPE;
     this.checkCoins(told, spec, 1, this.cells.length);
-    fitting(this.cells.every((arm) => spec.playable[arm]) && (isGrouped === spec.groupsArms || told.terms.batch === 0));
+    sound(this.cells.every((arm) => spec.playable[arm]) && (isGrouped === spec.groupsArms || told.terms.batch === 0));
   }
 
   /** The arms that anybody gets: where the arm is in the key, these are the keys. */

@@ -3,7 +3,8 @@
 
 import { array, places } from "../arrays.js";
 import { WORD, classOf, mix, seedOf } from "../coins.js";
-import { fitting, malformed } from "../errors.js";
+import { sound } from "../errors.js";
+import { isWhole, isWithin } from "../numbers.js";
 import { normalOf } from "../numerics.js";
 import { lengthOf, product, dot } from "../vectors.js";
 import { Design } from "./linear/design.js";
@@ -53,13 +54,13 @@ export class LinearPolicy extends Policy {
     const mayFavour = spec.armInKey && spec.trust.batched;
     const favoured = this.favours === -1 || (mayFavour && this.playable[this.favours] === 1);
     const same = this.design.is(told.design) && this.link === spec.table.link && this.share === share;
-    const ranged = typeof this.exploration === "number" && this.exploration >= 0 && this.exploration <= 1;
+    const ranged = isWithin(this.exploration, 0, 1);
     const classes = isJoint || spec.armInKey ? 1 : this.played.length;
     const { ball, repeats = 1 } = told.terms.mechanism;
     const { norm, bound, coordinates, below = 1 } = ball ?? {};
     const asks = norm === "l2" && bound === 1 && below === 1 && coordinates === this.coordinates && coordinates <= COORDINATES_MAX && [1, classes].includes(this.classes);
     const few = repeats <= mostMessages(spec);
-    fitting(same && ranged && favoured && asks && few);
+    sound(same && ranged && favoured && asks && few);
   }
 
   /** Share of a report that is second moments of contexts. @param {import("../spec.js").Spec} spec */
@@ -129,14 +130,14 @@ export class LinearPolicy extends Policy {
 function mostMessages({ table, trust, armInKey, reports }) {
   const { messages = 1, report } = table;
   const may = trust.batched && armInKey && report !== "joint" && reports === 1;
-  if (Number.isSafeInteger(messages) && messages >= 1 && messages <= (may ? MESSAGES_MAX : 1)) return messages;
-  throw malformed("a report has a number of messages");
+  sound(isWhole(messages, 1, may ? MESSAGES_MAX : 1), "algorithm.messages");
+  return messages;
 }
 
 /** Matrices of an array of two or three axes. @param {any} told @param {number[]} shape @returns {number[][][]} */
 function matrices(told, shape) {
   const { values, shape: found } = array(told, "<f8", shape.length);
-  fitting(found.join() === shape.join() && values.every((one) => Math.abs(one) <= LARGEST));
+  sound(found.join() === shape.join() && values.every((one) => Math.abs(one) <= LARGEST));
   const [rows, columns] = shape.slice(-2);
   return Array.from({ length: values.length / (rows * columns) }, (_, i) =>
     Array.from({ length: rows }, (_, row) => values.slice((i * rows + row) * columns, (i * rows + row + 1) * columns)),

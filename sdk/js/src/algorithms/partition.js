@@ -2,7 +2,7 @@
 /** The partition bandit: bins of contexts, with active arms in each. */
 
 import { list, table } from "../arrays.js";
-import { fitting } from "../errors.js";
+import { sound } from "../errors.js";
 import { CoinPolicy } from "./policy.js";
 
 const DEPTH_MAX = 40;
@@ -14,7 +14,7 @@ export class PartitionPolicy extends CoinPolicy {
 
   /** @param {any} told the policy as decoded @param {import("../spec.js").Spec} spec */
   constructor(told, spec) {
-    fitting(NEEDED.every((name) => name in told));
+    sound(NEEDED.every((name) => name in told));
     super(told, spec);
     this.dimension = told.dimension;
     this.axes = list(told.axes, "<i8");
@@ -24,7 +24,7 @@ export class PartitionPolicy extends CoinPolicy {
     this.bins = list(told.bins, "<i8");
     const wholes = told.wholes ?? null;
     this.wholes = wholes === null ? this.bins.map((_, entry) => entry) : list(wholes, "<i8");
-    fitting(wholes === null || this.freshCoins);
+    sound(wholes === null || this.freshCoins);
     this.check(told, spec);
   }
 
@@ -39,14 +39,14 @@ export class PartitionPolicy extends CoinPolicy {
   /** @param {any} told @param {import("../spec.js").Spec} spec */
   check(told, spec) {
     const { depths, paths, active, bins, layout } = this;
-    fitting(this.dimension === spec.columns && this.axes.length === DEPTH_MAX && depths.length > 0);
-    fitting(this.axes.every((axis) => axis >= 0 && axis < this.dimension));
-    fitting(paths.length === depths.length && active.length === depths.length && this.tiles());
-    fitting(active.every((row) => row.length === spec.arms.length && row.some((on) => on) && row.every((on, arm) => !on || spec.playable[arm])));
-    fitting(new Set(bins).size === bins.length && bins.every((bin) => bin >= 0 && bin < depths.length));
-    fitting(this.wholes.length === bins.length && this.wholes.every((one, i) => [0, 1].includes(one - (this.wholes[i - 1] ?? 0))));
+    sound(this.dimension === spec.columns && this.axes.length === DEPTH_MAX && depths.length > 0);
+    sound(this.axes.every((axis) => axis >= 0 && axis < this.dimension));
+    sound(paths.length === depths.length && active.length === depths.length && this.tiles());
+    sound(active.every((row) => row.length === spec.arms.length && row.some((on) => on) && row.every((on, arm) => !on || spec.playable[arm])));
+    sound(new Set(bins).size === bins.length && bins.every((bin) => bin >= 0 && bin < depths.length));
+    sound(this.wholes.length === bins.length && this.wholes.every((one, i) => [0, 1].includes(one - (this.wholes[i - 1] ?? 0))));
     this.checkCoins(told, spec, bins.length, this.cells.length);
-    fitting(bins.every((bin, key) => layout.shares(key).every((share, arm) => share === 0 || active[bin][arm] === 1)));
+    sound(bins.every((bin, key) => layout.shares(key).every((share, arm) => share === 0 || active[bin][arm] === 1)));
   }
 
   /** Least path of 40 bits in a bin. @param {number} bin */

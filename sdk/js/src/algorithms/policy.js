@@ -3,13 +3,13 @@
 
 import { list } from "../arrays.js";
 import { Layout } from "../coins.js";
-import { fitting } from "../errors.js";
+import { sound } from "../errors.js";
 import { scaledReward } from "../features.js";
 
 /** Arms that people may get, as the policy says and the spec. @param {any} told @param {import("../spec.js").Spec} spec */
 export function playableOf(told, spec) {
   const playable = list(told.playable, "|b1");
-  fitting(`${playable}` === `${spec.playable.map(Number)}`);
+  sound(`${playable}` === `${spec.playable.map(Number)}`);
   return playable;
 }
 
@@ -59,9 +59,9 @@ export class CoinPolicy extends Policy {
   checkCoins(told, spec, keys, cells) {
     const { layout, reported, freshCoins } = this;
     const groups = spec.arms.length;
-    fitting(layout.keys === keys && layout.groups === groups && layout.rises);
+    sound(layout.keys === keys && layout.groups === groups && layout.rises);
     const [asked, parts] = freshCoins ? [cells, 1] : [keys, groups];
-    fitting((freshCoins === spec.armInKey && reported.keys === asked && reported.groups === parts) || told.terms.batch === 0);
+    sound((freshCoins === spec.armInKey && reported.keys === asked && reported.groups === parts) || told.terms.batch === 0);
   }
 
   /** The arm that coins give at a key. @param {number} slot @param {number} key */

@@ -4,8 +4,9 @@
 import { areSlopes, learnedOf, lessExpected } from "../adjustment.js";
 import { list } from "../arrays.js";
 import { SlotLayout, UNIT } from "../coins.js";
-import { fitting } from "../errors.js";
+import { sound } from "../errors.js";
 import { scaledReward } from "../features.js";
+import { isNumber, isWhole } from "../numbers.js";
 import { Policy } from "./policy.js";
 
 /** By how many units of coins rounding may move an arm in one question beside another. */
@@ -45,7 +46,7 @@ export class TrialPolicy extends Policy {
   /** @param {any} told the policy as decoded @param {import("../spec.js").Spec} spec */
   constructor(told, spec) {
     super(told, spec);
-    fitting(Array.isArray(told.segments?.factors));
+    sound(Array.isArray(told.segments?.factors));
     this.factors = /** @type {Factor[]} */ (told.segments.factors.map((/** @type {any} */ one) => new Factor(one)));
     this.layout = SlotLayout.read(told.choice);
     this.reported = SlotLayout.read(told.terms.mechanism.layout);
@@ -65,23 +66,23 @@ export class TrialPolicy extends Policy {
     const { layout, reported, factors, questions, segments } = this;
     // A curator's record names the arm, too.
     const namesArms = spec.armInKey || spec.trust.curated;
-    const inside = factors.every((one) => [one.column, one.columns].every(Number.isSafeInteger) && one.column >= 0 && one.column + one.columns <= spec.columns);
+    const inside = factors.every((one) => isWhole(one.column, 0) && isWhole(one.columns) && one.column + one.columns <= spec.columns);
     const whole = questions.some((one) => one.everybody) ? 1 : 0;
     const groups = this.arms * Math.max(1, questions.length);
     const chooses = layout.keys === segments + whole && layout.groups === groups && layout.rises;
     const gone = (/** @type {number} */ group) => !spec.playable[group % this.arms];
     const played = layout.thresholds.every((_, key) => layout.shares(key).every((share, group) => share === 0 || !gone(group)));
     const open = learnedOf(spec.adjust);
-    fitting(inside && chooses && played && this.asksEvenly() && areSlopes(this.learned, open));
+    sound(inside && chooses && played && this.asksEvenly() && areSlopes(this.learned, open));
     const answers = questions.length ? 1 : 2 ** this.guardrails.length;
     const keys = layout.keys * answers * (this.freshCoins ? this.arms : 1);
     const rows = (/** @type {number} */ key) => (this.freshCoins ? [] : layout.thresholds[Math.floor(key / answers)]);
     const same = reported.keys === keys && reported.thresholds.every((row, key) => row.join() === rows(key).join());
     const { kind, base_rate, low, high } = spec.reward;
-    const expected = typeof base_rate === "number" ? (base_rate - low) / (high - low) : spec.table.rate;
+    const expected = isNumber(base_rate) ? (base_rate - low) / (high - low) : spec.table.rate;
     this.asked = { keys, expected: kind === "numeric" ? expected : null, beside: this.learned.length < open };
     const asks = same && reported.seed === layout.seed && this.freshCoins === namesArms && (told.terms.mechanism.buckets ?? 1) <= keys;
-    fitting(asks || told.terms.batch === 0);
+    sound(asks || told.terms.batch === 0);
   }
 
   /** Whether a mechanism tells what the round asks. @param {any} mechanism */
@@ -92,7 +93,7 @@ export class TrialPolicy extends Policy {
   /** Whether each question has the same coins in every segment and all arms alike; about everybody, each arm the same. */
   asksEvenly() {
     const { layout, questions, arms } = this;
-    const known = questions.every((one) => one.fact === null || (Number.isInteger(one.fact) && one.fact >= 0 && one.fact <= this.guardrails.length));
+    const known = questions.every((one) => one.fact === null || isWhole(one.fact, 0, this.guardrails.length));
     let end = 0;
     const ends = questions.map((one) => Math.round((end += one.share) * UNIT));
     if (!known || (questions.length && (ends[ends.length - 1] !== UNIT || (this.freshCoins && questions.length)))) return false;
@@ -130,7 +131,7 @@ export class TrialPolicy extends Policy {
   read(told, spec) {
     const isSeveral = this.guardrails.length > 0 && told !== null && typeof told === "object";
     const all = isSeveral ? told : { reward: told };
-    const isYes = (/** @type {any} */ value) => (typeof value === "boolean" || typeof value === "number") && Number(value) >= 0.5;
+    const isYes = (/** @type {any} */ value) => value === true || (isNumber(value) && value >= 0.5);
     return [scaledReward(spec.reward, all.reward), ...this.guardrails.map((name) => (isYes(all[name]) ? 1 : 0))];
   }
 

@@ -2,7 +2,7 @@
 /** What a device has paid for, keeps and still has to send. A store makes it last; what it says is the same everywhere. */
 
 import { same } from "../bytes.js";
-import { isSame } from "../choice.js";
+import { isSame as isSameChoice } from "../choice.js";
 import { alreadyReported, refused, unwritable } from "../errors.js";
 import { isRollback, outweighs } from "../log.js";
 import { below } from "../platform.js";
@@ -59,6 +59,9 @@ export const allows = (paid, period) => paid.made < paid.reports && paid.period 
 
 const changed = () => refused("reports of a person, their period or their promise are not those of before", "experiment.reports_per_person");
 
+/** @param {Uint8Array | null} now @param {Uint8Array | null} before */
+const isUnchanged = (now, before) => now === before || (now !== null && before !== null && same(now, before));
+
 /** A device's own account of its reports: paid before they are sent, no oftener than was promised. */
 export class Ledger {
   /** @param {Store} store */
@@ -87,7 +90,7 @@ export class Ledger {
     return this.store.change(experiment, (entry) => {
       const payment = { ...asked, made: 1 };
       const paid = entry.payment ? next(entry.payment, payment) : payment;
-      if (about && !(entry.choice && same(entry.choice, about))) return [entry, false];
+      if (about && !isUnchanged(entry.choice, about)) return [entry, false];
       return [{ ...entry, payment: paid, choice: null, waiting: [...entry.waiting, sealed] }, true];
     });
   }
@@ -107,7 +110,7 @@ export class Ledger {
     return this.opened((await this.entry(experiment)).choice, experiment);
   }
 
-  /** @param {Entry["choice"]} kept as it is kept @param {string} experiment @returns {Promise<Choice | null>} */
+  /** @param {Entry["choice"]} kept @param {string} experiment @returns {Promise<Choice | null>} */
   async opened(kept, experiment) {
     return kept && unlock(await this.store.key(), kept, experiment);
   }
@@ -145,8 +148,7 @@ export class Ledger {
       if (!made && !before) return null;
       const body = made && made === kept ? before : made && (await lock(await this.store.key(), made, label));
       const done = await this.store.change(experiment, (entry) => {
-        const now = entry[part];
-        if (now !== before && !(now && before && same(now, before))) return [entry, null];
+        if (!isUnchanged(entry[part], before)) return [entry, null];
         const left = made && counts(entry, made) ? made : null;
         return [{ ...entry, [part]: left && body }, { left }];
       });
@@ -158,7 +160,7 @@ export class Ledger {
   /** Erase a choice, unless another one is kept by now: no report will be made of it. The arm stays the person's.
    * @param {string} experiment @param {Choice} choice */
   async eraseChoice(experiment, choice) {
-    await this.keep(experiment, (kept) => (kept && isSame(kept, choice) ? null : kept));
+    await this.keep(experiment, (kept) => (kept && isSameChoice(kept, choice) ? null : kept));
   }
 
   /** Erase the choice and the arm, whether they can be read or not: no report will be made. @param {string} experiment */

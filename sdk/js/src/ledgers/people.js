@@ -17,6 +17,7 @@ const SCHEMA = `
 PRAGMA busy_timeout = 10000;
 PRAGMA journal_mode = WAL;
 PRAGMA synchronous = NORMAL;
+PRAGMA secure_delete = ON;
 CREATE TABLE IF NOT EXISTS entries (
   person BLOB NOT NULL, experiment TEXT NOT NULL, body TEXT NOT NULL, is_open INTEGER NOT NULL, PRIMARY KEY (person, experiment)
 ) WITHOUT ROWID;
@@ -38,7 +39,7 @@ async function opened(path) {
 
 /** The entries of one person, and everybody's. */
 class PersonStore {
-  /** @param {PeopleLedger} people @param {Buffer} person */
+  /** @param {PeopleLedger} people @param {Uint8Array} person */
   constructor(people, person) {
     this.people = people;
     this.person = person;
@@ -59,7 +60,7 @@ class PersonStore {
 
   /** @template T @param {string} experiment @param {(entry: Entry) => [Entry, T]} change @returns {Promise<T>} */
   async change(experiment, change) {
-    const { result, isPaid } = await this.people.use((db) =>
+    const { result, isPaid, isForgotten } = await this.people.use((db) =>
       db.transaction(() => {
         const before = db.entry(this.person, experiment);
         const [entry, result] = change(before ?? blank());
@@ -67,10 +68,13 @@ class PersonStore {
         db.write(NOBODY, experiment, { ...blank(), publication, known, evidence });
         db.write(this.person, experiment, { ...own, publication: null, known: null, evidence: null });
         // What is paid must outlast a power cut, or a person would report again; a choice that is lost is made anew.
-        return { result, isPaid: entry.payment !== (before?.payment ?? null) };
+        const { payment = null, shown = null } = before ?? {};
+        return { result, isPaid: entry.payment !== payment, isForgotten: shown !== null && entry.shown === null };
       }),
     );
     if (isPaid) this.people.flush();
+    // The log of writes has what was overwritten, too.
+    if (isForgotten) await this.people.use((db) => db.database.exec("PRAGMA wal_checkpoint(TRUNCATE)"));
     return result;
   }
 }
@@ -87,18 +91,18 @@ class Statements {
     this.erase = database.prepare("DELETE FROM entries WHERE person = ? AND experiment = ?");
   }
 
-  /** @param {Buffer} person @param {string} experiment @returns {string | null} */
+  /** @param {Uint8Array} person @param {string} experiment @returns {string | null} */
   body(person, experiment) {
     return this.one.get(person, experiment)?.body ?? null;
   }
 
-  /** @param {Buffer} person @param {string} experiment @returns {Entry | null} */
+  /** @param {Uint8Array} person @param {string} experiment @returns {Entry | null} */
   entry(person, experiment) {
     const [own, common] = [person, NOBODY].map((whose) => parsed(this.body(whose, experiment)));
     return own || common ? { ...blank(), ...own, ...common } : null;
   }
 
-  /** @param {Buffer} person @param {string} experiment @param {Entry} entry */
+  /** @param {Uint8Array} person @param {string} experiment @param {Entry} entry */
   write(person, experiment, entry) {
     const body = text(entry);
     if (body === (this.body(person, experiment) ?? "{}")) return;
@@ -153,7 +157,7 @@ export class PeopleLedger {
     return this.at(this.hash("person", key));
   }
 
-  /** @param {Buffer} person */
+  /** @param {Uint8Array} person */
   at(person) {
     return new Ledger(new PersonStore(this, person));
   }
@@ -164,7 +168,7 @@ export class PeopleLedger {
     return rows.map(({ person }) => this.at(Buffer.from(person)));
   }
 
-  /** @param {string} purpose @param {string} value */
+  /** @param {string} purpose @param {string} value @returns {Uint8Array} */
   hash(purpose, value) {
     const secret = /** @type {Uint8Array} */ (this.secret);
     return createHmac("sha256", secret).update(`privateer/${purpose}/1\0${value}`).digest().subarray(0, HASH_SIZE);
@@ -205,7 +209,7 @@ export class PeopleLedger {
     if (mark && !this.secret && !existsSync(file)) throw unwritable(`${file} is missing, and without it nobody is known: put it back`);
     this.secret ??= keptKey(this.path);
     const own = this.hash("key", "");
-    db.transaction(() => db.body(NOBODY, MARK) ?? db.replace.run(NOBODY, MARK, own.toString("hex"), 0));
+    db.transaction(() => db.body(NOBODY, MARK) ?? db.replace.run(NOBODY, MARK, Buffer.from(own).toString("hex"), 0));
     const kept = Buffer.from(db.body(NOBODY, MARK) ?? "", "hex");
     if (kept.length !== own.length || !timingSafeEqual(kept, own)) throw unwritable(`${this.path} is of another key: give it, or put ${file} back`);
     return db;

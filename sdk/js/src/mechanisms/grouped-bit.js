@@ -5,7 +5,8 @@ import { Layout, UNIT } from "../coins.js";
 import { refused } from "../errors.js";
 import { shuffledCurve } from "../privacy/curves.js";
 import { RandomizedResponse } from "../response.js";
-import { Mechanism, isBelow, isNumber, isThere, report } from "./symbols.js";
+import { isNumber } from "../numbers.js";
+import { Mechanism, isBelow, isThere, report } from "./symbols.js";
 
 const SYMBOLS = 2;
 /** Binary digits of the shares that a promise counts on. */

@@ -3,7 +3,7 @@
 
 import { SlotLayout, sign } from "../coins.js";
 import { possible } from "../errors.js";
-import { KeyedSymbol, isWhole } from "./symbols.js";
+import { KeyedSymbol, isInteger } from "./symbols.js";
 
 /** Least local epsilons of one key at which numbers have so many levels. */
 const STEPS = [[0.7, 3], [2.5, 5], [4, 7], [5.5, 9]];
@@ -25,7 +25,7 @@ export class NamedSymbol extends KeyedSymbol {
   /** @param {any} told the mechanism of the terms */
   constructor(told) {
     const { levels = 2 } = told;
-    super({ ...told, levels }, { buckets: isWhole, levels: isWhole }, levels * Math.max(0, told.buckets), levels);
+    super({ ...told, levels }, { buckets: isInteger, levels: isInteger }, levels * Math.max(0, told.buckets), levels);
     this.layout = SlotLayout.read(told.layout);
     this.buckets = told.buckets;
     possible(levels >= 2, "levels");

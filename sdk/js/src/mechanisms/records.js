@@ -4,6 +4,7 @@
 import { joined, little } from "../bytes.js";
 import { Layout, SlotLayout } from "../coins.js";
 import { possible } from "../errors.js";
+import { isWithin } from "../numbers.js";
 import { normalCurve, pureCurve } from "../privacy/curves.js";
 import { samplingCost } from "../sampling/normal.js";
 import { Mechanism, isThere, rounded } from "./symbols.js";
@@ -15,7 +16,7 @@ const NOISE_MAX = 1e6;
 const RELEASED_MAX = 1 << 20;
 
 /** @param {any} scale of noise, in values */
-const isNoise = (scale) => typeof scale === "number" && scale >= 0 && scale < NOISE_MAX;
+const isNoise = (scale) => isWithin(scale, 0, NOISE_MAX) && scale < NOISE_MAX;
 
 /** A curve of discrete Laplace noise with the next whole scale. @param {number} sensitivity @param {number} scale @param {number} unit of the grid */
 const laplaceCurve = (sensitivity, scale, unit) => pureCurve((sensitivity * unit) / Math.ceil(scale * unit));

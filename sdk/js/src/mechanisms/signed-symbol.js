@@ -2,14 +2,14 @@
 /** One signed symbol for keyed means. */
 
 import { Layout, bucket, sign } from "../coins.js";
-import { KeyedSymbol, isWhole } from "./symbols.js";
+import { KeyedSymbol, isInteger } from "./symbols.js";
 
 export class SignedSymbol extends KeyedSymbol {
   static TYPE = "signed-symbol";
 
   /** @param {any} told the mechanism of the terms */
   constructor(told) {
-    super(told, { buckets: isWhole, elsewhere: (one) => typeof one === "boolean" }, 2 * Math.max(0, told.buckets) + (told.elsewhere ? 1 : 0));
+    super(told, { buckets: isInteger, elsewhere: (one) => typeof one === "boolean" }, 2 * Math.max(0, told.buckets) + (told.elsewhere ? 1 : 0));
     this.layout = Layout.read(told.layout);
     this.buckets = told.buckets;
     this.elsewhere = told.elsewhere;

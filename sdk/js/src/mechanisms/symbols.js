@@ -2,7 +2,8 @@
 /** What mechanisms have in common, and reports of one symbol. */
 
 import { joined, little } from "../bytes.js";
-import { malformed } from "../errors.js";
+import { sound } from "../errors.js";
+import { isNumber, isWhole } from "../numbers.js";
 import { pureCurve, shuffledCurve } from "../privacy/curves.js";
 import { RandomizedResponse } from "../response.js";
 
@@ -19,8 +20,7 @@ export function rounded(value, steps, word) {
 /** Coins and symbol. @param {number} slot @param {number} symbol */
 export const report = (slot, symbol) => joined(little(4, slot), little(2, symbol));
 
-export const isWhole = (/** @type {any} */ one) => Number.isSafeInteger(one);
-export const isNumber = (/** @type {any} */ one) => typeof one === "number";
+export const isInteger = (/** @type {any} */ one) => isWhole(one);
 export const isThere = (/** @type {any} */ one) => one !== undefined;
 
 /** What randomizes a person's report. */
@@ -32,8 +32,8 @@ export class Mechanism {
    * @param {number} size of a report @param {number} epsilon of a report alone */
   constructor(told, fields, size = 6, epsilon = Infinity) {
     const { type, ...others } = told;
-    const known = Object.keys(others).length === Object.keys(fields).length;
-    if (!known || !Object.keys(fields).every((name) => fields[name](others[name]))) throw malformed("not a mechanism of this type");
+    const names = Object.keys(fields);
+    sound(Object.keys(others).length === names.length && names.every((name) => fields[name](others[name])), type);
     this.localEpsilon = epsilon;
     this.messages = 1;
     this.reportSize = size;

@@ -6,7 +6,8 @@ import { possible } from "../errors.js";
 import { normalCurve } from "../privacy/curves.js";
 import { REACH, RoundedNormal, samplingCost } from "../sampling/normal.js";
 import { Ball } from "../vectors.js";
-import { Mechanism, isNumber, isThere, isWhole } from "./symbols.js";
+import { isNumber } from "../numbers.js";
+import { Mechanism, isThere, isInteger } from "./symbols.js";
 
 const MOST = 2 ** 31 - 1;
 const KEPT_MAX = 1 << 20;
@@ -78,7 +79,7 @@ export class RunningVectors extends CentralVectors {
 
   /** @param {any} told */
   constructor(told) {
-    super(told, { kind: (one) => one === "root" || one === "tree", steps: isWhole });
+    super(told, { kind: (one) => one === "root" || one === "tree", steps: isInteger });
     const { kind, steps } = told;
     possible(steps >= 1 && steps <= Math.min(STEPS_MAX, Math.floor(KEPT_MAX / this.ball.coordinates)), "steps");
     this.kind = kind;

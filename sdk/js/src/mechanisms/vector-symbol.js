@@ -9,7 +9,8 @@ import { composedCurve } from "../privacy/composed.js";
 import { shuffledCurve } from "../privacy/curves.js";
 import { SubsetResponse } from "../response.js";
 import { Ball, dot, lengthOf } from "../vectors.js";
-import { Mechanism, isNumber, isThere, isWhole, report } from "./symbols.js";
+import { isNumber } from "../numbers.js";
+import { Mechanism, isThere, isInteger, report } from "./symbols.js";
 
 const CLASSES_MAX = 64;
 const REPEATS_MAX = 16;
@@ -23,7 +24,7 @@ export class VectorSymbol extends Mechanism {
   /** @param {any} told */
   constructor(told) {
     const { chosen, classes, directions, epsilon, seed, repeats = 1 } = told;
-    const counts = { chosen: isWhole, classes: isWhole, directions: isWhole, repeats: isWhole };
+    const counts = { chosen: isInteger, classes: isInteger, directions: isInteger, repeats: isInteger };
     super({ ...told, repeats }, { ...counts, ball: isThere, epsilon: isNumber, seed: isThere }, 6, repeats * epsilon);
     possible(repeats >= 1 && repeats <= REPEATS_MAX && (repeats === 1 || classes === 1), "repeats");
     const sized = classes >= 1 && classes <= CLASSES_MAX && directions >= 1 && directions <= DIRECTIONS_MAX;

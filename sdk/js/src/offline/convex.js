@@ -3,7 +3,7 @@
 
 import { list, table } from "../arrays.js";
 import { Layout, UNIT } from "../coins.js";
-import { malformed } from "../errors.js";
+import { sound } from "../errors.js";
 import { rounded } from "../numerics.js";
 import { lengthOf } from "../vectors.js";
 
@@ -40,7 +40,7 @@ export class ConvexDecider {
       return batch ? length >= SHORTEST * domain.radius : length === 0;
     };
     const inside = shaped && [1, -1].every((sign) => axes.every((way) => this.holds(this.moved(way, sign))));
-    if (!(ranged && inside && this.holds(centre) && axes.every(away))) throw malformed("not a policy on this set");
+    sound(ranged && inside && this.holds(centre) && axes.every(away));
   }
 
   /** Whether a point is of the set. @param {number[]} point */

@@ -2,7 +2,7 @@
 /** Phased elimination, for deciding alone: a phase plays the same actions for everybody. */
 
 import { list } from "../arrays.js";
-import { malformed } from "../errors.js";
+import { sound } from "../errors.js";
 
 /** @param {number[]} rows */
 const rise = (rows) => rows.length > 0 && rows.every((one, i) => i === 0 || rows[i - 1] < one);
@@ -23,7 +23,7 @@ export class PhasedDecider {
     const { active, support, plays } = this;
     const within = active.every((row) => row >= 0 && row < actions) && support.every((row) => active.includes(row));
     const played = plays.length === support.length && plays.every((times) => times >= 1);
-    if (!(rise(active) && rise(support) && within && played)) throw malformed("not a phased policy");
+    sound(rise(active) && rise(support) && within && played);
   }
 
   /** How often each action is played, by its row. @returns {Record<string, number>} */

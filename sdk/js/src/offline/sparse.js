@@ -4,7 +4,7 @@
 import { Policy, playableOf } from "../algorithms/policy.js";
 import { list, places } from "../arrays.js";
 import { classOf, seedOf } from "../coins.js";
-import { fitting } from "../errors.js";
+import { sound } from "../errors.js";
 import { dot } from "../vectors.js";
 
 const BALL = 1 + 1e-9;
@@ -29,7 +29,7 @@ export class SparseDecider extends Policy {
     const inOrder = places.every((one, i) => one >= 0 && one < width && (i === 0 || places[i - 1] < one));
     const shaped = coefficients.length === places.length && places.length <= 2 * Math.min(spec.table.sparsity, width);
     const most = Math.max(...intercepts.map(Math.abs)) + coefficients.reduce((sum, one) => sum + Math.abs(one), 0);
-    fitting(inOrder && shaped && intercepts.length === spec.arms.length && most <= BALL && typeof this.explores === "boolean");
+    sound(inOrder && shaped && intercepts.length === spec.arms.length && most <= BALL && typeof this.explores === "boolean");
   }
 
   /** @param {number[]} columns @param {number} slot @returns {number} an arm */

@@ -2,7 +2,8 @@
 /** The public keys of an issuer, and the document that shows them: RFC 9578's directory, by experiment. */
 
 import { joined, json, same, unhex } from "../bytes.js";
-import { malformed } from "../errors.js";
+import { sound } from "../errors.js";
+import { isWhole } from "../numbers.js";
 import { sha256 } from "../sealing.js";
 import { unbase64url } from "./base64url.js";
 import { integer } from "./blind-rsa.js";
@@ -23,11 +24,8 @@ const TAIL = unhex("0203010001");
 export async function tokenKey(encoded, notBefore, notAfter) {
   const modulus = encoded.slice(HEAD.length, HEAD.length + SIZE);
   // A modulus of 2,048 bits begins with a one.
-  if (!same(encoded, joined(HEAD, modulus, TAIL)) || modulus.length !== SIZE || modulus[0] < 128) {
-    throw malformed("not an RSA key of 2048 bits for RSASSA-PSS with SHA-384", "token-key");
-  }
-  const areTimes = Number.isSafeInteger(notBefore) && Number.isSafeInteger(notAfter) && notBefore >= 0;
-  if (!areTimes || notBefore >= notAfter) throw malformed("a token key's times are not in order", "not-after");
+  sound(same(encoded, joined(HEAD, modulus, TAIL)) && modulus.length === SIZE && modulus[0] >= 128, "token-key");
+  sound(isWhole(notBefore, 0) && isWhole(notAfter, notBefore + 1), "not-after");
   return { encoded, n: integer(modulus), id: await sha256(encoded), notBefore, notAfter };
 }
 
@@ -39,23 +37,12 @@ export const isValid = ({ notBefore, notAfter }, now) => notBefore <= now && now
  * @param {Uint8Array<ArrayBuffer>} body @param {string} experiment @returns {Promise<{issuer: string, keys: TokenKey[]}>}
  */
 export async function readDirectory(body, experiment) {
-  const { issuer, experiments } = parsed(body);
+  const { issuer, experiments } = /** @type {{issuer: string, experiments: Record<string, any>}} */ (json(body));
+  sound(typeof issuer === "string" && typeof experiments === "object", "issuer");
+  /** @type {any[]} */
   const shown = Object.hasOwn(experiments, experiment) ? experiments[experiment]?.["token-keys"] : [];
-  if (!Array.isArray(shown)) throw strange();
+  sound(Array.isArray(shown), "token-keys");
   const ours = shown.filter((one) => one?.["token-type"] === TYPE);
   const keys = await Promise.all(ours.map((one) => tokenKey(unbase64url(one["token-key"]), one["not-before"], one["not-after"])));
   return { issuer, keys: keys.sort((one, other) => other.notBefore - one.notBefore) };
-}
-
-const strange = () => malformed("not a directory of token keys");
-
-/** @param {Uint8Array<ArrayBuffer>} body @returns {{issuer: string, experiments: Record<string, any>}} */
-function parsed(body) {
-  try {
-    const told = json(body);
-    if (typeof told.issuer === "string" && typeof told.experiments === "object" && told.experiments) return told;
-  } catch {
-    // It is no JSON, as below.
-  }
-  throw strange();
 }

@@ -20,28 +20,24 @@ const REMEDIES = {
   "tokens-exhausted": "it has had its share",
 };
 
-/** What the application's backend signed for this device and an experiment. @typedef {(experiment: string) => string | Promise<string>} Attest */
 /** @typedef {import("./keys.js").TokenKey} TokenKey */
 /** @typedef {import("./token.js").PendingToken} PendingToken */
 /** @typedef {import("../ledgers/ledger.js").Sealed} Sealed */
 
 const strange = (/** @type {string} */ detail) => refused(`${detail}: such keys would tell devices apart, do not report there`, "issuer");
-const UNLISTED =
-  "the server lists no token keys, so the endpoint could choose one for each device: have the server's operator set " +
-  "PRIVATEER_TOKEN_KEYS there, too";
-const LAGS =
-  "the endpoint does not show the newest token key that the server lists: try again in a few minutes, since a new key takes one " +
-  "to come to both; if it lasts, do not report there, since such keys would tell devices apart";
+const UNLISTED = "the server lists no token keys: have its operator set PRIVATEER_TOKEN_KEYS";
+const LAGS = "the endpoint does not show the newest token key that the server lists: try again in a few minutes; if it lasts, do not report there";
 const nobody = (/** @type {string} */ detail) => new PrivateerError("unavailable", `${detail}: try again later`, "issuer");
 
 /** Gets tokens for one experiment. */
 export class Tokens {
-  /** @param {import("../client.js").Client} client with an issuer @param {string} name of the experiment */
-  constructor(client, name) {
+  /** @param {import("../client.js").Client} client @param {import("../issuer.js").Issuer} issuer @param {string} name of the experiment */
+  constructor(client, issuer, name) {
     this.client = client;
     this.name = name;
     this.identity = client.identity(name);
-    this.issuer = /** @type {string} */ (client.issuer);
+    this.issuer = issuer.url;
+    this.attest = issuer.attest;
   }
 
   /**
@@ -154,7 +150,7 @@ export class Tokens {
 
   /** What tells the issuer of this device. @param {number} seconds @returns {Promise<Record<string, string>>} */
   async attestation(seconds) {
-    const { attest } = this.client;
+    const { attest } = this;
     if (!attest) return {};
     /** @type {ReturnType<typeof setTimeout> | undefined} */
     let timer;

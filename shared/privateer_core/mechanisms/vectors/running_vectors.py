@@ -229,7 +229,7 @@ class RunningVectors(CentralVectors, frozen=True, tag="running-vectors"):
     def release(self, total: VectorTotal, noise: NoiseSource) -> RunningSums:
         return self.settle(self.empty().merged(total), noise)[0]
 
-    def simulate(self, contributions: BoundedVectors, rng: np.random.Generator) -> RunningSums:
+    def simulate(self, contributions: BoundedVectors, rng: "np.random.Generator") -> RunningSums:
         """Draw a first release."""
         found = super().simulate(contributions, rng)
         return RunningSums(found.reports, found.sums, found.noise, 1)

@@ -185,7 +185,7 @@ class BitVectors(Mechanism, frozen=True, tag="bit-vectors"):
         variance = people * self.bits * self.probability * (1 - self.probability) * self.unit**2
         return VectorSums(people, np.asarray(centred), variance)
 
-    def simulate(self, contributions: BoundedVectors, rng: np.random.Generator) -> VectorSums:
+    def simulate(self, contributions: BoundedVectors, rng: "np.random.Generator") -> VectorSums:
         """Draw a release: the noise of n people is one binomial."""
         people = len(contributions)
         self._check(people)

@@ -95,7 +95,7 @@ class _NoisyVectors(Mechanism, frozen=True):
     def add(self, total: VectorTotal, reports: NDArray[np.int32]) -> VectorTotal:
         return total.merged(VectorTotal(len(reports), reports.sum(axis=0, dtype=np.int64)))
 
-    def _rounded_sum(self, contributions: BoundedVectors, rng: np.random.Generator) -> NDArray[np.int64]:
+    def _rounded_sum(self, contributions: BoundedVectors, rng: "np.random.Generator") -> NDArray[np.int64]:
         if isinstance(contributions, SparseVectors):
             # What is 0 stays 0. A vector's length is that of its entries, so that they are clipped by themselves.
             ball = msgspec.structs.replace(self.ball, coordinates=contributions.values.shape[1])
@@ -125,7 +125,7 @@ class _NoisyVectors(Mechanism, frozen=True):
         return msgspec.structs.replace(self, standard_deviation=less)
 
 
-def _rounded(scaled: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.float64]:
+def _rounded(scaled: NDArray[np.float64], rng: "np.random.Generator") -> NDArray[np.float64]:
     """Return whole numbers of the shape of ``scaled``, each the next one below or above, with its mean."""
     floor = np.floor(scaled)
     return np.asarray(floor + (rng.random(scaled.shape) < scaled - floor))
@@ -178,7 +178,7 @@ class GaussianVectors(_NoisyVectors, frozen=True, tag="gaussian-vectors"):
         noise = total.reports * (self.standard_deviation**2 + 1 / 12) * self.ball.step**2
         return VectorSums(total.reports, np.asarray(total.sums * self.ball.step), noise)
 
-    def simulate(self, contributions: BoundedVectors, rng: np.random.Generator) -> VectorSums:
+    def simulate(self, contributions: BoundedVectors, rng: "np.random.Generator") -> VectorSums:
         """Draw a release: independent normal noise adds up, so people need none of their own."""
         sums = self._rounded_sum(contributions, rng)
         spread = np.sqrt(len(contributions) * (self.standard_deviation**2 + 1 / 12))
@@ -232,7 +232,7 @@ class CentralVectors(_NoisyVectors, frozen=True, tag="central-vectors"):
         return VectorSums(total.reports, np.asarray(sums * self.ball.step), noise)
 
     @override
-    def simulate(self, contributions: BoundedVectors, rng: np.random.Generator) -> VectorSums:
+    def simulate(self, contributions: BoundedVectors, rng: "np.random.Generator") -> VectorSums:
         sums = self._rounded_sum(contributions, rng)
         drawn = np.rint(rng.normal(0, 1, len(sums)) * self.standard_deviation).astype(np.int64)
         return self._released(VectorTotal(len(contributions), sums), sums + drawn)

@@ -282,7 +282,7 @@ class VectorSymbol(LocalSymbol, frozen=True, tag="vector-symbol"):
         noise = people * self.error / (self.ball.coordinates * self.classes)
         return VectorSums(people, total.sums / _FIXED * (self.scale * people / max(1, total.reports)), noise)
 
-    def simulate(self, contributions: BoundedVectors, rng: np.random.Generator) -> VectorSums:
+    def simulate(self, contributions: BoundedVectors, rng: "np.random.Generator") -> VectorSums:
         """Draw a release, without hashing anybody's directions: the product of a named one is an order statistic.
 
         The distribution is exact when the coins' hashes are independent.
@@ -317,7 +317,7 @@ class VectorSymbol(LocalSymbol, frozen=True, tag="vector-symbol"):
             "2-messages": cls(sphere, 1.0, 4, 1, 8, repeats=2),
         }
 
-    def _named(self, lifted: Array, rng: np.random.Generator) -> Array:
+    def _named(self, lifted: Array, rng: "np.random.Generator") -> Array:
         """Return signed directions that people with these lifted vectors name."""
         n, coordinates = len(lifted), self.ball.coordinates
         rank = rng.integers(1, self.chosen + 1, n)

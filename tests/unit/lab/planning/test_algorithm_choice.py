@@ -91,7 +91,9 @@ def test_the_one_that_earns_most_is_chosen_and_cut_points_where_they_earn_more()
     cuts = (80 * np.linspace(0, 1, 17) ** 4).tolist()
     drawn = TABLES | {"context": {"features": {**TABLES["context"]["features"], "age": {"quantiles": cuts}}}}
     specs = every_algorithm(TABLES, own_rounds=True)
-    found = choice_of(specs, lambda spec, _: OwnPeople(People(2.0), spec), lambda name, _: with_own_rounds(drawn, name))
+    found = choice_of(
+        specs, lambda spec, _: OwnPeople(People(2.0), spec), lambda one: with_own_rounds(drawn, one.algorithm.name)
+    )
     assert isinstance(found, AlgorithmChoice)
     assert found.earned[found.name] >= max(found.earned[name] for name in by_features()) - 0.02
     assert found.earned["bandit"] < found.earned[found.name]
@@ -192,7 +194,7 @@ def test_a_draft_of_a_log_has_what_was_chosen_and_what_is_to_be_confirmed(tmp_pa
     table = {"age": ages.round(2), "offer": np.array(["a", "b"])[got], "bought": won.astype(int)}
     made = draft({name: one.tolist() for name, one in table.items()}, arm="offer", reward="bought")
     choice = AlgorithmChoice("additive", {"partition": 0.5, "additive": 0.6}, 0.5, 0.2, True, 0.7)
-    monkeypatch.setattr("privateer_lab.drafting.spec_draft.choice_of", lambda *_: choice)
+    monkeypatch.setattr("privateer_lab.drafting.draft_choice.choice_of", lambda *_: choice)
     made.write(tmp_path / "spec.toml")
     text = (tmp_path / "spec.toml").read_text()
     assert 'name = "additive"' in text
@@ -225,7 +227,7 @@ def test_a_draft_whose_people_are_refused_says_so(tmp_path, monkeypatch, capsys)
     rows = ["age,class", *(f"{20 + row % 50},{'ab'[row % 2]}" for row in range(2000))]
     (tmp_path / "people.csv").write_text("\n".join(rows))
     monkeypatch.setattr(
-        "privateer_lab.drafting.spec_draft.choice_of", lambda *_: SpecError("no", field="x", remedy="y")
+        "privateer_lab.drafting.draft_choice.choice_of", lambda *_: SpecError("no", field="x", remedy="y")
     )
     out = tmp_path / "spec.toml"
     asked = ("spec-from", str(tmp_path / "people.csv"), "--label", "class", "--out", str(out))
@@ -269,10 +271,10 @@ def test_cut_points_of_kept_features_are_tried_on_these_features():
 
     seen = []
 
-    def drawn(name, features):
-        seen.append((name, features))
+    def drawn(spec):
+        seen.append((spec.algorithm.name, tuple(spec.features)))
         cuts = (80 * np.linspace(0, 1, 17) ** 4).tolist()
-        return with_own_rounds(tables | {"context": {"features": {"age": {"quantiles": cuts}}}}, name)
+        return with_own_rounds(tables | {"context": {"features": {"age": {"quantiles": cuts}}}}, spec.algorithm.name)
 
     found = choice_of(
         {name: specs[name] for name in ("partition", "bandit")},

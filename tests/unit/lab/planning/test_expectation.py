@@ -15,10 +15,11 @@ from privateer_core.spec.arms import ArmsSpec
 from privateer_lab.environments import environment_for
 from privateer_lab.planning.expectation.choices import choices_of
 from privateer_lab.planning.expectation.expected import Expectation, ExpectedRow, expectation
-from privateer_lab.planning.expectation.kept_features import people_with, with_features
+from privateer_lab.planning.expectation.kept_features import people_told
 from privateer_lab.planning.expectation.partial_runs import PartialRun, played
 from privateer_lab.planning.expectation.words import sentences
-from privateer_lab.planning.feature_sets.afforded import sets_for
+from privateer_lab.planning.feature_sets.afforded import sets_for, with_some
+from privateer_lab.planning.other_algorithms import tables_of, with_own_rounds
 from privateer_lab.simulation.simulate import simulate_once
 from tests.support.specs import SHUFFLE, make_spec
 from tests.unit.lab.cli.test_command_line import SPEC, run
@@ -67,8 +68,9 @@ def test_a_whole_run_is_that_of_simulate() -> None:
 def test_people_of_whom_less_is_known_are_the_same_people() -> None:
     """Hidden features move to the end, and mean rewards do not change."""
     spec = spec_of()
-    known = with_features(spec, ["x2"])
-    ours, theirs = people_with(spec, ["x2"], 0), environment_for(spec, 0)
+    known, theirs = with_own_rounds(with_some(tables_of(spec), ["x2"]), "partition"), environment_for(spec, 0)
+    assert known is not None
+    ours = people_told(theirs, spec, known)
     some, same = (one.contexts(0, 50, np.random.default_rng(5)) for one in (ours, theirs))
     assert list(known.features) == ["x2"]
     assert some[:, 0].tolist() == same[:, 1].tolist()

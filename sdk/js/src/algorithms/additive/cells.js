@@ -1,7 +1,8 @@
 // @ts-check
 /** The cells of features, in each of which a shape function has one value, and the questions that merge cells. */
 
-import { malformed, says } from "../../errors.js";
+import { sound, says } from "../../errors.js";
+import { isWhole } from "../../numbers.js";
 
 /** Numbers of merged cells in which a feature in order is asked about, besides its own cells. */
 const COARSER = [2, 4, 8];
@@ -19,7 +20,7 @@ const countOf = ({ bins, codes, missing }) => (bins || codes.length) + (missing 
 /** @param {import("../../spec.js").Spec} spec @returns {ShapeCells[]} */
 function cellsOf(spec) {
   const { bins = BINS } = spec.table;
-  if (!(Number.isSafeInteger(bins) && bins >= BINS_MIN && bins <= BINS_MAX)) throw malformed("numbers have 2 to 64 bins");
+  sound(isWhole(bins, BINS_MIN, BINS_MAX), "algorithm.bins");
   let start = 0;
   return [...spec.features].map(([name, feature]) => {
     const [{ codes, columns, cyclic = false }] = feature.blocks;

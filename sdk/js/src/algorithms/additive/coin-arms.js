@@ -3,7 +3,8 @@
 
 import { list, places, table } from "../../arrays.js";
 import { UNIT, rises } from "../../coins.js";
-import { fitting } from "../../errors.js";
+import { sound } from "../../errors.js";
+import { isWhole } from "../../numbers.js";
 import { drawsOne } from "../../trust.js";
 
 /** Epsilon of a report that stands alone from which on it names arms and cells. */
@@ -26,10 +27,10 @@ export class CoinArms {
     this.resolutions = list(told.resolutions, "<i8");
     const { rows } = table(told.edges, "<u4");
     const features = questions.features.length;
-    const same = `${list(told.playable, "|b1")}` === `${playable}` && Number.isSafeInteger(this.given) && this.given >= 0 && this.given <= UNIT;
+    const same = `${list(told.playable, "|b1")}` === `${playable}` && isWhole(this.given, 0, UNIT);
     const parted = rows.length === 2 && rows.every((row) => row.length === features && rises(row));
     const names = this.resolutions.length === features && this.resolutions.every((one, i) => one > 0 && questions.asked[one - 1]?.place === i);
-    fitting(same && parted && names);
+    sound(same && parted && names);
     /** @type {Group[]} */
     this.groups = [];
     /** Where each group ends among coins. @type {number[]} */

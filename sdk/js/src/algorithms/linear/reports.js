@@ -1,6 +1,7 @@
 // @ts-check
 /** What a person tells about a context: vectors of length 1 at most. */
 
+import { clipped } from "../../numbers.js";
 import { lengthOf } from "../../vectors.js";
 
 /** Shorter vectors have no direction. */
@@ -9,7 +10,7 @@ const SURE = 0.02;
 
 /** The expected reward of x theta, away from 0 and 1. @param {string} name @param {number} value */
 export const link = (name, value) =>
-  name === "identity" ? Math.min(Math.max(value, SURE), 1 - SURE) : SURE + (1 - 2 * SURE) / (1 + Math.exp(-value));
+  name === "identity" ? clipped(value, SURE, 1 - SURE) : SURE + (1 - 2 * SURE) / (1 + Math.exp(-value));
 
 /** The second moments of a row, which is shortened to length 1: products, those of two coordinates times the root of 2. @param {number[]} row */
 export function squares(row) {
