@@ -156,20 +156,19 @@ class PersonChoice:
         return self._account.draw(self._identity, times, seconds, period)
 
     def tell(self, choice: KeptChoice, rewards: NDArray[np.float64], followed: Participation) -> KeptChoice | None:
-        """Keep an outcome with the choice that the report is about, and return that; None if it is erased."""
+        """Keep an outcome with the choice that the report is about, and return that; None if it is not kept any more.
+
+        The person may have erased it, or another session may have kept a fresh one, of which the outcome says nothing.
+        """
         now = self._now
 
-        def counts(kept: KeptChoice) -> bool:
-            return _waits(kept, followed, now) or kept.is_same(choice)
+        def counts(kept: KeptChoice | None) -> bool:
+            return kept is not None and (_waits(kept, followed, now) or kept.is_same(choice))
 
-        def change(kept: KeptChoice | None) -> KeptChoice | None:
-            if kept is None or (choice.window and not counts(kept)):
-                return kept
-            # Another session may have kept a fresh choice: this outcome says nothing of that one.
-            return (kept if counts(kept) else choice).with_outcome(rewards, now)
-
-        updated = self._account.change(self._identity, change)
-        if updated is None or not counts(updated):
+        updated = self._account.change(
+            self._identity, lambda kept: kept.with_outcome(rewards, now) if kept and counts(kept) else kept
+        )
+        if not counts(updated):
             self.look_up(followed)
             return None
         self.move(ChoiceEvent.OUTCOME)

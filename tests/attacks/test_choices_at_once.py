@@ -96,3 +96,17 @@ def test_what_is_erased_elsewhere_no_session_reports(tmp_path: Path, spec: Any, 
     assert (device.server.sent, device.ledger().payments()) == ([], [])
     assert session.choose(CONTEXT)
     assert session.report(1.0) in {Outcome.ACCEPTED, Outcome.PENDING}
+
+
+def test_what_is_erased_is_not_reported_once_another_session_has_chosen(tmp_path: Path) -> None:
+    device = Device(tmp_path, Server(published(make_spec())))
+    session, other = device.start().join("test"), device.start().join("test")
+    session.choose(CONTEXT)
+    device.ledger().forget(IDENTITY)
+    other.choose(OTHER)
+    kept = device.ledger().choice(IDENTITY)
+    assert session.report(1.0) is Outcome.NOT_ASKED
+    after = device.ledger().choice(IDENTITY)
+    assert after is not None
+    assert after.is_same(kept)
+    assert other.report(1.0) is Outcome.ACCEPTED

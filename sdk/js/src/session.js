@@ -223,17 +223,14 @@ export class Session {
   }
 
   /**
-   * Keep an outcome with the choice that the report is about, and return that; null where it is erased, or another page has kept
-   * one until its window ends, of which this outcome says nothing.
+   * Keep an outcome with the choice that the report is about, and return that; null where it is not kept any more: the person has
+   * erased it, or another page has kept a fresh one, of which this outcome says nothing.
    * @param {Choice} choice @param {number[]} values
    */
   async told(choice, values) {
     const now = this.client.clock.now();
     const counts = (/** @type {Choice} */ one) => this.waits(one) || isSame(one, choice);
-    const kept = await this.client.ledger.keep(this.publications.identity, (one) => {
-      if (!one || (choice.window && !counts(one))) return one;
-      return told(counts(one) ? one : choice, values, now);
-    });
+    const kept = await this.client.ledger.keep(this.publications.identity, (one) => (one && counts(one) ? told(one, values, now) : one));
     if (!kept || !counts(kept)) return null;
     this.kept = kept;
     return kept;

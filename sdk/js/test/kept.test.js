@@ -229,7 +229,7 @@ test("a key of the application's encrypts in the place of the file", () =>
     assert.throws(() => new FileLedger(path, { key: new Uint8Array(16) }), { field: "key" });
   }));
 
-test("an outcome that waits for the server is that of the choice it is about", () =>
+test("an outcome is told of the choice it is about, and not of the fresh one of another page", () =>
   serving(LOCAL, async (at) => {
     const [ledger, clock] = [new MemoryLedger(), clockAt(1_000_000)];
     const client = new Client(at.url, { ledger, clock, patience: 0 });
@@ -239,12 +239,10 @@ test("an outcome that waits for the server is that of the choice it is about", (
     other.choose(OTHER, { fresh: true });
     await other.save();
     clock.at.time += 60;
-    at.away = true;
-    assert.equal(await one.report(3), "pending");
+    assert.equal(await one.report(3), "not-asked");
     const kept = await ledger.choice(`${at.url}/test`);
-    assert.deepEqual([kept?.slot, kept?.values], [one.choice?.slot, [1]]);
-    at.away = false;
-    assert.deepEqual(await client.resend(), { test: "accepted" });
+    assert.deepEqual([kept?.slot, kept?.due, at.bodies.length], [other.choice?.slot, null, 0]);
+    assert.equal(await other.report(3), "accepted");
   }));
 
 test("the size of a kept choice says nothing of the number that adjusts the reward", async () => {

@@ -245,17 +245,18 @@ def test_a_fresh_choice_takes_the_place_of_the_one_that_is_kept(device: Device, 
     assert device.ledger().choices() == ["http://s/test"]
 
 
-def test_an_outcome_is_told_of_the_choice_that_it_is_about(device: Device, server: Server) -> None:
+@pytest.mark.parametrize("is_down", [False, True])
+def test_an_outcome_is_told_of_the_choice_that_it_is_about(device: Device, server: Server, is_down: bool) -> None:
     """Another session has made a fresh choice meanwhile: the first one's outcome says nothing of that."""
     session, other = chosen(device), device.start().join("test")
-    mine = session._shown
     other.choose(OTHER, fresh=True)
-    server.is_down = True
+    fresh = device.ledger().choice("http://s/test")
+    server.is_down = is_down
     device.clock.time += LATER
-    assert session.report(1.0) is Outcome.PENDING
+    assert session.report(1.0) is Outcome.NOT_ASKED
     kept = device.ledger().choice("http://s/test")
-    assert kept is not None
-    assert (kept.coins, kept.rewards[0]) == (mine.coins, 1.0)
+    assert (kept.coins, kept.rewards[0], kept.due) == (fresh.coins, 0.0, fresh.due)
+    assert other.report(1.0) is (Outcome.PENDING if is_down else Outcome.ACCEPTED)
 
 
 @pytest.mark.parametrize(
