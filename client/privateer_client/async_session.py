@@ -7,7 +7,7 @@ from privateer_client.session import Session
 from privateer_client.states import Outcome
 
 if TYPE_CHECKING:
-    from privateer_client.transport import AsyncExchange
+    from privateer_client.async_transport import AsyncExchange
 
 
 class AsyncSession:

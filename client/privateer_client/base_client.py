@@ -2,6 +2,7 @@
 
 import math
 import posixpath
+import re
 import secrets
 import warnings
 from collections import Counter
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
     from privateer_client.tokens import Attest, Issuer, Tokens
 
+_USUAL: Final = re.compile(r"https?://[a-z0-9.-]*[a-z0-9](?::(?!80$|443$)(?:[1-9][0-9]{1,3}|[1-5][0-9]{4}))?")
+"""An address that is spelled in the one way already, as most are."""
 _Item = TypeVar("_Item")
 _Transport = TypeVar("_Transport", "httpx.BaseTransport", "httpx.AsyncBaseTransport")
 
@@ -346,6 +349,8 @@ def _issuer(url: str, attest: "Attest | None") -> "Issuer":
 
 def _normal(url: str, field: str) -> str:
     """Spell a service's address in one way, since the ledger knows an experiment by its server's address."""
+    if _USUAL.fullmatch(url):
+        return url
     import httpx
 
     try:

@@ -275,7 +275,7 @@ class AsyncClient(BaseClient["httpx.AsyncBaseTransport"]):
     """
 
     def _open(self, transport: "httpx.AsyncBaseTransport | None") -> None:
-        from privateer_client.transport import AsyncExchange
+        from privateer_client.async_transport import AsyncExchange
 
         self._exchange = AsyncExchange(transport)
         self._fallbacks: Fallbacks[Awaitable[Outcome]] = Fallbacks(unasked_async)

@@ -8,9 +8,9 @@ from threading import Thread
 
 import pytest
 
+from privateer_client.async_transport import AsyncExchange
 from privateer_client.connections import ServiceConnections
 from privateer_client.delivery import Ask, Silence
-from privateer_client.transport import AsyncExchange
 
 
 class Service:

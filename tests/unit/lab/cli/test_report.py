@@ -319,7 +319,7 @@ def test_a_running_experiment(at: Services, tmp_path: Path, capsys: pytest.Captu
     assert run(capsys, "answer", "demo", "--as", "report", "--url", at.server, "--out", str(out))[0] == 0
     page = check(out.read_text())
     assert "Each person is promised epsilon 1, delta 1e-6, against the server." in page.text
-    assert f"privateer answer demo --as progress --url {at.server} --json" in page.text
+    assert f"privateer answer demo --url {at.server} --as progress --json" in page.text
     pack = tmp_path / "pack"
     assert run(capsys, "review", "demo", "--url", at.server, "--out", str(pack), "--no-audit")[0] == 0
     review = json.loads((pack / "review.json").read_text())
