@@ -8,8 +8,8 @@ import { join } from "node:path";
 import { test } from "node:test";
 
 import { Client, FileLedger, PeopleLedger } from "../src/node.js";
-import { changed, rejects, serving } from "./support/served.js";
-import { vectors } from "./support/vectors.js";
+import { changed, rejects, serving } from "../test/support/served.js";
+import { vectors } from "../test/support/vectors.js";
 
 const LOCAL = Buffer.from(vectors("publications")[0].publication, "hex");
 const CONTEXT = { x1: 0.377190542, x2: 0.918273645 };
