@@ -41,6 +41,18 @@ test("what names nobody is no person", { skip }, async () => {
   assert.ok(await client.person(7));
 });
 
+test("a choice belongs to its person, whoever can write the file", { skip }, () =>
+  serving(LOCAL, async (at) => {
+    const ledger = new PeopleLedger(somewhere());
+    const client = new Client(at.url, { ledger });
+    for (const key of ["a", "b"]) await (await client.person(key)).arm("test", CONTEXT, { default: null, within: 30 });
+    const [one, other] = await Promise.all(["a", "b"].map((key) => ledger.of(key)));
+    const { choice } = await one.entry(`${at.url}/test`);
+    await other.set(`${at.url}/test`, () => ({ choice }));
+    assert.ok(await one.choice(`${at.url}/test`));
+    await rejects(other.choice(`${at.url}/test`), "input-invalid");
+  }));
+
 test("one person in eight requests at once, of two processes, has one arm and one report", { skip }, () =>
   serving(LOCAL, async (at) => {
     const path = somewhere();
