@@ -56,7 +56,7 @@ class Fallbacks(Generic[Reported]):
         is_awaited: Callable[[], bool] = lambda: True,
     ) -> Arm[Reported]:
         """Return the person's arm."""
-        shown = session.choose(context, sticky=sticky, is_awaited=is_awaited)
+        shown = session.choose_in_time(is_awaited, context, sticky=sticky)
         return Arm(shown, None, session, self._unasked)
 
     def default(self, name: str, default: Any, error: Exception) -> Arm[Reported]:

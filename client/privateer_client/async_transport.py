@@ -3,6 +3,7 @@
 from asyncio import ensure_future, get_running_loop, sleep, wait
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import cached_property, partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -52,13 +53,18 @@ class AsyncExchange:
     async def run(self, steps: Steps[_Result]) -> _Result:
         """Carry out all steps and return their result."""
         answer: EndpointAnswer | None = None
-        while True:
-            step = await self.beside(advance, steps, answer)
-            if isinstance(step, End):
-                return step.result  # type: ignore[no-any-return]
-            if isinstance(step, Sleep):
-                await sleep(step.seconds)
-            answer = None if isinstance(step, Sleep) else await self._answer(step)
+        try:
+            while True:
+                step = await self.beside(advance, steps, answer)
+                if isinstance(step, End):
+                    return step.result  # type: ignore[no-any-return]
+                if isinstance(step, Sleep):
+                    await sleep(step.seconds)
+                answer = None if isinstance(step, Sleep) else await self._answer(step)
+        finally:
+            # Others wait for the answer to a request that is cancelled, as long as anybody holds its error.
+            with suppress(ValueError):  # a thread is still at it
+                steps.close()
 
     async def beside(self, call: Callable[..., _Result], *arguments: Any, **options: Any) -> _Result:
         """Call in a thread, so that the event loop goes on."""

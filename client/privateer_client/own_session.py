@@ -1,6 +1,7 @@
 """The session of a client that is one person, which notices that it is given a second one's context."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
 from threading import Lock
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -21,8 +22,8 @@ class GivenContexts:
         """Refuse another context than another session of the experiment was given: a client is one person."""
         given = name, dict(context)
         with self._lock:
-            others = [known for other, known in self._last.items() if other is not session and known[0] == name]
-            if any(known != given for known in others):
+            others = [known[1] for other, known in self._last.items() if other is not session and known[0] == name]
+            if any(not _are_alike(known, context) for known in others):
                 raise InputError(
                     "another session of this client has another context, and a Client is one person",
                     field="context",
@@ -39,14 +40,19 @@ class OwnSession(Session[Reported]):
         self._contexts = contexts
 
     @override
-    def choose(
-        self,
-        context: Mapping[str, Any] = {},
-        *,
-        fresh: bool = False,
-        sticky: bool = True,
-        is_awaited: Callable[[], bool] = lambda: True,
-    ) -> Any:
+    def choose(self, context: Mapping[str, Any] = {}, *, fresh: bool = False, sticky: bool = True) -> Any:
         if isinstance(context, Mapping):  # anything else is refused below
             self._contexts.check(self, self._identity, context)
-        return super().choose(context, fresh=fresh, sticky=sticky, is_awaited=is_awaited)
+        return super().choose(context, fresh=fresh, sticky=sticky)
+
+
+def _are_alike(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    return one.keys() == other.keys() and all(_is_same(one[name], other[name]) for name in one)
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """Whether two values are the same, also those that are not equal to themselves, or have no one answer to that."""
+    with suppress(Exception):
+        if one == other:
+            return True
+    return repr(one) == repr(other)

@@ -67,14 +67,7 @@ class Session(Generic[Reported]):
         self.clipped = False
         self.clipped_features: tuple[str, ...] = ()
 
-    def choose(
-        self,
-        context: Mapping[str, Any] = {},
-        *,
-        fresh: bool = False,
-        sticky: bool = True,
-        is_awaited: Callable[[], bool] = lambda: True,
-    ) -> Any:
+    def choose(self, context: Mapping[str, Any] = {}, *, fresh: bool = False, sticky: bool = True) -> Any:
         """Choose for this person; nothing is sent. The report is about the last choice before it.
 
         The choice is kept, encrypted, if the person is asked for a report. A kept choice stands, also after a restart:
@@ -90,8 +83,6 @@ class Session(Generic[Reported]):
             Whether to decide anew, in the place of the choice that is kept. Whoever sees the arms then sees one more.
         sticky
             False: decide anew each time once the report is made, or if nobody is asked.
-        is_awaited
-            Asked last, before the choice is durable: whether somebody will show it. If not, nothing is kept.
 
         Returns
         -------
@@ -104,14 +95,18 @@ class Session(Generic[Reported]):
             If a feature is not given, or unknown, or the choice cannot be kept.
         LogForked, HeadWentBack
             If the device holds evidence that the server has contradicted itself.
-        Unavailable
-            If nobody waits for the arm any more.
 
         Warns
         -----
         UnfitValueWarning
             If the spec has no place for a value, which then counts as missing.
         """
+        return self.choose_in_time(lambda: True, context, fresh=fresh, sticky=sticky)
+
+    def choose_in_time(
+        self, is_awaited: Callable[[], bool], context: Mapping[str, Any], *, fresh: bool = False, sticky: bool = True
+    ) -> Any:
+        """Choose as `choose` does; keep nothing, and raise `Unavailable`, if nobody awaits the arm by then."""
         self._publications.check_server()
         before = self._shown, self._choice.state
         try:

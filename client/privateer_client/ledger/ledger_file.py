@@ -79,6 +79,11 @@ class LedgerFile:
         """Return what one statement reads by, within a transaction of the same thread or not."""
         return _Use(self._connections, self._begun, None, "")
 
+    def empty_log(self) -> None:
+        """Leave nothing of what is overwritten in the log of writes, if nobody reads by it."""
+        with self.reading() as database:
+            database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
 
 class _Use:
     """A use of a connection, which one thread has at a time; what goes wrong is said in one line."""

@@ -49,3 +49,4 @@ class KeyedPeople:
         with self._file.transaction() as database:
             for table in ("choices", "arms", "outbox", "tokens"):
                 database.execute(f"DELETE FROM {table} WHERE person = ?", (person,))
+        self._file.empty_log()

@@ -35,6 +35,24 @@ test("each person has an arm and one report, and one request fetches the policy 
     for (const [i, arm] of arms) assert.equal((await (await client.person(`user-${i}`)).arm("test", CONTEXT, { default: null, within: 30 })).name, arm);
   }));
 
+test("what names nobody is no person", { skip }, async () => {
+  const client = new Client("https://a", { ledger: new PeopleLedger(somewhere()) });
+  for (const key of [undefined, null, "", {}, { id: 7 }, ["a"], true, NaN, 1.5]) await rejects(client.person(/** @type {any} */ (key)), "input-invalid");
+  assert.ok(await client.person(7));
+});
+
+test("a choice belongs to its person, whoever can write the file", { skip }, () =>
+  serving(LOCAL, async (at) => {
+    const ledger = new PeopleLedger(somewhere());
+    const client = new Client(at.url, { ledger });
+    for (const key of ["a", "b"]) await (await client.person(key)).arm("test", CONTEXT, { default: null, within: 30 });
+    const [one, other] = await Promise.all(["a", "b"].map((key) => ledger.of(key)));
+    const { choice } = await one.entry(`${at.url}/test`);
+    await other.set(`${at.url}/test`, () => ({ choice }));
+    assert.ok(await one.choice(`${at.url}/test`));
+    await rejects(other.choice(`${at.url}/test`), "input-invalid");
+  }));
+
 test("one person in eight requests at once, of two processes, has one arm and one report", { skip }, () =>
   serving(LOCAL, async (at) => {
     const path = somewhere();

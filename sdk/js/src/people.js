@@ -122,9 +122,10 @@ export class People {
 
   /** @param {string | number} key @param {Partial<import("./client.js").Options>} [options] @returns {Promise<Person>} */
   async person(key, options) {
-    const name = `${key ?? ""}`;
-    if (!name) throw invalid("is empty: name the person", "key");
-    return this.at(await this.ledger.of(name), options);
+    // An object, or nothing, has one text for everybody, and everybody would be one person.
+    if (typeof key !== "string" && !Number.isInteger(key)) throw invalid("must be a text or a whole number", "key");
+    if (key === "") throw invalid("is empty: name the person", "key");
+    return this.at(await this.ledger.of(`${key}`), options);
   }
 
   /** @param {import("./ledgers/ledger.js").Ledger} ledger @param {Partial<import("./client.js").Options>} [options] */

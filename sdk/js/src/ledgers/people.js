@@ -43,10 +43,12 @@ class PersonStore {
   constructor(people, person) {
     this.people = people;
     this.person = person;
+    /** @type {Promise<CryptoKey> | null} */
+    this.imported = null;
   }
 
   key() {
-    return this.people.cipher();
+    return (this.imported ??= this.people.cipher(this.person));
   }
 
   /** @param {string} experiment @returns {Promise<Entry | null>} */
@@ -145,8 +147,6 @@ export class PeopleLedger {
     if (key && key.length !== KEY_SIZE) throw invalid("must be 32 bytes: crypto.getRandomValues(new Uint8Array(32)), once", "key");
     this.path = resolve(path);
     this.secret = key ?? null;
-    /** @type {Promise<CryptoKey> | null} */
-    this.imported = null;
     /** @type {Promise<Statements> | null} */
     this.opening = null;
   }
@@ -154,7 +154,7 @@ export class PeopleLedger {
   /** The ledger of one person. @param {string} key what the application calls them @returns {Promise<Ledger>} */
   async of(key) {
     await this.use(() => null);
-    return this.at(this.hash("person", key));
+    return this.at(this.hash("person", key).subarray(0, HASH_SIZE));
   }
 
   /** @param {Uint8Array} person */
@@ -171,17 +171,13 @@ export class PeopleLedger {
   /** @param {string} purpose @param {string} value @returns {Uint8Array} */
   hash(purpose, value) {
     const secret = /** @type {Uint8Array} */ (this.secret);
-    return createHmac("sha256", secret).update(`privateer/${purpose}/1\0${value}`).digest().subarray(0, HASH_SIZE);
+    return createHmac("sha256", secret).update(`privateer/${purpose}/1\0${value}`).digest();
   }
 
-  /** What encrypts choices. @returns {Promise<CryptoKey>} */
-  async cipher() {
+  /** What encrypts the choices of one person: none can be put in the place of another's. @param {Uint8Array} person @returns {Promise<CryptoKey>} */
+  async cipher(person) {
     await this.use(() => null);
-    return (this.imported ??= this.import());
-  }
-
-  import() {
-    return crypto.subtle.importKey("raw", new Uint8Array(/** @type {Uint8Array} */ (this.secret)), "AES-GCM", false, ["encrypt", "decrypt"]);
+    return crypto.subtle.importKey("raw", new Uint8Array(this.hash("cipher", Buffer.from(person).toString("hex"))), "AES-GCM", false, ["encrypt", "decrypt"]);
   }
 
   /** Use the database, which is opened when it is first needed. @template T @param {(db: Statements) => T} work @returns {Promise<T>} */
@@ -208,7 +204,7 @@ export class PeopleLedger {
     const file = `${this.path}.key`;
     if (mark && !this.secret && !existsSync(file)) throw unwritable(`${file} is missing, and without it nobody is known: put it back`);
     this.secret ??= keptKey(this.path);
-    const own = this.hash("key", "");
+    const own = this.hash("key", "").subarray(0, HASH_SIZE);
     db.transaction(() => db.body(NOBODY, MARK) ?? db.replace.run(NOBODY, MARK, Buffer.from(own).toString("hex"), 0));
     const kept = Buffer.from(db.body(NOBODY, MARK) ?? "", "hex");
     if (kept.length !== own.length || !timingSafeEqual(kept, own)) throw unwritable(`${this.path} is of another key: give it, or put ${file} back`);
