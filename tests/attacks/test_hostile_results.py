@@ -61,7 +61,10 @@ def test_markdown_has_no_link_image_html_or_formula_of_a_servers() -> None:
     kinds = {token.type for token in [*tokens, *inline]}
     blocks = {
         f"{kind}_{end}"
-        for kind in ("heading", "paragraph", "table", "thead", "tbody", "tr", "th", "td")
+        for kind in (
+            *("heading", "paragraph", "table", "thead", "tbody", "tr", "th", "td"),
+            *("strong", "bullet_list", "list_item"),
+        )
         for end in ("open", "close")
     }
     assert kinds <= blocks | {"inline", "text", "text_special"}

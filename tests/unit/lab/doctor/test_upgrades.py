@@ -54,6 +54,11 @@ def test_a_backup_of_an_earlier_version_is_restored(data: Path, tmp_path: Path) 
         restore(data / "server" / "server.db", tmp_path / "restored", STORE_KIND)
     with closing(sqlite3.connect(tmp_path / "restored" / "server.db")) as db:
         assert db.execute("PRAGMA user_version").fetchone() == (STORE + 1,)
-        received = db.execute("SELECT received FROM rounds WHERE experiment = 'test' ORDER BY version").fetchall()
-    assert received == [(20,), (0,)]  # sums and ids of an open round are left behind
+        rows = db.execute("SELECT received, length(total) FROM rounds WHERE experiment = 'test' ORDER BY version")
+        closed, open_ = rows.fetchall()
+        parts = db.execute("SELECT count(*) FROM parts").fetchone()
+    assert closed == (20, 0)
+    # Sums of an open round are left behind; whether the 3 who reported are in the file, or still in its log, is chance.
+    assert open_ in ((0, 0), (3, 0))
+    assert parts == (0,)
     assert (data / "server" / "server.db").read_bytes() == before
