@@ -111,9 +111,12 @@ class _Servers:
 
 
 class _MemoryLedger:
-    """The account of a new person, every time."""
+    """The account of a new person, which is gone with them."""
 
     servers = _Servers()
+
+    def __init__(self) -> None:
+        self._choice: KeptChoice | None = None
 
     @property
     def tokens(self) -> None:
@@ -123,7 +126,8 @@ class _MemoryLedger:
         return nullcontext()
 
     def pay(self, _payment: Payment, _endpoint: str, seal: Callable[[], bytes]) -> bytes:
-        """Take note of nothing."""
+        """Erase the choice, and take note of nothing else."""
+        self._choice = None
         return seal()
 
     def payment(self, _: str) -> None:
@@ -144,23 +148,26 @@ class _MemoryLedger:
     def answered(self, _: SealedReport) -> None:
         """Forget nothing, since nothing is kept."""
 
-    def choice(self, _: str) -> None:
-        """Keep no choice."""
+    def choice(self, _: str) -> KeptChoice | None:
+        """Return the choice."""
+        return self._choice
 
     def choices(self) -> list[str]:
         """Keep no choices."""
         return []
 
     def change(self, _: str, change: Callable[[KeptChoice | None], KeptChoice | None]) -> KeptChoice | None:
-        """Keep no choice."""
-        return change(None)
+        """Keep a choice until its report."""
+        self._choice = change(self._choice)
+        return self._choice
 
     def change_arm(self, _: str, change: Callable[[KeptArm | None], KeptArm | None]) -> KeptArm | None:
         """Keep no arm."""
         return change(None)
 
     def forget(self, _: str) -> None:
-        """Forget no choice, since none is kept."""
+        """Forget the choice."""
+        self._choice = None
 
     def publication(self, _: str) -> None:
         """Keep no publication."""
