@@ -73,11 +73,16 @@ def test_roles_do_not_import_each_other(role: str, others: set[str]) -> None:
     assert not packages(imported_by(f"import {role}")) & others
 
 
-def test_what_speaks_http_waits_until_a_client_is_made() -> None:
-    """An application imports the SDK at its start, and httpx takes a quarter of that time."""
+def test_what_speaks_http_waits_until_it_is_needed(tmp_path: Path) -> None:
+    """An application imports the SDK at its start; httpx carries the transports that are given alone."""
+    ask = f"Client('http://127.0.0.1:59999', ledger='{tmp_path}/l.db'{{}}).arm('test', {{{{}}}}, default='a').name"
+    code = "from privateer_client import Client; assert {} == 'a'"
     assert not packages(imported_by("import privateer_client")) & {"httpx", "asyncio"}
-    made = "from privateer_client import Client; Client('http://s', ledger=':memory:').close()"
-    assert "httpx" in imported_by(made)
+    asked = imported_by(code.format(ask.format("")))
+    assert "http.client" in asked
+    assert not packages(asked) & {"httpx", "asyncio"}
+    given = "import httpx; away = httpx.MockTransport(lambda _: httpx.Response(503)); "
+    assert "privateer_client.given_transport" in imported_by(given + code.format(ask.format(", transport=away")))
 
 
 @pytest.mark.parametrize("name", ["privateer_lab.load.command", "privateer_lab.environments"])
