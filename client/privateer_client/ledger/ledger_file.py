@@ -106,13 +106,20 @@ class _Use:
         try:
             self._database = self._connections.take()
             if self._writing is not None:
-                self._database.execute(f"PRAGMA synchronous={self._durability}")
-                self._database.execute("BEGIN IMMEDIATE")
-                self._begun.database = self._database
+                self._begin()
         except sqlite3.Error as error:
             self._end()
             raise _said(error) from None
         return self._database
+
+    def _begin(self) -> None:
+        try:
+            self._database.execute(f"PRAGMA synchronous={self._durability}")
+            self._database.execute("BEGIN IMMEDIATE")
+        except sqlite3.Error:
+            self._database.close()
+            raise
+        self._begun.database = self._database
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
         if self._is_within:
@@ -178,8 +185,12 @@ class _Connections:
 
     def _opened(self) -> sqlite3.Connection:
         database = sqlite3.connect(self._path, isolation_level=None, timeout=_PATIENCE, check_same_thread=False)
-        database.execute("PRAGMA secure_delete=ON")
-        database.execute(f"PRAGMA wal_autocheckpoint={_LOG_PAGES}")
+        try:
+            database.execute("PRAGMA secure_delete=ON")
+            database.execute(f"PRAGMA wal_autocheckpoint={_LOG_PAGES}")
+        except sqlite3.Error:
+            database.close()
+            raise
         return database
 
 
