@@ -6,6 +6,7 @@ import { adjusted, namesOf, unfitNumbers } from "./adjustment.js";
 import { PrivateerError, invalid } from "./errors.js";
 import { unfit } from "./features.js";
 import { plainOf, unfitOutcome } from "./inputs.js";
+import { allows } from "./ledgers/ledger.js";
 import { offered, showing } from "./ledgers/arm.js";
 import { coins } from "./platform.js";
 import { isNew, madeOn, standing } from "./reports.js";
@@ -243,7 +244,7 @@ export class Session {
       const opened = await publications.opened(this.published).catch(absent);
       this.published = opened ?? this.published;
       const made = opened ? await madeOn(publications, choice, opened.participation) : (await standing(publications, choice)) ? "declined" : "erased";
-      if (made === "erased") return this.lost(choice);
+      if (made === "erased") return await this.lost(choice);
       if (made === "expired") await client.ledger.eraseChoice(publications.identity, choice);
       return typeof made === "string" ? this.ended(made) : await this.delivered(made);
     } catch (error) {
@@ -263,8 +264,11 @@ export class Session {
     return /** @type {Outcome} */ (OUTCOMES[this.state]);
   }
 
-  /** Go on without a choice that the person has erased, here or in another page. @param {Choice} choice @returns {Outcome} */
-  lost(choice) {
+  /** Go on without a choice that the person has erased, or another page has reported on. @param {Choice} choice @returns {Promise<Outcome>} */
+  async lost(choice) {
+    this.entry = await this.client.ledger.entry(this.publications.identity);
+    const { payment } = this.entry;
+    if (payment && !allows(payment, choice.period)) return this.ended("taken");
     if (this.kept && isSame(this.kept, choice)) this.choice = this.kept = null;
     this.state = this.found;
     return "not-asked";
