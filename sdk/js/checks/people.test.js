@@ -13,7 +13,8 @@ import { vectors } from "../test/support/vectors.js";
 
 const LOCAL = Buffer.from(vectors("publications")[0].publication, "hex");
 const CONTEXT = { x1: 0.377190542, x2: 0.918273645 };
-const database = await Promise.any([import(`${"node:sqlite"}`), import(`${"better-sqlite3"}`)]).catch(() => null);
+const drivers = [["node:sqlite", "DatabaseSync"], ["better-sqlite3", "default"]].map(async ([name, kind]) => new (await import(name))[kind](":memory:").close());
+const database = (await Promise.allSettled(drivers)).some(({ status }) => status === "fulfilled");
 const skip = database ? false : "needs Node 22.13, or better-sqlite3";
 const somewhere = () => join(mkdtempSync(join(tmpdir(), "people-")), "people.db");
 /** @param {{url: string}} at @param {string} path */

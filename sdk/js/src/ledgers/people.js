@@ -28,13 +28,18 @@ CREATE INDEX IF NOT EXISTS open_entries ON entries (person) WHERE is_open;
 /** @typedef {{get(...values: unknown[]): any, all(...values: unknown[]): any[], run(...values: unknown[]): unknown}} Statement */
 /** @typedef {{exec(sql: string): unknown, prepare(sql: string): Statement, close(): void}} Database */
 
-/** A database of Node, or of the package better-sqlite3 where Node has none. @param {string} path @returns {Promise<Database>} */
-async function opened(path) {
+/** What opens a database: Node's own, or the package better-sqlite3 where Node has none. @returns {Promise<new (path: string) => Database>} */
+async function driver() {
   for (const [name, kind] of [["node:sqlite", "DatabaseSync"], ["better-sqlite3", "default"]]) {
-    const module = await import(name).catch(() => null);
-    if (module) return new module[kind](path);
+    try {
+      const { [kind]: Driver } = await import(name);
+      new Driver(":memory:").close(); // the package may be there, and not be built
+      return Driver;
+    } catch {
+      // The next one may be there.
+    }
   }
-  throw unsupported("needs Node 22.13 or newer, or the package better-sqlite3", "ledger");
+  throw unsupported("needs Node 22.13 or newer, or the package better-sqlite3, built", "ledger");
 }
 
 /** The entries of one person, and everybody's. */
@@ -197,7 +202,7 @@ export class PeopleLedger {
   async open() {
     closeSync(openSync(this.path, "a", 0o600));
     chmodSync(this.path, 0o600);
-    const database = await opened(this.path);
+    const database = new (await driver())(this.path);
     database.exec(SCHEMA);
     const db = new Statements(database);
     const mark = db.body(NOBODY, MARK);
