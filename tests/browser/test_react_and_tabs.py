@@ -22,7 +22,7 @@ _SPEC = {
     "algorithm": {"name": "trial"},
 }
 _PEOPLE = {"chromium": 200, "firefox": 20}
-"""Of whom no two tabs or components may differ; by chance, of four arms, 3 of 4 would."""
+"""No two tabs or components of a person may differ; by chance, of four arms, 3 of 4 would."""
 _APART = 10
 _FOUND = (
     "async () => { while (!globalThis.found) await new Promise((on) => setTimeout(on, 1)); return globalThis.found; }"

@@ -147,11 +147,12 @@ def _said_by_a_device() -> list[str]:
             said.extend(_error_of(partial(session.choose, context)) for context in contexts)
             said.append(_error_of(lambda: session.report(_REWARD)))
             session.choose({"x": _CONTEXT})
+            said += [repr(session._shown), str(session._shown), repr(session._choice)]
             said.append(_error_of(lambda: session.report(f"{_REWARD}")))
             said += [_error_of(lambda: session.report(_REWARD)) for _ in range(2)]
             said += [repr(session), repr(session.refusal)]
             made = _contribution(session._participation, np.array([_CONTEXT]), np.array([_REWARD]))
-            said += [repr(made), str(made), repr(session._shown), str(session._choice)]
+            said += [repr(made), str(made)]
     return said
 
 

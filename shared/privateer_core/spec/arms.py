@@ -118,7 +118,7 @@ class ArmsSpec(Spec):
 
     question: ClassVar[type[Question]] = KeyedMeans
     capabilities: ClassVar[Capabilities] = Capabilities((KeyedHits,), reports_one_option=True)
-    """Who measures the gain is asked for hits, where an algorithm chooses by context."""
+    """Where an algorithm chooses by context, people who measure the gain are asked for hits."""
 
     experiment: ArmsTable
     context: Context

@@ -1,15 +1,16 @@
 """What an algorithm can do: a spec that asks for anything else is refused."""
 
 from dataclasses import dataclass
+from typing import Final
 
 from privateer_core.primitives.questions import Question
 
-ARMS_MAX = 256
+ARMS_MAX: Final = 256
 
 
 @dataclass(frozen=True)
 class Capabilities:
-    """One record for each algorithm."""
+    """The capabilities of one algorithm."""
 
     further_questions: tuple[type[Question], ...] = ()  # what else rounds may ask, of people of their own
     takes_sources: bool = False  # people of sources may report on arms that they played before

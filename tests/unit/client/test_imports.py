@@ -5,7 +5,7 @@ import json
 from tests.documents import imports
 
 LATE = ("answer", "wire.attestation", "wire.blind_rsa", "wire.token", "store", "serving", "algorithms.")
-"""Of the core: results, upload tokens, services, and algorithms until an experiment names one."""
+"""A device loads no results, upload tokens or services of the core, and no algorithm until an experiment names it."""
 
 
 def test_what_a_device_loads_is_what_is_listed() -> None:

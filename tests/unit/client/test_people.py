@@ -176,7 +176,7 @@ def test_people_have_budgets_of_their_own(process: Process) -> None:
 
 
 def test_without_the_key_of_before_nobody_is_served(process: Process) -> None:
-    """By another key everybody would be somebody else, and report again."""
+    """Under another key everybody would be a new person, and report again."""
     client = process.start()
     client.person("a").join("test").choose(CONTEXT)
     assert client.person("a").report("test", 1.0) is Outcome.ACCEPTED

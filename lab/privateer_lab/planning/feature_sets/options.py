@@ -26,7 +26,7 @@ def worth_trying(
     found, best, left = every, whole, every
     while len(left) > ARMS_MIN and whole is not None and best is not None:
         fewer = ([one for one in left if one != gone] for gone in left)
-        # Of options that nobody needs the one goes that brings least.
+        # The option goes that nobody needs and that brings least.
         left = max(fewer, key=lambda places: (outcomes.of(places).best_of(rows), outcomes.rewards[:, places].sum()))
         tried = earned(left)
         if tried is None or best.is_clearly_above(tried):
