@@ -13,7 +13,7 @@ RUN useradd --system --uid 10001 --no-create-home privateer && mkdir -p /data /t
     && chown privateer /data /trusted /senders /tokens /keys
 ARG revision=""
 ENV PATH=/opt/privateer/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 PRIVATEER_REVISION=$revision
-USER privateer
+USER 10001
 
 FROM builder AS build-server
 RUN $PIP install --quiet --require-hashes -r requirements/server.txt

@@ -5,6 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 POSTGRES := $(strip $(wildcard /usr/lib/postgresql/*/bin/initdb) $(shell command -v initdb 2>/dev/null))
+NODE_MODULES := sdk/js/node_modules/.package-lock.json
 ROLES := shared client shuffler issuer server lab papers
 # The files with tests of a marker: collecting all the others takes longer than some of the runs.
 marked = $(shell grep -rlF --include='test_*.py' 'mark.$(1)' tests)
@@ -12,7 +13,7 @@ marked = $(shell grep -rlF --include='test_*.py' 'mark.$(1)' tests)
 # Tests start hundreds of processes: these read bytecode where they may write it, and need not compile all sources again.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: install test coverage check demo nightly examples kernels bench benchmark browser pictures postgres data documents wheels packages site sdk sdkcheck release version lock format clean
+.PHONY: install test coverage check demo nightly examples kernels bench benchmark browser pictures postgres data documents wheels packages site interop sdk sdkcheck release version lock format clean
 
 install: $(STAMP)
 
@@ -53,8 +54,10 @@ check: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/mypy --config-file tests/mypy.ini tests
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python -m tests.documents.prose
+	$(BIN)/python -m tests.documents.names
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix .
@@ -70,8 +73,7 @@ benchmark: $(STAMP)
 
 # The dashboard in the system's Chromium; axe-core checks that everybody can use it. Pages with the packed SDK, also in Firefox
 # where it is. Needs Node.
-browser: $(STAMP)
-	cd sdk/js && npm ci --ignore-scripts --no-fund --no-audit --silent
+browser: $(STAMP) $(NODE_MODULES)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/browser.txt
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m browser $(call marked,browser)
 
@@ -115,9 +117,22 @@ sdk: $(STAMP)
 	node --test tests/dashboard/
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m node $(call marked,node)
 
+# Others read what we write: two generated clients call a server, libraries of HPKE and canonical JSON agree. Needs Node.
+interop: $(STAMP) $(VENV)-interop/.installed
+	cd requirements/interop && npm ci --ignore-scripts --no-fund --no-audit --silent
+	$(BIN)/python -m pytest -q -m interop tests/interop
+
+$(VENV)-interop/.installed: requirements/interop.txt
+	$(PYTHON) -m venv $(VENV)-interop
+	$(VENV)-interop/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/interop.txt
+	@touch $@
+
 # Types of the SDK, its declarations, the documentation's examples, and its providers in the real packages of OpenFeature.
-sdkcheck:
-	cd sdk/js && npm ci --ignore-scripts --no-fund --no-audit && npm run check
+sdkcheck: $(NODE_MODULES)
+	cd sdk/js && npm run check
+
+$(NODE_MODULES): sdk/js/package-lock.json
+	cd sdk/js && npm ci --ignore-scripts --no-fund --no-audit --silent
 
 # Everything that a release consists of, in dist/VERSION/, made and checked. It publishes nothing. Needs Node, Docker and the
 # base image python:3.12-slim.
@@ -132,9 +147,9 @@ version: $(STAMP)
 
 # Needs uv; writes no registry address.
 lock:
-	for role in dev benchmark browser docs issuer load release server shuffler; do \
+	for role in dev benchmark browser docs interop issuer load release server shuffler; do \
 		uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate --no-strip-extras \
 			requirements/$$role.in -o requirements/$$role.txt; done
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(VENV)-interop .mypy_cache .ruff_cache .pytest_cache

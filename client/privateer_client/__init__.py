@@ -7,8 +7,8 @@ from privateer_client.async_session import AsyncSession
 from privateer_client.client import AsyncClient, Client
 from privateer_client.ledger.ledger import Ledger
 from privateer_client.session import Session
-from privateer_client.states import ChoiceState, Outcome
-from privateer_core.errors import UnfitValueWarning
+from privateer_client.states import ChoiceState, ReportStatus
+from privateer_core.errors import InvalidValueWarning
 from privateer_core.privacy.terms_verification import Limits
 
 if TYPE_CHECKING:
@@ -20,12 +20,12 @@ __all__ = [
     "AsyncSession",
     "ChoiceState",
     "Client",
+    "InvalidValueWarning",
     "Ledger",
     "Limits",
     "OfflinePolicy",
-    "Outcome",
+    "ReportStatus",
     "Session",
-    "UnfitValueWarning",
 ]
 
 

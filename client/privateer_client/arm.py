@@ -1,53 +1,60 @@
-"""The arm that a page shows: the person's, or the default where there is none in time."""
+"""The arm that a page shows: the participant's arm, or the default if there is no arm in time."""
 
 import logging
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Generic, cast
 
 from privateer_client.session import Reported, Session
-from privateer_client.states import Outcome
+from privateer_client.states import ReportStatus
 from privateer_core.errors import PrivateerError, Unavailable
 
 if TYPE_CHECKING:
     from privateer_client.async_session import AsyncSession
 
 _log: Final = logging.getLogger("privateer.client")
+_REPEAT_SECONDS: Final = 3600.0
+"""Seconds after which a reason is logged again, since a process may have a client for each participant."""
+_REASONS_MAX: Final = 1000
+_log_times: Final = dict[tuple[str, str], float]()
+"""The time of each reason's last log line, by experiment and reason."""
 
 
 @dataclass(frozen=True)
 class Arm(Generic[Reported]):
-    """What a page shows; `Client.arm` returns it.
+    """The arm to show on a page; `Client.arm` returns it.
 
     Attributes
     ----------
     name
-        The person's arm, or the default.
+        The participant's arm, or the default.
     fallback
-        Why it is the default; None: it is the person's.
+        The reason for showing the default; None: the arm is the participant's.
     session
-        The person's session; None if there is none.
+        The participant's session; None if there is no session.
     """
 
     name: Any
     fallback: str | None
     session: "Session[Reported] | AsyncSession | None"
-    _unasked: Callable[[], Reported]
+    _report_not_requested: Callable[[], Reported]
 
     def report(self, reward: Any) -> Reported:
-        """Do what `Session.report` does; nothing is reported on a default, which is ``not-asked``."""
+        """Report as `Session.report`; on a default nothing is reported, which is ``not-requested``."""
         if self.fallback is not None or self.session is None:
-            return self._unasked()
+            return self._report_not_requested()
         return cast(Reported, self.session.report(reward))
 
 
 class Fallbacks(Generic[Reported]):
-    """Makes arms, of a session or of what kept it away; tells the developer each reason once."""
+    """A factory of arms, from a session or from the error that prevented it."""
 
-    def __init__(self, unasked: Callable[[], Reported]) -> None:
-        self._unasked, self._told = unasked, set[tuple[str, str]]()
+    def __init__(self, report_not_requested: Callable[[], Reported]) -> None:
+        self._report_not_requested = report_not_requested
 
-    def arm(
+    def choose(
         self,
         session: Session[Reported],
         context: Mapping[str, Any],
@@ -55,30 +62,28 @@ class Fallbacks(Generic[Reported]):
         sticky: bool,
         is_awaited: Callable[[], bool] = lambda: True,
     ) -> Arm[Reported]:
-        """Return the person's arm."""
-        shown = session.choose_in_time(is_awaited, context, sticky=sticky)
-        return Arm(shown, None, session, self._unasked)
+        """Return the participant's arm, which the session chooses and stores if it is still awaited."""
+        arm = session.choose_in_time(is_awaited, context, sticky=sticky)
+        return Arm(arm, None, session, self._report_not_requested)
 
-    def default(self, name: str, default: Any, error: Exception) -> Arm[Reported]:
-        """Return the default."""
-        # Other errors than ours may quote what a person has.
-        why = str(error) if isinstance(error, PrivateerError) else type(error).__name__
-        if (name, why) not in self._told:
-            self._told.add((name, why))
-            _log.warning("%s: the default is shown: %s", name, why)
-        return Arm(default, why, None, self._unasked)
+    def choose_default(self, name: str, default: Any, error: Exception) -> Arm[Reported]:
+        """Return the default as the arm, with the error as the reason, and log the reason once an hour."""
+        # Errors of other libraries may quote a participant's values.
+        reason = str(error) if isinstance(error, PrivateerError) else type(error).__name__
+        now = monotonic()
+        if now - _log_times.get((name, reason), -math.inf) >= _REPEAT_SECONDS:
+            if len(_log_times) >= _REASONS_MAX:
+                _log_times.clear()
+            _log_times[name, reason] = now
+            _log.warning("%s: the default is shown: %s", name, reason)
+        return Arm(default, reason, None, self._report_not_requested)
 
 
-def late(server: str, seconds: float) -> Unavailable:
-    """Return the error about a server that takes its time."""
+def late_error(server: str, seconds: float) -> Unavailable:
+    """Return the error about a server that did not answer in time."""
     return Unavailable(f"{server} did not answer within {seconds:g} s", remedy="try again later")
 
 
-def unasked() -> Outcome:
-    """Report nothing."""
-    return Outcome.NOT_ASKED
-
-
-async def unasked_async() -> Outcome:
-    """Report nothing."""
-    return Outcome.NOT_ASKED
+async def make_not_requested_async() -> ReportStatus:
+    """Return the status of a report that is not requested."""
+    return ReportStatus.NOT_REQUESTED

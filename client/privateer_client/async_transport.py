@@ -1,4 +1,4 @@
-"""Carries out steps beside an event loop: their requests, and their pauses."""
+"""Execution of steps beside an event loop: their requests and pauses."""
 
 from asyncio import ensure_future, get_running_loop, sleep, wait
 from collections.abc import Callable
@@ -9,83 +9,85 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from privateer_client.connections import ServiceConnections
-from privateer_client.delivery import Ask, EndpointAnswer, Sleep, Steps
+from privateer_client.delivery import DeliveryRequest, Sleep, Steps
 from privateer_client.in_time import AwaitedResult
 from privateer_client.transport import End, advance
 
 if TYPE_CHECKING:
     import httpx
 
-_THREADS: Final = 2
-"""Threads beside an event loop: they wait for the disk, and with more of them the loop waits for its turn."""
-_WAITING: Final = 32
-"""Threads beside an event loop that wait for answers: as many requests are on their way at a time."""
+_LEDGER_THREADS: Final = 2
+"""Threads beside an event loop for the ledger's disk writes; more threads would delay the event loop."""
+_REQUEST_THREADS: Final = 32
+"""Threads beside an event loop that wait for answers, and so the number of simultaneous requests."""
 _Result = TypeVar("_Result")
 
 
 class AsyncExchange:
-    """Carries out steps beside the event loop.
+    """An executor of steps beside the event loop.
 
-    transport: what requests go over; by default `ServiceConnections`, in threads.
+    transport: the transport of requests; by default `ServiceConnections`, in threads.
     """
 
     def __init__(self, transport: "httpx.AsyncBaseTransport | None" = None) -> None:
-        self._transport, self._connections = transport, ServiceConnections()
-
-    def share(self) -> None:
-        """Keep connections open from now on: they are many people's, and tie nothing together."""
-        self._connections.share()
+        self._transport, self.connections = transport, ServiceConnections()
 
     @cached_property
     def _http(self) -> "httpx.AsyncClient":
-        from privateer_client.given_transport import async_client_over
+        """The client of httpx for the given transport, created at the first use."""
+        import httpx
 
-        return async_client_over(self._transport)
+        from privateer_client.given_transport import OPTIONS
+
+        return httpx.AsyncClient(transport=self._transport, **OPTIONS)
 
     @cached_property
     def _threads(self) -> ThreadPoolExecutor:
-        return ThreadPoolExecutor(_THREADS, "privateer-client")
+        return ThreadPoolExecutor(_LEDGER_THREADS, "privateer-client")
 
     @cached_property
     def _waiting_threads(self) -> ThreadPoolExecutor:
-        return ThreadPoolExecutor(_WAITING, "privateer-client-asks")
+        return ThreadPoolExecutor(_REQUEST_THREADS, "privateer-client-asks")
 
     async def run(self, steps: Steps[_Result]) -> _Result:
-        """Carry out all steps and return their result."""
-        answer: EndpointAnswer | None = None
+        """Run all steps, and return their result."""
         try:
-            while True:
-                step = await self.beside(advance, steps, answer)
-                if isinstance(step, End):
-                    return step.result  # type: ignore[no-any-return]
+            step = await self.run_in_thread(advance, steps, None)
+            while not isinstance(step, End):
                 if isinstance(step, Sleep):
                     await sleep(step.seconds)
-                answer = None if isinstance(step, Sleep) else await self._answer(step)
+                    step = await self.run_in_thread(advance, steps, None)
+                else:
+                    step = await self._send_request(steps, step)
+            return step.result  # type: ignore[no-any-return]
         finally:
-            # Others wait for the answer to a request that is cancelled, as long as anybody holds its error.
+            # Other participants wait for the answer to a cancelled request, until its steps are closed.
             with suppress(ValueError):  # a thread is still at it
                 steps.close()
 
-    async def beside(self, call: Callable[..., _Result], *arguments: Any, **options: Any) -> _Result:
-        """Call in a thread, so that the event loop goes on."""
+    async def run_in_thread(self, call: Callable[..., _Result], *arguments: Any, **options: Any) -> _Result:
+        """Call a function in a thread, so that the event loop is not blocked."""
         return await get_running_loop().run_in_executor(self._threads, partial(call, *arguments, **options))
 
-    async def beside_in_time(self, call: Callable[..., _Result], end: float) -> _Result | None:
-        """Call in a thread, and return None if it has not ended, nor begun what lasts, by ``end``."""
+    async def run_in_thread_until(self, call: Callable[..., _Result], end: float) -> _Result | None:
+        """Call a function in a thread; return None if by ``end`` it has not ended or promised to change stored data."""
         promise = AwaitedResult()
-        result = ensure_future(self.beside(call, is_awaited=promise.is_awaited))
+        result = ensure_future(self.run_in_thread(call, is_awaited=promise.is_awaited))
         await wait({result}, timeout=max(0.0, end - monotonic()))
-        if not result.done() and promise.give_up():
-            result.add_done_callback(lambda done: done.cancelled() or done.exception())
+        if not result.done() and promise.abandon():
+            result.add_done_callback(lambda future: future.cancelled() or future.exception())
             return None
         return await result
 
-    async def _answer(self, ask: Ask) -> EndpointAnswer:
-        if self._transport is None:
-            return await get_running_loop().run_in_executor(self._waiting_threads, self._connections.answer, ask)
-        from privateer_client.given_transport import async_answer_over
+    async def _send_request(self, steps: Steps[Any], request: DeliveryRequest) -> DeliveryRequest | Sleep | End:
+        """Send a request, and return the next step."""
+        if self._transport is None:  # the same thread handles the answer, since changing threads is slow
+            return await get_running_loop().run_in_executor(
+                self._waiting_threads, lambda: advance(steps, self.connections.send(request))
+            )
+        from privateer_client.given_transport import send_async
 
-        return await async_answer_over(self._http, ask)
+        return await self.run_in_thread(advance, steps, await send_async(self._http, request))
 
     async def close(self) -> None:
         """Close the connections."""
@@ -94,4 +96,4 @@ class AsyncExchange:
         for name in ("_threads", "_waiting_threads"):
             if name in self.__dict__:
                 self.__dict__[name].shutdown(wait=False)
-        self._connections.close()
+        self.connections.close()

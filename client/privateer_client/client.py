@@ -1,6 +1,6 @@
-"""Clients of one server, and of the shuffler that the application trusts: what applications import first.
+"""Clients of a server and of the shuffler that the application trusts.
 
-What speaks HTTP is imported when a client is made.
+The HTTP libraries are imported when a client is created.
 """
 
 from collections import Counter
@@ -8,13 +8,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from functools import cached_property, partial
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
-from privateer_client.arm import Arm, Fallbacks, late, unasked, unasked_async
+from privateer_client.arm import Arm, Fallbacks, late_error, make_not_requested_async
 from privateer_client.base_client import BaseClient
-from privateer_client.in_time import Beside, SessionsInTime
+from privateer_client.in_time import BackgroundTask, SessionsInTime
 from privateer_client.session import Session
-from privateer_client.states import Outcome
+from privateer_client.states import ReportStatus
 
 if TYPE_CHECKING:
     import httpx
@@ -40,17 +40,17 @@ class Client(BaseClient["httpx.BaseTransport"]):
         Returns, for an experiment's name, what the application's backend signed for this device; None: the issuer
         asks for nothing.
     limits
-        What one contribution may cost; default epsilon 1, delta 1e-5, and 4 if everybody else colludes.
+        The maximum cost of a contribution; default epsilon 1, delta 1e-5, and 4 if all other participants collude.
     ledger
-        Where contributions are recorded, and choices kept: a `Ledger`, or the path of one; default a file in the user's
-        state directory. It is opened when it is first needed.
+        The record of contributions and choices: a `Ledger`, or the path of its file; default a file in the user's state
+        directory. It is opened when it is first needed.
     timeout
         Seconds for one request and its whole answer.
-    patience
+    retry_timeout
         Seconds for which the client tries to send a report, with longer and longer pauses, before it leaves the report
         for later. The last try may begin just before they end.
     clock
-        What tells when a report is due.
+        The clock that determines when a report is due.
     server_key
         The server's public key, as ``privateer log key`` prints it, or several separated by commas, for a time in
         which the key is replaced. Without it the first key that the ledger meets is the server's from then on.
@@ -69,47 +69,47 @@ class Client(BaseClient["httpx.BaseTransport"]):
     """
 
     def _open(self, transport: "httpx.BaseTransport | None") -> None:
-        from privateer_client.transport import Exchange
+        """Create the exchange with services, by the given transport or by own connections."""
+        from privateer_client.transport import HttpExchange
 
-        self._exchange = Exchange(transport)
-        self._fallbacks: Fallbacks[Outcome] = Fallbacks(unasked)
-
-    def _share(self) -> None:
-        self._exchange.share()
+        self._exchange = HttpExchange(transport)
+        self._connections = self._exchange.connections
+        self._fallbacks: Fallbacks[ReportStatus] = Fallbacks(lambda: ReportStatus.NOT_REQUESTED)
 
     @cached_property
     def _in_time(self) -> SessionsInTime:
-        return SessionsInTime(self.join, lambda name: self._offline(self._exchange.run, name))
+        return SessionsInTime(self.join, lambda name: self._offline_session(self._exchange.run, name))
 
     def person(self, key: str | int, attest: Callable[[str], str] | None = None) -> Self:
-        """Return the client of one person of many, for a process that decides for them all; it asks nobody.
+        """Return the client of a participant, for a process that serves many participants; this sends nothing.
 
-        They share connections, publications and the ledger's file. Close this client, not theirs.
+        These clients share connections, publications and the ledger's file. Close this client, not theirs.
 
         Parameters
         ----------
         key
-            What the application calls the person; a number is the person of its text. It is not sent.
+            The application's key of the participant; a number is the same as its text. It is not sent.
         attest
-            Returns what the application's backend signed for this person, as ``Client(attest=...)``.
+            Returns the attestation that the application's backend signed for this participant, as in
+            ``Client(attest=...)``.
 
         Raises
         ------
         InputError
-            If the key is no text and no whole number, or this client is one person already.
+            If the key is no text and no whole number, or this client serves a single participant already.
 
         Examples
         --------
         >>> client.person("user-7").arm("offers", {"age": 41}, default="delivery")  # doctest: +SKIP
         """
-        return self._person(key, attest)
+        return self._make_person_client(key, attest)
 
     def arm(
         self, name: str, context: Mapping[str, Any] = {}, *, default: Any, within: float = 0.3, sticky: bool = True
-    ) -> Arm[Outcome]:
-        """Return this person's arm, or the default if there is none in time: never an exception.
+    ) -> Arm[ReportStatus]:
+        """Return this participant's arm, or the default if there is no arm in time; never raise an exception.
 
-        A server that takes longer serves the next call; a policy that the device keeps serves this one.
+        If the server is slower, its answer serves the next call, and a stored policy serves this call.
 
         Parameters
         ----------
@@ -118,7 +118,7 @@ class Client(BaseClient["httpx.BaseTransport"]):
         context
             A value for each feature of the experiment.
         default
-            What to show if there is no arm.
+            The value to show if there is no arm in time.
         within
             Seconds for the whole call.
         sticky
@@ -126,7 +126,7 @@ class Client(BaseClient["httpx.BaseTransport"]):
 
         Returns
         -------
-        The `Arm`: what to show, why it is the default (``fallback``), and ``report``.
+        The `Arm`: its ``name``, the reason for showing the default (``fallback``), and ``report``.
 
         Examples
         --------
@@ -136,30 +136,31 @@ class Client(BaseClient["httpx.BaseTransport"]):
         >>> shown.report(1.0)  # doctest: +SKIP
         """
 
-        def chosen(is_awaited: Callable[[], bool]) -> Arm[Outcome]:
-            session = self.join(name) if self._has_fresh(name) else self.session_in_time(name, within)
-            return self._fallbacks.arm(session, context, sticky=sticky, is_awaited=is_awaited)
+        def choose_in_background(is_awaited: Callable[[], bool]) -> Arm[ReportStatus]:
+            choose = partial(self._fallbacks.choose, context=context, sticky=sticky, is_awaited=is_awaited)
+            arm = self._choose_without_request(self._exchange.run, name, choose)
+            return choose(self.session_in_time(name, within)) if arm is None else arm
 
         try:
-            arm = Beside(chosen).result(monotonic() + within)
+            arm = BackgroundTask(choose_in_background).result(monotonic() + within)
             if arm is None:
-                raise late(self._url, within)
+                raise late_error(self._url, within)
         except Exception as error:
-            return self._fallbacks.default(name, default, error)
+            return self._fallbacks.choose_default(name, default, error)
         return arm
 
-    def session_in_time(self, name: str, within: float) -> Session[Outcome]:
-        """Return this person's session, as `arm` needs it; raises `Unavailable` if there is none after ``within``."""
+    def session_in_time(self, name: str, within: float) -> Session[ReportStatus]:
+        """Return this participant's session; raise `Unavailable` if there is no session after ``within`` seconds."""
         session = self._in_time.get(name, within)
         if session is None:
-            raise late(self._url, within)
+            raise late_error(self._url, within)
         return session
 
-    def join(self, name: str, cohort: str = "") -> Session[Outcome]:
-        """Fetch the policy of an experiment, check its terms, and start this person's session.
+    def join(self, name: str, cohort: str = "") -> Session[ReportStatus]:
+        """Fetch the policy of an experiment, check its terms, and start this participant's session.
 
-        The client first makes the reports that are due, and sends once those that still wait, all within ``timeout``.
-        If the server does not answer, the session follows the last policy that the device has checked (`offline`).
+        The client first makes the reports that are due, and sends pending reports once, all within ``timeout``.
+        If the server does not answer, the session follows the last policy that the device has verified (`offline`).
 
         Parameters
         ----------
@@ -167,65 +168,65 @@ class Client(BaseClient["httpx.BaseTransport"]):
             The experiment's name.
         cohort
             The source that this person belongs to, whose members report on arms played before; empty for the
-            experiment's own people.
+            experiment's own participants.
 
         Raises
         ------
         TermsRefused
-            If the terms miss what the experiment or this device promises, or the experiment's draw of people changed.
-        SignatureInvalid, KeyChanged, ProofInvalid, HeadWentBack, LogForked
+            If the terms violate the experiment's promise or this device's limits, or the draw of participants changed.
+        SignatureInvalid, KeyChanged, ProofInvalid, LogRollback, LogForked
             If the server is not the one that this device knows, or contradicts itself (`evidence`). After a fork or a
             log that went back nothing goes on at this server: choosing, reporting and sending raise the same.
         NotFound, Deleted, Unavailable
             If there is no such experiment, there was one, or there is neither an answer nor a policy kept.
         InputError
-            If the choice that the device keeps cannot be read.
+            If the stored choice cannot be read.
         """
-        return self._exchange.run(self._joining(self._exchange.run, name, cohort))
+        return self._exchange.run(self._join_steps(self._exchange.run, name, cohort))
 
-    def resume(self, name: str) -> Session[Outcome]:
-        """Return the session of a choice that the device keeps, after a restart. It sends nothing and asks nobody.
+    def resume(self, name: str) -> Session[ReportStatus]:
+        """Return the session of a stored choice, after a restart. This sends nothing.
 
         Raises
         ------
         AlreadyReported
             If its report is made.
         InputError
-            If no choice is kept, or it cannot be read.
+            If no choice is stored, or it cannot be read.
         TermsRefused
             If the limits of this client are below what the policy costs.
         Unavailable
-            If its policy is not kept.
+            If its policy is not stored.
         """
-        return self._resumed(self._exchange.run, name)
+        return self._resume_session(self._exchange.run, name)
 
-    def report(self, name: str, reward: Any) -> Outcome:
-        """Do what `Session.report` does on the choice that is kept, whichever process or session made it.
+    def report(self, name: str, reward: Any) -> ReportStatus:
+        """Report on the stored choice as `Session.report`, whichever process or session made the choice.
 
-        Without a choice nothing is reported: ``not-asked``, or ``already-reported``.
+        Without a choice nothing is reported: ``not-requested``, or ``already-reported``.
         """
-        return self._exchange.run(self._reporting(self._exchange.run, name, reward))
+        return self._exchange.run(self._report_steps(self._exchange.run, name, reward))
 
-    def resend(self) -> dict[str, Outcome]:
-        """Make the reports that are due, and send those that wait for this client's server and shuffler.
+    def flush(self) -> dict[str, ReportStatus]:
+        """Make the reports that are due, and send the pending reports for this client's server and shuffler.
 
-        It asks once which round is open, and sends for ``patience`` seconds. Call it now and then: at the start of an
-        application, and where it runs for long on a timer.
+        It fetches the open round once, and sends for ``retry_timeout`` seconds. Call it regularly: at the start of an
+        application, and on a timer if the application runs for long.
 
         Returns
         -------
-        What became of each, by the experiment's name. No report is randomized or paid for twice.
+        The status of each report, by the experiment's name. No report is randomized or paid for twice.
         """
-        return self._exchange.run(self._resending())
+        return self._exchange.run(self._flush_steps())
 
     def fetch_tokens(self, name: str) -> int:
-        """Get the upload tokens for an experiment ahead, for instance a day before the person is asked to choose.
+        """Fetch the upload tokens for an experiment in advance, for instance a day before the participant's choice.
 
-        The longer before a report, the less its time tells anybody who knows when tokens were issued.
+        The longer before a report, the less the time of the report says about the device that got the token.
 
         Returns
         -------
-        How many are left for reports.
+        The number of tokens for reports.
 
         Raises
         ------
@@ -234,30 +235,30 @@ class Client(BaseClient["httpx.BaseTransport"]):
         AttestationRefused, TokensExhausted
             If the issuer gives this device none.
         InputError, NotFound, Deleted, Unavailable
-            If no issuer is named, there is no such experiment, or somebody does not answer.
+            If no issuer is named, there is no such experiment, or a service does not answer.
         """
-        return self._exchange.run(self._ahead(name))
+        return self._exchange.run(self._prefetch_tokens_steps(name))
 
-    def resend_people(self) -> dict[str, Counter[Outcome]]:
-        """Do for all people of this client what `resend` does for one, in random order; ends if nobody answers.
+    def flush_people(self) -> dict[str, Counter[ReportStatus]]:
+        """Flush the reports of all participants of this client, in random order, as `flush`; end if there is no answer.
 
-        Call it now and then, in one process of those that share the ledger.
+        Call it regularly, in one of the processes that share the ledger.
 
         Returns
         -------
-        How many reports came to which end, by the experiment's name.
+        The number of reports with each status, by the experiment's name.
         """
-        return self._exchange.run(self._resending_people())
+        return self._exchange.run(self._flush_people_steps())
 
     def forget(self) -> None:
-        """Erase what the ledger keeps of the person, but for what was paid: no other report will be asked for.
+        """Erase the participant's data in the ledger except payments, so that no second report can be made.
 
-        Choices, arms, upload tokens and reports that wait are overwritten.
+        Choices, arms, upload tokens and pending reports are overwritten.
         """
-        self._exchange.run(self._forgetting())
+        self._exchange.run(self._forget_steps())
 
     def close(self) -> None:
-        """Close the connections; those of many people are their client's."""
+        """Close the connections, unless another client shares them."""
         if not self._is_shared:
             self._exchange.close()
 
@@ -269,85 +270,90 @@ class Client(BaseClient["httpx.BaseTransport"]):
 
 
 class AsyncClient(BaseClient["httpx.AsyncBaseTransport"]):
-    """A `Client` for asyncio: ``await`` whatever asks somebody, or the ledger.
+    """A `Client` for asyncio: ``await`` all methods that use the network or the ledger.
 
-    What a person's session does with the ledger, and decides, it does in a thread beside the event loop.
+    A session uses the ledger and decides in a thread beside the event loop.
     """
 
     def _open(self, transport: "httpx.AsyncBaseTransport | None") -> None:
+        """Create the exchange with services, by the given transport or by own connections."""
         from privateer_client.async_transport import AsyncExchange
 
         self._exchange = AsyncExchange(transport)
-        self._fallbacks: Fallbacks[Awaitable[Outcome]] = Fallbacks(unasked_async)
-
-    def _share(self) -> None:
-        self._exchange.share()
+        self._connections = self._exchange.connections
+        self._fallbacks: Fallbacks[Awaitable[ReportStatus]] = Fallbacks(make_not_requested_async)
 
     @cached_property
     def _in_time(self) -> "AsyncSessionsInTime":
+        """The sessions that choose within a time limit, created at the first use."""
         from privateer_client.async_in_time import AsyncSessionsInTime
 
-        return AsyncSessionsInTime(self._joined, partial(self._exchange.beside, self._offline, self._exchange.run))
+        run = self._exchange.run
+        load_stored = partial(self._exchange.run_in_thread, self._offline_session, run)
+        return AsyncSessionsInTime(lambda name: run(self._join_steps(run, name, "")), load_stored)
 
     def person(self, key: str | int, attest: Callable[[str], str] | None = None) -> Self:
-        """Do what `Client.person` does."""
-        return self._person(key, attest)
+        """Return the client of a participant, as `Client.person`."""
+        return self._make_person_client(key, attest)
 
     async def arm(
         self, name: str, context: Mapping[str, Any] = {}, *, default: Any, within: float = 0.3, sticky: bool = True
-    ) -> Arm[Awaitable[Outcome]]:
-        """Do what `Client.arm` does."""
+    ) -> Arm[Awaitable[ReportStatus]]:
+        """Return this participant's arm, or the default, as `Client.arm`."""
         end = monotonic() + within
+        choose = partial(self._fallbacks.choose, context=context, sticky=sticky)
+
+        def choose_without_request(is_awaited: Callable[[], bool]) -> Arm[Awaitable[ReportStatus]] | None:
+            return self._choose_without_request(self._exchange.run, name, partial(choose, is_awaited=is_awaited))
+
         try:
-            session = await self._in_time.get(name, within)
-            if session is None:
-                raise late(self._url, within)
-            chosen = partial(self._fallbacks.arm, session, context, sticky=sticky)
-            arm = await self._exchange.beside_in_time(chosen, end)
+            arm = await self._exchange.run_in_thread_until(choose_without_request, end) if self._is_shared else None
             if arm is None:
-                raise late(self._url, within)
-            return replace(arm, session=self._beside(session))
+                session = await self._in_time.get(name, end - monotonic())
+                if session is None:
+                    raise late_error(self._url, within)
+                arm = await self._exchange.run_in_thread_until(partial(choose, session), end)
+            if arm is None:
+                raise late_error(self._url, within)
+            return replace(arm, session=self._wrap_session(cast(Session[Awaitable[ReportStatus]], arm.session)))
         except Exception as error:
-            return self._fallbacks.default(name, default, error)
+            return self._fallbacks.choose_default(name, default, error)
 
     async def join(self, name: str, cohort: str = "") -> "AsyncSession":
-        """Do what `Client.join` does."""
-        return self._beside(await self._joined(name, cohort))
+        """Join an experiment, as `Client.join`."""
+        return self._wrap_session(await self._exchange.run(self._join_steps(self._exchange.run, name, cohort)))
 
     async def resume(self, name: str) -> "AsyncSession":
-        """Do what `Client.resume` does."""
-        return self._beside(await self._exchange.beside(self._resumed, self._exchange.run, name))
+        """Resume the session of a stored choice, as `Client.resume`."""
+        return self._wrap_session(await self._exchange.run_in_thread(self._resume_session, self._exchange.run, name))
 
-    async def report(self, name: str, reward: Any) -> Outcome:
-        """Do what `Client.report` does."""
-        return await self._exchange.run(self._reporting(self._exchange.run, name, reward))
+    async def report(self, name: str, reward: Any) -> ReportStatus:
+        """Report on the stored choice, as `Client.report`."""
+        return await self._exchange.run(self._report_steps(self._exchange.run, name, reward))
 
-    async def resend(self) -> dict[str, Outcome]:
-        """Do what `Client.resend` does."""
-        return await self._exchange.run(self._resending())
+    async def flush(self) -> dict[str, ReportStatus]:
+        """Do what `Client.flush` does."""
+        return await self._exchange.run(self._flush_steps())
 
-    async def resend_people(self) -> dict[str, Counter[Outcome]]:
-        """Do what `Client.resend_people` does."""
-        return await self._exchange.run(self._resending_people())
+    async def flush_people(self) -> dict[str, Counter[ReportStatus]]:
+        """Do what `Client.flush_people` does."""
+        return await self._exchange.run(self._flush_people_steps())
 
     async def fetch_tokens(self, name: str) -> int:
-        """Do what `Client.fetch_tokens` does."""
-        return await self._exchange.run(self._ahead(name))
+        """Fetch upload tokens in advance, as `Client.fetch_tokens`."""
+        return await self._exchange.run(self._prefetch_tokens_steps(name))
 
     async def forget(self) -> None:
-        """Do what `Client.forget` does."""
-        await self._exchange.run(self._forgetting())
+        """Erase the participant's data, as `Client.forget`."""
+        await self._exchange.run(self._forget_steps())
 
-    async def _joined(self, name: str, cohort: str = "") -> Session[Awaitable[Outcome]]:
-        return await self._exchange.run(self._joining(self._exchange.run, name, cohort))
-
-    def _beside(self, session: Session[Awaitable[Outcome]]) -> "AsyncSession":
+    def _wrap_session(self, session: Session[Awaitable[ReportStatus]]) -> "AsyncSession":
         from privateer_client.async_session import AsyncSession
 
         return AsyncSession(session, self._exchange)
 
     async def close(self) -> None:
-        """Do what `Client.close` does."""
+        """Close the connections, as `Client.close`."""
         if not self._is_shared:
             await self._exchange.close()
 

@@ -1,9 +1,10 @@
-"""HTTP over blocking connections of our own: answers are bounded in bytes and in time, whatever the server does.
+"""HTTP over blocking connections, with answers that are bounded in bytes and in time.
 
-It takes a third of the processor time that a general library takes, which is most of a report's.
+It takes a third of the processor time of a general library, which would be most of a report's time.
 """
 
 import os
+import selectors
 import ssl
 from base64 import b64encode
 from collections import defaultdict
@@ -11,7 +12,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
-from selectors import EVENT_READ, DefaultSelector
 from socket import socket
 from threading import Lock
 from time import monotonic
@@ -23,33 +23,34 @@ from typing_extensions import override
 
 from privateer_client.delivery import (
     IDENTITY,
-    Ask,
+    DeliveryRequest,
     EndpointAnswer,
     Silence,
-    Unwelcome,
-    answer_of,
-    grow,
-    most_of,
-    silent,
+    UnacceptableAnswer,
+    append_chunk,
+    body_bytes_max,
+    make_answer,
 )
 from privateer_client.watchdog import Watchdog
 
-_CONNECTING: Final = 0.4
+_CONNECT_SHARE: Final = 0.4
 """Share of a request's time that TCP and TLS may each take; a handshake that times out also closes its connection."""
-_KEPT: Final = 16
-"""ServiceConnections to each service that many people share."""
-_LASTS: Final = 5.0
-"""Seconds for which a connection that nobody uses is good."""
-_TLS: Final = "https"
+_IDLE_CONNECTIONS_MAX: Final = 16
+"""Idle connections to each service that many participants share."""
+_IDLE_SECONDS: Final = 5.0
+"""Seconds for which an idle connection is reused."""
+_TLS_SCHEME: Final = "https"
 _CHUNK: Final = 1 << 16
+_Selector: Final = getattr(selectors, "PollSelector", selectors.DefaultSelector)
+"""The selector for a single socket: the default selector is for many sockets, and opens a file for each query."""
 
 
-class _Refused(Exception):
-    """There is no connection."""
+class _ConnectionRefused(Exception):
+    """A connection could not be opened."""
 
 
-class _Watched(HTTPConnection):
-    """A connection that keeps a handle, by which another thread can break it off, also while TLS is agreed on."""
+class _WatchedHTTP(HTTPConnection):
+    """A connection with a handle by which a watchdog can abort it, also during the TLS handshake."""
 
     handle: socket | None = None
     watchdog: Watchdog | None = None
@@ -63,98 +64,101 @@ class _Watched(HTTPConnection):
             self.watchdog.watch(self.handle)
 
     def release(self) -> None:
-        """Let go of the handle: an answer may still come after `close`, if it ends with its connection."""
+        """Close the handle, which must outlive `close`, since an answer may end with its connection."""
         if self.handle is not None:
             self.handle.close()
 
 
-class _WatchedTLS(HTTPSConnection, _Watched):
-    """The same with TLS."""
+class _WatchedHTTPS(HTTPSConnection, _WatchedHTTP):
+    """A watched connection with TLS."""
 
 
-class _Line:
-    """One connection to a service."""
+class _ServiceConnection:
+    """A reusable connection to a service."""
 
     def __init__(self, service: SplitResult) -> None:
-        self._made, self._prefix, self._extra = _connection(service)
-        self._used = 0.0
+        self._connection, self._prefix, self._extra_headers = _make_connection(service)
+        self._used_at = 0.0
 
-    def ask(self, ask: Ask, watchdog: Watchdog) -> EndpointAnswer:
-        """Return the answer to one request; anything wrong with it raises an error."""
-        self._connect(ask.timeout, watchdog)
-        self._made.sock.settimeout(ask.timeout)
-        where = urlsplit(ask.url)
-        target = self._prefix + (where.path or "/") + (f"?{where.query}" if where.query else "")
-        self._made.request(ask.method, target, ask.body, ask.headers | self._extra | {"Accept-Encoding": IDENTITY})
-        with self._made.getresponse() as response:
-            answer = _read(response, ask)
-        self._used = monotonic()
+    def send(self, request: DeliveryRequest, watchdog: Watchdog) -> EndpointAnswer:
+        """Send a request, and return its answer or raise an error."""
+        self._connect(request.timeout, watchdog)
+        self._connection.sock.settimeout(request.timeout)
+        url = urlsplit(request.url)
+        target = self._prefix + (url.path or "/") + (f"?{url.query}" if url.query else "")
+        self._connection.request(
+            request.method, target, request.body, request.headers | self._extra_headers | {"Accept-Encoding": IDENTITY}
+        )
+        with self._connection.getresponse() as response:
+            answer = _read_answer(response, request)
+        self._used_at = monotonic()
         return answer
 
     def _connect(self, seconds: float, watchdog: Watchdog) -> None:
-        """Make sure that there is a connection, and that it can be broken off."""
-        made = self._made
-        if made.sock is not None and (monotonic() - self._used > _LASTS or _has_ended(made.sock)):
-            made.close()
-        made.watchdog = watchdog
-        if made.sock is not None and made.handle is not None:
-            watchdog.watch(made.handle)
+        """Open the connection if necessary, and set its watchdog."""
+        connection = self._connection
+        if connection.sock is not None and (monotonic() - self._used_at > _IDLE_SECONDS or _has_ended(connection.sock)):
+            connection.close()
+        connection.watchdog = watchdog
+        if connection.sock is not None and connection.handle is not None:
+            watchdog.watch(connection.handle)
             return
-        made.timeout = _CONNECTING * seconds
+        connection.timeout = _CONNECT_SHARE * seconds
         try:
-            made.connect()
+            connection.connect()
         except TimeoutError:
             raise
         except (OSError, HTTPException) as error:
-            raise _Refused from error
+            raise _ConnectionRefused from error
 
     def close(self) -> None:
         """Close the connection."""
-        self._made.close()
-        self._made.release()
+        self._connection.close()
+        self._connection.release()
 
 
 class ServiceConnections:
-    """Connections to services: a new one for each request, since one would tie a person's report to their fetch."""
+    """Connections to services: by default a new connection for each request, since reuse would link requests."""
 
     def __init__(self) -> None:
-        self._lock, self._idle = Lock(), defaultdict[str, list[_Line]](list)
-        self._process, self._most = os.getpid(), 0
+        self._lock, self._idle = Lock(), defaultdict[str, list[_ServiceConnection]](list)
+        self._process, self._max_idle = os.getpid(), 0
 
-    def share(self) -> None:
-        """Keep connections open from now on: they are many people's, and tie nothing together."""
-        self._most = _KEPT
+    def keep_open(self) -> None:
+        """Keep connections open from now on, since many participants share them, so that they link no requests."""
+        self._max_idle = _IDLE_CONNECTIONS_MAX
 
-    def answer(self, ask: Ask) -> EndpointAnswer:
-        """Return the answer to one request; of status 0 if there is none that can be used."""
-        with Watchdog(ask.timeout) as watchdog:
+    def send(self, request: DeliveryRequest) -> EndpointAnswer:
+        """Send a request, and return the answer; of status 0 if there is no usable answer."""
+        with Watchdog(request.timeout) as watchdog:
             try:
-                with self._line(urlsplit(ask.url)) as line:
-                    answer = line.ask(ask, watchdog)
-            except _Refused:
-                answer = silent(Silence.CLOSED)
+                with self._lend_connection(urlsplit(request.url)) as connection:
+                    answer = connection.send(request, watchdog)
+            except _ConnectionRefused:
+                answer = EndpointAnswer(0, silence=Silence.CLOSED)
             except TimeoutError:
-                answer = silent(Silence.LATE)
-            except (OSError, HTTPException, Unwelcome):
-                answer = silent(Silence.NONSENSE)
-        return silent(Silence.LATE) if watchdog.barked else answer
+                answer = EndpointAnswer(0, silence=Silence.LATE)
+            except (OSError, HTTPException, UnacceptableAnswer):
+                answer = EndpointAnswer(0, silence=Silence.NONSENSE)
+        return EndpointAnswer(0, silence=Silence.LATE) if watchdog.has_expired else answer
 
     @contextmanager
-    def _line(self, service: SplitResult) -> Iterator[_Line]:
-        """Lend a line to one thread; after an error nobody uses it again."""
-        line = self._taken(service.netloc) or _Line(service)
+    def _lend_connection(self, service: SplitResult) -> Iterator[_ServiceConnection]:
+        """Lend a connection to one thread; after an error it is closed."""
+        connection = self._take_idle(service.netloc) or _ServiceConnection(service)
         try:
-            yield line
+            yield connection
         except BaseException:
-            line.close()
+            connection.close()
             raise
         with self._lock:
-            if len(self._idle[service.netloc]) < self._most:
-                self._idle[service.netloc].append(line)
+            if len(self._idle[service.netloc]) < self._max_idle:
+                self._idle[service.netloc].append(connection)
                 return
-        line.close()
+        connection.close()
 
-    def _taken(self, service: str) -> _Line | None:
+    def _take_idle(self, service: str) -> _ServiceConnection | None:
+        """Take an idle connection to a service, or None; after a fork none of the parent process is used."""
         with self._lock:
             if self._process != os.getpid():  # what was open belongs to the process that this one was forked from
                 self._inherited, self._process = dict(self._idle), os.getpid()
@@ -162,60 +166,60 @@ class ServiceConnections:
             return self._idle[service].pop() if self._idle[service] else None
 
     def close(self) -> None:
-        """Close those that nobody uses."""
+        """Close all idle connections."""
         with self._lock:
-            lines = [line for idle in self._idle.values() for line in idle]
+            connections = [connection for idle in self._idle.values() for connection in idle]
             self._idle.clear()
-        for line in lines:
-            line.close()
+        for connection in connections:
+            connection.close()
 
 
-def _connection(service: SplitResult) -> tuple[_Watched, str, dict[str, str]]:
-    """Return a connection that is not made yet, what requests put before their path, and their further headers."""
+def _make_connection(service: SplitResult) -> tuple[_WatchedHTTP, str, dict[str, str]]:
+    """Return an unopened connection, the prefix of request targets, and further headers."""
     proxy = _proxy(service)
-    first, is_secret = proxy or service, service.scheme == _TLS
-    host, port = first.hostname or "", first.port
-    made = _WatchedTLS(host, port, context=_public_authorities()) if is_secret else _Watched(host, port)
+    host_url, is_secret = proxy or service, service.scheme == _TLS_SCHEME
+    host, port = host_url.hostname or "", host_url.port
+    connection = _WatchedHTTPS(host, port, context=_public_authorities()) if is_secret else _WatchedHTTP(host, port)
     if proxy is None:
-        return made, "", {}
-    known = f"{unquote(proxy.username or '')}:{unquote(proxy.password or '')}".encode()
-    extra = {"Proxy-Authorization": f"Basic {b64encode(known).decode()}"} if proxy.username else {}
+        return connection, "", {}
+    credentials = f"{unquote(proxy.username or '')}:{unquote(proxy.password or '')}".encode()
+    extra_headers = {"Proxy-Authorization": f"Basic {b64encode(credentials).decode()}"} if proxy.username else {}
     if is_secret:
-        made.set_tunnel(service.hostname or "", service.port, extra)
-        return made, "", {}
-    return made, f"{service.scheme}://{service.netloc}", extra
+        connection.set_tunnel(service.hostname or "", service.port, extra_headers)
+        return connection, "", {}
+    return connection, f"{service.scheme}://{service.netloc}", extra_headers
 
 
 def _proxy(service: SplitResult) -> SplitResult | None:
-    """Return the proxy that the environment names for a service."""
+    """Return the proxy in the environment for a service; None if there is none."""
     proxies = getproxies()
-    named = proxies.get(service.scheme) or proxies.get("all")
-    if not named or proxy_bypass(service.netloc):
+    proxy_url = proxies.get(service.scheme) or proxies.get("all")
+    if not proxy_url or proxy_bypass(service.netloc):
         return None
-    return urlsplit(named if "//" in named else f"//{named}")
+    return urlsplit(proxy_url if "//" in proxy_url else f"//{proxy_url}")
 
 
 @cache
 def _public_authorities() -> ssl.SSLContext:
-    """Return the authorities that certificates may be from: all clients share them, since to read them takes long."""
+    """Return the TLS context with the trusted authorities, which all clients share, since loading is slow."""
     import httpx
 
     return httpx.create_ssl_context()
 
 
 def _has_ended(connection: socket) -> bool:
-    """Whether the service has closed a connection that nobody uses, or says something that nobody asked for."""
-    with DefaultSelector() as selector:
-        selector.register(connection, EVENT_READ)
+    """Whether an idle connection has input, because the service has closed it or sent unrequested data."""
+    with _Selector() as selector:
+        selector.register(connection, selectors.EVENT_READ)
         return bool(selector.select(0))
 
 
-def _read(response: HTTPResponse, ask: Ask) -> EndpointAnswer:
-    """Read an answer, no further than it may go."""
-    most = most_of(ask, response.status, response.getheader("content-encoding", IDENTITY))
+def _read_answer(response: HTTPResponse, request: DeliveryRequest) -> EndpointAnswer:
+    """Read an answer up to its size limit; raise `UnacceptableAnswer` beyond it, or if it is cut short."""
+    max_bytes = body_bytes_max(request, response.status, response.getheader("content-encoding", IDENTITY))
     body = bytearray()
     while chunk := response.read1(_CHUNK):
-        grow(body, chunk, most)
+        append_chunk(body, chunk, max_bytes)
     if response.length:
-        raise Unwelcome  # it ended before its end
-    return answer_of(response.status, body, response.headers)
+        raise UnacceptableAnswer  # it ended before its end
+    return make_answer(response.status, body, response.headers)

@@ -1,7 +1,4 @@
-"""Delivery of sealed reports: what to send, what an answer decides, and when to send again.
-
-Nothing here does I/O.
-"""
+"""Delivery of sealed reports: requests, the verdicts of answers, and retries. It does no I/O."""
 
 import math
 import secrets
@@ -14,55 +11,55 @@ from urllib.parse import urlsplit
 
 from privateer_client.ledger.account_protocol import Account
 from privateer_client.participation import SealedReport
-from privateer_client.states import Outcome
+from privateer_client.states import ReportStatus
 from privateer_core.clock import Clock, SystemClock
 from privateer_core.errors import InputError
 from privateer_core.wire.envelope import MEDIA_TYPE
 from privateer_core.wire.identity import SIGNED_HEADER
-from privateer_core.wire.problem import slug_of
+from privateer_core.wire.problem import read_slug
 from privateer_core.wire.publication import ASKS_HEADER
 
-ACCEPTED: Final = 202
-"""Status of an answer that takes reports in."""
-_AGAIN: Final = frozenset({408, 425, 429})
+ACCEPTED_STATUS: Final = 202
+"""Status of an answer that accepts reports."""
+_RETRY_STATUSES: Final = frozenset({408, 425, 429})
 """Statuses from 400 to 499 that say nothing about the request itself."""
-_REFUSED: Final = frozenset({
-    "report-refused", "malformed-report", "wrong-size", "wrong-key", "wrong-digest", "unopenable", "out-of-range",
-    "wrong-endpoint", "too-large", "deleted", "terms-refused", "spec-invalid",
+_REFUSAL_SLUGS: Final = frozenset({
+    "report-refused", "malformed-report", "wrong-size", "wrong-key", "wrong-digest", "decryption-failed",
+    "out-of-range", "wrong-endpoint", "too-large", "deleted", "terms-refused", "spec-invalid",
 })  # fmt: skip
 IDENTITY: Final = "identity"
-"""How answers are encoded: not at all, so that their size is known before anything is unpacked."""
-_RETRY_MOST: Final = 3600.0
-PROBLEM_BYTES: Final = 64 << 10
-"""The most bytes that an answer to a report, or a problem document, may have."""
-_FIRST: Final = 0.25
-_MOST: Final = 30.0
-"""Seconds that the first and the longest pause may take, before what the endpoint asks for."""
+"""The content encoding of answers: none, so that their size is known before they are read."""
+_RETRY_SECONDS_MAX: Final = 3600.0
+PROBLEM_BYTES_MAX: Final = 64 << 10
+"""Maximum size of an answer to a report, or of a problem document."""
+_FIRST_PAUSE_SECONDS: Final = 0.25
+_PAUSE_SECONDS_MAX: Final = 30.0
+"""Upper bounds of the first and of the longest pause, without the pause that an endpoint asks for."""
 _DOUBLINGS: Final = 16
 _RANDOM: Final = secrets.SystemRandom()
 _HEADERS: Final = {"Content-Type": MEDIA_TYPE}
-_WORN: Final = frozenset({"token-spent", "token-expired"})
-"""What endpoints say of tokens that they will never take."""
-DOUBTED: Final = frozenset({"token-invalid", "token-elsewhere"})
+_USED_TOKEN_SLUGS: Final = frozenset({"token-spent", "token-expired"})
+"""Reasons of endpoints for refusing tokens that they will never accept."""
+UNKNOWN_TOKEN_SLUGS: Final = frozenset({"token-invalid", "token-wrong-audience"})
 """What they say of tokens that they do not know. The keys that they show tell whether they ever will."""
 _Result = TypeVar("_Result")
 
 
 class Silence(StrEnum):
-    """Why there is no answer, in words about the service."""
+    """The reason why there is no answer, as a text about the service."""
 
     CLOSED = "nothing listens at {service}"
     LATE = "{service} did not answer within {seconds:g} s"
     NONSENSE = "{service} answered, but not what it was asked for"
 
-    def at(self, url: str, seconds: float) -> str:
-        """Say it of the service at a URL, which was given so many seconds."""
+    def describe(self, url: str, seconds: float) -> str:
+        """Return the text about the service at a URL, with the timeout of the request."""
         parts = urlsplit(url)
         return self.format(service=f"{parts.scheme}://{parts.netloc}", seconds=seconds)
 
 
 class EndpointAnswer(NamedTuple):
-    """An answer that kept to its bounds; of status 0 if none did."""
+    """An answer within its bounds of size and time; of status 0 if there is none."""
 
     status: int
     body: bytes = b""
@@ -77,50 +74,49 @@ class EndpointAnswer(NamedTuple):
 
 
 class Headers(Protocol):
-    """Headers of an answer; a name in any case."""
+    """The headers of an answer, with names in any case."""
 
     def get(self, name: str, default: str, /) -> str:
         """Return a header."""
-        ...
 
 
-class Unwelcome(Exception):
-    """An answer that is too large, or in a form that was not asked for."""
+class UnacceptableAnswer(Exception):
+    """An answer that is too large, or in an unrequested encoding."""
 
 
 class DeliveryVerdict(NamedTuple):
-    """What the device knows of a report, and the reason of an endpoint that did not take it."""
+    """The status of a report, and the reason of an endpoint that did not accept it."""
 
-    outcome: Outcome
+    status: ReportStatus
     reason: str | None = None
 
 
-def judge(answer: EndpointAnswer | None) -> DeliveryVerdict:
-    """Judge what an answer decides about one person's report; None: no answer came."""
-    # Only a verdict on the report itself is final. Whatever else comes (a fault, the login page of a network, a service
-    # that does not know the experiment or the version yet) may be otherwise the next time.
+def judge_answer(answer: EndpointAnswer | None) -> DeliveryVerdict:
+    """Return the verdict of an answer to a participant's report; None: there was no answer."""
+    # Only a verdict on the report itself is final. Other answers (a fault, the login page of a network, a service that
+    # does not know the experiment or the version yet) may change at the next attempt.
     if answer is None or not answer.status:
-        return DeliveryVerdict(Outcome.PENDING)
-    if answer.status == ACCEPTED:
-        return DeliveryVerdict(Outcome.ACCEPTED)
-    reason = slug_of(answer.body)
-    if not 400 <= answer.status < 500 or answer.status in _AGAIN:
-        return DeliveryVerdict(Outcome.PENDING, reason)
-    outcome = outcome_of(reason)
-    return DeliveryVerdict(outcome, None if outcome is Outcome.ACCEPTED else reason)
+        return DeliveryVerdict(ReportStatus.PENDING)
+    if answer.status == ACCEPTED_STATUS:
+        return DeliveryVerdict(ReportStatus.ACCEPTED)
+    reason = read_slug(answer.body)
+    if not 400 <= answer.status < 500 or answer.status in _RETRY_STATUSES:
+        return DeliveryVerdict(ReportStatus.PENDING, reason)
+    outcome = refusal_status(reason)
+    return DeliveryVerdict(outcome, None if outcome is ReportStatus.ACCEPTED else reason)
 
 
-def outcome_of(reason: str) -> Outcome:
-    """Return what an endpoint's reason means for the report that it is about."""
-    if reason == "duplicate-report":  # a report holds a random id, so somebody has counted these very bytes
-        return Outcome.ACCEPTED
+def refusal_status(reason: str) -> ReportStatus:
+    """Return the status of a report that an endpoint refused, by the endpoint's reason."""
+    if reason == "duplicate-report":  # a report has a random id, so these bytes are counted already
+        return ReportStatus.ACCEPTED
     if reason == "round-closed":
-        return Outcome.LATE
-    return Outcome.REFUSED if reason in _REFUSED else Outcome.PENDING
+        return ReportStatus.LATE
+    return ReportStatus.REFUSED if reason in _REFUSAL_SLUGS else ReportStatus.PENDING
 
 
-class Ask(NamedTuple):
-    """One request."""
+class DeliveryRequest(NamedTuple):
+    """A step that sends a request."""
 
     method: str
     url: str
@@ -128,29 +124,29 @@ class Ask(NamedTuple):
     timeout: float
     """Seconds until the whole answer must be there."""
     body: bytes | None = None
-    most: int = PROBLEM_BYTES
-    """Bytes that the body of a success may have."""
+    max_bytes: int = PROBLEM_BYTES_MAX
+    """Maximum size of the body of a successful answer."""
 
 
 class Sleep(NamedTuple):
-    """A driver waits so many seconds before the next step."""
+    """A step that waits."""
 
     seconds: float
 
 
-Steps: TypeAlias = Generator[Ask | Sleep, EndpointAnswer | None, _Result]
-"""What to do next. Its driver sends back the answer to each request, or None if none came within its bounds."""
+Steps: TypeAlias = Generator[DeliveryRequest | Sleep, EndpointAnswer | None, _Result]
+"""A generator of steps. Its driver sends the answer to each request, or None if there is none within its bounds."""
 
 
 @dataclass(frozen=True)
 class Pace:
-    """The times that a device waits. They depend on answers and randomness alone, never on what a report says.
+    """The waiting times of a device. They depend on answers and randomness alone, never on the content of a report.
 
     Attributes
     ----------
     timeout
         Seconds for one request and its whole answer.
-    patience
+    retry_timeout
         Seconds after which no new try begins.
     clock
         What measures them.
@@ -162,112 +158,111 @@ class Pace:
     """
 
     timeout: float = 10.0
-    patience: float = 10.0
+    retry_timeout: float = 10.0
     clock: Clock = field(default_factory=SystemClock)
 
     def __post_init__(self) -> None:
         if not 0 < self.timeout < math.inf:
             raise InputError("must be above 0 and finite", field="timeout", remedy="10 seconds are usual")
-        if not 0 <= self.patience < math.inf:
-            raise InputError("must be at least 0 and finite", field="patience", remedy="10 seconds are usual")
+        if not 0 <= self.retry_timeout < math.inf:
+            raise InputError("must be at least 0 and finite", field="retry_timeout", remedy="10 seconds are usual")
 
-    def backoff(self, tries: int) -> float:
-        """Draw the seconds to pause after that many tries: up to a bound that doubles, so that devices spread."""
-        return _RANDOM.uniform(0.0, min(_MOST, _FIRST * 2.0 ** min(tries - 1, _DOUBLINGS)))
+    def draw_backoff(self, tries: int) -> float:
+        """Draw the pause in seconds after a number of tries, by exponential backoff with full jitter."""
+        return _RANDOM.uniform(0.0, min(_PAUSE_SECONDS_MAX, _FIRST_PAUSE_SECONDS * 2.0 ** min(tries - 1, _DOUBLINGS)))
 
 
-Tied: TypeAlias = dict[SealedReport, bytes | None]
-"""The token that each report comes with the first time, None: none was left. Others are looked for."""
+TiedTokens: TypeAlias = dict[SealedReport, bytes | None]
+"""The token that each report just paid for comes with the first time, None: there is none. Others are looked for."""
 
 
 def deliver(
-    reports: Sequence[SealedReport], account: Account, pace: Pace, tied: Tied | None = None
+    reports: Sequence[SealedReport], account: Account, pace: Pace, tied_tokens: TiedTokens | None = None
 ) -> Steps[dict[SealedReport, DeliveryVerdict]]:
-    """Send reports until each has a final answer, or patience ends; return the verdicts."""
-    tied = tied or {}
-    known: dict[SealedReport, DeliveryVerdict] = {}
-    end, tries = pace.clock.monotonic() + pace.patience, 0
+    """Send reports until each has a final answer, or the time for tries ends; return the verdicts."""
+    tied_tokens = tied_tokens or {}
+    verdicts: dict[SealedReport, DeliveryVerdict] = {}
+    end, tries = pace.clock.monotonic() + pace.retry_timeout, 0
     while reports:
-        asked = yield from _try(reports, account, pace.timeout, known, tied)
-        reports = [report for report in reports if known[report].outcome is Outcome.PENDING]
-        tries, left = tries + 1, end - pace.clock.monotonic()
-        if not reports or left <= asked:
+        pause = yield from _send_once(reports, account, pace.timeout, verdicts, tied_tokens)
+        reports = [report for report in reports if verdicts[report].status is ReportStatus.PENDING]
+        tries, remaining = tries + 1, end - pace.clock.monotonic()
+        if not reports or remaining <= pause:
             break
-        yield Sleep(min(left, asked + pace.backoff(tries)))
-    return known
+        yield Sleep(min(remaining, pause + pace.draw_backoff(tries)))
+    return verdicts
 
 
 def deliver_once(reports: Sequence[SealedReport], account: Account, pace: Pace, end: float) -> Steps[None]:
     """Send each report once, and begin none after ``end`` by the pace's monotonic clock."""
     for report in reports:
-        left = end - pace.clock.monotonic()
-        if left <= 0:
+        remaining = end - pace.clock.monotonic()
+        if remaining <= 0:
             return
-        yield from _try([report], account, left, {}, {})
+        yield from _send_once([report], account, remaining, {}, {})
 
 
-def _try(
+def _send_once(
     reports: Sequence[SealedReport],
     account: Account,
     timeout: float,
-    known: dict[SealedReport, DeliveryVerdict],
-    tied: Tied,
+    verdicts: dict[SealedReport, DeliveryVerdict],
+    tied_tokens: TiedTokens,
 ) -> Steps[float]:
-    """Send each report, note its verdict in ``known``, and return the seconds for which the endpoints want quiet."""
-    asked = 0.0
+    """Send each report, store its verdict in ``verdicts``, and return the pause in seconds that endpoints asked for."""
+    pause = 0.0
     for report in reports:
-        token = tied.pop(report) if report in tied else _token(report, account)
-        headers = _HEADERS | (_authorized(token) if token else {})
-        answer = yield Ask("POST", report.endpoint, headers, timeout, report.body)
-        verdict = known[report] = judge(answer)
-        if account.tokens and verdict.reason in _WORN:
-            account.tokens.untie(report)  # the next try comes with another one
-        if verdict.outcome is not Outcome.PENDING:
+        if report not in tied_tokens and report not in account.pending_reports():  # erased, or sent by another process
+            verdicts[report] = DeliveryVerdict(ReportStatus.ALREADY_REPORTED)
+            continue
+        token = tied_tokens.pop(report) if report in tied_tokens else tie_token(report, account)
+        headers = _HEADERS | (_authorization_header(token) if token else {})
+        answer = yield DeliveryRequest("POST", report.endpoint, headers, timeout, report.body)
+        verdict = verdicts[report] = judge_answer(answer)
+        if account.tokens and verdict.reason in _USED_TOKEN_SLUGS:
+            account.tokens.delete_tied(report)  # the next try comes with another one
+        if verdict.status is not ReportStatus.PENDING:
             with suppress(InputError):  # bytes that could not be deleted are sent again, and are duplicates then
-                account.answered(report)
+                account.erase_report(report)
         elif answer is not None:
-            asked = max(asked, answer.retry_after)
-    return asked
+            pause = max(pause, answer.retry_after)
+    return pause
 
 
-def _token(report: SealedReport, account: Account) -> bytes | None:
-    return account.tokens.tie(report) if account.tokens else None
+def tie_token(report: SealedReport, account: Account) -> bytes | None:
+    """Tie an upload token to a report, and return it; None if there is none."""
+    return account.tokens.tie_token(report) if account.tokens else None
 
 
-def _authorized(token: bytes) -> dict[str, str]:
+def _authorization_header(token: bytes) -> dict[str, str]:
     from privateer_core.wire.token import authorization  # few reports come with a token
 
     return {"Authorization": authorization(token)}
 
 
-def most_of(ask: Ask, status: int, encoding: str) -> int:
-    """Return how many bytes the body may have, before anything of it is read or unpacked."""
+def body_bytes_max(request: DeliveryRequest, status: int, encoding: str) -> int:
+    """Return the size limit of an answer's body, before it is read; refuse a compressed answer."""
     if encoding.strip().lower() != IDENTITY:
-        raise Unwelcome
-    return ask.most if status // 100 == 2 else PROBLEM_BYTES
+        raise UnacceptableAnswer
+    return request.max_bytes if status // 100 == 2 else PROBLEM_BYTES_MAX
 
 
-def grow(body: bytearray, chunk: bytes, most: int) -> None:
-    """Add a part to a body, if there is room."""
-    if len(body) + len(chunk) > most:
-        raise Unwelcome
+def append_chunk(body: bytearray, chunk: bytes, max_bytes: int) -> None:
+    """Append a chunk to a body; raise `UnacceptableAnswer` if the body gets too large."""
+    if len(body) + len(chunk) > max_bytes:
+        raise UnacceptableAnswer
     body += chunk
 
 
-def answer_of(status: int, body: bytearray, headers: Headers) -> EndpointAnswer:
-    """Return an answer that kept to its bounds."""
+def make_answer(status: int, body: bytearray, headers: Headers) -> EndpointAnswer:
+    """Return a complete answer within its bounds."""
     wait, asks, signed = headers.get("retry-after", ""), headers.get(ASKS_HEADER, ""), headers.get(SIGNED_HEADER, "")
-    return EndpointAnswer(status, bytes(body), retry_seconds(wait), asks, signed)
+    return EndpointAnswer(status, bytes(body), parse_retry_after(wait), asks, signed)
 
 
-def silent(why: Silence) -> EndpointAnswer:
-    """Return that there is no answer."""
-    return EndpointAnswer(0, silence=why)
-
-
-def retry_seconds(retry_after: str) -> float:
+def parse_retry_after(retry_after: str) -> float:
     """Parse a ``Retry-After``, an hour at most; a date counts as 0 seconds, since clocks differ."""
     digits = retry_after.strip()
     if not (digits.isascii() and digits.isdecimal()):
         return 0.0
-    return min(_RETRY_MOST, float(digits))
+    return min(_RETRY_SECONDS_MAX, float(digits))

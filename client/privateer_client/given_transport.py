@@ -1,4 +1,4 @@
-"""Requests over a transport of httpx that the application gives: one to a test's server, or one of its own."""
+"""Requests over an httpx transport of the application, such as a transport to a test server."""
 
 from asyncio import timeout
 from http.cookiejar import CookieJar, DefaultCookiePolicy
@@ -8,69 +8,60 @@ import httpx
 
 from privateer_client.delivery import (
     IDENTITY,
-    Ask,
+    DeliveryRequest,
     EndpointAnswer,
     Silence,
-    Unwelcome,
-    answer_of,
-    grow,
-    most_of,
-    silent,
+    UnacceptableAnswer,
+    append_chunk,
+    body_bytes_max,
+    make_answer,
 )
 
-_OPTIONS: Final[dict[str, Any]] = {
+OPTIONS: Final[dict[str, Any]] = {
     "cookies": CookieJar(policy=DefaultCookiePolicy(allowed_domains=[])),  # one would tie the report to the fetch
     "follow_redirects": False,
 }
+"""The options of an httpx client with a given transport."""
 
 
-def client_over(transport: httpx.BaseTransport | None) -> httpx.Client:
-    """Return what asks over a transport."""
-    return httpx.Client(transport=transport, **_OPTIONS)
-
-
-def async_client_over(transport: httpx.AsyncBaseTransport | None) -> httpx.AsyncClient:
-    """Return the same for asyncio."""
-    return httpx.AsyncClient(transport=transport, **_OPTIONS)
-
-
-def answer_over(http: httpx.Client, ask: Ask) -> EndpointAnswer:
-    """Return the answer to one request; of status 0 if there is none that can be used."""
+def send(http: httpx.Client, request: DeliveryRequest) -> EndpointAnswer:
+    """Send a request, and return the answer; of status 0 if there is no usable answer."""
     body = bytearray()
     try:
-        with http.stream(**_request(ask)) as response:
-            most = most_of(ask, response.status_code, response.headers.get("content-encoding", IDENTITY))
+        with http.stream(**_stream_arguments(request)) as response:
+            limit = body_bytes_max(request, response.status_code, response.headers.get("content-encoding", IDENTITY))
             for chunk in response.iter_bytes():
-                grow(body, chunk, most)
-    except (httpx.RequestError, Unwelcome) as error:
-        return silent(_why(error))
-    return answer_of(response.status_code, body, response.headers)
+                append_chunk(body, chunk, limit)
+    except (httpx.RequestError, UnacceptableAnswer) as error:
+        return EndpointAnswer(0, silence=_classify_error(error))
+    return make_answer(response.status_code, body, response.headers)
 
 
-async def async_answer_over(http: httpx.AsyncClient, ask: Ask) -> EndpointAnswer:
-    """Return the same as `answer_over`."""
+async def send_async(http: httpx.AsyncClient, request: DeliveryRequest) -> EndpointAnswer:
+    """Send a request, and return the answer, as `send`."""
     body = bytearray()
     try:
-        async with timeout(ask.timeout), http.stream(**_request(ask)) as response:
-            most = most_of(ask, response.status_code, response.headers.get("content-encoding", IDENTITY))
+        async with timeout(request.timeout), http.stream(**_stream_arguments(request)) as response:
+            limit = body_bytes_max(request, response.status_code, response.headers.get("content-encoding", IDENTITY))
             async for chunk in response.aiter_bytes():
-                grow(body, chunk, most)
-    except (httpx.RequestError, Unwelcome, TimeoutError) as error:
-        return silent(_why(error))
-    return answer_of(response.status_code, body, response.headers)
+                append_chunk(body, chunk, limit)
+    except (httpx.RequestError, UnacceptableAnswer, TimeoutError) as error:
+        return EndpointAnswer(0, silence=_classify_error(error))
+    return make_answer(response.status_code, body, response.headers)
 
 
-def _request(ask: Ask) -> dict[str, Any]:
+def _stream_arguments(request: DeliveryRequest) -> dict[str, Any]:
+    """Return the arguments of `httpx.Client.stream` for a request; the answer comes without compression."""
     return {
-        "method": ask.method,
-        "url": ask.url,
-        "content": ask.body,
-        "headers": ask.headers | {"Accept-Encoding": IDENTITY},
-        "timeout": ask.timeout,
+        "method": request.method,
+        "url": request.url,
+        "content": request.body,
+        "headers": request.headers | {"Accept-Encoding": IDENTITY},
+        "timeout": request.timeout,
     }
 
 
-def _why(error: Exception) -> Silence:
+def _classify_error(error: Exception) -> Silence:
     if isinstance(error, httpx.TimeoutException | TimeoutError):
         return Silence.LATE
     return Silence.CLOSED if isinstance(error, httpx.ConnectError) else Silence.NONSENSE

@@ -1,109 +1,122 @@
-"""Sessions that are there in time: a server that takes its time holds nobody, and its answer serves the next page."""
+"""Sessions with a time limit: if a server is slow, its answer is used for the next page."""
 
+import atexit
 from collections.abc import Callable
 from contextlib import suppress
 from threading import Event, Lock, Thread
 from time import monotonic
 from typing import Any, Final, Generic, TypeVar
+from weakref import WeakSet
 
 from privateer_client.session import Session
+from privateer_client.watchdog import abort_requests
 from privateer_core.errors import PrivateerError
 
 _Result = TypeVar("_Result")
-LASTS: Final = 60.0
-"""Seconds after which an experiment is joined anew."""
-SERVERS_SHARE: Final = 0.9
-"""The share of the time that a server may take; the device chooses in the rest."""
+SESSION_SECONDS: Final = 60.0
+"""Seconds after which an experiment is joined again."""
+SERVER_TIME_SHARE: Final = 0.9
+"""The share of the time limit that a server may take; the device chooses in the rest."""
+_EXIT_SECONDS: Final = 1.0
+"""The longest that the end of the process waits for tasks whose requests were broken off."""
+_threads: Final = WeakSet[Thread]()
+
+
+@atexit.register
+def _end_tasks() -> None:
+    """Abort requests and wait for tasks, since a thread in native code at the interpreter's end aborts the process."""
+    if threads := [thread for thread in _threads if thread.is_alive()]:
+        abort_requests()
+        end = monotonic() + _EXIT_SECONDS
+        for thread in threads:
+            thread.join(max(0.0, end - monotonic()))
 
 
 class AwaitedResult:
-    """Says once whether a result is awaited: either it is given up, or from then on it is awaited."""
+    """The decision whether a result is awaited: it is abandoned, or it is promised to be awaited, but never both."""
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._is_given_up = self._is_made = False
+        self._is_abandoned = self._is_promised = False
 
     def is_awaited(self) -> bool:
-        """Promise to await the result, if nobody has given it up."""
+        """Promise to await the result, unless it is abandoned; return whether it is awaited."""
         with self._lock:
-            self._is_made = not self._is_given_up
-            return self._is_made
+            self._is_promised = not self._is_abandoned
+            return self._is_promised
 
-    def give_up(self) -> bool:
-        """Await the result no longer, if nobody was promised to."""
+    def abandon(self) -> bool:
+        """Abandon the result, unless it is promised to be awaited; return whether it is abandoned."""
         with self._lock:
-            self._is_given_up = not self._is_made
-            return self._is_given_up
+            self._is_abandoned = not self._is_promised
+            return self._is_abandoned
 
 
-class Beside(Generic[_Result]):
-    """What a thread of its own does, so that nobody has to wait for its end.
+class BackgroundTask(Generic[_Result]):
+    """A function call in a thread of its own, whose result can be awaited with a time limit.
 
-    work: what to do. Before it makes something durable it asks whether its result is awaited; from then on it is.
+    work: the function. Before it changes stored data it must call its argument, which returns whether to go on.
     """
 
-    # A pool would be waited for when the process ends.
+    # The end of the process would wait for a thread pool.
 
     def __init__(self, work: Callable[[Callable[[], bool]], _Result]) -> None:
-        self.began, self._done, self._promise = monotonic(), Event(), AwaitedResult()
+        self.began, self._end_event, self._promise = monotonic(), Event(), AwaitedResult()
         self._result: _Result | None = None
         self._error: BaseException | None = None
-        Thread(target=self._run, args=(work,), daemon=True, name="privateer-beside").start()
+        thread = Thread(target=self._run, args=(work,), daemon=True, name="privateer-beside")
+        _threads.add(thread)
+        thread.start()
 
     def _run(self, work: Callable[[Callable[[], bool]], _Result]) -> None:
+        """Do the work, which can ask if its result is still awaited; keep its result or error, and signal the end."""
         try:
             self._result = work(self._promise.is_awaited)
         except BaseException as error:
             self._error = error
-        self._done.set()
+        self._end_event.set()
 
-    @property
-    def is_done(self) -> bool:
-        """Whether it has ended."""
-        return self._done.is_set()
-
-    @property
-    def has_failed(self) -> bool:
-        """Whether it has ended without a result."""
-        return self._error is not None
+    def is_outdated(self, seconds: float) -> bool:
+        """Whether the call has failed, or has ended and began more than ``seconds`` ago."""
+        return self._end_event.is_set() and (self._error is not None or monotonic() - self.began > seconds)
 
     def result(self, end: float) -> _Result | None:
-        """Return what it returns, or raise what it raises; None if it has not ended by ``end``."""
-        if not self._done.wait(max(0.0, end - monotonic())):
-            if self._promise.give_up():
+        """Wait for the result of the call, or raise its exception; return None, and abandon it, after ``end``."""
+        if not self._end_event.wait(max(0.0, end - monotonic())):
+            if self._promise.abandon():
                 return None
-            self._done.wait()
+            self._end_event.wait()
         if self._error is not None:
             raise self._error
         return self._result
 
 
 class SessionsInTime:
-    """Joins each experiment beside, once at a time; until a session is there, what the device keeps has to do.
+    """Sessions by experiment, which are joined in the background, with the stored publication until then.
 
     join: joins an experiment.
-    kept: returns a session by the publication that the device keeps, None without one.
+    load_stored: returns a session with the stored publication; None if no publication is stored.
     """
 
-    def __init__(self, join: Callable[[str], Session[Any]], kept: Callable[[str], Session[Any] | None]) -> None:
-        self._join, self._kept, self._lock = join, kept, Lock()
-        self._going: dict[str, Beside[Session[Any]]] = {}
-        self._here: dict[str, Session[Any]] = {}
+    def __init__(self, join: Callable[[str], Session[Any]], load_stored: Callable[[str], Session[Any] | None]) -> None:
+        self._join, self._load_stored, self._lock = join, load_stored, Lock()
+        self._joins: dict[str, BackgroundTask[Session[Any]]] = {}
+        self._sessions: dict[str, Session[Any]] = {}
 
     def get(self, name: str, seconds: float) -> Session[Any] | None:
-        """Return a session; None if there is none after so many seconds since it was first asked for."""
+        """Return a session; None if there is no session ``seconds`` after the start of the join."""
         with self._lock:
-            going = self._going.get(name)
-            is_old = going is not None and going.is_done and (going.has_failed or monotonic() - going.began > LASTS)
-            if going is None or is_old:
-                going = self._going[name] = Beside(lambda _: self._joined(name))
-        return going.result(going.began + SERVERS_SHARE * seconds) or self._here.get(name)
+            task = self._joins.get(name)
+            if task is None or task.is_outdated(SESSION_SECONDS):
+                task = self._joins[name] = BackgroundTask(lambda _: self._join_session(name))
+        return task.result(task.began + SERVER_TIME_SHARE * seconds) or self._sessions.get(name)
 
-    def _joined(self, name: str) -> Session[Any]:
-        if name not in self._here:
+    def _join_session(self, name: str) -> Session[Any]:
+        """Join an experiment, and store its session; until then, store the session of the stored publication."""
+        if name not in self._sessions:
             with suppress(PrivateerError):
-                kept = self._kept(name)
-                if kept is not None:
-                    self._here[name] = kept
-        session = self._here[name] = self._join(name)
+                stored = self._load_stored(name)
+                if stored is not None:
+                    self._sessions[name] = stored
+        session = self._sessions[name] = self._join(name)
         return session

@@ -1,4 +1,4 @@
-"""Choices by an exported policy, which fetch, report and keep nothing."""
+"""Choices by an exported policy, without requests, reports or stored data."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Any, Final, Self
 import msgspec
 import numpy as np
 
-from privateer_client.inputs import context_vector, features_of
+from privateer_client.inputs import encode_context, select_features
 from privateer_client.participation import Participation
 from privateer_core.answer import Answer
 from privateer_core.answer.export import Export, read_export
@@ -22,8 +22,8 @@ _FILE: Final = "FILE"
 class OfflinePolicy:
     """The policy of an exported experiment.
 
-    It decides as the device of a person would who comes after the export, and it needs neither a server nor a ledger:
-    nothing is reported, so nobody learns from these choices, and they cost no privacy.
+    It decides as the device of a participant after the export, and it needs neither a server nor a ledger. These
+    choices are not reported, so the experiment does not learn from them, and they cost no privacy.
 
     Parameters
     ----------
@@ -47,16 +47,16 @@ class OfflinePolicy:
 
     def __init__(self, export: Export) -> None:
         try:
-            # A pause asks nobody: no promise is needed to decide.
-            self._followed = Participation(export.published, export.experiment, Limits(), is_paused=True)
+            # A paused round takes no reports, so that its privacy terms need no check.
+            self._participation = Participation(export.publication_bytes, export.experiment, Limits(), is_paused=True)
         except (Malformed, TermsRefused) as error:
             remedy = "update the client library, or export it again"
             raise SpecError(f"cannot be followed: {error.detail}", field=error.field or _FILE, remedy=remedy) from None
-        if self._followed.round.version != export.version:
+        if self._participation.round.version != export.version:
             raise SpecError("is not the version of the publication", field="version", remedy="export it again")
         self.experiment, self.version, self.status = export.experiment, export.version, export.status
-        self.features = self._followed.spec.asked_of_people
-        self.options = self._followed.spec.options
+        self.features = self._participation.spec.input_names
+        self.options = self._participation.spec.options
         self.result: Answer | None = export.result
 
     @classmethod
@@ -69,15 +69,15 @@ class OfflinePolicy:
             If the file cannot be read, is no export, is damaged, or is of another version of the format.
         """
         try:
-            with Path(path).open("rb") as opened:
-                body = opened.read(_BYTES_MAX + 1)
+            with Path(path).open("rb") as file:
+                body = file.read(_BYTES_MAX + 1)
         except OSError:
             raise SpecError(f"cannot read {path}", field=_FILE, remedy="name a file of privateer export") from None
         return cls.read(body)
 
     @classmethod
     def read(cls, body: bytes) -> Self:
-        """Read the bytes of such a file; raises what `load` does."""
+        """Read the bytes of an exported file; raise the same errors as `load`."""
         remedy = "give a file that privateer export wrote"
         if len(body) > _BYTES_MAX:
             raise SpecError(f"has more than {_BYTES_MAX} bytes", field=_FILE, remedy=remedy)
@@ -88,7 +88,7 @@ class OfflinePolicy:
         return cls(read_export(document, _FILE))
 
     def choose(self, context: Mapping[str, Any] = {}, *, coins: int | None = None) -> Any:
-        """Choose for a person.
+        """Choose for a participant.
 
         Parameters
         ----------
@@ -110,12 +110,12 @@ class OfflinePolicy:
 
         Warns
         -----
-        UnfitValueWarning
+        InvalidValueWarning
             If the spec has no place for a value, which then counts as missing.
         """
         if coins is not None and (type(coins) is not int or not 0 <= coins < _COINS):
             raise InputError("must be 0 to 2**32 - 1", field="coins", remedy="leave them out to have some drawn")
-        drawn = self._followed.coins(1) if coins is None else np.array([coins], np.uint32)
-        spec = self._followed.spec
-        known = context_vector(features_of(context, spec), spec.features)
-        return self._followed.decider.shown(spec, self._followed.decide(known, drawn))
+        drawn_coins = self._participation.draw_coins(1) if coins is None else np.array([coins], np.uint32)
+        spec, participation = self._participation.spec, self._participation
+        decisions = participation.decide(encode_context(select_features(context, spec), spec.features), drawn_coins)
+        return participation.decider.present_decision(spec, decisions)

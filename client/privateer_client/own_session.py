@@ -1,4 +1,4 @@
-"""The session of a client that is one person, which notices that it is given a second one's context."""
+"""The session of a client of a single participant, which refuses the context of a second participant."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -12,31 +12,28 @@ from privateer_client.session import Reported, Session
 from privateer_core.errors import InputError
 
 
-class GivenContexts:
-    """The contexts in which the sessions that a client still has were asked to choose."""
+class SessionContexts:
+    """The last context of each live session of a client."""
 
     def __init__(self) -> None:
         self._lock, self._last = Lock(), WeakKeyDictionary[Any, tuple[str, dict[str, Any]]]()
 
     def check(self, session: object, name: str, context: Mapping[str, Any]) -> None:
-        """Refuse another context than another session of the experiment was given: a client is one person."""
-        given = name, dict(context)
+        """Refuse a context that differs from that of another session of the experiment."""
         with self._lock:
-            others = [known[1] for other, known in self._last.items() if other is not session and known[0] == name]
-            if any(not _are_alike(known, context) for known in others):
-                raise InputError(
-                    "another session of this client has another context, and a Client is one person",
-                    field="context",
-                    remedy="for each of several people call client.person(key); for one, go on with the first session",
-                )
-            self._last[session] = given
+            others = [named_context for other, named_context in self._last.items() if other is not session]
+            if any(other_name == name and not _are_alike(previous, context) for other_name, previous in others):
+                detail = "another session of this client has another context, and a Client is one person"
+                remedy = "for each of several people call client.person(key); for one, go on with the first session"
+                raise InputError(detail, field="context", remedy=remedy)
+            self._last[session] = name, dict(context)
 
 
 class OwnSession(Session[Reported]):
-    """A `Session` of a client that is one person."""
+    """A `Session` of a client of a single participant."""
 
-    def __init__(self, contexts: GivenContexts, *parts: Any) -> None:
-        super().__init__(*parts)
+    def __init__(self, contexts: SessionContexts, *arguments: Any) -> None:
+        super().__init__(*arguments)
         self._contexts = contexts
 
     @override
@@ -46,13 +43,13 @@ class OwnSession(Session[Reported]):
         return super().choose(context, fresh=fresh, sticky=sticky)
 
 
-def _are_alike(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    return one.keys() == other.keys() and all(_is_same(one[name], other[name]) for name in one)
+def _are_alike(left: Mapping[str, Any], right: Mapping[str, Any]) -> bool:
+    return left.keys() == right.keys() and all(_is_same(left[name], right[name]) for name in left)
 
 
-def _is_same(one: Any, other: Any) -> bool:
-    """Whether two values are the same, also those that are not equal to themselves, or have no one answer to that."""
+def _is_same(left: Any, right: Any) -> bool:
+    """Whether two values are equal or have the same representation, as NaN and arrays do."""
     with suppress(Exception):
-        if one == other:
+        if left == right:
             return True
-    return repr(one) == repr(other)
+    return repr(left) == repr(right)

@@ -1,4 +1,4 @@
-"""Participation of n people in one round: checked terms, decisions, sealed reports. A device has n = 1."""
+"""Participation of n participants in a round: verified terms, decisions, sealed reports. A device has n = 1."""
 
 import hashlib
 import os
@@ -13,8 +13,9 @@ from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 from numpy.typing import NDArray
 
 from privateer_core.algorithms import algorithm, parse_spec
+from privateer_core.arrays import Array, Ints
 from privateer_core.errors import InputError, Malformed, SpecError, TermsRefused
-from privateer_core.policies.decisions import Decisions, message_size, with_ages
+from privateer_core.policies.decisions import Decisions, message_size, prefix_ages
 from privateer_core.policies.gain_policy import check_policy, decode_policy
 from privateer_core.policies.policy import Policy, Recalling
 from privateer_core.primitives.bounded_vectors import BoundedVectors
@@ -23,31 +24,31 @@ from privateer_core.privacy.terms import Terms
 from privateer_core.privacy.terms_verification import Limits, verify
 from privateer_core.sampling.entropy import SecureNoise
 from privateer_core.spec.spec import Spec
-from privateer_core.wire.envelope import Header, binding, header_of, pieces
+from privateer_core.wire.envelope import Header, hpke_info, report_header, split_bytes
 from privateer_core.wire.publication import Round, decode_publication, digest
 
 REPORT_ID_SIZE: Final = 16
-OVERHEAD: Final = 48
-"""Bytes that sealing adds: encapsulated key and tag."""
-_MAY_CHANGE: Final = {"experiment", "sources", "population", "algorithm"}
-"""Sections of a spec that say nothing about what a report means and what is promised for it, but for the names of arms
-and what a source is promised."""
+SEALING_OVERHEAD_BYTES: Final = 48
+"""Bytes that sealing adds to a message: encapsulated key and tag."""
+_CHANGEABLE_SECTIONS: Final = {"experiment", "sources", "population", "algorithm"}
+"""Sections of a spec that do not affect the meaning of reports and their privacy, except for the names of arms and the
+promises to sources."""
 _SUITE: Final = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_128_GCM)
 
 
 class SealedReport(NamedTuple):
-    """A report on its way: sealed to the server, so that the device itself can no longer open it."""
+    """A report that is sealed to the server, so that the device itself cannot decrypt it."""
 
     experiment: str  # identity of the experiment
     endpoint: str  # URL that the report was made for
-    body: bytes  # what the device sends there: the same bytes each time
+    body: bytes  # body of the request, the same bytes each time
 
 
 class Sealer:
-    """Seals the reports of one round to its public key."""
+    """A sealer of a round's reports to its public key, which is checked at once."""
 
     def __init__(self, round_: Round, header: Header) -> None:
-        self._info = binding(header, round_.model)
+        self._info = hpke_info(header, round_.model)
         try:
             self._key = X25519PublicKey.from_public_bytes(round_.public_key)
             self.seal(b"")  # a point of low order shows only now, and must not show after the report is paid for
@@ -60,148 +61,148 @@ class Sealer:
 
 
 class Participation:
-    """A publication that this device has checked and will follow.
+    """A publication that this device has verified, and the operations that follow it.
 
-    body: as fetched.
-    name: of the experiment that was asked for.
-    limits: what the device accepts.
-    cohort: the source that the person belongs to; empty for the experiment's own people.
-    is_paused: whether the server said beside the publication that nobody is asked now: what was not checked against
-    the limits, and can never report.
+    body: the publication as fetched.
+    name: the name of the requested experiment.
+    limits: the limits of the device.
+    cohort: the source that the participant belongs to; empty for the experiment's own participants.
+    is_paused: whether the server announced a pause beside the publication: then it is not checked against the limits,
+    and cannot be reported to.
     """
 
     def __init__(self, body: bytes, name: str, limits: Limits, cohort: str = "", *, is_paused: bool = False) -> None:
         publication = decode_publication(body)
         self.round, self.cohort, self.is_paused = publication.round, cohort, is_paused
-        self.spec = _spec(publication.spec)
-        # Once the horizon is reached people choose by the final policy, while the round takes late reports.
-        self.policy = self.decider = _policy(publication.policy, self.spec)
-        self.drains = publication.drain is not None
+        self.spec = _parse_spec_body(publication.spec)
+        # After the horizon participants choose by the final policy, while the round takes late reports.
+        self.policy = self.decider = _decode_policy_body(publication.policy, self.spec)
+        self.is_draining = publication.drain is not None
         if publication.drain is not None:
-            self.decider = _policy(publication.drain.policy, self.spec)
-        self.header = header_of(self.round, digest(body))
-        self._agree(name)
+            self.decider = _decode_policy_body(publication.drain.policy, self.spec)
+        self.header = report_header(self.round, digest(body))
+        self._check_agreement(name)
         if cohort not in self.spec.cohorts:
             raise InputError("the experiment has no such source", field="cohort", remedy="see the sources of its spec")
         if self.is_open:
-            verify(self.terms, self.spec, cohort, self.round, limits, self.policy.question(self.spec))
+            verify(self.terms, self.spec, cohort, self.round, limits, self.policy.question_type(self.spec))
         self._sealer = Sealer(self.round, self.header)
         self._noise, self._meanings = SecureNoise(), dict[tuple[int, str], bytes]()
 
-    def _agree(self, name: str) -> None:
+    def _check_agreement(self, name: str) -> None:
         """Refuse a publication whose parts disagree."""
         round_, spec, terms = self.round, self.spec, self.terms
-        same = {
+        agreements = {
             "experiment": round_.experiment == spec.name == name,
             "version": round_.version == self.policy.version == self.decider.version,
             "model": round_.model == spec.privacy.model == terms.model,
             "batch": round_.batch == terms.batch,
             "messages": round_.messages == terms.messages,
             "groups": round_.groups == terms.mechanism.groups,
-            "cohort": self.policy.cohort in spec.cohorts and not (self.drains and self.policy.cohort),
-            "drain": not self.drains or spec.experiment.conversion_window > 0,
+            "cohort": self.policy.cohort in spec.cohorts and not (self.is_draining and self.policy.cohort),
+            "drain": not self.is_draining or spec.experiment.conversion_window_seconds > 0,
             "deadline": round_.deadline == 0 or spec.round_seconds > 0,
         }
-        for field, agrees in same.items():
-            _check(agrees, field)
+        for field, is_equal in agreements.items():
+            _require_agreement(is_equal, field)
         # The size depends on the trust model, which is known to be one by now.
         self._message_size = message_size(self.policy)
-        _check(round_.sealed_size == OVERHEAD + REPORT_ID_SIZE + self._message_size, "sealed_size")
+        _require_agreement(
+            round_.sealed_size == SEALING_OVERHEAD_BYTES + REPORT_ID_SIZE + self._message_size, "sealed_size"
+        )
 
     @property
     def terms(self) -> Terms:
-        """How reports of this round are randomized."""
+        """The privacy terms of this round's reports."""
         return self.policy.terms
 
     def meaning(self, options: int, cohort: str = "") -> bytes:
-        """Return the digest of what the spec says about reports (`meaning`), with the first ``options`` arms."""
+        """Return the cached digest of the spec's meaning for reports (`meaning`), with the first ``options`` arms."""
         if (options, cohort) not in self._meanings:
             self._meanings[options, cohort] = meaning(self.spec, options, cohort)
         return self._meanings[options, cohort]
 
     @property
     def is_open(self) -> bool:
-        """Whether the round takes reports of this person's cohort; False when the experiment is over or paused."""
+        """Whether the round takes reports of this participant's cohort; False if the experiment is over or paused."""
         return self.round.batch > 0 and self.policy.cohort == self.cohort and not self.is_paused
 
     @property
     def is_over(self) -> bool:
-        """Whether people decide by the final policy."""
-        return self.round.batch == 0 or self.drains
+        """Whether participants choose by the final policy."""
+        return self.round.batch == 0 or self.is_draining
 
     @property
-    def asks(self) -> bool:
-        """Whether it takes a report on what this person chooses now: not once the horizon is reached."""
-        return self.is_open and not self.drains
+    def is_report_requested(self) -> bool:
+        """Whether the round asks for a report on a choice that is made now, which it does only before the horizon."""
+        return self.is_open and not self.is_draining
 
-    def takes(self, decided: int) -> bool:
-        """Whether the round takes this person's report on what the policy of version ``decided`` decided."""
-        is_late = decided < self.round.version
-        return self.is_open and self.policy.takes(decided) and (is_late or not self.drains)
+    def accepts_version(self, version: int) -> bool:
+        """Whether the round takes this participant's report on a decision of the policy of this version."""
+        is_late = version < self.round.version
+        return self.is_open and self.policy.accepts_decisions_of(version) and (is_late or not self.is_draining)
 
     @property
-    def waits(self) -> bool:
-        """Whether the turn of this person's cohort is still to come."""
+    def is_turn_pending(self) -> bool:
+        """Whether the rounds of this participant's cohort have not started yet."""
         turns = self.spec.cohorts
         return self.round.batch > 0 and turns.index(self.policy.cohort) < turns.index(self.cohort)
 
-    def coins(self, people: int) -> NDArray[np.uint32]:
-        """Draw fresh public coins, shape (n,); draw them before anybody looks at the contexts."""
-        return np.frombuffer(os.urandom(4 * people), dtype=np.uint32)
+    def draw_coins(self, n_participants: int) -> NDArray[np.uint32]:
+        """Draw fresh public coins, shape (n,), which must be independent of the contexts."""
+        return np.frombuffer(os.urandom(4 * n_participants), dtype=np.uint32)
 
-    def decide(self, contexts: NDArray[np.float64], coins: NDArray[np.uint32]) -> Decisions:
-        """Decide for n people with contexts (n, d), scaled to [0, 1], and coins (n,)."""
+    def decide(self, contexts: Array, coins: NDArray[np.uint32]) -> Decisions:
+        """Decide for n participants with contexts (n, d), scaled to [0, 1], and coins (n,)."""
         return cast(Decisions, self.decider.decide(contexts, coins))
 
-    def reports(
+    def make_reports(
         self,
-        contexts: NDArray[np.float64],
+        contexts: Array,
         coins: NDArray[np.uint32],
         decisions: Decisions,
-        rewards: NDArray[np.float64],
-        decided: NDArray[np.int64] | None = None,
+        rewards: Array,
+        decided: Ints | None = None,
     ) -> list[bytes]:
-        """Randomize and seal the reports of n people; pay before anything is sent.
+        """Randomize and seal the reports of n participants, which must be paid for before they are sent.
 
         contexts (n, d), coins (n,): of the decisions.
         rewards (n, ...): as the policy's ``read`` makes them.
         decided (n,): versions of the policies that decided, which the round must take (`takes`); default this one.
         """
-        # Coins that chose an arm would tell something about it, so they stay here if the report can do without.
-        coins = self.coins(len(coins)) if self.policy.fresh_coins else coins
+        # Coins that chose an arm reveal information about it, so the report gets others if it need not have these.
+        coins = self.draw_coins(len(coins)) if self.policy.fresh_coins else coins
         contributions = self.policy.contribute(contexts, coins, decisions, rewards)
         ages = np.zeros(len(coins), np.int64) if decided is None else self.round.version - decided
-        return self._sealed(contributions, ages)
+        return self._seal_reports(contributions, ages)
 
-    def recorded(
-        self, contexts: NDArray[np.float64], arms: NDArray[np.int64], rewards: NDArray[np.float64]
-    ) -> list[bytes]:
-        """Randomize and seal the reports of n people of a source on arms (n,) that they played before; see `reports`.
+    def make_past_reports(self, contexts: Array, arms: Ints, rewards: Array) -> list[bytes]:
+        """Randomize and seal the reports of n participants from a source on their earlier arms (n,); see `reports`.
 
-        Only an experiment with sources has such people. Arm -1 is one that the spec does not list: there is nothing to
-        say about it, and a report hides that as it hides everything.
+        Arm -1 is an arm that the spec does not list: its report has no information, and hides that, too.
         """
         policy = cast(Recalling, self.policy)
-        recalled = policy.recall(contexts, self.coins(len(arms)), np.maximum(arms, 0), rewards)
-        listed = replace(recalled, keys=np.where(arms < 0, -1, recalled.keys))
-        return self._sealed(listed, np.zeros(len(arms), np.int64))
+        recalled = policy.recall(contexts, self.draw_coins(len(arms)), np.maximum(arms, 0), rewards)
+        contributions = replace(recalled, keys=np.where(arms < 0, -1, recalled.keys))
+        return self._seal_reports(contributions, np.zeros(len(arms), np.int64))
 
-    def _sealed(self, contributions: KeyedValues | BoundedVectors, ages: NDArray[np.int64]) -> list[bytes]:
-        """Return what each person sends: all sealed messages, one after another."""
+    def _seal_reports(self, contributions: KeyedValues | BoundedVectors, ages: Ints) -> list[bytes]:
+        """Return the sealed messages of each participant, concatenated."""
         mechanism: Any = self.terms.mechanism
         rows = mechanism.randomize(contributions, self._noise)
         reports = [row.tobytes() for row in rows.reshape(len(rows), -1)]
         if self.policy.tells_age:
-            reports = with_ages(reports, ages)
-        return [b"".join(map(self._sealer.seal, pieces(report, self._message_size))) for report in reports]
+            reports = prefix_ages(reports, ages)
+        return [b"".join(map(self._sealer.seal, split_bytes(report, self._message_size))) for report in reports]
 
 
-def _check(agrees: bool, field: str) -> None:
-    if not agrees:
+def _require_agreement(is_equal: bool, field: str) -> None:
+    if not is_equal:
         raise TermsRefused("round, spec and policy disagree", field=field, remedy="do not take part")
 
 
-def _spec(body: bytes) -> Spec:
+def _parse_spec_body(body: bytes) -> Spec:
+    """Parse the spec of a publication; `Malformed` if it is not JSON, or no spec that this version knows."""
     try:
         data = msgspec.json.decode(body, type=dict[str, Any])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -210,12 +211,12 @@ def _spec(body: bytes) -> Spec:
         return parse_spec(data)
     except SpecError as error:
         remedy = "fetch the policy again, or update the client library"
-        raise Malformed(
-            f"not a spec that this device knows: {error.detail}", field=error.field, remedy=remedy
-        ) from None
+        detail = f"not a spec that this device knows: {error.detail}"
+        raise Malformed(detail, field=error.field, remedy=remedy) from None
 
 
-def _policy(body: bytes, spec: Spec) -> Policy:
+def _decode_policy_body(body: bytes, spec: Spec) -> Policy:
+    """Parse the policy of a publication, checked against the spec; `TermsRefused` without such a randomizer."""
     try:
         policy = decode_policy(body, algorithm(spec.algorithm.name).policy)
         check_policy(policy, spec)
@@ -225,20 +226,20 @@ def _policy(body: bytes, spec: Spec) -> Policy:
 
 
 def meaning(spec: Spec, options: int | None = None, cohort: str = "") -> bytes:
-    """Return a digest of what a spec says about the meaning of reports, and what it promises for them.
+    """Return a digest of the parts of a spec that determine the meaning of reports and their privacy.
 
-    options: how many of its arms or actions count, the first ones; None: all.
-    cohort: the source whose people are promised something; empty: the experiment's own people.
+    options: number of arms or actions that are included, the first ones; None: all.
+    cohort: the source whose promise is included; empty: the promise to the experiment's own participants.
     """
-    tables = spec.model_dump(mode="json", exclude=_MAY_CHANGE, exclude_defaults=True)
-    # All names count, not only that of the person's arm: whether a device reports would tell which one that is.
-    names, promised = spec.options[:options], spec.privacy_of(cohort).epsilon
+    tables = spec.model_dump(mode="json", exclude=_CHANGEABLE_SECTIONS, exclude_defaults=True)
+    # All names are included, since whether a device reports must not depend on the participant's arm.
+    names, promised_epsilon = spec.options[:options], spec.cohort_privacy(cohort).epsilon
     # Keys of tables may come in any order, but contexts have the order of the features.
-    said = [tables, list(spec.features), names, promised]
-    # What an outcome has besides one reward: another spec would read the same numbers as something else.
-    nothing = spec.without_outcome(None)
-    if spec.rewards > 1 or isinstance(nothing, Mapping):
-        said += [spec.rewards, list(nothing) if isinstance(nothing, Mapping) else []]
+    digest_input = [tables, list(spec.features), names, promised_epsilon]
+    # The parts of an outcome besides the reward are included, since another spec would read its numbers differently.
+    default_outcome = spec.without_outcome(None)
+    if spec.rewards > 1 or isinstance(default_outcome, Mapping):
+        digest_input += [spec.rewards, list(default_outcome) if isinstance(default_outcome, Mapping) else []]
     if spec.experiment.reports_per_person > 1:
-        said += [spec.experiment.reports_per_person, spec.experiment.report_period]
-    return hashlib.sha256(msgspec.json.encode(said, order="deterministic")).digest()
+        digest_input += [spec.experiment.reports_per_person, spec.experiment.report_period_seconds]
+    return hashlib.sha256(msgspec.json.encode(digest_input, order="deterministic")).digest()

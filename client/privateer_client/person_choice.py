@@ -1,4 +1,4 @@
-"""One person's choice in one experiment: kept until its report is made for the round that is open then, and paid."""
+"""A participant's choice in an experiment: stored until its report is made and paid for, for the round then open."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -6,38 +6,30 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privateer_client.delivery import Steps
-from privateer_client.inputs import warn_unfit
+from privateer_client.inputs import warn_of_invalid_value
 from privateer_client.ledger.account_protocol import Account, Payment
-from privateer_client.ledger.choice import KeptArm, KeptChoice, period_of, pinned
+from privateer_client.ledger.choice import StoredArm, StoredChoice, period_number, pinned_terms
 from privateer_client.participation import Participation, SealedReport
 from privateer_client.publications import Publications
-from privateer_client.states import ALLOWED, NEXT, OUTCOMES, Action, ChoiceEvent, ChoiceState, Outcome, state_of
+from privateer_client.states import ALLOWED, NEXT, OUTCOMES, Action, ChoiceEvent, ChoiceState, ReportStatus, find_state
+from privateer_core.arrays import Array, Coins
 from privateer_core.clock import Clock
-from privateer_core.errors import (
-    Deleted,
-    HeadWentBack,
-    InputError,
-    LogForked,
-    PrivateerError,
-    TermsRefused,
-    Unavailable,
-)
-from privateer_core.spec.adjustment import with_numbers
+from privateer_core.errors import Deleted, InputError, LogForked, LogRollback, PrivateerError, TermsRefused, Unavailable
+from privateer_core.spec.adjustment import append_numbers
 from privateer_core.wire.envelope import Envelope, encode_envelope
 
-Past: TypeAlias = tuple[NDArray[np.float64], str, NDArray[np.float64]]
-"""The context of a person of a source, the arm that they played, and its rewards."""
+Past: TypeAlias = tuple[Array, str, Array]
+"""The context, the earlier arm and the rewards of a participant from a source."""
 
 
 class PersonChoice:
-    """The choice of this device's person: the ledger keeps it, and `state` says how far it is.
+    """The choice of this device's participant, which the ledger stores, and its `state`.
 
-    publications: the experiment's.
-    account: keeps choice, arm and report, and pays for this.
-    clock: tells what is due.
+    publications: the publications of the experiment.
+    account: stores choice, arm and report, and records payments.
+    clock: the clock for due times.
     """
 
     def __init__(self, publications: Publications, account: Account, clock: Clock) -> None:
@@ -49,218 +41,233 @@ class PersonChoice:
     def _now(self) -> float:
         return self._clock.now()
 
-    def may(self, action: Action) -> bool:
-        """Whether the state allows something."""
+    def is_allowed(self, action: Action) -> bool:
+        """Whether the state allows an action."""
         return action in ALLOWED[self.state]
 
-    def move(self, event: ChoiceEvent) -> None:
-        """Go to the next state."""
+    def apply_event(self, event: ChoiceEvent) -> None:
+        """Change the state by an event that the state allows."""
         self.state = NEXT[self.state, event]
 
     @property
-    def outcome(self) -> Outcome:
-        """What a report returns that sends nothing."""
+    def report_status(self) -> ReportStatus:
+        """The status of a report in a state in which nothing is sent."""
         return OUTCOMES[self.state]
 
-    def look_up(self, followed: Participation) -> KeptChoice | None:
-        """Return the choice that is kept, and set the state."""
-        kept = self._account.choice(self._identity)
-        self._find_state(kept, followed)
-        return kept
+    def load_stored(self, participation: Participation) -> StoredChoice | None:
+        """Return the stored choice, or None, and set the state by it."""
+        stored = self._account.choice(self._identity)
+        self._update_state(stored, participation)
+        return stored
 
-    def _find_state(self, kept: KeptChoice | None, followed: Participation) -> None:
-        paid, now = self._account.payment(self._identity), self._now
-        self.state = state_of(kept, paid, now, period_of(followed.spec, now), lambda: self._asks(followed))
+    def _update_state(self, stored: StoredChoice | None, participation: Participation) -> None:
+        payment, now = self._account.payment(self._identity), self._now
+        period = period_number(participation.spec, now)
+        self.state = find_state(stored, payment, now, period, lambda: self._is_report_requested(participation))
 
-    def standing(self, followed: Participation, *, fresh: bool) -> KeptChoice | None:
-        """Return the choice that is kept and still the person's, and set the state; ``fresh`` ends one that can be."""
-        kept = self.look_up(followed)
-        if kept is None or not self.may(Action.REPORT):
+    def load_valid_choice(self, participation: Participation, *, fresh: bool) -> StoredChoice | None:
+        """Return the stored choice if it is still valid, and set the state; ``fresh`` ends a choice that is not due."""
+        stored = self.load_stored(participation)
+        if stored is None or not self.is_allowed(Action.REPORT):
             return None
-        if kept.has_lapsed(followed, self._now) or (fresh and self.may(Action.SHOW)):
-            self._end(ChoiceEvent.LAPSED, followed)
+        if stored.has_lapsed(participation, self._now) or (fresh and self.is_allowed(Action.SHOW)):
+            self._end(ChoiceEvent.LAPSED, participation)
             return None
-        return kept
+        return stored
 
-    def _end(self, event: ChoiceEvent, followed: Participation) -> None:
-        """Go on without the choice."""
-        self.move(event)
-        self._find_state(None, followed)
+    def _end(self, event: ChoiceEvent, participation: Participation) -> None:
+        """Change the state by an event that ends the choice."""
+        self.apply_event(event)
+        self._update_state(None, participation)
 
-    def keep(self, choice: KeptChoice | None, before: KeptChoice | None, followed: Participation) -> None:
-        """Keep a choice if it may be kept, else the one of before; people of a source keep none."""
-        if followed.cohort:
+    def store(self, choice: StoredChoice | None, previous: StoredChoice | None, participation: Participation) -> None:
+        """Store a choice if the state allows it, else the previous choice; participants from a source store none."""
+        if participation.cohort:
             return
-        may = choice is not None and self.may(Action.KEEP)
-        self._account.change(self._identity, lambda _: choice if may else before)
-        if choice is not None:
-            self.decide(choice)
+        is_storable = choice is not None and self.is_allowed(Action.KEEP)
+        self._account.change_choice(self._identity, lambda _: choice if is_storable else previous)
+        if choice is not None and is_storable:
+            self.apply_event(ChoiceEvent.DEFERRED if choice.window else ChoiceEvent.DECIDED)
 
-    def decide(self, choice: KeptChoice) -> None:
-        """Note that the person has a choice, if one may be kept."""
-        if self.may(Action.KEEP):
-            self.move(ChoiceEvent.DEFERRED if choice.window else ChoiceEvent.DECIDED)
-
-    def forget(self, followed: Participation) -> None:
+    def forget(self, participation: Participation) -> None:
         """Erase the choice and the arm."""
         self._account.forget(self._identity)
-        self._end(ChoiceEvent.ERASED, followed)
+        self._end(ChoiceEvent.ERASED, participation)
 
-    def arm(self, followed: Participation) -> KeptArm | None:
-        """Return the arm that the person had before, if it is still theirs."""
-        arm = None if followed.cohort else self._account.change_arm(self._identity, lambda arm: arm)
-        return arm if arm is not None and arm.stands(followed, self._now) else None
+    def load_valid_arm(self, participation: Participation) -> StoredArm | None:
+        """Return the participant's stored arm, if it is still valid."""
+        arm = None if participation.cohort else self._account.change_arm(self._identity, lambda arm: arm)
+        return arm if arm is not None and arm.is_valid(participation, self._now) else None
 
-    def keep_arm(self, choice: KeptChoice, followed: Participation) -> None:
-        """Keep the arm of a choice; what is decided for everybody, or by the final policy, needs no keeping."""
-        if not (followed.cohort or followed.is_over or choice.is_common):
+    def store_arm(self, choice: StoredChoice, participation: Participation) -> None:
+        """Store the arm of a choice, unless it is the same for all participants or chosen by the final policy."""
+        if not (participation.cohort or participation.is_over or choice.is_common):
             with suppress(InputError):
-                self._account.change_arm(self._identity, lambda arm: (arm or KeptArm()).showing(choice))
+                self._account.change_arm(self._identity, lambda arm: (arm or StoredArm()).with_choice(choice))
 
-    def coins(self, followed: Participation, *, fresh: bool) -> NDArray[np.uint32]:
-        """Return the coins of a choice: of its own, since its report may show them, or those of the final policy."""
-        drawn = followed.coins(1)
+    def draw_or_keep_coins(self, participation: Participation, *, fresh: bool) -> Coins:
+        """Draw the coins of a choice; a final policy's coins are stored and kept, unless ``fresh`` replaces them."""
+        coins = participation.draw_coins(1)
 
-        def final(arm: KeptArm | None) -> KeptArm:
-            known = arm or KeptArm()
-            return known if len(known.coins) and not fresh else replace(known, coins=drawn)
+        def keep_coins(arm: StoredArm | None) -> StoredArm:
+            stored = arm or StoredArm()
+            return stored if len(stored.coins) and not fresh else replace(stored, coins=coins)
 
-        if followed.is_over and not followed.cohort:
-            with suppress(InputError):  # what cannot be kept is drawn anew each time
-                return (self._account.change_arm(self._identity, final) or KeptArm(coins=drawn)).coins
-        return drawn
+        if participation.is_over and not participation.cohort:
+            with suppress(InputError):  # coins that cannot be stored are drawn again each time
+                return (self._account.change_arm(self._identity, keep_coins) or StoredArm(coins=coins)).coins
+        return coins
 
-    def _asks(self, followed: Participation) -> bool:
-        """Find out whether the device is asked for a report on what its person chooses now."""
-        if not (followed.asks and self._draws_number(followed)):
+    def _is_report_requested(self, participation: Participation) -> bool:
+        """Whether the device is asked for a report on a choice that is made now."""
+        if not (participation.is_report_requested and self._is_drawn(participation)):
             return False
-        is_for_later = followed.spec.experiment.conversion_window > 0
-        return (is_for_later or self._is_new(followed)) and self._is_the_time(followed)
+        is_for_later = participation.spec.experiment.conversion_window_seconds > 0
+        return (is_for_later or self._is_new(participation)) and self._is_reporting_time(participation)
 
-    def _draws_number(self, followed: Participation) -> bool:
-        """Find out whether it is this device's turn by its own number, if the round draws numbers."""
-        draw = followed.policy.draw
-        return draw is None or draw.asks(self._account.number(self._identity, draw.seed, draw.people))
+    def _is_drawn(self, participation: Participation) -> bool:
+        """Whether the round's draw of participants includes this device's number; True if the round draws none."""
+        draw = participation.policy.draw
+        return draw is None or draw.is_invited(self._account.draw_number(self._identity, draw.seed, draw.people))
 
     def _is_new(self, opened: Participation) -> bool:
-        """Whether no report of this device went to the round, or to a later one: no crowd hides two as it hides one."""
-        paid = self._account.payment(self._identity)
-        return paid is None or paid.version < opened.round.version
+        """Whether this device has not reported to this or a later round, since a batch does not hide two reports."""
+        payment = self._account.payment(self._identity)
+        return payment is None or payment.version < opened.round.version
 
-    def _is_the_time(self, followed: Participation) -> bool:
-        """Find out whether the device reports this time: where it reports one time of several, it has drawn which."""
-        table = followed.spec.experiment
-        if table.reports_per_person == followed.spec.reports:
+    def _is_reporting_time(self, participation: Participation) -> bool:
+        """Whether the device reports on this visit; if it reports on one of several visits, it has drawn which."""
+        table = participation.spec.experiment
+        if table.reports_per_person == participation.spec.reports:
             return True
-        times, seconds, period = table.reports_per_person, table.report_period, period_of(followed.spec, self._now)
-        return self._account.draw(self._identity, times, seconds, period)
+        period = period_number(participation.spec, self._now)
+        return self._account.count_visit(self._identity, table.reports_per_person, table.report_period_seconds, period)
 
-    def tell(self, choice: KeptChoice, rewards: NDArray[np.float64], followed: Participation) -> KeptChoice | None:
-        """Keep an outcome with the choice that the report is about, and return that; None if it is not kept any more.
+    def record_outcome(
+        self, choice: StoredChoice, rewards: Array, participation: Participation, opened: Participation | None
+    ) -> StoredChoice | SealedReport | None:
+        """Add an outcome to the stored choice, and return the choice; None if the choice is no longer stored.
 
-        The person may have erased it, or another session may have kept a fresh one, of which the outcome says nothing.
+        The participant may have erased it, or another session may have replaced it, so that the outcome is not its own.
+
+        opened: the participation in the open round, if known; then this returns the report, if the round takes it.
         """
         now = self._now
+        reports = list[SealedReport]()
 
-        def counts(kept: KeptChoice | None) -> bool:
-            return kept is not None and (_waits(kept, followed, now) or kept.is_same(choice))
+        def accepts_outcome(stored: StoredChoice | None) -> bool:
+            if stored is None:
+                return False
+            return stored.is_same_choice(choice) or (stored.is_due(now) and not stored.has_lapsed(participation, now))
 
-        updated = self._account.change(
-            self._identity, lambda kept: kept.with_outcome(rewards, now) if kept and counts(kept) else kept
-        )
-        if not counts(updated):
-            self.look_up(followed)
+        def add_outcome(stored: StoredChoice | None) -> StoredChoice | None:
+            if stored is None or not accepts_outcome(stored):
+                return stored
+            updated_choice = stored.with_outcome(rewards, now)
+            report = None
+            if opened is not None and not updated_choice.window:
+                with suppress(PrivateerError):  # the error is raised when the report is made from the stored choice
+                    report = self.make_report(updated_choice, opened)
+            reports.extend([report] if report else [])
+            return None if report else updated_choice
+
+        updated = self._account.change_choice(self._identity, add_outcome)
+        if not (reports or accepts_outcome(updated)):
+            self.load_stored(participation)
             return None
-        self.move(ChoiceEvent.OUTCOME)
-        return updated
+        self.apply_event(ChoiceEvent.OUTCOME)
+        return reports[0] if reports else updated
 
-    def keeps(self, choice: KeptChoice) -> bool:
-        """Whether a choice is still kept: the person may erase it while a server takes its time."""
-        kept = self._account.choice(self._identity)
-        return kept is not None and kept.is_same(choice)
+    def is_stored(self, choice: StoredChoice) -> bool:
+        """Whether a choice is still stored: the participant may erase it while the device waits for a server."""
+        stored = self._account.choice(self._identity)
+        return stored is not None and stored.is_same_choice(choice)
 
-    def end(self, event: ChoiceEvent, followed: Participation) -> Outcome:
-        """Return what came of the report that was due, whatever the session was asked for meanwhile."""
+    def end_report(self, event: ChoiceEvent, participation: Participation) -> ReportStatus:
+        """Change the state by the end of a due report, and return the report's status."""
         if event is ChoiceEvent.EXPIRED:
-            self.keep(None, None, followed)
+            self.store(None, None, participation)
         self.state = NEXT[ChoiceState.DUE, event]
-        return self.outcome
+        return self.report_status
 
-    def settle(self, timeout: float) -> Steps[Outcome | None]:
-        """Make the report on the choice that is kept, if it is due; return what came of one that is not made."""
+    def make_due_report(self, timeout: float) -> Steps[ReportStatus | None]:
+        """Make the report on the stored choice, if it is due; return the status of a report that is not made."""
         try:
             choice = self._account.choice(self._identity)
-        except InputError:  # whoever joins the experiment gets the error
-            return Outcome.PENDING
+        except InputError:  # joining the experiment raises the error
+            return ReportStatus.PENDING
         now = self._now
-        if choice is not None and choice.on_time(now) is not choice:
-            choice = self._account.change(self._identity, lambda kept: None if kept is None else kept.on_time(now))
+        if choice is not None and choice.with_corrected_due_time(now) is not choice:
+            choice = self._account.change_choice(
+                self._identity, lambda old: None if old is None else old.with_corrected_due_time(now)
+            )
         if choice is None:
             return None
-        self.state = state_of(choice, self._account.payment(self._identity), now, choice.period, lambda: False)
+        self.state = find_state(choice, self._account.payment(self._identity), now, choice.period, lambda: False)
         if self.state is ChoiceState.DELIVERED:
-            self._account.change(self._identity, lambda _: None)
-        if not self.may(Action.MAKE):
+            self._account.change_choice(self._identity, lambda _: None)
+        if not self.is_allowed(Action.MAKE):
             return None
-        event = yield from self._attempt(choice, timeout, now)
-        self.move(event)
+        event = yield from self._make_report_or_event(choice, timeout, now)
+        self.apply_event(event)
         return None if event is ChoiceEvent.TAKEN else OUTCOMES.get(self.state)
 
-    def _attempt(self, choice: KeptChoice, timeout: float, now: float) -> Steps[ChoiceEvent]:
-        """Make the report that is due; return what came of it."""
+    def _make_report_or_event(self, choice: StoredChoice, timeout: float, now: float) -> Steps[ChoiceEvent]:
+        """Make the due report, and return the resulting event."""
         try:
-            opened = yield from self._publications.opened(None, timeout)
+            opened = yield from self._publications.fetch_open(None, timeout)
             with self._account.transaction():
-                kept = self._account.choice(self._identity)
-                if kept is None or not kept.is_due(now):
-                    return ChoiceEvent.ERASED  # the person did it while the server took its time
-                if self.make(kept, opened.participation) is not None:
+                stored = self._account.choice(self._identity)
+                if stored is None or not stored.is_due(now):
+                    return ChoiceEvent.ERASED  # by the participant, during the request
+                if self.make_report(stored, opened.participation) is not None:
                     return ChoiceEvent.TAKEN
         except Unavailable:
             return ChoiceEvent.DECLINED
         except Deleted:
             self._account.forget(self._identity)
             return ChoiceEvent.DELETED
-        except (LogForked, HeadWentBack):  # the device goes on with nothing at this server
+        except (LogForked, LogRollback):  # the device stops all operations at this server
             raise
         except PrivateerError:  # of its terms, of the budget: another round may do better
             pass
-        if not choice.is_given_up(now):
+        if not choice.is_abandoned(now):
             return ChoiceEvent.DECLINED
-        self._account.change(self._identity, lambda kept: kept if kept and not kept.is_due(now) else None)
+        self._account.change_choice(
+            self._identity, lambda stored: stored if stored and not stored.is_due(now) else None
+        )
         return ChoiceEvent.EXPIRED
 
-    def make(self, choice: KeptChoice, opened: Participation) -> SealedReport | None:
-        """Make the report on a choice and pay for it; None, unpaid, if the open round does not take it."""
-        self.check(choice, opened)
-        if not (opened.takes(choice.decided) and self._is_new(opened) and self._draws_number(opened)):
+    def make_report(self, choice: StoredChoice, opened: Participation) -> SealedReport | None:
+        """Make and pay for the report on a choice; return None without payment if the open round does not take it."""
+        self.check_publication(choice, opened)
+        if not (opened.accepts_version(choice.decided) and self._is_new(opened) and self._is_drawn(opened)):
             return None
-        decided = np.array([choice.decided])
-        rewards = with_numbers(choice.rewards, choice.numbers)
-        parts = (choice.contexts, choice.coins, choice.decisions, rewards)
-        # A clock that was ahead when choosing must not use up the periods until then.
-        period = min(choice.period, period_of(opened.spec, self._now))
-        return self._paid(opened, period, lambda: opened.reports(*parts, decided)[0])
+        versions = np.array([choice.decided])
+        rewards = append_numbers(choice.rewards, choice.numbers)
+        arguments = (choice.contexts, choice.coins, choice.decisions, rewards)
+        # A clock that was ahead at the choice must not use up later periods.
+        period = min(choice.period, period_number(opened.spec, self._now))
+        return self._pay_and_seal(opened, period, lambda: opened.make_reports(*arguments, versions)[0])
 
-    def recall(self, past: Past, followed: Participation, opened: Participation) -> SealedReport | None:
-        """Make the report of a person of a source on what the spec has that they ``followed``, as `make`."""
-        (contexts, arm, rewards), spec, cohort = past, followed.spec, followed.cohort
-        _agree(followed.meaning(len(spec.options), cohort), opened.meaning(len(spec.options), cohort))
-        if not opened.asks:
+    def make_past_report(self, past: Past, participation: Participation, opened: Participation) -> SealedReport | None:
+        """Make and pay for the report on an earlier arm, under the spec joined, as `make`; None if unrequested."""
+        (contexts, arm, rewards), spec, cohort = past, participation.spec, participation.cohort
+        _check_same_meaning(participation.meaning(len(spec.options), cohort), opened.meaning(len(spec.options), cohort))
+        if not opened.is_report_requested:
             return None
-        played = np.array([_place(arm, spec.options)])
-        return self._paid(opened, 0, lambda: opened.recorded(contexts, played, rewards)[0])
+        arm_indices = np.array([_arm_index(arm, spec.options)])
+        return self._pay_and_seal(opened, 0, lambda: opened.make_past_reports(contexts, arm_indices, rewards)[0])
 
-    def check(self, choice: KeptChoice, opened: Participation) -> None:
-        """Refuse a publication under which a choice means something else than when it was made."""
-        _agree(choice.meaning, opened.meaning(choice.options))
+    def check_publication(self, choice: StoredChoice, opened: Participation) -> None:
+        """Refuse a publication under which a choice has another meaning than when it was made."""
+        _check_same_meaning(choice.meaning, opened.meaning(choice.options))
         if opened.round.version == choice.decided and opened.header.digest != choice.digest:
-            raise TermsRefused(
-                "the server has published another policy of this version", field="version", remedy="do not report"
-            )
+            detail = "the server has published another policy of this version"
+            raise TermsRefused(detail, field="version", remedy="do not report")
 
-    def _paid(self, opened: Participation, period: int, seal: Callable[[], bytes]) -> SealedReport:
-        """Make the body to send, once; the ledger keeps it together with its payment, and forgets the choice."""
+    def _pay_and_seal(self, opened: Participation, period: int, seal: Callable[[], bytes]) -> SealedReport:
+        """Seal the report; the ledger stores its body together with the payment, and erases the choice."""
         terms, header, reports = opened.terms, opened.header, opened.spec.reports
         payment = Payment(
             experiment=self._identity,
@@ -271,28 +278,22 @@ class PersonChoice:
             local_epsilon=terms.local_epsilon,
             reports=reports,
             period=period,
-            pinned=pinned(opened.spec, terms) if reports > 1 else "",
+            pinned=pinned_terms(opened.spec, terms) if reports > 1 else "",
         )
         endpoint = self._address.endpoint(terms.trust)
         body = self._account.pay(payment, endpoint, lambda: encode_envelope(Envelope(header, seal())))
         return SealedReport(self._identity, endpoint, body)
 
 
-def _waits(kept: KeptChoice, followed: Participation, now: float) -> bool:
-    """Whether the report on a choice is due, and a round like the one that is followed may take it."""
-    return kept.is_due(now) and not kept.has_lapsed(followed, now)
-
-
-def _agree(before: bytes, now: bytes) -> None:
+def _check_same_meaning(before: bytes, now: bytes) -> None:
     if before != now:
         detail = "features, arms, rewards or privacy are not those by which the person chose"
         raise TermsRefused(detail, field="spec", remedy="do not report")
 
 
-def _place(arm: Any, options: tuple[str, ...]) -> int:
-    """Return the place of an arm; -1 if the spec does not list it."""
+def _arm_index(arm: Any, options: tuple[str, ...]) -> int:
+    """Return the index of an arm; -1 with a warning if the spec does not list it."""
     if isinstance(arm, str) and arm in options:
         return options.index(arm)
-    remedy = "see the arms of its spec"
-    warn_unfit(InputError("not an arm of the experiment", field="arm", remedy=remedy))
+    warn_of_invalid_value(InputError("not an arm of the experiment", field="arm", remedy="see the arms of its spec"))
     return -1

@@ -1,10 +1,10 @@
-"""The publications of one experiment, as a device gets them: from the server, or those that it kept."""
+"""The publications of an experiment on a device: fetched from the server, or stored."""
 
 from contextlib import suppress
 from typing import Final, NamedTuple
 from urllib.parse import quote
 
-from privateer_client.delivery import Ask, EndpointAnswer, Pace, Silence, Steps
+from privateer_client.delivery import DeliveryRequest, EndpointAnswer, Pace, Silence, Steps
 from privateer_client.ledger.account_protocol import Account
 from privateer_client.log import Witness
 from privateer_client.participation import Participation
@@ -16,9 +16,9 @@ from privateer_core.wire.envelope import MEDIA_TYPE
 from privateer_core.wire.publication import ASKS_NOBODY, digest
 from privateer_core.wire.transparency_log import Entry
 
-_BYTES: Final = 16 << 20
-FRESH: Final = 3.0
-"""Seconds for which a publication counts as the open one, without being asked for again."""
+_PUBLICATION_BYTES_MAX: Final = 16 << 20
+FRESH_SECONDS: Final = 3.0
+"""Seconds for which a publication counts as open without another request."""
 _OK, _NOT_MODIFIED, _NOT_FOUND, _GONE = 200, 304, 404, 410
 
 
@@ -41,71 +41,65 @@ class Address(NamedTuple):
 
     @property
     def endpoints(self) -> list[str]:
-        """Where reports may go."""
-        return [self._server_endpoint] + ([self._shuffled(self.shuffler)] if self.shuffler else [])
+        """The possible endpoints of reports."""
+        return [f"{self.server}/reports"] + ([self._shuffler_endpoint(self.shuffler)] if self.shuffler else [])
 
-    def base_of(self, endpoint: str) -> str:
-        """Return the service that an endpoint belongs to."""
-        is_shuffled = self.shuffler is not None and endpoint == self._shuffled(self.shuffler)
+    def service_url(self, endpoint: str) -> str:
+        """Return the URL of the service that an endpoint belongs to."""
+        is_shuffled = self.shuffler is not None and endpoint == self._shuffler_endpoint(self.shuffler)
         return self.shuffler if is_shuffled and self.shuffler else self.server
 
     def endpoint(self, trust: Trust) -> str:
-        """Return where reports under a trust model go."""
+        """Return the endpoint of reports under a trust model."""
         if not trust.shuffled:
-            return self._server_endpoint
+            return f"{self.server}/reports"
         if self.shuffler is None:
-            raise TermsRefused(
-                "the experiment needs a shuffler that does not collude with its server",
-                field="shuffler",
-                remedy="name the one your users trust: Client(url, shuffler='https://...')",
-            )
-        return self._shuffled(self.shuffler)
+            detail = "the experiment needs a shuffler that does not collude with its server"
+            remedy = "name the one your users trust: Client(url, shuffler='https://...')"
+            raise TermsRefused(detail, field="shuffler", remedy=remedy)
+        return self._shuffler_endpoint(self.shuffler)
 
-    @property
-    def _server_endpoint(self) -> str:
-        return f"{self.server}/reports"
-
-    def _shuffled(self, shuffler: str) -> str:
+    def _shuffler_endpoint(self, shuffler: str) -> str:
         return f"{shuffler}/experiments/{self.name}/reports"
 
 
 class Moment(NamedTuple):
-    """A moment by both clocks: one of them can be set, the other may stand still while a device sleeps."""
+    """A time by both clocks: the wall clock can be set, and the monotonic clock may stop while a device sleeps."""
 
     now: float
     monotonic: float
 
     @classmethod
-    def of(cls, clock: Clock) -> "Moment":
-        """Return this moment."""
+    def from_clock(cls, clock: Clock) -> "Moment":
+        """Return the current time."""
         return cls(clock.now(), clock.monotonic())
 
     def is_within(self, seconds: float, clock: Clock) -> bool:
-        """Whether it was less than so many seconds ago."""
-        here = Moment.of(clock)
-        return max(abs(here.now - self.now), here.monotonic - self.monotonic) < seconds
+        """Whether the moment was less than ``seconds`` ago, by both clocks."""
+        present = Moment.from_clock(clock)
+        return max(abs(present.now - self.now), present.monotonic - self.monotonic) < seconds
 
 
-class Published(NamedTuple):
-    """A publication that the device has checked, and when the server sent it; None: the device had kept it."""
+class CheckedPublication(NamedTuple):
+    """A publication that the device has verified, and the time of the server's answer; None for a stored one."""
 
     participation: Participation
-    sent: Moment | None
+    sent_at: Moment | None
 
     def is_fresh(self, clock: Clock) -> bool:
-        """Whether the server sent it just now."""
-        return self.sent is not None and self.sent.is_within(FRESH, clock)
+        """Whether the server sent the publication within the last seconds."""
+        return self.sent_at is not None and self.sent_at.is_within(FRESH_SECONDS, clock)
 
 
 class Publications:
-    """Fetches, checks and keeps the publications of an experiment.
+    """The publications of an experiment, which are fetched, verified and stored.
 
     address: the experiment.
-    limits: what the device accepts.
-    account: where the last publication is kept.
-    pace: how long a request may take.
-    cohort: the source that the person belongs to; empty for the experiment's own people.
-    pinned: the keys that the server may have; empty: the one that it had first.
+    limits: the limits of the device.
+    account: stores the last publication.
+    pace: the timeout of requests.
+    cohort: the source that the participant belongs to; empty for the experiment's own participants.
+    pinned: the keys that the server may have; empty: the server's first key.
     """
 
     def __init__(
@@ -121,107 +115,116 @@ class Publications:
         self.address, self.clock = address, pace.clock
         self._limits, self._account, self._pace, self._cohort = limits, account, pace, cohort
 
-    def joined(self, known: Published | None = None) -> Steps[Published]:
-        """Return the publication to decide by: the server's, or the one kept if the server does not answer.
+    def fetch_for_choice(self, last: CheckedPublication | None = None) -> Steps[CheckedPublication]:
+        """Fetch the publication to decide by, or load the stored one if the server does not answer.
 
-        known: the one known so far; the request names its digest.
+        last: the last publication; the request names its digest.
         """
-        answer = yield self._ask(self._pace.timeout, _tag(known))
+        answer = yield self._policy_request(self._pace.timeout, _request_digest(last))
         is_paused = answer is not None and answer.asks == ASKS_NOBODY
-        if known is not None and _is_known(answer, known):
-            if is_paused == known.participation.is_paused:
-                return known._replace(sent=Moment.of(self.clock))
-            answer = yield self._ask(self._pace.timeout)
+        if last is not None and _is_unchanged(answer, last):
+            if is_paused == last.participation.is_paused:
+                return last._replace(sent_at=Moment.from_clock(self.clock))
+            answer = yield self._policy_request(self._pace.timeout)
         try:
-            return (yield from self._checked(answer, self._pace.timeout, is_paused=is_paused))
+            return (yield from self._check_answer(answer, self._pace.timeout, is_paused=is_paused))
         except Unavailable:
-            kept = self.kept()
-            if kept is None:
+            stored = self.load_stored()
+            if stored is None:
                 raise
-            return kept
+            return stored
 
-    def kept(self) -> Published | None:
-        """Return the last publication that was checked, checked anew; None if there is none."""
+    def load_stored(self) -> CheckedPublication | None:
+        """Load and verify the stored publication; None if no publication is stored."""
         body = self._account.publication(self.address.identity)
-        return None if body is None else Published(self._followed(body), None)
+        return None if body is None else CheckedPublication(self._parse_participation(body), None)
 
-    def opened(self, known: Published | None, timeout: float | None = None) -> Steps[Published]:
-        """Return the publication whose round is open now, to report to.
+    def find_open(self, last: CheckedPublication | None) -> CheckedPublication | None:
+        """Return the publication if its round certainly is open; None if a request is needed."""
+        is_open = last is not None and not last.participation.is_paused and last.is_fresh(self.clock)
+        return last if is_open else None
 
-        known: the one known so far. If the server sent it in this session, the request names its digest.
-        timeout: seconds for the request; by default those of the pace.
+    def fetch_open(self, last: CheckedPublication | None, timeout: float | None = None) -> Steps[CheckedPublication]:
+        """Fetch the publication of the open round, for a report.
+
+        last: the last publication. If the server sent it in this session, the request names its digest.
+        timeout: seconds for the request; by default the timeout of the pace.
         """
-        if known is not None and known.participation.is_paused:
-            known = None  # nothing but an unsigned header said so: it is checked as one that asks
-        if known is not None and known.is_fresh(self.clock):
-            return known
+        fresh = self.find_open(last)
+        if fresh is not None:
+            return fresh
+        if last is not None and last.participation.is_paused:
+            last = None  # nothing but an unsigned header said so: it is checked as one that asks
         timeout = timeout or self._pace.timeout
-        answer = yield self._ask(timeout, _tag(known))
-        if known is not None and _is_known(answer, known):
-            return known._replace(sent=Moment.of(self.clock))
-        # Whoever chose when the round asked may report in a pause that has begun since.
-        return (yield from self._checked(answer, timeout, is_paused=False))
+        answer = yield self._policy_request(timeout, _request_digest(last))
+        if last is not None and _is_unchanged(answer, last):
+            return last._replace(sent_at=Moment.from_clock(self.clock))
+        # Choices that were made before a pause may be reported in it.
+        return (yield from self._check_answer(answer, timeout, is_paused=False))
 
     def check_server(self) -> None:
         """Refuse a server that the device holds evidence against."""
         self._witness.check()
 
-    def reconciled(self) -> Steps[None]:
-        """Refuse as `check_server`, but after a rollback ask first whether the log continues the last known head.
+    def recheck_server(self) -> Steps[None]:
+        """Refuse as `check_server`, but after a rollback check first whether the log continues the last known head.
 
-        An old head may be one that somebody in between repeats. A proof that continues the last head shows that the
+        An old head may be replayed by a third party. A proof that continues the last head shows that the
         server still has what it had, so the evidence stops the device no more; a server that lost it cannot make one.
         """
         if self._witness.saw_rollback:
             with suppress(PrivateerError):
-                answer = self._publication((yield self._ask(self._pace.timeout)), self._pace.timeout)
-                self._witness.signer(answer)
-                yield from self._proved(self._followed(answer.body), answer, self._pace.timeout)
+                answer = self._require_publication((yield self._policy_request(self._pace.timeout)), self._pace.timeout)
+                self._witness.verify_signer(answer)
+                yield from self._verify_logged(self._parse_participation(answer.body), answer, self._pace.timeout)
                 self._witness.acquit()
         self.check_server()
 
-    def _proved(self, followed: Participation, answer: EndpointAnswer, timeout: float) -> Steps[None]:
-        header = followed.header
-        yield from self._witness.witnessed(Entry(header.experiment, header.version, header.digest), answer, timeout)
+    def _verify_logged(self, participation: Participation, answer: EndpointAnswer, timeout: float) -> Steps[None]:
+        header = participation.header
+        yield from self._witness.verify_logged(Entry(header.experiment, header.version, header.digest), answer, timeout)
 
-    def _ask(self, timeout: float, tag: bytes | None = None) -> Ask:
+    def _policy_request(self, timeout: float, tag: bytes | None = None) -> DeliveryRequest:
         headers = {"Accept": MEDIA_TYPE} | ({} if tag is None else {"If-None-Match": f'"{tag.hex()}"'})
-        return Ask("GET", self.address.policy, headers, timeout, most=_BYTES)
+        return DeliveryRequest("GET", self.address.policy, headers, timeout, max_bytes=_PUBLICATION_BYTES_MAX)
 
-    def _checked(self, answer: EndpointAnswer | None, timeout: float, *, is_paused: bool) -> Steps[Published]:
-        answer = self._publication(answer, timeout)
-        body, sent = answer.body, Moment.of(self.clock)
-        self._witness.signer(answer)
-        published = Published(self._followed(body, is_paused=is_paused), sent)
-        header = published.participation.header
-        if not self._account.has_witnessed(self.address.identity, header.digest):
-            yield from self._proved(published.participation, answer, timeout)
-        with suppress(InputError):  # what cannot be kept is fetched again
-            self._account.remember(self.address.identity, body)
+    def _check_answer(
+        self, answer: EndpointAnswer | None, timeout: float, *, is_paused: bool
+    ) -> Steps[CheckedPublication]:
+        """Verify the signature, the terms and the log entry of an answer's publication, store it and return it."""
+        answer = self._require_publication(answer, timeout)
+        body, sent_at = answer.body, Moment.from_clock(self.clock)
+        self._witness.verify_signer(answer)
+        published = CheckedPublication(self._parse_participation(body, is_paused=is_paused), sent_at)
+        if not self._account.has_witnessed(self.address.identity, published.participation.header.digest):
+            yield from self._verify_logged(published.participation, answer, timeout)
+        with suppress(InputError):  # a publication that cannot be stored is fetched again
+            self._account.store_publication(self.address.identity, body)
         return published
 
-    def _publication(self, answer: EndpointAnswer | None, timeout: float) -> EndpointAnswer:
+    def _require_publication(self, answer: EndpointAnswer | None, timeout: float) -> EndpointAnswer:
+        """Return an answer with a publication; raise an error for a missing, deleted or unavailable experiment."""
         if answer is not None and answer.status == _NOT_FOUND:
             raise NotFound("the server has no such experiment", field="name", remedy="check its spelling")
         if answer is not None and answer.status == _GONE:
             raise Deleted("the experiment was deleted", field="name", remedy="nothing to do: it asks nobody any more")
         if answer is None or answer.status // 100 * 100 != _OK:
-            why = Silence.LATE if answer is None else answer.silence
-            raise Unavailable(why.at(self.address.policy, timeout), remedy="try again later")
+            reason = Silence.LATE if answer is None else answer.silence
+            raise Unavailable(reason.describe(self.address.policy, timeout), remedy="try again later")
         return answer
 
-    def _followed(self, body: bytes, *, is_paused: bool = False) -> Participation:
+    def _parse_participation(self, body: bytes, *, is_paused: bool = False) -> Participation:
         return Participation(body, self.address.name, self._limits, self._cohort, is_paused=is_paused)
 
 
-def _tag(known: Published | None) -> bytes | None:
-    """Return the digest that a request may name; what was kept is from before, and would tie two sessions together."""
-    return None if known is None or known.sent is None else known.participation.header.digest
+def _request_digest(last: CheckedPublication | None) -> bytes | None:
+    """Return the digest that a request may name; None for a stored publication, which would link two sessions."""
+    return None if last is None or last.sent_at is None else last.participation.header.digest
 
 
-def _is_known(answer: EndpointAnswer | None, known: Published) -> bool:
-    """Whether an answer has, or names, the publication that was asked for, which was checked when it first came."""
-    name = _tag(known)
-    if answer is None or name is None:
+def _is_unchanged(answer: EndpointAnswer | None, last: CheckedPublication) -> bool:
+    """Whether an answer has or confirms the last publication, which is verified already."""
+    request_digest = _request_digest(last)
+    if answer is None or request_digest is None:
         return False
-    return answer.status == _NOT_MODIFIED or (answer.status == _OK and digest(answer.body) == name)
+    return answer.status == _NOT_MODIFIED or (answer.status == _OK and digest(answer.body) == request_digest)

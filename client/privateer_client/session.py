@@ -1,45 +1,46 @@
-"""One person's part in one experiment: choose, then report."""
+"""The session of a participant in an experiment: choose, then report."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-
-from privateer_client.delivery import Pace, Steps, deliver
+from privateer_client.delivery import Pace, Steps, deliver, tie_token
 from privateer_client.inputs import (
-    UnfitValues,
-    adjustment_of,
-    clipped_features,
-    context_vector,
-    features_of,
+    InvalidValueWarnings,
+    encode_context,
+    list_clipped_features,
+    read_offset,
     read_outcome,
+    select_features,
 )
 from privateer_client.ledger.account_protocol import Account
-from privateer_client.ledger.choice import KeptArm, KeptChoice, period_of
-from privateer_client.participation import SealedReport
+from privateer_client.ledger.choice import StoredArm, StoredChoice, period_number
+from privateer_client.participation import Participation, SealedReport
 from privateer_client.person_choice import PersonChoice
-from privateer_client.publications import Publications, Published
-from privateer_client.states import Action, ChoiceEvent, ChoiceState, Outcome
+from privateer_client.publications import CheckedPublication, Publications
+from privateer_client.states import Action, ChoiceEvent, ChoiceState, ReportStatus
+from privateer_core.arrays import Array
 from privateer_core.errors import AlreadyReported, Deleted, InputError, Unavailable
 
 _REWARD: Final = "reward"
 Reported = TypeVar("Reported")
-"""What a report returns: an `Outcome`, or an awaitable of it."""
+"""The result of a report: a `ReportStatus`, or an awaitable of it."""
+Run: TypeAlias = Callable[[Steps[ReportStatus]], Reported]
+"""A function that runs the steps of a report."""
 
 
 class Session(Generic[Reported]):
-    """A session of one person; `Client.join` makes it.
+    """A session of one participant; `Client.join` returns it.
 
     Sessions of an `AsyncClient` are the same, with ``await session.report(...)``.
 
     Attributes
     ----------
     offline
-        Whether the policy is one that the device had kept, since the server did not answer.
+        Whether the policy is the one stored on the device, since the server did not answer.
     refusal
-        The reason of a refused report, or why one still waits.
+        The reason why the last report was refused or is pending.
     clipped
         Whether the last reward had to be clipped to its bounds.
     clipped_features
@@ -48,8 +49,8 @@ class Session(Generic[Reported]):
 
     def __init__(
         self,
-        run: Callable[[Steps[Outcome]], Reported],
-        published: Published,
+        run: Run[Reported],
+        published: CheckedPublication,
         publications: Publications,
         account: Account,
         pace: Pace,
@@ -59,30 +60,30 @@ class Session(Generic[Reported]):
         self._identity, self._participation = publications.address.identity, published.participation
         self._choice = PersonChoice(publications, account, pace.clock)
         with account.transaction():
-            # What the person was shown last: a report is about it, if it is a choice.
-            self._shown: KeptChoice | KeptArm | None = self._choice.look_up(self._participation)
-        self._unfit = UnfitValues()
-        self.offline = published.sent is None
+            # The last choice or arm that was shown. A report is about it, if it is a choice.
+            self._shown_choice: StoredChoice | StoredArm | None = self._choice.load_stored(self._participation)
+        self._value_warnings = InvalidValueWarnings()
+        self.offline = published.sent_at is None
         self.refusal: str | None = None
         self.clipped = False
         self.clipped_features: tuple[str, ...] = ()
 
     def choose(self, context: Mapping[str, Any] = {}, *, fresh: bool = False, sticky: bool = True) -> Any:
-        """Choose for this person; nothing is sent. The report is about the last choice before it.
+        """Choose for this participant; nothing is sent. A report is about the last choice.
 
-        The choice is kept, encrypted, if the person is asked for a report. A kept choice stands, also after a restart:
-        ``choose`` returns it whatever the context, until its report is made or due, its period is over, or no report on
-        it would count any more. The arm stays after its report, and where nobody is asked, until it is retired, the
-        period is over, the person is asked for another report, or the experiment is over.
+        The choice is stored, encrypted, if a report is requested. A stored choice stays, also after a restart:
+        ``choose`` returns it whatever the context, until its report is made or due, its period is over, or its report
+        would not count any more. The arm stays after its report, and where no report is requested, until it is retired,
+        the period is over, another report is requested, or the experiment is over.
 
         Parameters
         ----------
         context
-            A value for each feature of the experiment, and each number that adjusts the reward.
+            A value for each feature of the experiment, and for each covariate that adjusts the reward.
         fresh
-            Whether to decide anew, in the place of the choice that is kept. Whoever sees the arms then sees one more.
+            Whether to replace the stored choice by a new one. An adversary who sees the arms then sees one more.
         sticky
-            False: decide anew each time once the report is made, or if nobody is asked.
+            False: decide again at each call once the report is made, or if no report is requested.
 
         Returns
         -------
@@ -93,12 +94,12 @@ class Session(Generic[Reported]):
         ------
         InputError
             If a feature is not given, or unknown, or the choice cannot be kept.
-        LogForked, HeadWentBack
+        LogForked, LogRollback
             If the device holds evidence that the server has contradicted itself.
 
         Warns
         -----
-        UnfitValueWarning
+        InvalidValueWarning
             If the spec has no place for a value, which then counts as missing.
         """
         return self.choose_in_time(lambda: True, context, fresh=fresh, sticky=sticky)
@@ -106,23 +107,23 @@ class Session(Generic[Reported]):
     def choose_in_time(
         self, is_awaited: Callable[[], bool], context: Mapping[str, Any], *, fresh: bool = False, sticky: bool = True
     ) -> Any:
-        """Choose as `choose` does; keep nothing, and raise `Unavailable`, if nobody awaits the arm by then."""
+        """Choose as `choose`, but store nothing and raise `Unavailable` if the arm is no longer awaited."""
         self._publications.check_server()
-        before = self._shown, self._choice.state
+        old_state = self._shown_choice, self._choice.state
         try:
             with self._account.transaction():
-                arm = self._chosen(context, fresh=fresh, sticky=sticky)
+                arm = self._choose_arm(context, fresh=fresh, sticky=sticky)
                 if not is_awaited():
                     raise Unavailable("nobody waits for the arm any more", remedy="call it again")
         except BaseException:
-            self._shown, self._choice.state = before
+            self._shown_choice, self._choice.state = old_state
             raise
         return arm
 
     def save(self) -> None:
-        """Make sure that the choice is kept, as `choose` does: `Client.resume` finds it after a restart.
+        """Store the choice, as `choose` does, so that `Client.resume` finds it after a restart.
 
-        Where nobody is asked for a report on it there is nothing to keep: people of a source report on the past.
+        Without a requested report there is nothing to store: participants from a source report on earlier arms.
 
         Raises
         ------
@@ -130,21 +131,21 @@ class Session(Generic[Reported]):
             If nothing was chosen, or the ledger cannot keep it.
         """
         with self._account.transaction():
-            if self._shown is None:
-                self._shown = self._common()
+            if self._shown_choice is None:
+                self._shown_choice = self._store_common_choice()
 
     def forget(self) -> None:
-        """Erase the choice, here and in the ledger: no report is made of it, and the next call of `choose` is free."""
+        """Erase the choice in the session and the ledger: it is not reported, and `choose` may choose another arm."""
         with self._account.transaction():
             self._choice.forget(self._participation)
-            self._shown = None
+            self._shown_choice = None
 
     def report(self, reward: Any) -> Reported:
-        """Tell what came of the choice.
+        """Report the outcome of the choice.
 
-        The device makes sure which round is open, verifies its terms, pays for this person's one report, randomizes,
-        seals and sends it. Where the experiment waits for outcomes it only keeps this one, in the place of the one
-        before: the report is made by the first `Client.join` or `Client.resend` after the window, and nothing changes
+        The device fetches the open round, verifies its terms, pays for this participant's report, randomizes, seals and
+        sends it. Where the experiment waits for outcomes it only stores this outcome, in the place of the one
+        before: the report is made by the first `Client.join` or `Client.flush` after the window, and nothing changes
         it then.
 
         Parameters
@@ -156,7 +157,7 @@ class Session(Generic[Reported]):
 
         Returns
         -------
-        The `Outcome`.
+        The `ReportStatus`.
 
         Raises
         ------
@@ -166,31 +167,31 @@ class Session(Generic[Reported]):
             If the open round's terms miss what was promised when the person chose, or what this device accepts.
         BudgetExceeded
             If the ledger does not allow the report; nothing was sent.
-        LogForked, HeadWentBack
+        LogForked, LogRollback
             If the device holds evidence that the server has contradicted itself; nothing was sent.
 
         Warns
         -----
-        UnfitValueWarning
+        InvalidValueWarning
             If the reward is not what the experiment asks for: the report is made as if there had been no outcome.
         """
-        return self._run(self.reporting(reward))
+        return self._run(self.report_steps(reward))
 
-    def reporting(self, reward: Any) -> Steps[Outcome]:
-        """Return what `report` does, in steps."""
-        return self._answered(self._reporting(reward))
+    def report_steps(self, reward: Any) -> Steps[ReportStatus]:
+        """Return the steps of `report`."""
+        return self._handle_final_errors(self._report_choice_steps(reward))
 
     def report_past(self, context: Mapping[str, Any], arm: str, reward: Any) -> Reported:
-        """Report, as a member of a source, on an arm that was played before; the arm stays secret.
+        """Report, as a participant from a source, on an earlier arm, which stays secret.
 
         Parameters
         ----------
         context
-            The person's features when the arm was played.
+            The participant's features when the arm was played.
         arm
             Its name.
         reward
-            What came of it.
+            The outcome of the arm.
 
         Raises
         ------
@@ -201,156 +202,168 @@ class Session(Generic[Reported]):
 
         Warns
         -----
-        UnfitValueWarning
+        InvalidValueWarning
             If the experiment has no such arm: the report then says nothing. Or as `choose` and `report`.
         """
-        return self._run(self._answered(self._reporting_past(context, arm, reward)))
+        return self._run(self._handle_final_errors(self._report_past_steps(context, arm, reward)))
 
     @property
     def features(self) -> tuple[str, ...]:
-        """Names of what `choose` asks for: features, and numbers from before that adjust the reward."""
-        return self._participation.spec.asked_of_people
+        """Names of the values that `choose` needs: features, and covariates that adjust the reward."""
+        return self._participation.spec.input_names
 
     @property
     def answers(self) -> tuple[str, ...]:
-        """Names of the answers of yes or no that `report` takes beside the ``reward``; usually there are none."""
-        nothing = self._participation.spec.without_outcome(None)
-        named = nothing if isinstance(nothing, Mapping) and _REWARD in nothing else {}
-        return tuple(name for name in named if name != _REWARD)
+        """Names of the yes-or-no answers that `report` takes beside the ``reward``; usually empty."""
+        default_outcome = self._participation.spec.without_outcome(None)
+        default_by_name = default_outcome if isinstance(default_outcome, Mapping) and _REWARD in default_outcome else {}
+        return tuple(name for name in default_by_name if name != _REWARD)
 
     @property
     def state(self) -> ChoiceState:
-        """How far the person's choice is, as this session knows: docs/sdk/states.md has the picture."""
+        """The state of the participant's choice, as this session knows it: docs/sdk/states.md draws the states."""
         return self._choice.state
 
     @property
-    def asked(self) -> bool:
-        """Whether this person is asked for a report: a round asks them, or the device keeps their choice."""
-        return self._choice.may(Action.REPORT)
+    def report_requested(self) -> bool:
+        """Whether a report of this participant is requested: by a round, or on a stored choice."""
+        return self._choice.is_allowed(Action.REPORT)
 
-    def _chosen(self, context: Mapping[str, Any], *, fresh: bool, sticky: bool) -> Any:
+    def _choose_arm(self, context: Mapping[str, Any], *, fresh: bool, sticky: bool) -> Any:
         """Return the arm to show, within a transaction of the ledger."""
-        choice, followed = self._choice, self._participation
-        kept = choice.standing(followed, fresh=fresh)
-        if kept is not None and choice.may(Action.SHOW):
-            self._shown = kept
-            return kept.shown
-        arm = choice.arm(followed) if choice.may(Action.STAY) and sticky and not fresh else None
+        choice, participation = self._choice, self._participation
+        stored = choice.load_valid_choice(participation, fresh=fresh)
+        if stored is not None and choice.is_allowed(Action.SHOW):
+            self._shown_choice = stored
+            return stored.display_value
+        arm = choice.load_valid_arm(participation) if choice.is_allowed(Action.STAY) and sticky and not fresh else None
         if arm is not None:
-            choice.keep(None, kept, followed)
-            self._shown = kept or arm
-            return arm.shown
-        self._shown = decided = self._decided(context, fresh=fresh)
-        choice.keep(decided, kept, followed)
-        choice.keep_arm(decided, followed)
-        return decided.shown
+            choice.store(None, stored, participation)
+            self._shown_choice = stored or arm
+            return arm.display_value
+        self._shown_choice = new_choice = self._decide(context, fresh=fresh)
+        choice.store(new_choice, stored, participation)
+        choice.store_arm(new_choice, participation)
+        return new_choice.display_value
 
-    def _decided(self, context: Mapping[str, Any], *, fresh: bool = False) -> KeptChoice:
-        coins = self._choice.coins(self._participation, fresh=fresh)
-        spec, given = self._participation.spec, features_of(context, self._participation.spec)
-        known = context_vector(given, spec.features, spec.reward.adjust, self._unfit.tell)
-        self.clipped_features = clipped_features(given, spec.features)
-        offset, numbers = adjustment_of(context, spec, self._unfit.tell)
-        return KeptChoice.made(self._participation, known, coins, self._pace.clock.now(), offset, numbers)
+    def _decide(self, context: Mapping[str, Any], *, fresh: bool = False) -> StoredChoice:
+        """Decide by the policy for a context, with stored or fresh coins; note which features were clipped."""
+        coins = self._choice.draw_or_keep_coins(self._participation, fresh=fresh)
+        spec, features = self._participation.spec, select_features(context, self._participation.spec)
+        encoded_context = encode_context(features, spec.features, spec.reward.covariates, self._value_warnings.warn)
+        self.clipped_features = list_clipped_features(features, spec.features)
+        offset, numbers = read_offset(context, spec, self._value_warnings.warn)
+        return StoredChoice.decide(self._participation, encoded_context, coins, self._pace.clock.now(), offset, numbers)
 
-    def _common(self) -> KeptChoice:
-        """Keep what is played for everybody, which needs no call of `choose`."""
-        choice, followed = None if self._participation.spec.features else self._decided({}), self._participation
+    def _store_common_choice(self) -> StoredChoice:
+        """Store and return the choice that is the same for all participants, which needs no call of `choose`."""
+        choice, participation = None if self._participation.spec.features else self._decide({}), self._participation
         if choice is None or not choice.is_common:
             raise InputError("choose an arm first", field="reward", remedy="call session.choose({...})")
-        kept = self._choice.standing(followed, fresh=False)
-        if kept is None:
-            self._choice.keep(choice, None, followed)
-        return kept or choice
+        stored = self._choice.load_valid_choice(participation, fresh=False)
+        if stored is None:
+            self._choice.store(choice, None, participation)
+        return stored or choice
 
-    def _reporting(self, reward: Any) -> Steps[Outcome]:
+    def _report_choice_steps(self, reward: Any) -> Steps[ReportStatus]:
+        """Record the outcome of the choice, and send its report if it is requested and due now."""
         if self._participation.cohort:
             raise InputError("people of a source report on the past", field="cohort", remedy="call report_past")
         with self._account.transaction():
             self._publications.check_server()
-            self._check_unpaid(self._shown)
-            if self._shown is None and not self.asked:
-                return self._choice.outcome
-            shown = self._shown = self._shown or self._common()
-            rewards = self._read(shown.shown, reward, shown.offset)
-            if not self.asked or not isinstance(shown, KeptChoice):
-                return self._choice.outcome
-            self._choice.check(shown, self._participation)
-            told = self._choice.tell(shown, rewards, self._participation)
-        if told is None or told.window:  # nothing is sent now: that would say when the outcome came
-            return Outcome.NOT_ASKED if told is None else self._choice.outcome
-        return (yield from self._sent(told))
+            self._refuse_second_report(self._shown_choice)
+            if self._shown_choice is None and not self.report_requested:
+                return self._choice.report_status
+            shown_choice = self._shown_choice = self._shown_choice or self._store_common_choice()
+            rewards = self._read_rewards(shown_choice.display_value, reward, shown_choice.offset)
+            if not self.report_requested or not isinstance(shown_choice, StoredChoice):
+                return self._choice.report_status
+            self._choice.check_publication(shown_choice, self._participation)
+            at_hand = self._publications.find_open(self._published)
+            open_round = at_hand and at_hand.participation
+            recorded = self._choice.record_outcome(shown_choice, rewards, self._participation, open_round)
+            token = tie_token(recorded, self._account) if isinstance(recorded, SealedReport) else None
+        if isinstance(recorded, SealedReport):
+            return (yield from self._send_steps(recorded, token))
+        if recorded is None or recorded.window:  # nothing is sent now: that would say when the outcome came
+            return ReportStatus.NOT_REQUESTED if recorded is None else self._choice.report_status
+        opened = None
+        with suppress(Unavailable):
+            opened = yield from self._open_round_steps()
+        return (yield from self._deliver_steps(opened, partial(self._choice.make_report, recorded), recorded))
 
-    def _sent(self, told: KeptChoice) -> Steps[Outcome]:
-        """Report to the open round, or wait if nobody says which one that is."""
-        try:
-            opened = (yield from self._open()).participation
-        except Unavailable:
-            return (yield from self._delivered(lambda: None, ChoiceEvent.DECLINED, told))
-        return (yield from self._delivered(lambda: self._choice.make(told, opened), ChoiceEvent.EXPIRED, told))
-
-    def _reporting_past(self, context: Mapping[str, Any], arm: str, reward: Any) -> Steps[Outcome]:
+    def _report_past_steps(self, context: Mapping[str, Any], arm: str, reward: Any) -> Steps[ReportStatus]:
+        """Report the outcome of an earlier arm, which people of a source alone do."""
         spec = self._participation.spec
         if not self._participation.cohort:
             raise InputError("only people of a source do", field="cohort", remedy="join with cohort='...'")
         self._publications.check_server()
-        known = context_vector(context, spec.features, spec.reward.adjust, self._unfit.tell)
-        rewards = self._read(None, reward)
-        self._check_unpaid(None)
-        if not self.asked:
-            return self._choice.outcome
-        self._choice.move(ChoiceEvent.OUTCOME)
-        opened = yield from self._open()
-        past, followed = (known, arm, rewards), self._participation
-        recall = partial(self._choice.recall, past, followed, opened.participation)
-        return (yield from self._delivered(recall, ChoiceEvent.EXPIRED))
+        encoded_context = encode_context(context, spec.features, spec.reward.covariates, self._value_warnings.warn)
+        rewards = self._read_rewards(None, reward)
+        self._refuse_second_report(None)
+        if not self.report_requested:
+            return self._choice.report_status
+        opened = yield from self._open_round_steps()
+        recall = partial(self._choice.make_past_report, (encoded_context, arm, rewards), self._participation)
+        return (yield from self._deliver_steps(opened, recall))
 
-    def _delivered(
-        self, make: Callable[[], SealedReport | None], unmade: ChoiceEvent, about: KeptChoice | None = None
-    ) -> Steps[Outcome]:
-        """Make the report and send it, unless no round takes it, or what it is about was erased meanwhile."""
+    def _deliver_steps(
+        self,
+        opened: CheckedPublication | None,
+        make: Callable[[Participation], SealedReport | None],
+        choice: StoredChoice | None = None,
+    ) -> Steps[ReportStatus]:
+        """Make the report and send it, unless no round takes it or its choice was erased meanwhile."""
         with self._account.transaction():
-            self._check_unpaid(about)
-            if about is not None and not self._choice.keeps(about):
-                self._choice.look_up(self._participation)
-                return Outcome.NOT_ASKED
-            report = make()
+            self._refuse_second_report(choice)
+            if choice is not None and not self._choice.is_stored(choice):
+                self._choice.load_stored(self._participation)
+                return ReportStatus.NOT_REQUESTED
+            if opened is None:
+                return self._choice.end_report(ChoiceEvent.DECLINED, self._participation)
+            report = make(opened.participation)
+            # From now on the session follows the open round, unless its terms are refused.
+            self._published, self._participation = opened, opened.participation
             if report is None:
-                return self._choice.end(unmade, self._participation)
-            tied = {report: self._account.tokens.tie(report)} if self._account.tokens else {}
-        self._choice.end(ChoiceEvent.TAKEN, self._participation)
-        self._shown = None
-        verdict = (yield from deliver([report], self._account, self._pace, tied))[report]
+                return self._choice.end_report(ChoiceEvent.EXPIRED, self._participation)
+            token = tie_token(report, self._account)
+        return (yield from self._send_steps(report, token))
+
+    def _send_steps(self, report: SealedReport, token: bytes | None) -> Steps[ReportStatus]:
+        """Send a report that is paid for, and return its status."""
+        self._choice.end_report(ChoiceEvent.TAKEN, self._participation)
+        self._shown_choice = None
+        verdict = (yield from deliver([report], self._account, self._pace, {report: token}))[report]
         self.refusal = verdict.reason
-        return verdict.outcome
+        return verdict.status
 
-    def _check_unpaid(self, about: KeptChoice | KeptArm | None) -> None:
-        """Refuse a second report."""
-        paid = self._account.payment(self._identity)
-        now = period_of(self._participation.spec, self._pace.clock.now())
-        if paid is not None and not paid.allows(about.period if isinstance(about, KeptChoice) else now):
-            raise AlreadyReported(
-                "this device has reported to the experiment", remedy="nothing to do: if it waits, the client sends it"
-            )
+    def _refuse_second_report(self, choice: StoredChoice | StoredArm | None) -> None:
+        """Refuse a second report for the promise, or for the period of the stored choice, else the current period."""
+        payment = self._account.payment(self._identity)
+        now = period_number(self._participation.spec, self._pace.clock.now())
+        if payment is not None and not payment.allows(choice.period if isinstance(choice, StoredChoice) else now):
+            detail = "this device has reported to the experiment"
+            raise AlreadyReported(detail, remedy="nothing to do: if it waits, the client sends it")
 
-    def _read(self, shown: Any, reward: Any, offset: float = 0.0) -> NDArray[np.float64]:
-        followed = self._participation
-        policy, spec, tell = followed.policy, followed.spec, self._unfit.tell
-        rewards, self.clipped = read_outcome(policy, spec, shown, reward, offset, tell)
+    def _read_rewards(self, displayed: Any, reward: Any, offset: float = 0.0) -> Array:
+        """Return the rewards of an outcome, and note in `clipped` whether it was beyond its bounds."""
+        participation = self._participation
+        policy, spec, warn = participation.policy, participation.spec, self._value_warnings.warn
+        rewards, self.clipped = read_outcome(policy, spec, displayed, reward, offset, warn)
         return rewards
 
-    def _open(self) -> Steps[Published]:
-        self._published = yield from self._publications.opened(self._published)
+    def _open_round_steps(self) -> Steps[CheckedPublication]:
+        opened = yield from self._publications.fetch_open(self._published)
         self.offline = False
-        return self._published
+        return opened
 
-    def _answered(self, steps: Steps[Outcome]) -> Steps[Outcome]:
-        """Answer a second report, or one to an experiment that is gone, which are no errors of the page."""
+    def _handle_final_errors(self, steps: Steps[ReportStatus]) -> Steps[ReportStatus]:
+        """Return a status for a second report and for a deleted experiment, which are no errors of the page."""
         try:
             return (yield from steps)
         except AlreadyReported:
             self._choice.state = ChoiceState.DELIVERED
         except Deleted:
             self._account.forget(self._identity)
-            return self._choice.end(ChoiceEvent.DELETED, self._participation)
-        return self._choice.outcome
+            return self._choice.end_report(ChoiceEvent.DELETED, self._participation)
+        return self._choice.report_status

@@ -1,141 +1,146 @@
-"""The publications of one experiment for all the people of a process: fetched, checked and parsed once for them."""
+"""The publications of an experiment for all participants of a process: fetched, verified and parsed once."""
 
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from enum import Enum
 from threading import Lock
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from typing_extensions import override
 
 from privateer_client.delivery import Sleep, Steps
-from privateer_client.publications import Moment, Publications, Published
-from privateer_client.states import Outcome
+from privateer_client.publications import CheckedPublication, Moment, Publications
+from privateer_client.states import ReportStatus
 from privateer_core.errors import PrivateerError
 
-_FRESH: Final = 1.0
-"""Seconds for which an answer does for everybody; a report to a round that has closed since does not count."""
-_PAUSE: Final = 0.02
-"""Seconds after which those who wait for another one's request look again."""
-_LONG_AGO: Final = Moment(0.0, 0.0)
-_REQUESTS: Final = 4
-"""The most that a publication takes, with its proof; an application that gave up may have left one half way."""
-_MOST: Final = 64
-"""Experiments that a process knows at a time."""
+_FRESH_SECONDS: Final = 1.0
+"""Seconds for which an answer is shared; a report to a round that has closed since then is not counted."""
+_POLL_SECONDS: Final = 0.02
+"""Interval at which other participants check whether a running request has ended."""
+_Fetch: TypeAlias = Callable[[CheckedPublication | None], Steps[CheckedPublication]]
+_EXPIRED_MOMENT: Final = Moment(0.0, 0.0)
+_REQUESTS_MAX: Final = 4
+"""Largest number of requests for a publication and its proof, after which a running fetch counts as abandoned."""
+_EXPERIMENTS_MAX: Final = 64
+"""Number of experiments in the cache of a process."""
 
 
 class _Use(Enum):
-    """What a publication is fetched for: a pause, which is said beside it, counts for choices alone."""
+    """The purpose of fetching a publication, since a pause, which is announced beside it, applies to choices alone."""
 
     CHOOSE = "choose"
     REPORT = "report"
 
 
 class _Answer(NamedTuple):
-    """What came of the last request, and when."""
+    """The result and time of the last request."""
 
-    at: Moment
-    published: Published | None
+    moment: Moment
+    published: CheckedPublication | None
     error: PrivateerError | None
 
 
 class SharedPublications(Publications):
-    """Asks the server once for everybody who comes while its answer is fresh."""
+    """Publications that share an answer of the server among participants while it is fresh."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self._lock, self._last = Lock(), dict[_Use, _Answer]()
-        self._asking = dict[_Use, float]()  # when the request began
+        self._lock, self._answers = Lock(), dict[_Use, _Answer]()
+        self._request_starts = dict[_Use, float]()  # when the request began
 
     @override
-    def joined(self, known: Published | None = None) -> Steps[Published]:
-        published = yield from self._once(_Use.CHOOSE, lambda known: super(SharedPublications, self).joined(known))
-        if published.sent is not None and not published.participation.is_paused:
+    def fetch_for_choice(self, last: CheckedPublication | None = None) -> Steps[CheckedPublication]:
+        published = yield from self._fetch_once(_Use.CHOOSE, super().fetch_for_choice)
+        if published.sent_at is not None and not published.participation.is_paused:
             with self._lock:
-                self._last[_Use.REPORT] = _Answer(published.sent, published, None)
+                self._answers[_Use.REPORT] = _Answer(published.sent_at, published, None)
         return published
 
     @override
-    def opened(self, known: Published | None, timeout: float | None = None) -> Steps[Published]:
-        ask = super().opened
-        return (yield from self._once(_Use.REPORT, lambda known: ask(known, timeout)))
+    def fetch_open(self, last: CheckedPublication | None, timeout: float | None = None) -> Steps[CheckedPublication]:
+        ask = super().fetch_open
+        return (yield from self._fetch_once(_Use.REPORT, lambda previous: ask(previous, timeout)))
 
     @override
-    def kept(self) -> Published | None:
+    def load_stored(self) -> CheckedPublication | None:
         with self._lock:
-            last = self._last.get(_Use.REPORT)
+            last = self._answers.get(_Use.REPORT)
         if last is not None and last.published is not None:
-            return last.published._replace(sent=None)
-        published = super().kept()
+            return last.published._replace(sent_at=None)
+        published = super().load_stored()
         if published is not None:
             with self._lock:
-                self._last.setdefault(_Use.REPORT, _Answer(_LONG_AGO, published, None))
+                self._answers.setdefault(_Use.REPORT, _Answer(_EXPIRED_MOMENT, published, None))
         return published
 
-    @property
-    def are_fresh(self) -> bool:
-        """Whether a choice that is made now need not wait for the server."""
-        last = self._last.get(_Use.CHOOSE)
-        return last is not None and last.at.is_within(_FRESH, self.clock)
+    @override
+    def find_open(self, last: CheckedPublication | None) -> CheckedPublication | None:
+        return self._get_fresh(_Use.REPORT)
 
-    def noticed(self, steps: Steps[Outcome]) -> Steps[Outcome]:
-        """Ask the server anew after a report that came too late."""
+    def find_for_choice(self) -> CheckedPublication | None:
+        """Return the fresh publication to decide by; None if a request is needed."""
+        return self._get_fresh(_Use.CHOOSE)
+
+    def _get_fresh(self, use: _Use) -> CheckedPublication | None:
+        last = self._answers.get(use)
+        return last.published if last is not None and last.error is None and self._is_fresh(last) else None
+
+    def _is_fresh(self, answer: _Answer) -> bool:
+        return answer.moment.is_within(_FRESH_SECONDS, self.clock)
+
+    def expire_if_late(self, steps: Steps[ReportStatus]) -> Steps[ReportStatus]:
+        """Run the steps of a report, and expire the answers if the report came too late."""
         outcome = yield from steps
-        if outcome is Outcome.LATE:
+        if outcome is ReportStatus.LATE:
             self.expire()
         return outcome
 
     def expire(self) -> None:
-        """Ask the server anew."""
+        """Expire the answers, so that the next call sends a request."""
         with self._lock:
-            self._last = {use: last._replace(at=_LONG_AGO) for use, last in self._last.items()}
+            self._answers = {use: last._replace(moment=_EXPIRED_MOMENT) for use, last in self._answers.items()}
 
-    def _once(self, use: _Use, ask: Callable[[Published | None], Steps[Published]]) -> Steps[Published]:
-        """Return what the last request got while that is fresh; wait for the request that is on its way, or make it."""
+    def _fetch_once(self, use: _Use, ask: _Fetch) -> Steps[CheckedPublication]:
+        """Return the last answer, or raise its error, while fresh; else wait for a running request or send one."""
         while True:
             with self._lock:
-                last = self._last.get(use)
-                if last is not None and last.at.is_within(_FRESH, self.clock):
+                last = self._answers.get(use)
+                if last is not None and self._is_fresh(last):
                     break
-                began, now = self._asking.get(use), self.clock.monotonic()
-                if began is None or now - began > _REQUESTS * self._pace.timeout:
-                    self._asking[use] = now
+                began, now = self._request_starts.get(use), self.clock.monotonic()
+                if began is None or now - began > _REQUESTS_MAX * self._pace.timeout:
+                    self._request_starts[use] = now
                     last = None
                     break
-            yield Sleep(_PAUSE)
+            yield Sleep(_POLL_SECONDS)
         if last is None:
-            last = yield from self._asked(use, ask)
+            last = yield from self._fetch(use, ask)
         if last.error is not None:
             raise last.error.with_traceback(None)
         assert last.published is not None, "an answer is a publication or an error"
         return last.published
 
-    def _asked(self, use: _Use, ask: Callable[[Published | None], Steps[Published]]) -> Steps[_Answer]:
-        with self._alone(use):
-            before = self._last.get(use)
-            known = None if before is None else before.published
+    def _fetch(self, use: _Use, ask: _Fetch) -> Steps[_Answer]:
+        """Request a publication, and store it or the error as the answer that all participants share."""
+        try:
+            old_answer = self._answers.get(use)
+            previous = None if old_answer is None else old_answer.published
             published, error = None, None
             try:
-                # It is not fresh here, however lately a device of one person would have got it.
-                published = yield from ask(known and known._replace(sent=known.sent and _LONG_AGO))
+                # The publication is not fresh here, though it would be for a single participant.
+                published = yield from ask(previous and previous._replace(sent_at=previous.sent_at and _EXPIRED_MOMENT))
             except PrivateerError as failure:
                 error = failure
-            answer = _Answer(Moment.of(self.clock), published or known, error)
+            answer = _Answer(Moment.from_clock(self.clock), published or previous, error)
             with self._lock:
-                self._last[use] = answer
+                self._answers[use] = answer
             return answer
-
-    @contextmanager
-    def _alone(self, use: _Use) -> Generator[None]:
-        try:
-            yield
         finally:
             with self._lock:
-                self._asking.pop(use, None)
+                self._request_starts.pop(use, None)
 
 
-class Shelf:
-    """The publications that a process has, of the experiments that were asked for last."""
+class PublicationCache:
+    """A cache of the publications of the most recently used experiments of a process."""
 
     def __init__(self) -> None:
         self._lock, self._publications = Lock(), dict[tuple[str, str], SharedPublications]()
@@ -145,6 +150,6 @@ class Shelf:
         with self._lock:
             publications = self._publications.pop((name, cohort), None) or make()
             self._publications[name, cohort] = publications
-            if len(self._publications) > _MOST:
+            if len(self._publications) > _EXPERIMENTS_MAX:
                 del self._publications[next(iter(self._publications))]
             return publications

@@ -1,4 +1,4 @@
-"""The states of one choice of one person: docs/sdk/states.md draws them, docs/behaviour.json tests them."""
+"""The states of a participant's choice, as in docs/sdk/states.md and docs/behaviour.json."""
 
 from collections.abc import Callable, Mapping
 from enum import StrEnum
@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from privateer_client.ledger.account_protocol import Payment
-    from privateer_client.ledger.choice import KeptChoice
+    from privateer_client.ledger.choice import StoredChoice
 
 
-class Outcome(StrEnum):
-    """What became of a report.
+class ReportStatus(StrEnum):
+    """The status of a report.
 
-    ``accepted``: it is durable. ``late``: the round closed before the report came. ``not-asked``: the experiment is
+    ``accepted``: it is durable. ``late``: the round closed before the report came. ``not-requested``: the experiment is
     over or paused, it is other people's turn, or other people were drawn. ``already-reported``: this person's reports
     are made, or this period's. ``refused``: the endpoint did not take the report. ``pending``: nobody has decided yet.
     The device keeps what came of the choice until the report is due, or the sealed bytes until an endpoint decides.
@@ -20,14 +20,14 @@ class Outcome(StrEnum):
 
     ACCEPTED = "accepted"
     LATE = "late"
-    NOT_ASKED = "not-asked"
+    NOT_REQUESTED = "not-requested"
     ALREADY_REPORTED = "already-reported"
     REFUSED = "refused"
     PENDING = "pending"
 
 
 class ChoiceState(StrEnum):
-    """How far one person's choice is."""
+    """The state of a participant's choice."""
 
     OFFERED = "offered"  # a round asks this person, and no choice is kept
     CHOSEN = "chosen"  # a choice is kept, and its report is made when its outcome is known
@@ -39,7 +39,7 @@ class ChoiceState(StrEnum):
 
 
 class ChoiceEvent(StrEnum):
-    """What happens to a choice."""
+    """An event that changes the state of a choice."""
 
     ASKED = "asked"  # a round asks this person
     UNASKED = "unasked"  # no round does
@@ -49,20 +49,20 @@ class ChoiceEvent(StrEnum):
     OUTCOME = "outcome"  # the application reports
     WINDOW_ENDED = "window-ended"  # the time of the report has come
     TAKEN = "taken"  # the open round takes the report
-    DECLINED = "declined"  # the open round does not take it now, or nobody says which is open
+    DECLINED = "declined"  # the open round does not take the report now, or the open round is unknown
     EXPIRED = "expired"  # and none has for another window, or the report could not wait
     ERASED = "erased"  # the person, or the application, erases the choice
     DELETED = "deleted"  # the experiment is deleted
 
 
 class Action(StrEnum):
-    """What may be done in a state."""
+    """An action that a state may allow."""
 
     KEEP = "keep"  # a choice that is made now is kept
     SHOW = "show"  # the choice that is kept is what the person gets
     STAY = "stay"  # the arm that the person had before is what they get
     REPORT = "report"  # an outcome may count
-    MAKE = "make"  # `join` and `resend` make the report
+    MAKE = "make"  # `join` and `flush` make the report
 
 
 _S, _E, _A = ChoiceState, ChoiceEvent, Action
@@ -70,7 +70,7 @@ NEXT: Final[Mapping[tuple[ChoiceState, ChoiceEvent], ChoiceState]] = {
     (_S.OFFERED, _E.UNASKED): _S.CLOSED,
     (_S.OFFERED, _E.DECIDED): _S.CHOSEN,
     (_S.OFFERED, _E.DEFERRED): _S.WAITING,
-    (_S.OFFERED, _E.OUTCOME): _S.DUE,  # people of a source report on the past
+    (_S.OFFERED, _E.OUTCOME): _S.DUE,  # participants from a source report on earlier arms
     (_S.OFFERED, _E.ERASED): _S.OFFERED,
     (_S.CHOSEN, _E.LAPSED): _S.OFFERED,
     (_S.CHOSEN, _E.OUTCOME): _S.DUE,
@@ -98,7 +98,7 @@ NEXT: Final[Mapping[tuple[ChoiceState, ChoiceEvent], ChoiceState]] = {
     (_S.CLOSED, _E.ERASED): _S.CLOSED,
 }
 ALLOWED: Final[Mapping[ChoiceState, frozenset[Action]]] = {
-    _S.OFFERED: frozenset({_A.KEEP, _A.REPORT}),  # what is played for everybody needs no call of `choose`
+    _S.OFFERED: frozenset({_A.KEEP, _A.REPORT}),  # a choice that is the same for all needs no call of `choose`
     _S.CHOSEN: frozenset({_A.SHOW, _A.REPORT}),
     _S.WAITING: frozenset({_A.SHOW, _A.REPORT}),
     _S.DUE: frozenset({_A.STAY, _A.REPORT, _A.MAKE}),
@@ -106,24 +106,28 @@ ALLOWED: Final[Mapping[ChoiceState, frozenset[Action]]] = {
     _S.GIVEN_UP: frozenset({_A.STAY}),
     _S.CLOSED: frozenset({_A.STAY}),
 }
-OUTCOMES: Final[Mapping[ChoiceState, Outcome]] = {
-    _S.WAITING: Outcome.PENDING,
-    _S.DUE: Outcome.PENDING,
-    _S.DELIVERED: Outcome.ALREADY_REPORTED,
-    _S.GIVEN_UP: Outcome.NOT_ASKED,
-    _S.CLOSED: Outcome.NOT_ASKED,
+OUTCOMES: Final[Mapping[ChoiceState, ReportStatus]] = {
+    _S.WAITING: ReportStatus.PENDING,
+    _S.DUE: ReportStatus.PENDING,
+    _S.DELIVERED: ReportStatus.ALREADY_REPORTED,
+    _S.GIVEN_UP: ReportStatus.NOT_REQUESTED,
+    _S.CLOSED: ReportStatus.NOT_REQUESTED,
 }
-"""What `report` returns in a state in which it sends nothing."""
+"""The result of `report` in the states in which it sends nothing."""
 
 
-def state_of(
-    kept: "KeptChoice | None", paid: "Payment | None", now: float, period: int, asks: Callable[[], bool]
+def find_state(
+    stored: "StoredChoice | None",
+    payment: "Payment | None",
+    now: float,
+    period: int,
+    is_report_requested: Callable[[], bool],
 ) -> ChoiceState:
-    """Return the state: what is paid for says most, then the choice that is kept, then whether a round asks now."""
-    if paid is not None and not paid.allows(period if kept is None else kept.period):
+    """Derive the state from the payment, else from the stored choice, else from whether a round asks for reports."""
+    if payment is not None and not payment.allows(period if stored is None else stored.period):
         return ChoiceState.DELIVERED
-    if kept is None:
-        return ChoiceState.OFFERED if asks() else ChoiceState.CLOSED
-    if kept.is_due(now):
+    if stored is None:
+        return ChoiceState.OFFERED if is_report_requested() else ChoiceState.CLOSED
+    if stored.is_due(now):
         return ChoiceState.DUE
-    return ChoiceState.WAITING if kept.window else ChoiceState.CHOSEN
+    return ChoiceState.WAITING if stored.window else ChoiceState.CHOSEN

@@ -1,11 +1,11 @@
-"""Carries out steps: their requests, and their pauses."""
+"""Execution of steps: their requests and pauses."""
 
 from functools import cached_property
 from time import sleep
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from privateer_client.connections import ServiceConnections
-from privateer_client.delivery import Ask, EndpointAnswer, Sleep, Steps
+from privateer_client.delivery import DeliveryRequest, EndpointAnswer, Sleep, Steps
 
 if TYPE_CHECKING:
     import httpx
@@ -13,48 +13,46 @@ if TYPE_CHECKING:
 _Result = TypeVar("_Result")
 
 
-class Exchange:
-    """Carries out steps, and waits meanwhile.
+class HttpExchange:
+    """A blocking executor of steps.
 
-    transport: what requests go over; by default `ServiceConnections`.
+    transport: the transport of requests; by default `ServiceConnections`.
     """
 
     def __init__(self, transport: "httpx.BaseTransport | None" = None) -> None:
-        self._transport, self._connections = transport, ServiceConnections()
-
-    def share(self) -> None:
-        """Keep connections open from now on: they are many people's."""
-        self._connections.share()
+        self._transport, self.connections = transport, ServiceConnections()
 
     @cached_property
     def _http(self) -> "httpx.Client":
-        from privateer_client.given_transport import client_over
+        """The client of httpx for the given transport, created at the first use."""
+        import httpx
 
-        return client_over(self._transport)
+        from privateer_client.given_transport import OPTIONS
+
+        return httpx.Client(transport=self._transport, **OPTIONS)
 
     def run(self, steps: Steps[_Result]) -> _Result:
-        """Carry out all steps and return their result."""
-        answer: EndpointAnswer | None = None
-        while True:
-            step = advance(steps, answer)
-            if isinstance(step, End):
-                return step.result  # type: ignore[no-any-return]
+        """Run all steps, and return their result."""
+        step = advance(steps, None)
+        while not isinstance(step, End):
             if isinstance(step, Sleep):
                 sleep(step.seconds)
-            answer = None if isinstance(step, Sleep) else self._answer(step)
+            step = advance(steps, None if isinstance(step, Sleep) else self._send(step))
+        return step.result  # type: ignore[no-any-return]
 
-    def _answer(self, ask: Ask) -> EndpointAnswer:
+    def _send(self, request: DeliveryRequest) -> EndpointAnswer:
+        """Send a request by the given transport, or by own connections without one."""
         if self._transport is None:
-            return self._connections.answer(ask)
-        from privateer_client.given_transport import answer_over
+            return self.connections.send(request)
+        from privateer_client.given_transport import send
 
-        return answer_over(self._http, ask)
+        return send(self._http, request)
 
     def close(self) -> None:
         """Close the connections."""
         if "_http" in self.__dict__:
             self._http.close()
-        self._connections.close()
+        self.connections.close()
 
 
 class End(NamedTuple):
@@ -63,8 +61,8 @@ class End(NamedTuple):
     result: Any
 
 
-def advance(steps: Steps[Any], answer: EndpointAnswer | None) -> Ask | Sleep | End:
-    """Return the next step."""
+def advance(steps: Steps[Any], answer: EndpointAnswer | None) -> DeliveryRequest | Sleep | End:
+    """Send an answer to the steps, and return the next step or the result."""
     try:
         return steps.send(answer)
     except StopIteration as end:

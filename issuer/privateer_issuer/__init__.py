@@ -1,1 +1,1 @@
-"""The issuer: gives each device its share of upload tokens, and cannot tell where one is spent."""
+"""The issuer: gives each device its share of upload tokens, which it cannot link to their use."""

@@ -9,10 +9,10 @@ from pydantic import Field
 
 from privateer_core.serving.settings import (
     DefaultText,
+    InvalidSetting,
     PrivatePort,
     PublicPort,
     ServiceSettings,
-    UnfitSetting,
     from_text,
 )
 
@@ -23,20 +23,21 @@ _SHARE_MAX: Final = 10_000
 
 
 def _experiments(text: str) -> tuple[str, ...]:
+    """Parse names of experiments, separated by commas; refuse none, or a name that is not allowed."""
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
     if not names or not all(map(_NAME.fullmatch, names)):
-        raise UnfitSetting("is no list of experiments", "write names, separated by commas")
+        raise InvalidSetting("is no list of experiments", "write names, separated by commas")
     return names
 
 
 def _name(name: str) -> str:
     if not _SERVER_NAME.fullmatch(name):
-        raise UnfitSetting("is no name of a service", "write issuer.example or issuer.example:8443")
+        raise InvalidSetting("is no name of a service", "write issuer.example or issuer.example:8443")
     return name
 
 
 class IssuerSettings(ServiceSettings):
-    """What an operator of the issuer decides; ``PRIVATEER_DATA`` sets ``data``, and so on."""
+    """Settings of the issuer; ``PRIVATEER_DATA`` sets ``data``, and so on."""
 
     port: PublicPort = 8004
     admin_port: PrivatePort = 8005
@@ -47,7 +48,7 @@ class IssuerSettings(ServiceSettings):
         description="the names of the experiments that it issues tokens for, separated by commas"
     )
     name: Annotated[str, from_text(_name), DefaultText("`127.0.0.1:` and the port")] = Field(
-        default_factory=lambda given: f"127.0.0.1:{given['port']}",
+        default_factory=lambda fields: f"127.0.0.1:{fields['port']}",
         validation_alias="PRIVATEER_ISSUER_NAME",
         description="how devices know it: host, and port unless it is 443",
     )
@@ -66,7 +67,7 @@ class IssuerSettings(ServiceSettings):
         default=90, description="days after which a key gets a successor; it is valid for twice as long"
     )
     public_keys_file: Annotated[Path, DefaultText("`issuer.json` in the data directory")] = Field(
-        default_factory=lambda given: given["data"] / "issuer.json",
+        default_factory=lambda fields: fields["data"] / "issuer.json",
         validation_alias="PRIVATEER_PUBLIC_KEY_FILE",
         description="where it writes its public keys, for those who check tokens",
     )

@@ -1,10 +1,10 @@
-"""The issuer's keys: for each experiment one that signs, its predecessor as long as it is valid, and their turns.
+"""The issuer's keys and their rotation: a current key for each experiment, and its predecessor while it is valid.
 
-A key signs by the issuer's half of blind RSA: the private operation, on whatever it is asked to sign. `cryptography`
-has no private operation without padding, so this has its own, on GMP's exponentiation that takes the same time and
-touches the same memory for all exponents of a size (`mpz_powm_sec`). A fresh random factor on its input, unknown to
-whoever asks, keeps the time of everything else from telling of the key, and what comes out is verified before anybody
-sees it: one wrong signature of a CRT computation would give the key away.
+A key computes the issuer's half of blind RSA: the private operation on blinded messages. `cryptography` has no private
+operation without padding, so this module has its own, with GMP's exponentiation in constant time and memory access for
+all exponents of a size (`mpz_powm_sec`). A fresh random factor on the input, unknown to the device, hides the key from
+the timing of all other operations. The signature is verified before it is returned: a single wrong signature of a CRT
+computation would reveal the key.
 """
 
 import logging
@@ -14,29 +14,24 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, generate_private_key
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    load_der_private_key,
-)
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_der_private_key
 from gmpy2 import gcd, invert, mpz, powmod, powmod_sec
 
 from privateer_core.clock import Clock
 from privateer_core.errors import NotFound, TokenRequestRefused
-from privateer_core.serving.logs import tell
+from privateer_core.serving.logs import log_event
 from privateer_core.wire.keys import write_file
-from privateer_core.wire.token_keys import BITS, EXPONENT, Directory, TokenKey
+from privateer_core.wire.token_keys import EXPONENT, MODULUS_BITS, Directory, TokenKey
 from privateer_issuer.store import IssuerStore, KeyRow
 
-_WINDOW: Final = 64
-"""Bits of the multiple of p - 1 by which an exponent varies."""
+_BLIND_BITS: Final = 64
+"""Bits of the random multiple of p - 1 that blinds an exponent."""
 DAY: Final = 86_400
 _log = logging.getLogger("privateer.issuer")
 
 
 class Signer:
-    """Signs blinded messages with one key (RFC 9474, section 4.3).
+    """Signs blinded messages with a key (RFC 9474, section 4.3).
 
     p, q, e: the key's primes and public exponent.
     """
@@ -44,110 +39,115 @@ class Signer:
     def __init__(self, p: int, q: int, e: int) -> None:
         self._p, self._q, self._e = mpz(p), mpz(q), mpz(e)
         self._n = self._p * self._q
-        self._inverse = invert(self._q, self._p)
+        self._q_inverse = invert(self._q, self._p)
         self._exponents = tuple((prime, invert(self._e, prime - 1)) for prime in (self._p, self._q))
         self._size = -(-int(self._n).bit_length() // 8)
 
     @classmethod
-    def of(cls, key: RSAPrivateKey) -> "Signer":
-        """Return what signs with a key."""
+    def from_private_key(cls, key: RSAPrivateKey) -> "Signer":
+        """Return the signer of a key."""
         numbers = key.private_numbers()
         return cls(numbers.p, numbers.q, numbers.public_numbers.e)
 
     def check(self, blinded: bytes) -> None:
-        """Refuse what cannot be signed, at a hundredth of the cost of a signature."""
+        """Refuse an invalid blinded message, at a hundredth of the cost of a signature."""
         message = mpz(int.from_bytes(blinded))
         if len(blinded) != self._size or message >= self._n or gcd(message, self._n) != 1:
             raise TokenRequestRefused("not a blinded message for this key", remedy="send what the client library makes")
 
     def sign(self, blinded: bytes) -> bytes:
-        """Sign a blinded message; the same message has the same answer each time. Raises what `check` does."""
+        """Sign a blinded message; the result is deterministic. Raises the errors of `check`."""
         self.check(blinded)
         message = mpz(int.from_bytes(blinded))
-        factor = self._factor()
+        factor = self._draw_blinding_factor()
         signed = self._power(message * powmod(factor, self._e, self._n) % self._n) * invert(factor, self._n) % self._n
         if powmod(signed, self._e, self._n) != message:
             raise ArithmeticError("a signature does not verify")
         return int(signed).to_bytes(self._size)
 
-    def _factor(self) -> mpz:
+    def _draw_blinding_factor(self) -> mpz:
+        """Draw a number below the modulus that has an inverse."""
         while True:
             factor = mpz(secrets.randbelow(int(self._n) - 1) + 1)
             if gcd(factor, self._n) == 1:
                 return factor
 
     def _power(self, base: mpz) -> mpz:
-        """Return the private power of a number, by the Chinese remainder theorem."""
+        """Return a number to the power of the private exponent, by the Chinese remainder theorem."""
         of_p, of_q = (
-            powmod_sec(base % prime, exponent + (secrets.randbits(_WINDOW) | 1 << _WINDOW) * (prime - 1), prime)
+            powmod_sec(base % prime, exponent + (secrets.randbits(_BLIND_BITS) | 1 << _BLIND_BITS) * (prime - 1), prime)
             for prime, exponent in self._exponents
         )
-        return of_q + self._q * ((of_p - of_q) * self._inverse % self._p)
+        return of_q + self._q * ((of_p - of_q) * self._q_inverse % self._p)
 
 
-class OwnKey(NamedTuple):
-    """A key, and what signs with it; None once it has expired."""
+class HeldKey(NamedTuple):
+    """A public key with its signer, which is None after its expiry."""
 
     public: TokenKey
     signer: Signer | None
 
 
-class IssuerKeys:
+class KeyRing:
     """The keys of all experiments.
 
-    A key begins with its day, so that its age tells nothing of an hour. After its days it gets a successor, and stays
-    valid for as many more. An expired key is shown for as long again without its private half, so that whoever checks
-    tokens can tell old ones from forged ones.
+    A key begins at the start of a day, so that its age reveals no hour. After ``days`` it gets a successor, and stays
+    valid for as many more days. An expired key is published for as long again without its private half, so that
+    verifiers can distinguish expired tokens from forged ones.
 
-    experiments, days: names of the experiments, and the days of a key.
-    name, shown: the issuer's name, and the file that shows the public keys.
+    experiments, days: names of the experiments, and the days until a key gets a successor.
+    name, public_keys_file: the issuer's name, and the file with the public keys.
     """
 
     def __init__(
-        self, store: IssuerStore, experiments: Sequence[str], days: int, name: str, shown: Path, clock: Clock
+        self, store: IssuerStore, experiments: Sequence[str], days: int, name: str, public_keys_file: Path, clock: Clock
     ) -> None:
         self._store, self._experiments, self._seconds = store, experiments, days * DAY
-        self._name, self._shown, self._clock = name, shown, clock
-        self._keys: dict[str, list[OwnKey]] = {}
+        self._name, self._public_keys_file, self._clock = name, public_keys_file, clock
+        self._keys: dict[str, list[HeldKey]] = {}
         self.rotate()
 
     def rotate(self) -> None:
-        """Make the keys that are due, erase expired ones with who had their tokens, and show what there is."""
+        """Create due keys, erase expired keys and their counts of tokens, and publish the directory."""
         rows, now = self._store.keys(), self._clock.now()
-        kept = [_without_private(row, now) for row in rows if now < row.not_after + self._seconds]
-        due = [name for name in self._experiments if not self._has_young(kept, name, now)]
-        after = kept + [_drawn(name, now, self._seconds, kept) for name in due]
-        if after != rows:
-            self._store.replace_keys(after)
-            for name in due:
-                tell(_log, "key made", experiment=name)
-        if after != rows or not self._keys:
-            self._keys = {name: [_own(row) for row in after if row.experiment == name] for name in self._experiments}
-        # Once an experiment has no keys, none of its tokens can ever count again.
-        self._store.forget_shares({row.experiment for row in after})
-        self._show()
+        kept_rows = [
+            row._replace(private=b"") if now >= row.not_after else row
+            for row in rows
+            if now < row.not_after + self._seconds
+        ]
+        young = {row.experiment for row in kept_rows if now < row.not_before + self._seconds}
+        due_experiments = [name for name in self._experiments if name not in young]
+        new = kept_rows + [_draw_key(name, now, self._seconds, kept_rows) for name in due_experiments]
+        if new != rows:
+            self._store.replace_keys(new)
+            for name in due_experiments:
+                log_event(_log, "key made", experiment=name)
+        if new != rows or not self._keys:
+            self._keys = {name: [_load_key(row) for row in new if row.experiment == name] for name in self._experiments}
+        # Without keys no token of an experiment can be accepted again.
+        self._store.forget_shares({row.experiment for row in new})
+        self._publish_directory()
 
-    def _has_young(self, rows: list[KeyRow], name: str, now: float) -> bool:
-        return any(row.experiment == name and now < row.not_before + self._seconds for row in rows)
-
-    def _show(self) -> None:
-        self._shown.parent.mkdir(parents=True, exist_ok=True)
+    def _publish_directory(self) -> None:
+        """Write the file of public keys, unless it is the same already."""
+        self._public_keys_file.parent.mkdir(parents=True, exist_ok=True)
         text = self.directory.encode().decode()
-        if not self._shown.exists() or self._shown.read_text() != text:
-            write_file(self._shown, text, 0o644)
+        if not self._public_keys_file.exists() or self._public_keys_file.read_text() != text:
+            write_file(self._public_keys_file, text, 0o644)
 
     @property
     def directory(self) -> Directory:
-        """The directory of public keys that everybody may see."""
-        return Directory.of(self._name, {name: [key.public for key in keys] for name, keys in self._keys.items()})
+        """The directory of all public keys."""
+        public_keys = {name: [key.public for key in keys] for name, keys in self._keys.items()}
+        return Directory.from_keys(self._name, public_keys)
 
     @property
-    def newest(self) -> dict[str, TokenKey]:
-        """The key of each experiment that devices ask for now."""
+    def newest_keys(self) -> dict[str, TokenKey]:
+        """The newest key of each experiment, which devices use."""
         return {name: keys[-1].public for name, keys in self._keys.items()}
 
     def signer(self, experiment: str, last_byte: int) -> Signer:
-        """Return what signs for an experiment with the valid key whose id ends so."""
+        """Return the signer of an experiment's valid key whose id ends with ``last_byte``; refuse a request without."""
         if experiment not in self._keys:
             remedy = "check its spelling, or add it to PRIVATEER_EXPERIMENTS"
             raise NotFound("the issuer has no keys for this experiment", field="name", remedy=remedy)
@@ -158,26 +158,22 @@ class IssuerKeys:
         raise TokenRequestRefused("no valid key has such an id", remedy="fetch the keys again, and draw a new token")
 
 
-def _without_private(row: KeyRow, now: float) -> KeyRow:
-    return row._replace(private=b"") if now >= row.not_after else row
-
-
-def _drawn(experiment: str, now: float, seconds: int, others: list[KeyRow]) -> KeyRow:
-    """Make a key whose id ends otherwise than those that are valid beside it: requests name its last byte alone."""
-    begins = int(now) // DAY * DAY
-    taken = {_public(row).id[-1] for row in others if row.experiment == experiment}
+def _draw_key(experiment: str, now: float, seconds: int, others: list[KeyRow]) -> KeyRow:
+    """Generate a key whose id has a distinct last byte, since requests identify a key by that byte."""
+    not_before = int(now) // DAY * DAY
+    used_last_bytes = {_public_key(row).id[-1] for row in others if row.experiment == experiment}
     while True:
-        private = generate_private_key(EXPONENT, BITS)
-        public = TokenKey.of(private.public_key(), begins, begins + 2 * seconds)
-        if public.id[-1] not in taken:
+        private = generate_private_key(EXPONENT, MODULUS_BITS)
+        public = TokenKey.from_rsa_key(private.public_key(), not_before, not_before + 2 * seconds)
+        if public.id[-1] not in used_last_bytes:
             encoded = private.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())
             return KeyRow(experiment, public.not_before, public.not_after, public.encoded, encoded)
 
 
-def _public(row: KeyRow) -> TokenKey:
+def _public_key(row: KeyRow) -> TokenKey:
     return TokenKey(row.public, row.not_before, row.not_after)
 
 
-def _own(row: KeyRow) -> OwnKey:
+def _load_key(row: KeyRow) -> HeldKey:
     private = load_der_private_key(row.private, None) if row.private else None
-    return OwnKey(_public(row), Signer.of(private) if isinstance(private, RSAPrivateKey) else None)
+    return HeldKey(_public_key(row), Signer.from_private_key(private) if isinstance(private, RSAPrivateKey) else None)

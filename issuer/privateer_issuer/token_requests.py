@@ -1,87 +1,149 @@
-"""The page where devices get tokens: who asks is attested and counted, and what is signed is blind."""
+"""The endpoint for tokens: devices are attested and counted, and signatures are blind."""
 
 import asyncio
 import sqlite3
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final, NamedTuple
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Final, Protocol
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from privateer_core.clock import Clock
-from privateer_core.errors import PrivateerError, TokensExhausted, Unavailable
+from privateer_core.errors import PrivateerError, SpecError, TokensExhausted, Unavailable
 from privateer_core.serving.body_budget import Budget
-from privateer_core.serving.connections import peer
+from privateer_core.serving.connections import peer_address
 from privateer_core.serving.http.problems import problem_response
 from privateer_core.serving.http.report_endpoint import Body
+from privateer_core.serving.settings import unset_error
 from privateer_core.serving.write_health import WriteHealth
-from privateer_core.wire.attestation import HEADER
-from privateer_core.wire.token import REQUEST_SIZE, RESPONSE_TYPE, read_request
-from privateer_issuer.attestation import Attestation
+from privateer_core.wire.attestation import HEADER, verify_attestation
+from privateer_core.wire.token import REQUEST_SIZE, RESPONSE_TYPE, parse_token_request
 from privateer_issuer.metrics import IssuerMetrics
-from privateer_issuer.signing_keys import IssuerKeys
-from privateer_issuer.store import IssuerStore, Taking
+from privateer_issuer.signing_keys import KeyRing
+from privateer_issuer.store import IssuerStore, TokenRequest
 
-_WAITING_MAX: Final = 4096
+ENTRY_POINT_GROUP: Final = "privateer.attestations"
+SECRETS_VARIABLE: Final = "PRIVATEER_ATTESTATION_SECRETS"
+_SECRET_BYTES_MIN: Final = 32
 
 
-class _Waiting(NamedTuple):
-    taking: Taking
-    granted: asyncio.Future[bool]
+class Attestation(Protocol):
+    """A plug that identifies devices from identity and time, without access to the token."""
+
+    async def device(self, text: str, experiment: str, now: float) -> str | None:
+        """Return a constant identifier of the device; None: devices are not distinguished.
+
+        text: the request's header ``privateer-attestation``; empty if there is none.
+        experiment: name of the experiment.
+        now: seconds since 1970.
+        """
+        ...
+
+
+AttestationFactory = Callable[[Mapping[str, str]], Attestation]
+
+
+class Open:
+    """An attestation that accepts all devices and counts none, for tests, and behind a gateway that does both."""
+
+    def __init__(self, _: Mapping[str, str]) -> None: ...
+
+    async def device(self, text: str, experiment: str, now: float) -> str | None:  # noqa: ARG002
+        """Return None, for any device."""
+        return None
+
+
+class Hmac:
+    """An attestation by signatures of the application's backend (`privateer_core.wire.attestation.attest`)."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        if not environment.get(SECRETS_VARIABLE):
+            raise unset_error(SECRETS_VARIABLE, "a file of secrets, hexadecimal, one a line")
+        path = Path(environment[SECRETS_VARIABLE])
+        try:
+            self._secrets = [bytes.fromhex(line) for line in path.read_text("ascii").split()]
+        except (OSError, ValueError):
+            self._secrets = []
+        if not self._secrets or min(map(len, self._secrets)) < _SECRET_BYTES_MIN:
+            detail, remedy = f"{path.name} holds no secrets of 32 bytes or more", f"openssl rand -hex 32 > {path.name}"
+            raise SpecError(detail, field=SECRETS_VARIABLE, remedy=remedy)
+
+    async def device(self, text: str, experiment: str, now: float) -> str | None:
+        """Return the pseudonym that the backend signed; None if the attestation is not valid."""
+        return verify_attestation(text, experiment, self._secrets, now)
+
+
+_BUILT_IN: Final[Mapping[str, AttestationFactory]] = {"open": Open, "hmac": Hmac}
+
+
+def attestation(name: str, environment: Mapping[str, str]) -> Attestation:
+    """Return the attestation plug with this name; refuse a name that is not installed."""
+    if name in _BUILT_IN:
+        return _BUILT_IN[name](environment)
+    plugs = entry_points(group=ENTRY_POINT_GROUP)
+    if name not in plugs.names:
+        names = ", ".join([*_BUILT_IN, *sorted(plugs.names)])
+        detail, remedy = f"there is no attestation {name!r}", f"choose from {names}"
+        raise SpecError(detail, field="PRIVATEER_ATTESTATION", remedy=remedy)
+    plug: Attestation = plugs[name].load()(environment)
+    return plug
+
+
+_PENDING_MAX: Final = 4096
 
 
 class TokenShares:
-    """Counts requests. Those that come while the disk is busy share the next transaction.
+    """Counts requests, in one transaction for all that arrive while the disk is busy.
 
-    most: tokens of an experiment that a device may have.
-    writes: takes note of whether the disk took a group.
+    max_tokens: maximum number of a device's tokens of an experiment.
+    writes: records whether each transaction succeeded.
     """
 
-    def __init__(self, store: IssuerStore, most: int, writes: WriteHealth) -> None:
-        self._store, self._most, self._writes = store, most, writes
+    def __init__(self, store: IssuerStore, max_tokens: int, writes: WriteHealth) -> None:
+        self._store, self._max_tokens, self._writes = store, max_tokens, writes
         self._disk = ThreadPoolExecutor(1, "disk")
-        self._waiting: list[_Waiting] = []
+        self._pending: list[tuple[TokenRequest, asyncio.Future[bool]]] = []
         self._writer: asyncio.Task[None] | None = None
 
-    async def take(self, taking: Taking) -> None:
-        """Count a request, unless it is one of before; return when that is durable."""
-        if len(self._waiting) >= _WAITING_MAX:
+    async def take(self, token_request: TokenRequest) -> None:
+        """Count a request, if it is new, and return when that is durable; `TokensExhausted` beyond the share."""
+        if len(self._pending) >= _PENDING_MAX:
             raise _unavailable()
-        granted: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._waiting.append(_Waiting(taking, granted))
+        is_granted: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._pending.append((token_request, is_granted))
         if self._writer is None:
             self._writer = asyncio.create_task(self._write())
-        if not await granted:
+        if not await is_granted:
             raise TokensExhausted("the device has had its share of tokens", remedy="use those that it has")
 
     async def _write(self) -> None:
-        loop = asyncio.get_running_loop()
+        """Count the pending requests in transactions, and answer those who wait, until none is pending."""
+        loop, count = asyncio.get_running_loop(), self._store.count_requests
         try:
-            while self._waiting:
-                group, self._waiting = self._waiting, []
-                takings = [one.taking for one in group]
+            while self._pending:
+                (requests, futures), self._pending = zip(*self._pending, strict=True), []
+                grants: Sequence[bool | None]
                 try:
-                    granted = await loop.run_in_executor(self._disk, self._store.take, takings, self._most)
+                    grants = await loop.run_in_executor(self._disk, count, requests, self._max_tokens)
+                    self._writes.note()
                 except sqlite3.Error as error:
                     self._writes.note(error)
-                    self._answer(group, None)
-                else:
-                    self._writes.note()
-                    self._answer(group, granted)
+                    grants = [None] * len(futures)
+                for future, grant in zip(futures, grants, strict=True):
+                    if future.done():  # the device has hung up
+                        continue
+                    if grant is None:
+                        future.set_exception(_unavailable())
+                    else:
+                        future.set_result(grant)
         finally:
             self._writer = None
 
-    def _answer(self, group: list[_Waiting], granted: list[bool] | None) -> None:
-        for index, one in enumerate(group):
-            if one.granted.done():  # the device has hung up
-                continue
-            if granted is None:
-                one.granted.set_exception(_unavailable())
-            else:
-                one.granted.set_result(granted[index])
-
     async def close(self) -> None:
-        """Finish writing."""
+        """Wait for pending writes, and stop the writer."""
         if self._writer is not None:
             await asyncio.wait({self._writer})
         self._disk.shutdown()
@@ -92,14 +154,14 @@ def _unavailable() -> Unavailable:
 
 
 class TokenRequests:
-    """Signs a device's blinded token.
+    """Signs blinded tokens of devices.
 
-    The same request gets the same answer, and counts once: a device whose answer was lost asks again.
+    A repeated request gets the same response, and counts once: a device without a response repeats it.
     """
 
     def __init__(
         self,
-        keys: IssuerKeys,
+        keys: KeyRing,
         shares: TokenShares,
         attestation: Attestation,
         metrics: IssuerMetrics,
@@ -110,25 +172,26 @@ class TokenRequests:
         self._metrics, self._budget, self._clock = metrics, budget, clock
 
     async def sign(self, request: Request) -> Response:
-        """Answer one request."""
+        """Respond to a request for a token."""
         name = request.path_params["name"]
         try:
-            signed = await self._signed(name, request)
+            signed = await self._sign_request(name, request)
         except ClientDisconnect:
-            return Response(status_code=400)  # nobody reads it
+            return Response(status_code=400)  # the device has disconnected
         except PrivateerError as error:
             self._metrics.refuse(error.slug)
             return problem_response(error)
         self._metrics.issue(name)
         return Response(signed, media_type=RESPONSE_TYPE)
 
-    async def _signed(self, name: str, request: Request) -> bytes:
-        body = Body.unsigned(request.headers.get("content-length"), REQUEST_SIZE, peer(request.scope))
-        with self._budget.reserve(body.length, body.sender) as room:
-            last_byte, blinded = read_request(await room.read(request.stream()))
+    async def _sign_request(self, name: str, request: Request) -> bytes:
+        """Read a request, check the device, count it in its share, and return the blind signature."""
+        body = Body.from_length(request.headers.get("content-length"), REQUEST_SIZE, peer_address(request.scope))
+        with self._budget.reserve(body.length, body.sender) as reservation:
+            last_byte, blinded = parse_token_request(await reservation.read(request.stream()))
         signer = self._keys.signer(name, last_byte)
         device = await self._attestation.device(request.headers.get(HEADER, ""), name, self._clock.now())
-        signer.check(blinded)  # what cannot be signed uses up nothing
-        if device is not None:  # and who has none left costs no signature
-            await self._shares.take(Taking(name, device, bytes([last_byte]) + blinded))
+        signer.check(blinded)  # an invalid message is not counted
+        if device is not None:  # a device without remaining tokens costs no signature
+            await self._shares.take(TokenRequest(name, device, bytes([last_byte]) + blinded))
         return signer.sign(blinded)

@@ -1,18 +1,18 @@
-"""The lab: people who are simulated, plans, off-policy estimates and pictures; ``import privateer_lab as lab``.
+"""The lab: simulations, plans, off-policy estimates and plots; ``import privateer_lab as lab``.
 
-The command line, the load driver and the audit are in here, too. The lab may import every role; nothing imports it.
-docs/notebook.md has the names below; each is imported when it is first used.
+It also has the command line, the load driver and the audit. The lab may import every role; no role imports the lab.
+docs/notebook.md describes the names below, which are imported at their first use.
 """
 
 import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-# Work is shared out by processes, and matrices are small: threads of linear algebra would wait for each other.
+# Work is divided among processes, and matrices are small: threads of linear algebra would wait for each other.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 if TYPE_CHECKING:
-    from privateer_lab.finished_test import FinishedTest, analyze
+    from privateer_lab.analysis.ab_test_analysis import FinishedTest, analyze
     from privateer_lab.notebook import plot
     from privateer_lab.notebook.evaluation import Evaluation, evaluate
     from privateer_lab.notebook.planned import Planned, plan
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from privateer_lab.notebook.specs import spec, spec_from
     from privateer_lab.notebook.tabular import ResultTable
 
-_PLACES: Final = {
-    "finished_test": ("FinishedTest", "analyze"),
+_MODULES: Final = {
+    "analysis.ab_test_analysis": ("FinishedTest", "analyze"),
     "notebook.evaluation": ("Evaluation", "evaluate"),
     "notebook.planned": ("Planned", "plan"),
     "notebook.policies": ("LoadedPolicy", "policy"),
@@ -36,7 +36,7 @@ _PLACES: Final = {
     "notebook.specs": ("spec", "spec_from"),
     "notebook.tabular": ("ResultTable",),
 }
-"""The names that each module of this package has."""
+"""The exported names by module."""
 
 __all__ = [
     "Evaluation",
@@ -66,9 +66,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    """Import a public name, or `plot`, on first use; raise AttributeError for other names."""
     if name == "plot":
         return import_module("privateer_lab.notebook.plot")
-    for module, names in _PLACES.items():
+    for module, names in _MODULES.items():
         if name in names:
             return getattr(import_module(f"privateer_lab.{module}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,16 +1,16 @@
-"""The command line, or where its libraries are not installed, one line that says so."""
+"""The command line, or an error message if its libraries are not installed."""
 
 import sys
 
 
 def main() -> None:
-    """Run the command line; the process exits with 2 where only the load driver is installed."""
+    """Run the command line; exit with 2 if only the load driver is installed."""
     try:
         from privateer_lab.cli.command_line import main as run
-    except ModuleNotFoundError as missing:
-        if missing.name is None or missing.name.startswith("privateer_lab"):
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith("privateer_lab"):
             raise
-        print(f"privateer: {missing.name} is not installed (install privateer-lab[workbench])", file=sys.stderr)
+        print(f"privateer: {error.name} is not installed (install privateer-lab[workbench])", file=sys.stderr)
         sys.exit(2)
     run()
 

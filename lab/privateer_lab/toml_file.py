@@ -1,4 +1,4 @@
-"""Tables of a TOML file, and changes of them as ``--set section.key=value`` says."""
+"""Tables of a TOML file, with changes by ``--set section.key=value``."""
 
 import tomllib
 from pathlib import Path
@@ -8,62 +8,50 @@ from privateer_core.errors import SpecError
 
 
 def read_tables(path: Path, settings: list[str], field: str) -> dict[str, Any]:
-    """Read the tables of a file, and apply settings.
-
-    path: TOML file. A relative ``population.path`` in it is relative to it; in a setting, to the working directory.
-    settings: as `apply_setting` takes them.
-    field: what the command line calls the file.
-    """
+    """Read a TOML file and apply settings; ``population.path`` is relative to the file, but in a setting to here."""
     try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError):
         raise SpecError(f"cannot read {path}", field=field, remedy="give the path of a TOML file") from None
     except RecursionError:
         raise SpecError("not TOML: nested too deeply", field=str(path), remedy="see the examples") from None
     except ValueError as error:  # TOMLDecodeError, and numbers of too many digits
         raise SpecError(f"not TOML: {error}", field=str(path), remedy="see the examples") from None
-    for owner in (data, *_tables_of(data.get("sources"))):
-        for population in _tables_of([owner.get("population")]):
-            population.update(_beside(path, population))
+    for owner in (tables, *_filter_tables(tables.get("sources"))):
+        for population in _filter_tables([owner.get("population")]):
+            if isinstance(files := population.get("path"), str):
+                population["path"] = ",".join(str(path.parent / file.strip()) for file in files.split(","))
     for setting in settings:
-        apply_setting(data, setting)
-    return data
+        apply_setting(tables, setting)
+    return tables
 
 
-def _tables_of(found: Any) -> list[dict[str, Any]]:
-    """Return the tables of a list; the spec refuses everything else in it."""
-    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+def _filter_tables(entries: Any) -> list[dict[str, Any]]:
+    """Return the tables of a list; the spec refuses other entries."""
+    return [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
 
 
-def _beside(path: Path, population: dict[str, Any]) -> dict[str, Any]:
-    """Return a population's files, relative to the directory of the file that names them."""
-    files = population.get("path")
-    return (
-        {"path": ",".join(str(path.parent / one.strip()) for one in files.split(","))} if isinstance(files, str) else {}
-    )
+def apply_setting(tables: dict[str, Any], setting: str) -> None:
+    """Apply a setting ``section.key=value`` to tables; values are TOML or bare strings, and empty ones remove the key.
 
-
-def apply_setting(data: dict[str, Any], setting: str) -> None:
-    """Change tables as ``section.key=value`` says; the value is TOML, or a bare string; without one the key is removed.
-
-    One table of several is meant by its name, as in ``sources.clinic.epsilon=2``.
+    A table of a list is selected by its name, as in ``sources.clinic.epsilon=2``.
     """
     key, equals, value = setting.partition("=")
     *sections, name = key.strip().split(".")
     if not equals or not sections or not name:
         raise SpecError(f"cannot read {setting!r}", field="--set", remedy="write section.key=value")
-    table: Any = data
-    for place, section in enumerate(sections):
+    table: Any = tables
+    for index, section in enumerate(sections):
         if isinstance(table, list):
-            found = next((one for one in _tables_of(table) if one.get("name") == section), None)
-            if found is None:
-                detail = f"{'.'.join(sections[:place])} has no table with the name {section!r}"
+            subtable = next((entry for entry in _filter_tables(table) if entry.get("name") == section), None)
+            if subtable is None:
+                detail = f"{'.'.join(sections[:index])} has no table with the name {section!r}"
                 raise SpecError(detail, field="--set", remedy="use a name that the spec has")
         else:
-            found = table.setdefault(section, [] if section == "sources" else {})
-        if not isinstance(found, dict) and not (isinstance(found, list) and place + 1 < len(sections)):
+            subtable = table.setdefault(section, [] if section == "sources" else {})
+        if not isinstance(subtable, dict) and not (isinstance(subtable, list) and index + 1 < len(sections)):
             raise SpecError(f"{section!r} is not a section", field="--set", remedy="write section.key=value")
-        table = found
+        table = subtable
     if not value.strip():
         table.pop(name, None)
         return

@@ -1,4 +1,4 @@
-"""All reproductions, run one after the other, on one page that is there from the first on."""
+"""The album: all reproductions in sequence, with a page that is updated after each."""
 
 import base64
 from collections.abc import Mapping
@@ -11,44 +11,44 @@ from typing import Final, NamedTuple
 import typer
 
 from privateer_core.errors import SpecError, printable
-from privateer_lab.cli.output import begin
-from privateer_lab.pages.templates import page
+from privateer_lab.cli.output import announce
+from privateer_lab.pages.templates import render_page
 from privateer_papers.data_files import DATA
-from privateer_papers.made import Made, kept, pictures, run
+from privateer_papers.finished_runs import FinishedRun, list_pictures, read_stored_run, run_reproduction
 from privateer_papers.publications import PUBLICATIONS, PaperReference
 from privateer_papers.reproduction import Effort, Reproduction
 
 PAGE: Final = "index.html"
-_FEW: Final = 12
-"""Lines of a table that are shown without being asked for."""
-_MEDIA: Final = {".svg": "image/svg+xml", ".png": "image/png"}
+_MAX_OPEN_LINES: Final = 12
+"""Largest number of lines of a table that is open on the page."""
+_MEDIA_TYPES: Final = {".svg": "image/svg+xml", ".png": "image/png"}
 _COLUMNS: Final = ("what", "published", "run here", "ours")
-_WAITS: Final = "It is not made yet."
+_PENDING: Final = "It is not made yet."
 
 
 class AlbumEntry(NamedTuple):
-    """A reproduction on the page: what was made of it, or why there is nothing; and its picture."""
+    """A reproduction on the page: its finished run with a picture, or the reason why there is no run."""
 
-    of: Reproduction
-    made: Made | None
-    why: str
+    reproduction: Reproduction
+    finished: FinishedRun | None
+    reason: str
     picture: str
 
     @property
     def table(self) -> tuple[list[str], list[list[str]]]:
-        """The columns that have anything, and the lines of them."""
-        compared = self.made.compared if self.made else []
-        used = [place for place in range(len(_COLUMNS)) if any(line[place] for line in compared)]
-        return [_COLUMNS[place] for place in used], [[line[place] for place in used] for line in compared]
+        """The columns that are not empty, and their lines."""
+        compared = self.finished.compared if self.finished else []
+        columns = [column for column in range(len(_COLUMNS)) if any(line[column] for line in compared)]
+        return [_COLUMNS[column] for column in columns], [[line[column] for column in columns] for line in compared]
 
     @property
     def is_long(self) -> bool:
-        """Whether its table is long."""
-        return len(self.table[1]) > _FEW
+        """Whether the table is too long to be open on the page."""
+        return len(self.table[1]) > _MAX_OPEN_LINES
 
 
 class Chapter(NamedTuple):
-    """What the page has of a paper."""
+    """The part of the page about a paper."""
 
     paper: PaperReference
     entries: list[AlbumEntry]
@@ -56,109 +56,123 @@ class Chapter(NamedTuple):
 
 @dataclass
 class Album:
-    """Reproductions in a folder, and the page of all."""
+    """All reproductions in a folder, and their page."""
 
     reproductions: Mapping[str, Reproduction]
     effort: Effort
     folder: Path
     problems: dict[str, str] = field(default_factory=dict)  # what is wrong with data that were given, by their option
-    made: dict[str, Made] = field(default_factory=dict)
-    why: dict[str, str] = field(default_factory=dict)
+    finished: dict[str, FinishedRun] = field(default_factory=dict)
+    reasons: dict[str, str] = field(default_factory=dict)
 
     def run(self, *, quiet: bool) -> bool:
-        """Make what is not there yet, and the page anew after each. Return whether all is whole.
+        """Run all reproductions without a stored run, and write the page after each. Return whether all are complete.
 
-        quiet: whether nobody is told what begins.
+        quiet: whether reproductions are not announced.
         """
-        self._check_data()
-        whole = True
-        for name, one in self.reproductions.items():
-            if name in self.why:
+        self._drop_unreadable_data()
+        is_done = True
+        for name, entry in self.reproductions.items():
+            if name in self.reasons:
                 continue
-            done = kept(one, self.effort, self.folder)
-            if done is None:
+            finished = read_stored_run(entry, self.effort, self.folder)
+            if finished is None:
                 if not quiet:
-                    begin(one.title, takes(one, self.effort))
-                done = run(one, self.effort, self.folder)
-            self.made[name], whole = done, done.whole
+                    announce(entry.title, describe_duration(entry, self.effort))
+                finished = run_reproduction(entry, self.effort, self.folder)
+            self.finished[name], is_done = finished, finished.whole
             self.write()
-            if not whole:
+            if not is_done:
                 break
         self.write()
-        return whole
+        return is_done
 
-    def _check_data(self) -> None:
-        """Look at all data before anything runs. What cannot be read is as if it were not given."""
+    def _drop_unreadable_data(self) -> None:
+        """Check all data before the first run, and drop data that cannot be read."""
         for option, path in self.effort.data.items():
             try:
                 DATA[option].check(path)
-            except SpecError as problem:
-                self.problems[option] = str(problem)
-                typer.echo(f"privateer: {printable(str(problem))}", err=True)
+            except SpecError as error:
+                self.problems[option] = str(error)
+                typer.echo(f"privateer: {printable(str(error))}", err=True)
         self.effort = self.effort.without(self.problems)
-        for name, one in self.reproductions.items():
-            if one.needs and one.needs not in self.effort.given(one):
-                data = DATA[one.needs]
-                wanted = f"It needs --{one.needs}: {data.wanted}. {data.tested}".strip()
-                self.why[name] = self.problems.get(one.needs, wanted)
+        for name, entry in self.reproductions.items():
+            if entry.needs and entry.needs not in self.effort.select_data(entry):
+                data = DATA[entry.needs]
+                requirement = f"It needs --{entry.needs}: {data.description}. {data.tested}".strip()
+                self.reasons[name] = self.problems.get(entry.needs, requirement)
 
     def write(self) -> None:
-        """Write the page of what there is."""
+        """Write the page of all finished runs."""
         chapters = [
-            Chapter(paper, [self._entry(one) for one in self.reproductions.values() if one.paper == paper.number])
+            Chapter(
+                paper, [self._make_entry(entry) for entry in self.reproductions.values() if entry.paper == paper.number]
+            )
             for paper in PUBLICATIONS
         ]
-        seeds = [one.setting.seeds for one in self.made.values()] or [self.effort.seeds]
-        text = page(
+        seeds = [finished.setting.seeds for finished in self.finished.values()] or [self.effort.seeds]
+        text = render_page(
             "album.html",
             __package__,
             chapters=chapters,
-            first=[(one, text) for one in self.made.values() for text in one.warnings],
+            warnings=[(finished, text) for finished in self.finished.values() for text in finished.warnings],
             problems=self.problems,
             effort=self.effort,
-            made=[one for one in self.made.values() if one.whole],
+            complete_runs=[finished for finished in self.finished.values() if finished.whole],
             count=len(self.reproductions),
-            few=min(seeds),
-            most=max(seeds),
-            seconds=duration(sum(one.seconds for one in self.made.values())),
-            privateer=version("privateer-papers"),
-            now=datetime.now(UTC).isoformat(timespec="seconds"),
-            duration=duration,
+            min_seeds=min(seeds),
+            max_seeds=max(seeds),
+            total_duration=format_duration(sum(finished.seconds for finished in self.finished.values())),
+            privateer_version=version("privateer-papers"),
+            current_time=datetime.now(UTC).isoformat(timespec="seconds"),
+            format_duration=format_duration,
         )
         (self.folder / PAGE).write_text(text, encoding="utf-8")
 
-    def _entry(self, one: Reproduction) -> AlbumEntry:
-        made = self.made.get(one.name)
-        return AlbumEntry(one, made, self.why.get(one.name, _WAITS), _picture(self.folder, one.name) if made else "")
+    def _make_entry(self, entry: Reproduction) -> AlbumEntry:
+        """Return the entry of a reproduction: its finished run, or the reason why there is none."""
+        finished = self.finished.get(entry.name)
+        return AlbumEntry(
+            entry,
+            finished,
+            self.reasons.get(entry.name, _PENDING),
+            _picture_url(self.folder, entry.name) if finished else "",
+        )
 
 
-def takes(one: Reproduction, effort: Effort) -> str:
-    """Say how long a reproduction may take."""
-    return "less than a minute" if effort.quick else f"about {duration(60 * _minutes(one, effort))} on two cores"
+def describe_duration(entry: Reproduction, effort: Effort) -> str:
+    """Return the expected duration of a reproduction in words."""
+    return (
+        "less than a minute"
+        if effort.quick
+        else f"about {format_duration(60 * _expected_minutes(entry, effort))} on two cores"
+    )
 
 
-def take(reproductions: Mapping[str, Reproduction], effort: Effort) -> str:
-    """Say how long all reproductions may take."""
-    quick = len(reproductions) / 2
-    minutes = quick if effort.quick else sum(_minutes(one, effort) for one in reproductions.values())
-    return f"about {duration(60 * minutes)} on two cores"
+def describe_total_duration(reproductions: Mapping[str, Reproduction], effort: Effort) -> str:
+    """Return the expected duration of all reproductions in words."""
+    quick_minutes = len(reproductions) / 2
+    minutes = (
+        quick_minutes if effort.quick else sum(_expected_minutes(entry, effort) for entry in reproductions.values())
+    )
+    return f"about {format_duration(60 * minutes)} on two cores"
 
 
-def _minutes(one: Reproduction, effort: Effort) -> float:
-    return one.minutes * effort.seeds / 10
+def _expected_minutes(entry: Reproduction, effort: Effort) -> float:
+    return entry.minutes * effort.seeds / 10
 
 
-def duration(seconds: float) -> str:
-    """Write a time as people do."""
+def format_duration(seconds: float) -> str:
+    """Format a duration in seconds, minutes or hours."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
-def _picture(folder: Path, name: str) -> str:
-    """Return a picture as an address of its own: as vectors or in pixels, whichever is smaller."""
-    found = [(path.read_bytes(), _MEDIA[path.suffix]) for path in pictures(folder, name)]
-    if not found:
+def _picture_url(folder: Path, name: str) -> str:
+    """Return a picture as a data URL, as vectors or in pixels, whichever is smaller."""
+    encodings = [(path.read_bytes(), _MEDIA_TYPES[path.suffix]) for path in list_pictures(folder, name)]
+    if not encodings:
         return ""
-    body, media = min(found, key=lambda one: len(one[0]))
-    return f"data:{media};base64,{base64.b64encode(body).decode()}"
+    body, media_type = min(encodings, key=lambda encoding: len(encoding[0]))
+    return f"data:{media_type};base64,{base64.b64encode(body).decode()}"

@@ -1,4 +1,4 @@
-"""Every figure and table that can be made again."""
+"""The catalogue of all reproductions: figures and tables of the papers."""
 
 from functools import cache
 
@@ -7,7 +7,7 @@ from privateer_papers.reproduction import Reproduction
 
 @cache
 def all_reproductions() -> dict[str, Reproduction]:
-    """Return them by their names, the papers' in order."""
+    """Return all reproductions by name, in the order of the papers."""
     from privateer_papers.paper_1.figures.jump_start import FIGURE_6
     from privateer_papers.paper_1.figures.problem import FIGURE_4, FIGURE_5
     from privateer_papers.paper_1.figures.rates import GROWTH
@@ -24,23 +24,9 @@ def all_reproductions() -> dict[str, Reproduction]:
     from privateer_papers.paper_5.phased_regret import FIGURE_2, TABLE_1
     from privateer_papers.paper_5.rates import RATES
 
-    papers = (
-        (
-            FIGURE_4,
-            FIGURE_5,
-            FIGURE_6,
-            FIGURE_7,
-            FIGURE_8,
-            FIGURE_9,
-            SUPPLEMENT,
-            GROWTH,
-            TABLE_2,
-            TABLE_2_JOBS,
-            TABLE_2_TAXI,
-        ),
-        (SLOPES, THEOREMS_2),
-        (LASSO, THEOREMS_3),
-        (PARETO, WELFARE, PEERS),
-        (FIGURE_2, TABLE_1, RATES),
+    reproductions = (
+        *(FIGURE_4, FIGURE_5, FIGURE_6, FIGURE_7, FIGURE_8, FIGURE_9),
+        *(SUPPLEMENT, GROWTH, TABLE_2, TABLE_2_JOBS, TABLE_2_TAXI),
+        *(SLOPES, THEOREMS_2, LASSO, THEOREMS_3, PARETO, WELFARE, PEERS, FIGURE_2, TABLE_1, RATES),
     )
-    return {made.name: made for paper in papers for made in paper}
+    return {reproduction.name: reproduction for reproduction in reproductions}

@@ -7,7 +7,7 @@ import typer
 
 from privateer_core.errors import SpecError
 from privateer_lab.cli.command_line import Jobs, Json, On
-from privateer_lab.cli.output import begin, open_folder, print_json, screen
+from privateer_lab.cli.output import announce, open_folder, print_json, screen
 from privateer_lab.simulation.parallel import SEEDS_MAX
 
 if TYPE_CHECKING:  # it brings matplotlib, which takes a second
@@ -21,7 +21,9 @@ def register(app: typer.Typer) -> None:
 
 def reproduce(
     name: Annotated[str, typer.Argument(metavar="NAME", help="A figure or table, or 'list' to see them all.")] = "",
-    every: Annotated[bool, typer.Option("--all", help="All of them, and one page, index.html; it resumes.")] = False,
+    should_make_all: Annotated[
+        bool, typer.Option("--all", help="All of them, and one page, index.html; it resumes.")
+    ] = False,
     out: Annotated[Path, typer.Option(help="The folder for NAME.png, .svg, .json and .txt.")] = Path("reproductions"),
     quick: Annotated[bool, typer.Option("--quick", help="Run a small version, as a check.")] = False,
     seeds: Annotated[
@@ -43,61 +45,65 @@ def reproduce(
     paths = {"published": published, "adult": adult, "applicants": applicants, "taxi": taxi}
     data = {option: path for option, path in paths.items() if path}
     effort = Effort(quick, seeds or (2 if quick else 10), jobs, backend, data)
-    if every == bool(name):
+    if should_make_all == bool(name):
         detail = "beside --all" if name else "missing"
         raise SpecError(detail, field="NAME", remedy="give either a name, or --all; 'list' shows all names")
     if name == "list":
-        known = [{"name": one.name, "title": one.title} for one in reproductions.values()]
-        print_json(known) if as_json else screen.print("\n".join(f"{one['name']:24} {one['title']}" for one in known))
+        listing = [{"name": each.name, "title": each.title} for each in reproductions.values()]
+        print_json(listing) if as_json else screen.print(
+            "\n".join(f"{row['name']:24} {row['title']}" for row in listing)
+        )
         return
     if name and name not in reproductions:
         raise SpecError(f"no reproduction {name!r}", field="NAME", remedy=f"choose from {', '.join(reproductions)}")
     open_folder(out, "--out")
-    if every:
-        _make_all(reproductions, effort, out, as_json=as_json)
+    if should_make_all:
+        _reproduce_all(reproductions, effort, out, as_json=as_json)
     else:
-        _make_one(reproductions[name], effort, out, as_json=as_json)
+        _reproduce_one(reproductions[name], effort, out, as_json=as_json)
 
 
-def _make_one(one: "Reproduction", effort: "Effort", out: Path, *, as_json: bool) -> None:
-    from privateer_papers.album import takes
+def _reproduce_one(entry: "Reproduction", effort: "Effort", out: Path, *, as_json: bool) -> None:
+    """Make a figure or table, and print its verdict; refuse missing or damaged data first."""
+    from privateer_papers.album import describe_duration
     from privateer_papers.data_files import DATA
-    from privateer_papers.made import pictures, run
+    from privateer_papers.finished_runs import list_pictures, run_reproduction
 
-    if one.needs and one.needs not in effort.given(one):
-        raise SpecError("missing", field=f"--{one.needs}", remedy=f"give the path of {DATA[one.needs].wanted}")
-    for option, path in effort.given(one).items():
+    if entry.needs and entry.needs not in effort.select_data(entry):
+        raise SpecError("missing", field=f"--{entry.needs}", remedy=f"give the path of {DATA[entry.needs].description}")
+    for option, path in effort.select_data(entry).items():
         DATA[option].check(path)
     if not as_json:
-        begin(one.title, takes(one, effort))
-    made = run(one, effort, out)
-    files = [str(path) for path in pictures(out, one.name) or [out / f"{one.name}.json"]]
+        announce(entry.title, describe_duration(entry, effort))
+    finished = run_reproduction(entry, effort, out)
+    files = [str(path) for path in list_pictures(out, entry.name) or [out / f"{entry.name}.json"]]
     if as_json:
-        print_json({**made.document, "files": files})
+        print_json({**finished.document, "files": files})
     else:
-        screen.print(f"{one.title}\n\n{made.verdict}\n\n{', '.join(files)}", soft_wrap=True)
-    if not made.whole:
+        screen.print(f"{entry.title}\n\n{finished.verdict}\n\n{', '.join(files)}", soft_wrap=True)
+    if not finished.whole:
         raise typer.Exit(130)
 
 
-def _make_all(reproductions: "dict[str, Reproduction]", effort: "Effort", out: Path, *, as_json: bool) -> None:
-    from privateer_papers.album import PAGE, Album, take
+def _reproduce_all(reproductions: "dict[str, Reproduction]", effort: "Effort", out: Path, *, as_json: bool) -> None:
+    """Make all figures and tables, and a page of them, and print each verdict."""
+    from privateer_papers.album import PAGE, Album, describe_total_duration
 
     if not as_json:
-        begin(f"all {len(reproductions)} figures and tables", take(reproductions, effort))
+        announce(f"all {len(reproductions)} figures and tables", describe_total_duration(reproductions, effort))
     album = Album(reproductions, effort, out)
-    whole = album.run(quiet=as_json)
+    is_done = album.run(quiet=as_json)
     rows: list[dict[str, Any]] = [
-        {"name": name, "verdict": one.sentence or one.verdict, "seconds": one.seconds}
-        for name, one in album.made.items()
+        {"name": name, "verdict": finished.sentence or finished.verdict, "seconds": finished.seconds}
+        for name, finished in album.finished.items()
     ]
-    rows += [{"name": name, "verdict": why, "seconds": None} for name, why in album.why.items()]
+    rows += [{"name": name, "verdict": reason, "seconds": None} for name, reason in album.reasons.items()]
     if as_json:
         print_json({"page": str(out / PAGE), "made": rows, "problems": list(album.problems.values())})
     else:
         lines = [f"{row['name']}: {row['verdict']}" for row in rows]
         screen.print("\n".join([*lines, "", str(out / PAGE)]), soft_wrap=True)
-    if not whole:
+    if not is_done:
         raise typer.Exit(130)
     if album.problems:
         raise typer.Exit(2)

@@ -1,4 +1,4 @@
-"""Data of others that reproductions read: what is expected, where it is from, and whether a file is that."""
+"""Public data that reproductions read: expected format and source, and checks of the given files."""
 
 import csv
 from collections.abc import Callable, Sequence
@@ -7,9 +7,9 @@ from hashlib import sha256
 from typing import Final
 
 from privateer_core.errors import SpecError
-from privateer_lab.environments.classified import COLUMNS as ADULT_COLUMNS
+from privateer_lab.environments.files import ADULT_COLUMNS
 from privateer_lab.tables.data_table import DataTable
-from privateer_lab.tables.sources import files_of
+from privateer_lab.tables.sources import find_files
 
 _ADULT_ROWS: Final = {16_281, 32_561, 48_842}
 """Numbers of rows in adult.test, in adult.data, and in both."""
@@ -22,18 +22,18 @@ _TAXI_COLUMNS: Final = (
     *("taxi_id", "shift", "company_id", "pickup_community_area", "dropoff_community_area", "payment_type"),
     *("fare", "tips", "trip_total", "trip_seconds", "trip_miles"),
 )
-_BLOCK: Final = 2**20
+_BLOCK_BYTES: Final = 2**20
 PUBLISHED_COLUMNS: Final = (
     *("experiment", "reward", "eps", "eps_aux", "gamma", "kappa", "n", "n_aux", "d", "M", "K", "weighted", "reps"),
     *("regret_mean", "regret_ci95", "seconds_mean"),
 )
-_LAST: Final = PUBLISHED_COLUMNS[-1]
-"""A line that is cut has no value of it."""
+_LAST_COLUMN: Final = PUBLISHED_COLUMNS[-1]
+"""The last column, which a truncated line lacks."""
 
 
 @dataclass(frozen=True)
 class DataFile:
-    """Data that an option names by the paths of files, separated by commas."""
+    """A kind of data, whose files an option names, separated by commas."""
 
     option: str
     # what they are, and where they are from
@@ -45,38 +45,38 @@ class DataFile:
     tested: str = ""
 
     @property
-    def wanted(self) -> str:
-        """What to give, in words."""
+    def description(self) -> str:
+        """The expected files and their source, in words."""
         return f"{self.expected}, from {self.source}"
 
     def check(self, path: str) -> None:
-        """Refuse what is not these data."""
+        """Check that files have this kind of data."""
         try:
-            found = self.count(path)
-        except SpecError as problem:
-            raise self._refused(problem.detail) from None
-        if self.rows and found not in self.rows:
-            raise self._refused(f"{path} has {found:,} rows")
+            n_rows = self.count(path)
+        except SpecError as error:
+            raise self._build_error(error.detail) from None
+        if self.rows and n_rows not in self.rows:
+            raise self._build_error(f"{path} has {n_rows:,} rows")
 
-    def _refused(self, detail: str) -> SpecError:
-        return SpecError(detail, field=f"--{self.option}", remedy=f"expected {self.wanted}")
+    def _build_error(self, detail: str) -> SpecError:
+        return SpecError(detail, field=f"--{self.option}", remedy=f"expected {self.description}")
 
     def digest(self, path: str) -> str:
-        """Return what tells these files from others."""
-        found = sha256()
-        for file in files_of(path):
+        """Return a digest of the content of files."""
+        digest = sha256()
+        for file in find_files(path):
             with file.open("rb") as stream:
-                while block := stream.read(_BLOCK):
-                    found.update(block)
-        return found.hexdigest()[:16]
+                while block := stream.read(_BLOCK_BYTES):
+                    digest.update(block)
+        return digest.hexdigest()[:16]
 
 
-def _adult_rows(path: str) -> int:
+def _count_adult_rows(path: str) -> int:
     return DataTable(path, header=ADULT_COLUMNS, remark="|").rows
 
 
-def _rows_with(columns: Sequence[str]) -> Callable[[str], int]:
-    """Return what counts the rows of files with a header that names these columns."""
+def _make_row_counter(columns: Sequence[str]) -> Callable[[str], int]:
+    """Return a function that counts the rows of files whose header has these columns."""
 
     def count(path: str) -> int:
         table = DataTable(path)
@@ -87,53 +87,54 @@ def _rows_with(columns: Sequence[str]) -> Callable[[str], int]:
     return count
 
 
-def _published_rows(path: str) -> int:
-    (file, *more) = files_of(path)
-    if more:
+def _count_published_rows(path: str) -> int:
+    """Count the rows of a summary of published logs; refuse several files, a missing column or a damaged line."""
+    (file, *other_files) = find_files(path)
+    if other_files:
         raise SpecError(f"{path} is several files")
     try:
         with file.open(encoding="utf-8", newline="") as stream:
             lines = csv.DictReader(stream)
             if missing := [name for name in PUBLISHED_COLUMNS if name not in (lines.fieldnames or ())]:
                 raise SpecError(f"{path} has no column {missing[0]!r}")
-            return len([float(line[_LAST]) for line in lines])
+            return len([float(line[_LAST_COLUMN]) for line in lines])
     except (OSError, UnicodeDecodeError, TypeError, ValueError):
         raise SpecError(f"{path} has a line that cannot be read") from None
 
 
-_SMALL: Final = "The file was not to be had where this was written: tests run on a small made file of its format."
+_TESTED: Final = "The file was not to be had where this was written: tests run on a small made file of its format."
 DATA: Final = {
-    one.option: one
-    for one in (
+    data_file.option: data_file
+    for data_file in (
         DataFile(
             "adult",
             "adult.data and adult.test of UCI Adult, 32,561 and 16,281 rows of 15 columns without a header",
             "archive.ics.uci.edu/dataset/2/adult",
-            _adult_rows,
+            _count_adult_rows,
             frozenset(_ADULT_ROWS),
         ),
         DataFile(
             "applicants",
             f"stackoverflow_full.csv, {_APPLICANT_ROWS:,} rows with the columns {', '.join(_APPLICANT_COLUMNS)}",
             "kaggle.com/datasets/ayushtankha/70k-job-applicants-data-human-resource",
-            _rows_with(_APPLICANT_COLUMNS),
+            _make_row_counter(_APPLICANT_COLUMNS),
             frozenset({_APPLICANT_ROWS}),
-            tested=_SMALL,
+            tested=_TESTED,
         ),
         DataFile(
             "taxi",
             "ground_truth.csv of the third sprint of NIST's Differential Privacy Temporal Map Challenge, trips in "
             f"Chicago with the columns {', '.join(_TAXI_COLUMNS)}",
             "github.com/usnistgov/Differential-Privacy-Temporal-Map-Challenge-assets",
-            _rows_with(_TAXI_COLUMNS),
-            tested=_SMALL,
+            _make_row_counter(_TAXI_COLUMNS),
+            tested=_TESTED,
         ),
         DataFile(
             "published",
             f"a CSV file with the columns {', '.join(PUBLISHED_COLUMNS)}, a line for each setting",
             "the public logs of paper 1's authors, summarised",
-            _published_rows,
+            _count_published_rows,
         ),
     )
 }
-"""All data that reproductions read, by the option that names them."""
+"""All kinds of data that reproductions read, by option."""

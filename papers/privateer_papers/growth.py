@@ -1,17 +1,19 @@
-"""How a figure grows: slopes of its logarithm in that of another, with intervals, and what a theorem promises."""
+"""Growth of figures: slopes of logarithms with confidence intervals, and their plots."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from math import nan
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import stdtrit
 
+from privateer_core.arrays import Array
 from privateer_papers.reproduction import Rows
 
-_LEVEL = 0.975
-_ERRORS = 2.0
-"""Standard errors by which a slope has to be above a promise before that is said."""
+_UPPER_QUANTILE = 0.975
+_MIN_STANDARD_ERRORS = 2.0
+"""Number of standard errors above a promised slope for a warning."""
 
 
 @dataclass(frozen=True)
@@ -19,56 +21,73 @@ class Slope:
     """A slope of logarithms."""
 
     value: float
-    half: float  # half of its 95 % interval
+    half_width: float  # half of its 95 % interval
     error: float  # its standard error
+    promised: float = nan  # the paper's slope
 
     def __str__(self) -> str:
-        return f"{self.value:.2f} ± {self.half:.2f}"
+        return f"{self.value:.2f} ± {self.half_width:.2f}"
 
-    def is_above(self, promised: float) -> bool:
-        """Whether it is above what a theorem promises by more than two standard errors."""
-        return self.value - _ERRORS * self.error > promised
+    @property
+    def is_above(self) -> bool:
+        """Whether the slope is above the paper's by more than two standard errors."""
+        return self.value - _MIN_STANDARD_ERRORS * self.error > self.promised
 
-    def beside(self, promised: float) -> str:
-        """Say where it is, by its interval: above what a theorem promises, below, or as that."""
-        if self.value - self.half > promised:
+    @property
+    def side(self) -> str:
+        """Whether the interval is above the paper's slope, below it, or contains it, in words."""
+        if self.value - self.half_width > self.promised:
             return "above"
-        return "below" if self.value + self.half < promised else "as"
+        return "below" if self.value + self.half_width < self.promised else "as"
 
 
-def slope(rows: Rows, fact: str = "people", figure: str = "regret") -> Slope:
+def fit_slope(rows: Rows, fact: str = "people", figure: str = "regret", promised: float = nan) -> Slope:
     """Return the slope of the logarithm of a figure in that of a fact.
 
-    Least squares with an intercept for each seed, whose people are those of one problem at every value of the fact;
-    errors by Student's t, from the residuals. So an interval is wide, too, where points are not on a line.
+    Least squares with an intercept for each seed, which has the same problem at every value of the fact; intervals by
+    Student's t, from the residuals. So an interval is wide, too, where points are not on a line.
     """
     seeds = rows.values("seed")
-    free = len(rows) - len(seeds) - 1
-    if free < 1 or len(rows.values(fact)) < 2:
+    degrees_of_freedom = len(rows) - len(seeds) - 1
+    if degrees_of_freedom < 1 or len(rows.values(fact)) < 2:
         raise LookupError("too few runs for a slope")
     x, y = (np.log([row[name] for row in rows]) for name in (fact, figure))
     for seed in seeds:
-        own = np.array([row["seed"] == seed for row in rows])
-        x[own] -= x[own].mean()
-        y[own] -= y[own].mean()
-    found = float(x @ y / (x @ x))
-    error = float(np.sqrt(np.square(y - found * x).sum() / free / (x @ x)))
-    return Slope(found, float(stdtrit(free, _LEVEL)) * error, error)
+        is_seed = np.array([row["seed"] == seed for row in rows])
+        x[is_seed] -= x[is_seed].mean()
+        y[is_seed] -= y[is_seed].mean()
+    estimate = float(x @ y / (x @ x))
+    error = float(np.sqrt(np.square(y - estimate * x).sum() / degrees_of_freedom / (x @ x)))
+    return Slope(estimate, float(stdtrit(degrees_of_freedom, _UPPER_QUANTILE)) * error, error, promised)
 
 
-def draw_growth(
+def rate_curve(rows: Rows, fact: str, rate: Callable[..., float], *facts: str) -> tuple[list[Any], Array]:
+    """Return the values of a fact, and a paper's rate at each, as a function of the facts there."""
+    points = {row[fact]: row for row in rows}
+    values = sorted(points)
+    return values, np.array([rate(*(points[x][name] for name in facts)) for x in values])
+
+
+def log_slope(x: list[Any], y: Array) -> float:
+    """Return the slope of the line through log y at log x, by least squares."""
+    if len(x) < 2:
+        raise LookupError("too few points for a slope")
+    return float(np.polyfit(np.log(x), np.log(y), 1)[0])
+
+
+def plot_growth(
     axis: Any, rows: Rows, fact: str, label: str, colour: str, style: str = ".-", figure: str = "regret"
-) -> tuple[list[Any], NDArray[np.float64]]:
+) -> tuple[list[Any], Array]:
     """Draw the mean of a figure against a fact, with a band; return the values of the fact, and the means there."""
-    at, (middle, half) = rows.curve(fact, figure)
-    low = np.maximum(middle - half, middle / 4)  # few seeds make intervals that reach below 0
-    axis.plot(at, middle, style, color=colour, label=label)
-    axis.fill_between(at, low, middle + half, color=colour, alpha=0.12, linewidth=0)
-    return at, middle
+    x, (means, widths) = rows.curve(fact, figure)
+    lower = np.maximum(means - widths, means / 4)  # few seeds make intervals that reach below 0
+    axis.plot(x, means, style, color=colour, label=label)
+    axis.fill_between(x, lower, means + widths, color=colour, alpha=0.12, linewidth=0)
+    return x, means
 
 
-def scale_growth(axis: Any, title: str, fact: str, *, size: float = 9, base: float = 10) -> None:
-    """Make both axes logarithmic, where growth is a slope, and name them."""
+def label_log_axes(axis: Any, title: str, fact: str, *, size: float = 9, base: float = 10) -> None:
+    """Make both axes logarithmic, so that growth is a slope, and label them."""
     axis.set_title(title, fontsize=size)
     axis.set_xscale("log", base=base)
     axis.set_yscale("log")

@@ -1,4 +1,4 @@
-"""The five papers: who wrote them, what they are called, and where they are."""
+"""References of the five papers: authors, titles, venues and links."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -6,7 +6,7 @@ from typing import Final
 
 @dataclass(frozen=True)
 class PaperReference:
-    """A paper."""
+    """The reference of a paper."""
 
     number: int
     # as the copy that was read has them; no authors if it names nobody
@@ -18,7 +18,7 @@ class PaperReference:
 
     @property
     def opening(self) -> str:
-        """The sentence that every page on it opens with."""
+        """The opening sentence of every page about the paper."""
         *others, last = self.authors or ("No author named",)
         names = f"{', '.join(others)} and {last}" if others else last
         return " ".join(filter(None, (f"{names}: {self.title}. {self.venue}, {self.link}.", self.remark)))

@@ -1,6 +1,6 @@
-"""Rows of trust models for published algorithms: each paper's mechanisms, calibrated by its constants.
+"""Trust models for published algorithms: each paper's mechanisms, calibrated by its constants.
 
-No device takes part under such a row, and no server runs an experiment under one: its calibration has another name.
+Devices and servers do not run experiments under these trust models, since their calibration has another name.
 """
 
 from dataclasses import replace
@@ -17,79 +17,79 @@ from privateer_core.mechanisms.vectors.vector_bits import BitVectors
 from privateer_core.mechanisms.vectors.vector_noise import CentralVectors, GaussianVectors
 from privateer_core.primitives.clipping import Ball
 from privateer_core.primitives.questions import KeyedHits, KeyedMeans, L2VectorSum, VectorSum
-from privateer_core.privacy.calibrations import Calibrated
+from privateer_core.privacy.calibrations import Guarantee
 from privateer_core.privacy.trust import TRUST, Serving, Trust, trust_of
 from privateer_core.spec.privacy import Privacy
 from privateer_papers.paper_1.laplace_cells import LaplaceCells
 from privateer_papers.paper_5.bits import published_vectors
 
 PUBLISHED: Final = "published"
-"""What the papers' calibrations are called in terms."""
-FIGURES: Final = (
+"""The name of the papers' calibrations in terms."""
+FIGURES_NOTE: Final = (
     f"epsilon, delta and noise are the paper's (calibration: {PUBLISHED}): a claim has the paper's delta if our "
     "accountant finds that it holds, and else the delta that the accountant finds at the paper's epsilon"
 )
-"""What certificates and records of published algorithms say of their figures."""
-_DELTA_LEAST: Final = 1e-15
+"""The assumption that certificates and records of published algorithms state about their figures."""
+_MIN_DELTA: Final = 1e-15
 """Normal noise needs a delta above 0."""
 
 
 def classic_noise(ball: Ball, epsilon: float, delta: float) -> float:
-    """Return the textbook's standard deviation of normal noise, in grid points; it is private below epsilon 1 alone."""
-    return classic_gaussian_standard_deviation(epsilon, delta, ball.diameter)
+    """Return the textbook's standard deviation of normal noise, in grid points; it is proved below epsilon 1 alone."""
+    return classic_gaussian_standard_deviation(epsilon, delta, ball.sensitivity)
 
 
-def _cells(privacy: Calibrated, _honest: int, question: KeyedMeans, _share: Allotment | None) -> Any:
+def _cells(privacy: Guarantee, _honest: int, question: KeyedMeans, _share: Allotment | None) -> Any:
     return LaplaceCells.calibrated(question, privacy.bound)
 
 
-def _normal(privacy: Calibrated, _honest: int, question: VectorSum, _share: Allotment | None) -> AnyMechanism:
+def _gaussian_vectors(privacy: Guarantee, _honest: int, question: VectorSum, _share: Allotment | None) -> AnyMechanism:
     return GaussianVectors(question.ball, classic_noise(question.ball, privacy.bound, privacy.delta))
 
 
-def _bits(privacy: Calibrated, honest: int, question: VectorSum, _share: Allotment | None) -> AnyMechanism:
+def _bit_vectors(privacy: Guarantee, honest: int, question: VectorSum, _share: Allotment | None) -> AnyMechanism:
     return published_vectors(question.ball, privacy.bound, privacy.delta, honest)
 
 
-def _curated(privacy: Calibrated, _honest: int, question: VectorSum, _share: Allotment | None) -> AnyMechanism:
+def _curated(privacy: Guarantee, _honest: int, question: VectorSum, _share: Allotment | None) -> AnyMechanism:
     return CentralVectors(question.ball, classic_noise(question.ball, privacy.bound, privacy.delta))
 
 
-def _hits(_: Calibrated, _honest: int, question: KeyedHits, _share: Allotment | None) -> AnyMechanism:
+def _hits(_: Guarantee, _honest: int, question: KeyedHits, _share: Allotment | None) -> AnyMechanism:
     # Paper 4's learners have exact sums, and draw the noise of what they make of several rounds.
     return CellPairs(question.layout)
 
 
-_NORMAL: Final = Serving((GaussianVectors,), _normal)
-_SERVES: Final[dict[str, dict[Any, Serving]]] = {
+_NORMAL: Final = Serving((GaussianVectors,), _gaussian_vectors)
+_SERVINGS: Final[dict[str, dict[Any, Serving]]] = {
     "local": {KeyedMeans: Serving((LaplaceCells,), _cells), VectorSum: _NORMAL, L2VectorSum: _NORMAL},
-    "shuffle": {VectorSum: Serving((BitVectors,), _bits)},
+    "shuffle": {VectorSum: Serving((BitVectors,), _bit_vectors)},
     "central": {KeyedHits: Serving((CellPairs,), _hits), VectorSum: Serving((CentralVectors,), _curated)},
     "none": {KeyedHits: Serving((CellPairs,), _hits)},
 }
-ROWS: Final[dict[str, Trust]] = {
+PUBLISHED_TRUST: Final[dict[str, Trust]] = {
     name: replace(
         TRUST[name],
         calibration=PUBLISHED,
         serves=serves,
-        delta_least=max(TRUST[name].delta_least, _DELTA_LEAST),
-        assumes=(*TRUST[name].assumes, *[FIGURES] * TRUST[name].promises),
+        delta_least=max(TRUST[name].delta_least, _MIN_DELTA),
+        assumes=(*TRUST[name].assumes, *[FIGURES_NOTE] * TRUST[name].promises),
     )
-    for name, serves in _SERVES.items()
+    for name, serves in _SERVINGS.items()
 }
-"""The papers' row of every trust model."""
+"""The papers' version of every trust model."""
 
 
 class PublishedPrivacy(Privacy):
-    """The promise that a paper states, whether its mechanism keeps it or not."""
+    """The promise that a paper states, whether its mechanism satisfies it or not."""
 
     @property
     @override
     def trust(self) -> Trust:
-        return ROWS.get(self.model) or trust_of(self.model)
+        return PUBLISHED_TRUST.get(self.model) or trust_of(self.model)
 
 
-def refuse_model(privacy: Privacy) -> SpecError:
-    """Return why a trust model is refused that a paper does not have."""
+def unsupported_model_error(privacy: Privacy) -> SpecError:
+    """Return the error for a trust model that a paper does not have."""
     detail = f"the paper has nothing under the model '{privacy.model}'"
     return SpecError(detail, field="privacy.model", remedy="choose another")

@@ -1,21 +1,21 @@
-"""A reproduction: runs to make, a figure of them, and a verdict computed from them."""
+"""Reproductions: their runs, their figure, and the verdict computed from them."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
+from privateer_core.arrays import Array
 from privateer_core.spec.spec import Spec
 from privateer_lab.baselines.run import play_once
-from privateer_lab.pages.plots import COLOURS
-from privateer_lab.simulation.parallel import Backend, each
-from privateer_lab.simulation.simulate import simulate_once
-from privateer_lab.simulation.summary import interval
+from privateer_lab.render.pictures import COLOURS
+from privateer_lab.simulation.parallel import Backend, run_tasks
+from privateer_lab.simulation.simulate import half_width_95, simulate_once
 
 Row = dict[str, Any]
+Result = TypeVar("Result")
 OURS: Final = "privateer"
 
 
@@ -38,23 +38,23 @@ class Rows(list[Row]):
         return sorted({row[fact] for row in self if fact in row})
 
     def mean(self, figure: str = "regret") -> tuple[float, float]:
-        """Return the mean of a figure and half its 95 % interval; a published row has its own."""
+        """Return the mean of a figure and the half width of its 95 % interval; a published row has its own."""
         if not self:
             raise LookupError(f"no rows with {figure}")
         if self[0].get("published"):
             return float(self[0][figure]), float(self[0]["ci95"])
-        values = np.array([row[figure] for row in self])
-        return float(values.mean()), interval(values) or 0.0
+        x = np.array([row[figure] for row in self])
+        return float(x.mean()), half_width_95(x) or 0.0
 
-    def curve(self, fact: str, figure: str = "regret") -> tuple[list[Any], NDArray[np.float64]]:
-        """Return the n values of a fact, and the mean of a figure with half its interval at each, shape (2, n)."""
-        at = self.values(fact)
-        return at, np.array([self.where(**{fact: value}).mean(figure) for value in at]).reshape(-1, 2).T
+    def curve(self, fact: str, figure: str = "regret") -> tuple[list[Any], Array]:
+        """Return the n values of a fact, and the mean and half width of a figure at each, shape (2, n)."""
+        x = self.values(fact)
+        return x, np.array([self.where(**{fact: value}).mean(figure) for value in x]).reshape(-1, 2).T
 
 
 @dataclass(frozen=True)
 class Effort:
-    """The part of a reproduction that is run."""
+    """The extent of a reproduction: its version, seeds, processes and data."""
 
     quick: bool = False  # whether a small version, which shows the same, is enough
     seeds: int = 10  # runs of each case
@@ -63,19 +63,25 @@ class Effort:
     # paths of data, separated by commas, by the option that names them
     data: Mapping[str, str] = field(default_factory=dict)
 
-    def given(self, made: "Reproduction") -> dict[str, str]:
+    def select_data(self, reproduction: "Reproduction") -> dict[str, str]:
         """Return the paths of the data that a reproduction reads, by the option that names them."""
-        return {name: self.data[name] for name in (made.needs, *made.reads) if name in self.data}
+        return {name: self.data[name] for name in (reproduction.needs, *reproduction.reads) if name in self.data}
+
+    def play(self, run: Callable[..., Result], settings: Iterable[tuple[Any, ...]]) -> Iterator[Result]:
+        """Yield the results of runs of all settings with each seed, the last argument, in the order of completion."""
+        cases = list(settings)
+        tasks = [(*setting, seed) for seed in range(self.seeds) for setting in cases]
+        yield from run_tasks(run, tasks, self.jobs, self.backend)
 
     def without(self, options: Collection[str]) -> "Effort":
-        """Return the same without the data that these options name."""
+        """Return the effort without the data of these options."""
         return replace(self, data={name: path for name, path in self.data.items() if name not in options})
 
 
-class Compared(NamedTuple):
-    """A line of a page's table: what the paper prints, what its algorithm makes here, and what ours makes.
+class TableLine(NamedTuple):
+    """A line of a comparison: the printed figure, the figure of the paper's algorithm run here, and ours.
 
-    What does not exist is empty.
+    A figure that does not exist is empty.
     """
 
     what: str
@@ -84,7 +90,7 @@ class Compared(NamedTuple):
     ours: str = ""
 
 
-def nothing(_rows: Rows) -> list[str]:
+def no_warnings(_rows: Rows) -> list[str]:
     """Return no warnings."""
     return []
 
@@ -103,12 +109,12 @@ class Reproduction:
     draw: Callable[[str, Rows], Figure]  # draws rows under a title, with the paper's axes
     verdict: Callable[[Rows], str]  # says what rows show, in a paragraph
     sentence: Callable[[Rows], str]  # says it in one sentence
-    compared: Callable[[Rows], list[Compared]]  # the lines of a table: as published, run here, ours
+    compared: Callable[[Rows], list[TableLine]]  # the lines of a table: as published, run here, ours
     minutes: int  # how long it takes with ten seeds on two cores, about; the small version takes less than one
     needs: str = ""  # the option that names the data without which it does not run; empty if it needs none
     reads: tuple[str, ...] = ()  # options that name data which it draws beside its own
     # what is said before all else: where ours does not keep what the paper promises
-    warnings: Callable[[Rows], list[str]] = nothing
+    warnings: Callable[[Rows], list[str]] = no_warnings
 
     @property
     def paper(self) -> int:
@@ -116,57 +122,53 @@ class Reproduction:
         return int(self.name.split("-")[1])
 
 
-def told(rows: Rows, figure: str = "regret", digits: str = ",.0f", scale: float = 1.0) -> str:
-    """Write the mean of a figure with half its interval; nothing where there are no rows.
+def mean_text(rows: Rows, figure: str = "regret", digits: str = ",.0f", scale: float = 1.0) -> str:
+    """Format the mean of a figure with the half width of its interval; empty without rows.
 
-    digits: how numbers are written, as ``format`` takes it.
-    scale: what mean and interval are divided by.
+    digits: the format of numbers, as ``format`` takes it.
+    scale: the divisor of mean and interval.
     """
     if not rows:
         return ""
-    mean, half = (value / scale for value in rows.mean(figure))
-    return f"{mean:{digits}}" + (f" ± {half:{digits}}" if half else "")
+    mean, half_width = (value / scale for value in rows.mean(figure))
+    return f"{mean:{digits}}" + (f" ± {half_width:{digits}}" if half_width else "")
 
 
 @dataclass(frozen=True)
 class ReproductionCase:
-    """A setting that is simulated, and who plays beside it."""
+    """A simulated setting, with the baselines that play on the same participants."""
 
     facts: Row  # what the rows say of it
     spec: Spec  # what is simulated, under the name ``policy`` of ``facts`` or else `OURS`
     baselines: tuple[str, ...] = ()  # names of the policies that play beside it
 
     def play(self, seed: int) -> list[Row]:
-        """Return a row for the experiment, and one for each baseline."""
-        own = simulate_once(self.spec, seed)
-        figures = {"regret": own.regret, "uniform": own.uniform_regret, "reward": own.reward}
-        others = play_once(self.spec, list(self.baselines), seed) if self.baselines else []
-        return [
-            {"policy": OURS, **self.facts, "seed": seed, **figures},
-            *(
-                {**self.facts, "policy": run.name, "seed": seed, "regret": run.regret, "reward": run.reward}
-                for run in others
-            ),
+        """Return a row for the experiment, and a row for each baseline."""
+        result = simulate_once(self.spec, seed)
+        figures = {"regret": result.regret, "uniform": result.uniform_regret, "reward": result.reward}
+        baseline_runs = play_once(self.spec, list(self.baselines), seed) if self.baselines else []
+        return [{"policy": OURS, **self.facts, "seed": seed, **figures}] + [
+            {**self.facts, "policy": run.name, "seed": seed, "regret": run.regret, "reward": run.reward}
+            for run in baseline_runs
         ]
 
 
-def run(cases: Sequence[ReproductionCase], effort: Effort) -> Iterator[Row]:
-    """Give a row for each case, policy and seed, as they come."""
-    tasks = [(case, seed) for seed in range(effort.seeds) for case in cases]
-    for rows in each(ReproductionCase.play, tasks, effort.jobs, effort.backend):
+def run_cases(cases: Sequence[ReproductionCase], effort: Effort) -> Iterator[Row]:
+    """Yield a row for each case, policy and seed, in the order of completion."""
+    for rows in effort.play(ReproductionCase.play, ((case,) for case in cases)):
         yield from rows
 
 
-def lines(
+def draw_lines(
     axis: Any, rows: Rows, fact: str, groups: Sequence[tuple[Row, str]], style: str = "-", *, band: bool = False
 ) -> None:
     """Draw mean regret against a fact, with its interval as a ``band``.
 
-    Each group of rows, given by its facts and its label, is a line of its own colour. The legend has solid lines only.
+    Each group of rows, given by its facts and its label, is a line of a colour. The legend has solid lines alone.
     """
     for colour, (facts, label) in zip(COLOURS, groups, strict=False):
-        at, (middle, half) = rows.where(**facts).curve(fact)
-        shape = style if len(at) > 1 else "." + style.lstrip(".")  # a line of one point would not be seen
-        axis.plot(at, middle, shape, color=colour, label=label if style in ("-", ".-") else None)
+        x, (means, widths) = rows.where(**facts).curve(fact)
+        line_style = style if len(x) > 1 else "." + style.lstrip(".")  # a line of one point would not be seen
+        axis.plot(x, means, line_style, color=colour, label=label if style in ("-", ".-") else None)
         if band:
-            axis.fill_between(at, middle - half, middle + half, color=colour, alpha=0.12, linewidth=0)
+            axis.fill_between(x, means - widths, means + widths, color=colour, alpha=0.12, linewidth=0)

@@ -1,4 +1,4 @@
-"""Refusals of the control routes as problem documents."""
+"""The server's ASGI application, and the command that runs it."""
 
 import asyncio
 import logging
@@ -18,35 +18,26 @@ from privateer_core.clock import Clock, SystemClock
 from privateer_core.errors import ParameterInvalid, Unavailable
 from privateer_core.serving.body_budget import Budget
 from privateer_core.serving.http import problems
-from privateer_core.serving.http.answer import Heads
-from privateer_core.serving.http.listeners import Hosts, Origins, PublicPages
-from privateer_core.serving.http.openapi import refusals
+from privateer_core.serving.http.answer import HeadMiddleware
+from privateer_core.serving.http.listeners import HostGuard, OriginMiddleware, PublicPages
+from privateer_core.serving.http.openapi import describe_refusals
 from privateer_core.serving.http.page_cache import PageCache
 from privateer_core.serving.http.report_endpoint import Reply
-from privateer_core.serving.http.timing import OTHER, Answered, Timed
+from privateer_core.serving.http.timing import OTHER_LABEL, AnswerTiming, TimingMiddleware
 from privateer_core.serving.logs import BUILD, log_answer, trace
-from privateer_core.serving.process import (
-    Background,
-    Listener,
-    ServiceListeners,
-    listen,
-    prepare_process,
-    run,
-)
+from privateer_core.serving.process import Background, Listener, ServiceListeners, listen, prepare_process, run
 from privateer_core.serving.rate_limit import RateLimit
 from privateer_core.serving.token_gate import TokenGate
 from privateer_core.serving.write_health import WriteHealth
-from privateer_core.spec.sections import said
+from privateer_core.spec.sections import describe_error
 from privateer_core.wire.keys import TrustedKeys
 from privateer_server.admin_tokens import AdminTokens
 from privateer_server.api.backups import Backups, backup_router
 from privateer_server.api.change_routes import PRIVATE_PAGES, changes_router, claims_router
-from privateer_server.api.description import describe
 from privateer_server.api.endpoints import BatchesEndpoint, Policies, ReportsEndpoint
-from privateer_server.api.events import ChangeFeed, stream_router
 from privateer_server.api.experiment_routes import experiments_router
 from privateer_server.api.operators import Admins, Gauges, operations_router
-from privateer_server.api.pages import OPERATOR, READING, PageVersions, pages
+from privateer_server.api.pages import OPERATOR_PATH, READ_METHODS, PageVersions, build_dashboard, extend_openapi
 from privateer_server.api.transparency import log_router, tokens_router
 from privateer_server.data import Data
 from privateer_server.experiments.catalog import open_experiments
@@ -56,47 +47,46 @@ from privateer_server.intake.intake import Intake
 from privateer_server.metrics import ServerMetrics
 from privateer_server.rounds.deadlines import Deadlines
 from privateer_server.settings import ServerSettings, read_settings
-from privateer_server.store.records import TRANSIENT
+from privateer_server.store.records import TRANSIENT_ERRORS
 from privateer_server.traces import Traces
 
 _log = logging.getLogger("privateer.server")
-_ABOUT: Final = (
+_API_DESCRIPTION: Final = (
     "Everybody may read policies and send reports. Changes, batches, metrics and backups are on the private listener "
     "alone. docs/wire-format.md describes publications, envelopes and signatures byte by byte."
 )
-_UNLOGGED: Final = frozenset({OTHER, "/metrics"})
-_PUBLIC_PAGES: Final = frozenset({"/healthz", "/readyz", "/keys", "/limits", "/reports", "/events", "/openapi.json"})
-_PAGES: Final = pages()
-"""The dashboard's."""
+_UNLOGGED_ROUTES: Final = frozenset({OTHER_LABEL, "/metrics"})
+_PUBLIC_PAGES: Final = frozenset({"/healthz", "/readyz", "/keys", "/limits", "/reports", "/openapi.json"})
+_DASHBOARD_PAGES: Final = build_dashboard()
+"""The dashboard's ASGI applications by path."""
 
 
 def answer_problems(app: FastAPI) -> None:
-    """Answer every refusal of the control routes, and every defect, with a problem."""
+    """Answer every refusal of the control routes, and every unexpected error, with a problem document."""
     problems.answer_problems(app, "server")
     app.add_exception_handler(RequestValidationError, _on_invalid)
-    for kind in TRANSIENT:
-        app.add_exception_handler(kind, _on_no_data)
+    for kind in TRANSIENT_ERRORS:
+        app.add_exception_handler(kind, _on_transient_error)
 
 
 async def _on_invalid(_: Request, error: Exception) -> Response:
+    """Refuse a request with the first of its invalid parameters."""
     assert isinstance(error, RequestValidationError)
-    first = error.errors()[0]
-    field = ".".join(str(part) for part in first["loc"][1:])
-    return problems.problem_response(ParameterInvalid(said(first), field=field, remedy="correct the parameter"))
+    first_error = error.errors()[0]
+    field = ".".join(str(part) for part in first_error["loc"][1:])
+    refusal = ParameterInvalid(describe_error(first_error), field=field, remedy="correct the parameter")
+    return problems.problem_response(refusal)
 
 
-async def _on_no_data(_: Request, error: Exception) -> Response:
-    """Refuse for now, since a disk is full or a database does not answer."""
+async def _on_transient_error(_: Request, error: Exception) -> Response:
+    """Refuse a request temporarily, since a disk is full or a database does not answer."""
     _log.error("a request finds no data (%s)", trace(error))
     refusal = Unavailable("the server cannot read or write its data now", remedy="try again later")
     return problems.problem_response(refusal)
 
 
 class Server:
-    """The ASGI application: two endpoints for reports, the dashboard, and control routes for everything else.
-
-    end_waits: answers all long polls and ends all streams, before a stop.
-    """
+    """The ASGI application: two endpoints for reports, the dashboard, and control routes for all other paths."""
 
     def __init__(
         self,
@@ -105,16 +95,16 @@ class Server:
         policies: Policies,
         control: ASGIApp,
         end_waits: Callable[[], None],
-        answered: Callable[[Answered], None],
+        observe_answer: Callable[[AnswerTiming], None],
         origins: tuple[str, ...],
         rate_limit: RateLimit | None = None,
     ) -> None:
         self._endpoints: dict[str, ASGIApp] = {uploads.route: uploads, batches.route: batches}
         self._uploads, self._policies, self._control, self.end_waits = uploads, policies, control, end_waits
-        self.rate_limit = rate_limit  # turns uploads without a token away, if they need one
-        self._timed = Timed(self._answer, _route, answered)
-        # the same without what is private: for a listener that strangers reach
-        self.public = Origins(PublicPages(self, _is_public), origins)
+        self.rate_limit = rate_limit  # refuses uploads without a token, if required
+        self._timed = TimingMiddleware(self._answer, _route_template, observe_answer)
+        # the application without private pages, for the public listener
+        self.public = OriginMiddleware(PublicPages(self, _is_public), origins)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or run the lifespan."""
@@ -125,54 +115,56 @@ class Server:
             await self._timed(scope, receive, send)
 
     def at_once(self, scope: Scope, body: bytearray, reply: Reply) -> bool:
-        """Answer an upload that is there as a whole, or a device that asks for the policy; False: ``__call__`` does."""
+        """Answer a complete upload or a request for the policy without a task; False: ``__call__`` must answer."""
         if scope["path"] == self._uploads.route:
             return self._uploads.at_once(scope, body, reply)
         return self._policies.at_once(scope, reply)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        app = _PAGES.get(scope["path"], self._control) if scope["type"] == "http" else self._control
+        app = _DASHBOARD_PAGES.get(scope["path"], self._control) if scope["type"] == "http" else self._control
         await app(scope, receive, send)
 
 
-def _route(scope: Scope) -> str:
-    """Return the template of a page, as the router has found it."""
-    if scope["path"] in _PAGES:
+def _route_template(scope: Scope) -> str:
+    """Return the template of the route that the router has matched."""
+    if scope["path"] in _DASHBOARD_PAGES:
         return "/"
     template = str(getattr(scope.get("route"), "path", ""))
     return f"{template}?wait" if b"wait=" in scope.get("query_string", b"") and template else template
 
 
 def _is_public(method: str, path: str) -> bool:
+    """Whether the public listener answers a method on a path."""
     if path in _PUBLIC_PAGES:
         return True
-    parts = path.split("/")
-    if len(parts) == 4 and parts[1] == "experiments" and parts[3] in PRIVATE_PAGES:
+    segments = path.split("/")
+    if len(segments) == 4 and segments[1] == "experiments" and segments[3] in PRIVATE_PAGES:
         return False
-    if path.startswith(OPERATOR):
+    if path.startswith(OPERATOR_PATH):
         return False
-    if path in _PAGES or path == "/experiments" or path.startswith("/experiments/"):
-        return method in READING
-    return path.startswith("/log/") and method in READING
+    if path in _DASHBOARD_PAGES or path == "/experiments" or path.startswith("/experiments/"):
+        return method in READ_METHODS
+    return path.startswith("/log/") and method in READ_METHODS
 
 
 def create_app(settings: ServerSettings, clock: Clock | None = None) -> Server:
-    """Make the server on a data directory, held until its lifespan ends; ``clock`` says when rounds are due."""
+    """Create the server on a data directory, locked until its lifespan ends; ``clock`` decides when rounds are due."""
     traces, clock = Traces(settings.traces), clock or SystemClock()
     gate = settings.tokens.gate(clock=clock)
-    metrics = ServerMetrics(traces.stage)
+    metrics = ServerMetrics(traces.trace_stage)
     admins = Admins(AdminTokens(settings.admin_token, settings.admin_tokens), clock)
     data, experiments = open_experiments(settings, clock)
-    writes, background = WriteHealth(partial(_probe, data, metrics), _log, clock), Background()
-    intake = Intake(data, experiments, metrics, clock, settings.openers, writes)
+    write_health, background = WriteHealth(partial(_probe_data, data, metrics), _log, clock), Background()
+    intake = Intake(data, experiments, metrics, clock, settings.decrypt_workers, write_health)
     deadlines = Deadlines(experiments, intake, clock, background)
-    gauges = Gauges(metrics, data, experiments, intake, writes, clock)
+    gauges = Gauges(metrics, data, experiments, intake, write_health, clock)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        """Run the intake and all background tasks, and close the data at the end."""
         intake.start()
-        for work in (deadlines.run(), data.clean(clock), traces.run(), writes.run()):
-            background.start(work)
+        for coroutine in (deadlines.run(), data.clean(clock), traces.run(), write_health.run()):
+            background.start(coroutine)
         if data.notifications:
             background.start(Follower(data, data.notifications, experiments, intake).run())
         yield
@@ -184,16 +176,17 @@ def create_app(settings: ServerSettings, clock: Clock | None = None) -> Server:
     control = FastAPI(
         title="Privateer server",
         version=BUILD.version,
-        description=_ABOUT,
+        description=_API_DESCRIPTION,
         lifespan=lifespan,
         openapi_url=None,
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        responses=refusals(),
+        generate_unique_id_function=lambda route: route.name,
+        responses=describe_refusals(),
     )
     answer_problems(control)
-    control.include_router(operations_router(intake, experiments, writes, metrics, gauges))
+    control.include_router(operations_router(intake, experiments, write_health, metrics, gauges))
     control.include_router(backup_router(Backups(data.store, clock, metrics.registry), admins))
     budget = Budget(settings.body_budget)
     shufflers = TrustedKeys(settings.shuffler_keys)
@@ -201,55 +194,51 @@ def create_app(settings: ServerSettings, clock: Clock | None = None) -> Server:
     control.include_router(log_router(data.log))
     executor = ChangeExecutor(data, experiments, intake, settings, clock)
     control.include_router(changes_router(executor, experiments, data.store, admins, budget))
-    feed = ChangeFeed(experiments)
-    control.include_router(stream_router(experiments, feed))
     control.include_router(claims_router(experiments, admins, shufflers))
     control.include_router(tokens_router(gate))
-    describe(control, _is_public)
-    senders, required = TrustedKeys(settings.sender_keys), gate if settings.tokens.required else None
-    uploads = ReportsEndpoint(intake, metrics, budget, settings.report_bytes_max, senders, required)
-    batches = BatchesEndpoint(intake, metrics, budget, settings.batch_bytes_max, shufflers, traces.answer)
-    policies = Policies(experiments, data.log.identity, metrics.answer)
+    extend_openapi(control, _is_public)
+    senders, required_gate = TrustedKeys(settings.sender_keys), gate if settings.tokens.required else None
+    uploads = ReportsEndpoint(intake, metrics, budget, settings.report_bytes_max, senders, required_gate)
+    batches = BatchesEndpoint(intake, metrics, budget, settings.batch_bytes_max, shufflers, traces.record_answer)
+    policies = Policies(experiments, data.log.identity, metrics.observe_answer)
 
-    def answered(one: Answered) -> None:
-        metrics.answer(one)
-        traces.answer(one)
-        if one.route not in _UNLOGGED and not _is_public(one.method, one.route):
-            log_answer(one)
+    def observe_answer(answer: AnswerTiming) -> None:
+        metrics.observe_answer(answer)
+        traces.record_answer(answer)
+        if answer.route not in _UNLOGGED_ROUTES and not _is_public(answer.method, answer.route):
+            log_answer(answer)
 
-    def end_waits() -> None:
-        experiments.end_waits()
-        feed.end()
-
-    rate_limit = _rate_limit(required, metrics, senders, settings.origins) if required else None
-    kept = PageCache(Heads(control), PageVersions(experiments))
-    return Server(uploads, batches, policies, kept, end_waits, answered, settings.origins, rate_limit)
+    origins = settings.cors_origins
+    rate_limit = _limit_rate(required_gate, metrics, senders, origins) if required_gate else None
+    pages = PageCache(HeadMiddleware(control), PageVersions(experiments))
+    return Server(uploads, batches, policies, pages, experiments.end_waits, observe_answer, origins, rate_limit)
 
 
-async def _probe(data: Data, metrics: ServerMetrics) -> None:
-    with metrics.stage("probe"):
-        await asyncio.to_thread(data.check)
+async def _probe_data(data: Data, metrics: ServerMetrics) -> None:
+    with metrics.timer("probe"):
+        await asyncio.to_thread(data.write_probes)
 
 
-def _rate_limit(gate: TokenGate, metrics: ServerMetrics, senders: TrustedKeys, origins: tuple[str, ...]) -> RateLimit:
-    endpoint = ReportsEndpoint.route
-    return RateLimit(gate, lambda path: "" if path == endpoint else None, metrics.refuse, senders, origins=origins)
+def _limit_rate(gate: TokenGate, metrics: ServerMetrics, senders: TrustedKeys, origins: tuple[str, ...]) -> RateLimit:
+    route = ReportsEndpoint.route
+    return RateLimit(gate, lambda path: "" if path == route else None, metrics.count_refusals, senders, origins=origins)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the server until a signal stops it; print one line and exit with code 2 if it cannot start."""
     prepare_process()
-    run("privateer-server", lambda: _start(sys.argv[1:] if arguments is None else arguments))
+    run("privateer-server", lambda: _open_listeners(sys.argv[1:] if arguments is None else arguments))
 
 
-def _start(arguments: Sequence[str]) -> ServiceListeners:
+def _open_listeners(arguments: Sequence[str]) -> ServiceListeners:
+    """Create the application, and return its public and private listeners."""
     settings = read_settings(os.environ, arguments)
     addresses = (settings.host, settings.port), (settings.admin_host, settings.admin_port)
     with listen(*addresses) as (public, private):
         app = create_app(settings)
         return ServiceListeners(
             Listener(app.public, public, app.rate_limit),
-            Listener(Hosts(app, (settings.admin_host, *settings.admin_names)), private),
+            Listener(HostGuard(app, (settings.admin_host, *settings.admin_allowed_hosts)), private),
             "PostgreSQL" if settings.database else str(settings.data),
             app.end_waits,
         )

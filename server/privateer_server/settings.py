@@ -1,4 +1,4 @@
-"""Settings of the server, from the environment and the flags of the command above it."""
+"""Settings of the server, from the environment and command line flags."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -10,41 +10,41 @@ from pydantic import Field, model_validator
 from privateer_core.errors import SpecError
 from privateer_core.serving.admission import ServerLimits
 from privateer_core.serving.settings import (
-    STORE_KEY,
+    STORE_KEY_MEANING,
     BodyBudget,
     Database,
     DefaultText,
+    InvalidSetting,
     Paths,
     PrivatePort,
     PublicPort,
     ServiceParser,
     Size,
-    UnfitSetting,
     UploadSettings,
     from_text,
-    unset,
-    variable,
+    unset_error,
+    variable_name,
 )
 from privateer_server.admin_tokens import token_digest
 
-_OPENERS_MAX: Final = 64
-_TOKEN_LENGTH: Final = 16
-_TOKEN: Final = f"at least {_TOKEN_LENGTH} characters, such as openssl rand -hex 16 prints"
+_MAX_OPENERS: Final = 64
+_MIN_TOKEN_LENGTH: Final = 16
+_TOKEN_REQUIREMENT: Final = f"at least {_MIN_TOKEN_LENGTH} characters, such as openssl rand -hex 16 prints"
 
 
-def _digest(token: str) -> bytes:
-    if len(token) < _TOKEN_LENGTH:
-        raise UnfitSetting("is too short to be safe", f"use {_TOKEN}")
+def _digest_token(token: str) -> bytes:
+    if len(token) < _MIN_TOKEN_LENGTH:
+        raise InvalidSetting("is too short to be safe", f"use {_TOKEN_REQUIREMENT}")
     return token_digest(token)
 
 
 class ServerSettings(UploadSettings):
-    """What an operator of the server decides; ``PRIVATEER_DATA`` sets ``data``, and so on."""
+    """The server's settings; ``PRIVATEER_DATA`` sets ``data``, and so on."""
 
     port: PublicPort = 8000
     admin_port: PrivatePort = 8002
     body_budget: BodyBudget = ServerLimits().body_budget
-    admin_token: Annotated[bytes, from_text(_digest), DefaultText("this or the next is required")] = Field(
+    admin_token: Annotated[bytes, from_text(_digest_token), DefaultText("this or the next is required")] = Field(
         default=b"",
         repr=False,
         description="bearer token that creates, changes and deletes experiments, and fetches backups; 16 characters or "
@@ -66,10 +66,9 @@ class ServerSettings(UploadSettings):
         default=Path(), description="directory of keys and databases"
     )
     journal: Annotated[Path | None, DefaultText("`journal.db` in the data directory")] = Field(
-        default=None,
-        description="file of the journal; best on another disk ([why](operations/data.md#the-journal))",
+        default=None, description="file of the journal; best on another disk ([why](operations/data.md#the-journal))"
     )
-    openers: Annotated[int, Field(ge=0, le=_OPENERS_MAX), DefaultText("the cores")] = Field(
+    decrypt_workers: Annotated[int, Field(ge=0, le=_MAX_OPENERS), DefaultText("the cores")] = Field(
         default=0, description="processes that open reports; `0`: the server opens them itself"
     )
     database: Database = Field(
@@ -88,7 +87,7 @@ class ServerSettings(UploadSettings):
         description="file of 32 bytes that encrypts the keys of open rounds there, such as `openssl rand -out FILE 32` "
         "writes; no other service has it",
     )
-    identity: Annotated[
+    publication_key: Annotated[
         Path | None, DefaultText("`identity.key` in the data directory; required with `PRIVATEER_DATABASE`")
     ] = Field(
         default=None,
@@ -104,23 +103,24 @@ class ServerSettings(UploadSettings):
 
     @property
     def limits(self) -> ServerLimits:
-        """What experiments are admitted by, and what is published of it."""
+        """The published limits by which experiments are admitted."""
         return ServerLimits(self.report_bytes_max, self.batch_bytes_max, self.body_budget)
 
     @model_validator(mode="after")
-    def _is_whole(self) -> Self:
+    def _check_completeness(self) -> Self:
+        """Refuse settings without a required one, or with a body budget below the largest body."""
         if not self.admin_token and self.admin_tokens is None:
-            raise unset("PRIVATEER_ADMIN_TOKEN", f"{_TOKEN}, or set PRIVATEER_ADMIN_TOKENS")
+            raise unset_error("PRIVATEER_ADMIN_TOKEN", f"{_TOKEN_REQUIREMENT}, or set PRIVATEER_ADMIN_TOKENS")
         if not self.database and "data" not in self.model_fields_set:
-            raise unset("PRIVATEER_DATA", "a directory for the keys and the database")
+            raise unset_error("PRIVATEER_DATA", "a directory for the keys and the database")
         with_database = {
             "journal_database": "a database for the journal and the keys of open rounds, which no backup has",
-            "store_key_file": STORE_KEY,
-            "identity": "the file of the key that signs publications, the same on all servers",
+            "store_key_file": STORE_KEY_MEANING,
+            "publication_key": "the file of the key that signs publications, the same on all servers",
         }
         for name, meaning in with_database.items():
             if self.database and not getattr(self, name):
-                raise unset(variable(name), meaning)
+                raise unset_error(variable_name(name), meaning)
         largest = max(self.report_bytes_max, self.batch_bytes_max)
         if self.body_budget < largest:
             remedy = f"give {largest} or more"
@@ -131,17 +131,13 @@ class ServerSettings(UploadSettings):
 def read_settings(environment: Mapping[str, str], arguments: Sequence[str]) -> ServerSettings:
     """Read settings from ``PRIVATEER_*`` variables and command line flags; flags win.
 
-    A server that is started as a process has as many openers as there are cores, unless a setting says otherwise.
+    By default a server process has as many decrypt workers as cores.
     """
     parser = ServiceParser("privateer-server", "Learns from private reports, and publishes the policy.")
     parser.add_argument("--host", help="address to listen on (PRIVATEER_HOST)")
     parser.add_argument("--port", help="port to listen on (PRIVATEER_PORT)")
-    flags = {variable(name): text for name, text in vars(parser.parse_args(arguments)).items() if text}
-    openers = variable("openers")
-    return ServerSettings.read({**environment, openers: environment.get(openers) or str(_cores()), **flags})
-
-
-def _cores() -> int:
-    """Return the number of cores that this process may use, as far as a pool of processes can use them."""
+    flags = {variable_name(name): text for name, text in vars(parser.parse_args(arguments)).items() if text}
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return min(cores or 1, _OPENERS_MAX)
+    workers = variable_name("decrypt_workers")
+    n_workers = environment.get(workers) or str(min(cores or 1, _MAX_OPENERS))
+    return ServerSettings.read({**environment, workers: n_workers, **flags})

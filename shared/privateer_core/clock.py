@@ -5,24 +5,22 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """A clock for the time of day, and one for the time that has passed."""
+    """A wall clock and a monotonic clock."""
 
     def now(self) -> float:
-        """Return seconds since 1970. Somebody may set this clock, forwards or backwards."""
-        ...
+        """Return seconds since 1970. This clock may be set, forwards or backwards."""
 
     def monotonic(self) -> float:
-        """Return seconds since a moment that stays the same while the process runs. Nobody can set this clock."""
-        ...
+        """Return seconds since a moment that is fixed while the process runs. This clock cannot be set."""
 
 
 class SystemClock:
-    """The machine's clocks."""
+    """The clocks of the operating system."""
 
     def now(self) -> float:
         """Return seconds since 1970."""
         return time.time()
 
     def monotonic(self) -> float:
-        """Return seconds since some moment before the process began."""
+        """Return seconds since a fixed moment before the process began."""
         return time.monotonic()

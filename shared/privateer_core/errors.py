@@ -1,4 +1,4 @@
-"""Every error that Privateer raises on purpose. docs/problems.md lists them with their remedies.
+"""Errors that Privateer raises on purpose. docs/problems.md lists them with their remedies.
 
 A message names the field, its constraint and the remedy, and never carries a context, arm, reward or raw value.
 """
@@ -12,11 +12,11 @@ class PrivateerError(Exception):
     Parameters
     ----------
     detail
-        What went wrong, in one sentence without any person's value in it.
+        What went wrong, in one sentence that contains no participant's value.
     field
         The dotted name of the offending field, e.g. ``privacy.epsilon``.
     remedy
-        What to do about it.
+        What to do about the error.
     """
 
     slug: ClassVar[str] = "error"
@@ -30,9 +30,9 @@ class PrivateerError(Exception):
         self.remedy = remedy
 
     def __str__(self) -> str:
-        where = f"{self.field}: " if self.field else ""
-        then = f" ({self.remedy})" if self.remedy else ""
-        return f"{where}{self.detail}{then}"
+        prefix = f"{self.field}: " if self.field else ""
+        suffix = f" ({self.remedy})" if self.remedy else ""
+        return f"{prefix}{self.detail}{suffix}"
 
 
 class SpecError(PrivateerError):
@@ -42,7 +42,7 @@ class SpecError(PrivateerError):
 
 
 class PluginError(SpecError):
-    """What a spec names is missing, brought twice, or cannot be imported."""
+    """A plug-in that a spec names is missing, installed twice, or cannot be imported."""
 
     slug, title, status = "plugin-missing", "Plug-in missing", 422
 
@@ -54,13 +54,13 @@ class InputError(PrivateerError):
 
 
 class TermsRefused(PrivateerError):
-    """The published terms do not reach what the device, or the experiment itself, promises."""
+    """The published terms violate the limits of the device or the promise of the experiment."""
 
     slug, title, status = "terms-refused", "Terms refused by the device", 403
 
 
 class BudgetExceeded(PrivateerError):
-    """The report would exceed the device's budget. The message states what is spent, the cost and the limit."""
+    """The report would exceed the device's budget. The message states the spent sum, the cost and the limit."""
 
     slug, title, status = "budget-exceeded", "Budget exceeded", 403
 
@@ -113,10 +113,10 @@ class RoundUnknown(ReportRefused):
     slug, title, status = "round-unknown", "Unknown round", 409
 
 
-class Unopenable(ReportRefused):
+class DecryptionFailed(ReportRefused):
     """Decrypting the report failed."""
 
-    slug, title, status = "unopenable", "Report does not open", 400
+    slug, title, status = "decryption-failed", "Report does not open", 400
 
 
 class OutOfRange(ReportRefused):
@@ -138,13 +138,13 @@ class WrongEndpoint(ReportRefused):
 
 
 class SenderRefused(ReportRefused):
-    """A body has several people's reports, but no trusted sender signed it."""
+    """A body has reports of several participants, but no trusted sender signed it."""
 
     slug, title, status = "sender-refused", "Sender refused", 403
 
 
 class TokenRefused(ReportRefused):
-    """The endpoint takes reports with upload tokens alone, and this token does not do.
+    """The endpoint requires upload tokens, and this token is not accepted.
 
     Attributes
     ----------
@@ -157,7 +157,7 @@ class TokenRefused(ReportRefused):
 
 
 class TokenMissing(TokenRefused):
-    """The endpoint takes reports with upload tokens alone, and the report came with none."""
+    """The endpoint requires upload tokens, and the report has no token."""
 
     slug, title, status = "token-missing", "Upload token missing", 401
 
@@ -168,10 +168,10 @@ class TokenInvalid(TokenRefused):
     slug, title, status = "token-invalid", "Upload token invalid", 401
 
 
-class TokenElsewhere(TokenRefused):
+class TokenWrongAudience(TokenRefused):
     """The upload token is for another experiment, endpoint or issuer."""
 
-    slug, title, status = "token-elsewhere", "Upload token for elsewhere", 401
+    slug, title, status = "token-wrong-audience", "Upload token for elsewhere", 401
 
 
 class TokenExpired(TokenRefused):
@@ -199,7 +199,7 @@ class AttestationRefused(PrivateerError):
 
 
 class TokensExhausted(PrivateerError):
-    """The device has had all upload tokens of the experiment that the issuer gives one device."""
+    """The device has received all upload tokens of the experiment that the issuer gives to a device."""
 
     slug, title, status = "tokens-exhausted", "No more upload tokens", 403
 
@@ -211,7 +211,7 @@ class BatchRefused(PrivateerError):
 
 
 class NotFound(PrivateerError):
-    """There is no such experiment, version or page."""
+    """The experiment, version or page does not exist."""
 
     slug, title, status = "not-found", "Not found", 404
 
@@ -241,7 +241,7 @@ class AdminTokenExpired(Unauthorized):
 
 
 class ScopeMissing(PrivateerError):
-    """The admin token may do other things, and not this one.
+    """The admin token lacks the scope for this operation.
 
     Attributes
     ----------
@@ -291,13 +291,13 @@ class TokenWarning(UserWarning):
 
 
 class Untrusted(PrivateerError):
-    """What a learning server publishes does not hold against what is known of it. It is no answer, so it is a 502."""
+    """A learning server's publication contradicts its key, log or signatures. The service answers with status 502."""
 
     slug, title, status = "untrusted", "Server not trusted", 502
 
 
 class SignatureInvalid(Untrusted):
-    """What a learning server published is not signed, or its signature does not verify."""
+    """A learning server's publication is not signed, or its signature does not verify."""
 
     slug, title, status = "signature-invalid", "Signature invalid", 502
 
@@ -314,25 +314,30 @@ class ProofInvalid(Untrusted):
     slug, title, status = "proof-invalid", "Proof invalid", 502
 
 
-class HeadWentBack(Untrusted):
+class LogRollback(Untrusted):
     """The head of a learning server's log is older than one that it has signed before."""
 
-    slug, title, status = "head-went-back", "Log went back", 502
+    slug, title, status = "log-rollback", "Log went back", 502
 
 
 class LogForked(Untrusted):
-    """A learning server has signed two heads of its log, and one is no continuation of the other."""
+    """A learning server has signed two heads of its log that do not continue each other."""
 
     slug, title, status = "log-forked", "Log forked", 502
 
 
-class UnfitValueWarning(UserWarning):
-    """The spec has no place for a person's value: the report is made as if it were missing.
+class InvalidValueWarning(UserWarning):
+    """The spec does not allow a participant's value: the report is made as if it were missing.
 
     It is no error, since whether a device reports must not tell its person's value. In tests, turn it into one.
     """
 
 
+def exit_code(error: PrivateerError) -> int:
+    """Return the exit code of a command: 3 if a service does not answer, 4 if nothing was found, otherwise 2."""
+    return {Unavailable.status: 3, NotFound.status: 4}.get(error.status, 2)
+
+
 def printable(text: str) -> str:
-    """Return the text on one line, without characters that control a terminal."""
-    return "".join(one if one.isprintable() else "?" for one in text)
+    """Replace line breaks and characters that control a terminal by question marks."""
+    return "".join(character if character.isprintable() else "?" for character in text)

@@ -1,7 +1,7 @@
-"""Numbers that several machines compute and compare: exact sums, few digits, ties by row, equality but for digits.
+"""Numbers that several machines compute and compare: exact sums, rounding, ties, and equality within a tolerance.
 
-BLAS, numpy's vector instructions and the C library round differently from one processor to another. What enters a
-certificate, a digest or a comparison goes through this module (docs/architecture.md).
+BLAS, numpy's vector instructions and the C library round differently from one processor to another. Numbers that enter
+a certificate, a digest or a comparison go through this module (docs/architecture.md).
 """
 
 import math
@@ -11,42 +11,44 @@ from typing import Any, Final
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
-OTHER_DIGITS: Final = 1e-6
-"""Share of a number by which another machine's may differ: its last digits."""
-_TIE: Final = 1e-9
-"""Values within this share of the largest one are as large: rounding decides which of them comes out first."""
+from privateer_core.arrays import Array
+
+RELATIVE_TOLERANCE: Final = 1e-6
+"""Relative difference between the numbers that two machines compute, at most: their last digits."""
+_TIE_TOLERANCE: Final = 1e-9
+"""Values within this relative distance of the maximum count as ties, since rounding decides their order."""
 
 
-def norm(vector: NDArray[np.float64]) -> float:
+def norm(vector: Array) -> float:
     """Return the L2 norm of a vector (n,), from an exact sum of squares."""
     return math.sqrt(math.fsum(np.square(vector).tolist()))
 
 
 def round_up(value: float, digits: int) -> float:
-    """Return the smallest number of so many decimal digits that is at least ``value``."""
+    """Return the smallest number of ``digits`` decimal digits that is at least ``value``."""
     return float(Context(prec=digits, rounding=ROUND_CEILING).create_decimal(repr(float(value))))
 
 
-def first_largest(values: NDArray[np.float64]) -> int:
-    """Return the place of the first value, of shape (n,), that is the largest but for rounding."""
-    most = float(values.max())
-    return int(np.argmax(values >= most - _TIE * abs(most)))
+def first_largest(values: Array) -> int:
+    """Return the index of the first of ``values``, shape (n,), that equals the maximum but for rounding."""
+    maximum = float(values.max())
+    return int(np.argmax(values >= maximum - _TIE_TOLERANCE * abs(maximum)))
 
 
 def is_same(left: Any, right: Any) -> bool:
-    """Whether numbers, words, or structs and tuples of them, are equal but for the last digits of floats."""
-    ours, theirs = list(_leaves(left)), list(_leaves(right))
-    return len(ours) == len(theirs) and all(map(_agree, ours, theirs))
+    """Whether numbers, words, or structs and tuples of these, are equal but for the last digits of floats."""
+    left_leaves, right_leaves = list(_leaves(left)), list(_leaves(right))
+    return len(left_leaves) == len(right_leaves) and all(map(_are_close, left_leaves, right_leaves))
 
 
-def in_few_digits(value: Any) -> tuple[Any, ...]:
-    """Return what a value holds, with six digits of each float: a name by which to look for the same value."""
+def rounded_key(value: Any) -> tuple[Any, ...]:
+    """Return the leaves of a value, with six digits of each float, as a key for looking up equal values."""
     return tuple(f"{leaf:.6g}" if isinstance(leaf, float) else leaf for leaf in _leaves(value))
 
 
 def _leaves(value: Any) -> Iterator[Any]:
+    """Yield type, lengths and leaves of a struct or tuple, depth first, so that equal sequences mean equal values."""
     if isinstance(value, msgspec.Struct):
         yield type(value)
         value = msgspec.structs.astuple(value)
@@ -54,11 +56,11 @@ def _leaves(value: Any) -> Iterator[Any]:
         yield value
         return
     yield len(value)
-    for part in value:
-        yield from _leaves(part)
+    for element in value:
+        yield from _leaves(element)
 
 
-def _agree(left: Any, right: Any) -> bool:
+def _are_close(left: Any, right: Any) -> bool:
     if isinstance(left, float) and isinstance(right, float):
-        return math.isclose(left, right, rel_tol=OTHER_DIGITS)
+        return math.isclose(left, right, rel_tol=RELATIVE_TOLERANCE)
     return bool(left == right)

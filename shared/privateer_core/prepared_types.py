@@ -1,4 +1,4 @@
-"""Types whose decoders msgspec has built before threads share them: it is not safe to build one in two at once."""
+"""Types with msgspec decoders that are built before threads share them, since building is not thread-safe."""
 
 import threading
 from typing import Final, TypeVar
@@ -6,14 +6,14 @@ from typing import Final, TypeVar
 import msgspec
 
 T = TypeVar("T")
-_building: Final = threading.Lock()
-_prepared: Final = set[object]()
+_build_lock: Final = threading.Lock()
+_prepared_kinds: Final = set[object]()
 
 
 def prepared(kind: T) -> T:
-    """Return a type for msgspec to decode or convert to, once it has built all that it keeps of it."""
-    if kind not in _prepared:
-        with _building:
+    """Return the type itself, after msgspec has built and cached its decoder."""
+    if kind not in _prepared_kinds:
+        with _build_lock:
             msgspec.msgpack.Decoder(kind)
-            _prepared.add(kind)
+            _prepared_kinds.add(kind)
     return kind

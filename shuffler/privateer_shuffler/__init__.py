@@ -1,1 +1,1 @@
-"""The shuffler: it holds sealed reports until a batch is full, permutes and forwards them, and forgets them."""
+"""The shuffler: it holds sealed reports until a batch is full, permutes and forwards the batch, and erases it."""

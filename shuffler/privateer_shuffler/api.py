@@ -3,28 +3,29 @@
 from typing import Any, Final
 
 import msgspec
-from prometheus_client import CONTENT_TYPE_LATEST
 
 from privateer_core.errors import Deleted, KeyChanged, NotFound, SignatureInvalid, SpecError, Unavailable
 from privateer_core.serving.admission import ShufflerLimits
 from privateer_core.serving.http.openapi import (
     ENVELOPE,
+    NAME_PARAMETER,
     REF,
-    SCHEMAS,
-    SENDER,
-    TOKEN,
+    SENDER_PARAMETER,
+    TOKEN_PARAMETER,
     TOKEN_REFUSALS,
     UPLOAD_REFUSALS,
-    answers,
-    refusals,
+    describe_answer,
+    describe_content,
+    describe_page,
+    describe_refusals,
+    describe_service,
 )
-from privateer_core.serving.logs import BUILD, Build
 from privateer_core.wire.batch import UploadAnswer
 from privateer_core.wire.token_keys import MEDIA_TYPE, Directory
 
 
 class ExperimentStatus(msgspec.Struct, frozen=True):
-    """The round of an experiment that the shuffler follows, and whether it takes reports now."""
+    """The followed round of an experiment, and whether it takes reports now."""
 
     experiment: str
     version: int
@@ -34,7 +35,7 @@ class ExperimentStatus(msgspec.Struct, frozen=True):
 
 
 class HeldRound(msgspec.Struct, frozen=True):
-    """People whose reports are held for a round, in whole tenths of its batch, and whether it waits for the server."""
+    """Number of participants with held reports of a round, in tenths of its batch, and whether the batch is full."""
 
     experiment: str
     version: int
@@ -44,7 +45,7 @@ class HeldRound(msgspec.Struct, frozen=True):
 
 
 class HeldRounds(msgspec.Struct, frozen=True):
-    """What a shuffler, named by the id of its key, holds; and the fewest people of a batch that its operator takes."""
+    """The held rounds of a shuffler, named by the id of its key, and the smallest batch that its operator accepts."""
 
     shuffler: str
     min_batch: int
@@ -57,77 +58,39 @@ class SigningKey(msgspec.Struct, frozen=True):
     public_key: str
 
 
-class ShufflerStatus(msgspec.Struct, frozen=True):
-    """How the service is."""
-
-    status: str
-
-
-_ABOUT: Final = (
+_DESCRIPTION: Final = (
     "It holds sealed reports until a batch is full. /held, /version and /metrics are on the private listener alone."
 )
-_NAME: Final = {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}
-_UPSTREAM: Final = (SignatureInvalid, KeyChanged)
-"""What the shuffler finds wrong with the server."""
-_Answers = dict[int | str, dict[str, Any]]
-_METRICS: Final[_Answers] = {
-    200: {"description": "Counts.", "content": {CONTENT_TYPE_LATEST: {"schema": {"type": "string"}}}}
-}
-_KEYS: Final[_Answers] = {
-    200: {"description": "Its keys.", "content": {MEDIA_TYPE: {"schema": {"$ref": REF.format(name="Directory")}}}}
-}
-
-
-def _page(summary: str, operation: str, good: _Answers, bad: _Answers, **more: Any) -> dict[str, Any]:
-    responses = {str(status): answer for status, answer in (good | bad).items()}
-    return {"summary": summary, "operationId": operation, **more, "responses": responses}
+_SERVER_ERRORS: Final = (SignatureInvalid, KeyChanged)
+"""Errors of the server that the shuffler reports."""
 
 
 def document() -> dict[str, Any]:
     """Return the OpenAPI document."""
-    _, schemas = msgspec.json.schema_components(
-        (UploadAnswer, ExperimentStatus, SigningKey, ShufflerLimits, ShufflerStatus, Directory, HeldRounds, Build),
-        ref_template=REF,
-    )
-    named, alive = {"parameters": [_NAME]}, answers("ShufflerStatus", "It is so.")
-    reports = {"parameters": [_NAME, SENDER, TOKEN], "requestBody": ENVELOPE}
-    held, refused = (
-        answers("UploadAnswer", "Some reports are held.", 202),
-        refusals(*UPLOAD_REFUSALS, *TOKEN_REFUSALS, *_UPSTREAM, SpecError),
-    )
-    shown, unknown = answers("ExperimentStatus", "The round."), refusals(NotFound, Deleted, *_UPSTREAM, Unavailable)
-    return {
-        "openapi": "3.1.0",
-        "info": {
-            "title": "Privateer shuffler",
-            "description": _ABOUT,
-            "version": BUILD.version,
-        },
-        "paths": {
-            "/experiments/{name}/reports": {
-                "post": _page("Hold sealed reports for a batch.", "reports", held, refused, **reports)
-            },
-            "/experiments/{name}": {
-                "get": _page("Show the open round of an experiment.", "experiment", shown, unknown, **named)
-            },
-            "/experiments/{name}/token-keys": {
-                "get": _page("Show the token keys of an experiment.", "token_keys", _KEYS, refusals(NotFound), **named)
-            },
-            "/keys": {
-                "get": _page("Show the key that signs batches.", "keys", answers("SigningKey", "The key."), refusals())
-            },
-            "/limits": {
-                "get": _page("Show the shuffler's limits.", "limits", answers("ShufflerLimits", "They."), refusals())
-            },
-            "/healthz": {"get": _page("Say that the process answers.", "healthz", alive, refusals())},
-            "/readyz": {
-                "get": _page("Say whether reports can be held and sent on.", "readyz", alive, refusals(Unavailable))
-            },
-            "/held": {
-                "get": _page("Show what is held.", "held", answers("HeldRounds", "In tenths of a batch."), refusals())
-            },
-            "/version": {"get": _page("Say which build this is.", "version", answers("Build", "It."), refusals())},
-            "/metrics": {"get": _page("Show counts for Prometheus.", "metrics", _METRICS, refusals())},
-        },
-        "components": {"schemas": schemas | SCHEMAS},
+
+    def get(summary: str, operation: str, answers: Any, *refusals: Any, **fields: Any) -> dict[str, Any]:
+        return {"get": describe_page(summary, operation, answers, describe_refusals(*refusals), **fields)}
+
+    named = {"parameters": [NAME_PARAMETER]}
+    reports = {"parameters": [NAME_PARAMETER, SENDER_PARAMETER, TOKEN_PARAMETER], "requestBody": ENVELOPE}
+    held_answer = describe_answer("UploadAnswer", "Some reports are held.", 202)
+    upload_refusals = describe_refusals(*UPLOAD_REFUSALS, *TOKEN_REFUSALS, *_SERVER_ERRORS, SpecError)
+    post = describe_page("Hold sealed reports for a batch.", "reports", held_answer, upload_refusals, **reports)
+    status = describe_answer("ExperimentStatus", "The round.")
+    status_refusals = (NotFound, Deleted, *_SERVER_ERRORS, Unavailable)
+    keys = describe_content("Its keys.", MEDIA_TYPE, {"$ref": REF.format(name="Directory")})
+    paths = {
+        "/experiments/{name}/reports": {"post": post},
+        "/experiments/{name}": get(
+            "Show the open round of an experiment.", "experiment", status, *status_refusals, **named
+        ),
+        "/experiments/{name}/token-keys": get(
+            "Show the token keys of an experiment.", "token_keys", keys, NotFound, **named
+        ),
+        "/keys": get("Show the key that signs batches.", "keys", describe_answer("SigningKey", "The key.")),
+        "/limits": get("Show the shuffler's limits.", "limits", describe_answer("ShufflerLimits", "They.")),
+        "/held": get("Show what is held.", "held", describe_answer("HeldRounds", "In tenths of a batch.")),
     }
+    readiness = "Say whether reports can be held and sent on."
+    structs = (UploadAnswer, ExperimentStatus, SigningKey, ShufflerLimits, Directory, HeldRounds)
+    return describe_service("Privateer shuffler", _DESCRIPTION, readiness, paths, structs)

@@ -19,34 +19,20 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from privateer_core.clock import SystemClock
 from privateer_core.errors import NotFound, PrivateerError, Unavailable
 from privateer_core.serving.body_budget import Budget
-from privateer_core.serving.http.listeners import IS_PUBLIC, Hosts, Origins, PublicPages
-from privateer_core.serving.http.openapi import public_part
+from privateer_core.serving.http.listeners import IS_PUBLIC_KEY, HostGuard, OriginMiddleware, PublicPages
+from privateer_core.serving.http.openapi import ServiceStatus, public_document
 from privateer_core.serving.http.page_cache import PageCache, common_version
 from privateer_core.serving.http.problems import answer_problems
-from privateer_core.serving.http.report_endpoint import Reply, answer
+from privateer_core.serving.http.report_endpoint import Reply, json_response
 from privateer_core.serving.logs import BUILD
-from privateer_core.serving.process import (
-    Background,
-    Listener,
-    ServiceListeners,
-    listen,
-    prepare_process,
-    run,
-)
+from privateer_core.serving.process import Background, Listener, ServiceListeners, listen, prepare_process, run
 from privateer_core.serving.rate_limit import RateLimit
 from privateer_core.serving.settings import ServiceParser
 from privateer_core.serving.token_gate import TokenGate
 from privateer_core.serving.write_health import WriteHealth, free_bytes
 from privateer_core.wire.keys import TrustedKeys, public_hex, publish_key, signing_key_id
 from privateer_core.wire.token_keys import MEDIA_TYPE
-from privateer_shuffler.api import (
-    ExperimentStatus,
-    HeldRound,
-    HeldRounds,
-    ShufflerStatus,
-    SigningKey,
-    document,
-)
+from privateer_shuffler.api import ExperimentStatus, HeldRound, HeldRounds, SigningKey, document
 from privateer_shuffler.delivery import Forwarding, Upstream
 from privateer_shuffler.endpoint import EXPERIMENT, PoolEndpoint
 from privateer_shuffler.followed_rounds import FollowedRounds
@@ -60,12 +46,12 @@ _HOUR: Final = 3600
 _DAY: Final = 24 * _HOUR
 _DISK_STEP: Final = 16 << 20
 _BLOCK: Final = 512
-"""Bytes of a block, as files are measured."""
+"""Size in bytes of a block of a file."""
 _log = logging.getLogger("privateer.shuffler")
 
 
 class ShufflerPages:
-    """The pages that are not for reports."""
+    """The pages of the service beside the endpoint for reports."""
 
     def __init__(
         self,
@@ -74,73 +60,70 @@ class ShufflerPages:
         rounds: FollowedRounds,
         server: ServerHealth,
         metrics: ShufflerMetrics,
-        holds: Callable[[], HeldRounds],
+        list_held: Callable[[], HeldRounds],
         gate: TokenGate | None = None,
     ) -> None:
-        self._writes = writes
-        self._public_key = public_key
-        self._rounds = rounds
-        self._server = server
-        self._metrics, self._holds = metrics, holds
-        self._gate = gate
+        self._writes, self._public_key, self._rounds, self._server = writes, public_key, rounds, server
+        self._metrics, self._list_held, self._gate = metrics, list_held, gate
 
     async def token_keys(self, request: Request) -> Response:
-        """Show the token keys of an experiment, which are the same for everybody."""
+        """Show the token keys of an experiment, the same for all clients; `NotFound` if no tokens are taken."""
         if self._gate is None:
             raise NotFound("no upload tokens are taken here", remedy="send reports without")
         directory = self._gate.directory(request.path_params["name"])
         return Response(directory.encode(), media_type=MEDIA_TYPE)
 
     async def experiment(self, request: Request) -> Response:
-        """Show the open round of an experiment, but nothing that a single report changes before the batch is full."""
-        followed = await self._rounds.find(request.path_params["name"])
+        """Show the open round of an experiment, without facts that a single report changes before the batch is full."""
+        followed = await self._rounds.get_round(request.path_params["name"])
         round_, pool = followed.round, followed.pool
-        is_open = pool is not None and not pool.full
-        return answer(ExperimentStatus(round_.experiment, round_.version, round_.model, round_.batch, is_open), _OK)
+        is_open = pool is not None and not pool.is_full
+        status = ExperimentStatus(round_.experiment, round_.version, round_.model, round_.batch, is_open)
+        return json_response(status, _OK)
 
     async def keys(self, _: Request) -> Response:
-        """Show the public key that batches are signed with."""
-        return answer(SigningKey(self._public_key), _OK)
+        """Show the public key that verifies batches."""
+        return json_response(SigningKey(self._public_key), _OK)
 
     async def limits(self, _: Request) -> Response:
-        """Show what rounds the shuffler takes reports for."""
-        return answer(self._rounds.limits, _OK)
+        """Show the limits of rounds that the shuffler takes reports for."""
+        return json_response(self._rounds.limits, _OK)
 
-    async def held(self, _: Request) -> Response:
-        """Show what is held for every round, as coarsely as the metrics do."""
-        return answer(self._holds(), _OK)
+    async def held_rounds(self, _: Request) -> Response:
+        """Show the held reports of every round, in tenths of a batch as in the metrics."""
+        return json_response(self._list_held(), _OK)
 
     async def healthz(self, _: Request) -> Response:
-        """Answer, since the process runs."""
-        return answer(ShufflerStatus("ok"), _OK)
+        """Answer that the process runs."""
+        return json_response(ServiceStatus("ok"), _OK)
 
     async def readyz(self, _: Request) -> Response:
-        """Answer whether reports can be stored, for a round that is open or one that the server may open."""
-        if not self._rounds.healthy or not await self._writes.check():
+        """Answer whether reports can be stored, for an open round or one that the server may open."""
+        if not self._rounds.is_healthy or not await self._writes.check():
             raise Unavailable("the shuffler cannot store reports", remedy="check its disk or database, and its log")
-        await self._server.check(is_taking=self._rounds.is_taking)
-        return answer(ShufflerStatus("ready"), _OK)
+        await self._server.check(is_taking=self._rounds.held_pools.is_taking)
+        return json_response(ServiceStatus("ready"), _OK)
 
     async def version(self, _: Request) -> Response:
-        """Show which build this is."""
-        return answer(BUILD, _OK)
+        """Show the build of the service."""
+        return json_response(BUILD, _OK)
 
     async def metrics(self, _: Request) -> Response:
         """Show counts for Prometheus."""
-        return Response(self._metrics.page(), media_type=CONTENT_TYPE_LATEST)
+        return Response(self._metrics.render(), media_type=CONTENT_TYPE_LATEST)
 
     async def openapi(self, request: Request) -> Response:
-        """Describe all pages that are here."""
-        whole = document()
-        return answer(public_part(whole, _is_public) if IS_PUBLIC in request.scope else whole, _OK)
+        """Show the OpenAPI document of the pages of this listener."""
+        pages = document()
+        return json_response(public_document(pages, _is_public) if IS_PUBLIC_KEY in request.scope else pages, _OK)
 
 
 class Shuffler:
-    """The ASGI application: the endpoint for reports, and pages for everything else.
+    """The ASGI application: the endpoint for reports, and the other pages.
 
-    The router of the pages would cost as much as holding a report does.
+    Reports bypass the router of the pages, which would cost as much as holding a report.
 
-    rate_limit: turns uploads without a token away, if they need one.
+    rate_limit: limits uploads without a token, if they need one.
     """
 
     def __init__(self, endpoint: PoolEndpoint, pages: ASGIApp, rate_limit: RateLimit | None = None) -> None:
@@ -148,7 +131,7 @@ class Shuffler:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or run the lifespan."""
-        name = _reported(scope["path"]) if scope["type"] == "http" else ""
+        name = _find_reported_experiment(scope["path"]) if scope["type"] == "http" else None
         if name:
             scope[EXPERIMENT] = name
             await self._endpoint(scope, receive, send)
@@ -156,66 +139,70 @@ class Shuffler:
             await self._pages(scope, receive, send)
 
     def at_once(self, scope: Scope, body: bytearray, reply: Reply) -> bool:
-        """Take an upload that is there as a whole; False if ``__call__`` must answer the request."""
-        name = _reported(scope["path"])
+        """Take an upload whose body is complete; False if ``__call__`` must answer the request."""
+        name = _find_reported_experiment(scope["path"])
         if not name:
             return False
         scope[EXPERIMENT] = name
         return self._endpoint.at_once(scope, body, reply)
 
 
-def _reported(path: str) -> str:
-    """Return the experiment that a path takes reports for; empty if it is another page's."""
+def _find_reported_experiment(path: str) -> str | None:
+    """Return the experiment of a path for reports, or None for the path of another page."""
     parts = path.split("/")
-    return parts[2] if len(parts) == 4 and parts[1] == "experiments" and parts[3] == "reports" else ""
+    return parts[2] if len(parts) == 4 and parts[1] == "experiments" and parts[3] == "reports" and parts[2] else None
 
 
 def create_app(settings: ShufflerSettings, transport: httpx.AsyncBaseTransport | None = None) -> Shuffler:
-    """Make the shuffler's application.
+    """Create the shuffler's application.
 
-    settings: what the operator decides.
-    transport: how to reach the server; tests pass one in the same process.
+    settings: the operator's settings.
+    transport: transport to the server; tests pass a transport to a server in the same process.
     """
-    held = open_resources(settings)
+    resources = open_resources(settings)
     try:
-        return _app_on(held, settings, transport)
+        return _build_app(resources, settings, transport)
     except (PrivateerError, OSError):
-        held.pool_store.close()
+        resources.pool_store.close()
         raise
 
 
-def _app_on(held: Resources, settings: ShufflerSettings, transport: httpx.AsyncBaseTransport | None) -> Shuffler:
+def _build_app(
+    resources: Resources, settings: ShufflerSettings, transport: httpx.AsyncBaseTransport | None
+) -> Shuffler:
+    """Build the application on open resources: publish its key, follow rounds, and register the pages."""
     if settings.public_key_file:
-        publish_key(held.key, settings.public_key_file)
-    metrics, pool_store = ShufflerMetrics(), held.pool_store
-    upstream = Upstream(settings.server_url, transport, settings.server_ca, held.pin)
-    forwarding = Forwarding(upstream, held.key, metrics)
+        publish_key(resources.key, settings.public_key_file)
+    metrics, pool_store = ShufflerMetrics(), resources.pool_store
+    upstream = Upstream(settings.server_url, transport, settings.server_ca, resources.pin)
+    forwarding = Forwarding(upstream, resources.key, metrics)
     gate = settings.tokens.gate(pool_store.knows)
     server, writes = ServerHealth(upstream), WriteHealth(pool_store.is_writable, _log)
     rounds = FollowedRounds(pool_store, settings.limits, upstream, forwarding, metrics, server)
     background = Background()
-    _watch(metrics, rounds, held)
-    storing, following = "1 as long as reports can be stored", "1 as long as the server's rounds can be followed"
-    metrics.watch("storing", storing, lambda: rounds.healthy and writes.is_writing)
-    metrics.watch("following", following, lambda: server.is_followed)
-    own = signing_key_id(held.key.public_key())
+    _register_gauges(metrics, rounds, resources)
+    metrics.register_gauge(
+        "store_up", "1 as long as reports can be stored", lambda: rounds.is_healthy and writes.is_writing
+    )
+    metrics.register_gauge("following", "1 as long as the server's rounds can be followed", lambda: server.is_followed)
+    own_key_id = signing_key_id(resources.key.public_key())
 
-    def holds() -> HeldRounds:
-        of = [
-            HeldRound(one.round.experiment, one.round.version, one.round.batch, one.shown, one.full)
-            for one in rounds.pools
+    def list_held() -> HeldRounds:
+        rounds_held = [
+            HeldRound(pool.round.experiment, pool.round.version, pool.round.batch, pool.n_shown, pool.is_full)
+            for pool in rounds.held_pools.pools
         ]
-        return HeldRounds(own, settings.min_batch, of)
+        return HeldRounds(own_key_id, settings.min_batch, rounds_held)
 
-    pages = ShufflerPages(writes, public_hex(held.key), rounds, server, metrics, holds, gate)
+    pages = ShufflerPages(writes, public_hex(resources.key), rounds, server, metrics, list_held, gate)
     budget, senders = Budget(settings.body_budget), TrustedKeys(settings.sender_keys)
-    checked = gate if settings.tokens.required else None
-    endpoint = PoolEndpoint(rounds, metrics, budget, settings.body_limit, senders, checked)
+    required_gate = gate if settings.tokens.required else None
+    endpoint = PoolEndpoint(rounds, metrics, budget, settings.body_limit, senders, required_gate)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         await rounds.start()
-        background.start(pool_store.tidy())
+        background.start(pool_store.delete_expired_tokens())
         background.start(writes.run())
         background.start(server.run())
         try:
@@ -235,7 +222,7 @@ def _app_on(held: Resources, settings: ShufflerSettings, transport: httpx.AsyncB
             Route("/openapi.json", pages.openapi),
             Route("/healthz", pages.healthz),
             Route("/readyz", pages.readyz),
-            Route("/held", pages.held),
+            Route("/held", pages.held_rounds),
             Route("/version", pages.version),
             Route("/metrics", pages.metrics),
         ],
@@ -243,29 +230,29 @@ def _app_on(held: Resources, settings: ShufflerSettings, transport: httpx.AsyncB
     )
     answer_problems(app, "shuffler")
     app.router.redirect_slashes = False
-    kept = PageCache(app, common_version)
-    return Shuffler(endpoint, kept, _rate_limit(checked, metrics, senders, settings.origins) if checked else None)
+    rate_limit, origins = None, settings.cors_origins
+    if required_gate:
+        rate_limit = RateLimit(
+            required_gate, _find_reported_experiment, metrics.count_refusals, senders, origins=origins
+        )
+    return Shuffler(endpoint, PageCache(app, common_version), rate_limit)
 
 
-def _rate_limit(gate: TokenGate, metrics: ShufflerMetrics, senders: TrustedKeys, origins: tuple[str, ...]) -> RateLimit:
-    return RateLimit(gate, lambda path: _reported(path) or None, metrics.refuse, senders, origins=origins)
-
-
-def _watch(metrics: ShufflerMetrics, rounds: FollowedRounds, held: Resources) -> None:
-    """Show how the shuffler is when somebody looks. Times are given as they were, and age by themselves."""
-    made = held.key_file.stat().st_mtime
-    metrics.watch("reports_held", "Reports held, in tenths of a batch", lambda: rounds.held)
-    metrics.watch(
+def _register_gauges(metrics: ShufflerMetrics, rounds: FollowedRounds, resources: Resources) -> None:
+    """Register gauges of the shuffler's state. Times are absolute, so that they need no updates."""
+    created_at = resources.key_file.stat().st_mtime
+    metrics.register_gauge("reports_held", "Reports held, in tenths of a batch", lambda: rounds.held_pools.n_shown)
+    metrics.register_gauge(
         "full_batch_timestamp_seconds",
         "In which hour the oldest full batch that waits for the server became full; 0: none waits",
-        lambda: rounds.full_since // _HOUR * _HOUR,
+        lambda: rounds.held_pools.full_since // _HOUR * _HOUR,
     )
-    metrics.watch("time_seconds", "The time of day here, in seconds since 1970", SystemClock().now)
-    if held.folder:
+    metrics.register_gauge("time_seconds", "The time of day here, in seconds since 1970", SystemClock().now)
+    if resources.folder:
         text = "Free bytes of the disk with the data, in steps of 16 MiB"
-        metrics.watch("disk_free_bytes", text, partial(_free, held.folder))
-    metrics.watch(
-        "key_timestamp_seconds", "On which day the key that signs batches was made", lambda: made // _DAY * _DAY
+        metrics.register_gauge("disk_free_bytes", text, partial(_round_free_bytes, resources.folder))
+    metrics.register_gauge(
+        "key_timestamp_seconds", "On which day the key that signs batches was made", lambda: created_at // _DAY * _DAY
     )
 
 
@@ -277,13 +264,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _start() -> ServiceListeners:
+    """Create the application by environment variables, with its public and its private listener."""
     settings = read_settings(os.environ)
     addresses = (settings.host, settings.port), (settings.admin_host, settings.admin_port)
     with listen(*addresses) as (public, private):
         app = create_app(settings)
         return ServiceListeners(
-            Listener(Origins(PublicPages(app, _is_public), settings.origins), public, app.rate_limit),
-            Listener(Hosts(app, (settings.admin_host, *settings.admin_names)), private),
+            Listener(OriginMiddleware(PublicPages(app, _is_public), settings.cors_origins), public, app.rate_limit),
+            Listener(HostGuard(app, (settings.admin_host, *settings.admin_allowed_hosts)), private),
             "PostgreSQL" if settings.database else str(settings.data),
         )
 
@@ -292,8 +280,8 @@ def _is_public(_: str, path: str) -> bool:
     return path not in ("/metrics", "/held", "/version")
 
 
-def _free(folder: Path) -> int:
-    """Return the free bytes in steps, as if no log were there: the logs grow with uploads until they are emptied."""
+def _round_free_bytes(folder: Path) -> int:
+    """Return the free bytes in steps, without logs, which grow with uploads until they are emptied."""
     free = free_bytes(folder)
     for log in folder.glob("*-wal"):
         with suppress(FileNotFoundError):

@@ -25,11 +25,11 @@ from privateer_core.errors import (
     Unavailable,
 )
 from privateer_core.prepared_types import prepared
-from privateer_core.serving.logs import tell
-from privateer_core.wire.batch import BATCH, SET_CLOCKS, SIGNATURE_HEADER, BatchAnswer, blames_clock, sign_claim
+from privateer_core.serving.logs import log_event
+from privateer_core.wire.batch import BATCH, CLOCK_REMEDY, SIGNATURE_HEADER, BatchAnswer, is_clock_problem, sign_claim
 from privateer_core.wire.envelope import MEDIA_TYPE
 from privateer_core.wire.identity import SIGNED_HEADER
-from privateer_core.wire.problem import slug_of
+from privateer_core.wire.problem import read_slug
 from privateer_core.wire.publication import Round, decode_publication
 from privateer_shuffler.metrics import ShufflerMetrics
 from privateer_shuffler.pool.pool import Pool
@@ -37,16 +37,16 @@ from privateer_shuffler.resources import Pin
 
 _ANSWER_SECONDS: Final = 10.0
 _LEARN_SECONDS: Final = 600.0
-"""A server may open every report of a batch, and learn from them, before it answers."""
+"""Timeout of a delivery: the server decrypts all reports of a batch, and learns from them, before it answers."""
 _ANSWER_BYTES: Final = 64 << 10
 _PUBLICATION_BYTES: Final = 64 << 20
-_FIRST_PAUSE: Final = 0.1
-_LONGEST_PAUSE: Final = 30.0
+_FIRST_PAUSE_SECONDS: Final = 0.1
+_LONGEST_PAUSE_SECONDS: Final = 30.0
 _CLOCKS_DIFFER: Final = "the clocks of the shuffler and the learning server differ by minutes"
 _log = logging.getLogger(__name__)
 
 
-class _Answer(NamedTuple):
+class _Response(NamedTuple):
     status: int
     body: bytes
     signed: str
@@ -61,12 +61,12 @@ class _ServerKey(msgspec.Struct):
 
 
 class Upstream:
-    """Calls the learning server. It is not trusted, so the size and time of its answers are limited.
+    """A client of the learning server, which is not trusted: size and time of its responses are limited.
 
     url: base address of the server.
-    transport: how to reach it; tests pass a server in the same process.
-    authorities: file (PEM) of the certificate authorities to trust instead of the public ones.
-    pin: refuses what the server has not signed; None: anything is taken.
+    transport: transport to the server; tests pass a transport to a server in the same process.
+    authorities: file (PEM) of the certificate authorities to trust instead of the public authorities.
+    pin: verifies the server's signatures; None: no verification.
     """
 
     def __init__(
@@ -77,92 +77,87 @@ class Upstream:
         pin: Pin | None = None,
     ) -> None:
         self._pin = pin
-        # One long poll an experiment stays open, so the number of connections has no limit. The environment's proxies
-        # are not used: the shuffler talks to nobody but the server.
-        limits = httpx.Limits(max_connections=None)
+        # One long poll per experiment stays open, so the number of connections has no limit. The environment's proxies
+        # are not used: the shuffler connects to the server alone.
         self._client = httpx.AsyncClient(
             base_url=url,
             transport=transport,
-            limits=limits,
+            limits=httpx.Limits(max_connections=None),
             timeout=_ANSWER_SECONDS,
             trust_env=False,
-            verify=_trusting(authorities) if authorities else _public_authorities(),
+            verify=_load_authorities(authorities) if authorities else _public_authorities(),
         )
 
-    async def publication(self, name: str, known: bytes | None = None, wait: int = 0) -> bytes | None:
-        """Fetch the encoded publication of an experiment's round, or None if it still is the one with digest ``known``.
+    async def fetch_publication(self, name: str, known_digest: bytes | None = None, wait: int = 0) -> bytes | None:
+        """Fetch the encoded publication of an experiment's round, or None if its digest still is ``known_digest``.
 
         name: the experiment.
-        known: digest of the publication at hand.
-        wait: seconds that the server may wait for a newer one.
+        known_digest: digest of the latest known publication.
+        wait: seconds that the server may wait for a newer publication.
         """
         headers = {"accept": MEDIA_TYPE}
-        if known is not None:
-            headers["if-none-match"] = f'"{known.hex()}"'
+        if known_digest is not None:
+            headers["if-none-match"] = f'"{known_digest.hex()}"'
         seconds = wait + _ANSWER_SECONDS
-        answer = await self._send("GET", _page(name, "policy"), seconds, headers=headers, params={"wait": wait})
-        if answer.status == HTTPStatus.NOT_MODIFIED and known is not None:
+        response = await self._send("GET", _page_path(name, "policy"), seconds, headers=headers, params={"wait": wait})
+        if response.status == HTTPStatus.NOT_MODIFIED and known_digest is not None:
             return None
-        if slug_of(answer.body) == Deleted.slug:
+        if read_slug(response.body) == Deleted.slug:
             raise Deleted("the experiment was deleted", remedy="nothing to do: it asks nobody any more")
-        if answer.status == HTTPStatus.NOT_FOUND:
+        if response.status == HTTPStatus.NOT_FOUND:
             raise NotFound("the server has no such experiment", remedy="check the name")
-        if answer.status != HTTPStatus.OK:
-            raise _unexpected(answer)
+        if response.status != HTTPStatus.OK:
+            raise _unexpected_response_error(response)
         if self._pin:
-            self._pin.check(answer.signed, answer.body)
-        return answer.body
+            self._pin.check_signature(response.signed, response.body)
+        return response.body
 
     async def claim(self, name: str, signature: str) -> None:
-        """Make the server take batches of an experiment from no other shuffler."""
+        """Claim an experiment, so that the server takes batches from no other shuffler; raise if it refuses."""
         headers = {SIGNATURE_HEADER: signature}
-        answer = await self._send("POST", _page(name, "shuffler"), _ANSWER_SECONDS, headers=headers)
-        if slug_of(answer.body) == Conflict.slug:
-            raise Unavailable(
-                "another shuffler takes the reports of this experiment",
-                remedy="report through that one, or have the server's operator release its claim",
-            )
-        if blames_clock(answer.body):
-            raise Unavailable(_CLOCKS_DIFFER, remedy=SET_CLOCKS)
-        if slug_of(answer.body) == BatchRefused.slug:
-            raise Unavailable(
-                "the learning server does not trust this shuffler",
-                remedy="its operator must add this shuffler's public key file to PRIVATEER_SHUFFLER_KEYS",
-            )
-        if not answer.is_success:
-            raise _unexpected(answer)
+        response = await self._send("POST", _page_path(name, "shuffler"), _ANSWER_SECONDS, headers=headers)
+        if read_slug(response.body) == Conflict.slug:
+            remedy = "report through that one, or have the server's operator release its claim"
+            raise Unavailable("another shuffler takes the reports of this experiment", remedy=remedy)
+        if is_clock_problem(response.body):
+            raise Unavailable(_CLOCKS_DIFFER, remedy=CLOCK_REMEDY)
+        if read_slug(response.body) == BatchRefused.slug:
+            remedy = "its operator must add this shuffler's public key file to PRIVATEER_SHUFFLER_KEYS"
+            raise Unavailable("the learning server does not trust this shuffler", remedy=remedy)
+        if not response.is_success:
+            raise _unexpected_response_error(response)
 
     async def deliver(self, name: str, batch: bytes, signature: str) -> BatchAnswer:
-        """Deliver a signed batch of an experiment. The answer stays the same if it is delivered again."""
+        """Deliver a signed batch of an experiment. A repeated delivery has the same answer."""
         headers = {"content-type": MEDIA_TYPE, SIGNATURE_HEADER: signature}
-        answer = await self._send("POST", "/batches", _LEARN_SECONDS, headers=headers, content=batch)
-        slug = slug_of(answer.body)
+        response = await self._send("POST", "/batches", _LEARN_SECONDS, headers=headers, content=batch)
+        slug = read_slug(response.body)
         if slug in (RoundClosed.slug, Deleted.slug):
             return BatchAnswer(0, {}, closed=True)
-        if blames_clock(answer.body):
-            raise BatchRefused(_CLOCKS_DIFFER, remedy=SET_CLOCKS)
+        if is_clock_problem(response.body):
+            raise BatchRefused(_CLOCKS_DIFFER, remedy=CLOCK_REMEDY)
         if slug in (BatchRefused.slug, Conflict.slug):
             raise BatchRefused(
                 "the learning server refuses the batch of this shuffler",
                 remedy="if another one claimed the experiment, have the server's operator release it (DELETE "
-                f"{_page(name, 'shuffler')}); else compare the two services' versions and this shuffler's key",
+                f"{_page_path(name, 'shuffler')}); else compare the two services' versions and this shuffler's key",
             )
-        if not answer.is_success:
-            raise _unexpected(answer)
+        if not response.is_success:
+            raise _unexpected_response_error(response)
         try:
-            return msgspec.json.decode(answer.body, type=prepared(BatchAnswer))
+            return msgspec.json.decode(response.body, type=prepared(BatchAnswer))
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise _unexpected(answer) from error
+            raise _unexpected_response_error(response) from error
 
-    async def check(self) -> None:
-        """Ask the server for its key."""
-        answer = await self._send("GET", "/log/key", _ANSWER_SECONDS)
-        if not answer.is_success:
-            raise _unexpected(answer)
+    async def check_key(self) -> None:
+        """Fetch the server's key, and refuse a key other than the known keys."""
+        response = await self._send("GET", "/log/key", _ANSWER_SECONDS)
+        if not response.is_success:
+            raise _unexpected_response_error(response)
         try:
-            key = bytes.fromhex(msgspec.json.decode(answer.body, type=prepared(_ServerKey)).key)
+            key = bytes.fromhex(msgspec.json.decode(response.body, type=prepared(_ServerKey)).key)
         except (msgspec.DecodeError, ValueError) as error:
-            raise _unexpected(answer) from error
+            raise _unexpected_response_error(response) from error
         if self._pin:
             self._pin.check_key(key)
 
@@ -170,36 +165,38 @@ class Upstream:
         """Close all connections."""
         await self._client.aclose()
 
-    async def _send(self, method: str, path: str, seconds: float, **request: Any) -> _Answer:
+    async def _send(self, method: str, path: str, seconds: float, **request: Any) -> _Response:
+        """Send a request, and return the response; raise `Unavailable` if there is none within the limits."""
         headers = {"accept-encoding": "identity", **request.pop("headers", {})}
         timeout = httpx.Timeout(_ANSWER_SECONDS, read=seconds)
         try:
             async with (
                 asyncio.timeout(seconds),
-                self._client.stream(method, path, headers=headers, timeout=timeout, **request) as answer,
+                self._client.stream(method, path, headers=headers, timeout=timeout, **request) as response,
             ):
-                return _Answer(answer.status_code, await _body(answer), answer.headers.get(SIGNED_HEADER, ""))
+                signed = response.headers.get(SIGNED_HEADER, "")
+                return _Response(response.status_code, await _read_body(response), signed)
         except (httpx.HTTPError, TimeoutError) as error:
             remedy = "start it, or check PRIVATEER_SERVER_URL"
             raise Unavailable("the learning server does not answer", remedy=remedy) from error
 
 
-async def _body(answer: httpx.Response) -> bytes:
-    """Read the body, up to its limit."""
-    # A few compressed bytes could fill the memory.
-    if answer.headers.get("content-encoding", "identity") != "identity":
+async def _read_body(response: httpx.Response) -> bytes:
+    """Read the body of a response, up to its limit."""
+    # A few compressed bytes could decompress to gigabytes.
+    if response.headers.get("content-encoding", "identity") != "identity":
         raise Unavailable("the learning server's answer is compressed", remedy="try again later")
-    most = _PUBLICATION_BYTES if answer.status_code == HTTPStatus.OK else _ANSWER_BYTES
+    max_bytes = _PUBLICATION_BYTES if response.status_code == HTTPStatus.OK else _ANSWER_BYTES
     body = bytearray()
-    async for chunk in answer.aiter_bytes():
+    async for chunk in response.aiter_bytes():
         body += chunk
-        if len(body) > most:
-            raise Unavailable(f"the learning server's answer has more than {most} bytes", remedy="try again later")
+        if len(body) > max_bytes:
+            raise Unavailable(f"the learning server's answer has more than {max_bytes} bytes", remedy="try again later")
     return bytes(body)
 
 
 def read_round(name: str, body: bytes) -> Round:
-    """Return the round that a server has published for an experiment."""
+    """Return the round of an encoded publication, which must be for the experiment ``name``."""
     try:
         round_ = decode_publication(body).round
     except Malformed as error:
@@ -209,7 +206,7 @@ def read_round(name: str, body: bytes) -> Round:
     return round_
 
 
-def _page(name: str, page: str) -> str:
+def _page_path(name: str, page: str) -> str:
     return f"/experiments/{quote(name, safe='')}/{page}"
 
 
@@ -218,54 +215,53 @@ def _public_authorities() -> ssl.SSLContext:
     return httpx.create_ssl_context(trust_env=False)
 
 
-def _trusting(authorities: Path) -> ssl.SSLContext:
+def _load_authorities(authorities: Path) -> ssl.SSLContext:
+    """Return the TLS context that trusts a file of certificates; refuse a file without any."""
     try:
         return ssl.create_default_context(cafile=authorities)
     except OSError:  # a file without certificates is an ssl.SSLError, which is one, too
-        raise SpecError(
-            f"{authorities.name} holds no certificates (PEM)", field="PRIVATEER_SERVER_CA", remedy="check the path"
-        ) from None
+        detail = f"{authorities.name} holds no certificates (PEM)"
+        raise SpecError(detail, field="PRIVATEER_SERVER_CA", remedy="check the path") from None
 
 
-def _unexpected(answer: _Answer) -> Unavailable:
-    reason = f"{answer.status} {slug_of(answer.body)}"
+def _unexpected_response_error(response: _Response) -> Unavailable:
+    reason = f"{response.status} {read_slug(response.body)}"
     return Unavailable(f"the learning server answered {reason}", remedy="try again later")
 
 
 class Forwarding:
-    """Claims experiments, signs complete batches, and delivers each until the server has it.
+    """The delivery of complete batches: claims experiments, signs batches, and repeats until the server has them.
 
-    After a crash between delivery and forgetting the same bytes are delivered again; the server knows their digest.
+    After a crash between delivery and erasure the same bytes are delivered again; the server knows their digest.
     """
 
     def __init__(self, upstream: Upstream, key: Ed25519PrivateKey, metrics: ShufflerMetrics) -> None:
-        self._upstream = upstream
-        self._key = key
-        self._metrics = metrics
+        self._upstream, self._key, self._metrics = upstream, key, metrics
 
     async def claim(self, experiment: str) -> None:
-        """Make sure that no other shuffler takes reports for an experiment: two would each hold a part of a batch."""
+        """Claim an experiment: two shufflers would each hold an incomplete batch."""
         await self._upstream.claim(experiment, sign_claim(experiment, self._key))
 
-    async def run(self, pool: Pool, is_past: Callable[[], bool]) -> bool:
-        """Wait until the pool is complete, deliver its batch, and return whether its version takes no further one.
+    async def deliver_when_complete(self, pool: Pool, is_past: Callable[[], bool]) -> bool:
+        """Wait until the pool is complete, deliver its batch, and return whether its version takes no further batch.
 
-        A batch that the server refuses from this shuffler is given up once ``is_past`` says that its version is over.
+        A batch that the server refuses from this shuffler is abandoned once ``is_past`` is true for its version.
         """
-        if not await pool.complete():
+        if not await pool.wait_until_complete():
             return True
         answer = await self._deliver(await pool.batch(), pool.round.experiment, is_past)
         if answer is None:
-            self._metrics.drop(pool.round.experiment, pool.shown)
+            self._metrics.count_dropped(pool.round.experiment, pool.n_shown)
             _log.warning("gave up version %d of %s, which is over", pool.round.version, pool.round.experiment)
             return True
-        self._metrics.deliver(pool.round.experiment, pool.held)
+        self._metrics.count_delivery(pool.round.experiment, pool.n_held)
         event = "batch delivered" if answer.closed else "batch delivered, and too few reports opened: another follows"
-        tell(_log, event, experiment=pool.round.experiment, round=pool.round.version, reports=pool.held)
+        log_event(_log, event, experiment=pool.round.experiment, round=pool.round.version, reports=pool.n_held)
         return answer.closed
 
     async def _deliver(self, batch: bytes, experiment: str, is_past: Callable[[], bool]) -> BatchAnswer | None:
-        pause = _FIRST_PAUSE
+        """Deliver a batch until the server answers; None if the server refuses it and its version is over."""
+        pause_seconds = _FIRST_PAUSE_SECONDS
         while True:
             signature = await asyncio.to_thread(BATCH.sign, batch, self._key)  # it expires after some minutes
             try:
@@ -278,6 +274,6 @@ class Forwarding:
                     return None
                 self._metrics.failures.inc()
                 _log.error("a batch of %s waits: %s; %s", experiment, error.detail, error.remedy)
-                pause = _LONGEST_PAUSE
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE)
+                pause_seconds = _LONGEST_PAUSE_SECONDS
+            await asyncio.sleep(pause_seconds)
+            pause_seconds = min(2 * pause_seconds, _LONGEST_PAUSE_SECONDS)

@@ -10,43 +10,44 @@ from pydantic import Field, model_validator
 from privateer_core.errors import SpecError
 from privateer_core.serving.admission import ShufflerLimits
 from privateer_core.serving.settings import (
-    STORE_KEY,
+    STORE_KEY_MEANING,
     BodyBudget,
     Database,
     DefaultText,
+    InvalidSetting,
     PrivatePort,
     PublicPort,
-    UnfitSetting,
     UploadSettings,
     from_text,
-    unset,
+    unset_error,
 )
-from privateer_core.wire.identity import read_keys
+from privateer_core.wire.identity import parse_public_keys
 
-_SHIPPED: Final = ShufflerLimits()
+_DEFAULT_LIMITS: Final = ShufflerLimits()
 
 
-def _url(url: str) -> str:
+def _parse_url(url: str) -> str:
+    """Return an address without its final slash; refuse what is no http or https address."""
     try:
         parts = urlsplit(url)
-        well_formed = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+        is_well_formed = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
     except ValueError:
-        well_formed = False
-    if not well_formed or parts.query or parts.fragment:
-        raise UnfitSetting("must be an http or https address", "for example http://127.0.0.1:8002")
+        is_well_formed = False
+    if not is_well_formed or parts.query or parts.fragment:
+        raise InvalidSetting("must be an http or https address", "for example http://127.0.0.1:8002")
     return url.rstrip("/")
 
 
-def _keys(text: str) -> frozenset[bytes]:
-    return read_keys(text, "PRIVATEER_SERVER_KEY")
+def _parse_keys(text: str) -> frozenset[bytes]:
+    return parse_public_keys(text, "PRIVATEER_SERVER_KEY")
 
 
 class ShufflerSettings(UploadSettings):
-    """What an operator of the shuffler decides; ``PRIVATEER_DATA`` sets ``data``, and so on."""
+    """Settings of the shuffler's operator; ``PRIVATEER_DATA`` sets ``data``, and so on."""
 
     port: PublicPort = 8001
     admin_port: PrivatePort = 8003
-    server_url: Annotated[str, from_text(_url)] = Field(
+    server_url: Annotated[str, from_text(_parse_url)] = Field(
         default="http://127.0.0.1:8002",
         description="the server's private listener, the one address that the shuffler calls",
     )
@@ -60,21 +61,21 @@ class ShufflerSettings(UploadSettings):
     public_key_file: Annotated[
         Path | None, DefaultText("`shuffler.pub` in the data directory; nowhere, if replicas share a database")
     ] = Field(
-        default_factory=lambda given: None if given["database"] else given["data"] / "shuffler.pub",
+        default_factory=lambda values: None if values["database"] else values["data"] / "shuffler.pub",
         description="where it writes its public key, for the server to trust",
     )
     min_batch: Annotated[int, Field(ge=1, le=1 << 31)] = Field(
-        default=_SHIPPED.min_batch,
+        default=_DEFAULT_LIMITS.min_batch,
         description="the shuffler's own floor under a batch: it takes no reports for smaller rounds",
     )
     body_limit: Annotated[int, Field(ge=1 << 10, le=1 << 30)] = Field(
-        default=_SHIPPED.body_limit, description="bytes of the largest upload"
+        default=_DEFAULT_LIMITS.body_limit, description="bytes of the largest upload"
     )
-    body_budget: BodyBudget = _SHIPPED.body_budget
+    body_budget: BodyBudget = _DEFAULT_LIMITS.body_budget
     server_ca: Annotated[Path | None, DefaultText("the public authorities")] = Field(
         default=None, description="file (PEM) of the authorities that the server's certificate may be from"
     )
-    server_key: Annotated[frozenset[bytes], from_text(_keys), DefaultText("the first key that it meets")] = Field(
+    server_key: Annotated[frozenset[bytes], from_text(_parse_keys), DefaultText("the first key that it meets")] = Field(
         default=frozenset(),
         description="the server's public key, as `privateer log key` prints it; several are separated by commas",
     )
@@ -91,15 +92,17 @@ class ShufflerSettings(UploadSettings):
 
     @property
     def limits(self) -> ShufflerLimits:
-        """What rounds are admitted by, and what is published of it."""
+        """Limits of admitted rounds, which are published."""
         return ShufflerLimits(self.min_batch, self.body_limit, self.body_budget)
 
     @model_validator(mode="after")
-    def _is_whole(self) -> Self:
+    def _check_consistency(self) -> Self:
+        """Refuse settings that lack or contradict each other."""
         if self.database and not self.store_key_file:
-            raise unset("PRIVATEER_STORE_KEY_FILE", STORE_KEY)
+            raise unset_error("PRIVATEER_STORE_KEY_FILE", STORE_KEY_MEANING)
         if self.database and not self.signing_key:
-            raise unset("PRIVATEER_SIGNING_KEY", "the file of the key that signs batches, the same on all replicas")
+            meaning = "the file of the key that signs batches, the same on all replicas"
+            raise unset_error("PRIVATEER_SIGNING_KEY", meaning)
         if self.body_budget < self.body_limit:
             remedy = f"give {self.body_limit} or more"
             raise SpecError("is less than the largest body", field="PRIVATEER_BODY_BUDGET", remedy=remedy)

@@ -1,29 +1,29 @@
-"""The permutation, from the operating system's randomness."""
+"""The random permutation of a batch, from the operating system's randomness."""
 
 import os
 from array import array
 from collections.abc import Callable, Iterable
 from typing import Final
 
-_WORD: Final = 1 << 64
-_WORDS: Final = 256
-"""Words of 64 bits that are fetched at once: a call of the system for each would cost as much as storing a report."""
+_WORD_RANGE: Final = 1 << 64
+_N_BUFFERED_WORDS: Final = 256
+"""Number of 64-bit words fetched at once: a system call for each would cost as much as storing a report."""
 
 
 class RandomBelow:
-    """Uniform integers from the operating system's randomness; each is used once."""
+    """A source of uniform integers from the operating system's randomness."""
 
     def __init__(self) -> None:
         self._words = array("Q")
 
     def __call__(self, count: int) -> int:
-        """Return one of [0, count), each with exactly the same probability."""
-        whole = _WORD - _WORD % count
+        """Draw a number in [0, count), each with exactly the same probability."""
+        word_limit = _WORD_RANGE - _WORD_RANGE % count
         while True:
             if not self._words:
-                self._words.frombytes(os.urandom(8 * _WORDS))
+                self._words.frombytes(os.urandom(8 * _N_BUFFERED_WORDS))
             word = self._words.pop()
-            if word < whole:  # the rest would make the small ones likelier
+            if word < word_limit:  # larger words would make small numbers likelier
                 return word % count
 
 
@@ -37,9 +37,9 @@ class RandomPlaces:
     below: source of randomness: returns a uniform integer in [0, n).
     """
 
-    def __init__(self, free: Iterable[int], below: Callable[[int], int]) -> None:
+    def __init__(self, free: Iterable[int], draw_below: Callable[[int], int]) -> None:
         self._free = array("Q", free)
-        self._below = below
+        self._below = draw_below
 
     def __len__(self) -> int:
         return len(self._free)
@@ -57,31 +57,33 @@ class RandomPlaces:
 
 
 class Groups:
-    """The free places of a batch in which every kind of message has places of its own, one kind after another.
+    """The free places of a batch in which every kind of message has separate places, one kind after another.
 
-    free: the places that no message holds yet.
-    people: in the batch.
-    each: messages of each kind that one person sends.
-    kinds: how many there are.
-    below: as for `RandomPlaces`.
+    free: the places without a message.
+    n_participants: participants of the batch.
+    n_messages: messages of each kind per participant.
+    n_kinds: number of kinds.
+    draw_below: as for `RandomPlaces`.
     """
 
-    def __init__(self, free: Iterable[int], people: int, each: int, kinds: int, below: Callable[[int], int]) -> None:
-        self._size, self._each = people * each, each
-        by_kind: list[list[int]] = [[] for _ in range(kinds)]
+    def __init__(
+        self, free: Iterable[int], n_participants: int, n_messages: int, n_kinds: int, draw_below: Callable[[int], int]
+    ) -> None:
+        self._size, self._n_messages = n_participants * n_messages, n_messages
+        by_kind: list[list[int]] = [[] for _ in range(n_kinds)]
         for place in free:
             by_kind[place // self._size].append(place)
-        self._kinds = [RandomPlaces(places, below) for places in by_kind]
-        self._of_person = [places for places in self._kinds for _ in range(each)]
+        self._kinds = [RandomPlaces(places, draw_below) for places in by_kind]
+        self._places_of_participant = [places for places in self._kinds for _ in range(n_messages)]
 
     @property
-    def room(self) -> int:
-        """How many more people find places; all of them take as many of each kind."""
-        return len(self._kinds[0]) // self._each
+    def capacity(self) -> int:
+        """Number of further participants for whom places are free."""
+        return len(self._kinds[0]) // self._n_messages
 
-    def draw(self, people: int) -> list[int]:
-        """Take places for every message of so many people, in the order in which each person sends them."""
-        return [places.draw() for _ in range(people) for places in self._of_person]
+    def draw(self, n_participants: int) -> list[int]:
+        """Draw places for all messages of participants, in the order in which each participant sends them."""
+        return [places.draw() for _ in range(n_participants) for places in self._places_of_participant]
 
     def give_back(self, place: int) -> None:
         """Make a place free again."""

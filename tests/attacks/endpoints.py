@@ -16,16 +16,16 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from privateer_lab.services.processes import Services, free_port, running
+from privateer_lab.services.processes import Services, free_port, run_services
 from tests.support.sealing import body_of, sealed_reports
 from tests.support.servers import MSGPACK
 from tests.support.specs import SHUFFLE, make_spec
 
 LOCAL = {"experiment.round_size": 20_000, "experiment.horizon": 100_000}
 SHUFFLED = {**SHUFFLE, "experiment.horizon": 10_000, "experiment.round_size": 2000, "privacy.min_batch": 1000}
-SLOWER = 3.0
+MAX_SLOWDOWN = 3.0
 """Times the quiet median answer that an honest person may wait under attack."""
-SECONDS = 10.0
+TIMEOUT_SECONDS = 10.0
 """After which an honest person gives up."""
 
 
@@ -53,13 +53,13 @@ class Endpoint:
 
     def connect(self, source: str = "127.0.0.1") -> socket.socket:
         at = urlsplit(self.url)
-        return socket.create_connection((at.hostname, at.port), SECONDS, (source, 0))
+        return socket.create_connection((at.hostname, at.port), TIMEOUT_SECONDS, (source, 0))
 
     def person(self) -> None:
         """One honest person connects, reports and waits for the answer."""
         body, at = body_of(self.publication, [self._reports.pop()]), urlsplit(self.url)
         started = time.perf_counter()
-        connection = http.client.HTTPConnection(at.hostname or "", at.port, timeout=SECONDS)
+        connection = http.client.HTTPConnection(at.hostname or "", at.port, timeout=TIMEOUT_SECONDS)
         try:
             connection.request("POST", self.path, body)
             assert connection.getresponse().status == 202
@@ -100,12 +100,12 @@ def _few_open_files() -> Iterator[None]:
 @contextmanager
 def services(folder: Path) -> Iterator[Services]:
     with _few_open_files():
-        here = running(folder, free_port(), free_port())
-        at = here.__enter__()
+        running = run_services(folder, free_port(), free_port())
+        at = running.__enter__()
     try:
         yield at
     finally:
-        here.__exit__(None, None, None)
+        running.__exit__(None, None, None)
 
 
 @contextmanager
@@ -121,7 +121,7 @@ def endpoint(folder: Path, name: str) -> Iterator[Endpoint]:
         yield Endpoint(url, at.admin, path, at.processes.pid(name), publication)
 
 
-def hardly_slower(endpoint: Endpoint, attack: Callable[[], Callable[[], object]], people: int = 100) -> float:
+def measure_slowdown(endpoint: Endpoint, attack: Callable[[], Callable[[], object]], people: int = 100) -> float:
     """How many times longer honest people wait while ``attack`` goes on, which returns what ends it.
 
     An attack does what it does every time, and a busy machine does not: the best of three rounds counts, and quiet is
@@ -131,7 +131,7 @@ def hardly_slower(endpoint: Endpoint, attack: Callable[[], Callable[[], object]]
     best = math.inf
     for _ in range(3):
         best = min(best, _slower(endpoint, attack, people))
-        if best < SLOWER:
+        if best < MAX_SLOWDOWN:
             break
     return best
 
@@ -146,24 +146,24 @@ def _slower(endpoint: Endpoint, attack: Callable[[], Callable[[], object]], peop
     return during / max(before, endpoint.median(people))
 
 
-class Repeated(threading.Thread):
-    """Something done again and again, at most so many times a second, until it is told to end."""
+class Repeater(threading.Thread):
+    """Repeats an action, at most ``per_second`` times a second, until it is told to end."""
 
     def __init__(self, act: Callable[[], None], per_second: float) -> None:
         super().__init__(daemon=True)
         self._act, self._pause = act, 1 / per_second
         self._ended = threading.Event()
-        self.done = 0
+        self.n_done = 0
         self.start()
 
     def run(self) -> None:
         while not self._ended.wait(self._pause):
             self._act()
-            self.done += 1
+            self.n_done += 1
 
     def end(self) -> None:
         self._ended.set()
-        self.join(2 * SECONDS)
+        self.join(2 * TIMEOUT_SECONDS)
 
 
 def junk(endpoint: Endpoint, reports: int) -> bytes:

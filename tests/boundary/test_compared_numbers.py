@@ -53,7 +53,7 @@ def sources() -> dict[str, str]:
 
 
 def faults(path: str, text: str) -> Iterator[str]:
-    """The kinds of what a file computes or compares to the last digit, one for each place."""
+    """Yield the kind of each place at which a file computes or compares numbers to the last digit."""
     for node in ast.walk(ast.parse(text)):
         if path.startswith(CERTIFIED) and _is_product(node):
             yield "product"
@@ -68,20 +68,20 @@ def _is_product(node: ast.AST) -> bool:
         return isinstance(node.op, ast.MatMult)
     if not isinstance(node, ast.Call):
         return False
-    called = ast.unparse(node.func)
-    return called.startswith(("np.linalg.", "linalg.")) or called.removeprefix("np.") in _PRODUCTS
+    function = ast.unparse(node.func)
+    return function.startswith(("np.linalg.", "linalg.")) or function.removeprefix("np.") in _PRODUCTS
 
 
 def _compares_numbers(node: ast.Compare) -> bool:
-    """Whether something with floats in it is asked to be equal to, or in, something that is no constant."""
+    """Return whether a value with floats is compared for equality or membership with a value that is no constant."""
     sides = [node.left, *node.comparators]
-    exact = any(isinstance(one, ast.Eq | ast.NotEq | ast.In | ast.NotIn) for one in node.ops)
-    named = any(_name(one) in _WORDS | _NUMBERS for one in sides)
-    return exact and named and not any(isinstance(one, ast.Constant) for one in sides)
+    exact = any(isinstance(operator, ast.Eq | ast.NotEq | ast.In | ast.NotIn) for operator in node.ops)
+    has_number_name = any(_name(side) in _WORDS | _NUMBERS for side in sides)
+    return exact and has_number_name and not any(isinstance(side, ast.Constant) for side in sides)
 
 
 def _is_of_floats(node: ast.Call) -> bool:
-    return any(isinstance(one, ast.Attribute) and one.attr == "tobytes" for one in ast.walk(node))
+    return any(isinstance(part, ast.Attribute) and part.attr == "tobytes" for part in ast.walk(node))
 
 
 def _name(node: ast.AST) -> str:
@@ -90,14 +90,14 @@ def _name(node: ast.AST) -> str:
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
-def found(files: dict[str, str]) -> dict[tuple[str, str], int]:
+def count_faults(files: dict[str, str]) -> dict[tuple[str, str], int]:
     """How many faults of each kind each file has."""
     kinds = {path: list(faults(path, text)) for path, text in files.items()}
     return {(path, kind): all_.count(kind) for path, all_ in kinds.items() for kind in set(all_)}
 
 
 def test_nothing_new_is_compared_to_the_last_digit() -> None:
-    assert found(sources()) == {place: count for place, (count, _) in LISTED.items()}
+    assert count_faults(sources()) == {place: count for place, (count, _) in LISTED.items()}
 
 
 @pytest.mark.parametrize(
@@ -114,8 +114,8 @@ def test_nothing_new_is_compared_to_the_last_digit() -> None:
     ],
 )
 def test_a_planted_fault_is_found(path: str, line: str, kind: str) -> None:
-    """Those that servers and auditors of two kinds disagreed by are among them."""
+    """Among the planted lines are two by which servers and auditors on different processors disagreed."""
     text = sources()[CORE + path]
-    before, after = found({CORE + path: text}), found({CORE + path: f"{text}\n{line}\n"})
+    before, after = count_faults({CORE + path: text}), count_faults({CORE + path: f"{text}\n{line}\n"})
     assert after[CORE + path, kind] == before.get((CORE + path, kind), 0) + 1
-    assert found({"lab/privateer_lab/pages/one.py": "x = privacy.delta == 0"}) == {}
+    assert count_faults({"lab/privateer_lab/pages/one.py": "x = privacy.delta == 0"}) == {}

@@ -12,9 +12,9 @@ LOCKS = sorted((ROOT / "requirements").glob("*.txt"))
 
 
 def name_of(requirement: str) -> str:
-    found = re.match(r"[A-Za-z0-9_.-]+", requirement)
-    assert found
-    return found.group().lower()
+    match = re.match(r"[A-Za-z0-9_.-]+", requirement)
+    assert match
+    return match.group().lower()
 
 
 def test_every_direct_dependency_is_justified() -> None:
@@ -22,15 +22,15 @@ def test_every_direct_dependency_is_justified() -> None:
     for role in ("shared", "client", "shuffler", "issuer", "server", "lab"):
         project = tomllib.loads((ROOT / role / "pyproject.toml").read_text())["project"]
         extras = project.get("optional-dependencies", {}).values()
-        direct |= {name_of(one) for group in (project["dependencies"], *extras) for one in group}
+        direct |= {name_of(requirement) for group in (project["dependencies"], *extras) for requirement in group}
     for source in (ROOT / "requirements").glob("*.in"):
         direct |= {name_of(line) for line in source.read_text().splitlines() if not line.startswith("-")}
-    listed = (ROOT / "docs" / "dependencies.md").read_text()
-    assert not {name for name in direct if not name.startswith("privateer") and name not in listed}
+    justified = (ROOT / "docs" / "dependencies.md").read_text()
+    assert not {name for name in direct if not name.startswith("privateer") and name not in justified}
 
 
 def test_locks_have_hashes_and_no_addresses() -> None:
-    assert len(LOCKS) == 9
+    assert len(LOCKS) == 10
     for lock in LOCKS:
         text = lock.read_text()
         assert "://" not in text
@@ -43,14 +43,15 @@ def test_locks_name_the_extras_that_their_packages_ask_for() -> None:
     """Without them, a pip that finds a newer release refuses the lock: only the plain name would be pinned."""
     text = (ROOT / "requirements" / "dev.txt").read_text()
     pinned = dict(re.findall(r"^([a-z0-9.-]+)(\[[a-z,]+\])?==", text, re.MULTILINE))
-    asked: dict[str, set[str]] = {}
+    required: dict[str, set[str]] = {}
     for name in pinned:
         try:
             lines = requires(name) or []
         except PackageNotFoundError:  # another system's
             continue
-        needed = [one for one in map(Requirement, lines) if one.extras and (not one.marker or one.marker.evaluate())]
-        asked |= {one.name: set(one.extras) for one in needed}
-    assert asked
-    missing = {name for name, extras in asked.items() if not extras <= set(pinned[name].strip("[]").split(","))}
+        for requirement in map(Requirement, lines):
+            if requirement.extras and (not requirement.marker or requirement.marker.evaluate()):
+                required[requirement.name] = set(requirement.extras)
+    assert required
+    missing = {name for name, extras in required.items() if not extras <= set(pinned[name].strip("[]").split(","))}
     assert not missing

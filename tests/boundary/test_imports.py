@@ -22,11 +22,11 @@ LINT = [str(Path(sys.executable).parent / "lint-imports"), "--no-cache"]
 
 def imported_by(code: str) -> set[str]:
     """Names in ``sys.modules`` after running ``code`` in a fresh interpreter: sees dynamic imports too."""
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", f"{code}\nimport sys; print(*sys.modules)"], capture_output=True, text=True
     )
-    assert done.returncode == 0, done.stderr
-    return set(done.stdout.split())
+    assert process.returncode == 0, process.stderr
+    return set(process.stdout.split())
 
 
 def packages(names: set[str]) -> set[str]:
@@ -52,14 +52,14 @@ def test_shuffler_and_issuer_have_nothing_that_reads_or_opens_a_report(role: str
 
 
 @pytest.mark.parametrize("role", ["privateer_server.app", "privateer_lab"])
-def test_linear_algebra_has_one_thread_unless_somebody_says_otherwise(role: str) -> None:
-    """Planted: a process that has said otherwise."""
-    code, found = f"import {role}, os; print(os.environ['OPENBLAS_NUM_THREADS'])", []
-    for given in ({}, {"OPENBLAS_NUM_THREADS": "2"}):
+def test_linear_algebra_has_one_thread_unless_the_environment_sets_more(role: str) -> None:
+    """Compares a process without the setting with a process that sets two threads."""
+    code, thread_counts = f"import {role}, os; print(os.environ['OPENBLAS_NUM_THREADS'])", []
+    for setting in ({}, {"OPENBLAS_NUM_THREADS": "2"}):
         clean = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=clean | given)
-        found.append(done.stdout.strip())
-    assert found == ["1", "2"]
+        process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=clean | setting)
+        thread_counts.append(process.stdout.strip())
+    assert thread_counts == ["1", "2"]
 
 
 @pytest.mark.parametrize(
@@ -73,16 +73,16 @@ def test_roles_do_not_import_each_other(role: str, others: set[str]) -> None:
     assert not packages(imported_by(f"import {role}")) & others
 
 
-def test_what_speaks_http_waits_until_it_is_needed(tmp_path: Path) -> None:
-    """An application imports the SDK at its start; httpx carries the transports that are given alone."""
-    ask = f"Client('http://127.0.0.1:59999', ledger='{tmp_path}/l.db'{{}}).arm('test', {{{{}}}}, default='a').name"
+def test_httpx_and_asyncio_are_imported_only_when_a_transport_is_given(tmp_path: Path) -> None:
+    """An application imports the SDK at its start; httpx is imported only for a transport of the caller's."""
+    call = f"Client('http://127.0.0.1:59999', ledger='{tmp_path}/l.db'{{}}).arm('test', {{{{}}}}, default='a').name"
     code = "from privateer_client import Client; assert {} == 'a'"
     assert not packages(imported_by("import privateer_client")) & {"httpx", "asyncio"}
-    asked = imported_by(code.format(ask.format("")))
-    assert "http.client" in asked
-    assert not packages(asked) & {"httpx", "asyncio"}
-    given = "import httpx; away = httpx.MockTransport(lambda _: httpx.Response(503)); "
-    assert "privateer_client.given_transport" in imported_by(given + code.format(ask.format(", transport=away")))
+    imported = imported_by(code.format(call.format("")))
+    assert "http.client" in imported
+    assert not packages(imported) & {"httpx", "asyncio"}
+    prefix = "import httpx; away = httpx.MockTransport(lambda _: httpx.Response(503)); "
+    assert "privateer_client.given_transport" in imported_by(prefix + code.format(call.format(", transport=away")))
 
 
 @pytest.mark.parametrize("name", ["privateer_lab.load.command", "privateer_lab.environments"])
@@ -94,6 +94,10 @@ def test_the_load_driver_needs_no_service_and_nothing_of_the_workbench(name: str
         "privateer_issuer",
         *workbench,
     }
+
+
+def test_evaluation_of_a_log_imports_no_database() -> None:
+    assert "sqlalchemy" not in packages(imported_by("import privateer_lab.cli.evaluate"))
 
 
 def test_the_core_imports_nothing_by_itself() -> None:

@@ -1,4 +1,4 @@
-"""No code branches on the name of an algorithm, and none outside the table of trust models names one of those.
+"""No code branches on an algorithm's name, and no code outside the table of trust models names a trust model.
 
 That nobody imports an algorithm's own files is a contract of import-linter (pyproject.toml).
 """
@@ -31,7 +31,7 @@ OTHER_MEANINGS = {
         "shuffle",
     ),  # which endpoint takes a round's reports, for the shuffler
     ("shared/privateer_core/serving/process.py", "none"),
-    ("lab/privateer_lab/figures.py", "none"),
+    ("lab/privateer_lab/render/words.py", "none"),
     ("lab/privateer_lab/load/command.py", "none"),
 }
 """Strings that are a trust model's name elsewhere: the wire's table, and another word."""
@@ -47,7 +47,7 @@ FILES = sources()
 
 
 @cache
-def parsed(text: str) -> ast.Module:
+def parse(text: str) -> ast.Module:
     """The tree of a file."""
     return ast.parse(text)
 
@@ -59,14 +59,14 @@ def others(files: Files) -> Iterator[tuple[str, str]]:
 
 def branches(files: Files) -> list[str]:
     """Places outside their own files where a value is compared with an algorithm's name, or looked up by it."""
-    found = []
+    places = []
     for path, text in others(files):
-        for node in ast.walk(parsed(text)):
+        for node in ast.walk(parse(text)):
             if isinstance(node, ast.Compare | ast.MatchValue | ast.Subscript):
-                named = {one.value for one in ast.walk(node) if isinstance(one, ast.Constant)} & set(ALGORITHMS)
-                if named and not is_a_type(node):
-                    found.append(f"{path}:{node.lineno}: {ast.unparse(node)}")
-    return found
+                names = {each.value for each in ast.walk(node) if isinstance(each, ast.Constant)} & set(ALGORITHMS)
+                if names and not is_a_type(node):
+                    places.append(f"{path}:{node.lineno}: {ast.unparse(node)}")
+    return places
 
 
 def is_a_type(node: ast.AST) -> bool:
@@ -85,14 +85,14 @@ def strings(tree: ast.AST) -> Iterator[ast.Constant]:
 
 
 def named_models(files: Files) -> list[str]:
-    """Places outside the table and algorithms' own files where a string is a trust model's name, or a list of some."""
-    found = []
+    """Return places outside the table and algorithms' files where a string names a trust model, or lists several."""
+    places = []
     for path, text in others(files):
         if path == TABLE:
             continue
-        named = [node for node in strings(parsed(text)) if set(node.value.split(",")) <= set(TRUST)]
-        found += [f"{path}:{node.lineno}: {node.value}" for node in named if (path, node.value) not in OTHER_MEANINGS]
-    return found
+        nodes = [node for node in strings(parse(text)) if set(node.value.split(",")) <= set(TRUST)]
+        places += [f"{path}:{node.lineno}: {node.value}" for node in nodes if (path, node.value) not in OTHER_MEANINGS]
+    return places
 
 
 def test_no_file_branches_on_an_algorithm() -> None:
@@ -103,7 +103,7 @@ def test_no_file_names_a_trust_model() -> None:
     assert named_models(FILES) == []
 
 
-def named_in_modules(files: Files) -> list[str]:
+def names_in_modules(files: Files) -> list[str]:
     """Places in the dashboard's modules where an algorithm or a trust model is named as a string or a key."""
     names = "|".join([*ALGORITHMS, *TRUST])
     pattern = re.compile(rf"""["'`]({names})["'`]|[.{{,]\s*({names})\s*:|\.({names})\b|case ["'`]?({names})""")
@@ -114,17 +114,17 @@ def named_in_modules(files: Files) -> list[str]:
 def test_the_dashboard_draws_what_is_published_by_its_kind() -> None:
     files = {path.name: path.read_text() for path in DASHBOARD.rglob("*.mjs")}
     assert len(files) > 10
-    assert named_in_modules(files) == []
+    assert names_in_modules(files) == []
 
 
 @pytest.mark.parametrize(
     "line", ['if (facts.algorithm === "trial") draw();', "const VIEWS = { partition: map };", 'model === "shuffle"']
 )
 def test_a_planted_name_in_the_dashboard_is_found(line: str) -> None:
-    assert len(named_in_modules({"view.mjs": line})) == 1
+    assert len(names_in_modules({"view.mjs": line})) == 1
 
 
-def planted(path: str, line: str) -> Files:
+def plant_line(path: str, line: str) -> Files:
     """A file with a line too many."""
     return {path: f"{FILES[path]}\n{line}\n"}
 
@@ -138,27 +138,27 @@ def planted(path: str, line: str) -> Files:
     ],
 )
 def test_a_planted_branch_on_an_algorithm_is_found(line: str) -> None:
-    assert len(branches(planted("server/privateer_server/intake/intake.py", line))) == 1
+    assert len(branches(plant_line("server/privateer_server/intake/intake.py", line))) == 1
 
 
 @pytest.mark.parametrize("line", ['if model == "shuffle": pass', 'MODELS = {"local": 1}', 'MODELS = "local,central"'])
 def test_a_planted_name_of_a_trust_model_is_found(line: str) -> None:
-    assert len(named_models(planted("client/privateer_client/session.py", line))) == 1
+    assert len(named_models(plant_line("client/privateer_client/session.py", line))) == 1
 
 
-def named_twice(files: Files) -> list[str]:
-    """Public classes of one name in several files: no search finds the right one."""
-    found: dict[str, set[str]] = {}
+def repeated_class_names(files: Files) -> list[str]:
+    """Return the names of public classes that are defined in several files."""
+    paths_by_name: dict[str, set[str]] = {}
     for path, text in files.items():
-        for node in parsed(text).body:
+        for node in parse(text).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                found.setdefault(node.name, set()).add(path)
-    return sorted(name for name, paths in found.items() if len(paths) > 1)
+                paths_by_name.setdefault(node.name, set()).add(path)
+    return sorted(name for name, paths in paths_by_name.items() if len(paths) > 1)
 
 
 def test_no_two_public_classes_have_one_name() -> None:
     """Planted: a second class of a name that there is."""
     papers = {str(path.relative_to(ROOT)): path.read_text() for path in sorted((ROOT / "papers").rglob("*.py"))}
-    everything = FILES | papers
-    assert named_twice(everything) == []
-    assert named_twice(everything | {"papers/other.py": "class BanditPolicy:\n    pass\n"}) == ["BanditPolicy"]
+    all_files = FILES | papers
+    assert repeated_class_names(all_files) == []
+    assert repeated_class_names(all_files | {"papers/other.py": "class BanditPolicy:\n    pass\n"}) == ["BanditPolicy"]

@@ -14,8 +14,8 @@ import pytest
 from privateer_core.algorithms import parse_spec
 from privateer_core.spec.spec import Spec
 from privateer_lab.load.driver import run_load
-from privateer_lab.services.processes import Services, free_port, running
-from privateer_lab.services.rest import create
+from privateer_lab.services.processes import Services, free_port, run_services
+from privateer_lab.services.rest import create_experiment
 from tests.support.dashboards import EXPERIMENTS, Experiment
 
 _FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking")
@@ -24,16 +24,16 @@ _SETTLE_MILLISECONDS = 300
 
 
 @contextmanager
-def served(folder: Path) -> Iterator[Services]:
+def running_services(folder: Path) -> Iterator[Services]:
     """Services on their data in a folder."""
-    with running(folder, free_port(), free_port(), quiet=True) as at:
+    with run_services(folder, free_port(), free_port(), quiet=True) as at:
         yield at
 
 
 def begin(at: Services, experiment: Experiment) -> Spec:
     """Create an experiment, and have its people report."""
     spec = parse_spec(experiment.tables)
-    create(at.admin, spec, at.token)
+    create_experiment(at.admin, spec, at.token)
     if experiment.people:
         people(at, spec, experiment.people)
     return spec
@@ -43,14 +43,14 @@ def people(at: Services, spec: Spec, count: int, seed: int = 1) -> None:
     """Have people report."""
     shuffler = at.shuffler if spec.privacy.trust.shuffled else None
     options = {"users": count, "population": spec.population, "seed": seed, "sender_key": at.sender_key}
-    with ThreadPoolExecutor(1) as beside:  # this thread has the browser's event loop
-        beside.submit(run_load, spec.name, at.server, shuffler, **options).result()
+    with ThreadPoolExecutor(1) as thread_pool_executor:  # this thread has the browser's event loop
+        thread_pool_executor.submit(run_load, spec.name, at.server, shuffler, **options).result()
 
 
 @pytest.fixture(scope="session")
 def at(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
     """Services with one experiment of every shape that the dashboard draws."""
-    with served(tmp_path_factory.mktemp("services")) as services:
+    with running_services(tmp_path_factory.mktemp("services")) as services:
         for experiment in EXPERIMENTS.values():
             begin(services, experiment)
         yield services
@@ -78,20 +78,20 @@ def open_all(page: Any) -> None:
     page.locator("main details:not(:has(> :nth-child(2)))").first.wait_for(state="detached")
 
 
-class Watched:
-    """What went wrong in a page, and which addresses it asked."""
+class PageLog:
+    """The errors of a page, and the addresses of its requests."""
 
     def __init__(self, page: Any) -> None:
         self.errors: list[str] = []
-        self.asked: list[str] = []
+        self.requested_urls: list[str] = []
         page.on("pageerror", lambda error: self.errors.append(str(error)))
-        page.on("console", lambda said: self.errors.append(said.text) if self._is_wrong(said) else None)
-        page.on("request", lambda request: self.asked.append(request.url))
+        page.on("console", lambda message: self.errors.append(message.text) if self._is_wrong(message) else None)
+        page.on("request", lambda request: self.requested_urls.append(request.url))
 
     @staticmethod
-    def _is_wrong(said: Any) -> bool:
+    def _is_wrong(message: Any) -> bool:
         # The browser itself notes every answer that is not a success: an experiment without a result is one.
-        return said.type == "error" and "Failed to load resource" not in said.text
+        return message.type == "error" and "Failed to load resource" not in message.text
 
 
 Open = Callable[..., Any]
@@ -99,19 +99,19 @@ Open = Callable[..., Any]
 
 @pytest.fixture
 def new_page(chromium: Any) -> Iterator[Open]:
-    """Open pages of a width and a colour scheme; every error in one fails the test, and every other host."""
-    opened: list[tuple[Any, Watched]] = []
+    """Open pages of a width and a colour scheme; an error on a page, or a request to another host, fails the test."""
+    opened: list[tuple[Any, PageLog]] = []
 
     def open_page(width: int = 1280, scheme: str = "light", **options: Any) -> Any:
         context = chromium.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, **options)
         page = context.new_page()
         page.set_default_timeout(_WAIT_MILLISECONDS)
-        opened.append((page, Watched(page)))
+        opened.append((page, PageLog(page)))
         return page
 
     yield open_page
-    for page, watched in opened:
+    for page, page_log in opened:
         page.unroute_all(behavior="ignoreErrors")
         page.context.close()
-        assert watched.errors == []
-        assert {address.split("/")[2].split(":")[0] for address in watched.asked} <= {"127.0.0.1"}
+        assert page_log.errors == []
+        assert {address.split("/")[2].split(":")[0] for address in page_log.requested_urls} <= {"127.0.0.1"}

@@ -1,4 +1,4 @@
-"""A site that installed the packed SDK, and built its pages with Vite: those of the docs, and those of the tests."""
+"""A site with the packed SDK installed, and its pages built with Vite: pages of the docs and of the tests."""
 
 import os
 import re
@@ -23,9 +23,9 @@ _OTHERS: Final = ("react", "react-dom", "scheduler", "vite")
 def _run(*command: str, folder: Path) -> str:
     # Only React's build for developers mounts components twice, and says what it mends.
     settings = os.environ | {"NODE_ENV": "development", "NO_COLOR": "1"}
-    done = subprocess.run(command, cwd=folder, env=settings, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    process = subprocess.run(command, cwd=folder, env=settings, capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stdout + process.stderr
+    return process.stdout
 
 
 def install(folder: Path) -> None:

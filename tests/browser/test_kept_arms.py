@@ -10,8 +10,8 @@ import httpx
 import pytest
 
 from privateer_core.algorithms import parse_spec
-from privateer_lab.services.processes import Services, free_port, running
-from privateer_lab.services.rest import create
+from privateer_lab.services.processes import Services, free_port, run_services
+from privateer_lab.services.rest import create_experiment
 
 pytestmark = pytest.mark.browser
 
@@ -24,7 +24,7 @@ _SPEC = {
     "context": {"features": {"visits": {"low": 0.0, "high": 20.0}, "premium": {"boolean": True}}},
     "privacy": {"model": "local", "epsilon": 4.0},
     "algorithm": {"name": "trial"},
-    "segments": {"by": ["premium"]},
+    "segments": {"features": ["premium"]},
 }
 _PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Offers</title>
 <script type="module" src="/offers.js"></script></html>"""
@@ -66,9 +66,9 @@ _STORED = """() => new Promise((resolve) => {
 
 @pytest.fixture(scope="module")
 def at(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
-    where = (tmp_path_factory.mktemp("services"), free_port(), free_port())
-    with running(*where, quiet=True, origins=_SHOP) as services:
-        create(services.admin, parse_spec(_SPEC), services.token)
+    location = (tmp_path_factory.mktemp("services"), free_port(), free_port())
+    with run_services(*location, quiet=True, origins=_SHOP) as services:
+        create_experiment(services.admin, parse_spec(_SPEC), services.token)
         yield services
 
 
@@ -77,22 +77,22 @@ def page(at: Services, chromium: Any) -> Iterator[Any]:
     """A page of the shop in a browser that has not been there; all its errors are failures."""
     context, wrong = chromium.new_context(), list[str]()
 
-    def answer(route: Any) -> None:
-        asked = route.request
-        if asked.url.startswith(_LEARN):
-            told = {name: one for name, one in asked.headers.items() if name in _TOLD}
-            url = at.server + asked.url.removeprefix(_LEARN)
-            found = httpx.request(asked.method, url, headers=told, content=asked.post_data_buffer)
-            route.fulfill(status=found.status_code, headers=dict(found.headers), body=found.content)
+    def answer_request(route: Any) -> None:
+        request = route.request
+        if request.url.startswith(_LEARN):
+            headers = {name: text for name, text in request.headers.items() if name in _TOLD}
+            url = at.server + request.url.removeprefix(_LEARN)
+            response = httpx.request(request.method, url, headers=headers, content=request.post_data_buffer)
+            route.fulfill(status=response.status_code, headers=dict(response.headers), body=response.content)
             return
-        path = asked.url.removeprefix(_SHOP).partition("?")[0]
+        path = request.url.removeprefix(_SHOP).partition("?")[0]
         kind = "text/html" if path == "/" else "text/javascript"
         body = {"/": _PAGE, "/offers.js": _SCRIPT}.get(path)
         if body is None:
             body = (_SDK / path.removeprefix("/privateer/")).read_text() if path.startswith("/privateer/") else ""
         route.fulfill(body=body, content_type=f"{kind}; charset=utf-8")
 
-    context.route("**/*", answer)
+    context.route("**/*", answer_request)
     page = context.new_page()
     page.on("pageerror", lambda error: wrong.append(str(error)))
     yield page
@@ -124,21 +124,21 @@ def test_ten_loads_of_a_page_give_one_arm_until_its_report(at: Services, page: A
     # The page that has reported shows what it did; the browser has nothing of the choice.
     assert page.evaluate("() => provider.resolveStringEvaluation('offers', 'default', {}).value") == arms[0]
     assert page.evaluate(_STORED)["none"] is True
-    assert not page.evaluate("() => client.join('offers').then((session) => session.asked)")
+    assert not page.evaluate("() => client.join('offers').then((session) => session.reportRequested)")
     after = [_loaded(page, visits) for visits in range(6)]
     assert set(after) <= set(_ARMS)
     assert page.evaluate(_STORED)["none"] is True
 
 
-def test_a_fresh_choice_is_one_that_the_page_asks_for(page: Any) -> None:
+def test_a_page_gets_a_new_arm_only_if_it_asks_for_one(page: Any) -> None:
     _loaded(page, 1)
     context, join = "{ visits: 1, premium: true }", "client.join('offers')"
     fresh = f"() => {join}.then((session) => session.choose({context}, {{ fresh: true }}))"
-    made = [page.evaluate(fresh) for _ in range(30)]
-    assert len(set(made)) > 1  # all alike by chance: 4^-29
+    arms = [page.evaluate(fresh) for _ in range(30)]
+    assert len(set(arms)) > 1  # all alike by chance: 4^-29
     page.wait_for_timeout(200)
-    kept = "() => client.join('offers').then((session) => session.choose({ visits: 9, premium: false }))"
-    assert {page.evaluate(kept) for _ in range(5)} == {made[-1]}
+    choose_again = "() => client.join('offers').then((session) => session.choose({ visits: 9, premium: false }))"
+    assert {page.evaluate(choose_again) for _ in range(5)} == {arms[-1]}
 
 
 def test_two_tabs_share_the_arm(page: Any) -> None:

@@ -19,7 +19,7 @@ def names(page: Any) -> list[str]:
     return list(page.locator(".card h2 a").all_inner_texts())
 
 
-def opened(at: Services, page: Any) -> Any:
+def open_list(at: Services, page: Any) -> Any:
     """The list, once every answer is there."""
     page.goto(at.server)
     page.locator(".card").first.wait_for()
@@ -28,42 +28,39 @@ def opened(at: Services, page: Any) -> Any:
 
 
 def test_every_experiment_has_an_answer_in_a_few_words(at: Services, new_page: Open) -> None:
-    page = opened(at, new_page())
+    page = open_list(at, new_page())
     assert len(names(page)) == len(EXPERIMENTS)
     for name in EXPERIMENTS:
         card = page.locator(".card", has=page.get_by_role("link", name=name, exact=True))
-        found = httpx.get(f"{at.server}/experiments/{name}/answer").json()["conclusion"]["headline"]
-        said = card.locator(".verdict").inner_text()
-        assert len(said.split()) <= 10, said
-        assert (said == "No result yet") == (found["finding"] == "nothing yet")
+        headline = httpx.get(f"{at.server}/experiments/{name}/answer").json()["conclusion"]["headline"]
+        verdict = card.locator(".verdict").inner_text()
+        assert len(verdict.split()) <= 10, verdict
+        assert (verdict == "No result yet") == (headline["finding"] == "nothing yet")
         assert ", since " in card.inner_text()
 
 
 @pytest.mark.parametrize("width", [390, 1440])
-def test_one_of_two_hundred_is_found_by_name_answer_and_status(at: Services, new_page: Open, width: int) -> None:
-    """The routes are those of one experiment, told two hundred times; streams are refused, so that the page asks."""
+def test_search_finds_experiments_by_name_answer_and_status(at: Services, new_page: Open, width: int) -> None:
+    """Routes answer with the facts of an experiment under two hundred names."""
     page = new_page(width)
-    one = httpx.get(f"{at.server}/experiments").json()["experiments"][0]
-    known = httpx.get(f"{at.server}/experiments/{one['name']}/answer").json()
-    rows = [one | {"name": f"test-{k}", "status": STATUSES[k % 4], "accepted": (k * 37) % MANY} for k in range(MANY)]
+    facts = httpx.get(f"{at.server}/experiments").json()["experiments"][0]
+    published = httpx.get(f"{at.server}/experiments/{facts['name']}/answer").json()
+    rows = [facts | {"name": f"test-{k}", "status": STATUSES[k % 4], "accepted": (k * 37) % MANY} for k in range(MANY)]
 
-    def said(route: Any) -> None:
+    def answer_request(route: Any) -> None:
         path = route.request.url.removeprefix(at.server)
-        if path == "/events":
-            route.abort()
-        elif path == "/experiments":
+        if path == "/experiments":
             route.fulfill(content_type="application/json", body=json.dumps({"experiments": rows}))
         else:
             number = int(path.split("/")[2].removeprefix("test-"))
-            about = {"finding": "one option", "sureness": "decided", "option": f"screen {number}", "value": None}
-            conclusion = known["conclusion"] | {"headline": known["conclusion"]["headline"] | about}
+            about = {"finding": "one arm", "confidence_label": "decided", "arm": f"screen {number}", "value": None}
+            conclusion = published["conclusion"] | {"headline": published["conclusion"]["headline"] | about}
             began = f"2026-{1 + number % 12:02d}-01T00:00:00Z"
-            body = json.dumps(known | {"conclusion": conclusion, "began": began})
+            body = json.dumps(published | {"conclusion": conclusion, "began": began})
             route.fulfill(content_type="application/json", body=body)
 
-    page.route("**/events", said)
-    page.route("**/experiments**", said)
-    opened(at, page)
+    page.route("**/experiments**", answer_request)
+    open_list(at, page)
     assert page.get_by_text("200 experiments, 50 of them open.").count() == 1
     assert names(page)[:3] == ["test-0", "test-4", "test-8"]
     page.get_by_label("Sort by").select_option("most reports")

@@ -1,4 +1,4 @@
-"""One person, one arm: components that React mounts twice, what a server rendered, and two tabs, in two browsers."""
+"""A participant sees one arm: in components that React mounts twice, in rendered pages and in two tabs."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -7,8 +7,8 @@ from urllib.parse import quote
 import pytest
 
 from privateer_core.algorithms import parse_spec
-from privateer_lab.services.processes import Services, free_port, running
-from privateer_lab.services.rest import create
+from privateer_lab.services.processes import Services, free_port, run_services
+from privateer_lab.services.rest import create_experiment
 from tests.browser.packed_site import build, serving
 from tests.support.firefox import firefox
 
@@ -33,17 +33,17 @@ _FOUND = (
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Services]]:
     folder = tmp_path_factory.mktemp("packed")
     with serving(folder / "site") as origin:
-        where = (tmp_path_factory.mktemp("services"), free_port(), free_port())
-        with running(*where, quiet=True, origins=origin) as services:
-            create(services.admin, parse_spec(_SPEC), services.token)
+        location = (tmp_path_factory.mktemp("services"), free_port(), free_port())
+        with run_services(*location, quiet=True, origins=origin) as services:
+            create_experiment(services.admin, parse_spec(_SPEC), services.token)
             build(folder, services.server)
             yield origin, services
 
 
 @pytest.fixture(scope="module")
 def started_firefox() -> Iterator[Any]:
-    with firefox() as found:
-        yield found
+    with firefox() as firefox_process:
+        yield firefox_process
 
 
 @pytest.fixture(params=list(_PEOPLE))
@@ -54,10 +54,10 @@ def browser(request: pytest.FixtureRequest) -> Iterator[tuple[str, Any]]:
         yield "chromium", context.new_page
         context.close()
         return
-    found = request.getfixturevalue("started_firefox")
-    if found is None:
+    firefox_process = request.getfixturevalue("started_firefox")
+    if firefox_process is None:
         pytest.skip("Firefox is missing: install it, or name it by PRIVATEER_FIREFOX")
-    yield "firefox", found.new_tab
+    yield "firefox", firefox_process.new_tab
 
 
 def test_components_that_react_mounts_twice_show_one_arm(site: tuple[str, Services], browser: tuple[str, Any]) -> None:
@@ -65,12 +65,12 @@ def test_components_that_react_mounts_twice_show_one_arm(site: tuple[str, Servic
     tab = new_tab()
     tab.goto(f"{origin}/mounts.html")
     visits = "([server, from, count, apart]) => visits(server, from, count, apart)"
-    found = tab.evaluate(visits, [at.server, 0, _PEOPLE[name], False])
-    assert found["people"] == {"1": _PEOPLE[name]}
-    assert found["waits"] > 0  # the first renders had the default
-    assert found["reports"] == ["accepted", "already-reported"]
-    apart = tab.evaluate(visits, [at.server, _PEOPLE[name], _APART, True])["people"]
-    assert apart.get("2", 0) > 0  # all ten are alike once in a million
+    summary = tab.evaluate(visits, [at.server, 0, _PEOPLE[name], False])
+    assert summary["people"] == {"1": _PEOPLE[name]}
+    assert summary["waits"] > 0  # the first renders had the default
+    assert summary["reports"] == ["accepted", "already-reported"]
+    people = tab.evaluate(visits, [at.server, _PEOPLE[name], _APART, True])["people"]
+    assert people.get("2", 0) > 0  # all ten are alike once in a million
 
 
 def test_tabs_that_join_at_once_show_one_arm(site: tuple[str, Services], browser: tuple[str, Any]) -> None:
@@ -89,17 +89,17 @@ def test_tabs_that_join_at_once_show_one_arm(site: tuple[str, Services], browser
     assert any(differ(f"{name}-{i}-a", f"{name}-{i}-b") for i in range(_APART))
 
 
-def test_what_a_server_rendered_is_taken_over_as_it_is(site: tuple[str, Services], browser: tuple[str, Any]) -> None:
+def test_react_hydrates_a_rendered_page_without_changes(site: tuple[str, Services], browser: tuple[str, Any]) -> None:
     (origin, _), (_, new_tab) = site, browser
     tab = new_tab()
     tab.goto(f"{origin}/hydrated.html")
-    shown = """async () => {
+    wait_for_button = """async () => {
       const button = () => document.querySelector("button");
       while (button().style.visibility === "hidden") await new Promise((on) => setTimeout(on, 1));
       return [served, mended, button().innerText];
     }"""
-    served, mended, text = tab.evaluate(shown)
-    assert served == '<button style="visibility:hidden">Free delivery this week</button>'
+    running_services, mended, text = tab.evaluate(wait_for_button)
+    assert running_services == '<button style="visibility:hidden">Free delivery this week</button>'
     assert mended == []
     assert text in {"Free delivery this week", "5 % off", "A gift with every order", ""}  # the docs name three of four
 

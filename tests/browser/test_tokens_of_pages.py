@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from privateer_core.algorithms import parse_spec
-from privateer_lab.services.processes import IssuerProcess, Services, free_port, running
-from privateer_lab.services.rest import create
+from privateer_lab.services.processes import IssuerProcess, Services, free_port, run_services
+from privateer_lab.services.rest import create_experiment
 
 pytestmark = pytest.mark.browser
 
@@ -22,18 +22,18 @@ _SPEC = {
 }
 _MODELS: dict[str, dict[str, Any]] = {
     "local": {"model": "local", "epsilon": 4.0},
-    "shuffle": {"model": "shuffle", "epsilon": 4.0, "delta": 1e-6, "min_batch": 100},
+    "shuffle": {"model": "shuffle", "epsilon": 4.0, "delta": 1e-6, "min_batch": 100, "local_epsilon_max": 4.0},
 }
 _PERSON = """async ([server, shuffler, issuer, name]) => {
   const { Client, IndexedDbLedger } = await import("/index.js");
   const { Issuer } = await import("/issuer.js");
   const said = [];
-  const told = { shuffler, patience: 0, limits: { epsilon: 4, min_batch: 100 }, warn: (text) => said.push(text) };
+  const told = { shuffler, retryTimeout: 0, limits: { epsilon: 4, min_batch: 100 }, warn: (text) => said.push(text) };
   const device = (more) => new Client(server, { ...told, ledger: new IndexedDbLedger(name), ...more });
   const session = await device().join(name);
   session.choose({ visits: 3 });
   const found = [await session.report(1), session.refusal];
-  for (let times = 0; times < 2; times++) found.push((await device({ issuer: new Issuer(issuer) }).resend())[name]);
+  for (let times = 0; times < 2; times++) found.push((await device({ issuer: new Issuer(issuer) }).flush())[name]);
   return [found, said];
 }"""
 
@@ -55,31 +55,31 @@ def shop() -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def at(shop: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
-    where, issuing = tmp_path_factory.mktemp("services"), IssuerProcess("local,shuffle", free_port())
-    with running(where, free_port(), free_port(), quiet=True, issuing=issuing, origins=shop) as services:
+    folder, issuing = tmp_path_factory.mktemp("services"), IssuerProcess("local,shuffle", free_port())
+    with run_services(folder, free_port(), free_port(), quiet=True, issuing=issuing, origins=shop) as services:
         for name, privacy in _MODELS.items():
             spec = _SPEC | {"experiment": _SPEC["experiment"] | {"name": name}, "privacy": privacy}
-            create(services.admin, parse_spec(spec), services.token)
+            create_experiment(services.admin, parse_spec(spec), services.token)
         yield services
 
 
 @pytest.mark.parametrize("model", _MODELS)
-def test_a_page_reads_what_it_misses_gets_a_token_and_is_counted(
+def test_a_page_that_is_refused_for_lack_of_a_token_gets_one_and_is_counted(
     at: Services, shop: str, chromium: Any, model: str
 ) -> None:
     context = chromium.new_context()
-    page, wrong, asked = context.new_page(), list[str](), set[str]()
-    page.on("pageerror", lambda error: wrong.append(str(error)))
-    page.on("request", lambda request: asked.add("/".join(request.url.split("/")[:3])))
+    page, errors, origins = context.new_page(), list[str](), set[str]()
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.on("request", lambda request: origins.add("/".join(request.url.split("/")[:3])))
     page.goto(f"{shop}/")
-    found, said = page.evaluate(_PERSON, [at.server, at.shuffler, at.issuer, model])
+    statuses, warnings = page.evaluate(_PERSON, [at.server, at.shuffler, at.issuer, model])
     context.close()
-    assert (found, said, wrong) == (["pending", "token-missing", "pending", "accepted"], [], [])
-    assert at.issuer in asked
+    assert (statuses, warnings, errors) == (["pending", "token-missing", "pending", "accepted"], [], [])
+    assert at.issuer in origins
 
 
-def test_a_page_of_another_origin_gets_none(at: Services, chromium: Any) -> None:
-    """It hears nothing of the server, whose pages it is not among: the issuer is not asked."""
+def test_a_page_of_another_origin_gets_no_token(at: Services, chromium: Any) -> None:
+    """The shuffler hides its response from a page of an unlisted origin, and the issuer refuses the request."""
     context = chromium.new_context()
     page = context.new_page()
     page.goto(f"{at.issuer}/healthz")

@@ -1,4 +1,4 @@
-"""Every view shows what the routes say, by mouse and by keyboard, at every width, to everybody."""
+"""Every view shows the contents of the routes, by mouse and by keyboard, at every width, and accessibly."""
 
 import re
 from typing import Any
@@ -30,11 +30,13 @@ def test_the_list_has_every_experiment(at: Services, new_page: Open) -> None:
     page = new_page()
     page.goto(at.server)
     page.locator(".card").first.wait_for()
-    facts = {one["name"]: one for one in httpx.get(f"{at.server}/experiments").json()["experiments"]}
+    facts = {
+        experiment["name"]: experiment for experiment in httpx.get(f"{at.server}/experiments").json()["experiments"]
+    }
     assert set(page.locator(".card h2 a").all_inner_texts()) == set(facts) == set(EXPERIMENTS)
     card = page.locator(".card", has=page.get_by_role("link", name="plane", exact=True)).inner_text()
-    for said in ("open", "partition", "local", "4,500 of 8,000 reports at most"):
-        assert said in card
+    for text in ("open", "partition", "local", "4,500 of 8,000 reports at most"):
+        assert text in card
     page.get_by_label("Find").fill("SHO")
     assert page.locator(".card h2 a").all_inner_texts() == ["shop"]
     page.get_by_role("link", name="shop").click()
@@ -44,8 +46,8 @@ def test_the_list_has_every_experiment(at: Services, new_page: Open) -> None:
 
 def shows(at: Services, name: str, version: int | None = None) -> Any:
     """What the policy of an experiment shows, now or in a version."""
-    of = "" if version is None else f"/{version}"
-    return httpx.get(f"{at.server}/experiments/{name}/policy{of}").json()["policy"]["shows"]
+    version_path = "" if version is None else f"/{version}"
+    return httpx.get(f"{at.server}/experiments/{name}/policy{version_path}").json()["policy"]["shows"]
 
 
 def answer(at: Services, name: str) -> Any:
@@ -55,8 +57,8 @@ def answer(at: Services, name: str) -> Any:
 def test_bins_are_a_map_with_a_table_beside(at: Services, new_page: Open) -> None:
     page = show(new_page(), at, "plane")
     policy = shows(at, "plane")
-    drawn = page.get_by_role("group", name=f"Map of {len(policy['bins'])} bins over x1 and x2")
-    shapes = drawn.locator("path.arm").evaluate_all(
+    by_role = page.get_by_role("group", name=f"Map of {len(policy['bins'])} bins over x1 and x2")
+    shapes = by_role.locator("path.arm").evaluate_all(
         "all => all.map(one => one.getAttribute('d').split('z').length - 1)"
     )
     assert sum(shapes) == len(policy["bins"])
@@ -120,42 +122,42 @@ def test_other_columns_are_chosen_and_sliced(at: Services, new_page: Open) -> No
     page.get_by_role("group", name=re.compile("over .*premium")).wait_for()
 
 
-def test_effects_are_drawn_with_all_that_they_rest_on(at: Services, new_page: Open) -> None:
+def test_effects_are_drawn_with_intervals_and_evidence(at: Services, new_page: Open) -> None:
     page = show(new_page(), at, "shop")
-    said = text_of(page, "findings")
+    text = text_of(page, "findings")
     titles = ["Effects against the control", "Average effects", "Recommendations", "Guardrail: refund", "Over time"]
     for title in [*titles, "What it rests on", "Sample ratio", "Intervals hold with 95 % confidence"]:
-        assert title in said
-    found = answer(at, "shop")
-    by_group = [one for one in found["effects"] if one["group"] is not None]
-    drawn = page.locator("#findings .finding", has_text="Effects against the control")
-    known = [one for one in by_group if one["value"] is not None]
-    assert drawn.locator("svg .mark").count() == len(known) > 0
-    assert drawn.locator("svg rect.mark").count() == sum(one["reason"].startswith("decided") for one in known) > 0
-    drawn.get_by_text("As a table").click()
-    drawn.locator("tbody").wait_for()
-    assert drawn.locator("tbody tr").count() == len(by_group)
-    over_time = next(part for part in found["parts"] if part["kind"] == "over time")
+        assert title in text
+    published = answer(at, "shop")
+    by_group = [each for each in published["effects"] if each["group"] is not None]
+    panel = page.locator("#findings .finding", has_text="Effects against the control")
+    valued = [each for each in by_group if each["value"] is not None]
+    assert panel.locator("svg .mark").count() == len(valued) > 0
+    assert panel.locator("svg rect.mark").count() == sum(each["reason"].startswith("decided") for each in valued) > 0
+    panel.get_by_text("As a table").click()
+    panel.locator("tbody").wait_for()
+    assert panel.locator("tbody tr").count() == len(by_group)
+    over_time = next(part for part in published["parts"] if part["kind"] == "over time")
     assert page.locator("#findings .smalls figure").count() == len(over_time["effects"]) > 0
     groups = shows(at, "shop")["groups"]
-    assert page.locator("#policy .group h3").all_inner_texts() == [one["name"] for one in groups]
+    assert page.locator("#policy .group h3").all_inner_texts() == [group["name"] for group in groups]
 
 
 def test_arms_without_context_have_estimates_and_shares(at: Services, new_page: Open) -> None:
     page = show(new_page(), at, "offers")
-    found = answer(at, "offers")
-    assert page.locator("#findings svg").first.locator(".mark").count() == len(found["estimates"]) == 10
+    published = answer(at, "offers")
+    assert page.locator("#findings svg").first.locator(".mark").count() == len(published["estimates"]) == 10
     assert page.get_by_role("img", name=re.compile("^Everybody: ")).count() == 1
-    said = httpx.get(f"{at.server}/experiments/offers/answer").json()["conclusion"]["headline"]["sentence"]
-    assert said in text_of(page, "answer")
+    sentence = httpx.get(f"{at.server}/experiments/offers/answer").json()["conclusion"]["headline"]["sentence"]
+    assert sentence in text_of(page, "answer")
 
 
-def test_phases_show_what_was_left(at: Services, new_page: Open) -> None:
+def test_phases_show_the_active_arms_of_each_version(at: Services, new_page: Open) -> None:
     page = show(new_page(), at, "phases")
     page.get_by_role("heading", name="What was left in every version").wait_for()
     versions = httpx.get(f"{at.server}/experiments/phases").json()["version"]
-    left = [len(shows(at, "phases", version)["active"]) for version in range(1, versions + 1)]
-    assert page.locator("#policy rect.kept, #policy rect.played").count() == sum(left)
+    n_active = [len(shows(at, "phases", version)["active"]) for version in range(1, versions + 1)]
+    assert page.locator("#policy rect.kept, #policy rect.played").count() == sum(n_active)
     assert "Widest interval" in text_of(page, "history")
     assert "Nobody is promised anything" in text_of(page, "privacy")
 
@@ -173,11 +175,11 @@ def test_few_people_are_said_to_be_few(at: Services, new_page: Open) -> None:
 def test_privacy_is_in_plain_words(at: Services, new_page: Open) -> None:
     page = show(new_page(), at, "plane")
     risks = httpx.get(f"{at.server}/experiments/plane/risk").json()["risks"]
-    said = text_of(page, "privacy")
-    assert "Each person is promised epsilon 8." in said
-    assert said.count("guesses right at most 99.97 times of 100") == len(risks)
-    assert "worst pair of pure epsilon" in said
-    assert "Devices run the client library" in said
+    text = text_of(page, "privacy")
+    assert "Each person is promised epsilon 8." in text
+    assert text.count("guesses right at most 99.97 times of 100") == len(risks)
+    assert "worst pair of pure epsilon" in text
+    assert "Devices run the client library" in text
 
 
 def test_refused_reports_have_reasons(at: Services, new_page: Open) -> None:
@@ -191,7 +193,7 @@ def test_refused_reports_have_reasons(at: Services, new_page: Open) -> None:
     assert "The sealed bytes are not as long as the round's reports." in text_of(page, "reports")
 
 
-def test_commands_that_change_it_are_named(at: Services, new_page: Open) -> None:
+def test_commands_that_change_an_experiment_are_named(at: Services, new_page: Open) -> None:
     page = show(new_page(), at, "plane")
     assert not page.locator("#change").is_visible()
     page.get_by_role("link", name="Change it").click()
@@ -201,7 +203,7 @@ def test_commands_that_change_it_are_named(at: Services, new_page: Open) -> None
     assert page.locator("main form, main button").count() == 0
 
 
-def test_one_returns_from_the_screen_of_changes(at: Services, new_page: Open) -> None:
+def test_the_screen_of_changes_links_back(at: Services, new_page: Open) -> None:
     page = show(new_page(), at, "plane")
     page.goto(f"{at.server}/#/plane/change")
     page.get_by_role("link", name="What it found").click()
@@ -219,7 +221,7 @@ def test_a_part_of_a_page_has_an_address(at: Services, new_page: Open) -> None:
     assert page.url.endswith("#/shop/history")
 
 
-def test_a_name_that_is_not_there(at: Services, new_page: Open) -> None:
+def test_an_unknown_name_leads_back_to_the_list(at: Services, new_page: Open) -> None:
     page = new_page()
     page.goto(f"{at.server}/#/nobody")
     page.get_by_text("This server has no such experiment.").wait_for()
@@ -227,7 +229,7 @@ def test_a_name_that_is_not_there(at: Services, new_page: Open) -> None:
     page.get_by_role("heading", name="Experiments").wait_for()
 
 
-def test_names_are_text(at: Services, new_page: Open) -> None:
+def test_names_of_a_spec_are_shown_as_text(at: Services, new_page: Open) -> None:
     page = new_page()
     for name in ("levels", "shop"):
         show(page, at, name)
@@ -262,8 +264,8 @@ def test_axe_finds_nothing_serious(at: Services, new_page: Open, name: str, sche
     else:
         page.goto(at.server)
         page.locator(".card").first.wait_for()
-    found = Axe().run(page).response["violations"]
-    assert [one for one in found if one["impact"] in ("serious", "critical")] == []
+    violations = Axe().run(page).response["violations"]
+    assert [violation for violation in violations if violation["impact"] in ("serious", "critical")] == []
 
 
 def test_axe_finds_what_is_planted(at: Services, new_page: Open) -> None:
@@ -271,4 +273,4 @@ def test_axe_finds_what_is_planted(at: Services, new_page: Open) -> None:
 
     page = show(new_page(), at, "plane")
     page.evaluate("document.querySelector('#version').closest('label').replaceWith(document.querySelector('#version'))")
-    assert any(one["id"] == "label" for one in Axe().run(page).response["violations"])
+    assert any(violation["id"] == "label" for violation in Axe().run(page).response["violations"])

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from privateer_lab.services.demo import DemoPage, sdk_folder, serving, web_demo
+from privateer_lab.services.demo import DemoPage, find_sdk_folder, serve_page, serve_web_demo
 from privateer_lab.services.processes import Services, free_port
 
 pytestmark = pytest.mark.browser
@@ -17,7 +17,7 @@ LOAD_MAX = 350_000
 _JOIN = """async ([server, name]) => {
   const { Client, IndexedDbLedger } = await import("./sdk/index.js");
   globalThis.ledger = new IndexedDbLedger(name);
-  globalThis.client = new Client(server, { ledger, limits: { epsilon: 4 }, patience: 0 });
+  globalThis.client = new Client(server, { ledger, limits: { epsilon: 4 }, retryTimeout: 0 });
   globalThis.session = await client.join("places");
   session.choose({ mood: 0.3 });
 }"""
@@ -31,18 +31,18 @@ _FULL = "() => { IDBObjectStore.prototype.put = () => { throw new DOMException('
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Services]]:
-    with web_demo(tmp_path_factory.mktemp("demo")) as made:
-        yield made
+    with serve_web_demo(tmp_path_factory.mktemp("demo")) as running_demo:
+        yield running_demo
 
 
-def _accepted(at: Services) -> int:
+def _n_accepted(at: Services) -> int:
     return int(httpx.get(f"{at.server}/experiments/places").json()["accepted"])
 
 
-def _counts(at: Services, wanted: int) -> None:
+def _wait_for_accepted(at: Services, expected: int) -> None:
     deadline = time.monotonic() + 10
-    while _accepted(at) != wanted:
-        assert time.monotonic() < deadline, _accepted(at)
+    while _n_accepted(at) != expected:
+        assert time.monotonic() < deadline, _n_accepted(at)
         time.sleep(0.05)
 
 
@@ -51,9 +51,9 @@ def test_a_visitor_reports_once_and_is_counted(
     demo: tuple[str, Services], new_page: Callable[..., Any], width: int, scheme: str
 ) -> None:
     url, at = demo
-    before, page, sizes, sent = _accepted(at), new_page(width, scheme), list[int](), list[bytes]()
+    before, page, sizes, bodies = _n_accepted(at), new_page(width, scheme), list[int](), list[bytes]()
     page.on("response", lambda answer: sizes.append(len(answer.body())) if answer.status == 200 else None)
-    page.on("request", lambda request: sent.append(request.post_data_buffer) if request.method == "POST" else None)
+    page.on("request", lambda request: bodies.append(request.post_data_buffer) if request.method == "POST" else None)
     page.goto(url)
     page.locator("#choose:enabled").wait_for()
     page.wait_for_load_state("networkidle")
@@ -62,9 +62,9 @@ def test_a_visitor_reports_once_and_is_counted(
     assert page.locator("#place").inner_text() in ("Lake", "Forest", "Market")
     page.click("#like")
     page.get_by_text("Your report is counted").wait_for()
-    _counts(at, before + 1)
+    _wait_for_accepted(at, before + 1)
     # What left is one sealed report, of the size that the page shows.
-    [body] = sent
+    [body] = bodies
     assert f"{len(body)}" in page.locator("#requests").inner_text()
     assert body.hex() == page.locator("#bytes").text_content()
     page.reload()
@@ -78,19 +78,19 @@ def test_a_visitor_reports_once_and_is_counted(
     page.click("#choose")
     page.click("#dislike")
     page.get_by_text("Your report is counted").wait_for()
-    _counts(at, before + 2)
+    _wait_for_accepted(at, before + 2)
 
 
 def test_the_policy_follows_what_people_report(demo: tuple[str, Services], new_page: Callable[..., Any]) -> None:
     url, at = demo
-    before, page = _accepted(at), new_page()
+    before, page = _n_accepted(at), new_page()
     page.goto(url)
     page.locator("#policy svg").first.wait_for()
     page.click("#crowd")
     page.get_by_text("50 of 50 have reported").wait_for()
     page.locator("#crowd:enabled").wait_for()
     # A report that comes between two rounds is late, and does not count.
-    assert before + 45 <= _accepted(at) <= before + 50
+    assert before + 45 <= _n_accepted(at) <= before + 50
     assert int(page.locator("#count").inner_text()) > before
     assert page.locator("#policy tbody tr").count() >= 1
 
@@ -106,49 +106,49 @@ def test_everybody_can_use_the_page(demo: tuple[str, Services], chromium: Any) -
         page.locator("#choose:enabled").wait_for()
         page.click("#choose")
         page.locator("#policy svg").first.wait_for()
-        found = Axe().run(page).response["violations"]
+        violations = Axe().run(page).response["violations"]
         context.close()
-        assert [(one["id"], one["impact"]) for one in found if one["impact"] in ("serious", "critical")] == []
+        assert [(each["id"], each["impact"]) for each in violations if each["impact"] in ("serious", "critical")] == []
 
 
 def test_two_tabs_at_once_report_once(demo: tuple[str, Services], chromium: Any) -> None:
-    """Both tabs have joined and chosen before either pays: the database lets one of them."""
+    """Both tabs have joined and chosen before either pays, and the database admits a single payment."""
     url, at = demo
-    before, context = _accepted(at), chromium.new_context()
+    before, context = _n_accepted(at), chromium.new_context()
     for number in range(5):
         tabs = [context.new_page() for _ in range(2)]
         for tab in tabs:
             tab.goto(f"{url}demo.json")
             tab.evaluate(_JOIN, [at.server, f"tabs-{number}"])
-        both = "() => { globalThis.done = session.report(1).then((outcome) => outcome, (error) => error.type); }"
+        report = "() => { globalThis.done = session.report(1).then((outcome) => outcome, (error) => error.type); }"
         for tab in tabs:
-            tab.evaluate(both)
-        found = sorted(tab.evaluate("() => globalThis.done") for tab in tabs)
-        assert found == ["accepted", "already-reported"]
+            tab.evaluate(report)
+        statuses = sorted(tab.evaluate("() => globalThis.done") for tab in tabs)
+        assert statuses == ["accepted", "already-reported"]
     context.close()
-    _counts(at, before + 5)
+    _wait_for_accepted(at, before + 5)
 
 
-def test_what_is_paid_for_survives_the_page(demo: tuple[str, Services], chromium: Any) -> None:
+def test_a_pending_report_survives_the_page(demo: tuple[str, Services], chromium: Any) -> None:
     """A server gone mid-way: the sealed report waits in the browser, and the same bytes are sent at the next visit."""
     url, at = demo
-    before, context = _accepted(at), chromium.new_context()
+    before, context = _n_accepted(at), chromium.new_context()
     page = context.new_page()
     page.goto(f"{url}demo.json")
     page.evaluate(_JOIN, [at.server, "survives"])
-    sent: list[bytes] = []
-    context.route("**/reports", lambda route: (sent.append(route.request.post_data_buffer), route.abort()))
+    bodies: list[bytes] = []
+    context.route("**/reports", lambda route: (bodies.append(route.request.post_data_buffer), route.abort()))
     assert page.evaluate(_REPORT) == "pending"
     page.close()
     context.unroute_all()
     page = context.new_page()
-    page.on("request", lambda request: sent.append(request.post_data_buffer) if request.method == "POST" else None)
+    page.on("request", lambda request: bodies.append(request.post_data_buffer) if request.method == "POST" else None)
     page.goto(f"{url}demo.json")
     page.evaluate(_JOIN, [at.server, "survives"])
-    _counts(at, before + 1)
-    assert len(sent) == 2
-    assert len(set(sent)) == 1
-    assert page.evaluate("session.asked") is False
+    _wait_for_accepted(at, before + 1)
+    assert len(bodies) == 2
+    assert len(set(bodies)) == 1
+    assert page.evaluate("session.reportRequested") is False
     assert page.evaluate(_REPORT) == "already-reported"
     context.close()
 
@@ -164,7 +164,7 @@ def test_what_is_paid_for_survives_the_page(demo: tuple[str, Services], chromium
 def test_a_browser_that_lacks_something_says_so_and_shows_the_rest(
     demo: tuple[str, Services], chromium: Any, script: str, words: str
 ) -> None:
-    before, context = _accepted(demo[1]), chromium.new_context()
+    before, context = _n_accepted(demo[1]), chromium.new_context()
     context.add_init_script(script)
     page = context.new_page()
     page.goto(demo[0])
@@ -172,32 +172,32 @@ def test_a_browser_that_lacks_something_says_so_and_shows_the_rest(
     assert "You can still see below" in page.locator("#trouble").inner_text()
     page.locator("#policy svg").first.wait_for()
     assert page.locator("#choose").is_disabled()
-    assert _accepted(demo[1]) == before
+    assert _n_accepted(demo[1]) == before
     context.close()
 
 
 def test_a_full_disk_means_no_report(demo: tuple[str, Services], chromium: Any) -> None:
-    before, context = _accepted(demo[1]), chromium.new_context()
-    page, sent = context.new_page(), list[str]()
-    page.on("request", lambda request: sent.append(request.url) if request.method == "POST" else None)
+    before, context = _n_accepted(demo[1]), chromium.new_context()
+    page, posted_urls = context.new_page(), list[str]()
+    page.on("request", lambda request: posted_urls.append(request.url) if request.method == "POST" else None)
     page.goto(demo[0])
     page.locator("#choose:enabled").wait_for()
     page.evaluate(_FULL)
     page.click("#choose")
     page.click("#like")
     page.locator("#trouble").get_by_text("Nothing was paid or sent").wait_for()
-    assert sent == []
-    assert _accepted(demo[1]) == before
+    assert posted_urls == []
+    assert _n_accepted(demo[1]) == before
     context.close()
 
 
 def test_a_page_of_another_origin_gets_no_answer_and_says_why(demo: tuple[str, Services], chromium: Any) -> None:
     _, at = demo
     port, context = free_port(), chromium.new_context()
-    with serving(DemoPage(sdk_folder(), at.server, at.shuffler, "places"), port):
+    with serve_page(DemoPage(find_sdk_folder(), at.server, at.shuffler, "places"), port):
         page = context.new_page()
         page.goto(f"http://127.0.0.1:{port}/")
-        page.locator("#trouble").get_by_text("PRIVATEER_ORIGINS").wait_for()
+        page.locator("#trouble").get_by_text("PRIVATEER_CORS_ORIGINS").wait_for()
         context.close()
 
 
@@ -205,6 +205,6 @@ def test_without_the_sdk_beside_it_the_demo_says_so(monkeypatch: pytest.MonkeyPa
     from privateer_core.errors import SpecError
     from privateer_lab.services import demo
 
-    monkeypatch.setattr(demo, "_SDK", tmp_path)
+    monkeypatch.setattr(demo, "_SDK_FOLDER", tmp_path)
     with pytest.raises(SpecError, match="clone the repository"):
-        sdk_folder()
+        find_sdk_folder()

@@ -10,8 +10,8 @@ import httpx
 import pytest
 
 from privateer_core.algorithms import parse_spec
-from privateer_lab.services.processes import Services, free_port, running
-from privateer_lab.services.rest import create
+from privateer_lab.services.processes import Services, free_port, run_services
+from privateer_lab.services.rest import create_experiment
 
 pytestmark = pytest.mark.browser
 
@@ -33,28 +33,31 @@ def _blocks(language: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def at(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
-    [origins] = re.findall(r'PRIVATEER_ORIGINS="(.*)"', "".join(_blocks("sh")))
+    [origins] = re.findall(r'PRIVATEER_CORS_ORIGINS="(.*)"', "".join(_blocks("sh")))
     assert origins.split()[0] == _SHOP
-    where = (tmp_path_factory.mktemp("services"), free_port(), free_port())
-    with running(*where, quiet=True, origins=origins) as services:
-        create(services.admin, parse_spec(_SPEC), services.token)
+    location = (tmp_path_factory.mktemp("services"), free_port(), free_port())
+    with run_services(*location, quiet=True, origins=origins) as services:
+        create_experiment(services.admin, parse_spec(_SPEC), services.token)
         yield services
 
 
-def _shop(services: Services, script: str) -> Callable[[Any], None]:
+def _serve(services: Services, script: str) -> Callable[[Any], None]:
     """What answers at the page's origin and at the server's: the documented files, and the service of this machine."""
     [policy] = [line.partition(": ")[2] for line in _blocks("text")[0].splitlines()]
     files = {"/": ("text/html", _blocks("html")[0]), "/offers.js": ("text/javascript", script)}
 
-    def answer(route: Any) -> None:
+    def answer_request(route: Any) -> None:
         url = route.request.url
         if url.startswith(_LEARN):
-            asked = route.request
-            told = {name: one for name, one in asked.headers.items() if name in _TOLD}
-            found = httpx.request(
-                asked.method, services.server + url.removeprefix(_LEARN), headers=told, content=asked.post_data_buffer
+            request = route.request
+            headers = {name: text for name, text in request.headers.items() if name in _TOLD}
+            response = httpx.request(
+                request.method,
+                services.server + url.removeprefix(_LEARN),
+                headers=headers,
+                content=request.post_data_buffer,
             )
-            route.fulfill(status=found.status_code, headers=dict(found.headers), body=found.content)
+            route.fulfill(status=response.status_code, headers=dict(response.headers), body=response.content)
             return
         path = url.removeprefix(_SHOP)
         if path.startswith("/privateer/"):
@@ -63,25 +66,25 @@ def _shop(services: Services, script: str) -> Callable[[Any], None]:
             kind, body = files.get(path, ("text/plain", ""))
         route.fulfill(body=body, content_type=f"{kind}; charset=utf-8", headers={"Content-Security-Policy": policy})
 
-    return answer
+    return answer_request
 
 
-def _becomes(page: Any, what: str, wanted: Any) -> None:
+def _wait_for_value(page: Any, expression: str, expected: Any) -> None:
     """Wait for a value; the page's policy forbids Playwright's own way, which makes code of text."""
     deadline = time.monotonic() + 10
-    while (found := page.evaluate(f"() => {what}")) != wanted:
-        assert time.monotonic() < deadline, found
+    while (value := page.evaluate(f"() => {expression}")) != expected:
+        assert time.monotonic() < deadline, value
         time.sleep(0.05)
 
 
 def test_the_documented_page_reports(at: Services, chromium: Any) -> None:
     script, _ = _blocks("js")
     context = chromium.new_context()
-    page, wrong, asked = context.new_page(), list[str](), set[str]()
-    page.on("console", lambda said: wrong.append(said.text))
+    page, wrong, origins = context.new_page(), list[str](), set[str]()
+    page.on("console", lambda message: wrong.append(message.text))
     page.on("pageerror", lambda error: wrong.append(str(error)))
-    page.on("request", lambda request: asked.add("/".join(request.url.split("/")[:3])))
-    context.route("**/*", _shop(at, script))
+    page.on("request", lambda request: origins.add("/".join(request.url.split("/")[:3])))
+    context.route("**/*", _serve(at, script))
     page.goto(f"{_SHOP}/")
     page.wait_for_load_state("networkidle")
     assert page.locator("#offer").inner_text() in ("Free delivery this week", "5 % off", "A gift with every order")
@@ -92,21 +95,21 @@ def test_the_documented_page_reports(at: Services, chromium: Any) -> None:
         page.wait_for_timeout(50)  # what answers the page runs meanwhile
     context.close()
     assert wrong == []
-    assert asked == {_SHOP, _LEARN}
+    assert origins == {_SHOP, _LEARN}
 
 
-def test_the_ledger_may_be_kept(at: Services, chromium: Any) -> None:
+def test_a_page_may_set_the_limits_of_its_ledger(at: Services, chromium: Any) -> None:
     _, script = _blocks("js")
     context = chromium.new_context()
     page, wrong = context.new_page(), list[str]()
     page.on("pageerror", lambda error: wrong.append(str(error)))
     context.route(
         "**/*",
-        _shop(at, script + "\nawait client.join('offers').catch((error) => { globalThis.refused = error.field; });"),
+        _serve(at, script + "\nawait client.join('offers').catch((error) => { globalThis.refused = error.field; });"),
     )
     page.goto(f"{_SHOP}/")
     # This client allows an epsilon of 1, and the experiment costs 4.
-    _becomes(page, "globalThis.refused", "epsilon")
+    _wait_for_value(page, "globalThis.refused", "epsilon")
     context.close()
     assert wrong == []
 
@@ -114,13 +117,13 @@ def test_the_ledger_may_be_kept(at: Services, chromium: Any) -> None:
 def test_without_the_server_the_page_stays_as_it_was_served(at: Services, chromium: Any) -> None:
     script, _ = _blocks("js")
     context = chromium.new_context()
-    page, said = context.new_page(), list[str]()
-    page.on("console", lambda one: said.append(one.text))
-    context.route("**/*", _shop(at, script))
+    page, messages = context.new_page(), list[str]()
+    page.on("console", lambda message: messages.append(message.text))
+    context.route("**/*", _serve(at, script))
     context.route(f"{_LEARN}/**", lambda route: route.abort())
     page.goto(f"{_SHOP}/")
-    _becomes(page, "performance.getEntriesByType('resource').length > 20", True)
+    _wait_for_value(page, "performance.getEntriesByType('resource').length > 20", True)
     page.wait_for_load_state("networkidle")
     assert page.locator("#offer").inner_text() == "Free delivery this week"
-    assert any("the default is shown" in one and "nothing listens" in one for one in said)
+    assert any("the default is shown" in message and "nothing listens" in message for message in messages)
     context.close()

@@ -17,6 +17,6 @@ def spec(name):
 
 
 @pytest.fixture
-def played(name):
-    """All rounds of the experiment."""
+def turns(name):
+    """Return all rounds of the experiment."""
     return history(name)

@@ -6,7 +6,7 @@ import numpy as np
 
 from privateer_core.algorithms import algorithm
 from tests.contract.subjects import specs
-from tests.support.people import bumps, observed
+from tests.support.people import bumps, draw_observations
 
 SPECS = specs()
 
@@ -16,10 +16,10 @@ def kind_of(spec: Any) -> Any:
     return algorithm(spec.algorithm.name).policy
 
 
-def people_of(spec: Any, policy: Any, count: int, seed: int = 3, coins: Any = None) -> Any:
+def draw_people(spec: Any, policy: Any, count: int, seed: int = 3, coins: Any = None) -> Any:
     """Contexts, coins, decisions and rewards of so many people."""
     rng = np.random.default_rng(seed)
     contexts = rng.random((count, spec.dimension))
     coins = rng.integers(0, 2**32, count, dtype=np.uint32) if coins is None else coins
     decisions = policy.decide(contexts, coins)
-    return contexts, coins, decisions, observed(spec, contexts, decisions, bumps(len(spec.options)), rng)
+    return contexts, coins, decisions, draw_observations(spec, contexts, decisions, bumps(len(spec.options)), rng)

@@ -1,4 +1,4 @@
-"""What the batteries run over: instances of mechanisms and algorithms, and mechanisms as algorithms calibrate them."""
+"""Subjects of the batteries: instances of mechanisms and algorithms, and mechanisms as algorithms calibrate them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -28,21 +28,20 @@ from privateer_core.mechanisms import (
 from privateer_core.mechanisms.cell_pairs import UNIT as PAIR_UNIT
 from privateer_core.mechanisms.cell_products import CellProducts
 from privateer_core.mechanisms.central_sums import UNIT as CENTRAL_UNIT
-from privateer_core.mechanisms.event_symbol import NAMING
+from privateer_core.mechanisms.event_symbol import KEY_REPORT_CLASSES
 from privateer_core.mechanisms.screened_moments import GRID as MOMENT_GRID
 from privateer_core.mechanisms.vectors.running_vectors import RunningVectors
 from privateer_core.primitives.bounded_vectors import BoundedVectors, SecondMomentSums, VectorSums
 from privateer_core.primitives.contributions import KeyedEvents, KeyedValues
 from privateer_core.primitives.public_coins import UNIT as SHARES
 from privateer_core.spec.spec import Spec
-from privateer_lab.simulation.devices import SeededNoise
-from privateer_papers.paper_1.laplace_cells import UNIT as CELL_UNIT
+from privateer_lab.simulation.scores import SeededNoise
+from privateer_papers.paper_1.laplace_cells import GRID_POINTS_PER_UNIT as CELL_UNIT
 from privateer_papers.paper_1.laplace_cells import CellSums, LaplaceCells
-from privateer_papers.paper_1.ldpmab_attack import cells_of
 from tests.support.people import Round, rounds
 
 Array = NDArray[np.float64]
-MECHANISMS = (*OURS, LaplaceCells)
+MECHANISMS: tuple[type[Any], ...] = (*OURS, LaplaceCells)
 """Those of the core, and of the papers."""
 MESSAGES_MAX = 2000
 """Mechanisms of more messages a person are simulated only, since the real path would take hours."""
@@ -77,7 +76,7 @@ class Subject:
         return self._with_keys(rng) if self.keyed else self._with_vectors(rng)
 
     def _with_keys(self, rng: np.random.Generator) -> KeyedValues:
-        """A fifth have no key, values and numbers beside them lean with the key; they are on a curator's grid."""
+        """Contribute values and numbers that lean with the key, a fifth of them without a key, on a curator's grid."""
         layout = self.mechanism.layout
         count = 60 if isinstance(self.mechanism, LaplaceCells) else 300
         keys = np.arange(count) % (layout.keys + 1) - 1
@@ -88,7 +87,7 @@ class Subject:
         return KeyedValues(coins, keys, groups, 0.8 - 0.2 * (keys % 4), 0.2 * (np.arange(count) % 6))
 
     def _with_vectors(self, rng: np.random.Generator) -> BoundedVectors:
-        """Some vectors are beyond the ball."""
+        """Contribute vectors, a few of which are beyond the ball."""
         ball, count = self.mechanism.ball, max(60, getattr(self.mechanism, "least", 0))
         angles = np.arange(count)[:, None] * (1 + np.arange(ball.coordinates))[None, :]
         lengths = np.linspace(0, 1.6, count)[:, None]
@@ -99,31 +98,33 @@ class Subject:
         """Return one row a person, or a row of messages."""
         return self.mechanism.randomize(self.people(np.random.default_rng(seed)), SeededNoise(seed))
 
-    def collected(self, rng: np.random.Generator, made: Any = None) -> Any:
+    def collected(self, rng: np.random.Generator, contributions: Any = None) -> Any:
         """Return a release by the real path: randomize, send, parse, add, release."""
-        one, made = self.mechanism, self.people(rng) if made is None else made
-        rows = one.randomize(made, SeededNoise(int(rng.integers(2**63)))).tobytes()
-        return one.release(one.add(one.empty(), one.parse(rows)), SeededNoise(int(rng.integers(2**63))))
+        mechanism, contributions = self.mechanism, self.people(rng) if contributions is None else contributions
+        rows = mechanism.randomize(contributions, SeededNoise(int(rng.integers(2**63)))).tobytes()
+        return mechanism.release(
+            mechanism.add(mechanism.empty(), mechanism.parse(rows)), SeededNoise(int(rng.integers(2**63)))
+        )
 
     def simulated(self, rng: np.random.Generator, factor: float = 1.0) -> Any:
         """Return a simulated release, by a mechanism with so much less noise."""
-        one = self.mechanism if factor == 1.0 else self.mechanism.weaker(factor)
-        return one.simulate(self.people(rng), rng)
+        mechanism = self.mechanism if factor == 1.0 else self.mechanism.with_less_noise(factor)
+        return mechanism.simulate(self.people(rng), rng)
 
 
 def instances() -> dict[str, Subject]:
     """Return every mechanism's own instances."""
-    return {f"{kind.__name__}-{name}": Subject(one) for kind in MECHANISMS for name, one in kind.instances().items()}
+    return {f"{kind.__name__}-{name}": Subject(case) for kind in MECHANISMS for name, case in kind.instances().items()}
 
 
-def calibrated(name: str) -> Subject:
+def calibrated_subject(name: str) -> Subject:
     """Return the mechanism of the last round of an instance that asks about several things.
 
     Arms that are almost decided have so few coins that a sample of some hundred runs has no central limit: the shares
     of groups are mixed with even ones.
     """
-    asking = [one.policy.terms.mechanism for one in history(name)]
-    mechanism = ([one for one in asking if not hasattr(one, "layout") or one.layout.keys > 1] or asking)[-1]
+    asking = [step.policy.terms.mechanism for step in history(name)]
+    mechanism = ([m for m in asking if not hasattr(m, "layout") or m.layout.keys > 1] or asking)[-1]
     if not hasattr(mechanism, "layout"):
         return Subject(mechanism)
     if isinstance(mechanism, GroupedBit):  # the last round's arms have an epsilon each, and decided ones no coins
@@ -137,9 +138,14 @@ def calibrated(name: str) -> Subject:
 @cache
 def subjects() -> dict[str, Callable[[], Subject]]:
     """Return all mechanisms: their own instances, and one of every instance of an algorithm that sends few messages."""
-    own = {name: (lambda subject=subject: subject) for name, subject in instances().items()}
-    few = [name for name, spec in specs().items() if spec.planned("").messages <= MESSAGES_MAX]
-    return own | {name: (lambda name=name: calibrated(name)) for name in few}
+    instances_by_name = {name: (lambda subject=subject: subject) for name, subject in instances().items()}
+    names = [name for name, spec in specs().items() if spec.privacy.trust.calibration == "tight" or _is_short(spec)]
+    return instances_by_name | {name: (lambda name=name: calibrated_subject(name)) for name in names}
+
+
+def _is_short(spec: Spec) -> bool:
+    """Calibrating takes long, and all that collect tests would do it: where it is tight, messages are few."""
+    return spec.first_terms("").messages <= MESSAGES_MAX
 
 
 def numbers(release: Any) -> Array:
@@ -157,8 +163,8 @@ def estimates(release: Any) -> Array:
         events, named = release.sums - release.counts * release.other, release.hits - release.trials * release.other
         return np.concatenate([events.ravel(), named]) / release.gain
     if isinstance(release, SecondMomentSums):
-        known = [*range(len(release.moments) - 1 - len(release.chosen)), -1]
-        return release.moments[np.ix_(known, known)][np.triu_indices(len(known))]
+        indices = [*range(len(release.moments) - 1 - len(release.chosen)), -1]
+        return release.moments[np.ix_(indices, indices)][np.triu_indices(len(indices))]
     return release.sums if isinstance(release, VectorSums) else (release.sums / release.gain).ravel()
 
 
@@ -168,14 +174,16 @@ def truths(subject: Subject) -> Array:
         records, rounding = _records(subject)
         return np.asarray((records.T @ records + np.diag(rounding.sum(axis=0)))[np.triu_indices(records.shape[1])])
     if not subject.keyed:
-        made, classes = subject.people(np.random.default_rng(0)), getattr(subject.mechanism, "classes", 1)
-        return np.tile(subject.mechanism.ball.clip(made.values).sum(axis=0) / classes, classes)
+        contributions, classes = subject.people(np.random.default_rng(0)), getattr(subject.mechanism, "classes", 1)
+        return np.tile(subject.mechanism.ball.clip(contributions.values).sum(axis=0) / classes, classes)
     count, value, _ = _people_per_key(subject)
     shares = subject.mechanism.layout.shares
     if isinstance(subject.mechanism, LaplaceCells):
         return np.concatenate([(shares * value).ravel(), (shares * count).ravel()])
     if isinstance(subject.mechanism, EventSymbol):
-        return np.concatenate([((1 - 1 / NAMING) * shares * value).ravel(), count[:, 0] / NAMING])
+        return np.concatenate(
+            [((1 - 1 / KEY_REPORT_CLASSES) * shares * value).ravel(), count[:, 0] / KEY_REPORT_CLASSES]
+        )
     return np.asarray((shares * (2 * value - count)).ravel())
 
 
@@ -191,15 +199,15 @@ def _people_per_key(subject: Subject) -> tuple[Array, Array, Array]:
 
 
 def _of_levels(subject: Subject) -> Array:
-    """Scores of levels, 2 l / (L - 1) - 1: of one's own by chance next to the value, of others any."""
+    """Return variances of scores of levels, 2 l / (L - 1) - 1: the sender's lies by chance next to the value."""
     count, _, squares = _people_per_key(subject)
-    one, people = subject.mechanism, subject.people(np.random.default_rng(0))
-    places = (one.levels - 1) * people.values
-    rounding = 4 * (places % 1) * (1 - places % 1) / (one.levels - 1) ** 2
+    mechanism, people = subject.mechanism, subject.people(np.random.default_rng(0))
+    places = (mechanism.levels - 1) * people.values
+    rounding = 4 * (places % 1) * (1 - places % 1) / (mechanism.levels - 1) ** 2
     has = people.keys >= 0
     rounded = np.bincount(people.keys[has], rounding[has], len(count))[:, None]
-    uniform = one.response.other * np.square(np.linspace(-1, 1, one.levels)).sum() * len(people)
-    shares, gain = one.layout.shares, one.response.gain
+    uniform = mechanism.response.other * np.square(np.linspace(-1, 1, mechanism.levels)).sum() * len(people)
+    shares, gain = mechanism.layout.shares, mechanism.response.gain
     hits = gain * (squares + rounded) + uniform
     return np.asarray(((shares * hits - shares**2 * gain**2 * squares) / gain**2).ravel())
 
@@ -208,24 +216,24 @@ def _of_symbols(subject: Subject) -> Array:
     if getattr(subject.mechanism, "levels", 2) > 2:
         return _of_levels(subject)
     count, _, squares = _people_per_key(subject)
-    shares, one = subject.mechanism.layout.shares, subject.mechanism
-    people, e = len(subject.people(np.random.default_rng(0))), np.exp(one.epsilon)
-    elsewhere = getattr(one, "elsewhere", False)
-    total = e + 2 * one.buckets + elsewhere - 1
-    own = (e + 1) / total
-    together = one.together if isinstance(one, NamedSymbol) else 1 / one.buckets
-    other = own * together + 2 / total * (1 - together)
-    without = 2 / total if elsewhere else 1 / one.buckets
-    hits = count * own + (count.sum() - count) * other + (people - count.sum()) * without
+    shares, mechanism = subject.mechanism.layout.shares, subject.mechanism
+    people, e = len(subject.people(np.random.default_rng(0))), np.exp(mechanism.epsilon)
+    elsewhere = getattr(mechanism, "elsewhere", False)
+    total = e + 2 * mechanism.buckets + elsewhere - 1
+    p_own = (e + 1) / total
+    collision = mechanism.collision_probability if isinstance(mechanism, NamedSymbol) else 1 / mechanism.buckets
+    p_other = p_own * collision + 2 / total * (1 - collision)
+    p_keyless = 2 / total if elsewhere else 1 / mechanism.buckets
+    hits = count * p_own + (count.sum() - count) * p_other + (people - count.sum()) * p_keyless
     gain = (e - 1) / total
     return np.asarray(((shares * hits - shares**2 * gain**2 * squares) / gain**2).ravel())
 
 
 def _of_groups(subject: Subject) -> Array:
-    """Everybody in a group scores 1 or -1, those without a key at random."""
+    """Return variances of scores of a group's members, 1 or -1; members without a key score at random."""
     _, _, squares = _people_per_key(subject)
-    one, people = subject.mechanism, len(subject.people(np.random.default_rng(0)))
-    shares, e = one.layout.shares, np.exp(one.epsilons)
+    mechanism, people = subject.mechanism, len(subject.people(np.random.default_rng(0)))
+    shares, e = mechanism.layout.shares, np.exp(mechanism.epsilons)
     gain = (e - 1) / (e + 1)
     return np.asarray(((shares * people - shares**2 * gain**2 * squares) / gain**2).ravel())
 
@@ -233,17 +241,17 @@ def _of_groups(subject: Subject) -> Array:
 def _of_events(subject: Subject) -> Array:
     """A report counts by chance, of its coins, and then it is a symbol that is or is not the key's."""
     count, value, squares = _people_per_key(subject)
-    shares, one = subject.mechanism.layout.shares, subject.mechanism
-    people, e = len(subject.people(np.random.default_rng(0))), np.exp(one.epsilon)
-    other, gain = 1 / (e + one.layout.keys), (e - 1) / (e + one.layout.keys)
+    shares, mechanism = subject.mechanism.layout.shares, subject.mechanism
+    people, e = len(subject.people(np.random.default_rng(0))), np.exp(mechanism.epsilon)
+    other, gain = 1 / (e + mechanism.layout.keys), (e - 1) / (e + mechanism.layout.keys)
 
     def spread(counts: Array, sums: Array, square: Array) -> Array:
         noise = people * other * (1 - other) + gain * sums * (1 - 2 * other)
         return np.asarray((counts * noise - counts**2 * gain**2 * square) / gain**2)
 
     value_squares = (squares + 2 * (2 * value - count) + count) / 4
-    events = spread((1 - 1 / NAMING) * shares, value, value_squares)
-    return np.concatenate([events.ravel(), spread(np.array(1 / NAMING), count, count).ravel()])
+    events = spread((1 - 1 / KEY_REPORT_CLASSES) * shares, value, value_squares)
+    return np.concatenate([events.ravel(), spread(np.array(1 / KEY_REPORT_CLASSES), count, count).ravel()])
 
 
 def _of_cells(subject: Subject) -> Array:
@@ -257,17 +265,21 @@ def _of_cells(subject: Subject) -> Array:
 
 def _of_central_sums(subject: Subject) -> Array:
     _, _, squares = _people_per_key(subject)
-    shares, one = subject.mechanism.layout.shares, subject.mechanism
-    noise = _laplace(one.scale * CENTRAL_UNIT) / CENTRAL_UNIT**2 if one.scale else one.standard_deviation**2
+    shares, mechanism = subject.mechanism.layout.shares, subject.mechanism
+    noise = (
+        _laplace(mechanism.scale * CENTRAL_UNIT) / CENTRAL_UNIT**2
+        if mechanism.scale
+        else mechanism.standard_deviation**2
+    )
     return np.asarray((shares * squares - shares**2 * squares + noise).ravel())
 
 
 def _of_pairs(subject: Subject) -> Array:
-    one = subject.mechanism
+    mechanism = subject.mechanism
     # A product of three sums of a number is in each of two that tell scores.
-    sums = 6 if isinstance(one, CellProducts) else 2
-    noise = sums * _laplace(one.scale * PAIR_UNIT) / PAIR_UNIT**2 if one.scale else 0.0
-    return np.full(one.layout.keys, noise)
+    sums = 6 if isinstance(mechanism, CellProducts) else 2
+    noise = sums * _laplace(mechanism.scale * PAIR_UNIT) / PAIR_UNIT**2 if mechanism.scale else 0.0
+    return np.full(mechanism.layout.keys, noise)
 
 
 def _laplace(scale: float) -> float:
@@ -278,44 +290,44 @@ def _laplace(scale: float) -> float:
 
 def _of_named_directions(subject: Subject) -> Array:
     """People are of a class by their coins: their vectors, too, vary where there are several."""
-    one, values = subject.mechanism, subject.people(np.random.default_rng(0)).values
-    lengths = np.linalg.norm(one.ball.clip(values), axis=1)
-    noise = sum(one.variance(float(length)) for length in lengths / one.ball.radius)
-    assigned = (1 - 1 / one.classes) * float(np.square(lengths).sum())
-    return np.array([(noise + assigned) / (one.classes * one.ball.coordinates)])
+    mechanism, values = subject.mechanism, subject.people(np.random.default_rng(0)).values
+    lengths = np.linalg.norm(mechanism.ball.clip(values), axis=1)
+    noise = sum(mechanism.variance(float(length)) for length in lengths / mechanism.ball.radius)
+    assigned = (1 - 1 / mechanism.classes) * float(np.square(lengths).sum())
+    return np.array([(noise + assigned) / (mechanism.classes * mechanism.ball.coordinates)])
 
 
 def _of_noisy_vectors(subject: Subject) -> Array:
-    one, values = subject.mechanism, subject.people(np.random.default_rng(0)).values
-    share = (one.ball.clip(values) / one.ball.step) % 1.0
-    draws = len(values) if isinstance(one, GaussianVectors) else 1
-    noise = draws * (one.standard_deviation**2 + 1 / 12) if one.standard_deviation else 0.0
-    return np.asarray(((share * (1 - share)).sum(axis=0) + noise) * one.ball.step**2)
+    mechanism, values = subject.mechanism, subject.people(np.random.default_rng(0)).values
+    share = (mechanism.ball.clip(values) / mechanism.ball.step) % 1.0
+    draws = len(values) if isinstance(mechanism, GaussianVectors) else 1
+    noise = draws * (mechanism.standard_deviation**2 + 1 / 12) if mechanism.standard_deviation else 0.0
+    return np.asarray(((share * (1 - share)).sum(axis=0) + noise) * mechanism.ball.step**2)
 
 
 def _of_bits(subject: Subject) -> Array:
-    one, values = subject.mechanism, subject.people(np.random.default_rng(0)).values
-    share = ((one.ball.clip(values) + one.ball.bound) / one.unit) % 1.0
-    trials = len(values) * one.bits * one.probability * (1 - one.probability)
-    return np.asarray(((share * (1 - share)).sum(axis=0) + trials) * one.unit**2)
+    mechanism, values = subject.mechanism, subject.people(np.random.default_rng(0)).values
+    share = ((mechanism.ball.clip(values) + mechanism.ball.bound) / mechanism.unit) % 1.0
+    trials = len(values) * mechanism.bits * mechanism.probability * (1 - mechanism.probability)
+    return np.asarray(((share * (1 - share)).sum(axis=0) + trials) * mechanism.unit**2)
 
 
-def _known(one: ScreenedMoments) -> list[int]:
-    """Coordinates that are in every block."""
-    return [*range(one.arms), *(one.arms + place for place in one.kept), one.ball.coordinates - 1]
+def _in_all_blocks(mechanism: ScreenedMoments) -> list[int]:
+    """Return the coordinates that are in every block."""
+    return [*range(mechanism.arms), *(mechanism.arms + i for i in mechanism.kept), mechanism.ball.coordinates - 1]
 
 
 def _records(subject: Subject) -> tuple[Array, Array]:
     """Return the coordinates that are in every block as they are before rounding, and the variances that it adds."""
-    one, values = subject.mechanism, subject.people(np.random.default_rng(0)).values
-    records = one.ball.clip(values)
-    records[:, : one.arms] = values[:, : one.arms].argmax(axis=1)[:, None] == np.arange(one.arms)
+    mechanism, values = subject.mechanism, subject.people(np.random.default_rng(0)).values
+    records = mechanism.ball.clip(values)
+    records[:, : mechanism.arms] = values[:, : mechanism.arms].argmax(axis=1)[:, None] == np.arange(mechanism.arms)
     parts = (MOMENT_GRID * records) % 1
-    return records[:, _known(one)], (parts * (1 - parts) / MOMENT_GRID**2)[:, _known(one)]
+    return records[:, _in_all_blocks(mechanism)], (parts * (1 - parts) / MOMENT_GRID**2)[:, _in_all_blocks(mechanism)]
 
 
 def _of_rounding(subject: Subject) -> Array:
-    """Variances of products of coordinates rounded at random, and of squares of one that is one of two numbers."""
+    """Return variances of products of coordinates rounded at random; a squared coordinate is rounded to two numbers."""
     records, rounding = _records(subject)
     products = records.T**2 @ rounding + rounding.T @ records**2 + rounding.T @ rounding
     middles = np.floor(MOMENT_GRID * records) + 0.5
@@ -325,11 +337,13 @@ def _of_rounding(subject: Subject) -> Array:
 
 def _of_moments(subject: Subject) -> Array:
     """Noise in units of sqrt(features + 1) for every coordinate but the value; squares have twice the variance."""
-    one = subject.mechanism
-    squared = np.append(np.full(one.arms + len(one.kept), 1.0 + len(one.kept) + one.screened), 1.0)
-    noise = (one.standard_deviation**2 * np.outer(squared, squared)) * (1 + np.eye(len(squared)))
-    noise += one.standard_deviation > 0 and 1 / (12 * MOMENT_GRID**4)
-    noise[: one.arms, : one.arms] *= np.eye(one.arms)
+    mechanism = subject.mechanism
+    squared = np.append(
+        np.full(mechanism.arms + len(mechanism.kept), 1.0 + len(mechanism.kept) + mechanism.screened), 1.0
+    )
+    noise = (mechanism.standard_deviation**2 * np.outer(squared, squared)) * (1 + np.eye(len(squared)))
+    noise += mechanism.standard_deviation > 0 and 1 / (12 * MOMENT_GRID**4)
+    noise[: mechanism.arms, : mechanism.arms] *= np.eye(mechanism.arms)
     noise += _of_rounding(subject)
     return np.asarray(noise[np.triu_indices(len(squared))])
 
@@ -356,51 +370,3 @@ EXACT: dict[type, Callable[[Subject], Array]] = {
 
 def variances(subject: Subject) -> Array:
     return EXACT[type(subject.mechanism)](subject)
-
-
-Person = tuple[int, int, float] | float
-"""Key, group and value; or every coordinate of a vector, in bounds."""
-KEYED_PAIRS: list[tuple[Person, Person]] = [
-    ((0, 0, 1.0), (0, 0, 0.0)),
-    ((0, 1, 1.0), (1, 0, 1.0)),
-    ((1, 0, 0.0), (-1, 0, 0.0)),
-    ((0, 2, 0.5), (-1, 0, 1.0)),
-    ((2, 1, 1.0), (3, 0, 0.0)),
-]
-VECTOR_PAIRS: list[tuple[Person, Person]] = [(1.0, -1.0), (9.0, 0.0), (0.3, 0.2)]
-
-
-def _alike(mechanism: Any, person: Person, count: int) -> Any:
-    coins = np.full(count, 12_345, np.uint32)
-    if isinstance(person, float):
-        return BoundedVectors(coins, np.full((count, mechanism.ball.coordinates), person * mechanism.ball.bound))
-    key, group, value = person
-    return KeyedValues(coins, np.full(count, key), np.full(count, group), np.full(count, value))
-
-
-def _whose(mechanism: Any, reports: NDArray[Any], pair: tuple[Person, Person]) -> NDArray[np.int64]:
-    label = np.zeros(len(reports), np.int64)
-    for message in reports.T:
-        for one in pair:
-            told = _alike(mechanism, one, len(message))
-            own = mechanism.own(BoundedVectors(message["slot"], told.values))
-            label = 2 * label + (own == message["symbol"][:, None]).any(axis=1)
-    return label
-
-
-def outcomes(mechanism: Any, person: Person, pair: tuple[Person, Person], count: int, seed: int) -> NDArray[np.int64]:
-    """Return labels of a person's reports: the symbol, or where each cell lies between the pair's own values.
-
-    Several symbols, with coins of their own each, are labelled by whose they are: one person's of the pair, or both's.
-    """
-    reports = mechanism.randomize(_alike(mechanism, person, count), SeededNoise(seed))
-    if mechanism.messages > 1:
-        return _whose(mechanism, reports, pair)
-    if not isinstance(mechanism, LaplaceCells):
-        return np.asarray(reports["symbol"].astype(np.int64).ravel())
-    left, right = (cells_of(mechanism, _alike(mechanism, one, 1))[0] for one in pair)
-    label = np.zeros(count, np.int64)
-    for column in np.flatnonzero(left != right):
-        low, high = sorted((left[column], right[column]))
-        label = 3 * label + (reports[:, column] > low) + (reports[:, column] >= high)
-    return label

@@ -11,20 +11,20 @@ from tests.contract.subjects import specs, subjects
 from tests.support.batteries import move_to_the_night, sample, words
 
 FUNCTIONS = [f"test_{number}" for number in range(20)]
-INSTANCES, SUBJECTS = ({name: words(name) for name in made} for made in (specs(), subjects()))
+INSTANCES, SUBJECTS = ({name: words(name) for name in cases} for cases in (specs(), subjects()))
 
 
 def test_a_sample_has_every_algorithm_mechanism_and_trust_model():
-    for of in FUNCTIONS:
-        chosen = sample(INSTANCES, of)
+    for function in FUNCTIONS:
+        chosen = sample(INSTANCES, function)
         assert set().union(*map(words, chosen)) >= {*ALGORITHMS, *TRUST}
         assert len(chosen) < len(INSTANCES) / 3
-        assert set().union(*map(words, sample(SUBJECTS, of))) >= {kind.__name__ for kind in MECHANISMS}
+        assert set().union(*map(words, sample(SUBJECTS, function))) >= {kind.__name__ for kind in MECHANISMS}
 
 
 def test_a_sample_is_always_the_same_and_functions_have_different_ones():
     assert sample(INSTANCES, "one") == sample(dict(reversed(INSTANCES.items())), "one")
-    assert len({frozenset(sample(INSTANCES, of)) for of in FUNCTIONS}) > 10
+    assert len({frozenset(sample(INSTANCES, function)) for function in FUNCTIONS}) > 10
 
 
 class Case:
@@ -41,8 +41,8 @@ class Case:
         self.marks[mark.name] = mark
 
 
-def test_only_cases_of_batteries_go_and_one_that_is_asked_for_alone_stays():
-    battery = [Case(f"file.py::test[{one}-{two}]", "battery") for one in "abc" for two in "xyz"]
+def test_only_cases_of_batteries_move_to_the_night_and_a_single_case_stays():
+    battery = [Case(f"file.py::test[{first}-{second}]", "battery") for first in "abc" for second in "xyz"]
     others = [Case("file.py::test", "battery"), Case("file.py::other[a-x]")]
     late = [Case("file.py::test[d-x]", "battery", "nightly")]
     move_to_the_night([*battery, *others, *late])
@@ -50,13 +50,13 @@ def test_only_cases_of_batteries_go_and_one_that_is_asked_for_alone_stays():
     assert len(stays) == 3
     assert set().union(*map(words, stays)) == set("abcxyz")
     assert not any("nightly" in case.marks for case in others)
-    alone = Case("file.py::test[a-x]", "battery")
-    move_to_the_night([alone])
-    assert set(alone.marks) == {"battery"}
+    single = Case("file.py::test[a-x]", "battery")
+    move_to_the_night([single])
+    assert set(single.marks) == {"battery"}
 
 
 def test_a_battery_may_name_the_parameters_that_count():
-    cases = [Case(f"file.py::test[{one}-{two}]", "battery", one=one, two=two) for one in "ab" for two in "xyz"]
+    cases = [Case(f"file.py::test[{a}-{x}]", "battery", one=a, two=x) for a in "ab" for x in "xyz"]
     for case in cases:
         case.marks["battery"].args = ("one",)
     move_to_the_night(cases)
@@ -64,12 +64,12 @@ def test_a_battery_may_name_the_parameters_that_count():
 
 
 def test_functions_of_the_same_draws_have_the_same_sample():
-    def sampled(**how):
+    def sampled(**arguments):
         names = []
-        for of in FUNCTIONS:
-            cases = [Case(f"file.py::{of}[{one}-{two}]", "battery") for one in "abcd" for two in "wxyz"]
+        for function in FUNCTIONS:
+            cases = [Case(f"file.py::{function}[{first}-{second}]", "battery") for first in "abcd" for second in "wxyz"]
             for case in cases:
-                case.marks["battery"].kwargs = how
+                case.marks["battery"].kwargs = arguments
             move_to_the_night(cases)
             names.append(frozenset(case.nodeid.partition("[")[2] for case in cases if "nightly" not in case.marks))
         return set(names)

@@ -14,25 +14,25 @@ from privateer_core.errors import TermsRefused
 from privateer_core.policies.decisions import message_size
 from privateer_core.policies.gain_policy import GainPolicy, decode_policy
 from privateer_core.privacy.certificate import recompute
-from privateer_core.privacy.record import Row, make_record, planned_of
+from privateer_core.privacy.record import Row, describe_terms, make_record
 from privateer_core.privacy.record_verification import read_certificates
 from privateer_core.privacy.terms_verification import Limits
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.wire.publication import Publication, Round, encode_publication
-from privateer_lab.simulation.devices import SeededNoise
+from privateer_lab.simulation.scores import SeededNoise
 from privateer_server.algorithms import learner_for
-from tests.contract.instances import SPECS, people_of
+from tests.contract.instances import SPECS, draw_people
 from tests.documents.vectors import KEY
 from tests.support.partitions import same
 from tests.support.people import rounds
 
 pytestmark = pytest.mark.battery(of="gain rounds")
 
-WIDE = Limits(math.inf, 0.3, math.inf, honest_fraction=1.0, min_batch=1, arms="hidden", curator=True)
+WIDE = Limits(math.inf, 0.3, math.inf, honest_fraction=1.0, min_batch=1, arm_visibility="hidden", allow_central=True)
 PUBLIC = KEY.public_key().public_bytes_raw()
 
 
-def measuring(spec: Any) -> Any:
+def with_gain_round(spec: Any) -> Any:
     """The spec with people who measure the gain; None where that cannot be."""
     chooses = (
         isinstance(spec, ArmsSpec) and spec.capabilities.further_questions and spec.privacy.trust.calibration == "tight"
@@ -40,22 +40,22 @@ def measuring(spec: Any) -> Any:
     if not chooses or spec.experiment.reports_per_person > 1 or spec.sources:
         return None
     data = spec.model_dump(mode="json", exclude_none=True)
-    data["experiment"]["gain_share"] = 0.2
+    data["experiment"]["evaluation_fraction"] = 0.2
     # A promise of normal noise is kept by reports that need no delta.
     data["privacy"]["delta"] = 0.0 if spec.privacy.trust.draws_one else data["privacy"].get("delta", 0.0)
-    return parse_spec(data) if data["algorithm"].get("report") != "joint" else None
+    return parse_spec(data) if data["algorithm"].get("report_statistic") != "joint" else None
 
 
-MEASURING = {name: made for name, spec in SPECS.items() if (made := measuring(spec))}
+MEASURING = {name: measured for name, spec in SPECS.items() if (measured := with_gain_round(spec))}
 
 
 @pytest.fixture(scope="module", params=MEASURING)
-def played(request: Any) -> tuple[Any, list[Any]]:
+def turns(request: Any) -> tuple[Any, list[Any]]:
     spec = MEASURING[request.param]
     return spec, list(rounds(spec, seed=1))
 
 
-def published(spec: Any, step: Any) -> bytes:
+def publish_round(spec: Any, step: Any) -> bytes:
     terms = step.policy.terms
     facts = Round(
         *(spec.name, step.policy.version, spec.privacy.model, terms.batch, 64 + message_size(step.policy), PUBLIC),
@@ -65,20 +65,20 @@ def published(spec: Any, step: Any) -> bytes:
     return encode_publication(Publication(facts, spec.model_dump_json().encode(), encode(step.policy)))
 
 
-def test_all_that_choose_by_context_are_here() -> None:
+def test_every_algorithm_that_chooses_by_context_has_a_gain_round_under_each_trust_model() -> None:
     kinds = {name: algorithm(name).spec for name in ALGORITHMS}
-    asked = {name for name, kind in kinds.items() if kind.capabilities.further_questions}
-    models = {(made.algorithm.name, made.privacy.model) for made in MEASURING.values()}
-    assert {"partition", "linear", "sparse"} <= {name for name, _ in models} <= asked
+    askable = {name for name, kind in kinds.items() if kind.capabilities.further_questions}
+    models = {(spec.algorithm.name, spec.privacy.model) for spec in MEASURING.values()}
+    assert {"partition", "linear", "sparse"} <= {name for name, _ in models} <= askable
     assert all((name, model) in models for name in ("partition", "linear", "sparse") for model in ("none", "local"))
     assert all(
         (name, model) in models for name in ("partition", "linear", "sparse") for model in ("shuffle", "central")
     )
 
 
-def test_the_last_round_measures_and_its_state_and_policy_travel(played: Any) -> None:
-    spec, all_ = played
-    assert [isinstance(one.policy, GainPolicy) for one in all_] == [False] * (len(all_) - 1) + [True]
+def test_the_last_round_measures_and_its_state_and_policy_travel(turns: Any) -> None:
+    spec, all_ = turns
+    assert [isinstance(turn.policy, GainPolicy) for turn in all_] == [False] * (len(all_) - 1) + [True]
     last, learner = all_[-1], learner_for(spec)
     assert last.step.batch == spec.gain_people
     for state in (learner.start(5), last.step.state, last.state):
@@ -89,56 +89,56 @@ def test_the_last_round_measures_and_its_state_and_policy_travel(played: Any) ->
     assert answer.gain is not None
     assert answer.gain.people == spec.gain_people
     assert answer.status == "ended"
-    assert max(one.step.batch for one in all_) <= max(most.people for most in learner.bulk(all_[0].step))
+    assert max(turn.step.batch for turn in all_) <= max(v.people for v in learner.list_round_volumes(all_[0].step))
 
 
-def test_a_device_verifies_the_round_and_derives_its_epsilon(played: Any) -> None:
-    spec, all_ = played
+def test_a_device_verifies_the_round_and_derives_its_epsilon(turns: Any) -> None:
+    spec, all_ = turns
     last = all_[-1]
-    followed = Participation(published(spec, last.step), spec.name, WIDE)
-    assert followed.asks
-    assert followed.terms.holds
+    followed = Participation(publish_round(spec, last.step), spec.name, WIDE)
+    assert followed.is_report_requested
+    assert followed.terms.keeps_promise
     mechanism: Any = followed.terms.mechanism
-    contexts, coins, decisions, rewards = people_of(spec, last.policy, 50)
+    contexts, coins, decisions, rewards = draw_people(spec, last.policy, 50)
     rows = mechanism.randomize(last.policy.contribute(contexts, coins, decisions, rewards), SeededNoise(1))
     assert {len(row.tobytes()) for row in rows} == {mechanism.report_size}
     # It takes reports on its own decisions alone, which say nothing to rounds of the learner.
-    assert [followed.takes(version) for version in (1, last.policy.version, last.policy.version + 1)] == [
+    assert [followed.accepts_version(version) for version in (1, last.policy.version, last.policy.version + 1)] == [
         False,
         True,
         False,
     ]
 
 
-def test_a_device_refuses_the_round_with_less_noise(played: Any) -> None:
-    spec, all_ = played
+def test_a_device_refuses_the_round_with_less_noise(turns: Any) -> None:
+    spec, all_ = turns
     if not spec.privacy.trust.promises:
         return
     policy = all_[-1].policy
-    weak = replace(policy, terms=replace(policy.terms, mechanism=policy.terms.mechanism.weaker(2.0)))
+    weak = replace(policy, terms=replace(policy.terms, mechanism=policy.terms.mechanism.with_less_noise(2.0)))
     with pytest.raises(TermsRefused):
-        Participation(published(spec, replace(all_[-1].step, policy=weak)), spec.name, WIDE)
+        Participation(publish_round(spec, replace(all_[-1].step, policy=weak)), spec.name, WIDE)
 
 
-def test_the_record_has_the_round_and_its_certificate_covers_it(played: Any) -> None:
-    spec, all_ = played
+def test_the_record_has_the_round_and_its_certificate_covers_it(turns: Any) -> None:
+    spec, all_ = turns
     rows = [
         Row(
-            **msgspec.structs.asdict(planned_of(one.policy.terms)),
-            version=place + 1,
-            received=one.step.batch,
+            **msgspec.structs.asdict(describe_terms(turn.policy.terms)),
+            version=index + 1,
+            received=turn.step.batch,
             released=True,
         )
-        for place, one in enumerate(all_)
+        for index, turn in enumerate(all_)
     ]
     record = make_record(spec, {"": rows})
-    told = msgspec.json.decode(msgspec.json.encode(record))
-    for certificate in read_certificates(told).values():
+    decoded = msgspec.json.decode(msgspec.json.encode(record))
+    for certificate in read_certificates(decoded).values():
         assert all(verdict.holds for verdict in recompute(certificate))
 
 
-def test_coins_of_a_report_are_never_those_of_the_choice(played: Any) -> None:
-    _, all_ = played
+def test_coins_of_a_report_are_never_those_of_the_choice(turns: Any) -> None:
+    _, all_ = turns
     policy = all_[-1].policy
     assert policy.fresh_coins
     assert not policy.tells_age

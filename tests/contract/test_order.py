@@ -1,4 +1,4 @@
-"""More trust never tells less: whoever trusts more, gives up more, or is among more people teaches the learner no less.
+"""More trust never tells less: the learner gains no less from more trust, more epsilon or more participants.
 
 In closed form: what one report tells of a cell (`privateer_core.privacy.information`), for every algorithm. It has no
 chance in it. `tests/simulation/test_order_of_regret.py` compares regrets.
@@ -24,7 +24,7 @@ from privateer_core.primitives.questions import (
 )
 from privateer_core.privacy import order
 from privateer_core.privacy.information import AskedCell, information
-from privateer_core.privacy.order import concerns_of, told
+from privateer_core.privacy.order import list_concerns, participant_information
 from privateer_core.privacy.terms import calibrate
 from privateer_core.privacy.trust import TRUST
 from privateer_core.spec.privacy import Privacy
@@ -59,10 +59,10 @@ QUESTIONS = {
 }
 
 
-def promise(model, epsilon, **more):
+def promise(model, epsilon, **limits):
     row = TRUST[model]
-    said = {"model": model} | ({"epsilon": epsilon} if row.promises else {})
-    return Privacy(**said, **({"delta": 1e-6} if row.delta_least else {}), **more)
+    fields = {"model": model} | ({"epsilon": epsilon} if row.promises else {})
+    return Privacy(**fields, **({"delta": 1e-6} if row.delta_least else {}), **limits)
 
 
 def spec_of(name, people):
@@ -76,70 +76,73 @@ def spec_of(name, people):
 
 @cache
 def value(name, model, epsilon, people, arm):
-    return told(spec_of(name, people), promise(model, epsilon), people, arm)
+    return participant_information(spec_of(name, people), promise(model, epsilon), people, arm)
 
 
 def slack(arm):
     return SLACK if arm is None else UNLIKE
 
 
-def violations(name, models=MODELS, of=value):
+def find_violations(name, models=MODELS, measure=value):
     """Return (epsilon, people, arm) where a model of more trust tells less than the next one."""
-    found = []
+    violations = []
     for epsilon, people, arm in product(EPSILONS, PEOPLE, SHARES):
-        values = [of(name, model, epsilon, people, arm) for model in models]
-        if any(more < less * (1 - slack(arm)) for more, less in pairwise(values)):
-            found.append((epsilon, people, arm))
-    return found
+        values = [measure(name, model, epsilon, people, arm) for model in models]
+        if any(upper < lower * (1 - slack(arm)) for upper, lower in pairwise(values)):
+            violations.append((epsilon, people, arm))
+    return violations
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_whoever_trusts_more_tells_no_less(name):
-    found = set(violations(name)) - {place[1:] for place in TOGETHER if place[0] == name}
+def test_a_model_of_more_trust_gives_the_learner_no_less_information(name):
+    violations = set(find_violations(name)) - {place[1:] for place in TOGETHER if place[0] == name}
     if name not in ARM_IN_THE_KEY:
-        assert not found
+        assert not violations
         return
-    assert found, "there is no violation any more: remove the name"
-    assert not violations(name, ("none", "central"))
-    assert {place[0] for place in violations(name, ("central", "local"))} <= {NORMAL}
+    assert violations, "there is no violation any more: remove the name"
+    assert not find_violations(name, ("none", "central"))
+    assert {place[0] for place in find_violations(name, ("central", "local"))} <= {NORMAL}
 
 
 @pytest.mark.parametrize("name", sorted(ARM_IN_THE_KEY))
-def test_where_seen_arms_cost_more_than_a_batch_gives_a_warning_says_so(name):
+def test_a_warning_is_given_where_visible_arms_cost_more_than_a_batch_gains(name):
     spec = spec_of(name, 1000)
     close = spec.model_copy(update={"privacy": promise("shuffle", 4.0, local_epsilon_max=4.0)})
-    (said,) = [said for said in concerns_of(close) if said.startswith("shuffling does not pay here: model 'local'")]
-    assert "times as wide in a round of" in said
-    assert "local_epsilon_max" in said or "larger rounds" in said
+    (note,) = [note for note in list_concerns(close) if note.startswith("shuffling does not pay here: model 'local'")]
+    assert "times as wide in a round of" in note
+    assert "local_epsilon_max" in note or "larger rounds" in note
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_more_epsilon_and_more_people_tell_no_less(name):
+def test_more_epsilon_or_participants_give_the_learner_no_less_information(name):
     for model, arm in product(MODELS, SHARES):
         values = {
             (epsilon, people): value(name, model, epsilon, people, arm) for epsilon, people in product(EPSILONS, PEOPLE)
         }
-        for (epsilon, people), less in values.items():
+        for (epsilon, people), lower in values.items():
             for larger in ((2 * epsilon, people), (epsilon, 10 * people)):
-                assert values.get(larger, math.inf) >= less * (1 - slack(arm)), (model, arm, epsilon, people, larger)
+                upper = values.get(larger, math.inf)
+                assert upper >= lower * (1 - slack(arm)), (model, arm, epsilon, people, larger)
 
 
 @pytest.mark.parametrize("kind", QUESTIONS)
-def test_every_kind_of_question_is_told_more_of_by_whoever_trusts_more(kind):
+def test_every_kind_of_question_gives_more_information_under_more_trust(kind):
     question = QUESTIONS[kind]
     for epsilon, people, key in product(EPSILONS, PEOPLE, (1 / KEYS, 0.9, 0.1)):
         values = []
         for model in MODELS:
             terms = calibrate(promise(model, epsilon), people, question)
             values.append(information(terms.mechanism, AskedCell(question, people, key=key)))
-        assert all(more >= less * (1 - SLACK) for more, less in pairwise(values)), (epsilon, people, key, values)
+        assert all(upper >= lower * (1 - SLACK) for upper, lower in pairwise(values)), (epsilon, people, key, values)
 
 
 @pytest.mark.parametrize("name", ["bandit", "convex"])
-def test_arms_that_are_batches_of_their_own_tell_no_less_than_reports_alone(name):
+def test_arms_that_are_batches_of_their_own_give_no_less_information_than_local_reports(name):
     """Against who sees arms, too, and of an arm of a tenth of the people."""
     for epsilon, people, arm in product(EPSILONS, PEOPLE, SHARES):
-        grouped = told(spec_of(name, people), promise("shuffle", epsilon, arms="grouped"), people, arm)
+        grouped = participant_information(
+            spec_of(name, people), promise("shuffle", epsilon, arm_visibility="grouped"), people, arm
+        )
         assert grouped >= value(name, "local", epsilon, people, arm) * (1 - SLACK)
 
 
@@ -148,30 +151,38 @@ def test_planted_a_cap_below_the_promise_of_an_arm_in_the_key_breaks_the_order()
     people = 10_000
     spec = spec_of("partition", people)
     capped = promise("shuffle", 4.0).model_copy(update={"epsilon": 8.0, "local_epsilon_max": 4.0})
-    assert told(spec, capped, people) < 0.99 * told(spec, promise("local", 8.0), people)
-    assert told(spec, promise("shuffle", 8.0), people) >= told(spec, promise("local", 8.0), people)
+    assert participant_information(spec, capped, people) < 0.99 * participant_information(
+        spec, promise("local", 8.0), people
+    )
+    assert participant_information(spec, promise("shuffle", 8.0), people) >= participant_information(
+        spec, promise("local", 8.0), people
+    )
 
 
 def test_planted_arms_that_share_rounds_break_the_order(monkeypatch):
     """Were arms not to take turns, context-bound arms would be told by their shares' squares, as in first rounds."""
-    monkeypatch.setattr(order, "AskedCell", lambda *args, **more: AskedCell(*args, **more | {"in_turns": False}))
-    assert {(4.0, people, 0.1) for people in PEOPLE} <= set(violations("partition", of=value.__wrapped__))
+    monkeypatch.setattr(order, "AskedCell", lambda *args, **kwargs: AskedCell(*args, **kwargs | {"in_turns": False}))
+    assert {(4.0, people, 0.1) for people in PEOPLE} <= set(find_violations("partition", measure=value.__wrapped__))
 
 
-def test_as_local_tells_what_reports_tell_that_stand_alone():
+def test_as_local_arms_give_as_much_information_as_local_reports():
     for name in (name for name in OURS if algorithm(name).spec.capabilities.context_decides):
         for epsilon, people in product(EPSILONS, PEOPLE):
-            spec, alone = spec_of(name, people), promise("local", epsilon)
-            alike = promise("shuffle", epsilon, arms="as-local")
-            assert math.isclose(told(spec, alike, people), told(spec, alone, people), rel_tol=SLACK)
+            spec, local_privacy = spec_of(name, people), promise("local", epsilon)
+            as_local_privacy = promise("shuffle", epsilon, arm_visibility="as-local")
+            assert math.isclose(
+                participant_information(spec, as_local_privacy, people),
+                participant_information(spec, local_privacy, people),
+                rel_tol=SLACK,
+            )
 
 
-def test_somebody_has_said_how_much_every_mechanism_tells():
-    known = set(information.registry) - {object}
-    assert all(any(issubclass(kind, base) for base in known) for kind in MECHANISMS)
+def test_every_mechanism_has_a_registered_measure_of_information():
+    bases = set(information.registry) - {object}
+    assert all(any(issubclass(kind, base) for base in bases) for kind in MECHANISMS)
 
 
-def test_a_mechanism_of_which_nobody_has_said_it_is_refused():
+def test_a_mechanism_without_a_measure_of_information_is_refused():
     class Unknown:
         pass
 
@@ -179,17 +190,17 @@ def test_a_mechanism_of_which_nobody_has_said_it_is_refused():
         information(Unknown(), AskedCell(QUESTIONS["means"], 1000))
 
 
-def test_a_cap_that_decides_is_said_with_what_another_would_change():
+def test_a_binding_cap_is_a_concern_that_names_a_better_cap():
     spec = spec_of("trial", 100_000)
     spec = spec.model_copy(update={"privacy": promise("shuffle", 1.0, local_epsilon_max=4.0)})
-    (said,) = [said for said in concerns_of(spec) if "privacy.local_epsilon_max = 4 limits" in said]
-    assert "With privacy.local_epsilon_max = 6 intervals are" in said
-    assert said.endswith("Limits(local_epsilon=6)")
+    (note,) = [note for note in list_concerns(spec) if "privacy.local_epsilon_max = 4 limits" in note]
+    assert "With privacy.local_epsilon_max = 6 intervals are" in note
+    assert note.endswith("Limits(local_epsilon=6)")
     raised = spec.model_copy(update={"privacy": promise("shuffle", 1.0, local_epsilon_max=16.0)})
-    assert not [said for said in concerns_of(raised) if "limits what" in said]
+    assert not [note for note in list_concerns(raised) if "limits what" in note]
 
 
-def test_keys_of_few_people_are_told_less_of():
+def test_keys_of_few_participants_give_less_information():
     mechanism = calibrate(promise("local", 1.0), 1000, QUESTIONS["means"]).mechanism
-    asked = AskedCell(QUESTIONS["means"], 1000, key=0.4)
-    assert information(mechanism, replace(asked, key=0.1)) < information(mechanism, asked)
+    asked_cell = AskedCell(QUESTIONS["means"], 1000, key=0.4)
+    assert information(mechanism, replace(asked_cell, key=0.1)) < information(mechanism, asked_cell)

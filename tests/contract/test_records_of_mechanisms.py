@@ -8,7 +8,7 @@ from privateer_core.algorithms import ALGORITHMS, algorithm
 from privateer_core.errors import SpecError
 from privateer_core.mechanisms.event_symbol import EventSymbol
 from privateer_core.primitives.public_coins import Layout
-from privateer_core.privacy.record import PlannedTerms, planned_of, terms_of
+from privateer_core.privacy.record import PlannedTerms, describe_terms, read_terms
 from privateer_core.privacy.terms import Terms
 from privateer_core.spec.spec import Spec
 
@@ -19,31 +19,31 @@ def rounds() -> Iterator[tuple[str, Spec, Terms]]:
         for spec in algorithm(name).spec.instances().values():
             privacy = spec.privacy
             for kind in privacy.trust.serves[spec.question].mechanisms:
-                for which, mechanism in kind.instances().items():
+                for instance_name, mechanism in kind.instances().items():
                     promise = (privacy.model, privacy.bound, privacy.delta, privacy.trust.calibration)
                     honest = 4500 if privacy.trust.batched else 0
                     terms = Terms(*promise, 5000, honest, mechanism, spec.reports)  # type: ignore[arg-type]
-                    yield f"{name} {privacy.model} {kind.__name__} {which}", spec, terms
+                    yield f"{name} {privacy.model} {kind.__name__} {instance_name}", spec, terms
 
 
 def test_rows_give_back_what_rounds_promised() -> None:
-    found = {name: (spec, terms) for name, spec, terms in rounds()}
-    assert len(found) > 100
-    for name, (spec, terms) in found.items():
-        read = terms_of(planned_of(terms), type(spec), spec.privacy, spec.reports)
+    terms_by_name = {name: (spec, terms) for name, spec, terms in rounds()}
+    assert len(terms_by_name) > 100
+    for name, (spec, terms) in terms_by_name.items():
+        read = read_terms(describe_terms(terms), type(spec), spec.privacy, spec.reports)
         assert read.event == terms.event, name
 
 
 @pytest.mark.parametrize("keys", [None, -1, 0, 1.5, True, "4", 40_000])
 def test_an_event_symbol_of_no_number_of_keys_is_refused(keys: object) -> None:
     spec, terms = next((spec, terms) for name, spec, terms in rounds() if "EventSymbol" in name)
-    row = planned_of(terms)
+    row = describe_terms(terms)
     wrong = PlannedTerms(batch=row.batch, honest=row.honest, mechanism=row.mechanism | {"keys": keys})
     with pytest.raises(SpecError, match="mechanism"):
-        terms_of(wrong, type(spec), spec.privacy, spec.reports)
+        read_terms(wrong, type(spec), spec.privacy, spec.reports)
 
 
 def test_fewer_keys_than_there_were_are_another_event() -> None:
     """The planted defect: a record that says one key for seven would certify a larger epsilon than was checked."""
-    seven, one = (EventSymbol(Layout.ungrouped(keys, 0), 2.0).shuffled(5000) for keys in (7, 1))
-    assert seven != one
+    seven, single = (EventSymbol(Layout.ungrouped(keys, 0), 2.0).batch_event(5000) for keys in (7, 1))
+    assert seven != single

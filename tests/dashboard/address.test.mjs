@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { addressOf, parseAddress } from "../../server/privateer_server/dashboard/address.mjs";
+import { formatAddress, parseAddress } from "../../server/privateer_server/dashboard/address.mjs";
 
 test("addresses name an experiment and a part of its page", () => {
   assert.deepEqual(parseAddress(""), { name: "", part: "" });
@@ -16,6 +16,6 @@ test("what is no address is told from an experiment", () => {
 
 test("an address leads back to its experiment", () => {
   for (const name of ["shop", "a/b", "100 %", "<img>"]) {
-    assert.deepEqual(parseAddress(addressOf(name, "history")), { name, part: "history" });
+    assert.deepEqual(parseAddress(formatAddress(name, "history")), { name, part: "history" });
   }
 });

@@ -26,15 +26,15 @@ test("scales are drawn before what says yes or no", () => {
 
 test("every place is in one bin, the ends of the space included", () => {
   for (const at of [[0, 0], [0.5, 0.5], [1, 1], [0.999, 0.1], [0.5, 0.4999]]) {
-    const inside = boxes.sliced(PLANE, [], at);
+    const inside = boxes.sliceBins(PLANE, [], at);
     assert.equal(inside.length, 1);
-    assert.equal(boxes.binAt(PLANE, at), inside[0]);
+    assert.equal(boxes.findBin(PLANE, at), inside[0]);
   }
 });
 
 test("a slice shows the bins that it meets", () => {
-  assert.deepEqual(boxes.sliced(SPACE, [0, 1], [0.5, 0.5, 0.3]), [0, 2]);
-  assert.deepEqual(boxes.sliced(SPACE, [0, 2], [0.5, 0.5, 0.5]), [0, 1, 2, 3]);
+  assert.deepEqual(boxes.sliceBins(SPACE, [0, 1], [0.5, 0.5, 0.3]), [0, 2]);
+  assert.deepEqual(boxes.sliceBins(SPACE, [0, 2], [0.5, 0.5, 0.5]), [0, 1, 2, 3]);
 });
 
 test("rectangles tile the drawing, and the second axis goes up", () => {
@@ -43,47 +43,47 @@ test("rectangles tile the drawing, and the second axis goes up", () => {
   assert.deepEqual(found[2], { x: 100, y: 0, width: 100, height: 50 });
   assert.equal(found.reduce((sum, { width, height }) => sum + width * height, 0), 200 * 100);
   assert.deepEqual(boxes.rectangle(bin([0.25], [0.5]), [0, -1], 200, 60), { x: 50, y: 0, width: 50, height: 60 });
-  assert.equal(boxes.pathOf(found.slice(1)), "M100 50h100v50h-100zM100 0h100v50h-100z");
+  assert.equal(boxes.makePath(found.slice(1)), "M100 50h100v50h-100zM100 0h100v50h-100z");
 });
 
 test("arrow keys cross edges, and stop at the ends", () => {
-  assert.deepEqual(boxes.binAt(PLANE, boxes.across(PLANE, [0.2, 0.8], 0, true)), 2);
-  assert.deepEqual(boxes.binAt(PLANE, boxes.across(PLANE, [0.7, 0.8], 1, false)), 1);
-  assert.deepEqual(boxes.across(PLANE, [0.2, 0.8], 0, false), [0.2, 0.8]);
+  assert.deepEqual(boxes.findBin(PLANE, boxes.moveAcross(PLANE, [0.2, 0.8], 0, true)), 2);
+  assert.deepEqual(boxes.findBin(PLANE, boxes.moveAcross(PLANE, [0.7, 0.8], 1, false)), 1);
+  assert.deepEqual(boxes.moveAcross(PLANE, [0.2, 0.8], 0, false), [0.2, 0.8]);
 });
 
 test("arrow keys find their way across parts in which nobody can be", () => {
   const apart = [bin([0], [0.25]), bin([0.75], [1])];
-  assert.deepEqual(boxes.binAt(apart, [0.5]), -1);
-  for (const from of [0.1, 0.5]) assert.deepEqual(boxes.across(apart, [from], 0, true), [0.75]);
-  assert.equal(boxes.binAt(apart, boxes.across(apart, [0.8], 0, false)), 0);
+  assert.deepEqual(boxes.findBin(apart, [0.5]), -1);
+  for (const from of [0.1, 0.5]) assert.deepEqual(boxes.moveAcross(apart, [from], 0, true), [0.75]);
+  assert.equal(boxes.findBin(apart, boxes.moveAcross(apart, [0.8], 0, false)), 0);
 });
 
 test("the arm ahead, and whether others are tried", () => {
-  assert.deepEqual(boxes.leading({ a: 0.3, b: 0.7 }), { arm: "b", several: true });
-  assert.deepEqual(boxes.leading({ a: 1, b: 0 }), { arm: "a", several: false });
-  assert.deepEqual(boxes.leading({ a: 1 / 3, b: 1 / 3, c: 1 / 3 }), { arm: null, several: true });
+  assert.deepEqual(boxes.findLeader({ a: 0.3, b: 0.7 }), { arm: "b", several: true });
+  assert.deepEqual(boxes.findLeader({ a: 1, b: 0 }), { arm: "a", several: false });
+  assert.deepEqual(boxes.findLeader({ a: 1 / 3, b: 1 / 3, c: 1 / 3 }), { arm: null, several: true });
 });
 
 test("where several arms have the same share none is ahead", () => {
-  assert.deepEqual([...boxes.areas([bin([0, 0], [1, 1])], [0], [0, 1], [{ arm: null }])], []);
+  assert.deepEqual([...boxes.measureAreas([bin([0, 0], [1, 1])], [0], [0, 1], [{ arm: null }])], []);
 });
 
 test("areas of arms add up to the drawing", () => {
   const leads = [{ arm: "a" }, { arm: "b" }, { arm: "a" }];
-  assert.deepEqual([...boxes.areas(PLANE, [0, 1, 2], [0, 1], leads)], [["a", 0.75], ["b", 0.25]]);
+  assert.deepEqual([...boxes.measureAreas(PLANE, [0, 1, 2], [0, 1], leads)], [["a", 0.75], ["b", 0.25]]);
 });
 
 test("ticks are in the units of the feature, and never too many", () => {
-  assert.deepEqual(boxes.ticks(PLANE, 0, "x"), [{ at: 0, value: 10 }, { at: 0.5, value: 20 }, { at: 1, value: 30 }]);
-  assert.deepEqual(boxes.ticks(PLANE, 1, "y").map(({ value }) => value), ["no", "yes"]);
+  assert.deepEqual(boxes.makeTicks(PLANE, 0, "x"), [{ at: 0, value: 10 }, { at: 0.5, value: 20 }, { at: 1, value: 30 }]);
+  assert.deepEqual(boxes.makeTicks(PLANE, 1, "y").map(({ value }) => value), ["no", "yes"]);
   const features = { y: { low: 18, high: 99 }, r: { quantiles: [1, 5, 9] }, o: { levels: ["small", "large"], ordered: true }, b: { boolean: true } };
-  const ends = (name) => boxes.ticks([bin([0, 0], [1, 1])], 1, name, 6, features).map(({ value }) => value);
+  const ends = (name) => boxes.makeTicks([bin([0, 0], [1, 1])], 1, name, 6, features).map(({ value }) => value);
   assert.deepEqual(["y", "r", "o", "b", "o is missing"].map(ends), [[18, 99], [1, 9], ["small", "large"], ["no", "yes"], ["no", "yes"]]);
   const level = { ...bin([0, 0], [1, 1]), where: [{ kind: "among", feature: "o", values: [1, 5], missing: false }] };
-  assert.deepEqual(boxes.ticks([level], 1, "o", 6, features).map(({ value }) => value), ["small", "large"]);
+  assert.deepEqual(boxes.makeTicks([level], 1, "o", 6, features).map(({ value }) => value), ["small", "large"]);
   const many = Array.from({ length: 64 }, (_, n) => bin([n / 64], [(n + 1) / 64], { x: [n, n + 1] }));
-  const shown = boxes.ticks(many, 0, "x", 4);
+  const shown = boxes.makeTicks(many, 0, "x", 4);
   assert.ok(shown.length <= 5);
   assert.deepEqual([shown[0].at, shown.at(-1).at], [0, 1]);
 });

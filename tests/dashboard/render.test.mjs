@@ -4,15 +4,15 @@ import { test } from "node:test";
 import { placed } from "./support/page.mjs";
 
 const { RENDERERS, render } = await import("../../server/privateer_server/dashboard/render.mjs");
-const { BinsView, meansOf } = await import("../../server/privateer_server/dashboard/bins.mjs");
+const { BinsView, findMeans } = await import("../../server/privateer_server/dashboard/bins.mjs");
 const { FindingsPanel } = await import("../../server/privateer_server/dashboard/findings.mjs");
-const { spec } = await import("../../server/privateer_server/dashboard/panels.mjs");
+const { drawSpec } = await import("../../server/privateer_server/dashboard/panels.mjs");
 
 const estimate = (name, value, low, high, more = {}) => ({ name, value, low, high, at_bound: false, people: null, ...more });
-const effect = (option, group, value, reason) => ({ option, group, value, low: value === null ? null : value - 0.1, high: value === null ? null : value + 0.1, reason, people: 100, p_value: null, detectable: null, contribution: null, remark: "" });
+const effect = (option, group, value, reason) => ({ arm: option, group, value, low: value === null ? null : value - 0.1, high: value === null ? null : value + 0.1, reason, people: 100, p_value: null, detectable: null, contribution: null, remark: "" });
 const between = (feature, low, high) => ({ kind: "between", feature, low, high, missing: false });
 const BINS = [{ lower: [0, 0], upper: [0.5, 1], where: [between("x", 0, 5)], arms: { a: 1 } }, { lower: [0.5, 0], upper: [1, 1], where: [between("x", 5, 10)], arms: { a: 0.3, b: 0.7 } }];
-const ANSWER = { status: "learning", people: 4500, rounds: 9, confidence: 0.95, recommended: null, ground: null, ended: null, estimates: [], effects: [], gain: null, warnings: [], parts: [] };
+const ANSWER = { status: "learning", people: 4500, rounds: 9, confidence: 0.95, recommended: null, basis: null, stop_reason: null, estimates: [], effects: [], gain: null, warnings: [], parts: [] };
 const FACTS = { accepted: 4500, batch: 500, publishes_result: true, spec: { experiment: { arms: ["a", "b"] } } };
 
 const about = (more = {}) => ({ id: "one", width: 800, options: ["a", "b"], features: {}, answer: ANSWER, ...more });
@@ -26,19 +26,19 @@ const SAMPLES = [
   [{ kind: "coefficients", link: "logistic", unit: "log odds", shared: { age: 0.5 }, arms: { a: { intercept: 1 }, b: { x: 2 } } }, ["log odds", "logistic", "age", "intercept"]],
   [{ kind: "plays", plays: { 3: 7 }, active: ["3", "4"], people: 100, draw: { seed: 5, start: 100, places: 50 } }, ["100 people's reports are wanted", "100 to 150"]],
   [{ kind: "point", centre: { x: 0.1 }, average: { x: 0.2 }, nearest: 0.5, farthest: 2 }, ["0.1", "0.2", "Nearest to the centre", "0.5", "2"]],
-  [{ kind: "rules", rules: [{ group: "young", option: "b", ground: "decided against all other options" }] }, ["Recommendations", "young", "yes"]],
+  [{ kind: "rules", rules: [{ group: "young", arm: "b", basis: "decided against all other options" }] }, ["Recommendations", "young", "yes"]],
   [{ kind: "bin means", columns: ["x"], confidence: 0.95, bins: [{ lower: [0], upper: [1], where: [], means: [estimate("a", 0.5, 0.4, 0.6)] }] }, ["Mean rewards in the 1 bin that reports are about", "95 %", "everybody"]],
-  [{ kind: "over time", people: [10, 20], effects: [{ option: "b", group: "young", values: [0.1, 0.2], lows: [0, 0.1], highs: [0.2, 0.3] }] }, ["Over time", "young · b"]],
+  [{ kind: "over time", people: [10, 20], effects: [{ arm: "b", group: "young", values: [0.1, 0.2], lows: [0, 0.1], highs: [0.2, 0.3] }] }, ["Over time", "young · b"]],
   [{ kind: "guardrail", name: "refund", effects: [effect("b", null, 0.2, "decided at an earlier look")] }, ["Guardrail: refund", "Squares are decided.", "All: decided at an earlier look."]],
   [{ kind: "intervals", title: "shares of people", of: "share", estimates: [estimate("young", 0.25, 0.2, 0.3)] }, ["Shares of people", "25.0 %", "20.0 %"]],
-  [{ kind: "losses", losses: [{ name: "b: young", expected: null, most: 0.75 }] }, ["What a person loses by following it", "b: young", "0.75"]],
+  [{ kind: "losses", expected_losses: [{ name: "b: young", expected: null, most: 0.75 }] }, ["What a person loses by following it", "b: young", "0.75"]],
   [{ kind: "figures", title: "what it rests on", facts: [{ name: "least share", value: 0.125, kind: "share" }, { name: "ended by", value: null, kind: "words" }] }, ["What it rests on", "Least share", "12.5 %"]],
   [{ kind: "table", title: "what coins ask", columns: [{ name: "question", kind: "words" }, { name: "share of people", kind: "share" }], rows: [["refund", 0.5]] }, ["What coins ask", "50.0 %"]],
-  [{ kind: "contradiction", found: true, evidence: 3, false_alarm_rate: 0.001, since: 1200 }, ["first 1,200 people contradict", "0.001"]],
+  [{ kind: "drift test", detected: true, evidence: 3, false_alarm_rate: 0.001, since: 1200 }, ["first 1,200 people contradict", "0.001"]],
   [{ kind: "features", people: 300, candidates: 3, kept: ["age"], gains: { age: 0.2, hours: 0.01 } }, ["Of 3 features, 1 is kept: age.", "300 people were asked"]],
-  [{ kind: "shapes", features_left: 2, options_left: 0, functions: [
-    { feature: "age", is_ordered: true, has_missing: true, cells: ["18 to 54", "54 to 90", "missing"], shares: [0.5, 0.25, 0.25], gain: 0.07, cells_left: 0, curves: [{ option: "a", values: [0.1, -0.1, 0], lows: [0, -0.2, -0.1], highs: [0.2, 0, 0.1] }, { option: "b", values: [-0.1, 0.1, 0], lows: [-0.2, 0, -0.1], highs: [0, 0.2, 0.1] }] },
-    { feature: "device", is_ordered: false, has_missing: false, cells: ["phone"], shares: [1], gain: 0, cells_left: 3, curves: [{ option: "a", values: [0], lows: [-0.1], highs: [0.1] }] }] },
+  [{ kind: "shapes", features_left: 2, arms_left: 0, functions: [
+    { feature: "age", is_ordered: true, has_missing: true, cells: ["18 to 54", "54 to 90", "missing"], shares: [0.5, 0.25, 0.25], gain: 0.07, cells_left: 0, curves: [{ arm: "a", values: [0.1, -0.1, 0], lows: [0, -0.2, -0.1], highs: [0.2, 0, 0.1] }, { arm: "b", values: [-0.1, 0.1, 0], lows: [-0.2, 0, -0.1], highs: [0, 0.2, 0.1] }] },
+    { feature: "device", is_ordered: false, has_missing: false, cells: ["phone"], shares: [1], gain: 0, cells_left: 3, curves: [{ arm: "a", values: [0], lows: [-0.1], highs: [0.1] }] }] },
   ["What each feature adds", "Not shown: 2 features", "age by itself gains 0.07", "3 more levels", "B = b", "18 to 54", "50.0 %", "-0.1 (-0.2 to 0)"]],
   [{ kind: "half-lives", used: 500, candidates: [null, 500], probabilities: [0.25, 0.75] }, ["counts half after 500 people", "never", "0.75"]],
 ];
@@ -72,9 +72,9 @@ test("arms keep the order of the spec, and others follow", () => {
 test("a bin has the estimates of the bin that holds it as a whole", () => {
   const known = [{ lower: [0, 0], upper: [0.5, 1] }, { lower: [0.5, 0], upper: [1, 0.5] }, { lower: [0.5, 0.5], upper: [1, 1] }].map((one, n) => ({ ...one, where: [], means: [estimate(`${n}`, 0, 0, 0)] }));
   const answer = { parts: [{ kind: "table" }, { kind: "bin means", columns: ["x", "y"], bins: known, confidence: 0.9 }] };
-  assert.deepEqual(meansOf(answer, { lower: [0.25, 0.5], upper: [0.5, 1] }), { ...known[0], level: 0.9 });
-  assert.equal(meansOf(answer, { lower: [0.5, 0], upper: [1, 1] }), null);
-  assert.equal(meansOf({ parts: [] }, BINS[0]), null);
+  assert.deepEqual(findMeans(answer, { lower: [0.25, 0.5], upper: [0.5, 1] }), { ...known[0], level: 0.9 });
+  assert.equal(findMeans(answer, { lower: [0.5, 0], upper: [1, 1] }), null);
+  assert.equal(findMeans({ parts: [] }, BINS[0]), null);
 });
 
 test("the bin that is chosen has its shares and its estimates, each with its interval", () => {
@@ -104,7 +104,7 @@ test("what was left in every version is drawn, and a version that is not there i
 /** What the panel of findings says of an answer. */
 function findings(answer, facts = {}) {
   const place = placed();
-  new FindingsPanel().show(place, { ...FACTS, ...facts }, { answer: { found: { ...ANSWER, ...answer } } }, 800);
+  new FindingsPanel().show(place, { ...FACTS, ...facts }, { answer: { result: { ...ANSWER, ...answer } } }, 800);
   return place.open();
 }
 
@@ -134,7 +134,7 @@ test("before the first report nothing is said of arms", () => {
 });
 
 test("the gain has its interval, and says where nothing is known", () => {
-  const gain = { option: "b", value: 0.1, low: null, high: 0.2, people: 300, means: [estimate("policy", 0.6, 0.5, 0.7)] };
+  const gain = { arm: "b", value: 0.1, low: null, high: 0.2, people: 300, means: [estimate("policy", 0.6, 0.5, 0.7)] };
   const place = findings({ gain, effects: [effect("b", null, 0.2, "decided better")] });
   assert.deepEqual(rowsOf(place, "gain"), [["over b for all", "0.1", "–", "0.2", "300"]]);
   assert.match(place.textContent, /Mean rewards of both/);
@@ -147,7 +147,7 @@ test("a part of an answer that this page does not know leaves the others as they
 });
 
 test("a spec is shown section by section", () => {
-  const place = placed(spec({ experiment: { name: "shop", arms: ["a", "b"] }, segments: [], sources: [{ name: "x" }] }));
+  const place = placed(drawSpec({ experiment: { name: "shop", arms: ["a", "b"] }, segments: [], sources: [{ name: "x" }] }));
   assert.deepEqual(place.find("h3").map(({ textContent }) => textContent), ["Experiment", "Sources"]);
   assert.match(place.textContent, /Nameshop.*a, b/);
 });

@@ -36,7 +36,7 @@ OF_PROMETHEUS = {"up": {"job", "instance"}}
 STANDARD = {"job", "instance"}
 FIXED = ("route", "stage", "of", "status")
 """Labels whose values the services choose, so that a rule may name them."""
-LATER = {("privateer_request_seconds_count", "status"): {"5xx"}}
+LATER = {("privateer_http_request_duration_seconds_count", "status"): {"5xx"}}
 """Values that this test does not bring about."""
 
 
@@ -51,15 +51,15 @@ class Exported(NamedTuple):
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Exported:
     """After a local round and a shuffled one."""
-    found = Exported(defaultdict(set), defaultdict(set), set())
+    series = Exported(defaultdict(set), defaultdict(set), set())
     pages = asyncio.run(_pages(tmp_path_factory.mktemp("pair")))
     for family in text_string_to_metric_families(pages):
-        found.families.add(family.name)
+        series.families.add(family.name)
         for sample in family.samples:
-            found.labels[sample.name] |= set(sample.labels)
+            series.labels[sample.name] |= set(sample.labels)
             for label, value in sample.labels.items():
-                found.values[sample.name, label].add(value)
-    return found
+                series.values[sample.name, label].add(value)
+    return series
 
 
 async def _pages(folder: Path) -> str:
@@ -67,12 +67,12 @@ async def _pages(folder: Path) -> str:
         await services.api.create(SMALL)
         await services.api.create(SHUFFLED | {"experiment.name": "shuffled"})
         local = await services.api.publication()
-        for one in [*sealed_reports(local, 20), bytes(70)]:
-            await services.api.client.post("/reports", content=body_of(local, [one]))
+        for report in [*sealed_reports(local, 20), bytes(70)]:
+            await services.api.client.post("/reports", content=body_of(local, [report]))
         body = await services.api.publication("shuffled")
         (whole,) = sealed_reports(body, 1)
-        for one in [bytes(len(whole)), *sealed_reports(body, 99), *[b"short"] * 10]:
-            await services.upload(body, one)
+        for report in [bytes(len(whole)), *sealed_reports(body, 99), *[b"short"] * 10]:
+            await services.upload(body, report)
         while "forwarded_total 100.0" not in (shuffler := (await services.shuffler.get("/metrics")).text):
             await asyncio.sleep(0.02)
         return (await services.api.client.get("/metrics")).text + shuffler + await _issuers_page(folder)
@@ -101,7 +101,7 @@ def panels() -> list[dict[str, Any]]:
 
 
 def selectors(expression: str) -> Iterator[tuple[str, str]]:
-    """Names of metrics with what stands in braces after them."""
+    """Yield names of metrics, with the text in braces after each."""
     bare = re.sub(r"\bby \([^)]*\)", "", re.sub(r"\[\w+\]", "", expression))
     for name, _, inside in re.findall(r"([a-z_]\w*)(\{([^}]*)\})?", re.sub(r'"[^"]*"(?![^{]*\})', "", bare)):
         if name not in WORDS:
@@ -112,34 +112,34 @@ def matchers(inside: str) -> list[tuple[str, str, str]]:
     return re.findall(r'(\w+)(=~|!~|!=|=)"([^"]*)"', inside)
 
 
-def wrong(expression: str, exported: Exported) -> list[str]:
-    """What an expression names and nobody exports."""
-    found = []
+def list_unknown(expression: str, exported: Exported) -> list[str]:
+    """List the names in an expression that no service exports."""
+    unknown = []
     for name, inside in selectors(expression):
         labels = OF_PROMETHEUS.get(name) or (exported.labels[name] | STANDARD if name in exported.labels else None)
         if labels is None:
-            found.append(name)
+            unknown.append(name)
             continue
-        for label, how, value in matchers(inside):
-            known = exported.values[name, label] | LATER.get((name, label), set())
-            if label not in labels or (how == "=" and label in FIXED and value not in known):
-                found.append(f"{name}.{label}={value}")
+        for label, operator, value in matchers(inside):
+            known_names = exported.values[name, label] | LATER.get((name, label), set())
+            if label not in labels or (operator == "=" and label in FIXED and value not in known_names):
+                unknown.append(f"{name}.{label}={value}")
     for grouped in re.findall(r"\bby \(([^)]*)\)", expression):
-        known = set().union(*(exported.labels.get(name, set()) for name, _ in selectors(expression)))
-        found += [f"by {one}" for one in grouped.replace(" ", "").split(",") if one not in known]
-    return found
+        known_names = set().union(*(exported.labels.get(name, set()) for name, _ in selectors(expression)))
+        unknown += [f"by {word}" for word in grouped.replace(" ", "").split(",") if word not in known_names]
+    return unknown
 
 
-def test_what_rules_and_panels_name_is_exported(exported: Exported) -> None:
+def test_every_name_in_rules_and_panels_is_exported(exported: Exported) -> None:
     assert len(list(expressions())) > 40
-    assert {expression: bad for expression in expressions() if (bad := wrong(expression, exported))} == {}
+    assert {expression: bad for expression in expressions() if (bad := list_unknown(expression, exported))} == {}
 
 
 @pytest.mark.parametrize(
     ("expression", "bad"),
     [
         ("privateer_reports_acepted_total > 0", ["privateer_reports_acepted_total"]),
-        ("rate(privateer_request_seconds[5m])", ["privateer_request_seconds"]),
+        ("rate(privateer_http_request_duration_seconds[5m])", ["privateer_http_request_duration_seconds"]),
         ('rate(privateer_stage_seconds_count{stage="lern"}[5m])', ["privateer_stage_seconds_count.stage=lern"]),
         ('privateer_disk_free_bytes{path="data"}', ["privateer_disk_free_bytes.path=data"]),
         ("sum by (kind) (privateer_batches_total)", ["by kind"]),
@@ -147,18 +147,19 @@ def test_what_rules_and_panels_name_is_exported(exported: Exported) -> None:
     ],
 )
 def test_a_planted_misnomer_is_found(expression: str, bad: list[str], exported: Exported) -> None:
-    assert wrong(expression, exported) == bad
+    assert list_unknown(expression, exported) == bad
 
 
 def test_the_dashboard_shows_every_metric(exported: Exported) -> None:
-    shown = {name for panel in panels() for target in panel["targets"] for name, _ in selectors(target["expr"])}
-    families = {re.sub(r"_(total|bucket|count|sum)$", "", name) for name in shown}
-    assert families == exported.families
-    assert all(one.startswith("privateer_") for one in families)
+    metrics = {name for panel in panels() for target in panel["targets"] for name, _ in selectors(target["expr"])}
+    families = {re.sub(r"_(total|bucket|count|sum)$", "", name) for name in metrics}
+    assert families - exported.families == set()
+    assert exported.families - families == {"process_virtual_memory_bytes"}
+    assert all(family.startswith(("privateer_", "process_")) for family in families)
 
 
 def test_the_docs_describe_every_metric(exported: Exported) -> None:
-    described = set(re.findall(r"`(privateer_\w+)", (OPERATIONS / "metrics.md").read_text()))
+    described = set(re.findall(r"`((?:privateer|process)_\w+)", (OPERATIONS / "metrics.md").read_text()))
     assert {name.removesuffix("_total") for name in described} == exported.families
 
 
@@ -170,9 +171,10 @@ def test_every_alert_has_its_section_and_says_what_to_do() -> None:
     for rule in rules():
         assert set(rule) <= {"alert", "expr", "for", "labels", "annotations"}
         assert rule["labels"]["severity"] in ("page", "ticket")
-        assert set(rule["annotations"]) == {"summary", "action", "runbook"}
+        assert set(rule["annotations"]) == {"summary", "action", "runbook_url"}
         assert all(text.strip() for text in rule["annotations"].values())
-        assert rule["annotations"]["runbook"] == f"docs/operations/alerts.md#{rule['alert'].lower()}"
+        page = "https://docs.example/operations/alerts.html"
+        assert rule["annotations"]["runbook_url"] == f"{page}#{rule['alert'].lower()}"
         assert re.fullmatch(r"\d+[mhd]", rule.get("for", "1m"))
 
 
@@ -182,7 +184,7 @@ def test_the_alert_and_the_doctor_ask_for_as_much_of_a_disk_and_as_new_a_backup(
     assert re.findall(r"> (\d{2,})", by_name["PrivateerBackupFails"]) == [str(BACKUP_SECONDS)]
 
 
-def test_expressions_are_balanced_and_call_what_prometheus_has() -> None:
+def test_expressions_are_balanced_and_call_functions_of_prometheus() -> None:
     for expression in expressions():
         bare = re.sub(r'"[^"]*"', "", expression)
         assert all(bare.count(opening) == bare.count(closing) for opening, closing in ("()", "{}", "[]"))
@@ -192,16 +194,19 @@ def test_expressions_are_balanced_and_call_what_prometheus_has() -> None:
 
 def test_the_configuration_scrapes_the_private_listeners() -> None:
     assert CONFIGURATION["rule_files"] == ["alerts.yml"]
-    jobs = {one["job_name"]: one["static_configs"][0]["targets"] for one in CONFIGURATION["scrape_configs"]}
+    jobs = {
+        scrape_config["job_name"]: scrape_config["static_configs"][0]["targets"]
+        for scrape_config in CONFIGURATION["scrape_configs"]
+    }
     assert jobs == {"privateer-server": ["127.0.0.1:8002"], "privateer-shuffler": ["127.0.0.1:8003"]}
 
 
 def test_panels_have_places_of_their_own() -> None:
-    taken = set()
+    occupied = set()
     for panel in DASHBOARD["panels"]:
         at = panel["gridPos"]
         cells = {(x, y) for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"])}
         assert at["x"] + at["w"] <= 24
-        assert not cells & taken
-        taken |= cells
+        assert not cells & occupied
+        occupied |= cells
     assert len({panel["id"] for panel in DASHBOARD["panels"]}) == len(DASHBOARD["panels"])

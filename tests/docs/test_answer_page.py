@@ -1,4 +1,4 @@
-"""The answers that the page shows are those that the program gives, whose last lines it leaves out."""
+"""The answers on the page are the program's, without the last lines."""
 
 import re
 from pathlib import Path
@@ -8,8 +8,8 @@ import pytest
 import privateer_lab as lab
 from privateer_core.answer.conclusion import PublishedAnswer
 from privateer_lab.cli.input_files import load_spec
+from privateer_lab.render.terminal import print_conclusion, print_finished
 from privateer_lab.simulation.simulation import Simulation
-from privateer_lab.terminal import print_conclusion, print_finished
 from privateer_server.conclusions.conclusion import conclude
 
 ROOT = Path(__file__).parents[2]
@@ -18,11 +18,11 @@ SHOWN = re.findall(r"```text\n(.*?)```", (ROOT / "docs" / "answer.md").read_text
 
 GAIN = """\
 what choosing by context gains, in mean reward: measured with people who got one or the other; above \
-any option by chance +0.4119 (+0.307 to +0.5168)
+any option by chance +0.3871 (+0.2838 to +0.4904)
 ┏━━━━━━━━━━━━┳━━━━━━━━━━━━━━━━━━━━━━┳━━━━━━━━━┳━━━━━━━━━━┳━━━━━━━━━━━━━━━━━━━━┓
 ┃ by context ┃ middle for everybody ┃ gain    ┃ relative ┃ interval           ┃
 ┡━━━━━━━━━━━━╇━━━━━━━━━━━━━━━━━━━━━━╇━━━━━━━━━╇━━━━━━━━━━╇━━━━━━━━━━━━━━━━━━━━┩
-│     0.8957 │               0.4624 │ +0.4333 │ +93.7%   │ +0.3811 to +0.4855 │
+│     0.9094 │               0.4762 │ +0.4332 │ +91.0%   │ +0.3793 to +0.4872 │
 └────────────┴──────────────────────┴─────────┴──────────┴────────────────────┘
 It rests on 9,425 people in 9 rounds; the experiment is finished, begun 2026-11-20. Of 9,500 people planned: \
 9,425 counted in closed rounds; 75 out of reach of rounds.
@@ -50,24 +50,24 @@ Rewards are from 0 to 200, and more counts as better; effects are differences of
 @pytest.mark.parametrize(
     ("place", "name", "settings", "below"),
     [
-        (0, "peaks-shuffle", ["experiment.horizon=9500", "experiment.gain_share=0.15"], GAIN),
+        (0, "peaks-shuffle", ["experiment.horizon=9500", "experiment.evaluation_fraction=0.15"], GAIN),
         (1, "revenue", [], LOSSES),
     ],
 )
-def test_the_page_shows_what_is_printed(
+def test_the_page_shows_the_printed_answers(
     place: int, name: str, settings: list[str], below: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = Simulation(load_spec(ROOT / "examples" / f"{name}.toml", settings), 1)
     while run.step.batch:
         run.close_round()
     answer, version = run.schedule.answer(run.step), run.step.policy.version
-    found = conclude(run.schedule, run.step, answer)
+    conclusion = conclude(run.schedule, run.step, answer)
     began, algorithm = "2026-11-20T10:00:00+00:00", run.spec.algorithm.name
-    print_conclusion(PublishedAnswer(name, version, "finished", algorithm, began, run.account(), found, answer))
+    print_conclusion(PublishedAnswer(name, version, "finished", algorithm, began, run.account(), conclusion, answer))
     assert capsys.readouterr().out == SHOWN[place] + below
 
 
-def test_the_page_shows_what_is_printed_of_a_test_with_segments(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_page_shows_the_printed_answer_of_a_test_with_segments(capsys: pytest.CaptureFixture[str]) -> None:
     """Nine in ten people are where the option does harm."""
     cells = {
         ("NL", "a"): (5400, 1188),
@@ -81,8 +81,8 @@ def test_the_page_shows_what_is_printed_of_a_test_with_segments(capsys: pytest.C
         (country, arm, float(place < yes)) for (country, arm), (people, yes) in cells.items() for place in range(people)
     ]
     country, arm, reward = zip(*rows, strict=True)
-    found = lab.analyze({"country": country, "arm": arm, "reward": reward}, segments=["country"])
-    print_finished(found.found.conclusion, found.answer, found.rests)
+    analysis = lab.analyze({"country": country, "arm": arm, "reward": reward}, segments=["country"])
+    print_finished(analysis.found.conclusion, analysis.answer, analysis.rests)
     printed = capsys.readouterr().out
     assert printed.startswith(SHOWN[2])
     assert "Shares of people are counted.\n" in printed  # nothing is said of others, who are nobody

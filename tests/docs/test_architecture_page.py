@@ -18,7 +18,7 @@ def test_what_the_page_names_is_there(named: str) -> None:
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_every_package_of_the_core_and_the_server_is_named(package: str) -> None:
-    folders = {f"{package}/{one.parent.name}/" for one in (ROOT / package).glob("*/__init__.py")}
+    folders = {f"{package}/{path.parent.name}/" for path in (ROOT / package).glob("*/__init__.py")}
     assert folders - set(PATHS) == set()
 
 

@@ -49,15 +49,15 @@ def test_a_service_without_is_found(missing: str) -> None:
 
 
 def test_every_database_has_a_password_of_its_own_and_no_root() -> None:
-    found = services("docker-compose.scale.yml")
-    databases = {name: service for name, service in found.items() if name.endswith("-db")}
+    composed = services("docker-compose.scale.yml")
+    databases = {name: service for name, service in composed.items() if name.endswith("-db")}
     passwords = {name: service["environment"]["POSTGRES_PASSWORD"] for name, service in databases.items()}
     assert len(set(passwords.values())) == len(passwords) == 3
-    assert all(re.fullmatch(r"\$\{PRIVATEER_[A-Z_]+_PASSWORD:\?\}", one) for one in passwords.values()), (
+    assert all(re.fullmatch(r"\$\{PRIVATEER_[A-Z_]+_PASSWORD:\?\}", password_) for password_ in passwords.values()), (
         "none has a default"
     )
     assert all(service["user"] == "postgres" for service in databases.values())
-    for service in found.values():
+    for service in composed.values():
         for address in service.get("environment", {}).values():
             if str(address).startswith("postgresql://"):
                 password, database = re.fullmatch(r"postgresql://privateer:(.+)@([a-z-]+)/privateer", address).groups()  # type: ignore[union-attr]
@@ -65,25 +65,25 @@ def test_every_database_has_a_password_of_its_own_and_no_root() -> None:
 
 
 def http(text: str) -> Directive:
-    (found,) = [one for one in parse(text).inside if one.name == "http"]
-    return found
+    (block,) = [directive for directive in parse(text).inside if directive.name == "http"]
+    return block
 
 
-def given(text: str, name: str) -> list[tuple[str, ...]]:
-    return http(text).own(name) or parse(text).own(name)
+def directives(text: str, name: str) -> list[tuple[str, ...]]:
+    return http(text).args(name) or parse(text).args(name)
 
 
 @pytest.mark.parametrize("name", SHARED)
 def test_the_balancer_has_the_limits_of_the_proxy(name: str) -> None:
-    assert given(BALANCER, name) == given(PROXY, name) != []
+    assert directives(BALANCER, name) == directives(PROXY, name) != []
 
 
 def test_limits_are_by_address_and_leave_proxies_alone() -> None:
     balancer = http(BALANCER)
-    zones = [one[0] for name in ("limit_conn_zone", "limit_req_zone") for one in balancer.own(name)]
+    zones = [words[0] for name in ("limit_conn_zone", "limit_req_zone") for words in balancer.args(name)]
     assert zones == ["$stranger", "$stranger"]
-    sent = {words[0]: words[1] for words in balancer.own("proxy_set_header")}
-    assert all(sent.get(name) == "" for name in FORWARDED)
-    public = [one for one in balancer.inside if one.name == "server" and ("8000",) in one.own("listen")]
-    streams = [one for one in public[0].inside if one.words[:1] == ("~",)]
-    assert [one.own("proxy_buffering") for one in streams] == [[("off",)]]
+    headers_ = {words[0]: words[1] for words in balancer.args("proxy_set_header")}
+    assert all(headers_.get(name) == "" for name in FORWARDED)
+    public = [words for words in balancer.inside if words.name == "server" and ("8000",) in words.args("listen")]
+    streams = [words for words in public[0].inside if words.words[:1] == ("~",)]
+    assert [words.args("proxy_buffering") for words in streams] == [[("off",)]]

@@ -11,7 +11,7 @@ SECTIONS = ("\nAttributes\n---", "\nRaises\n---")
 IMPORTED_BY_USERS = (
     "client/privateer_client/{arm,client,delivery,offline,openfeature,session}.py",
     "client/privateer_client/ledger/ledger.py",
-    "lab/privateer_lab/{finished_test,drafting/spec_draft,drafting/written_draft,environments/environment}.py",
+    "lab/privateer_lab/{analysis/ab_test_analysis,drafting/spec_draft,drafting/written_draft,environments/environment}.py",
     "lab/privateer_lab/{baselines,notebook}/",
     "server/privateer_server/algorithms/rounds_learner.py",
     "shared/privateer_core/{accounting,answer,mechanisms,policies}/",
@@ -22,7 +22,7 @@ IMPORTED_BY_USERS = (
 def expanded(pattern: str) -> Iterator[str]:
     before, brace, rest = pattern.partition("{")
     choices, _, after = rest.partition("}")
-    yield from (before + one + after for one in choices.split(",")) if brace else (pattern,)
+    yield from (before + word + after for word in choices.split(",")) if brace else (pattern,)
 
 
 PREFIXES = tuple(path for pattern in IMPORTED_BY_USERS for path in expanded(pattern))
@@ -36,7 +36,7 @@ def with_sections(source: str) -> list[str]:
 
 
 @pytest.mark.parametrize("role", ["client", "issuer", "lab", "papers", "server", "shared", "shuffler"])
-def test_sections_stand_only_at_what_users_import(role: str) -> None:
+def test_docstring_sections_stand_only_at_names_that_users_import(role: str) -> None:
     files = [path for path in sorted((ROOT / role).rglob("*.py")) if "build" not in path.parts]
     inside = [path for path in files if not path.relative_to(ROOT).as_posix().startswith(PREFIXES)]
     assert inside

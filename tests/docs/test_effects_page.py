@@ -10,10 +10,10 @@ from privateer_core.errors import SpecError
 from privateer_core.spec.privacy import Privacy
 from privateer_lab.cli.input_files import load_spec
 from privateer_papers.catalogue import all_reproductions
-from privateer_papers.paper_4.frontier import setting_of
+from privateer_papers.paper_4.frontier import trial_setting
 from privateer_server.algorithms.trial.evidence.epochs import PlannedEpoch, TrialDesign
-from privateer_server.algorithms.trial.group_sequential import decision_time, drift_of
-from privateer_server.algorithms.trial.power.planned_deviations import people_needed
+from privateer_server.algorithms.trial.group_sequential import decision_time, find_drift
+from privateer_server.algorithms.trial.power.power_analysis import required_people
 from tests.docs.test_readme import blocks
 
 ROOT = Path(__file__).parents[2]
@@ -30,30 +30,30 @@ PROMISES = [
 ]
 
 
-def needed(promise: dict[str, object], base: float, effect: float, segments: int) -> float:
-    setting = setting_of(Privacy.model_validate(promise), segments, 1_000)
+def participants_needed(promise: dict[str, object], base: float, effect: float, segments: int) -> float:
+    setting = trial_setting(Privacy.model_validate(promise), segments, 1_000)
     design = TrialDesign(0.05, 1e5, np.array([0.5, 0.5]), np.array([1 / segments]), setting.counted)
     epochs = [PlannedEpoch(1e5 * size, setting.keep, setting.other, setting.noise) for size in np.diff((0.0, *TIMES))]
-    return float(people_needed(design, epochs, base + effect / 2, effect)[0, 0])
+    return float(required_people(design, epochs, base + effect / 2, effect)[0, 0])
 
 
 @pytest.mark.parametrize("row", ROWS)
 def test_people_needed(row: tuple[str, str, str, str]) -> None:
     base, effect, segments = float(row[0]), float(row[1]), int(row[2])
-    said = [float(figure.replace(",", "")) for figure in row[3].split(" | ")]
-    for figure, promise in zip(said, PROMISES, strict=True):
+    figures = [float(figure.replace(",", "")) for figure in row[3].split(" | ")]
+    for figure, promise in zip(figures, PROMISES, strict=True):
         if promise is not None:
-            assert needed(promise, base, effect, segments) == pytest.approx(figure, rel=0.02)
+            assert participants_needed(promise, base, effect, segments) == pytest.approx(figure, rel=0.02)
 
 
 def test_all_rows_are_found_and_decision_times_are_right() -> None:
     assert len(ROWS) == 6
-    drift = drift_of(TIMES, 0.05)
+    drift = find_drift(TIMES, 0.05)
     assert f"{decision_time(TIMES, 0.05, drift):.0%}".replace("%", " %") in PAGE
     assert f"{decision_time(TIMES, 0.05, 2 * drift):.0%}".replace("%", " %") in PAGE
 
 
-def test_commands_name_what_there_is() -> None:
+def test_commands_of_the_page_name_existing_specs_and_options() -> None:
     (planned,), (measured,) = blocks("sh", PAGE), blocks("sh", FIGURES)
     commands = planned + measured
     reproduced = re.findall(r"reproduce (\S+)", commands)

@@ -18,8 +18,8 @@ def build(page: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """Build a site of this one page, as `make site` builds that of the documentation."""
     configuration: dict[str, Any] = yaml.safe_load((ROOT / "mkdocs.yml").read_text())
     hooks = [str(ROOT / hook) for hook in configuration["hooks"]]
-    here = {"docs_dir": "pages", "site_dir": "site", "nav": ["README.md"], "extra_css": [], "hooks": hooks}
-    (folder / "mkdocs.yml").write_text(yaml.safe_dump(configuration | here))
+    site = {"docs_dir": "pages", "site_dir": "site", "nav": ["README.md"], "extra_css": [], "hooks": hooks}
+    (folder / "mkdocs.yml").write_text(yaml.safe_dump(configuration | site))
     (folder / "pages").mkdir()
     (folder / "pages" / "README.md").write_text(page)
     return subprocess.run(
@@ -33,14 +33,14 @@ def build(page: str, folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_formulas_are_set(tmp_path: Path) -> None:
-    done = build(GOOD, tmp_path)
-    assert done.returncode == 0, done.stderr
-    made = (tmp_path / "site" / "index.html").read_text()
-    assert made.count('<annotation encoding="application/x-tex">') == 3
+    process = build(GOOD, tmp_path)
+    assert process.returncode == 0, process.stderr
+    text = (tmp_path / "site" / "index.html").read_text()
+    assert text.count('<annotation encoding="application/x-tex">') == 3
 
 
 @pytest.mark.parametrize(
-    ("planted", "line", "said"),
+    ("planted", "line", "message"),
     [
         ("At most $e^{2$ of them.", 9, "Expected '}'"),
         ("At most $\\oddsratio{2}$ of them.", 9, "Undefined control sequence: \\oddsratio"),
@@ -49,8 +49,8 @@ def test_formulas_are_set(tmp_path: Path) -> None:
     ],
 )
 def test_a_planted_wrong_formula_fails_the_build_with_its_page_and_line(
-    planted: str, line: int, said: str, tmp_path: Path
+    planted: str, line: int, message: str, tmp_path: Path
 ) -> None:
-    done = build(f"{GOOD}\n{planted}\n", tmp_path)
-    assert done.returncode != 0
-    assert f"README.md:{line}: KaTeX parse error: {said}" in done.stdout + done.stderr
+    process = build(f"{GOOD}\n{planted}\n", tmp_path)
+    assert process.returncode != 0
+    assert f"README.md:{line}: KaTeX parse error: {message}" in process.stdout + process.stderr

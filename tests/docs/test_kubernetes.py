@@ -13,12 +13,12 @@ from privateer_core.errors import SpecError
 from privateer_issuer.settings import read_settings as read_issuer
 from privateer_server.settings import read_settings as read_server
 from privateer_shuffler.settings import read_settings as read_shuffler
-from tests.documents.openapi import described
+from tests.documents.openapi import service_documents
 
 ROOT: Final = Path(__file__).parents[2]
 FOLDER: Final = ROOT / "deploy" / "kubernetes"
 SERVICES: Final[dict[str, Callable[[Mapping[str, str]], object]]] = {
-    "server": lambda given: read_server(given, []),
+    "server": lambda environment: read_server(environment, []),
     "shuffler": read_shuffler,
     "issuer": read_issuer,
 }
@@ -37,30 +37,30 @@ def documents(name: str) -> Iterator[dict[str, Any]]:
     yield from yaml.safe_load_all((FOLDER / name).read_text())
 
 
-def one(kind: str, service: str) -> dict[str, Any]:
-    (found,) = (d for d in documents(f"{service}.yaml") if d["kind"] == kind and d["metadata"]["name"] == service)
-    return found
+def find_document(kind: str, service: str) -> dict[str, Any]:
+    (document,) = (d for d in documents(f"{service}.yaml") if d["kind"] == kind and d["metadata"]["name"] == service)
+    return document
 
 
 def pod(service: str) -> dict[str, Any]:
-    found: dict[str, Any] = one("Deployment", service)["spec"]["template"]["spec"]
-    return found
+    spec: dict[str, Any] = find_document("Deployment", service)["spec"]["template"]["spec"]
+    return spec
 
 
 def container(service: str) -> dict[str, Any]:
-    (found,) = pod(service)["containers"]
-    return dict(found)
+    (entry,) = pod(service)["containers"]
+    return dict(entry)
 
 
 def stage(service: str) -> str:
     """The stage of the Dockerfile that a service's image is made by."""
-    found = re.search(rf"FROM base AS {service}\n(.*?)(\n\n|\Z)", (ROOT / "Dockerfile").read_text(), re.DOTALL)
-    assert found
-    return found.group(1)
+    match = re.search(rf"FROM base AS {service}\n(.*?)(\n\n|\Z)", (ROOT / "Dockerfile").read_text(), re.DOTALL)
+    assert match
+    return match.group(1)
 
 
 def environment(service: str, settings: Mapping[str, str] = {}) -> dict[str, str]:
-    """What the service is told, with secrets made up, and what its config map of settings says."""
+    """Return a service's environment: its variables, with made-up secrets, and the settings of its config map."""
 
     def value(entry: Mapping[str, Any]) -> str:
         if "value" in entry:
@@ -75,20 +75,20 @@ def environment(service: str, settings: Mapping[str, str] = {}) -> dict[str, str
 
 @pytest.mark.parametrize("service", SERVICES)
 def test_every_variable_is_a_setting_and_all_are_accepted(service: str) -> None:
-    given = environment(service)
-    assert SERVICES[service](given)
+    variables = environment(service)
+    assert SERVICES[service](variables)
     table = (ROOT / "docs" / "configuration.md").read_text()
-    for name in given:
+    for name in variables:
         rows = [row for row in table.splitlines() if row.startswith("|") and f"`{name}`" in row]
         assert any(row.split("|")[2].strip() == "all" or service in row.split("|")[2] for row in rows), name
 
 
 @pytest.mark.parametrize("service", SERVICES)
 def test_a_config_map_gives_a_service_its_other_settings(service: str) -> None:
-    given = environment(service, {"PRIVATEER_ORIGINS": "https://shop.example"})
-    assert getattr(SERVICES[service](given), "origins") == ("https://shop.example",)  # noqa: B009
-    said = f"configmap privateer-{service}-settings --from-literal=PRIVATEER_"
-    assert said.replace(service, "SERVICE") in (ROOT / "docs" / "deploying.md").read_text()
+    variables = environment(service, {"PRIVATEER_CORS_ORIGINS": "https://shop.example"})
+    assert getattr(SERVICES[service](variables), "cors_origins") == ("https://shop.example",)  # noqa: B009
+    command = f"configmap privateer-{service}-settings --from-literal=PRIVATEER_"
+    assert command.replace(service, "SERVICE") in (ROOT / "docs" / "deploying.md").read_text()
 
 
 @pytest.mark.parametrize(
@@ -100,14 +100,20 @@ def test_a_config_map_gives_a_service_its_other_settings(service: str) -> None:
 )
 def test_composed_services_get_the_origins_of_pages(name: str, services: list[str]) -> None:
     composed = yaml.safe_load((ROOT / name).read_text())["services"]
-    told = [service for service, facts in composed.items() if "PRIVATEER_ORIGINS" in facts.get("environment", {})]
-    assert told == services
-    assert {composed[service]["environment"]["PRIVATEER_ORIGINS"] for service in told} == {"${PRIVATEER_ORIGINS:-}"}
+    named = [service for service, facts in composed.items() if "PRIVATEER_CORS_ORIGINS" in facts.get("environment", {})]
+    assert named == services
+    assert {composed[service]["environment"]["PRIVATEER_CORS_ORIGINS"] for service in named} == {
+        "${PRIVATEER_CORS_ORIGINS:-}"
+    }
 
 
 @pytest.mark.parametrize(
     ("service", "name"),
-    [("server", "PRIVATEER_STORE_KEY_FILE"), ("server", "PRIVATEER_IDENTITY"), ("shuffler", "PRIVATEER_SIGNING_KEY")],
+    [
+        ("server", "PRIVATEER_STORE_KEY_FILE"),
+        ("server", "PRIVATEER_PUBLICATION_KEY"),
+        ("shuffler", "PRIVATEER_SIGNING_KEY"),
+    ],
 )
 def test_a_variable_that_was_forgotten_is_noticed(service: str, name: str) -> None:
     with pytest.raises(SpecError):
@@ -122,18 +128,18 @@ def test_ports_are_those_of_the_image(service: str) -> None:
     assert list(ports.values()) == [int(port) for port in exposed.groups()]
     assert ports["private"] == PRIVATE[service]
     services = [d for d in documents(f"{service}.yaml") if d["kind"] == "Service"]
-    told = {d["metadata"]["name"]: d["spec"]["ports"][0] for d in services}
+    service_ports = {d["metadata"]["name"]: d["spec"]["ports"][0] for d in services}
     for name, kind in ((service, "public"), (f"{service}-private", "private")):
-        assert told[name] == {"name": kind, "port": ports[kind], "targetPort": kind}
+        assert service_ports[name] == {"name": kind, "port": ports[kind], "targetPort": kind}
     assert all(d["spec"]["selector"] == {"app": service} for d in services)
 
 
 @pytest.mark.parametrize("service", SERVICES)
 def test_probes_ask_routes_of_the_public_listener(service: str) -> None:
-    routes = described()[service]["paths"]
+    routes = service_documents()[service]["paths"]
     for probe, path in (("startupProbe", "/healthz"), ("livenessProbe", "/healthz"), ("readinessProbe", "/readyz")):
-        asked = container(service)[probe]["httpGet"]
-        assert asked == {"path": path, "port": "public"}
+        request = container(service)[probe]["httpGet"]
+        assert request == {"path": path, "port": "public"}
         assert "get" in routes[path]
 
 
@@ -165,9 +171,9 @@ def test_pods_have_no_rights(service: str) -> None:
 
 @pytest.mark.parametrize("service", ["server", "shuffler"])
 def test_a_drain_leaves_replicas(service: str) -> None:
-    budget = one("PodDisruptionBudget", service)["spec"]
+    budget = find_document("PodDisruptionBudget", service)["spec"]
     assert budget["selector"] == {"matchLabels": {"app": service}}
-    assert 0 < budget["minAvailable"] < one("Deployment", service)["spec"]["replicas"]
+    assert 0 < budget["minAvailable"] < find_document("Deployment", service)["spec"]["replicas"]
 
 
 def test_images_are_pinned() -> None:
@@ -183,38 +189,38 @@ def test_images_are_pinned() -> None:
 
 
 def policy(name: str) -> dict[str, Any]:
-    (found,) = (d["spec"] for d in documents("network.yaml") if d["metadata"]["name"] == name)
-    return dict(found)
+    (spec,) = (d["spec"] for d in documents("network.yaml") if d["metadata"]["name"] == name)
+    return dict(spec)
 
 
-def reaching(service: str, port: int) -> list[dict[str, Any]]:
+def list_peers(service: str, port: int) -> list[dict[str, Any]]:
     """Return the peers that may reach a port of a service."""
     rules = [rule for rule in policy(service)["ingress"] if {"port": port} in rule["ports"]]
     return [peer for rule in rules for peer in rule["from"]]
 
 
-def test_nobody_reaches_anybody_unless_it_is_allowed() -> None:
+def test_no_pod_reaches_another_unless_it_is_allowed() -> None:
     assert policy("nobody") == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
     for service, port in PRIVATE.items():
-        pods = [peer["podSelector"] for peer in reaching(service, port) if "podSelector" in peer]
+        pods = [peer["podSelector"] for peer in list_peers(service, port) if "podSelector" in peer]
         assert pods == ([{"matchLabels": {"app": "shuffler"}}] if service == "server" else [])
-        assert len(reaching(service, port)) == len(pods) + 1
+        assert len(list_peers(service, port)) == len(pods) + 1
     # Strangers come by the ingress controller alone, and only to public ports.
     ports = {service: [p["port"] for rule in policy(service)["ingress"] for p in rule["ports"]] for service in PRIVATE}
     assert ports == {"server": [8000, 8002], "shuffler": [8001, 8003], "issuer": [8004, 8005]}
     for service, (public, _) in ports.items():
-        (stranger,) = reaching(service, public)
+        (stranger,) = list_peers(service, public)
         assert list(stranger) == ["namespaceSelector"]
 
 
 def test_the_shuffler_reaches_the_server_and_its_database_alone() -> None:
     server, database = policy("shuffler")["egress"]
     assert server == {"to": [{"podSelector": {"matchLabels": {"app": "server"}}}], "ports": [{"port": 8002}]}
-    called = urlsplit(environment("shuffler")["PRIVATEER_SERVER_URL"])
-    assert called.port == 8002
+    url = urlsplit(environment("shuffler")["PRIVATEER_SERVER_URL"])
+    assert url.port == 8002
     # The private listener answers to its own names alone.
-    assert called.hostname in environment("server")["PRIVATEER_ADMIN_NAMES"].split(",")
-    assert called.hostname in {d["metadata"]["name"] for d in documents("server.yaml") if d["kind"] == "Service"}
+    assert url.hostname in environment("server")["PRIVATEER_ADMIN_ALLOWED_HOSTS"].split(",")
+    assert url.hostname in {d["metadata"]["name"] for d in documents("server.yaml") if d["kind"] == "Service"}
     assert database["to"][0]["podSelector"] == {"matchLabels": {"privateer-database": "shuffler"}}
     (other,) = policy("server")["egress"]
     assert other["to"][0]["podSelector"] == {"matchLabels": {"privateer-database": "server"}}

@@ -15,40 +15,38 @@ PNG_MAX = 150_000
 
 def texts(outputs: list[dict[str, Any]]) -> list[str]:
     """What outputs say, without their pictures."""
-    return ["".join(one.get("text") or one["data"]["text/plain"]) for one in outputs]
+    return ["".join(output.get("text") or output["data"]["text/plain"]) for output in outputs]
 
 
 def test_the_cells_give_the_outputs_that_are_stored() -> None:
     cells = notebook.cells(notebook.PATH.read_text())
     outputs = notebook.run(["".join(cell["source"]) for cell in cells])
-    for cell, found in zip(cells, outputs, strict=True):
-        assert texts(found) == texts(cell["outputs"]), "".join(cell["source"])
-        assert ["data" in one and list(one["data"]) for one in found] == [
-            "data" in one and list(one["data"]) for one in cell["outputs"]
+    for cell, cell_outputs in zip(cells, outputs, strict=True):
+        assert texts(cell_outputs) == texts(cell["outputs"]), "".join(cell["source"])
+        assert ["data" in output and list(output["data"]) for output in cell_outputs] == [
+            "data" in output and list(output["data"]) for output in cell["outputs"]
         ]
 
 
 def test_its_figures_are_there_and_small() -> None:
     cells = notebook.cells(notebook.PATH.read_text())
-    pictures = [
-        one["data"]["image/png"] for cell in cells for one in cell["outputs"] if "image/png" in one.get("data", {})
-    ]
+    pictures = [o["data"]["image/png"] for cell in cells for o in cell["outputs"] if "image/png" in o.get("data", {})]
     assert len(pictures) == sum("lab.plot." in "".join(cell["source"]) for cell in cells) >= 4
-    decoded = [base64.b64decode(one) for one in pictures]
-    assert all(one.startswith(b"\x89PNG") for one in decoded)
+    decoded = [base64.b64decode(output) for output in pictures]
+    assert all(output.startswith(b"\x89PNG") for output in decoded)
     assert sum(map(len, decoded)) < PNG_MAX
 
 
 def test_a_planted_output_is_found(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = {"cells": [{"cell_type": "code", "source": ["1 + 1"], "outputs": notebook.run(["1 + 2"])[0]}]}
+    planted = {"cells": [{"cell_type": "code", "source": ["1 + 1"], "outputs": notebook.run(["1 + 2"])[0]}]}
     monkeypatch.setattr(notebook, "PATH", tmp_path / "planted.ipynb")
-    notebook.PATH.write_text(json.dumps(made))
+    notebook.PATH.write_text(json.dumps(planted))
     with pytest.raises(AssertionError):
         test_the_cells_give_the_outputs_that_are_stored()
 
 
 def test_the_pages_snippets_work() -> None:
-    """In one namespace, in order: a later one goes on with what an earlier one made."""
+    """Run the snippets in a common namespace, in order: later snippets go on with earlier results."""
     names: dict[str, Any] = {}
     snippets = blocks("python", PAGE)
     assert len(snippets) >= 4

@@ -1,4 +1,4 @@
-"""The OpenAPI documents are those of the services, and the services keep to them."""
+"""The OpenAPI documents are the services' own, and the services' answers conform to the documents."""
 
 import json
 import re
@@ -29,7 +29,7 @@ from privateer_server.settings import ServerSettings
 from privateer_shuffler.app import _is_public as shuffler_public
 from privateer_shuffler.app import create_app as create_shuffler
 from privateer_shuffler.settings import ShufflerSettings
-from tests.documents.openapi import FOLDER, described, documents
+from tests.documents.openapi import FOLDER, documents, service_documents
 from tests.support.sealing import body_of, sealed_reports
 from tests.support.senders import KEY, TRUSTED
 from tests.support.servers import ADMIN, MSGPACK, SHUFFLED, SMALL, TOKEN
@@ -38,7 +38,7 @@ from tests.support.tokens import SECRET, issuer_settings
 
 _MSGPACK = "application/msgpack"
 _EXAMPLES, _MANY = 4, 80
-_DOCUMENTS = described()
+_DOCUMENTS = service_documents()
 _OPERATIONS = [
     pytest.param(name, path, method, id=f"{name} {method} {path}")
     for name, document in _DOCUMENTS.items()
@@ -52,7 +52,7 @@ _NAMES = st.sampled_from(["test", "shuffled"]) | _DOOMED
 
 @schemathesis.serializer(_MSGPACK, REQUEST_TYPE)
 def _as_it_is(_: Any, value: Any) -> bytes:
-    """What `_body` drew; schemathesis sends some bodies of its own, to see methods refused."""
+    """Encode what `_body` drew; schemathesis sends further bodies of its own, to see methods refused."""
     return value if isinstance(value, bytes) else msgspec.msgpack.encode(str(value))
 
 
@@ -74,7 +74,6 @@ class Services:
             sender_keys=TRUSTED,
         )
         shuffler = create_shuffler(mixing, httpx.ASGITransport(server))
-        server.end_waits()  # streams end with their first message
         issuing = issuer_settings(folder, experiments=("test", "shuffled"), attestation="hmac", tokens_per_device=2)
         apps: dict[str, Any] = {"server": server, "shuffler": shuffler, "issuer": create_issuer(issuing)}
         self.clients = {name: get_client(app).__enter__() for name, app in apps.items()}
@@ -92,11 +91,11 @@ class Services:
 
     def _uploads(self, name: str, changes: dict[str, Any]) -> list[bytes]:
         server = self.clients["server"]
-        made = server.post("/experiments", json=tables({**changes, "experiment.name": name}), headers=ADMIN)
-        assert made.status_code == 201, made.text
+        response = server.post("/experiments", json=tables({**changes, "experiment.name": name}), headers=ADMIN)
+        assert response.status_code == 201, response.text
         publication = server.get(f"/experiments/{name}/policy", headers=MSGPACK).content
         sealed = sealed_reports(publication, 4)
-        return [body_of(publication, [one]) for one in sealed] + [body_of(publication, sealed)]
+        return [body_of(publication, [report]) for report in sealed] + [body_of(publication, sealed)]
 
 
 @pytest.fixture(scope="module")
@@ -106,8 +105,8 @@ def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
 
 
 def test_each_service_has_a_document() -> None:
-    made = {path: json.loads(text) for path, text in documents().items()}
-    assert made == {FOLDER / f"{name}.json": document for name, document in _DOCUMENTS.items()}
+    documents_by_path = {path: json.loads(text) for path, text in documents().items()}
+    assert documents_by_path == {FOLDER / f"{name}.json": document for name, document in _DOCUMENTS.items()}
     for name, document in _DOCUMENTS.items():
         assert document["openapi"].startswith("3."), name
         assert len(document["paths"]) >= 5, name
@@ -117,17 +116,56 @@ def test_each_service_has_a_document() -> None:
 def test_documents_describe_every_answer(document: dict[str, Any]) -> None:
     for path, methods in document["paths"].items():
         for method, route in methods.items():
-            where = (method, path)
-            assert {"400", "431", "500"} <= set(route["responses"]), where
+            operation = (method, path)
+            assert {"400", "431", "500"} <= set(route["responses"]), operation
             for status, answer in route["responses"].items():
                 if status == "304":
                     continue
-                assert answer["content"], where
-                assert all(content["schema"] for content in answer["content"].values()), where
+                assert answer["content"], operation
+                assert all(content["schema"] for content in answer["content"].values()), operation
                 if status[0] in "45":
-                    assert set(answer["content"]) == {"application/problem+json"}, where
+                    assert set(answer["content"]) == {"application/problem+json"}, operation
     names = {ref.rsplit("/", 1)[1] for ref in re.findall(r'"\$ref": "([^"]+)"', json.dumps(document))}
     assert names <= set(document["components"]["schemas"])
+
+
+@pytest.mark.parametrize("document", _DOCUMENTS.values(), ids=_DOCUMENTS)
+def test_generators_and_linters_take_documents(document: dict[str, Any]) -> None:
+    """Operations have names, and say that they need no key; patterns are ECMAScript's; tuples have a length."""
+    operations = [operation for methods in document["paths"].values() for operation in methods.values()]
+    names = [operation["operationId"] for operation in operations]
+    assert len(set(names)) == len(names)
+    assert all(re.fullmatch("[a-z_]+", name) for name in names)
+    assert all("security" in operation for operation in operations)
+    text = json.dumps(document)
+    assert '"items": false' not in text
+    assert "allOf" not in text
+    assert not re.search(r'"pattern": "[^"]*\\[AZ]', text)
+
+
+_WITHOUT_EXAMPLE = {
+    ("server", "backup"),  # bytes
+    ("issuer", "tokens"),
+    ("server", "token_keys"),  # there are no tokens
+    ("shuffler", "token_keys"),
+}
+
+
+def test_every_route_has_an_example() -> None:
+    """It is what a service answers. Schemas are checked where linters are: make interop."""
+    without = {
+        (name, operation["operationId"])
+        for name, document in _DOCUMENTS.items()
+        for methods in document["paths"].values()
+        for operation in methods.values()
+        if not any(
+            "example" in content
+            for status, answer in operation["responses"].items()
+            if status[0] == "2"
+            for content in answer["content"].values()
+        )
+    }
+    assert without == _WITHOUT_EXAMPLE
 
 
 _BAD = ["", "x", "-1", "0", "1", "2", "1e9", str(2**70), "%00", "NaN"]
@@ -137,24 +175,24 @@ _PARAMETERS = ["experiment", "version", "block", "size", "first", "second", "sta
 @pytest.mark.parametrize(("name", "path", "method"), _OPERATIONS)
 def test_every_problem_that_is_sent_is_documented(services: Services, name: str, path: str, method: str) -> None:
     """Names that are there, are not, and are another model's; parameters, bodies and tokens that make no sense."""
-    responses, found = _DOCUMENTS[name]["paths"][path][method]["responses"], list[int]()
+    responses, statuses = _DOCUMENTS[name]["paths"][path][method]["responses"], list[int]()
     headers = [{}, {"Authorization": "Bearer wrong"}, {**ADMIN, "content-type": "application/json"}]
     for experiment in ("nobody", "test", "shuffled", "doomed", "%2e", "a%0a", "%E2%98%83"):
-        where = path.replace("{name}", experiment)
+        filled_path = path.replace("{name}", experiment)
         for bad in _BAD:
-            query = "&".join(f"{one}={'test' if one == 'experiment' else bad}" for one in _PARAMETERS)
-            url = where.replace("{version}", bad or "x") + ("" if method != "get" else f"?{query}")
+            query = "&".join(f"{key}={'test' if key == 'experiment' else bad}" for key in _PARAMETERS)
+            url = filled_path.replace("{version}", bad or "x") + ("" if method != "get" else f"?{query}")
             body = {} if method in ("get", "delete") else {"data": b'{"seconds": "%s"}' % bad.encode()}
             is_kept = method != "get" and experiment in ("test", "shuffled", "doomed")
-            sent = headers[:2] if is_kept else headers
-            for one in [sent[len(found) % len(sent)]] if "{name}" in path or query else sent:
-                answer = services.clients[name].request(method, url, headers=one, **body)  # type: ignore[arg-type]
-                found.append(answer.status_code)
+            tried = headers[:2] if is_kept else headers
+            for attempt_headers in [tried[len(statuses) % len(tried)]] if "{name}" in path or query else tried:
+                answer = services.clients[name].request(method, url, headers=attempt_headers, **body)  # type: ignore[arg-type]
+                statuses.append(answer.status_code)
                 if answer.status_code < 400 or answer.status_code == 405:
                     continue
                 slug = answer.json()["type"].rpartition(":")[2]
                 assert f"problem-{slug}" in json.dumps(responses.get(str(answer.status_code))), (url, answer.text)
-    assert found
+    assert statuses
 
 
 @pytest.mark.parametrize("name", _DOCUMENTS)
@@ -177,13 +215,12 @@ async def test_strangers_see_the_public_routes_alone(tmp_path: Path, name: str) 
     async with httpx.AsyncClient(transport=transport, base_url="http://service") as client:
         document = (await client.get("/openapi.json")).json()
         routes = {(method, path) for path, methods in document["paths"].items() for method in methods}
-        every = {(method, path) for path, methods in _DOCUMENTS[name]["paths"].items() for method in methods}
-        assert routes < every
-        for method, path in every:
-            if not path.startswith("/events") and "/events" not in path:
-                answer = await client.request(method, path)
-                is_there = not (answer.status_code == 404 and "private listener" in answer.text)
-                assert is_there == ((method, path) in routes), (method, path, answer.text)
+        documented = {(method, path) for path, methods in _DOCUMENTS[name]["paths"].items() for method in methods}
+        assert routes < documented
+        for method, path in documented:
+            answer = await client.request(method, path)
+            is_there = not (answer.status_code == 404 and "private listener" in answer.text)
+            assert is_there == ((method, path) in routes), (method, path, answer.text)
     named = set(re.findall(r'"#/components/schemas/([^"]+)"', json.dumps(document)))
     assert named == set(document["components"]["schemas"])
     assert not {"Export", "admin"} & set(json.dumps(document).split('"'))
@@ -242,7 +279,7 @@ def _headers(case: Any, data: st.DataObject, uploads: list[bytes]) -> dict[str, 
 
 
 def _bodies(uploads: list[bytes]) -> st.SearchStrategy[bytes]:
-    """Uploads, some of them damaged, and other bytes."""
+    """Draw uploads, damaged uploads, and random bytes."""
     whole = st.sampled_from(uploads)
     cut = st.builds(lambda body, end: body[: end % len(body)], whole, st.integers(0, 1 << 16))
     flipped = st.builds(_flipped, whole, st.integers(0, 1 << 16), st.integers(1, 255))

@@ -23,19 +23,19 @@ _SPEC = {
 
 def test_the_snippet_reports_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     server = Server(published(parse_spec(_SPEC)))
-    here = Device(tmp_path, server, limits=EVERYTHING)
+    device = Device(tmp_path, server, limits=EVERYTHING)
 
     class Client(privateer_client.Client):
         def __init__(self, url: str, shuffler: str) -> None:
-            super().__init__(url, shuffler=shuffler, **here._with({}))
+            super().__init__(url, shuffler=shuffler, **device._with({}))
 
     monkeypatch.setattr(privateer_client, "Client", Client)
     [snippet] = re.findall(r"```python\n(.*?)```", _PAGE, re.DOTALL)
-    found: dict[str, object] = {}
+    namespace: dict[str, object] = {}
     try:
         # A machine that is busy may take longer than a page waits.
-        exec(snippet.replace('"bought": "offers"}', '"bought": "offers"}, within=10.0'), found)
+        exec(snippet.replace('"bought": "offers"}', '"bought": "offers"}, within=10.0'), namespace)
     finally:
         api.clear_providers()
-    assert found["offer"] in ("delivery", "discount")
-    assert len(server.sent) == 1
+    assert namespace["offer"] in ("delivery", "discount")
+    assert len(server.posts) == 1

@@ -12,9 +12,10 @@ import pytest
 import yaml
 
 from privateer_client.ledger import ledger_schema
+from privateer_core.serving.store.database import oldest_version
 from privateer_core.serving.store.sqlite import FileKind
 from privateer_issuer.store import DATABASE as ISSUER
-from privateer_lab.services.processes import free_port, running
+from privateer_lab.services.processes import free_port, run_services
 from privateer_server.store.schema import JOURNAL_KIND as JOURNAL
 from privateer_server.store.schema import JOURNAL_SCHEMA, STORE_SCHEMA
 from privateer_server.store.schema import STORE_KIND as STORE
@@ -24,7 +25,7 @@ from tests.docs.test_readme import in_this_process
 ROOT: Final = Path(__file__).parents[2]
 PAGES: Final = ROOT / "docs" / "operations"
 SOURCES: Final = ("shared/privateer_core", "server", "shuffler", "issuer")
-_EVENT: Final = re.compile(r"\btell\(\s*[\w.]+,\s*([^,]+)")
+_EVENT: Final = re.compile(r"\blog_event\(\s*[\w.]+,\s*([^,]+)")
 _NAMED: Final = re.compile(r'"([^"]+)"')
 
 
@@ -36,33 +37,33 @@ def rows(page: str, heading: str) -> list[list[str]]:
 
 
 def events() -> Iterator[str]:
-    """What services say, and the beginning of what they say in two ways."""
+    """Yield the events that services log, and the common beginning of events with two forms."""
     for place in SOURCES:
         for path in (ROOT / place).rglob("*.py"):
             text = path.read_text()
-            for told in _EVENT.findall(text):
-                named = _NAMED.findall(told) or _NAMED.findall(
-                    re.findall(rf"\b{told.strip()}(?:: Final)? = (.+)", text)[-1]
+            for argument in _EVENT.findall(text):
+                named = _NAMED.findall(argument) or _NAMED.findall(
+                    re.findall(rf"\b{argument.strip()}(?:: Final)? = (.+)", text)[-1]
                 )
                 yield named[0]
 
 
 def test_every_event_is_on_the_page() -> None:
-    found = set(events())
-    assert {"started", "stopped", "round closed", "migrated", "backup fetched", "batch delivered"} <= found
+    events_of_code = set(events())
+    assert {"started", "stopped", "round closed", "migrated", "backup fetched", "batch delivered"} <= events_of_code
     listed = {name for row in rows("logs.md", "## Events") for name in re.findall("`([^`]+)`", row[0])}
-    assert found == listed
+    assert events_of_code == listed
 
 
 def test_the_page_says_from_which_schemas_a_start_migrates() -> None:
     def of(kind: FileKind) -> list[str]:
-        return [str(kind.version), str(kind.oldest) if kind.steps else ""]
+        return [str(kind.version), str(oldest_version(kind.version, kind.steps)) if kind.steps else ""]
 
     table = {row[0]: row[1:] for row in rows("upgrade.md", "## Schemas")}
     assert table["server: `server.db`, and a backup of it"] == of(STORE)
     assert table["server: `journal.db`"] == of(JOURNAL)
-    kept = (round_file.ROUND_DATABASE, store.HISTORY_DATABASE)
-    assert [of(one) for one in kept] == 2 * [table["shuffler: `*.db`, `taken.sqlite`"]]
+    databases = (round_file.ROUND_DATABASE, store.HISTORY_DATABASE)
+    assert [of(kind) for kind in databases] == 2 * [table["shuffler: `*.db`, `taken.sqlite`"]]
     assert of(spent_tokens.TOKENS_DATABASE) == table["shuffler: `spent.sqlite`"]
     assert table["issuer: `issuer.db`"] == of(ISSUER)
     (ledger,) = (row for name, row in table.items() if name.startswith("a device's"))
@@ -76,9 +77,9 @@ def test_the_page_says_from_which_schemas_a_start_migrates() -> None:
 @pytest.mark.parametrize("name", ["docker-compose.yml", "docker-compose.scale.yml"])
 def test_every_composed_service_logs_as_its_operator_says(name: str) -> None:
     services: dict[str, dict[str, Any]] = yaml.safe_load((ROOT / name).read_text())["services"]
-    ours = [one for one in ("server", "shuffler", "issuer") if one in services]
-    assert len(ours) == (3 if name == "docker-compose.yml" else 2)
-    assert {services[one]["environment"]["PRIVATEER_LOG"] for one in ours} == {"${PRIVATEER_LOG:-text}"}
+    names = [name_ for name_ in ("server", "shuffler", "issuer") if name_ in services]
+    assert len(names) == (3 if name == "docker-compose.yml" else 2)
+    assert {services[name_]["environment"]["PRIVATEER_LOG"] for name_ in names} == {"${PRIVATEER_LOG:-text}"}
 
 
 def test_the_file_with_the_token_is_in_no_image_and_no_repository() -> None:
@@ -94,7 +95,7 @@ def test_a_backup_goes_into_a_volume_as_the_page_says(tmp_path: Path) -> None:
     (swap,) = re.findall(r"server sh -c '\n(.*?)' < restored/server\.db\n", page, re.DOTALL)
     (tidy,) = re.findall(r"server (rm -r .*)\n", page)
     ports, backup = (free_port(), free_port()), tmp_path / "backup"
-    with running(tmp_path / "data", *ports) as at:
+    with run_services(tmp_path / "data", *ports) as at:
         environment = os.environ | {"PRIVATEER_ADMIN_URL": at.admin, "PRIVATEER_ADMIN_TOKEN": at.token}
         in_this_process(["create", str(ROOT / "examples" / "peaks-shuffle.toml")], environment)
         in_this_process(["backup", str(backup)], environment)
@@ -107,7 +108,7 @@ def test_a_backup_goes_into_a_volume_as_the_page_says(tmp_path: Path) -> None:
         input=(tmp_path / "restored" / "server.db").read_bytes(),
         check=True,
     )
-    with running(tmp_path / "data", *ports) as at:
+    with run_services(tmp_path / "data", *ports) as at:
         assert in_this_process(["log", "key", "--url", at.server, "--json"], {}) == before
         assert int(httpx.get(f"{at.server}/log/head").text.splitlines()[1]) == size + 1
         assert httpx.get(f"{at.server}/experiments/peaks-shuffle").json()["version"] == 1_000_001

@@ -48,8 +48,8 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Server:
     for kind in (privateer_client.Client, privateer_client.AsyncClient):
 
         class Here(kind):  # type: ignore[misc, valid-type]
-            def __init__(self, *where: Any, **options: Any) -> None:
-                super().__init__(*where, transport=notarized(server), limits=EVERYTHING, **options)
+            def __init__(self, *addresses: Any, **options: Any) -> None:
+                super().__init__(*addresses, transport=notarized(server), limits=EVERYTHING, **options)
 
         monkeypatch.setattr(privateer_client, kind.__name__, Here)
     return server
@@ -68,7 +68,7 @@ def test_the_first_snippet_reports_once(server: Server) -> None:
     exec(first, space := {})
     assert space["shown"].fallback is None
     exec(first, space)
-    assert len(server.sent) == 1
+    assert len(server.posts) == 1
 
 
 async def test_the_recipe_for_fastapi_serves_many(server: Server) -> None:
@@ -87,23 +87,23 @@ async def test_the_recipe_for_fastapi_serves_many(server: Server) -> None:
         assert arms[::2] == arms[1::2]
         outcomes = Counter([(await web.post(f"/bought/{user}")).json()["outcome"] for user in range(20) for _ in "ab"])
     assert outcomes == {"accepted": 20, "already-reported": 20}
-    assert len(server.sent) == 20
+    assert len(server.posts) == 20
 
 
 def test_the_recipe_for_flask_serves_many(
     server: Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     flask: Any = ModuleType("flask")
-    given = {"x1": "0.3", "x2": "0.9"}
+    query = {"x1": "0.3", "x2": "0.9"}
     flask.Flask = FakeFlask
-    flask.request = SimpleNamespace(args=SimpleNamespace(get=lambda name, **how: how["type"](given[name])))
+    flask.request = SimpleNamespace(args=SimpleNamespace(get=lambda name, **options: options["type"](query[name])))
     monkeypatch.setitem(sys.modules, "flask", flask)
-    exec(snippets()[2], space := {"__name__": "app"})
+    exec(snippets()[2], space := dict[str, Any](__name__="app"))
     views = space["app"].views
     arms = [views["/offer/<user>"](f"u{user}")["arm"] for user in range(20)]
     assert set(arms) <= _ARMS
     assert len(set(arms)) > 1
     assert {views["/bought/<user>"](f"u{user}")["outcome"] for user in range(20)} == {"accepted"}
-    views["resend"]()
+    views["flush"]()
     assert capsys.readouterr().out == "{}\n"
-    assert len(server.sent) == 20
+    assert len(server.posts) == 20

@@ -9,7 +9,7 @@ LONG = "A device that " + "keeps what it knows and " * 8 + "at last reports it."
 
 
 @pytest.mark.parametrize(
-    ("planted", "found"),
+    ("planted", "message"),
     [
         (LONG, "a sentence of 47 words, more than 40"),
         ("What keeps tokens away from a device that asks is a warning.", "hides its subject"),
@@ -21,11 +21,11 @@ LONG = "A device that " + "keeps what it knows and " * 8 + "at last reports it."
         ("We use the best in order to win.", "'in order to': to"),
     ],
 )
-def test_a_planted_bad_sentence_is_found(planted: str, found: str) -> None:
+def test_a_planted_bad_sentence_is_found(planted: str, message: str) -> None:
     assert list(prose.findings(list(prose.of_page(GOOD, "good.md")))) == []
-    said = list(prose.findings(list(prose.of_page(f"# Page\n\n{GOOD}\n\n{GOOD} {planted}\n", "bad.md"))))
-    assert [one for one in said if found in one]
-    assert all(one.startswith("bad.md:5: ") for one in said), said
+    findings = list(prose.findings(list(prose.of_page(f"# Page\n\n{GOOD}\n\n{GOOD} {planted}\n", "bad.md"))))
+    assert [finding for finding in findings if message in finding]
+    assert all(finding.startswith("bad.md:5: ") for finding in findings), findings
 
 
 def test_a_page_that_is_too_long_is_found() -> None:

@@ -1,4 +1,4 @@
-"""The proxy's file keeps nothing about people, and holds nobody longer than the services do."""
+"""The proxy's file records nothing about participants, and its timeouts are no longer than the services'."""
 
 import re
 import shutil
@@ -10,8 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from privateer_core.serving.http_protocol import HEADER_BYTES_MAX
-from privateer_server.api.events import BEAT_SECONDS
-from privateer_server.api.experiment_routes import _WAIT_MAX
+from privateer_server.api.experiment_routes import _MAX_WAIT_SECONDS
 from privateer_server.settings import ServerSettings
 from privateer_shuffler.delivery import _LEARN_SECONDS
 from privateer_shuffler.settings import ShufflerSettings
@@ -24,24 +23,24 @@ IDLE_SECONDS = 5
 
 
 class Directive(NamedTuple):
-    """One directive, with what is in its block."""
+    """A directive, with its block."""
 
     name: str
     words: tuple[str, ...]
     inside: tuple["Directive", ...] = ()
 
     def all(self, name: str) -> list["Directive"]:
-        """Those of a name, however deep."""
-        found = [one for one in self.inside if one.name == name]
-        return found + [deep for one in self.inside for deep in one.all(name)]
+        """Return the directives of a name, however deep."""
+        direct = [directive for directive in self.inside if directive.name == name]
+        return direct + [deep for directive in self.inside for deep in directive.all(name)]
 
-    def own(self, name: str) -> list[tuple[str, ...]]:
-        """The words of those that stand here."""
-        return [one.words for one in self.inside if one.name == name]
+    def args(self, name: str) -> list[tuple[str, ...]]:
+        """Return the arguments of a name's directives in this block."""
+        return [directive.words for directive in self.inside if directive.name == name]
 
 
 def parse(text: str) -> Directive:
-    tokens = iter([one for one in TOKEN.findall(text) if not one.startswith("#")])
+    tokens = iter([token for token in TOKEN.findall(text) if not token.startswith("#")])
     return Directive("", (), tuple(_block(tokens, is_outer=True)))
 
 
@@ -74,62 +73,62 @@ def mebibytes(text: str) -> int:
 
 def private(http: Directive) -> list[Directive]:
     """Server blocks whose pages strangers must not reach."""
-    to_private = lambda block: any(one.words == ("http://private",) for one in block.all("proxy_pass"))  # noqa: E731
-    return [one for one in http.inside if one.name == "server" and to_private(one)]
+    to_private = lambda block: any(directive.words == ("http://private",) for directive in block.all("proxy_pass"))  # noqa: E731
+    return [directive for directive in http.inside if directive.name == "server" and to_private(directive)]
 
 
 def faults(text: str) -> list[str]:
     """What the file does that a proxy in front of Privateer must not do."""
     whole = parse(text)
-    (http,) = [one for one in whole.inside if one.name == "http"]
-    servers = [one for one in http.inside if one.name == "server"]
-    sent = {words[0]: words[1] for words in http.own("proxy_set_header")}
-    first = {one.name: one.words[0] for one in http.inside if one.words}
-    most = max(
+    (http,) = [node for node in whole.inside if node.name == "http"]
+    servers = [node for node in http.inside if node.name == "server"]
+    set_headers = {words[0]: words[1] for words in http.args("proxy_set_header")}
+    first = {node.name: node.words[0] for node in http.inside if node.words}
+    max_body = max(
         ServerSettings(data=Path(), admin_token="t" * 16).report_bytes_max,
         ShufflerSettings().body_limit,
     )
     checks = {
-        "a log of requests": [one.words for one in whole.all("access_log")] == [("off",)],
-        "a log of errors, which names addresses": [one.words for one in whole.all("error_log")]
+        "a log of requests": [node.words for node in whole.all("access_log")] == [("off",)],
+        "a log of errors, which names addresses": [node.words for node in whole.all("error_log")]
         == [("stderr", "emerg")],
-        "an address goes on": all(sent.get(name) == "" for name in FORWARDED),
-        "headers of its own hide those above": len(whole.all("proxy_set_header")) == len(sent),
-        "a connection for each request": (sent.get("Connection"), first["proxy_http_version"]) == ("", "1.1"),
+        "an address goes on": all(set_headers.get(name) == "" for name in FORWARDED),
+        "headers of its own hide those above": len(whole.all("proxy_set_header")) == len(set_headers),
+        "a connection for each request": (set_headers.get("Connection"), first["proxy_http_version"]) == ("", "1.1"),
         "slow senders reach the service": first["proxy_request_buffering"] == "on",
         "bodies on disk": first["client_body_temp_path"].startswith("/dev/shm/"),
         "answers on disk": first["proxy_max_temp_file_size"] == "0" and first["proxy_cache"] == "off",
-        "small bodies only": mebibytes(first["client_max_body_size"]) >= most,
+        "small bodies only": mebibytes(first["client_max_body_size"]) >= max_body,
         "long headers": seconds(first["client_header_timeout"]) <= 10,
-        "long headers refused": int(http.own("large_client_header_buffers")[0][1].removesuffix("k")) << 10
+        "long headers refused": int(http.args("large_client_header_buffers")[0][1].removesuffix("k")) << 10
         >= HEADER_BYTES_MAX,
-        "long polls break off": seconds(first["proxy_read_timeout"]) > max(_WAIT_MAX, BEAT_SECONDS),
+        "long polls break off": seconds(first["proxy_read_timeout"]) > _MAX_WAIT_SECONDS,
         "an upload sent twice": first["proxy_next_upstream"] == "off",
         "sessions that tie requests": (first["ssl_session_cache"], first["ssl_session_tickets"]) == ("off", "off"),
-        "old TLS": http.own("ssl_protocols") == [("TLSv1.2", "TLSv1.3")],
-        "no limits for a sender": bool(http.own("limit_conn")) and bool(http.own("limit_req")),
-        "requests without TLS": all(one.own("listen") == [("443", "ssl")] for one in servers),
+        "old TLS": http.args("ssl_protocols") == [("TLSv1.2", "TLSv1.3")],
+        "no limits for a sender": bool(http.args("limit_conn")) and bool(http.args("limit_req")),
+        "requests without TLS": all(node.args("listen") == [("443", "ssl")] for node in servers),
         "connections that the service has closed": all(
-            seconds(one.own("keepalive_timeout")[0][0]) < IDLE_SECONDS for one in http.inside if one.name == "upstream"
+            seconds(d.args("keepalive_timeout")[0][0]) < IDLE_SECONDS for d in http.inside if d.name == "upstream"
         ),
         "a stream is held back": any(
-            ("off",) in one.own("proxy_buffering") for one in servers[0].inside if one.words[:1] == ("~",)
+            ("off",) in node.args("proxy_buffering") for node in servers[0].inside if node.words[:1] == ("~",)
         ),
         "operators' pages for everybody": all(
-            one.own("deny") == [("all",)] and all(words != ("all",) for words in one.own("allow"))
-            for one in private(http)
+            node.args("deny") == [("all",)] and all(words != ("all",) for words in node.args("allow"))
+            for node in private(http)
         ),
         "operators' pages for the shuffler": all(
-            ("http://private",) not in one.own("proxy_pass")
+            ("http://private",) not in node.args("proxy_pass")
             for block in private(http)
-            for one in block.inside
-            if one.words == ("/",)
+            for node in block.inside
+            if node.words == ("/",)
         ),
         "batches break off": all(
-            seconds(one.own("proxy_read_timeout")[0][0]) > _LEARN_SECONDS for one in private(http)
+            seconds(node.args("proxy_read_timeout")[0][0]) > _LEARN_SECONDS for node in private(http)
         ),
         "small batches only": all(
-            mebibytes(one.own("client_max_body_size")[0][0]) >= 256 << 20 for one in private(http)
+            mebibytes(node.args("client_max_body_size")[0][0]) >= 256 << 20 for node in private(http)
         ),
     }
     return [fault for fault, is_well in checks.items() if not is_well]
@@ -163,9 +162,9 @@ def test_the_file_keeps_what_the_page_says() -> None:
         ),
     ],
 )
-def test_a_file_that_does_not_is_found(line: str, other: str, fault: str) -> None:
+def test_a_planted_fault_of_the_proxys_file_is_found(line: str, other: str, fault: str) -> None:
     assert line in FILE
-    assert any(found.startswith(fault) for found in faults(FILE.replace(line, other, 1)))
+    assert any(fault_.startswith(fault) for fault_ in faults(FILE.replace(line, other, 1)))
 
 
 def test_nginx_takes_the_file(tmp_path: Path) -> None:
@@ -175,10 +174,10 @@ def test_nginx_takes_the_file(tmp_path: Path) -> None:
     if nginx is None:
         return
     key, certificate = tmp_path / "key", tmp_path / "certificate"
-    made = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=proxy.test"]
-    subprocess.run(["openssl", *made, "-keyout", key, "-out", certificate], check=True, capture_output=True)
+    options = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=proxy.test"]
+    subprocess.run(["openssl", *options, "-keyout", key, "-out", certificate], check=True, capture_output=True)
     text = re.sub(r"/etc/privateer/\S+\.pem", str(certificate), FILE)
     text = re.sub(r"/etc/privateer/\S+\.key", str(key), text).replace("/run/", f"{tmp_path}/")
     (tmp_path / "nginx.conf").write_text(text)
-    done = subprocess.run([nginx, "-t", "-c", tmp_path / "nginx.conf"], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    process = subprocess.run([nginx, "-t", "-c", tmp_path / "nginx.conf"], capture_output=True, text=True)
+    assert process.returncode == 0, process.stderr

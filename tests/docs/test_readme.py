@@ -16,7 +16,7 @@ import pytest
 from privateer_core import errors
 from privateer_core.algorithms import ALGORITHMS, algorithm, parse_spec
 from privateer_lab.cli.command_line import main
-from privateer_lab.services.processes import Services, free_port, running
+from privateer_lab.services.processes import Services, free_port, run_services
 from tests.support import onboarding
 from tests.support.specs import make_spec
 
@@ -28,7 +28,7 @@ SECONDS = 900
 
 
 def under(page: str, title: str) -> str:
-    """What stands under a title of a page; nothing if it has no such title."""
+    """Return the section under a title of a page; empty if it has no such title."""
     return page.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
 
 
@@ -55,21 +55,21 @@ def execute(line: str, environment: dict[str, str], *, typed: bool = False) -> s
         environment = environment | {name: value}
     if not typed and Path(words[0]).name == "privateer":
         return in_this_process(words[1:], environment)
-    done = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=SECONDS)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    process = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=SECONDS)
+    assert process.returncode == 0, process.stderr
+    return process.stdout
 
 
 def in_this_process(arguments: list[str], environment: dict[str, str]) -> str:
     """Run a command of ours; what it prints."""
-    said = StringIO()
-    with pytest.MonkeyPatch.context() as patch, chdir(ROOT), redirect_stdout(said):
+    string_io = StringIO()
+    with pytest.MonkeyPatch.context() as patch, chdir(ROOT), redirect_stdout(string_io):
         for name, value in environment.items():
             patch.setenv(name, value)
         with pytest.raises(SystemExit) as stop:
             main(arguments)
-    assert stop.value.code == 0, said.getvalue()
-    return said.getvalue()
+    assert stop.value.code == 0, string_io.getvalue()
+    return string_io.getvalue()
 
 
 def test_the_make_targets_exist() -> None:
@@ -83,8 +83,8 @@ AS_TYPED = pytest.mark.parametrize("people", [4000, pytest.param(None, marks=pyt
 """The commands as they are typed, or by day with no more people than this."""
 
 
-def fewer(line: str, people: int | None) -> str:
-    """A command with no more than so many people, in this process; a plan is for one promise."""
+def with_fewer(line: str, people: int | None) -> str:
+    """Limit the participants of a command that runs in this process; a plan is for a single promise."""
     if people is None:
         return line
     if " plan " in line and "--users" not in line:
@@ -95,9 +95,9 @@ def fewer(line: str, people: int | None) -> str:
 
 @AS_TYPED
 def test_an_experiment_as_the_readme_runs_it(people: int | None, tmp_path: Path) -> None:
-    typed = [fewer(line, people) for line in commands() if ".venv/bin/privateer" in line]
+    typed = [with_fewer(line, people) for line in commands() if ".venv/bin/privateer" in line]
     assert [re.search(r"privateer (\w+)", line)[1] for line in typed] == ["simulate", "up", "create", "load", "answer"]  # type: ignore[index]
-    with running(tmp_path, free_port(), free_port(), token="change-me-to-something-random") as at:
+    with run_services(tmp_path, free_port(), free_port(), token="change-me-to-something-random") as at:
         environment = os.environ | {
             "PRIVATEER_URL": at.server,
             "PRIVATEER_ADMIN_URL": at.admin,
@@ -105,9 +105,9 @@ def test_an_experiment_as_the_readme_runs_it(people: int | None, tmp_path: Path)
             "PRIVATEER_SENDER_KEY": str(at.sender_key),
             "PRIVATEER_LEDGER": str(tmp_path / "ledger.db"),
         }
-        said = [execute(line, environment, typed=people is None) for line in typed if " up" not in line]
-        assert "x1" in said[-1]
-        assert "everybody else" in said[-1]
+        outputs = [execute(line, environment, typed=people is None) for line in typed if " up" not in line]
+        assert "x1" in outputs[-1]
+        assert "everybody else" in outputs[-1]
         guide = "".join((ROOT / "docs" / page).read_text() for page in ("sdk.md", "sdk/choices.md"))
         for number, snippet in enumerate(blocks("python") + blocks("python", guide)):
             environment["PRIVATEER_LEDGER"] = str(tmp_path / f"device-{number}.db")
@@ -116,9 +116,9 @@ def test_an_experiment_as_the_readme_runs_it(people: int | None, tmp_path: Path)
 
 def run_snippet(snippet: str, at: Services, environment: dict[str, str]) -> None:
     """Run a snippet of the docs against services elsewhere."""
-    here = snippet.replace("http://127.0.0.1:8000", at.server).replace("http://127.0.0.1:8001", at.shuffler)
-    done = subprocess.run([sys.executable, "-c", here], env=environment, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr
+    code = snippet.replace("http://127.0.0.1:8000", at.server).replace("http://127.0.0.1:8001", at.shuffler)
+    process = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60)
+    assert process.returncode == 0, process.stderr
 
 
 @pytest.mark.parametrize("name", [name for name in ALGORITHMS if not name.startswith("paper-")])
@@ -144,12 +144,12 @@ def test_every_problem_is_documented() -> None:
 def test_the_pages_snippets_and_commands_work(page: str) -> None:
     text = (ROOT / "docs" / page).read_text()
     for snippet in blocks("python", text):
-        done = subprocess.run([sys.executable, "-c", snippet], capture_output=True, text=True, timeout=60)
-        assert done.returncode == 0, done.stderr
+        process = subprocess.run([sys.executable, "-c", snippet], capture_output=True, text=True, timeout=60)
+        assert process.returncode == 0, process.stderr
     lines = [line for block in blocks("sh", text) for line in block.splitlines()]
     assert lines
     for line in lines:
-        assert execute(f".venv/bin/{fewer(line, 20_000)}", dict(os.environ))
+        assert execute(f".venv/bin/{with_fewer(line, 20_000)}", dict(os.environ))
 
 
 @AS_TYPED
@@ -159,9 +159,9 @@ def test_the_simulation_pages_commands_work(page: str, people: int | None, tmp_p
     log = onboarding.people(people or 50_000).write(tmp_path / "log.csv")
     for block in blocks("sh", (ROOT / "docs" / page).read_text()):
         for line in block.splitlines():
-            here = fewer(line, people).replace("--out ", f"--out {tmp_path}/").replace(" log.csv", f" {log}")
-            said = execute(here, dict(os.environ), typed=people is None)
-            assert said or " --out " in line
+            typed = with_fewer(line, people).replace("--out ", f"--out {tmp_path}/").replace(" log.csv", f" {log}")
+            output = execute(typed, dict(os.environ), typed=people is None)
+            assert output or " --out " in line
 
 
 def test_a_source_as_its_page_has_it(tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ def test_a_source_as_its_page_has_it(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "sources.md").read_text()
     spec = make_spec({"experiment.name": "clinic-trial", "experiment.arms": ["arm-0", "arm-1", "arm-2"]}).model_dump()
     data = spec | tomllib.loads(blocks("toml", page)[0])
-    with running(tmp_path, free_port(), free_port()) as at:
+    with run_services(tmp_path, free_port(), free_port()) as at:
         body = parse_spec(data).model_dump(mode="json", exclude_none=True)
         headers = {"Authorization": f"Bearer {at.token}"}
         assert httpx.post(f"{at.admin}/experiments", json=body, headers=headers, timeout=60).status_code == 201

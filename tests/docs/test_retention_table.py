@@ -8,13 +8,13 @@ from sqlalchemy import Table
 from sqlalchemy.dialects import sqlite
 
 from privateer_core.serving.store import copies
-from privateer_core.serving.store.database import creation
+from privateer_core.serving.store.database import create_sql
 from privateer_issuer.store import DATABASE as ISSUER
 from privateer_issuer.store import FILE as ISSUER_FILE
 from privateer_server.data import KEYS_FOLDER
 from privateer_server.publication_log import IDENTITY_FILE
 from privateer_server.store.backup import _TABLES
-from privateer_server.store.schema import FILE, JOURNAL_FILE, JOURNAL_SCHEMA, STORE_SCHEMA
+from privateer_server.store.schema import JOURNAL_FILE, JOURNAL_SCHEMA, STORE_FILE, STORE_SCHEMA
 from privateer_server.store.schema import JOURNAL_KIND as JOURNAL
 from privateer_server.store.schema import STORE_KIND as STORE
 from privateer_shuffler.pool import round_file, spent_tokens, store
@@ -25,7 +25,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "operations" / "retention.md").read
 
 def created(schema: str | tuple[Table, ...]) -> str:
     """The statements that make tables."""
-    return schema if isinstance(schema, str) else "".join(creation(schema, sqlite.dialect()))
+    return schema if isinstance(schema, str) else "".join(create_sql(schema, sqlite.dialect()))
 
 
 SCHEMAS = {
@@ -37,7 +37,7 @@ SCHEMAS = {
     + created(spent_tokens.TOKENS_DATABASE.schema),
     "issuer": created(ISSUER.schema),
 }
-FILES = [f"{KEYS_FOLDER}/", IDENTITY_FILE, f"{FILE}-wal", f"{JOURNAL_FILE}-wal", KEY_FILE, PIN_FILE]
+FILES = [f"{KEYS_FOLDER}/", IDENTITY_FILE, f"{STORE_FILE}-wal", f"{JOURNAL_FILE}-wal", KEY_FILE, PIN_FILE]
 FILES += [f"{store.HISTORY_FILE}-wal", f"{spent_tokens.TOKENS_FILE}-wal", f"{copies._PREFIX}*"]
 FILES += [store.HISTORY_FILE, spent_tokens.TOKENS_FILE, ISSUER_FILE, f"*{round_file.SUFFIX}"]
 
@@ -48,7 +48,7 @@ def rows() -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
 
 
-def named(cell: int = 0) -> set[str]:
+def names_in_column(cell: int = 0) -> set[str]:
     """What stands in backticks in the first column."""
     return {name for row in rows() for name in re.findall(r"`([^`]+)`", row[cell])}
 
@@ -57,17 +57,17 @@ def named(cell: int = 0) -> set[str]:
 def test_every_table_is_there(service: str) -> None:
     tables = set(re.findall(r"CREATE TABLE (?:IF NOT EXISTS )?(\w+)", SCHEMAS[service]))
     assert tables
-    assert tables - named() == set()
+    assert tables - names_in_column() == set()
 
 
 def test_every_file_is_there() -> None:
-    assert set(FILES) - named() == set()
+    assert set(FILES) - names_in_column() == set()
 
 
-def test_no_table_is_there_that_no_service_has() -> None:
-    """A planted one would be found: so is one that was renamed."""
-    known = {name for text in SCHEMAS.values() for name in re.findall(r"CREATE TABLE (?:IF NOT EXISTS )?(\w+)", text)}
-    assert named() - known - set(FILES) == {"PRIVATEER_ADMIN_TOKENS"}
+def test_the_page_names_no_table_that_no_service_has() -> None:
+    """The check fails on a planted table, and on a renamed one."""
+    tables = {name for text in SCHEMAS.values() for name in re.findall(r"CREATE TABLE (?:IF NOT EXISTS )?(\w+)", text)}
+    assert names_in_column() - tables - set(FILES) == {"PRIVATEER_ADMIN_TOKENS"}
 
 
 def test_every_row_says_until_when() -> None:

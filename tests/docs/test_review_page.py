@@ -47,19 +47,19 @@ def test_every_key_of_an_export_is_on_the_page() -> None:
 
 def test_the_snippet_decides(tmp_path: Path) -> None:
     _, spec, body = vectors.cases()[0]
-    (tmp_path / "peaks-shuffle.json").write_bytes(msgspec.json.encode(exports.exported(spec, body)))
+    (tmp_path / "peaks-shuffle.json").write_bytes(msgspec.json.encode(exports.build_export(spec, body)))
     (snippet,) = blocks("python", PAGE)
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", f"{snippet}\nprint(arm, again)"],
         cwd=tmp_path,
         capture_output=True,
         text=True,
         timeout=60,
     )
-    assert done.returncode == 0, done.stderr
-    assert set(done.stdout.split()) <= set(spec.options)
+    assert process.returncode == 0, process.stderr
+    assert set(process.stdout.split()) <= set(spec.options)
 
 
 def test_the_schema_names_what_the_page_shows() -> None:
-    shown = schemas.review()["$defs"]["Review"]["properties"]
-    assert set(shown) >= {"parties", "claims", "evidence", "kept", "points", "registry", "unknown", "record"}
+    properties = schemas.review()["$defs"]["Review"]["properties"]
+    assert set(properties) >= {"parties", "claims", "evidence", "kept", "points", "registry", "unknown", "record"}

@@ -1,4 +1,4 @@
-"""The pages on rewards: their tables of people needed are what plans compute, and their levels what reports have."""
+"""The pages on rewards: plans compute their tables of participants needed, and reports have their levels."""
 
 import math
 import re
@@ -12,8 +12,8 @@ import pytest
 from privateer_core.algorithms import parse_spec
 from privateer_core.mechanisms import NamedSymbol
 from privateer_core.primitives.questions import KeyedHits
-from privateer_server.algorithms.trial.power.planned_designs import designs
-from privateer_server.algorithms.trial.power.power_analysis import power_analysis
+from privateer_server.algorithms.trial.power.planned_designs import build_designs
+from privateer_server.algorithms.trial.power.power_analysis import analyze_power
 
 DOCS: Final = Path(__file__).parents[2] / "docs"
 PAGE: Final = (DOCS / "rewards.md").read_text()
@@ -32,22 +32,22 @@ REVENUE: Final = {"low": 0.0, "high": 200.0, "base_rate": 2.3}
 OUTCOMES: Final = (
     ({"base_rate": 0.3}, 0.02),
     (SCORE, 0.01),
-    (SCORE | {"kind": "numeric", "deviation": 0.1}, 0.01),
+    (SCORE | {"kind": "numeric", "standard_deviation": 0.1}, 0.01),
     (REVENUE, 0.23),
-    (REVENUE | {"kind": "numeric", "deviation": 14.0}, 0.23),
+    (REVENUE | {"kind": "numeric", "standard_deviation": 14.0}, 0.23),
 )
 """Rewards and effects, the rows of the table."""
 
 
-def people_needed(privacy: dict[str, Any], reward: dict[str, Any], effect: float, guess: float = 2e4) -> float:
+def find_sample_size(privacy: dict[str, Any], reward: dict[str, Any], effect: float, guess: float = 2e4) -> float:
     """People with whom a trial of two arms finds an effect, in rounds calibrated for as many people."""
-    needed = guess
+    n_needed = guess
     for _ in range(10):
-        before, spec = needed, trial_of(privacy, reward, int(needed))
-        needed = float(power_analysis(spec, designs(spec)).people_for(effect / spec.reward.span)[-1].min())
-        if abs(needed / before - 1) < 0.003:
+        previous, spec = n_needed, trial_of(privacy, reward, int(n_needed))
+        n_needed = float(analyze_power(spec, build_designs(spec)).people_for(effect / spec.reward.span)[-1].min())
+        if abs(n_needed / previous - 1) < 0.003:
             break
-    return needed
+    return n_needed
 
 
 def trial_of(privacy: dict[str, Any], reward: dict[str, Any], people: int) -> Any:
@@ -63,7 +63,7 @@ def trial_of(privacy: dict[str, Any], reward: dict[str, Any], people: int) -> An
     )
 
 
-def said(people: float) -> str:
+def in_digits(people: float) -> str:
     """People as the page has them, in two digits."""
     rounded = round(people, 1 - math.floor(math.log10(people)))
     if rounded < 1e6:
@@ -82,31 +82,31 @@ def table_after(words: str, first: int, page: str = PAGE) -> list[list[str]]:
     return [[cell.strip(" *") for cell in line.strip("|").split("|")][first:] for line in lines]
 
 
-def computed(told: list[list[str]], outcomes: Sequence[tuple[dict[str, Any], float]]) -> list[list[str]]:
+def computed(rows: list[list[str]], outcomes: Sequence[tuple[dict[str, Any], float]]) -> list[list[str]]:
     """The cells of a table, from a plan for as many people as it tells."""
     return [
-        [said(people_needed(model, *outcome, read(cell))) for model, cell in zip(MODELS, cells, strict=True)]
-        for outcome, cells in zip(outcomes, told, strict=True)
+        [in_digits(find_sample_size(model, *outcome, read(cell))) for model, cell in zip(MODELS, cells, strict=True)]
+        for outcome, cells in zip(outcomes, rows, strict=True)
     ]
 
 
 def test_the_people_that_outcomes_take() -> None:
     """Planted: a score of .7 of the deviation takes half of the people, where there is no noise."""
-    told = table_after("People in all", first=2)
-    assert told == computed(told, OUTCOMES)
-    fewer = (SCORE | {"kind": "numeric", "deviation": 0.07}, 0.01)
-    assert told[2][0] != said(people_needed(MODELS[0], *fewer))
+    rows = table_after("People in all", first=2)
+    assert rows == computed(rows, OUTCOMES)
+    noiseless = (SCORE | {"kind": "numeric", "standard_deviation": 0.07}, 0.01)
+    assert rows[2][0] != in_digits(find_sample_size(MODELS[0], *noiseless))
 
 
 @pytest.mark.parametrize("model", [1, 3])
 def test_the_people_that_wide_bounds_take(model: int) -> None:
     """Ten times too wide, and as they are, which is a row of the table."""
     name = "`{model}` {epsilon:g}".format(**MODELS[model])
-    found = re.search(rf"(\S+) (?:people )?instead of (\S+) under {re.escape(name)}", PAGE)
-    assert found
-    wide = SCORE | {"kind": "numeric", "high": 10.0, "deviation": 0.1}
-    assert found[1] == said(people_needed(MODELS[model], wide, 0.01, read(found[1])))
-    assert found[2] == table_after("People in all", first=2)[2][model]
+    match = re.search(rf"(\S+) (?:people )?instead of (\S+) under {re.escape(name)}", PAGE)
+    assert match
+    wide = SCORE | {"kind": "numeric", "high": 10.0, "standard_deviation": 0.1}
+    assert match[1] == in_digits(find_sample_size(MODELS[model], wide, 0.01, read(match[1])))
+    assert match[2] == table_after("People in all", first=2)[2][model]
 
 
 def test_the_levels_that_reports_have() -> None:
@@ -115,10 +115,10 @@ def test_the_levels_that_reports_have() -> None:
     assert heads
     steps = [float(cell.split()[0]) for cell in heads.group().strip("|\n ").split("|")[2:]]
     (levels,) = table_after("so L depends on", 1, MEASURED)
-    asked = KeyedHits.of_keys(1, expected=0.5)
+    question = KeyedHits.from_keys(1, expected=0.5)
     for below, step, count in zip(levels, steps, levels[1:], strict=False):
-        assert NamedSymbol.calibrated(asked, step - 0.01).levels == int(below)
-        assert NamedSymbol.calibrated(asked, step + 0.01).levels == int(count)
+        assert NamedSymbol.calibrated(question, step - 0.01).levels == int(below)
+        assert NamedSymbol.calibrated(question, step + 0.01).levels == int(count)
 
 
 @pytest.mark.parametrize("snippet", re.findall(r"```toml\n(.*?)```", PAGE, re.S))

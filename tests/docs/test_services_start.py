@@ -27,14 +27,14 @@ _FOLDER: Final = re.compile(r"=(\S+)/\w+\.(?:db|key)\b")
 
 
 def runs() -> set[str]:
-    """The commands that run services: those of the group Run, and what else is in their module."""
+    """Return the commands that run services: the group Run, and the rest of its module."""
     modules = {name: module for commands in COMMANDS.values() for name, (module, _) in commands.items()}
     (group,) = (commands for heading, commands in COMMANDS.items() if heading.startswith("Run:"))
     return set(group) | {name for name, module in modules.items() if module == "run"}
 
 
 class Ports:
-    """Free ports for the services of one command, and how it is told of them."""
+    """Free ports for the services of a command, and the settings that pass them to it."""
 
     def __init__(self) -> None:
         self.server, self.shuffler, self.issuer = free_port(), free_port(), free_port()
@@ -45,23 +45,23 @@ class Ports:
 
     def environment(self, service: str) -> dict[str, str]:
         """Return the settings of a command that runs this service; ``up`` takes its server's ports from there."""
-        one = "server" if service == "up" else service
-        ports = {"PRIVATEER_PORT": self.public(one), "PRIVATEER_ADMIN_PORT": self.private[one]}
+        first_service = "server" if service == "up" else service
+        ports = {"PRIVATEER_PORT": self.public(first_service), "PRIVATEER_ADMIN_PORT": self.private[first_service]}
         return {name: str(port) for name, port in ports.items()}
 
     def options(self) -> list[str]:
         """Return the options of ``up``, for the ports that no variable gives."""
-        given = {
+        ports = {
             "--shuffler-port": self.shuffler,
             "--shuffler-admin-port": self.private["shuffler"],
             "--issuer-port": self.issuer,
             "--issuer-admin-port": self.private["issuer"],
         }
-        return [part for option, port in given.items() for part in (option, str(port))]
+        return [part for option, port in ports.items() for part in (option, str(port))]
 
 
 @contextmanager
-def started(command: list[str], folder: Path, environment: dict[str, str]) -> Iterator["subprocess.Popen[str]"]:
+def run_command(command: list[str], folder: Path, environment: dict[str, str]) -> Iterator["subprocess.Popen[str]"]:
     """Run a command in a folder, with the programs of this environment, and end it and all that it started."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("PRIVATEER_")}
     path = {"PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"}
@@ -78,7 +78,7 @@ def started(command: list[str], folder: Path, environment: dict[str, str]) -> It
         log.close()
 
 
-def answer(process: "subprocess.Popen[str]", folder: Path, url: str) -> httpx.Response:
+def wait_for_answer(process: "subprocess.Popen[str]", folder: Path, url: str) -> httpx.Response:
     """What a service answers once it does."""
     deadline = time.monotonic() + SECONDS
     while time.monotonic() < deadline and process.poll() is None:
@@ -92,12 +92,12 @@ def answer(process: "subprocess.Popen[str]", folder: Path, url: str) -> httpx.Re
 def ask(service: str, ports: Ports, process: "subprocess.Popen[str]", folder: Path) -> None:
     """Ask a service that a command has started what it alone knows."""
     url, private = f"http://127.0.0.1:{ports.public(service)}", f"http://127.0.0.1:{ports.private[service]}"
-    page, known = {
+    page, key = {
         "server": ("/experiments", "experiments"),
         "shuffler": ("/keys", "public_key"),
         "issuer": ("/token-keys", "keys"),
     }[service]
-    assert known in answer(process, folder, url + page).json() or service == "issuer"
+    assert key in wait_for_answer(process, folder, url + page).json() or service == "issuer"
     assert httpx.get(f"{url}/healthz").json() == {"status": "ok"}
     assert "privateer_" in httpx.get(f"{private}/metrics").text
     assert httpx.get(f"{url}/metrics").status_code == httpx.get(f"{url}/version").status_code == 404
@@ -112,7 +112,7 @@ def ask(service: str, ports: Ports, process: "subprocess.Popen[str]", folder: Pa
 def run_alone(service: str, folder: Path, *options: str) -> None:
     ports = Ports()
     environment = ports.environment(service) | {"PRIVATEER_ADMIN_TOKEN": TOKEN}
-    with started(["privateer", "serve", service, *options], folder, environment) as process:
+    with run_command(["privateer", "serve", service, *options], folder, environment) as process:
         ask(service, ports, process, folder)
         assert list((folder / "data" / service).iterdir())
 
@@ -121,7 +121,7 @@ def run_all(folder: Path) -> None:
     """Services for an experiment with tokens, and simulated people who take part in it with a key and without."""
     ports, name = Ports(), "test"
     environment = ports.environment("up") | {"PRIVATEER_ADMIN_TOKEN": TOKEN}
-    with started(["privateer", "up", "--tokens", name, *ports.options()], folder, environment) as process:
+    with run_command(["privateer", "up", "--tokens", name, *ports.options()], folder, environment) as process:
         for service in ("server", "shuffler", "issuer"):
             ask(service, ports, process, folder)
         private = ports.private["issuer"]
@@ -132,9 +132,9 @@ def run_all(folder: Path) -> None:
 def run_load(folder: Path) -> None:
     ports = Ports()
     environment = ports.environment("up") | {"PRIVATEER_ADMIN_TOKEN": TOKEN}
-    with started(["privateer", "up", *ports.options()], folder, environment) as process:
+    with run_command(["privateer", "up", *ports.options()], folder, environment) as process:
         ask("shuffler", ports, process, folder)  # the server was ready before
-        here = {
+        environment_ = {
             "PRIVATEER_URL": f"http://127.0.0.1:{ports.server}",
             "PRIVATEER_ADMIN_URL": f"http://127.0.0.1:{ports.private['server']}",
             "PRIVATEER_SHUFFLER": f"http://127.0.0.1:{ports.shuffler}",
@@ -142,9 +142,9 @@ def run_load(folder: Path) -> None:
             "PRIVATEER_ADMIN_TOKEN": TOKEN,
             "PRIVATEER_LEDGER": str(folder / "ledger.db"),
         }
-        in_this_process(["create", str(ROOT / "examples" / "peaks-shuffle.toml")], here)
-        in_this_process(["load", "peaks-shuffle", "--users", "100"], here)
-        assert "peaks-shuffle" in in_this_process(["list", "--json"], here)
+        in_this_process(["create", str(ROOT / "examples" / "peaks-shuffle.toml")], environment_)
+        in_this_process(["load", "peaks-shuffle", "--users", "100"], environment_)
+        assert "peaks-shuffle" in in_this_process(["list", "--json"], environment_)
 
 
 def run_demo(folder: Path) -> None:
@@ -179,22 +179,22 @@ def test_every_command_of_the_group_run_starts_and_answers(command: str, tmp_pat
     RUNS[command](tmp_path)
 
 
-def documented() -> Iterator[tuple[str, str, str]]:
+def service_lines() -> Iterator[tuple[str, str, str]]:
     """Lines of the docs that start services: the page, what comes before in the same block, and the line."""
     pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted(ROOT.glob("*/README.md"))]
     for page in pages:
         for indent, block in _BLOCK.findall(page.read_text()):
             before = list[str]()
-            for line in (one.removeprefix(indent) for one in block.replace("\\\n", " ").splitlines()):
+            for line in (line_.removeprefix(indent) for line_ in block.replace("\\\n", " ").splitlines()):
                 if _STARTS.search(line.partition("#")[0]):
                     yield page.relative_to(ROOT).as_posix(), "\n".join(before), line
                 elif not _OURS.match(line):
                     before.append(line)
 
 
-def lines() -> list[Any]:
-    """The same, each once; the one that is everywhere, and what the group's tests start as well, by night."""
-    unique = {(before, line.replace(".venv/bin/", "")): page for page, before, line in reversed(list(documented()))}
+def unique_service_lines() -> list[Any]:
+    """Return these lines, each once; lines on every page, and lines that the group's tests start as well, by night."""
+    unique = {(before, line.replace(".venv/bin/", "")): page for page, before, line in reversed(list(service_lines()))}
     return [
         pytest.param(before, line, id=page, marks=[pytest.mark.nightly] if " up" in line else [])
         for (before, line), page in reversed(unique.items())
@@ -202,20 +202,20 @@ def lines() -> list[Any]:
 
 
 def test_the_pages_start_services() -> None:
-    pages = {page for page, _, _ in documented()}
+    pages = {page for page, _, _ in service_lines()}
     assert {"README.md", "server/README.md", "shuffler/README.md", "issuer/README.md", "docs/tokens.md"} <= pages
     assert {"docs/operations/install.md", "docs/operations/backup.md", "docs/web.md"} <= pages
-    assert len(lines()) >= 8
+    assert len(unique_service_lines()) >= 8
 
 
-@pytest.mark.parametrize(("before", "line"), lines())
-def test_a_line_of_the_docs_starts_what_it_says(before: str, line: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("before", "line"), unique_service_lines())
+def test_a_line_of_the_docs_starts_its_service(before: str, line: str, tmp_path: Path) -> None:
     """In an empty folder, on free ports."""
     (service,) = _STARTS.findall(line)
     ports = Ports()
     for folder in _FOLDER.findall(line):
         (tmp_path / folder).mkdir(parents=True, exist_ok=True)
     options = f" {' '.join(ports.options())}" if service == "up" else ""
-    with started(["sh", "-ec", f"{before}\n{line}{options}"], tmp_path, ports.environment(service)) as process:
-        for one in ("server", "shuffler") if service == "up" else (service,):
-            ask(one, ports, process, tmp_path)
+    with run_command(["sh", "-ec", f"{before}\n{line}{options}"], tmp_path, ports.environment(service)) as process:
+        for name in ("server", "shuffler") if service == "up" else (service,):
+            ask(name, ports, process, tmp_path)

@@ -15,8 +15,8 @@ def first_cells(title: str) -> set[str]:
 
 
 def test_every_module_says_why_no_proxy_does_it() -> None:
-    there = {str(path.relative_to(MODULES)) for path in MODULES.rglob("*.py") if path.name != "__init__.py"}
-    assert first_cells("# What services do themselves") == there
+    modules = {str(path.relative_to(MODULES)) for path in MODULES.rglob("*.py") if path.name != "__init__.py"}
+    assert first_cells("# What services do themselves") == modules
 
 
 def test_the_proxys_file_has_every_directive_of_the_second_line() -> None:

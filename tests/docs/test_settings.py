@@ -21,7 +21,11 @@ WIRED = {
 }
 """Places within a container: the images set them, and ``.env`` has variables for the ports of the host."""
 UNUSED_WITHOUT_DATABASES = {"PRIVATEER_DATABASE", "PRIVATEER_JOURNAL_DATABASE", "PRIVATEER_STORE_KEY_FILE"}
-WIRED_TO_DATABASES = UNUSED_WITHOUT_DATABASES | {"PRIVATEER_JOURNAL", "PRIVATEER_IDENTITY", "PRIVATEER_SIGNING_KEY"}
+WIRED_TO_DATABASES = UNUSED_WITHOUT_DATABASES | {
+    "PRIVATEER_JOURNAL",
+    "PRIVATEER_PUBLICATION_KEY",
+    "PRIVATEER_SIGNING_KEY",
+}
 
 
 def test_the_table_is_made_from_the_declarations() -> None:
@@ -46,8 +50,8 @@ class Composed:
             name, default = match.group(1), match.group(3) or ""
             return env.get(name) or default
 
-        given = self._services[service]["environment"]
-        return {name: re.sub(r"\$\{(\w+)(:[-?]([^}]*))?\}", fill, str(value)) for name, value in given.items()}
+        variables = self._services[service]["environment"]
+        return {name: re.sub(r"\$\{(\w+)(:[-?]([^}]*))?\}", fill, str(value)) for name, value in variables.items()}
 
     def missing(self, service: str) -> list[str]:
         """Settings that the docs name and that a line in ``.env`` does not set."""
@@ -58,21 +62,21 @@ class Composed:
         if name == "PRIVATEER_ATTESTATION_SECRETS":  # a file of the host, which is mounted where the service looks
             place = self.environment(service)[name]
             return f"${{{name}:-/dev/null}}:{place}:ro" in self._services[service]["volumes"]
-        written = f"PRIVATEER_{service.upper()}_ORIGIN" if name == "PRIVATEER_ORIGIN" else name
-        return "WRITTEN" in self.environment(service, {written: "WRITTEN"}).get(name, "")
+        variable = f"PRIVATEER_{service.upper()}_ORIGIN" if name == "PRIVATEER_TOKEN_ORIGIN" else name
+        return "WRITTEN" in self.environment(service, {variable: "WRITTEN"}).get(name, "")
 
 
 def unknown(service: str, variables: dict[str, Any]) -> list[str]:
-    known = SERVICES[service].variables()
-    return [name for name in variables if name.startswith("PRIVATEER_") and name not in known]
+    known_variables = SERVICES[service].variables()
+    return [name for name in variables if name.startswith("PRIVATEER_") and name not in known_variables]
 
 
 @pytest.mark.parametrize("file", COMPOSE_FILES)
-def test_compose_sets_what_services_know(file: str) -> None:
+def test_compose_sets_only_variables_that_services_know(file: str) -> None:
     composed = yaml.safe_load((ROOT / file).read_text())["services"]
-    found = {name: unknown(name, one.get("environment", {})) for name, one in composed.items() if name in SERVICES}
-    assert found
-    assert not any(found.values()), found
+    extra = {name: unknown(name, s.get("environment", {})) for name, s in composed.items() if name in SERVICES}
+    assert extra
+    assert not any(extra.values()), extra
 
 
 def test_a_variable_that_no_service_knows_is_found() -> None:
@@ -99,18 +103,18 @@ def test_a_floor_in_env_protects_and_the_largest_sizes_are_taken(file: str) -> N
     composed = Composed(file)
     env = {"PRIVATEER_MIN_BATCH": "500", "PRIVATEER_BATCH_BYTES_MAX": "500000000", "PRIVATEER_BODY_BUDGET": "500000000"}
     assert read_shuffler(composed.environment("shuffler", env)).limits.min_batch == 500
-    given = composed.environment("server", env | {"PRIVATEER_ADMIN_TOKEN": "a token of 16 characters"})
-    server = read_server({"PRIVATEER_DATA": "/data", **given}, [])
+    variables = composed.environment("server", env | {"PRIVATEER_ADMIN_TOKEN": "a token of 16 characters"})
+    server = read_server({"PRIVATEER_DATA": "/data", **variables}, [])
     assert (server.limits.batch_bytes_max, server.limits.body_budget) == (500_000_000, 500_000_000)
 
 
 def test_an_env_with_the_token_alone_leaves_every_setting_as_shipped() -> None:
-    least = {"PRIVATEER_DATA": "/data", "PRIVATEER_ADMIN_TOKEN": "a token of 16 characters"}
+    base = {"PRIVATEER_DATA": "/data", "PRIVATEER_ADMIN_TOKEN": "a token of 16 characters"}
     composed = Composed("docker-compose.yml")
-    wired = {"admin_names", "sender_keys", "shuffler_keys", "tokens", "server_url"}
-    for service, read in (("server", lambda given: read_server(given, [])), ("shuffler", read_shuffler)):
-        given = {name: text for name, text in composed.environment(service, least).items() if name != "PRIVATEER_DATA"}
-        assert read({**least, **given}).model_dump(exclude=wired) == read(least).model_dump(exclude=wired)
+    wired = {"admin_allowed_hosts", "sender_keys", "shuffler_keys", "tokens", "server_url"}
+    for service, read in (("server", lambda values: read_server(values, [])), ("shuffler", read_shuffler)):
+        values = {name: text for name, text in composed.environment(service, base).items() if name != "PRIVATEER_DATA"}
+        assert read({**base, **values}).model_dump(exclude=wired) == read(base).model_dump(exclude=wired)
 
 
 def test_the_page_names_what_env_does_not_set() -> None:
@@ -119,7 +123,7 @@ def test_the_page_names_what_env_does_not_set() -> None:
 
 
 @pytest.mark.parametrize("service", SERVICES)
-def test_images_set_what_services_know(service: str) -> None:
+def test_images_set_only_variables_that_services_know(service: str) -> None:
     (stage,) = re.findall(rf"^FROM \S+ AS {service}$(.*?)(?=^FROM |\Z)", (ROOT / "Dockerfile").read_text(), re.M | re.S)
     named = dict.fromkeys(re.findall(r"(PRIVATEER_[A-Z_]+)=", stage))
     assert named
@@ -129,14 +133,14 @@ def test_images_set_what_services_know(service: str) -> None:
 @pytest.mark.parametrize("service", SERVICES)
 def test_no_secret_is_shown(service: str) -> None:
     secret = "postgresql://me:opensesame-opensesame@there/x"
-    least = {"PRIVATEER_DATA": "d", "PRIVATEER_EXPERIMENTS": "a", "PRIVATEER_ATTESTATION": "open"}
-    keys = dict.fromkeys(("PRIVATEER_STORE_KEY_FILE", "PRIVATEER_IDENTITY", "PRIVATEER_SIGNING_KEY"), "key")
+    minimal = {"PRIVATEER_DATA": "d", "PRIVATEER_EXPERIMENTS": "a", "PRIVATEER_ATTESTATION": "open"}
+    keys = dict.fromkeys(("PRIVATEER_STORE_KEY_FILE", "PRIVATEER_PUBLICATION_KEY", "PRIVATEER_SIGNING_KEY"), "key")
     databases = dict.fromkeys(("PRIVATEER_DATABASE", "PRIVATEER_JOURNAL_DATABASE", "PRIVATEER_ADMIN_TOKEN"), secret)
-    shown = SERVICES[service].read(least | keys | databases)
-    assert "opensesame" not in repr(shown) + str(shown)
+    settings = SERVICES[service].read(minimal | keys | databases)
+    assert "opensesame" not in repr(settings) + str(settings)
     for name in databases:
         with pytest.raises(Exception, match="PRIVATEER_") as refused:
             SERVICES[service].read(
-                least | keys | databases | {name: "mysql://opensesame", "PRIVATEER_PORT": "opensesame"}
+                minimal | keys | databases | {name: "mysql://opensesame", "PRIVATEER_PORT": "opensesame"}
             )
         assert "opensesame" not in str(refused.value)

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from privateer_lab.services.processes import free_port, running
-from tests.docs.test_readme import AS_TYPED, SECONDS, blocks, execute, fewer
+from privateer_lab.services.processes import free_port, run_services
+from tests.docs.test_readme import AS_TYPED, SECONDS, blocks, execute, with_fewer
 from tests.documents import commands, endpoints, openapi
 
 ROOT = Path(__file__).parents[2]
@@ -28,12 +28,12 @@ def test_the_reference_has_every_command_and_every_route() -> None:
     page = MADE["reference/commands.md"]
     for path, command in commands.leaves():
         section = re.split(rf"\n## `{path}[` ]", page)[1].partition("\n## ")[0]
-        assert all(f"`{name}`" in section for one in command.params for name in one.opts if name[0] == "-" != name), (
-            path
-        )
+        assert all(
+            f"`{name}`" in section for param in command.params for name in param.opts if name[0] == "-" != name
+        ), path
     routes = {
         f"| `{method.upper()} {path}` |"
-        for document in openapi.described().values()
+        for document in openapi.service_documents().values()
         for path, methods in document["paths"].items()
         for method in methods
     }
@@ -47,7 +47,7 @@ def test_the_reference_has_every_name_that_users_import(package: str, page: str)
     names = set(re.findall(r"(?:^::: [\w.]*\.|heading: )(\w+)$", text, re.MULTILINE))
     exported = set(import_module(f"privateer_{package}").__all__)
     assert len(exported) > 8
-    assert exported - names <= {"UnfitValueWarning"}
+    assert exported - names <= {"InvalidValueWarning"}
 
 
 def test_every_page_is_listed_once() -> None:
@@ -58,44 +58,44 @@ def test_every_page_is_listed_once() -> None:
 @pytest.mark.parametrize("page", IN_GIT, ids=lambda page: page.stem)
 def test_the_pages_name_commands_and_options_that_there_are(page: Path) -> None:
     """`load` alone reads its options itself."""
-    known = {path: {name for one in command.params for name in one.opts} for path, command in commands.leaves()}
+    by_path = {path: {name for param in command.params for name in param.opts} for path, command in commands.leaves()}
     for line in re.findall(r"(?:^|`|\$ )((?:\.venv/bin/)?privateer [a-z][^`\n#|]*)", page.read_text(), re.MULTILINE):
         words = line.removeprefix(".venv/bin/").split()
-        path = next((" ".join(words[:count]) for count in (3, 2) if " ".join(words[:count]) in known), None)
-        is_group = path is None and any(name.startswith(f"{' '.join(words[:2])} ") for name in known)
+        path = next((" ".join(words[:count]) for count in (3, 2) if " ".join(words[:count]) in by_path), None)
+        is_group = path is None and any(name.startswith(f"{' '.join(words[:2])} ") for name in by_path)
         assert path or is_group, line
         options = {word.partition("=")[0] for word in words if re.match(r"--[a-z]", word)}
-        assert options <= known[path] | {"--help"} if path and known[path] else not options or path, line
+        assert options <= by_path[path] | {"--help"} if path and by_path[path] else not options or path, line
 
 
-def test_who_reads_the_repository_is_told_how_to_make_the_missing_pages() -> None:
+def test_pages_that_link_to_generated_pages_say_how_to_make_these() -> None:
     """What is made from the code is not in git, so that links to it lead nowhere there until it is made."""
     ignored = (ROOT / ".gitignore").read_text().split()
     assert {f"docs/{page}" for page in MADE} <= set(ignored)
     for page in IN_GIT:
-        made = re.findall(r"\]\([^)]*((?:reference/(?:commands|endpoints)\.md)|review\.schema\.json)", page.read_text())
-        assert not made or "make documents" in page.read_text(), page
+        refs = re.findall(r"\]\([^)]*((?:reference/(?:commands|endpoints)\.md)|review\.schema\.json)", page.read_text())
+        assert not refs or "make documents" in page.read_text(), page
 
 
 def _leaves(nav: Any) -> Any:
     if isinstance(nav, str):
         yield nav
-    for one in nav.values() if isinstance(nav, dict) else nav if isinstance(nav, list) else ():
-        yield from _leaves(one)
+    for entry in nav.values() if isinstance(nav, dict) else nav if isinstance(nav, list) else ():
+        yield from _leaves(entry)
 
 
-def typed(page: str, people: int | None) -> list[str]:
+def typed_commands(page: str, people: int | None) -> list[str]:
     """The commands of a page, or by day for fewer people."""
     lines = [line for block in blocks("sh", (ROOT / "docs" / page).read_text()) for line in block.splitlines()]
     assert lines
-    return [fewer(re.sub(r"(^|\s)privateer ", r"\1.venv/bin/privateer ", line), people) for line in lines]
+    return [with_fewer(re.sub(r"(^|\s)privateer ", r"\1.venv/bin/privateer ", line), people) for line in lines]
 
 
 @pytest.mark.timeout(4 * SECONDS)
 @pytest.mark.parametrize(("page", "people"), AS_TYPED_BY_NIGHT)
 def test_the_tutorials_commands_work(page: str, people: int | None, tmp_path: Path) -> None:
     """Those between `up` and the end run against services elsewhere."""
-    with running(tmp_path / "data", free_port(), free_port(), token=TOKEN) as at:
+    with run_services(tmp_path / "data", free_port(), free_port(), token=TOKEN) as at:
         environment = os.environ | {
             "PRIVATEER_URL": at.server,
             "PRIVATEER_ADMIN_URL": at.admin,
@@ -103,12 +103,12 @@ def test_the_tutorials_commands_work(page: str, people: int | None, tmp_path: Pa
             "PRIVATEER_SENDER_KEY": str(at.sender_key),
             "PRIVATEER_LEDGER": str(tmp_path / "ledger.db"),
         }
-        for line in typed(f"tutorials/{page}", people):
+        for line in typed_commands(f"tutorials/{page}", people):
             if not line.endswith(" up"):
-                assert execute(_placed(line, tmp_path), environment, typed=people is None) is not None
+                assert execute(_move_files(line, tmp_path), environment, typed=people is None) is not None
 
 
-def _placed(line: str, folder: Path) -> str:
+def _move_files(line: str, folder: Path) -> str:
     """A command whose files are in a folder of its own."""
     return re.sub(r"(?<=\s)(garden(?:\.toml|/certificate\.json)?)(?=\s|$)", lambda name: str(folder / name[1]), line)
 
@@ -116,6 +116,6 @@ def _placed(line: str, folder: Path) -> str:
 @AS_TYPED
 @pytest.mark.parametrize("page", ["choosing.md", "papers.md"])
 def test_the_pages_commands_work(page: str, people: int | None, tmp_path: Path) -> None:
-    for line in typed(page, people):
-        here = line.replace("--plot ", f"--plot {tmp_path}/")
-        assert execute(here, dict(os.environ), typed=people is None)
+    for line in typed_commands(page, people):
+        adapted = line.replace("--plot ", f"--plot {tmp_path}/")
+        assert execute(adapted, dict(os.environ), typed=people is None)

@@ -3,9 +3,9 @@
 import shlex
 from pathlib import Path
 
-from privateer_lab.audit.suite import mechanisms
+from privateer_lab.audit.suite import target_names
 from privateer_lab.cli.input_files import load_spec
-from privateer_lab.planning.plans import EPSILONS, variants
+from privateer_lab.planning.plans import EPSILONS, make_variants
 from privateer_papers.catalogue import all_reproductions
 from privateer_server.rounds.loop import Schedule
 from tests.docs.test_readme import blocks
@@ -25,8 +25,8 @@ def test_the_pages_commands() -> None:
         spec = load_spec(ROOT / path, settings, int(pairs["--users"]))
         assert spec.algorithm.name == "sparse"
         models = pairs.get("--models", "central").split(",")
-        for one in variants(spec, models, EPSILONS[:: len(EPSILONS) - 1] if name == "plan" else (1.0,)):
-            Schedule(one.spec).open(0)
-    assert lines[2][3] in mechanisms()
+        for variant in make_variants(spec, models, EPSILONS[:: len(EPSILONS) - 1] if name == "plan" else (1.0,)):
+            Schedule(variant.spec).open(0)
+    assert lines[2][3] in target_names()
     assert lines[3][2] in all_reproductions()
-    assert lines[4][3] in mechanisms()
+    assert lines[4][3] in target_names()

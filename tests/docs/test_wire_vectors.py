@@ -1,4 +1,4 @@
-"""The vectors of the wire format in git are what code and services do; ``make documents`` writes them anew."""
+"""The vectors of the wire format in git agree with code and services; ``make documents`` writes them anew."""
 
 import json
 from collections import Counter
@@ -14,21 +14,21 @@ COMMITTED = Path(__file__).parents[2] / wire.FEW
 
 
 @pytest.mark.parametrize(
-    "module", [pytest.param(one, marks=pytest.mark.nightly) if one is families else one for one in wire.MODULES]
+    "module", [pytest.param(m, marks=pytest.mark.nightly) if m is families else m for m in wire.MODULES]
 )
-def test_the_vectors_are_what_devices_do_and_services_answer(module: ModuleType) -> None:
-    """And those in git show every way of being accepted or refused that all of them show."""
-    for name, found in module.files().items():
-        made, text = json.loads(wire.text(found)), (COMMITTED / f"{name}.json").read_text()
-        assert wire.text(wire.few(made)) + "\n" == text, f"{name} is not what is made: run make documents"
+def test_the_vectors_in_git_agree_with_devices_and_services(module: ModuleType) -> None:
+    """The vectors in git have every verdict that all vectors have."""
+    for name, content in module.files().items():
+        document, text = json.loads(wire.text(content)), (COMMITTED / f"{name}.json").read_text()
+        assert wire.text(wire.select_few(document)) + "\n" == text, f"{name} is not what is made: run make documents"
         committed = json.loads(text)
-        for some, every in zip(_lists(committed), _lists(made), strict=True):
-            assert {wire.verdict(one) for one in some} == {wire.verdict(one) for one in every}
+        for committed_list, full_list in zip(_lists(committed), _lists(document), strict=True):
+            assert {wire.verdict(vector) for vector in committed_list} == {wire.verdict(vector) for vector in full_list}
 
 
-def _lists(found: Any) -> list[list[Any]]:
-    lists = list(found.values()) if isinstance(found, dict) else [found]
-    return [one for one in lists if isinstance(one, list) and isinstance(one[0], dict)]
+def _lists(content: Any) -> list[list[Any]]:
+    lists = list(content.values()) if isinstance(content, dict) else [content]
+    return [entry for entry in lists if isinstance(entry, list) and isinstance(entry[0], dict)]
 
 
 def test_ten_of_a_family_are_in_git() -> None:
@@ -37,13 +37,13 @@ def test_ten_of_a_family_are_in_git() -> None:
         for name in ("linear", "trial")
         for at in range(30)
     ]
-    found = {"terms": [*terms, {"name": "phased", "publication": "", "refused": "late"}], "key": "aa"}
-    few = wire.few(found)
-    assert few["key"] == "aa"
-    assert Counter(one["name"].split(":")[0] for one in few["terms"]) == {"linear": 10, "trial": 10, "phased": 1}
-    assert len(wire.few([{"people": [{}] * 40}] * 40)) == 10
-    assert wire.few([{"people": [{}] * 40}]) == [{"people": [{}] * wire.PEOPLE}]
-    assert wire.few(["a"] * 40) == ["a"] * 40
+    vectors = {"terms": [*terms, {"name": "phased", "publication": "", "refused": "late"}], "key": "aa"}
+    selected = wire.select_few(vectors)
+    assert selected["key"] == "aa"
+    assert Counter(term["name"].split(":")[0] for term in selected["terms"]) == {"linear": 10, "trial": 10, "phased": 1}
+    assert len(wire.select_few([{"people": [{}] * 40}] * 40)) == 10
+    assert wire.select_few([{"people": [{}] * 40}]) == [{"people": [{}] * wire.PEOPLE}]
+    assert wire.select_few(["a"] * 40) == ["a"] * 40
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Where Privateer lives, in all metadata: what mkdocs.yml says, and nothing while that says nothing."""
+"""Privateer's addresses in all metadata: those of mkdocs.yml, and no address while it has none."""
 
 import json
 import re
@@ -13,15 +13,15 @@ _URLS = re.compile(r"\[project\.urls\]\n(?:[^\[\n].*\n)*\n")
 
 
 def documents(code: str | None = None, site: str | None = None) -> dict[Path, str]:
-    """Return every file of metadata with the addresses ``repo_url`` and ``site_url`` of mkdocs.yml, or other ones."""
-    said = yaml.safe_load((ROOT / "mkdocs.yml").read_text())
-    urls = {"Source": code or said.get("repo_url"), "Documentation": site or said.get("site_url")}
-    known = {name: url for name, url in urls.items() if url}
-    made = {
-        ROOT / role / "pyproject.toml": _project((ROOT / role / "pyproject.toml").read_text(), known) for role in ROLES
+    """Return every file of metadata with the addresses ``repo_url`` and ``site_url``, if not those of mkdocs.yml."""
+    config = yaml.safe_load((ROOT / "mkdocs.yml").read_text())
+    urls = {"Source": code or config.get("repo_url"), "Documentation": site or config.get("site_url")}
+    links = {name: url for name, url in urls.items() if url}
+    texts = {
+        ROOT / role / "pyproject.toml": _project((ROOT / role / "pyproject.toml").read_text(), links) for role in ROLES
     }
     package = ROOT / "sdk" / "js" / "package.json"
-    return made | {package: _package(json.loads(package.read_text()), known)}
+    return texts | {package: _package(json.loads(package.read_text()), links)}
 
 
 def _project(text: str, urls: dict[str, str]) -> str:

@@ -11,7 +11,17 @@ from privateer_lab.cli import command_line
 PAGE = Path("docs/reference/commands.md")
 _HEAD = """# Commands
 
-Every command of `privateer`, as `privateer COMMAND --help` says it. Errors are one line and exit code 2.
+Every command of `privateer`, as `privateer COMMAND --help` says it. Errors are one line.
+The exit code says whose they are:
+
+| exit code | meaning |
+|---|---|
+| 0 | done |
+| 1 | done, and what was checked does not hold: a claim, a record, a service's health |
+| 2 | a wrong command, option, file or setting, or a service that refuses |
+| 3 | a service that does not answer, cannot answer now, or is none of Privateer's |
+| 4 | no such experiment, version or page |
+| 130 | interrupted |
 """
 
 
@@ -23,44 +33,44 @@ def documents() -> dict[Path, str]:
 def leaves() -> list[tuple[str, Any]]:
     """Every command with its full name, subcommands included."""
     names = typer.main.get_command(command_line.app).commands  # type: ignore[attr-defined]
-    return [leaf for name in names for leaf in _leaves(f"privateer {name}", command_line.command(name))]
+    return [leaf for name in names for leaf in _leaves(f"privateer {name}", command_line.load_command(name))]
 
 
 def _leaves(path: str, command: Any) -> Iterator[tuple[str, Any]]:
-    if own := getattr(command, "commands", None):
-        for name, one in own.items():
-            yield from _leaves(f"{path} {name}", one)
+    if subcommands := getattr(command, "commands", None):
+        for name, subcommand in subcommands.items():
+            yield from _leaves(f"{path} {name}", subcommand)
     else:
         yield path, command
 
 
 def _section(path: str, command: Any) -> str:
-    parameters = [one for one in command.params if one.name != "help"]
-    arguments = [one for one in parameters if one.param_type_name == "argument"]
-    shown = " ".join([path, *(_called(one) for one in arguments)])
-    text = f"## `{shown}`\n\n{_plain(command.help)}\n"
-    rows = [f"| {_names(one)} | {_default(one)} | {_plain(one.help)} |" for one in parameters]
+    parameters = [parameter for parameter in command.params if parameter.name != "help"]
+    arguments = [parameter for parameter in parameters if parameter.param_type_name == "argument"]
+    usage = " ".join([path, *(_metavar(argument) for argument in arguments)])
+    text = f"## `{usage}`\n\n{_cell(command.help)}\n"
+    rows = [f"| {_names(parameter)} | {_default(parameter)} | {_cell(parameter.help)} |" for parameter in parameters]
     return text + ("\n| | default | |\n|---|---|---|\n" + "\n".join(rows) + "\n" if rows else "")
 
 
-def _called(argument: Any) -> str:
+def _metavar(argument: Any) -> str:
     name = argument.metavar or argument.name.upper()
     return name if argument.required else f"[{name}]"
 
 
-def _names(one: Any) -> str:
-    if one.param_type_name == "argument":
-        return f"`{_called(one).strip('[]')}`".replace("|", "\\|")
-    variable = f", `{one.envvar}`" if one.envvar else ""
-    return ", ".join(f"`{name}`" for name in one.opts) + variable
+def _names(parameter: Any) -> str:
+    if parameter.param_type_name == "argument":
+        return f"`{_metavar(parameter).strip('[]')}`".replace("|", "\\|")
+    variable = f", `{parameter.envvar}`" if parameter.envvar else ""
+    return ", ".join(f"`{name}`" for name in parameter.opts) + variable
 
 
-def _default(one: Any) -> str:
-    if one.required:
+def _default(parameter: Any) -> str:
+    if parameter.required:
         return "required"
-    value = one.default
+    value = parameter.default
     return "" if value is None or value is False or callable(value) or value in ([], ()) else f"`{value}`"
 
 
-def _plain(text: str | None) -> str:
+def _cell(text: str | None) -> str:
     return " ".join((text or "").split()).replace("|", "\\|")

@@ -14,12 +14,21 @@ Every route of the services. Their OpenAPI documents have the fields of requests
 [issuer](../openapi/issuer.json). Refusals are [problems](../problems.md).
 `/metrics` and what needs the admin token are at the
 [private listener](../operations/install.md#public-and-private-listeners) alone.
+
+openapi-typescript and openapi-python-client make typed clients of the documents. Give the second one a file with
+`--config`, so that it sends reports as bytes and reads keys as JSON:
+
+```yaml
+content_type_overrides:
+  application/msgpack: application/octet-stream
+  application/private-token-issuer-directory: application/json
+```
 """
 
 
 def documents() -> dict[Path, str]:
     """The text of the file."""
-    sections = [_section(name, document) for name, document in openapi.described().items()]
+    sections = [_section(name, document) for name, document in openapi.service_documents().items()]
     return {PAGE: "\n".join([_HEAD, *sections])}
 
 
@@ -34,6 +43,6 @@ def _section(name: str, document: dict[str, Any]) -> str:
 
 
 def _row(method: str, path: str, operation: dict[str, Any]) -> str:
-    said = operation.get("description") or operation.get("summary", "")
-    first = " ".join(said.split("\n\n")[0].split()).replace("|", "\\|")
+    description = operation.get("description") or operation.get("summary", "")
+    first = " ".join(description.split("\n\n")[0].split()).replace("|", "\\|")
     return f"| `{method.upper()} {path}` | {first} | {', '.join(sorted(operation['responses']))} |"

@@ -1,4 +1,4 @@
-"""Vectors of exports: a document of a finished experiment, what is chosen by it offline, and damaged copies."""
+"""Vectors of exports: a document of a finished experiment, choices by it offline, and damaged copies."""
 
 import base64
 import hashlib
@@ -10,9 +10,9 @@ import numpy as np
 from privateer_client import OfflinePolicy
 from privateer_client.participation import Participation
 from privateer_core.answer.export import Export, make_export, read_export
-from privateer_core.codec import canonical, encode
+from privateer_core.codec import encode, encode_canonical_json
 from privateer_core.errors import PrivateerError
-from privateer_core.privacy.record import Row, make_record, planned_of
+from privateer_core.privacy.record import Row, describe_terms, make_record
 from privateer_core.spec.spec import Spec
 from privateer_server.rounds.loop import Schedule
 from tests.documents import vectors
@@ -21,14 +21,14 @@ PEOPLE = 40
 
 
 def files() -> dict[str, Any]:
-    """What the file has, by its name."""
-    made = [(name, spec, exported(spec, body)) for name, spec, body in vectors.cases()]
-    found = {
-        "canonical": [{"json": value, "canonical": canonical(value).decode()} for value in _PLAIN],
-        "exports": [_told(name, spec, export) for name, spec, export in made],
-        "refused": _refused(plain(made[0][2])),
+    """Return the content of the file, by its name."""
+    exports = [(name, spec, build_export(spec, body)) for name, spec, body in vectors.cases()]
+    vectors_by_kind = {
+        "canonical": [{"json": value, "canonical": encode_canonical_json(value).decode()} for value in _PLAIN],
+        "exports": [_describe_choices(name, spec, export) for name, spec, export in exports],
+        "refused": _refused_documents(decode_export(exports[0][2])),
     }
-    return {"exports": found}
+    return {"exports": vectors_by_kind}
 
 
 _PLAIN: list[Any] = [
@@ -39,12 +39,12 @@ _PLAIN: list[Any] = [
 """Examples of RFC 8785, and numbers at the ends of what is written without an exponent."""
 
 
-def exported(spec: Spec, publication: bytes) -> Export:
+def build_export(spec: Spec, publication: bytes) -> Export:
     """The export of an experiment with this publication."""
     step = Schedule(spec).open(7, 4)
     followed = Participation(publication, spec.name, vectors.LIMITS, is_paused=True)
     terms = followed.terms
-    row = Row(version=4, received=0, released=False, **msgspec.structs.asdict(planned_of(terms)))
+    row = Row(version=4, received=0, released=False, **msgspec.structs.asdict(describe_terms(terms)))
     return make_export(
         spec.name,
         4,
@@ -58,23 +58,26 @@ def exported(spec: Spec, publication: bytes) -> Export:
     )
 
 
-def plain(export: Export) -> dict[str, Any]:
+def decode_export(export: Export) -> dict[str, Any]:
     """An export as its file has it."""
     return dict(msgspec.json.decode(msgspec.json.encode(export)))
 
 
-def _told(name: str, spec: Spec, export: Export) -> dict[str, Any]:
+def _describe_choices(name: str, spec: Spec, export: Export) -> dict[str, Any]:
     policy, rng = OfflinePolicy(export), np.random.default_rng(11)
     people = []
     for _ in range(PEOPLE):
-        context = {one: vectors.VALUES[one][int(rng.integers(len(vectors.VALUES[one])))] for one in spec.features}
+        context = {
+            feature: vectors.VALUES[feature][int(rng.integers(len(vectors.VALUES[feature])))]
+            for feature in spec.features
+        }
         coins = int(rng.integers(0, 2**32))
         people.append({"context": context, "slot": coins, "arm": policy.choose(context, coins=coins)})
-    return {"name": name, "document": plain(export), "people": people}
+    return {"name": name, "document": decode_export(export), "people": people}
 
 
-def _refused(document: dict[str, Any]) -> list[dict[str, Any]]:
-    """Documents that nobody may decide by, and what is said of them."""
+def _refused_documents(document: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return documents by which no device may decide, with the reason of each refusal."""
     other = base64.b64encode(b"another publication").decode()
     changed = {
         "as it is": {},
@@ -87,18 +90,18 @@ def _refused(document: dict[str, Any]) -> list[dict[str, Any]]:
         "another key, with a digest that fits": {"more": 1, "digest": None},
         "no digest": {"digest": ""},
     }
-    return [_judged(name, redigested(document | changes)) for name, changes in changed.items()]
+    return [_judge_document(name, redigest(document | changes)) for name, changes in changed.items()]
 
 
-def redigested(document: dict[str, Any]) -> dict[str, Any]:
+def redigest(document: dict[str, Any]) -> dict[str, Any]:
     """A document whose digest is made anew where it is None: not damaged, but forged."""
     if document["digest"] is not None:
         return document
     rest = {key: value for key, value in document.items() if key != "digest"}
-    return rest | {"digest": hashlib.sha256(canonical(rest)).hexdigest()}
+    return rest | {"digest": hashlib.sha256(encode_canonical_json(rest)).hexdigest()}
 
 
-def _judged(name: str, document: dict[str, Any]) -> dict[str, Any]:
+def _judge_document(name: str, document: dict[str, Any]) -> dict[str, Any]:
     try:
         OfflinePolicy(read_export(document, "FILE"))
     except PrivateerError as error:

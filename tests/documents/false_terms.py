@@ -1,4 +1,4 @@
-"""Publications as servers may change them: terms that a device refuses, and some that it accepts."""
+"""Publications as servers may change them: terms that a device refuses, and terms that it accepts."""
 
 from typing import Any, TypeAlias
 
@@ -15,10 +15,10 @@ FalseTerms: TypeAlias = tuple[str, dict[str, Any], dict[str, Any]]
 
 def false_terms(spec: Spec, body: bytes) -> list[FalseTerms]:
     """Return what a server may change in a publication, each with the limits of the device that gets it."""
-    told = msgspec.msgpack.decode(msgspec.msgpack.decode(body)[2])
-    mechanism = told["terms"]["mechanism"]
+    policy = msgspec.msgpack.decode(msgspec.msgpack.decode(body)[2])
+    mechanism = policy["terms"]["mechanism"]
     at, lies = "policy.terms.mechanism", [("as it is", dict[str, Any](), LIMITS)]
-    lies.append(("a server that sees records, which nobody allowed", {}, LIMITS | {"curator": False}))
+    lies.append(("a server that sees records, which nobody allowed", {}, LIMITS | {"allow_central": False}))
     lies.append(("a device that allows less", {}, LIMITS | {"epsilon": 0.5}))
     for field in ("standard_deviation", "scale"):
         if noise := mechanism.get(field):
@@ -26,9 +26,9 @@ def false_terms(spec: Spec, body: bytes) -> list[FalseTerms]:
             lies.append((f"a little more {field}", {f"{at}.{field}": 1.01 * noise}, LIMITS))
     if "epsilon" in mechanism:
         # What several messages share leaves room.
-        more = mechanism["epsilon"] + (0.02 if mechanism.get("repeats", 1) == 1 else 0.3)
-        lies.append(("a little more local epsilon than the promise allows", {f"{at}.epsilon": more}, LIMITS))
-    if spec.reward.kind == "numeric" and "learned" in told:
+        larger_epsilon = mechanism["epsilon"] + (0.02 if mechanism.get("repeats", 1) == 1 else 0.3)
+        lies.append(("a little more local epsilon than the promise allows", {f"{at}.epsilon": larger_epsilon}, LIMITS))
+    if spec.reward.kind == "numeric" and "learned" in policy:
         lies.append(("other levels", {f"{at}.levels": 3 if mechanism.get("levels") != 3 else 5}, LIMITS))
         lies.append(("as of no or yes", {f"{at}.type": "cell-pairs"}, LIMITS))
         kinds = ("cell-triples", "cell-products")
@@ -38,50 +38,50 @@ def false_terms(spec: Spec, body: bytes) -> list[FalseTerms]:
         lies += _of_slopes(body)
     if "chosen" in mechanism:
         lies.append(("more own symbols", {f"{at}.chosen": mechanism["directions"]}, LIMITS))
-    if getattr(spec.algorithm, "messages", 1) > 1:
-        lies += _of_messages(at, mechanism["epsilon"], mechanism["repeats"], spec.algorithm.messages)
+    if (max_messages := getattr(spec.algorithm, "messages_per_report", 1)) > 1:
+        lies += _of_messages(at, mechanism["epsilon"], mechanism["repeats"], max_messages)
     if spec.experiment.reports_per_person > 1:
         lies.append(("three reports", {"policy.terms.reports": 3}, LIMITS))
-    if getattr(spec.experiment, "gain_share", 0):
+    if getattr(spec.experiment, "evaluation_fraction", 0):
         return [*lies, *gains.lies(body)]
     if spec.algorithm.name == "additive":
-        lies += _of_shapes(at, told)
+        lies += _of_shapes(at, policy)
     if spec.algorithm.name == "linear":
         lies.append(("a larger ball", {f"{at}.ball.bound": 2.0}, LIMITS))
         lies.append(("another link", {"policy.link": "cubic"}, LIMITS))
-        place = next((n for n, one in enumerate(told["design"]["blocks"]) if one["cyclic"]), 0)
-        turned = not told["design"]["blocks"][place]["cyclic"]
+        place = next((n for n, block in enumerate(policy["design"]["blocks"]) if block["cyclic"]), 0)
+        turned = not policy["design"]["blocks"][place]["cyclic"]
         lies.append(("another circle", {f"policy.design.blocks.{place}.cyclic": turned}, LIMITS))
     return lies
 
 
-def _of_shapes(at: str, told: dict[str, Any]) -> list[FalseTerms]:
+def _of_shapes(at: str, policy: dict[str, Any]) -> list[FalseTerms]:
     """Questions and cells of another spec, and numbers that no learner has."""
-    asked: dict[str, dict[str, Any]] = {
-        "other merged cells": {"policy.questions.merges": not told["questions"]["merges"]},
+    edits: dict[str, dict[str, Any]] = {
+        "other merged cells": {"policy.questions.merges": not policy["questions"]["merges"]},
         "fewer bins": {"policy.questions.cells.features.0.bins": 11},
         "hours that do not come round": {"policy.questions.cells.features.-1.cyclic": False},
         "ages that come round": {"policy.questions.cells.features.0.cyclic": True},
         "all of a vector for counts": {"policy.counted": 1.0},
         "a seed below 0": {"policy.seed": -1},
         "residuals that are never below 0": {"policy.below": 0.0},
-        "counts by arm, or not": {"policy.counts_arms": not told["counts_arms"]},
-        "no draws": {"policy.draws": ["<i2", [0, *told["draws"][1][1:]], b""]},
+        "counts by arm, or not": {"policy.counts_arms": not policy["counts_arms"]},
+        "no draws": {"policy.draws": ["<i2", [0, *policy["draws"][1][1:]], b""]},
         "draws of other cells": {"policy.draws": ["<i2", [1, 3, 7], bytes(42)]},
         "shares of fewer questions": {"policy.edges": ["<u4", [1], bytes(4)]},
     }
-    asked |= _of_plans(told["plan"], len(told["questions"]["cells"]["features"]))
-    mechanism = told["terms"]["mechanism"]
+    edits |= _of_plans(policy["plan"], len(policy["questions"]["cells"]["features"]))
+    mechanism = policy["terms"]["mechanism"]
     if "ball" in mechanism:
-        asked["a larger ball"] = {f"{at}.ball.bound": 2.0}
-        asked["more coordinates"] = {f"{at}.ball.coordinates": mechanism["ball"]["coordinates"] + 1}
+        edits["a larger ball"] = {f"{at}.ball.bound": 2.0}
+        edits["more coordinates"] = {f"{at}.ball.coordinates": mechanism["ball"]["coordinates"] + 1}
     else:
         # Who is asked one question would hide those alone who are asked the same.
         kind, (keys, edges), rows = mechanism["layout"]["thresholds"]
-        fewer = [kind, [keys - 3, edges], rows[: 4 * (keys - 3) * edges]]
-        asked["an alphabet of fewer answers"] = {f"{at}.layout.thresholds": fewer}
-        asked["more levels"] = {f"{at}.levels": 3}
-    return [(what, changes, LIMITS) for what, changes in asked.items()]
+        thresholds = [kind, [keys - 3, edges], rows[: 4 * (keys - 3) * edges]]
+        edits["an alphabet of fewer answers"] = {f"{at}.layout.thresholds": thresholds}
+        edits["more levels"] = {f"{at}.levels": 3}
+    return [(name, changes, LIMITS) for name, changes in edits.items()]
 
 
 def _of_plans(plan: dict[str, Any] | None, features: int) -> dict[str, dict[str, Any]]:
@@ -111,28 +111,28 @@ def _of_plans(plan: dict[str, Any] | None, features: int) -> dict[str, dict[str,
 
 
 def _of_slopes(body: bytes) -> list[FalseTerms]:
-    """Slopes that no learner makes; and more of them than numbers whose slopes are open."""
-    told = msgspec.msgpack.decode(msgspec.msgpack.decode(body)[2])["learned"]
-    asked: dict[str, dict[str, Any]] = {"more slopes": {"policy.learned": [{"slope": 0.5, "mean": 0.5}] * 3}}
-    if told:
+    """List slopes that no learner makes, and more of them than there are numbers with open slopes."""
+    learned = msgspec.msgpack.decode(msgspec.msgpack.decode(body)[2])["learned"]
+    edits: dict[str, dict[str, Any]] = {"more slopes": {"policy.learned": [{"slope": 0.5, "mean": 0.5}] * 3}}
+    if learned:
         lies = {"slope": (1.500001, -2, None, "1"), "mean": (-0.01, 1.01, None)}
-        asked |= {
-            f"a {name} of {lie!r}": {"policy.learned": [told[0] | {name: lie}, *told[1:]]}
-            for name, some in lies.items()
-            for lie in some
+        edits |= {
+            f"a {name} of {lie!r}": {"policy.learned": [learned[0] | {name: lie}, *learned[1:]]}
+            for name, wrong_values in lies.items()
+            for lie in wrong_values
         }
-    return [(f"learned: {what}", changes, LIMITS) for what, changes in asked.items()]
+    return [(f"learned: {name}", changes, LIMITS) for name, changes in edits.items()]
 
 
-def _of_messages(at: str, epsilon: float, repeats: int, most: int) -> list[FalseTerms]:
-    """Numbers of messages that nobody sends, in mechanism and round."""
-    asked = {f"{name} messages": {f"{at}.repeats": name, "round.6": name} for name in (17, most + 1, repeats + 1)}
+def _of_messages(at: str, epsilon: float, repeats: int, limit: int) -> list[FalseTerms]:
+    """List numbers of messages that no device sends, in mechanism and round."""
+    edits = {f"{name} messages": {f"{at}.repeats": name, "round.6": name} for name in (17, limit + 1, repeats + 1)}
     # A round of no messages, or of a text of them, is no round: only the mechanism says so.
-    asked |= {f"{told!r} messages": {f"{at}.repeats": told} for told in (0, -1, 1.5, "2", None)}
-    asked["several messages whose coins tell classes"] = {f"{at}.classes": 3}
-    asked["fewer messages in the round"] = {"round.6": repeats - 1}
-    asked["one message in the mechanism"] = {f"{at}.repeats": 1}
+    edits |= {f"{count!r} messages": {f"{at}.repeats": count} for count in (0, -1, 1.5, "2", None)}
+    edits["several messages whose coins tell classes"] = {f"{at}.classes": 3}
+    edits["fewer messages in the round"] = {"round.6": repeats - 1}
+    edits["one message in the mechanism"] = {f"{at}.repeats": 1}
     # Delta is within 2 % of the promise there: a coarse grid has more.
-    asked["all that the promise allows"] = {f"{at}.epsilon": epsilon + 0.0625}
-    lies = [(what, changes, LIMITS) for what, changes in asked.items()]
+    edits["all that the promise allows"] = {f"{at}.epsilon": epsilon + 0.0625}
+    lies = [(name, changes, LIMITS) for name, changes in edits.items()]
     return [*lies, ("a device that allows what a message costs", {}, LIMITS | {"local_epsilon": 4.0})]

@@ -1,4 +1,4 @@
-"""12,000 people of all families and trust models: what each decides, and what decides how their report is distributed.
+"""12,000 participants of all families and trust models: decisions, and what decides how a report is distributed.
 
 Contexts, coins and outcomes come from a counter that any language has (`word`), so that only results are written down:
 of each person the arm, and 4 bytes of a digest of everything that the distribution of their report depends on.
@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from privateer_client.inputs import adjustment_of, context_vector, read_outcome
+from privateer_client.inputs import encode_context, read_offset, read_outcome
 from privateer_client.participation import Participation
 from privateer_core.accounting.accountant import account
 from privateer_core.accounting.allotment import Allotment, allot
@@ -26,7 +26,7 @@ from privateer_core.mechanisms.vectors.vector_symbol import VectorSymbol
 from privateer_core.primitives.bounded_vectors import BoundedVectors
 from privateer_core.primitives.public_coins import mix
 from privateer_core.privacy.terms_verification import Limits
-from privateer_core.spec.adjustment import with_numbers
+from privateer_core.spec.adjustment import append_numbers
 from privateer_core.spec.features import Feature
 from privateer_core.spec.spec import Spec
 from tests.documents import gains, vectors
@@ -46,13 +46,14 @@ _NUMBERS: dict[str, Any] = {
 }
 _ADJUSTED: dict[str, Any] = {
     "segments": vectors.HALVES,
-    "reward": _NUMBERS["reward"] | {"adjust": {"x1": {"mean": 0.4, "slope": -1.5}, "x2": {"mean": 0.5, "slope": 0.8}}},
+    "reward": _NUMBERS["reward"]
+    | {"covariates": {"x1": {"mean": 0.4, "slope": -1.5}, "x2": {"mean": 0.5, "slope": 0.8}}},
     "algorithm": vectors.WATCHED,
 }
 _LEARNED: dict[str, Any] = _ADJUSTED | {
-    "reward": _NUMBERS["reward"] | {"adjust": {"x1": {"low": 0.0, "high": 1.0}, "x2": {"low": -0.25, "high": 0.75}}}
+    "reward": _NUMBERS["reward"] | {"covariates": {"x1": {"low": 0.0, "high": 1.0}, "x2": {"low": -0.25, "high": 0.75}}}
 }
-_TOWN = {"town": {"hashed": 21, "missing": True}}
+_TOWN = {"town": {"hash_buckets": 21, "missing": True}}
 _HOUR = {"hour": {"low": 0.0, "high": 24.0, "cyclic": True, "missing": True}}
 _PLAIN = {"x1": {"low": 0.0, "high": 1.0}, "x2": {"low": 0.0, "high": 1.0}}
 GRID = 2.0**20
@@ -63,19 +64,19 @@ _SLOT, _OWN, _REWARD, _FACT, _NOISE = 100, 101, 102, 110, 120
 
 
 def files() -> dict[str, Any]:
-    """What each file has, by its name."""
-    decisions = [_told(number, *case) for number, case in enumerate(cases())]
+    """Return the content of each file, by its name."""
+    decisions = [_describe_people(number, *case) for number, case in enumerate(cases())]
     return {"decisions": decisions, "records": records(), "curves": curves()}
 
 
 def cases() -> list[tuple[str, Spec, bytes]]:
     """Experiments of all families, and a publication of each."""
-    return [*vectors.cases(), *_more()]
+    return [*vectors.cases(), *_further_cases()]
 
 
-def _more() -> list[tuple[str, Spec, bytes]]:
+def _further_cases() -> list[tuple[str, Spec, bytes]]:
     trial = {"segments": vectors.HALVES, "algorithm": vectors.WATCHED}
-    made: dict[str, tuple[Spec, Any]] = {
+    specs: dict[str, tuple[Spec, Any]] = {
         "partition under central": (vectors.spec_of("partition", _CENTRAL, _PLAIN), vectors.grown_partition),
         "partition under none": (vectors.spec_of("partition", _NONE, _PLAIN), vectors.grown_partition),
         "bandit under central": (vectors.spec_of("bandit", {"model": "central", "epsilon": 1.0}, None), None),
@@ -93,41 +94,43 @@ def _more() -> list[tuple[str, Spec, bytes]]:
         ),
         "linear under none": (vectors.spec_of("linear", _NONE, _PLAIN), grown_linear),
         "linear under local, joint": (
-            vectors.spec_of("linear", _LOCAL | {"delta": 1e-6}, _PLAIN, algorithm={"report": "joint"}),
+            vectors.spec_of("linear", _LOCAL | {"delta": 1e-6}, _PLAIN, algorithm={"report_statistic": "joint"}),
             grown_linear,
         ),
         "linear under shuffle, of several messages": (
-            vectors.spec_of("linear", _SHUFFLE | {"local_epsilon_max": 16.0}, _PLAIN, algorithm={"messages": 8}),
+            vectors.spec_of(
+                "linear", _SHUFFLE | {"local_epsilon_max": 16.0}, _PLAIN, algorithm={"messages_per_report": 8}
+            ),
             grown_linear,
         ),
         **{
-            f"additive under {what}": (
-                vectors.spec_of("additive", one, vectors.FEATURES | _TOWN | _HOUR, algorithm={"bins": 12}, **more),
+            f"additive under {label}": (
+                vectors.spec_of("additive", privacy, vectors.FEATURES | _TOWN | _HOUR, algorithm={"bins": 12}, **rest),
                 grown_additive,
             )
-            for what, one, more in _additive()
+            for label, privacy, rest in _additive_cases()
         },
         **{
-            f"additive under {one['model']}, of rare events": (
-                vectors.spec_of("additive", one, _PLAIN, reward={"base_rate": 0.01}),
+            f"additive under {privacy['model']}, of rare events": (
+                vectors.spec_of("additive", privacy, _PLAIN, reward={"base_rate": 0.01}),
                 grown_additive,
             )
-            for one in (_CENTRAL, _SHUFFLE)
+            for privacy in (_CENTRAL, _SHUFFLE)
         },
         **{
-            f"trial of numbers under {one['model']}": (vectors.spec_of("trial", one, _PLAIN, **_NUMBERS), None)
-            for one in _MODELS
+            f"trial of numbers under {privacy['model']}": (vectors.spec_of("trial", privacy, _PLAIN, **_NUMBERS), None)
+            for privacy in _MODELS
         },
         **{
-            f"trial of adjusted rewards under {one['model']}": (
-                vectors.spec_of("trial", one, _PLAIN, **_ADJUSTED),
+            f"trial of adjusted rewards under {privacy['model']}": (
+                vectors.spec_of("trial", privacy, _PLAIN, **_ADJUSTED),
                 None,
             )
-            for one in (_NONE, _LOCAL)
+            for privacy in (_NONE, _LOCAL)
         },
         **{
-            f"trial under {one['model']} that {what}": (vectors.spec_of("trial", one, _PLAIN, **_LEARNED), grown)
-            for one, what, grown in (
+            f"trial under {trust['model']} that {label}": (vectors.spec_of("trial", trust, _PLAIN, **_LEARNED), grown)
+            for trust, label, grown in (
                 (_CENTRAL | {"delta": 0.0}, "learns slopes", None),
                 (_NONE, "has learned a slope and learns another", grown_slope),
                 (_CENTRAL | {"delta": 0.0}, "has learned slopes", grown_slopes),
@@ -142,13 +145,13 @@ def _more() -> list[tuple[str, Spec, bytes]]:
             grown_events,
         ),
     }
-    made |= {f"gain of {name}": (spec, gains.grown_gain(grown)) for name, (spec, grown) in _measuring().items()}
-    return [(name, spec, vectors.publication_of(spec, grown)) for name, (spec, grown) in made.items()]
+    specs |= {f"gain of {name}": (spec, gains.grown_gain(grown)) for name, (spec, grown) in _gain_cases().items()}
+    return [(name, spec, vectors.publication_of(spec, grown)) for name, (spec, grown) in specs.items()]
 
 
-def _additive() -> list[tuple[str, dict[str, Any], dict[str, Any]]]:
+def _additive_cases() -> list[tuple[str, dict[str, Any], dict[str, Any]]]:
     """Trust models; below epsilon 4, where no crowd hides a report, coins give arms."""
-    as_local, fewer = {"arms": "as-local"}, {**gains.FEWER, "gain_share": 0.0}
+    as_local, experiment = {"arm_visibility": "as-local"}, {**gains.FEWER, "evaluation_fraction": 0.0}
     return [
         ("local", _LOCAL | {"epsilon": 4.0}, {}),
         ("shuffle", _SHUFFLE, {}),
@@ -156,19 +159,19 @@ def _additive() -> list[tuple[str, dict[str, Any], dict[str, Any]]]:
         ("central", _CENTRAL, {}),
         ("none", _NONE, {}),
         ("local, arms by coins", _LOCAL, {}),
-        ("shuffle, as-local, arms by coins", _SHUFFLE | as_local, {"experiment": fewer}),
+        ("shuffle, as-local, arms by coins", _SHUFFLE | as_local, {"experiment": experiment}),
     ]
 
 
-def _measuring() -> dict[str, tuple[Spec, Any]]:
+def _gain_cases() -> dict[str, tuple[Spec, Any]]:
     models = (_LOCAL, _SHUFFLE, _CENTRAL, _NONE)
-    some = {one["model"]: vectors.spec_of("partition", one, _PLAIN, experiment=gains.TABLE) for one in models}
-    found = {f"partition under {model}": (spec, vectors.grown_partition) for model, spec in some.items()}
+    specs = {trust["model"]: vectors.spec_of("partition", trust, _PLAIN, experiment=gains.TABLE) for trust in models}
+    cases_by_name = {f"partition under {model}": (spec, vectors.grown_partition) for model, spec in specs.items()}
     numbers = vectors.spec_of("linear", _SHUFFLE, _PLAIN, experiment=gains.FEWER, reward=_NUMBERS["reward"])
-    return found | {"linear under shuffle, of numbers": (numbers, grown_linear)}
+    return cases_by_name | {"linear under shuffle, of numbers": (numbers, grown_linear)}
 
 
-def _several() -> list[tuple[str, Spec, bytes]]:
+def _returning_cases() -> list[tuple[str, Spec, bytes]]:
     """Experiments whose people come back."""
     table = {"name": "test", "arms": ["a", "b", "c"], "horizon": 20_000, "round_size": 2000, "reports_per_person": 4}
     models = (_LOCAL, _SHUFFLE, _CENTRAL, {"model": "central", "epsilon": 1.0}, _NONE)
@@ -182,8 +185,8 @@ def _several() -> list[tuple[str, Spec, bytes]]:
     return [(name, spec, vectors.publication_of(spec)) for name, spec in specs.items()]
 
 
-def _limits(told: dict[str, Any]) -> Limits:
-    return Limits(**{name: math.inf if limit is None else limit for name, limit in told.items()})
+def _limits(limits: dict[str, Any]) -> Limits:
+    return Limits(**{name: math.inf if limit is None else limit for name, limit in limits.items()})
 
 
 def word(seed: int, person: int, stream: int) -> int:
@@ -194,21 +197,25 @@ def word(seed: int, person: int, stream: int) -> int:
 
 def value(feature: Feature, bits: int) -> Any:
     """A value of a feature, sometimes none or one that the spec has no place for."""
-    told = json.loads(feature.model_dump_json())
+    document = json.loads(feature.model_dump_json())
     kind, place, share = bits % 8, bits >> 3, (bits >> 11) * 2.0**-53
     if kind == 0:
         return None
-    if "hashed" in told:
+    if "hash_buckets" in document:
         return f"No. {place % 1000}" if kind > 2 else place % 1000
-    if "levels" in told:
-        return "elsewhere" if kind == 1 else told["levels"][place % len(told["levels"])]
-    if "boolean" in told:
+    if "levels" in document:
+        return "elsewhere" if kind == 1 else document["levels"][place % len(document["levels"])]
+    if "boolean" in document:
         return bool(place & 1)
-    low, high = (told["quantiles"][0], told["quantiles"][-1]) if "quantiles" in told else (told["low"], told["high"])
+    low, high = (
+        (document["quantiles"][0], document["quantiles"][-1])
+        if "quantiles" in document
+        else (document["low"], document["high"])
+    )
     if kind <= 2:
         return low if kind == 1 else high
-    if kind == 3 and "quantiles" in told:
-        return told["quantiles"][place % len(told["quantiles"])]
+    if kind == 3 and "quantiles" in document:
+        return document["quantiles"][place % len(document["quantiles"])]
     return low + (high - low) * (share * 1.2 - 0.1)
 
 
@@ -222,7 +229,7 @@ def _outcome(spec: Spec, seed: int, person: int) -> Any:
     return {"reward": reward, **answers} if names else reward
 
 
-def _told(seed: int, name: str, spec: Spec, body: bytes) -> dict[str, Any]:
+def _describe_people(seed: int, name: str, spec: Spec, body: bytes) -> dict[str, Any]:
     followed = Participation(body, spec.name, _limits(LIMITS))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -242,50 +249,50 @@ def _told(seed: int, name: str, spec: Spec, body: bytes) -> dict[str, Any]:
 
 
 def _person(followed: Participation, spec: Spec, seed: int, person: int) -> tuple[int, bytes]:
-    context = {name: value(one, word(seed, person, i)) for i, (name, one) in enumerate(spec.features.items())}
+    context = {name: value(f, word(seed, person, i)) for i, (name, f) in enumerate(spec.features.items())}
     slot = np.array([word(seed, person, _SLOT) >> 32], np.uint32)
-    columns = context_vector(context, spec.features)
+    columns = encode_context(context, spec.features)
     decisions: Any = followed.decide(columns, slot)
     arm = int(decisions.arms[0])
-    outcome, (offset, numbers) = _outcome(spec, seed, person), adjustment_of(context, spec)
+    outcome, (offset, numbers) = _outcome(spec, seed, person), read_offset(context, spec)
     rewards, _ = read_outcome(followed.policy, spec, spec.options[arm], outcome, offset)
-    rewards = with_numbers(rewards, numbers)
-    own = np.array([word(seed, person, _OWN) >> 32], np.uint32) if followed.policy.fresh_coins else slot
-    given: Any = followed.policy.contribute(columns, own, decisions, rewards)
-    facts = columns.astype("<f8").tobytes() + _facts(followed.terms.mechanism, given, seed, person)
+    rewards = append_numbers(rewards, numbers)
+    report_coins = np.array([word(seed, person, _OWN) >> 32], np.uint32) if followed.policy.fresh_coins else slot
+    contributions: Any = followed.policy.contribute(columns, report_coins, decisions, rewards)
+    facts = columns.astype("<f8").tobytes() + _facts(followed.terms.mechanism, contributions, seed, person)
     return arm, hashlib.sha256(facts).digest()[:4]
 
 
-def _facts(mechanism: Any, given: Any, seed: int, person: int) -> bytes:
+def _facts(mechanism: Any, contributions: Any, seed: int, person: int) -> bytes:
     """All that the distribution of a report depends on, but for the probabilities of the response."""
     if isinstance(mechanism, VectorSymbol):
-        return _symbols(mechanism, given, seed, person)
+        return _symbols(mechanism, contributions, seed, person)
     if isinstance(mechanism, VectorMechanism):
-        return np.rint(given.dense(slice(1))[0] * GRID).astype("<i4").tobytes()
+        return np.rint(contributions.dense(slice(1))[0] * GRID).astype("<i4").tobytes()
     # What is sent by whoever keeps what is true, with either bit; of records all that is sent.
     noise = word(seed, person, _NOISE)
-    sent = [mechanism.randomize(given, vectors.Words([first, 0, noise])).tobytes() for first in (0, _MOST)]
-    return b"".join(sent) + struct.pack("<d", float(given.values[0]))
+    reports = [mechanism.randomize(contributions, vectors.Words([first, 0, noise])).tobytes() for first in (0, _MOST)]
+    return b"".join(reports) + struct.pack("<d", float(contributions.values[0]))
 
 
-def _symbols(mechanism: VectorSymbol, given: BoundedVectors, seed: int, person: int) -> bytes:
-    """The own symbols; of several messages those of each, after what is sent by whoever keeps nothing."""
+def _symbols(mechanism: VectorSymbol, contributions: BoundedVectors, seed: int, person: int) -> bytes:
+    """Encode the sender's own symbols; of several messages each message's, after those of a sender that keeps none."""
     if mechanism.repeats == 1:
-        return np.sort(mechanism.own(given)[0]).astype("<u2").tobytes()
+        return np.sort(mechanism.own_symbols(contributions)[0]).astype("<u2").tobytes()
     count = mechanism.repeats
     noise = [word(seed, person, _NOISE + i) for i in range(2 * count - 1)]
     words = [*noise[: count - 1], *[_MOST] * count, *[0] * count, *noise[count - 1 :]]
-    sent = mechanism.randomize(given, vectors.Words(words))[0]
-    told = BoundedVectors(sent["slot"], np.repeat(given.values, count, axis=0))
-    return sent.tobytes() + np.sort(mechanism.own(told), axis=1).astype("<u2").tobytes()
+    messages = mechanism.randomize(contributions, vectors.Words(words))[0]
+    bounded_vectors = BoundedVectors(messages["slot"], np.repeat(contributions.values, count, axis=0))
+    return messages.tobytes() + np.sort(mechanism.own_symbols(bounded_vectors), axis=1).astype("<u2").tobytes()
 
 
 def curves() -> dict[str, list[dict[str, float]]]:
-    """What subset selection in a batch, normal noise and allotments cost."""
+    """Return the costs of subset selection in a batch, of normal noise and of allotments."""
     names = ("epsilon", "local_epsilon", "symbols", "own", "honest")
     facts = [(1.0, 4.0, 128, 11, 900), (0.5, 2.0, 64, 32, 10_000), (1.0, 7.0, 512, 3, 1_000_000), (0.0, 1.5, 6, 2, 50)]
-    found = [(dict(zip(names, one, strict=True)), ShuffledSubset(*one[1:])) for one in facts]
-    subsets = [told | {"delta": _digits(account(event).delta(told["epsilon"]))} for told, event in found]
+    events = [(dict(zip(names, row, strict=True)), ShuffledSubset(*row[1:])) for row in facts]
+    subsets = [case | {"delta": _digits(account(event).delta(case["epsilon"]))} for case, event in events]
     names = ("epsilon", "local_epsilon", "symbols", "own", "honest", "repeats")
     several = [
         (1.0, 2.5, 128, 14, 1800, 5),
@@ -294,20 +301,20 @@ def curves() -> dict[str, list[dict[str, float]]]:
         (0.0, 1.5, 6, 2, 50, 2),
     ]
     composed = [
-        dict(zip(names, one, strict=True))
-        | {"delta": _digits(account(Repeated(ShuffledSubset(*one[1:5]), one[5])).delta(one[0]))}
-        for one in several
+        dict(zip(names, row, strict=True))
+        | {"delta": _digits(account(Repeated(ShuffledSubset(*row[1:5]), row[5])).delta(row[0]))}
+        for row in several
     ]
     names = ("epsilon", "standard_deviation", "sensitivity")
     noises = [(1.0, 2.0, 1.0), (0.5, 3.0, 1.0), (8.0, 0.5, 1.0), (0.01, 100.0, 2.0), (0.0, 5.0, 3.0)]
-    normal = [dict(zip(names, one, strict=True)) | {"delta": _digits(gaussian_delta(*one))} for one in noises]
+    normal = [dict(zip(names, row, strict=True)) | {"delta": _digits(gaussian_delta(*row))} for row in noises]
     names = ("epsilon", "delta", "reports", "least")
     shared = [(1.0, 1e-6, 4, 1e-15), (1.0, 1e-6, 30, 1e-8), (0.4, 1e-5, 300, 1e-15), (1.0, 0.0, 4, 0.0)]
-    allotments = [dict(zip(names, one, strict=True)) | _allotted(allot(*one)) for one in shared]
+    allotments = [dict(zip(names, row, strict=True)) | _describe_allotment(allot(*row)) for row in shared]
     return {"subsets": subsets, "composed": composed, "normal": normal, "allotments": allotments}
 
 
-def _allotted(share: Allotment) -> dict[str, float]:
+def _describe_allotment(share: Allotment) -> dict[str, float]:
     """The first and a later point of the grid, of the most that a report may cost; of a pure one its epsilon."""
     if share.pure:
         return {"pure": share.pure}
@@ -322,13 +329,13 @@ def _digits(value: float) -> float:
 
 def records() -> list[dict[str, Any]]:
     """Publications of records and vectors that a device accepts or refuses, and why."""
-    found = []
-    for name, spec, body in [*_more(), *_several()]:
-        for what, changes, limits in false_terms(spec, body):
+    entries = []
+    for name, spec, body in [*_further_cases(), *_returning_cases()]:
+        for change, changes, limits in false_terms(spec, body):
             changed = vectors.with_changes(body, changes)
-            entry = {"name": f"{name}: {what}", "publication": base64.b64encode(changed).decode(), "limits": limits}
-            found.append(entry | _verdict(changed, spec.name, limits))
-    return found
+            entry = {"name": f"{name}: {change}", "publication": base64.b64encode(changed).decode(), "limits": limits}
+            entries.append(entry | _verdict(changed, spec.name, limits))
+    return entries
 
 
 def _verdict(body: bytes, name: str, limits: dict[str, Any]) -> dict[str, Any]:

@@ -7,8 +7,8 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from privateer_core.policies.gain_policy import KEYS, GainPolicy
-from privateer_core.privacy.terms import calibrate, nobody_asked
+from privateer_core.policies.gain_policy import N_KEYS, GainPolicy
+from privateer_core.privacy.terms import calibrate, uninvited_terms
 from privateer_core.spec.arms import ArmsSpec
 
 TABLE: Final[dict[str, Any]] = {
@@ -16,40 +16,40 @@ TABLE: Final[dict[str, Any]] = {
     "arms": ["a", "b", "c"],
     "horizon": 20_000,
     "round_size": 2000,
-    "gain_share": 0.1,
+    "evaluation_fraction": 0.1,
 }
-FEWER: Final = TABLE | {"arms": ["a", "b", "c", "d"], "retired": ["d"]}
+FEWER: Final = TABLE | {"arms": ["a", "b", "c", "d"], "retired_arms": ["d"]}
 LIMITS: Final[dict[str, Any]] = {
     "epsilon": None,
     "delta": 0.2,
-    "arms": "hidden",
+    "arm_visibility": "hidden",
     "local_epsilon": 20.0,
-    "curator": True,
+    "allow_central": True,
 }
 """Of a device that allows all; no number stands for infinity."""
 _SEED: Final = 2**62 + 99
 
 
 def grown_gain(grown: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """Return what makes the policy of such a round, about a policy that is ``grown`` from the first round's."""
+    """Return a function that makes such a round's policy, about a policy that is ``grown`` from the first round's."""
 
-    def made(policy: Any, spec: ArmsSpec) -> Any:
+    def make_policy(policy: Any, spec: ArmsSpec) -> Any:
         inside = grown(policy, spec)
-        asked = calibrate(spec.privacy, spec.gain_people, spec.gain_question(KEYS, _SEED))
-        quiet = nobody_asked(spec.privacy, spec.usual_question())
+        terms = calibrate(spec.privacy, spec.gain_people, spec.gain_question(N_KEYS, _SEED))
+        quiet = uninvited_terms(spec.privacy, spec.typical_question())
         if layout := getattr(inside.terms.mechanism, "layout", None):
             quiet = replace(quiet, mechanism=msgspec.structs.replace(quiet.mechanism, layout=layout))
         quietly = replace(inside, terms=quiet)
-        return GainPolicy(policy.version, 1, _SEED, np.array(spec.playable), quietly, asked)
+        return GainPolicy(policy.version, 1, _SEED, np.array(spec.playable), quietly, terms)
 
-    return made
+    return make_policy
 
 
 def lies(body: bytes) -> list[tuple[str, dict[str, Any], dict[str, Any]]]:
-    """Changes of round and policy by which nobody measures anything."""
-    told = msgspec.msgpack.decode(msgspec.msgpack.decode(body)[2])
+    """List changes of round and policy by which no round measures a gain."""
+    policy = msgspec.msgpack.decode(msgspec.msgpack.decode(body)[2])
     layout = "policy.terms.mechanism.layout.thresholds"
-    asked = {
+    changes_by_name = {
         "a single option that nobody gets": {"policy.single": 3},
         "a single option that is none": {"policy.single": -2},
         "no option that is known to be best": {"policy.single": -1},
@@ -59,6 +59,6 @@ def lies(body: bytes) -> list[tuple[str, dict[str, Any], dict[str, Any]]]:
         "a policy that asks people, too": {"policy.by_context.terms.batch": 2000},
         "five keys": {layout: np.zeros((5, 0), np.uint32)},
         "keys by coins": {layout: np.full((4, 1), 9, np.uint32)},
-        "another mechanism of the algorithm": {"policy.terms.mechanism": told["by_context"]["terms"]["mechanism"]},
+        "another mechanism of the algorithm": {"policy.terms.mechanism": policy["by_context"]["terms"]["mechanism"]},
     }
-    return [(what, changes, LIMITS) for what, changes in asked.items()]
+    return [(name, changes, LIMITS) for name, changes in changes_by_name.items()]

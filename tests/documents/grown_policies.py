@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from privateer_core.algorithms.additive.spec import AdditiveSpec
 from privateer_core.algorithms.trial.learned_slopes import LearnedSlope
 from privateer_core.mechanisms.cell_pairs import CellTriples
 from privateer_core.mechanisms.event_symbol import EventSymbol
@@ -37,7 +38,7 @@ def grown_slopes(policy: Any, _: Spec) -> Any:
 
 
 def grown_linear(policy: Any, spec: Spec) -> Any:
-    """What is known of arms after a while; whoever has no design of their own has random ones."""
+    """Fill in estimates of arms of a later round; a policy without an own design gets a random one."""
     rng = np.random.default_rng(8)
     arms, d = policy.means.shape
     factors = np.tril(rng.normal(0.0, 0.3, (arms, d, d)))
@@ -45,8 +46,8 @@ def grown_linear(policy: Any, spec: Spec) -> Any:
     return replace(policy, means=means, factors=factors, whitening=whitening, telling=whitening.T.copy() * 0.6)
 
 
-def grown_additive(policy: Any, spec: Spec) -> Any:
-    """Draws and means of a while later, and questions of which some are asked often and one of nobody."""
+def grown_additive(policy: Any, spec: AdditiveSpec) -> Any:
+    """Fill in draws and means of a later round, and questions that are asked often, seldom and never."""
     rng, (arms, terms) = np.random.default_rng(8), policy.means.shape
     draws = np.rint(rng.normal(0, 600, (32, arms, terms))).astype(np.int16)
     means = np.rint(rng.normal(0, 900, (arms, terms)) + 3000 * (np.arange(terms) == 0)).astype(np.int16)
@@ -58,7 +59,7 @@ def grown_additive(policy: Any, spec: Spec) -> Any:
         return _with_plan(grown, rng)
     if not isinstance(policy.terms.mechanism, NamedSymbol):
         return grown
-    mechanism = msgspec.structs.replace(policy.terms.mechanism, layout=spec.asked(policy.seed, edges).layout)
+    mechanism = msgspec.structs.replace(policy.terms.mechanism, layout=spec.make_question(policy.seed, edges).layout)
     return replace(grown, terms=replace(policy.terms, mechanism=mechanism))
 
 
@@ -66,8 +67,8 @@ def _with_plan(policy: Any, rng: np.random.Generator) -> Any:
     """Coins that give a third of people an arm, and ask about features in cells that are merged in several ways."""
     questions, (_, features) = policy.questions, policy.plan.edges.shape
     edges = np.sort(rng.integers(0, 1 << 16, (2, features)), axis=1).astype(np.uint32)
-    asked = [rng.choice(np.flatnonzero(questions.features[1:] == place) + 1) for place in range(features)]
-    plan = replace(policy.plan, given=21_001, edges=edges, resolutions=np.array(asked))
+    resolutions = [rng.choice(np.flatnonzero(questions.features[1:] == place) + 1) for place in range(features)]
+    plan = replace(policy.plan, given=21_001, edges=edges, resolutions=np.array(resolutions))
     if not policy.terms.batch:
         return replace(policy, plan=replace(plan, given=0))
     mechanism = msgspec.structs.replace(policy.terms.mechanism, layout=plan.layout(questions))

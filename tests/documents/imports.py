@@ -47,8 +47,8 @@ def loaded() -> dict[str, list[str]]:
     with TemporaryDirectory() as folder:
         (Path(folder) / "answers").write_bytes(pickle.dumps((body, headers, proof)))
         run = [sys.executable, "-c", _CODE, folder]
-        done = subprocess.run(run, capture_output=True, text=True, timeout=120, check=True)
-    return dict(json.loads(done.stdout))
+        process = subprocess.run(run, capture_output=True, text=True, timeout=120, check=True)
+    return dict(json.loads(process.stdout))
 
 
 def documents() -> dict[Path, str]:

@@ -25,30 +25,30 @@ def run(sources: list[str]) -> list[list[dict[str, Any]]]:
 
 def _outputs(source: str, names: dict[str, Any], number: int) -> list[dict[str, Any]]:
     tree = ast.parse(source)
-    last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+    last: Any = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
     printed, value = io.StringIO(), None
     with contextlib.redirect_stdout(printed), warnings.catch_warnings():
         warnings.simplefilter("error")
         exec(compile(tree, f"cell {number}", "exec"), names)
         if last is not None:
             value = eval(compile(ast.Expression(last.value), f"cell {number}", "eval"), names)
-    found: list[dict[str, Any]] = []
+    outputs: list[dict[str, Any]] = []
     if printed.getvalue():
-        found.append({"name": "stdout", "output_type": "stream", "text": _lines(printed.getvalue())})
+        outputs.append({"name": "stdout", "output_type": "stream", "text": _lines(printed.getvalue())})
     if value is not None:
-        shown = {"data": _shown(value), "execution_count": number, "metadata": {}, "output_type": "execute_result"}
-        found.append(shown)
-    return found
+        output = {"data": _bundle(value), "execution_count": number, "metadata": {}, "output_type": "execute_result"}
+        outputs.append(output)
+    return outputs
 
 
-def _shown(value: Any) -> dict[str, Any]:
-    """What a notebook keeps of a value: its text, its table, its picture."""
-    found: dict[str, Any] = {"text/plain": _lines(repr(value))}
+def _bundle(value: Any) -> dict[str, Any]:
+    """Return what a notebook keeps of a value: its text, its table, its picture."""
+    bundle: dict[str, Any] = {"text/plain": _lines(repr(value))}
     if hasattr(value, "_repr_png_"):
-        found["image/png"] = base64.b64encode(value._repr_png_()).decode() + "\n"
+        bundle["image/png"] = base64.b64encode(value._repr_png_()).decode() + "\n"
     elif hasattr(value, "_repr_html_"):
-        found["text/html"] = _lines(value._repr_html_())
-    return found
+        bundle["text/html"] = _lines(value._repr_html_())
+    return bundle
 
 
 def _lines(text: str) -> list[str]:
@@ -59,6 +59,6 @@ def documents() -> dict[Path, str]:
     """The notebook with its outputs made anew."""
     notebook = json.loads(PATH.read_text())
     code = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
-    for number, (cell, outputs) in enumerate(zip(code, run(["".join(one["source"]) for one in code]), strict=True), 1):
-        cell["execution_count"], cell["outputs"] = number, outputs
+    for number, (c, outputs) in enumerate(zip(code, run(["".join(c["source"]) for c in code]), strict=True), 1):
+        c["execution_count"], c["outputs"] = number, outputs
     return {PATH: json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"}

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from privateer_client import OfflinePolicy
 from privateer_core.algorithms import algorithm
-from privateer_core.codec import canonical, encode
+from privateer_core.codec import encode, encode_canonical_json
 from privateer_core.policies.decisions import message_size
 from privateer_core.policies.policy import Policy
 from privateer_core.spec.spec import Spec
@@ -31,43 +31,49 @@ _KEY = X25519PrivateKey.from_private_bytes(bytes(range(32))).public_key().public
 _UNIT = {"low": 0.0, "high": 1.0}
 _PLAIN = {"x1": _UNIT, "x2": _UNIT}
 _SLOT = 100
-_ELSEWHERE = {"sources": [{"name": "clinic", "people": 5000, "epsilon": 2.0, "shares": [0.5, 0.25, 0.25]}]}
-_TABLE = {"name": "test", "arms": ["a", "b", "c"], "horizon": 20_000, "round_size": 2000, "conversion_window": 3600.0}
+_ELSEWHERE = {"sources": [{"name": "clinic", "participants": 5000, "epsilon": 2.0, "shares": [0.5, 0.25, 0.25]}]}
+_TABLE = {
+    "name": "test",
+    "arms": ["a", "b", "c"],
+    "horizon": 20_000,
+    "round_size": 2000,
+    "conversion_window_seconds": 3600.0,
+}
 Grown = Callable[[Any, Spec], Any]
 
 
 def files() -> dict[str, Any]:
-    """What the file has, by its name."""
-    return {"offline": [_told(seed, *case) for seed, case in enumerate(cases())]}
+    """Return the content of the file, by its name."""
+    return {"offline": [_describe_choices(seed, *case) for seed, case in enumerate(cases())]}
 
 
 def cases() -> list[tuple[str, Spec, bytes]]:
     """Twenty-two experiments, and a publication of each."""
     partition, bandit, trial, linear = "partition", "bandit", "trial", "linear"
-    features, asked = vectors.FEATURES, {"segments": vectors.HALVES, "algorithm": vectors.ASKED}
+    features, questions = vectors.FEATURES, {"segments": vectors.HALVES, "algorithm": vectors.ASKED}
     armed: dict[str, tuple[Spec, Grown | None]] = {
         "partition, open": (vectors.spec_of(partition, vectors.LOCAL, features), vectors.grown_partition),
         "partition under shuffle": (vectors.spec_of(partition, vectors.SHUFFLE, _PLAIN), vectors.grown_partition),
         "partition, in a source's turn": (vectors.spec_of(partition, vectors.LOCAL, _PLAIN, **_ELSEWHERE), None),
         "bandit": (vectors.spec_of(bandit, vectors.SHUFFLE, None), None),
-        "trial with questions": (vectors.spec_of(trial, vectors.LOCAL, _PLAIN, **asked), None),
+        "trial with questions": (vectors.spec_of(trial, vectors.LOCAL, _PLAIN, **questions), None),
         "trial with crossed segments": (vectors.spec_of(trial, vectors.SHUFFLE, features, **vectors.CROSSED), None),
         "linear": (vectors.spec_of(linear, vectors.LOCAL, features), families.grown_linear),
         "linear under shuffle": (vectors.spec_of(linear, vectors.SHUFFLE, _PLAIN), families.grown_linear),
         "additive": (vectors.spec_of("additive", vectors.SHUFFLE, features), families.grown_additive),
     }
-    made = [(name, spec, published(spec, grown)) for name, (spec, grown) in armed.items()]
-    made += [(name, spec, published(spec, grown)) for name, (spec, grown) in _others().items()]
+    cases = [(name, spec, published(spec, grown)) for name, (spec, grown) in armed.items()]
+    cases += [(name, spec, published(spec, grown)) for name, (spec, grown) in _python_only_cases().items()]
     late = vectors.spec_of(partition, vectors.LOCAL, features, experiment=_TABLE)
-    made.append(("partition, draining", late, published(late, vectors.grown_partition, drain=_last(late, _decided))))
-    over = {partition: _decided, trial: None, linear: families.grown_linear, "additive": families.grown_additive}
+    cases.append(("partition, draining", late, published(late, vectors.grown_partition, drain=_last(late, _fix_arms))))
+    over = {partition: _fix_arms, trial: None, linear: families.grown_linear, "additive": families.grown_additive}
     for kind, grown in over.items():
         spec = vectors.spec_of(kind, vectors.LOCAL, _PLAIN)
-        made.append((f"{kind}, finished", spec, published(spec, None, _last(spec, grown))))
-    return made
+        cases.append((f"{kind}, finished", spec, published(spec, None, _last(spec, grown))))
+    return cases
 
 
-def _others() -> dict[str, tuple[Spec, Grown | None]]:
+def _python_only_cases() -> dict[str, tuple[Spec, Grown | None]]:
     """Experiments of algorithms in whose rounds the client in JavaScript takes no part."""
     sparse, phased, convex = (algorithm(name).spec.instances() for name in ("sparse", "phased", "convex"))
     return {
@@ -83,8 +89,8 @@ def _others() -> dict[str, tuple[Spec, Grown | None]]:
 
 
 def _sparse(policy: Any, _spec: Spec) -> Any:
-    found = {"places": np.array([0, 2]), "coefficients": np.array([0.31, -0.27]), "explores": False}
-    return replace(policy, **found, intercepts=np.array([0.02, -0.11, 0.07]))
+    coefficients = {"places": np.array([0, 2]), "coefficients": np.array([0.31, -0.27]), "explores": False}
+    return replace(policy, **coefficients, intercepts=np.array([0.02, -0.11, 0.07]))
 
 
 def _convex(policy: Any, _spec: Spec) -> Any:
@@ -94,7 +100,7 @@ def _convex(policy: Any, _spec: Spec) -> Any:
 
 def _on_grid(policy: Any, _spec: Spec) -> Any:
     """A policy of numbers that all machines have: a factorization gives each its own last digits."""
-    centre, axes = (np.rint(one * families.GRID) / families.GRID for one in (policy.centre, policy.axes))
+    centre, axes = (np.rint(array * families.GRID) / families.GRID for array in (policy.centre, policy.axes))
     return replace(policy, centre=centre, axes=axes)
 
 
@@ -104,8 +110,8 @@ def _last(spec: Spec, grown: Grown | None = None) -> Policy:
     return grown(policy, spec) if grown else policy
 
 
-def _decided(policy: Any, _spec: Spec) -> Any:
-    """Four bins of which each has another arm than the next."""
+def _fix_arms(policy: Any, _spec: Spec) -> Any:
+    """Return a policy of four bins, each of which has another arm than the next."""
     active = np.array([[1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 0, 0]], np.bool_)
     return replace(policy, depths=np.array([1, 2, 3, 3]), paths=np.array([0, 2, 6, 7]), active=active)
 
@@ -115,7 +121,7 @@ def published(spec: Spec, grown: Grown | None = None, over: Policy | None = None
     step = Schedule(spec).open(7, VERSION)
     policy = over or (grown(step.policy, spec) if grown else step.policy)
     terms = policy.terms
-    timed = {} if over else {"least": step.least, "deadline": int(1000 + step.seconds) if step.seconds else 0}
+    timed = {} if over else {"least": step.min_reports, "deadline": int(1000 + step.seconds) if step.seconds else 0}
     round_ = Round(
         *(spec.name, VERSION, spec.privacy.model, terms.batch, 64 + message_size(policy), _KEY, terms.messages),
         groups=terms.mechanism.groups,
@@ -125,30 +131,30 @@ def published(spec: Spec, grown: Grown | None = None, over: Policy | None = None
     return encode_publication(Publication(round_, spec.model_dump_json().encode(), encode(policy), drain=late))
 
 
-def _told(seed: int, name: str, spec: Spec, body: bytes) -> dict[str, Any]:
-    document = exports.plain(exports.exported(spec, body))
+def _describe_choices(seed: int, name: str, spec: Spec, body: bytes) -> dict[str, Any]:
+    document = exports.decode_export(exports.build_export(spec, body))
     policy = OfflinePolicy.read(msgspec.json.encode(document))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        chosen = [chosen_by(policy, spec, seed, person) for person in range(PEOPLE)]
-    digests = b"".join(hashlib.sha256(canonical(_keyed(one))).digest()[:4] for one in chosen)
+        chosen = [choose_for(policy, spec, seed, person) for person in range(PEOPLE)]
+    digests = b"".join(hashlib.sha256(encode_canonical_json(_with_text_keys(choice))).digest()[:4] for choice in chosen)
     return {
         "name": name,
         "document": document,
         "seed": seed,
         "people": PEOPLE,
-        "first": _keyed(chosen[0]),
+        "first": _with_text_keys(chosen[0]),
         "digests": base64.b64encode(digests).decode(),
     }
 
 
-def chosen_by(policy: OfflinePolicy, spec: Spec, seed: int, person: int) -> Any:
-    """What is chosen for a person."""
+def choose_for(policy: OfflinePolicy, spec: Spec, seed: int, person: int) -> Any:
+    """Return what is chosen for a person."""
     word = families.word
-    context = {name: families.value(one, word(seed, person, i)) for i, (name, one) in enumerate(spec.features.items())}
+    context = {name: families.value(f, word(seed, person, i)) for i, (name, f) in enumerate(spec.features.items())}
     return policy.choose(context, coins=word(seed, person, _SLOT) >> 32)
 
 
-def _keyed(chosen: Any) -> Any:
+def _with_text_keys(chosen: Any) -> Any:
     """A choice as JSON: its keys are text."""
     return {str(key): value for key, value in chosen.items()} if isinstance(chosen, dict) else chosen

@@ -1,4 +1,4 @@
-"""The OpenAPI documents of all services, as they answer them."""
+"""The OpenAPI documents of all services, as they answer them, with examples."""
 
 import asyncio
 import json
@@ -16,6 +16,7 @@ from privateer_server.app import create_app as create_server
 from privateer_server.settings import ServerSettings
 from privateer_shuffler.app import create_app as create_shuffler
 from privateer_shuffler.settings import ShufflerSettings
+from tests.documents.examples import add_examples
 from tests.support.servers import TOKEN
 
 FOLDER = Path("docs/openapi")
@@ -25,13 +26,13 @@ def documents() -> dict[Path, str]:
     """The text of each file."""
     return {
         FOLDER / f"{name}.json": json.dumps(document, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
-        for name, document in described().items()
+        for name, document in service_documents().items()
     }
 
 
 @cache
-def described() -> dict[str, dict[str, Any]]:
-    """What each service says of itself."""
+def service_documents() -> dict[str, dict[str, Any]]:
+    """Return the OpenAPI document of each service, with examples."""
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder)
         server = create_server(ServerSettings(data=data / "server", admin_token=TOKEN, shuffler_keys=()))
@@ -46,7 +47,9 @@ def described() -> dict[str, dict[str, Any]]:
             public_keys_file=data / "issuer.json",
         )
         apps = {"server": server, "shuffler": create_shuffler(settings), "issuer": create_issuer(issuing)}
-        return {name: asyncio.run(_document(app)) for name, app in apps.items()}
+        documents_by_service = {name: asyncio.run(_document(app)) for name, app in apps.items()}
+    add_examples(documents_by_service)
+    return documents_by_service
 
 
 async def _document(app: ASGIApp) -> dict[str, Any]:

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from privateer_core.algorithms import parse_spec
 from privateer_lab.load.driver import run_load
-from privateer_lab.services.processes import Services, free_port, running
-from privateer_lab.services.rest import create
+from privateer_lab.services.processes import Services, free_port, run_services
+from privateer_lab.services.rest import create_experiment
 
 FOLDER: Final = Path("docs/pictures")
 BYTES_MAX: Final = 120_000
@@ -24,7 +24,7 @@ _CHECKOUT: Final = {
         "round_size": 2000,
     },
     "context": {"features": {"device": {"levels": ["phone", "tablet", "desktop"]}}},
-    "segments": {"by": ["device"]},
+    "segments": {"features": ["device"]},
     "privacy": {"model": "local", "epsilon": 4.0},
     "algorithm": {"name": "trial", "guardrails": ["refund"]},
     "population": {
@@ -66,10 +66,13 @@ _WELCOME: Final = {
 @contextmanager
 def _services(people: dict[str, int]) -> Iterator[Services]:
     """Services with all experiments, to each of which so many people have reported."""
-    with tempfile.TemporaryDirectory() as folder, running(Path(folder), free_port(), free_port(), quiet=True) as at:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        run_services(Path(folder), free_port(), free_port(), quiet=True) as at,
+    ):
         for tables in (_CHECKOUT, _OFFERS, _WELCOME):
             spec = parse_spec(tables)
-            create(at.admin, spec, at.token)
+            create_experiment(at.admin, spec, at.token)
             shuffler = at.shuffler if spec.privacy.trust.shuffled else None
             options = {"users": people[spec.name], "population": spec.population, "seed": 1}
             run_load(spec.name, at.server, shuffler, sender_key=at.sender_key, **options)

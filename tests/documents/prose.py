@@ -50,47 +50,52 @@ class Text:
 
 def pages() -> list[Path]:
     """Every page that is written by hand."""
-    written = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
-    return [page for page in written if str(page.relative_to(ROOT)) not in RULES["made"]]
+    hand_written = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+    return [page for page in hand_written if str(page.relative_to(ROOT)) not in RULES["made"]]
 
 
 def sources() -> list[Path]:
     """Every module that is installed."""
-    return [path for one in DISTRIBUTIONS for path in sorted((ROOT / one).rglob("*.py")) if "build" not in path.parts]
+    return [
+        path
+        for distribution in DISTRIBUTIONS
+        for path in sorted((ROOT / distribution).rglob("*.py"))
+        if "build" not in path.parts
+    ]
 
 
 def of_page(text: str, name: str) -> Iterator[Text]:
     """The prose of a page in Markdown, without its code and formulas."""
     opened, line = "", 0
-    for token in MarkdownIt().enable("table").parse(_FORMULA.sub(lambda one: one[1] or _CODE, text)):
+    for token in MarkdownIt().enable("table").parse(_FORMULA.sub(lambda match: match[1] or _CODE, text)):
         if token.type == "inline":
-            yield Text(f"{name}:{line}", _plain(token.children or []), opened == "paragraph_open")
+            yield Text(f"{name}:{line}", _plain_text(token.children or []), opened == "paragraph_open")
         else:
             opened, line = token.type, token.map[0] + 1 if token.map else line
 
 
-def _plain(tokens: Iterable[Token]) -> str:
-    said = {"softbreak": " ", "hardbreak": " ", "code_inline": _CODE}
-    return "".join(said.get(one.type, one.content if one.type in ("text", "image") else "") for one in tokens)
+def _plain_text(tokens: Iterable[Token]) -> str:
+    marks = {"softbreak": " ", "hardbreak": " ", "code_inline": _CODE}
+    return "".join(marks.get(token.type, token.content if token.type in ("text", "image") else "") for token in tokens)
 
 
 def of_module(text: str, name: str) -> Iterator[Text]:
     """What a module says to people: docstrings, help texts, errors."""
     for node in ast.walk(ast.parse(text)):
-        for said in _said(node):
+        for prose in _texts_of_node(node):
             line = getattr(node, "lineno", 1)
-            yield Text(f"{name}:{line}", re.sub(r"``.*?``|`.*?`", _CODE, " ".join(said.split())))
+            yield Text(f"{name}:{line}", re.sub(r"``.*?``|`.*?`", _CODE, " ".join(prose.split())))
 
 
-def _said(node: ast.AST) -> Iterator[str]:
+def _texts_of_node(node: ast.AST) -> Iterator[str]:
     if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
         docstring = ast.get_docstring(node) or ""
-        is_help = any("command" in ast.unparse(one) for one in getattr(node, "decorator_list", ()))
+        is_help = any("command" in ast.unparse(decorator) for decorator in getattr(node, "decorator_list", ()))
         yield from docstring.split("\n\n")[: None if is_help else 1]
     elif isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
         yield from filter(None, map(_constant, node.exc.args))
     elif (isinstance(node, ast.keyword) and node.arg in _SAID_IN) or (
-        isinstance(node, ast.Assign) and any(getattr(one, "id", "") in _SAID_IN for one in node.targets)
+        isinstance(node, ast.Assign) and any(getattr(target, "id", "") in _SAID_IN for target in node.targets)
     ):
         yield _constant(node.value)
 
@@ -106,36 +111,38 @@ def _constant(node: ast.expr) -> str:
 
 def findings(texts: list[Text]) -> Iterator[str]:
     """What is wrong with a page or the texts of a module, as ``place: rule: words``."""
-    known = set(RULES["abbreviations"]) | {word for one in texts for word in re.findall(r"\(([A-Z]{2,6})\)", one.words)}
-    for one in texts:
-        for found in (*_sentences(one), *_phrases(one.words), *_unknown(one.words, known)):
-            yield f"{one.place}: {found}"
+    known_abbreviations = set(RULES["abbreviations"]) | {
+        word for text in texts for word in re.findall(r"\(([A-Z]{2,6})\)", text.words)
+    }
+    for text in texts:
+        for finding in (*_sentences(text), *_phrases(text.words), *_unknown(text.words, known_abbreviations)):
+            yield f"{text.place}: {finding}"
     yield from _proselint(texts)
 
 
-def _sentences(one: Text) -> Iterator[str]:
-    for sentence in _SENTENCE_END.split(one.words):
+def _sentences(text: Text) -> Iterator[str]:
+    for sentence in _SENTENCE_END.split(text.words):
         count = len(_WORD.findall(sentence))
         if count > RULES["longest"]:
             yield f"a sentence of {count} words, more than {RULES['longest']}: {sentence[:70]}..."
-        if one.is_running and (sentence.count(";") > 1 or len(_ASIDE.findall(sentence)) > 2):
+        if text.is_running and (sentence.count(";") > 1 or len(_ASIDE.findall(sentence)) > 2):
             yield f"more than two asides in a sentence: {sentence[:70]}..."
-        if one.is_running and count > 6 and _RIDDLE.match(sentence):
+        if text.is_running and count > 6 and _RIDDLE.match(sentence):
             yield f"a sentence that hides its subject, begin with a noun: {sentence[:70]}..."
 
 
 def _phrases(words: str) -> Iterator[str]:
-    for found in _DOUBLED.finditer(words):
-        if found[1].lower() not in RULES["may_repeat"] and found[1] != _CODE:
-            yield f"doubled word: {found[0]}"
+    for match in _DOUBLED.finditer(words):
+        if match[1].lower() not in RULES["may_repeat"] and match[1] != _CODE:
+            yield f"doubled word: {match[0]}"
     for pattern, better in RULES["instead"].items():
-        for found in re.finditer(rf"\b(?:{pattern})(?!\w)", words, re.IGNORECASE):
-            yield f"'{found[0]}': {better}"
+        for match in re.finditer(rf"\b(?:{pattern})(?!\w)", words, re.IGNORECASE):
+            yield f"'{match[0]}': {better}"
 
 
-def _unknown(words: str, known: set[str]) -> Iterator[str]:
+def _unknown(words: str, known_abbreviations: set[str]) -> Iterator[str]:
     for name in _ABBREVIATION.findall(words):
-        if name not in known:
+        if name not in known_abbreviations:
             yield f"'{name}' stands for nothing yet: write it out, with ({name}) behind"
 
 
@@ -144,15 +151,15 @@ def _proselint(texts: list[Text]) -> Iterator[str]:
     if not registry.checks:
         registry.register_many(__register__)
     enabled = {"max_errors": 1000, "checks": DEFAULT["checks"] | dict.fromkeys(RULES["not_checked"], False)}
-    lines = [one.words.replace("\n", " ") for one in texts]
-    for found in LintFile("", "\n".join(lines) or " ").lint(enabled):  # type: ignore[arg-type]
-        result = found.check_result
-        yield f"{texts[max(found.pos[0] - 1, 0)].place}: {result.check_path}: {result.message}"
+    lines = [text.words.replace("\n", " ") for text in texts]
+    for match in LintFile("", "\n".join(lines) or " ").lint(enabled):  # type: ignore[arg-type]
+        result = match.check_result
+        yield f"{texts[max(match.pos[0] - 1, 0)].place}: {result.check_path}: {result.message}"
 
 
 def length(texts: list[Text], name: str) -> Iterator[str]:
     """Find a page that is too long to be read; what is looked up may be longer."""
-    count = sum(len(one.words.split()) for one in texts)
+    count = sum(len(text.words.split()) for text in texts)
     if count > RULES["longest_page"] and name not in RULES["looked_up"]:
         yield f"{name}: a page of {count} words, more than {RULES['longest_page']}: divide it"
 
@@ -167,9 +174,9 @@ def check(path: Path) -> list[str]:
 def main(named: list[str]) -> int:
     """Print the findings of the files that are named, or of all."""
     paths = [Path(name).resolve() for name in named] or [*pages(), *sources()]
-    found = [one for path in paths for one in check(path)]
-    print("\n".join(found) or "prose: no findings")
-    return bool(found)
+    findings_of_paths = [finding for path in paths for finding in check(path)]
+    print("\n".join(findings_of_paths) or "prose: no findings")
+    return bool(findings_of_paths)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,6 @@ def documents() -> dict[Path, str]:
 
 def review() -> dict[str, Any]:
     """The schema of `Review`."""
-    made = {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(Review)}
+    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(Review)}
     # Python's end of a text is $ in the regular expressions of JSON schemas.
-    return dict(json.loads(json.dumps(made).replace(r"\\Z", "$")))
+    return dict(json.loads(json.dumps(schema).replace(r"\\Z", "$")))

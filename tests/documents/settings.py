@@ -29,13 +29,13 @@ def documents() -> dict[Path, str]:
 
 def rows() -> list[str]:
     """A row for each variable and meaning, with the services that have it."""
-    found: dict[tuple[str, str], dict[str, str]] = {}
+    defaults_by_variable: dict[tuple[str, str], dict[str, str]] = {}
     for service, settings in SERVICES.items():
         for name, field in settings.variables().items():
-            found.setdefault((name, field.description or ""), {})[service] = _default(field)
+            defaults_by_variable.setdefault((name, field.description or ""), {})[service] = _default(field)
     return [
         f"| `{name}` | {_services(list(defaults))} | {_defaults(defaults)} | {meaning} |"
-        for (name, meaning), defaults in found.items()
+        for (name, meaning), defaults in defaults_by_variable.items()
     ]
 
 
@@ -50,9 +50,9 @@ def _defaults(by_service: dict[str, str]) -> str:
 
 
 def _default(field: FieldInfo) -> str:
-    shown = [mark.default for mark in field.metadata if isinstance(mark, DefaultText)]
-    if shown:
-        return shown[0]
+    defaults = [mark.default for mark in field.metadata if isinstance(mark, DefaultText)]
+    if defaults:
+        return defaults[0]
     return "required" if field.is_required() else _value(field.default)
 
 

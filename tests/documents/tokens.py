@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from privateer_core.errors import Malformed
 from privateer_core.wire import blind_rsa
-from privateer_core.wire.token import TYPE, Challenge, PendingToken, authorization, server_name
+from privateer_core.wire.token import TYPE, Challenge, PendingToken, authorization, origin_name
 from privateer_core.wire.token_keys import Directory, TokenKey
 from privateer_issuer.signing_keys import Signer
 
@@ -43,9 +43,9 @@ _SEEDS = {
 
 
 def files() -> dict[str, Any]:
-    """What the file has, by its name."""
+    """Return the content of the file, by its name."""
     tokens = {
-        "names": [{"url": url, "name": server_name(url)} for url in _URLS],
+        "names": [{"url": url, "name": origin_name(url)} for url in _URLS],
         "challenges": [_challenge(*names) for names in _NAMES],
         "tokens": [_of_the_rfc(), *_tokens()],
         "answers": [{"name": name, "response": answer.hex()} for name, answer in _wrong_answers()],
@@ -56,38 +56,38 @@ def files() -> dict[str, Any]:
 
 
 def _challenge(issuer: str, origin: str, experiment: str) -> dict[str, str]:
-    made = Challenge(issuer, origin, experiment)
+    challenge = Challenge(issuer, origin, experiment)
     names = {"issuer": issuer, "origin": origin, "experiment": experiment}
-    return names | {"challenge": made.encode().hex(), "digest": made.digest.hex()}
+    return names | {"challenge": challenge.encode().hex(), "digest": challenge.digest.hex()}
 
 
 @cache
 def _signer() -> Signer:
     key = load_pem_private_key(bytes.fromhex(_RFC["skS"]), None)
     assert isinstance(key, RSAPrivateKey)
-    return Signer.of(key)
+    return Signer.from_private_key(key)
 
 
 def _of_the_rfc() -> dict[str, str]:
     """The vector of RFC 9578, whose issuer signs as ours does."""
     digest = hashlib.sha256(bytes.fromhex(_RFC["token_challenge"])).digest()
     inverse = pow(int(_RFC["blind"], 16), -1, _N).to_bytes(256)
-    made = _token(_RFC["source"], digest, bytes.fromhex(_RFC["nonce"]), bytes.fromhex(_RFC["salt"]), inverse)
-    assert [made[name] for name in ("request", "response", "token")] == [
+    vector = _token(_RFC["source"], digest, bytes.fromhex(_RFC["nonce"]), bytes.fromhex(_RFC["salt"]), inverse)
+    assert [vector[name] for name in ("request", "response", "token")] == [
         _RFC[f"token_{name}".removesuffix("_token")] for name in ("request", "response", "token")
     ]
-    return made
+    return vector
 
 
 def _token(name: str, digest: bytes, nonce: bytes, salt: bytes, inverse: bytes) -> dict[str, str]:
     unsigned = TYPE + nonce + digest + _KEY.id
     blinded = blind_rsa.blind(_KEY.public, unsigned, salt=salt, inverse=int.from_bytes(inverse))
-    pending = PendingToken.of(unsigned, _KEY, blinded)
+    pending = PendingToken.from_blinded(unsigned, _KEY, blinded)
     response = _signer().sign(pending.request[3:])
     token = pending.finish(_KEY, response)
     randomness = {"nonce": nonce.hex(), "salt": salt.hex(), "inverse": inverse.hex()}
-    made = {"request": pending.request.hex(), "response": response.hex(), "token": token.hex()}
-    return {"name": name, "digest": digest.hex(), **randomness, **made, "authorization": authorization(token)}
+    messages = {"request": pending.request.hex(), "response": response.hex(), "token": token.hex()}
+    return {"name": name, "digest": digest.hex(), **randomness, **messages, "authorization": authorization(token)}
 
 
 def _tokens() -> Iterator[dict[str, str]]:
@@ -131,9 +131,9 @@ def _key(name: str, encoded: bytes) -> dict[str, Any]:
 
 def _directories() -> Iterator[tuple[str, bytes]]:
     older, newer = _KEY, TokenKey(_KEY.encoded, 1500, 2500)
-    whole = Directory.of("issuer.example", {"spring": [older, newer], "autumn": [older]}).encode()
+    whole = Directory.from_keys("issuer.example", {"spring": [older, newer], "autumn": [older]}).encode()
     yield "two keys, the older first", whole
-    yield "no key of the experiment", Directory.of("issuer.example", {"autumn": [older]}).encode()
+    yield "no key of the experiment", Directory.from_keys("issuer.example", {"autumn": [older]}).encode()
     yield "a key of another type beside", whole.replace(b'"token-type":2', b'"token-type":1', 1)
     yield "a key that is no base64url", whole.replace(b'"token-key":"', b'"token-key":"+', 1)
     yield "times that are not in order", whole.replace(b'"not-after":2000', b'"not-after":1000', 1)

@@ -1,4 +1,4 @@
-"""What services answer to good and bad uploads: recorded from both services, with keys and seeds that are known."""
+"""Answers of services to good and bad uploads: recorded from both services, with known keys and seeds."""
 
 import asyncio
 import tempfile
@@ -12,7 +12,7 @@ import httpx
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from privateer_core.wire.envelope import Envelope, Header, binding, encode_envelope, header_of
+from privateer_core.wire.envelope import Envelope, Header, encode_envelope, hpke_info, report_header
 from privateer_core.wire.publication import decode_publication, digest
 from privateer_server.rounds import open_round
 from privateer_server.store import round_keys
@@ -30,19 +30,19 @@ _EXPERIMENTS: dict[str, dict[str, Any]] = {
 
 
 def files() -> dict[str, Any]:
-    """What the file has, by its name."""
+    """Return the content of the file, by its name."""
     with tempfile.TemporaryDirectory() as folder, _known_randomness():
-        return {"uploads": asyncio.run(_recorded(Path(folder)))}
+        return {"uploads": asyncio.run(_record_answers(Path(folder)))}
 
 
 @contextmanager
 def _known_randomness() -> Iterator[None]:
     keys = (X25519PrivateKey.from_private_bytes(bytes([number]) * 32) for number in range(1, 100))
     with (
-        patch.object(round_keys, "X25519PrivateKey") as made,
+        patch.object(round_keys, "X25519PrivateKey") as key_class,
         patch.object(open_round.secrets, "randbits", lambda _: 7),
     ):
-        made.generate = lambda: next(keys)
+        key_class.generate = lambda: next(keys)
         yield
 
 
@@ -51,67 +51,67 @@ class _Round:
 
     def __init__(self, publication: bytes) -> None:
         self.publication, self.facts = publication, decode_publication(publication).round
-        self.header = header_of(self.facts, digest(publication))
+        self.header = report_header(self.facts, digest(publication))
 
     def sealed(self, number: int, message: bytes | None = None, **changes: Any) -> bytes:
         """A report of the person of this number; ``changes`` are to the header that it is bound to."""
         if message is None:
             message = bytes(self.facts.sealed_size - 64)
-        info = binding(_changed(self.header, **changes), self.facts.model)
+        info = hpke_info(_change_header(self.header, **changes), self.facts.model)
         ephemeral = X25519PrivateKey.from_private_bytes(bytes([number, 9]) * 16)
         return seal(bytes([number]) * 16 + message, self.facts.public_key, info, ephemeral)
 
     def body(self, sealed: bytes, **changes: Any) -> bytes:
         """The envelope of sealed reports."""
-        return encode_envelope(Envelope(_changed(self.header, **changes), sealed))
+        return encode_envelope(Envelope(_change_header(self.header, **changes), sealed))
 
 
-def _changed(header: Header, **changes: Any) -> Header:
+def _change_header(header: Header, **changes: Any) -> Header:
     """A header with other fields."""
     return msgspec.structs.replace(header, **changes)
 
 
-async def _recorded(folder: Path) -> dict[str, Any]:
+async def _record_answers(folder: Path) -> dict[str, Any]:
     async with pair(folder) as services:
-        found = {name: _Round(await _created(services, name)) for name in _EXPERIMENTS}
+        rounds = {name: _Round(await _create_experiment(services, name)) for name in _EXPERIMENTS}
         await services.api.client.delete("/experiments/gone", headers=ADMIN)
-        answers = [await _answered(services, *upload) for upload in _uploads(found)]
-    return {"publications": {name: one.publication.hex() for name, one in found.items()}, "uploads": answers}
+        answers = [await _record_answer(services, *upload) for upload in _uploads(rounds)]
+    return {"publications": {name: turn.publication.hex() for name, turn in rounds.items()}, "uploads": answers}
 
 
-async def _created(services: Pair, name: str) -> bytes:
+async def _create_experiment(services: Pair, name: str) -> bytes:
     changes = {**_EXPERIMENTS[name], "experiment.name": name}
-    made = await services.api.client.post("/experiments", json=tables(changes), headers=ADMIN)
-    assert made.status_code == 201, made.text
+    response = await services.api.client.post("/experiments", json=tables(changes), headers=ADMIN)
+    assert response.status_code == 201, response.text
     return await services.api.publication(name)
 
 
-def _uploads(found: dict[str, _Round]) -> Iterator[tuple[str, str, bytes]]:
-    """What is sent in order: what it is, where it goes, and the body."""
-    one, shuffled, over = found["open"], found["shuffled"], found["over"]
-    good, message = one.body(one.sealed(1)), one.facts.sealed_size - 64
+def _uploads(rounds: dict[str, _Round]) -> Iterator[tuple[str, str, bytes]]:
+    """Yield the uploads in order: a description, the path and the body."""
+    local, shuffled, over = rounds["open"], rounds["shuffled"], rounds["over"]
+    good, message, header = local.body(local.sealed(1)), local.facts.sealed_size - 64, local.header
     yield "a report", "/reports", good
     yield "the same bytes again", "/reports", good
-    yield "another report with the same id", "/reports", one.body(one.sealed(1, bytes(message - 1) + b"\1"))
+    yield "another report with the same id", "/reports", local.body(local.sealed(1, bytes(message - 1) + b"\1"))
     yield "nothing", "/reports", b""
     yield "a truncated body", "/reports", good[:-1]
     yield "a byte too many", "/reports", good + b"\0"
     yield "a map in the place of the envelope", "/reports", msgspec.msgpack.encode({"header": 1})
-    yield "a key id of 7 bytes", "/reports", msgspec.msgpack.encode([["open", 1, b"7" * 7, one.header.digest], b""])
-    yield "a version of 0", "/reports", msgspec.msgpack.encode([["open", 0, one.header.key_id, one.header.digest], b""])
-    yield "no report", "/reports", one.body(b"")
-    yield "half a report", "/reports", one.body(one.sealed(2)[:-10])
-    yield "two people's reports, unsigned", "/reports", one.body(one.sealed(2) + one.sealed(3))
-    yield "another key", "/reports", one.body(one.sealed(2), key_id=b"k" * 8)
-    yield "another publication", "/reports", one.body(one.sealed(2), digest=b"d" * 32)
-    yield "a version to come", "/reports", one.body(one.sealed(2), version=2)
-    yield "bound to another version", "/reports", one.body(one.sealed(2, version=2))
-    yield "bound to another experiment", "/reports", one.body(one.sealed(2, experiment="over"))
-    yield "a flipped bit", "/reports", one.body(one.sealed(2)[:-1] + bytes([one.sealed(2)[-1] ^ 1]))
-    yield "no symbol of the round", "/reports", one.body(one.sealed(4, bytes(message - 2) + b"\xff\xff"))
-    yield "an age that no version has", "/reports", one.body(one.sealed(5, b"\5\0" + bytes(message - 2)))
-    yield "no such experiment", "/reports", one.body(one.sealed(2), experiment="nobody")
-    yield "a deleted experiment", "/reports", found["gone"].body(found["gone"].sealed(1))
+    yield "a key id of 7 bytes", "/reports", msgspec.msgpack.encode([["open", 1, b"7" * 7, header.digest], b""])
+    yield "a version of 0", "/reports", msgspec.msgpack.encode([["open", 0, header.key_id, header.digest], b""])
+    yield "no report", "/reports", local.body(b"")
+    yield "half a report", "/reports", local.body(local.sealed(2)[:-10])
+    yield "two people's reports, unsigned", "/reports", local.body(local.sealed(2) + local.sealed(3))
+    yield "another key", "/reports", local.body(local.sealed(2), key_id=b"k" * 8)
+    yield "another publication", "/reports", local.body(local.sealed(2), digest=b"d" * 32)
+    yield "a version to come", "/reports", local.body(local.sealed(2), version=2)
+    yield "bound to another version", "/reports", local.body(local.sealed(2, version=2))
+    yield "bound to another experiment", "/reports", local.body(local.sealed(2, experiment="over"))
+    yield "a flipped bit", "/reports", local.body(local.sealed(2)[:-1] + bytes([local.sealed(2)[-1] ^ 1]))
+    yield "no symbol of the round", "/reports", local.body(local.sealed(4, bytes(message - 2) + b"\xff\xff"))
+    yield "an age that no version has", "/reports", local.body(local.sealed(5, b"\5\0" + bytes(message - 2)))
+    yield "no such experiment", "/reports", local.body(local.sealed(2), experiment="nobody")
+    yield "a deleted experiment", "/reports", rounds["gone"].body(rounds["gone"].sealed(1))
     yield "a report for the shuffler", "/reports", shuffled.body(shuffled.sealed(1))
     yield "the first of two people", "/reports", over.body(over.sealed(1))
     yield "the second of two people", "/reports", over.body(over.sealed(2))
@@ -123,12 +123,12 @@ def _uploads(found: dict[str, _Round]) -> Iterator[tuple[str, str, bytes]]:
     yield "no envelope for the shuffler", "/experiments/shuffled/reports", b"\xc1"
 
 
-async def _answered(services: Pair, name: str, path: str, body: bytes) -> dict[str, Any]:
+async def _record_answer(services: Pair, name: str, path: str, body: bytes) -> dict[str, Any]:
     client: httpx.AsyncClient = services.api.client if path == "/reports" else services.shuffler
     answer = await client.post(path, content=body, auth=_unsigned)
-    told = answer.json()
+    fields = answer.json()
     entry = {"name": name, "path": path, "body": body.hex(), "status": answer.status_code}
-    return entry | {key: told[key] for key in ("type", "accepted", "refused") if key in told}
+    return entry | {key: fields[key] for key in ("type", "accepted", "refused") if key in fields}
 
 
 def _unsigned(request: httpx.Request) -> httpx.Request:

@@ -8,20 +8,20 @@ import msgspec
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from privateer_client.inputs import context_vector
+from privateer_client.inputs import encode_context
 from privateer_client.participation import Participation
 from privateer_core.accounting.amplification import shuffled_delta
 from privateer_core.algorithms import parse_spec
 from privateer_core.codec import encode
 from privateer_core.errors import PrivateerError
-from privateer_core.policies.decisions import message_size, with_ages
+from privateer_core.policies.decisions import message_size, prefix_ages
 from privateer_core.primitives.public_coins import Layout, bucket, sign
 from privateer_core.primitives.questions import KeyedMeans
 from privateer_core.privacy.terms_verification import Limits
-from privateer_core.privacy.trust import honest_people
+from privateer_core.privacy.trust import count_honest
 from privateer_core.sampling.response import RandomizedResponse
 from privateer_core.spec.spec import Spec
-from privateer_core.wire.envelope import Envelope, binding, encode_envelope
+from privateer_core.wire.envelope import Envelope, encode_envelope, hpke_info
 from privateer_core.wire.publication import Publication, Round, encode_publication
 from privateer_server.rounds.loop import Schedule
 from tests.documents.hpke import seal
@@ -29,7 +29,7 @@ from tests.documents.hpke import seal
 KEY = X25519PrivateKey.from_private_bytes(bytes(range(32)))
 """The private half of all rounds' keys here; a server has another for each round, and tells nobody."""
 PEOPLE = 40
-_TOLD: dict[str, Any] = {"epsilon": 2.0, "arms": "hidden"}
+_TOLD: dict[str, Any] = {"epsilon": 2.0, "arm_visibility": "hidden"}
 LIMITS = Limits(**_TOLD)
 _UNIT = {"low": 0.0, "high": 1.0}
 LOCAL = {"model": "local", "epsilon": 1.0}
@@ -42,11 +42,11 @@ FEATURES = {
     "rooms": {"levels": [1, 2, 3], "missing": True},
     "premium": {"boolean": True},
 }
-HALVES = {"by": ["x1", "x2"], "cuts": {"x1": [0.25, 0.5], "x2": [0.6]}}
-_QUARTERS = {"by": ["x1"], "cuts": {"x1": [0.25, 0.5, 0.75]}, "shares": "equal"}
+HALVES = {"features": ["x1", "x2"], "cuts": {"x1": [0.25, 0.5], "x2": [0.6]}}
+_QUARTERS = {"features": ["x1"], "cuts": {"x1": [0.25, 0.5, 0.75]}, "proportions": "equal"}
 WATCHED = {"guardrails": ["refund", "late"]}
-ASKED = WATCHED | {"floor": 0.07}
-CROSSED = {"segments": {"by": ["age", "country", "rooms"], "cuts": {"age": [30.0, 48.0]}}}
+ASKED = WATCHED | {"min_allocation": 0.07}
+CROSSED = {"segments": {"features": ["age", "country", "rooms"], "cuts": {"age": [30.0, 48.0]}}}
 VALUES: dict[str, list[Any]] = {
     "age": [18, 78, 33.5, 200, -4, None],
     "hours": [0, 7.5, 10, 25, 40, 41, 80, 99],
@@ -60,21 +60,21 @@ VALUES: dict[str, list[Any]] = {
 
 
 def files() -> dict[str, Any]:
-    """What each file has, by its name."""
-    made: dict[str, Any] = {"coins": coins(), "response": response(), "amplification": amplification()}
-    made |= {"publications": [told(*case) for case in cases()], "terms": terms()}
-    return made
+    """Return the content of each file, by its name."""
+    vectors_by_file: dict[str, Any] = {"coins": coins(), "response": response(), "amplification": amplification()}
+    vectors_by_file |= {"publications": [describe_publication(*case) for case in cases()], "terms": terms()}
+    return vectors_by_file
 
 
 def coins() -> list[dict[str, Any]]:
-    """Hashes of coins, and what follows from them."""
-    rng, found = np.random.default_rng(3), []
-    for layout in (Layout.small(), Layout(2**64 - 1, np.array([[65_536], [0], [1], [65_535]], np.uint32))):
-        some = np.concatenate([rng.integers(0, 2**32, 8, dtype=np.uint32), np.array([0, 2**32 - 1], np.uint32)])
+    """Return hashes of coins, and groups, signs and buckets that follow from the hashes."""
+    rng, entries = np.random.default_rng(3), []
+    for layout in (Layout.example(), Layout(2**64 - 1, np.array([[65_536], [0], [1], [65_535]], np.uint32))):
+        coins = np.concatenate([rng.integers(0, 2**32, 8, dtype=np.uint32), np.array([0, 2**32 - 1], np.uint32)])
         for key in range(layout.keys):
-            hashes = layout.hashes(some, np.array([key]))
-            rows = zip(some, hashes, layout.group(hashes, np.array([key])), sign(hashes), strict=True)
-            found += [
+            hashes = layout.hashes(coins, np.array([key]))
+            rows = zip(coins, hashes, layout.group(hashes, np.array([key])), sign(hashes), strict=True)
+            entries += [
                 {
                     "seed": str(layout.seed),
                     "thresholds": layout.thresholds[key].tolist(),
@@ -87,7 +87,7 @@ def coins() -> list[dict[str, Any]]:
                 }
                 for slot, word, group, side in rows
             ]
-    return found
+    return entries
 
 
 def response() -> list[dict[str, Any]]:
@@ -112,18 +112,18 @@ def amplification() -> list[dict[str, float]]:
     facts += [(0.01, 1.0, 5, 100_000), (2.0, 2.5, 2, 50)]
     names = ("epsilon", "local_epsilon", "symbols", "honest", "share")
     # To 13 digits: the last ones differ from one processor to another.
-    return [dict(zip(names, one, strict=False)) | {"delta": float(f"{shuffled_delta(*one):.13g}")} for one in facts]
+    return [dict(zip(names, fact, strict=False)) | {"delta": float(f"{shuffled_delta(*fact):.13g}")} for fact in facts]
 
 
-def spec_of(name: str, privacy: dict[str, Any], features: dict[str, Any] | None, **more: Any) -> Spec:
+def spec_of(name: str, privacy: dict[str, Any], features: dict[str, Any] | None, **sections: Any) -> Spec:
     data: dict[str, Any] = {
         "experiment": {"name": "test", "arms": ["a", "b", "c"], "horizon": 20_000, "round_size": 2000},
         "privacy": privacy,
         "algorithm": {"name": name},
         "reward": {"low": -1.0, "high": 3.0},
     }
-    data["algorithm"] |= more.pop("algorithm", {})
-    return parse_spec(data | ({"context": {"features": features}} if features else {}) | more)
+    data["algorithm"] |= sections.pop("algorithm", {})
+    return parse_spec(data | ({"context": {"features": features}} if features else {}) | sections)
 
 
 def publication_of(spec: Spec, grown: Callable[[Any, Spec], Any] | None = None) -> bytes:
@@ -140,18 +140,18 @@ def publication_of(spec: Spec, grown: Callable[[Any, Spec], Any] | None = None) 
 
 
 def grown_partition(policy: Any, spec: Spec) -> Any:
-    """Five bins, one of which has only one arm left, and one two of three."""
+    """Return a partition of five bins, one of which has a single arm left, and another two of three."""
     depths, paths = np.array([1, 2, 3, 4, 4]), np.array([0, 2, 6, 14, 15])
     active = np.array([[1, 1, 1], [0, 1, 0], [1, 1, 1], [1, 0, 1], [1, 1, 1]], np.bool_)
     edges = np.array([[21_845, 43_690], [30_000, 30_001], [32_768, 32_768], [1, 65_000]], np.uint32)
     bins = np.array([0, 2, 3, 4])
     choice, mechanism = Layout(2**63 + 12_345, edges), policy.terms.mechanism
     if policy.choice is None:
-        asked, choice, wholes = choice, None, None
+        question_layout, choice, wholes = choice, None, None
     else:
         # Reports are about the first bin, the next two together, and the last: nine pairs with an arm.
-        asked, wholes = Layout(99, np.zeros((9, 0), np.uint32)), np.array([0, 1, 1, 2])
-    terms = replace(policy.terms, mechanism=msgspec.structs.replace(mechanism, layout=asked))
+        question_layout, wholes = Layout(99, np.zeros((9, 0), np.uint32)), np.array([0, 1, 1, 2])
+    terms = replace(policy.terms, mechanism=msgspec.structs.replace(mechanism, layout=question_layout))
     arrays = {"depths": depths, "paths": paths, "active": active, "bins": bins, "wholes": wholes}
     return replace(policy, **arrays, terms=terms, choice=choice)
 
@@ -163,7 +163,7 @@ def cases() -> list[tuple[str, Spec, bytes]]:
         "partition under local": (spec_of("partition", LOCAL, plain), grown_partition),
         "partition under shuffle": (spec_of("partition", SHUFFLE, plain), grown_partition),
         "partition under shuffle, arms hidden": (
-            spec_of("partition", SHUFFLE | {"arms": "hidden"}, plain),
+            spec_of("partition", SHUFFLE | {"arm_visibility": "hidden"}, plain),
             grown_partition,
         ),
         "partition with features of every kind": (spec_of("partition", LOCAL, FEATURES), grown_partition),
@@ -181,16 +181,16 @@ class Words:
     """Random words that are known."""
 
     def __init__(self, words: list[int]) -> None:
-        self._left = list(words)
+        self._words = list(words)
 
     def words(self, count: int) -> np.ndarray[Any, np.dtype[np.uint64]]:
         """The next words."""
-        taken, self._left = self._left[:count], self._left[count:]
-        return np.array(taken, np.uint64)
+        next_words, self._words = self._words[:count], self._words[count:]
+        return np.array(next_words, np.uint64)
 
 
-def told(name: str, spec: Spec, body: bytes) -> dict[str, Any]:
-    """A publication, what people decide by it, and what they send."""
+def describe_publication(name: str, spec: Spec, body: bytes) -> dict[str, Any]:
+    """Describe a publication, with decisions and messages of participants."""
     followed = Participation(body, spec.name, LIMITS)
     facts = followed.round
     return {
@@ -199,7 +199,7 @@ def told(name: str, spec: Spec, body: bytes) -> dict[str, Any]:
         "digest": followed.header.digest.hex(),
         "key_id": followed.header.key_id.hex(),
         "private_key": KEY.private_bytes_raw().hex(),
-        "info": binding(followed.header, facts.model).hex(),
+        "info": hpke_info(followed.header, facts.model).hex(),
         "limits": _TOLD,
         "people": [_person(followed, spec, np.random.default_rng([5, number])) for number in range(PEOPLE)],
     }
@@ -207,30 +207,30 @@ def told(name: str, spec: Spec, body: bytes) -> dict[str, Any]:
 
 def _person(followed: Participation, spec: Spec, rng: np.random.Generator) -> dict[str, Any]:
     context = {name: VALUES[name][int(rng.integers(len(VALUES[name])))] for name in spec.features}
-    columns, slot = context_vector(context, spec.features), rng.integers(0, 2**32, 1, dtype=np.uint32)
+    columns, slot = encode_context(context, spec.features), rng.integers(0, 2**32, 1, dtype=np.uint32)
     decisions = followed.decide(columns, slot)
     reward: Any = float(np.round(rng.uniform(-1.5, 3.5), 3))
     if names := getattr(spec.algorithm, "guardrails", ()):
         reward = {"reward": reward, **{name: bool(rng.random() < 0.5) for name in names}}
     value, _ = followed.policy.read(spec, reward)
-    own = rng.integers(0, 2**32, 1, dtype=np.uint32) if followed.policy.fresh_coins else slot
+    report_coins = rng.integers(0, 2**32, 1, dtype=np.uint32) if followed.policy.fresh_coins else slot
     # A word of zeros keeps what is true: without it few symbols would be.
     words = [int(word) for word in rng.integers(0, 2**64, 3, dtype=np.uint64)]
     words[1] = 0 if rng.random() < 0.5 else words[1]
     policy: Any = followed.policy
-    given = policy.contribute(columns, own, decisions, value)
-    report = policy.terms.mechanism.randomize(given, Words(words)).tobytes()
-    [message] = with_ages([report], np.zeros(1, np.int64)) if policy.tells_age else [report]
+    contributions = policy.contribute(columns, report_coins, decisions, value)
+    report = policy.terms.mechanism.randomize(contributions, Words(words)).tobytes()
+    [message] = prefix_ages([report], np.zeros(1, np.int64)) if policy.tells_age else [report]
     identity, ephemeral = rng.bytes(16), X25519PrivateKey.from_private_bytes(rng.bytes(32))
-    info = binding(followed.header, followed.round.model)
+    info = hpke_info(followed.header, followed.round.model)
     sealed = seal(identity + message, followed.round.public_key, info, ephemeral)
     return {
         "context": context,
         "columns": columns[0].tolist(),
         "slot": int(slot[0]),
-        "arm": followed.decider.shown(spec, decisions),
+        "arm": followed.decider.present_decision(spec, decisions),
         "reward": reward,
-        "report_slot": int(own[0]),
+        "report_slot": int(report_coins[0]),
         "words": [str(word) for word in words],
         "message": message.hex(),
         "report_id": identity.hex(),
@@ -241,29 +241,29 @@ def _person(followed: Participation, spec: Spec, rng: np.random.Generator) -> di
 
 def terms() -> list[dict[str, Any]]:
     """Publications that a device accepts or refuses, and why."""
-    found = []
+    entries = []
     for name, spec, body in cases():
-        for what, changes, limits in _lies(spec, body):
+        for change, changes, limits in _lies(spec, body):
             changed = with_changes(body, changes)
-            entry = {"name": f"{name}: {what}", "publication": changed.hex(), "limits": limits}
-            found.append(entry | _verdict(changed, spec.name, limits))
-    return found
+            entry = {"name": f"{name}: {change}", "publication": changed.hex(), "limits": limits}
+            entries.append(entry | _verdict(changed, spec.name, limits))
+    return entries
 
 
 def _lies(spec: Spec, body: bytes) -> list[tuple[str, dict[str, Any], dict[str, Any]]]:
     """Changes of round and policy, by dotted names, and limits of the device."""
-    hidden = {"arms": "hidden"}
-    told = msgspec.msgpack.decode(msgspec.msgpack.decode(body)[2])["terms"]["mechanism"]
-    grouped = "epsilons" in told
-    where = f"policy.terms.mechanism.{'epsilons' if grouped else 'epsilon'}"
-    more = [told["epsilons"][0] + 0.02, *told["epsilons"][1:]] if grouped else told["epsilon"] + 0.02
-    honest, batch = honest_people(spec.privacy, 2000), spec.first_batch("")
+    hidden = {"arm_visibility": "hidden"}
+    mechanism = msgspec.msgpack.decode(msgspec.msgpack.decode(body)[2])["terms"]["mechanism"]
+    grouped = "epsilons" in mechanism
+    epsilon_path = f"policy.terms.mechanism.{'epsilons' if grouped else 'epsilon'}"
+    raised = [mechanism["epsilons"][0] + 0.02, *mechanism["epsilons"][1:]] if grouped else mechanism["epsilon"] + 0.02
+    honest, batch = count_honest(spec.privacy, 2000), spec.first_batch("")
     common = [
         ("as it is", {}, hidden),
         ("arms are seen", {}, {}),
         ("a device that allows less", {}, hidden | {"epsilon": 0.5}),
-        ("too large a local epsilon", {where: [4.5] * len(told["epsilons"]) if grouped else 4.5}, hidden),
-        ("a little more local epsilon than the promise allows", {where: more}, hidden),
+        ("too large a local epsilon", {epsilon_path: [4.5] * len(mechanism["epsilons"]) if grouped else 4.5}, hidden),
+        ("a little more local epsilon than the promise allows", {epsilon_path: raised}, hidden),
         ("another epsilon than the spec's", {"policy.terms.epsilon": 2.0}, hidden),
         ("another delta", {"policy.terms.delta": 1e-5}, hidden),
         ("fewer people in the terms", {"policy.terms.batch": batch - 1}, hidden),
@@ -281,44 +281,48 @@ def _lies(spec: Spec, body: bytes) -> list[tuple[str, dict[str, Any], dict[str, 
     ]
     if questions := getattr(spec, "questions", ()):
         return [*common[:2], *_uneven(spec, questions), ("no questions", {"policy.questions": []}, hidden)]
-    if spec.privacy.arms == "hidden" or len(spec.features) > 2:
+    if spec.privacy.arm_visibility == "hidden" or len(spec.features) > 2:
         return common[:4]
     if grouped:
-        return [*common, *_ungrouped(spec, told)]
+        return [*common, *_ungrouped(spec, mechanism)]
     if spec.question is not KeyedMeans or not spec.features:
         return common
     return [*common, ("a bin is missing", {"policy.paths": np.array([0, 2, 6, 14, 14])}, hidden)]
 
 
-def _ungrouped(spec: Spec, told: dict[str, Any]) -> list[tuple[str, dict[str, Any], dict[str, Any]]]:
+def _first_policy(spec: Spec) -> Any:
+    return Schedule(spec).open(7, 4).policy
+
+
+def _ungrouped(spec: Spec, mechanism: dict[str, Any]) -> list[tuple[str, dict[str, Any], dict[str, Any]]]:
     """Groups that are smaller than their bits allow, and bits that count on everybody where arms are seen."""
-    hidden, where = {"arms": "hidden"}, "policy.terms.mechanism"
-    edges = Schedule(spec).open(7, 4).policy.layout.thresholds.copy()
+    hidden, path = {"arm_visibility": "hidden"}, "policy.terms.mechanism"
+    edges = _first_policy(spec).layout.thresholds.copy()
     edges[0, 0] //= 4
-    local = min(told["epsilons"])
-    whole = {"type": "signed-symbol", "layout": told["layout"], "epsilon": local, "buckets": 1, "elsewhere": False}
+    local = min(mechanism["epsilons"])
+    whole = {"type": "signed-symbol", "layout": mechanism["layout"], "epsilon": local, "buckets": 1, "elsewhere": False}
     return [
-        ("fewer people of an arm", {f"{where}.layout.thresholds": edges}, hidden),
-        ("no local epsilon of an arm", {f"{where}.epsilons": told["epsilons"][:-1]}, hidden),
-        ("an arm without noise", {f"{where}.epsilons": [*told["epsilons"][:-1], 0.0]}, hidden),
-        ("bits that count on everybody", {where: whole}, {}),
-        ("coins of its own", {"policy.choice": told["layout"]}, {}),
+        ("fewer people of an arm", {f"{path}.layout.thresholds": edges}, hidden),
+        ("no local epsilon of an arm", {f"{path}.epsilons": mechanism["epsilons"][:-1]}, hidden),
+        ("an arm without noise", {f"{path}.epsilons": [*mechanism["epsilons"][:-1], 0.0]}, hidden),
+        ("bits that count on everybody", {path: whole}, {}),
+        ("coins of its own", {"policy.choice": mechanism["layout"]}, {}),
     ]
 
 
 def _uneven(spec: Spec, questions: Sequence[Any]) -> list[tuple[str, dict[str, Any], dict[str, Any]]]:
-    """Coins that ask one segment otherwise, or give it an arm of its own where everybody is asked about."""
+    """List coins that ask a segment otherwise, or give it an arm of its own in a question about all participants."""
     arms, lies = len(spec.options), []
     everybody = [question.everybody for question in questions].index(True)
-    for what, edge in {
+    for change, edge in {
         "more people of a segment are asked for the reward": arms - 1,
         "an arm of a segment's own in one question": arms,
         "an arm of a segment's own in a question about everybody": everybody * arms,
     }.items():
-        edges = Schedule(spec).open(7, 4).policy.choice.thresholds.copy()
+        edges = _first_policy(spec).choice.thresholds.copy()
         edges[1, edge] += 300
-        where = ("policy.choice.thresholds", "policy.terms.mechanism.layout.thresholds")
-        lies.append((what, dict.fromkeys(where, edges), {"arms": "hidden"}))
+        paths = ("policy.choice.thresholds", "policy.terms.mechanism.layout.thresholds")
+        lies.append((change, dict.fromkeys(paths, edges), {"arm_visibility": "hidden"}))
     return lies
 
 

@@ -42,57 +42,57 @@ _NAMED: Final = {
 
 def documents() -> dict[Path, str]:
     """The text of each file of both sets."""
-    made = {name: found for module in MODULES for name, found in module.files().items()}
-    return written(made, ALL) | written({name: few(found) for name, found in made.items()}, FEW)
+    contents = {name: content for module in MODULES for name, content in module.files().items()}
+    return render(contents, ALL) | render({name: select_few(content) for name, content in contents.items()}, FEW)
 
 
-def written(made: dict[str, Any], folder: Path) -> dict[Path, str]:
+def render(contents: dict[str, Any], folder: Path) -> dict[Path, str]:
     """The texts of files in a folder."""
-    return {folder / f"{name}.json": text(found) + "\n" for name, found in made.items()}
+    return {folder / f"{name}.json": text(content) + "\n" for name, content in contents.items()}
 
 
-def few(found: Any) -> Any:
+def select_few(content: Any) -> Any:
     """What is in git of a file: of each family at most ten vectors, and of each vector four people."""
-    if isinstance(found, dict):
-        return {key: _chosen(one) if isinstance(one, list) else one for key, one in found.items()}
-    return _chosen(found)
+    if isinstance(content, dict):
+        return {key: _select_vectors(value) if isinstance(value, list) else value for key, value in content.items()}
+    return _select_vectors(content)
 
 
-def _chosen(vectors: list[Any]) -> list[Any]:
+def _select_vectors(vectors: list[Any]) -> list[Any]:
     if not all(isinstance(vector, dict) for vector in vectors):
         return vectors
-    taken, shown = list[int](), set[Hashable]()
+    chosen, traits = list[int](), set[Hashable]()
     for family in dict.fromkeys(map(_family, vectors)):
-        taken += _ten({at: vector for at, vector in enumerate(vectors) if _family(vector) == family}, shown)
-    return [_shortened(vectors[at]) for at in sorted(taken)]
+        chosen += _pick_ten({i: vector for i, vector in enumerate(vectors) if _family(vector) == family}, traits)
+    return [_shorten_people(vectors[at]) for at in sorted(chosen)]
 
 
 def _family(vector: dict[str, Any]) -> str:
-    """The algorithm of terms, and the answer to an upload; other vectors of a list are one family."""
+    """Return the algorithm of terms, or the answer to an upload; further vectors of a list are one family."""
     if "status" in vector:
         return str(vector.get("type"))
     is_of_terms = "publication" in vector and "refused" in vector
     return str(vector["name"]).replace(",", " ").split()[0] if is_of_terms else ""
 
 
-def _ten(family: dict[int, Any], shown: set[Hashable]) -> list[int]:
-    """The places of the vectors that add most to what others have ``shown``, to which theirs is added."""
-    left, taken = dict(family), list[int]()
-    while left and len(taken) < COUNT:
-        best = max(left, key=lambda at: (_worth(left[at], shown), -at))
-        vector = left.pop(best)
-        taken.append(best)
-        shown |= {*_traits(vector), verdict(vector)}
-    return taken
+def _pick_ten(family: dict[int, Any], traits: set[Hashable]) -> list[int]:
+    """Return the places of the vectors that add most to ``seen``, and add their traits to it."""
+    candidates, chosen = dict(family), list[int]()
+    while candidates and len(chosen) < COUNT:
+        best = max(candidates, key=lambda at: (_worth(candidates[at], traits), -at))
+        vector = candidates.pop(best)
+        chosen.append(best)
+        traits |= {*_traits(vector), verdict(vector)}
+    return chosen
 
 
-def _worth(vector: dict[str, Any], shown: set[Hashable]) -> tuple[int, ...]:
-    """What a vector shows that none of those before has."""
-    return int(vector.get("name") in _NAMED), len({verdict(vector)} - shown), len({*_traits(vector)} - shown)
+def _worth(vector: dict[str, Any], traits: set[Hashable]) -> tuple[int, ...]:
+    """Rank a vector by how much it shows that no vector before has."""
+    return int(vector.get("name") in _NAMED), len({verdict(vector)} - traits), len({*_traits(vector)} - traits)
 
 
 def verdict(vector: dict[str, Any]) -> tuple[str, ...]:
-    """Whether a vector is accepted, or what is said of it."""
+    """Whether a vector is accepted, or the reason of its refusal."""
     return tuple(str(vector.get(key)) for key in ("refused", "field", "holds", "status"))
 
 
@@ -102,19 +102,19 @@ def _traits(vector: dict[str, Any]) -> Iterator[Hashable]:
     yield from ((key, value) for key, value in vector.items() if isinstance(value, str | int | float | None))
 
 
-def _shortened(vector: dict[str, Any]) -> dict[str, Any]:
+def _shorten_people(vector: dict[str, Any]) -> dict[str, Any]:
     people = vector.get("people")
     return vector | {"people": people[:PEOPLE]} if isinstance(people, list) else vector
 
 
 def text(value: Any, indent: str = "\n") -> str:
-    """JSON with a line for each entry, and one for what fits there or has no lists or objects in it."""
+    """Render JSON with a line for each entry, and a single line for an entry that fits or has no nested values."""
     is_object, line = isinstance(value, dict), json.dumps(value)
     entries = list(value.values()) if is_object else value
-    if not isinstance(entries, list) or len(line) < 100 or not any(isinstance(one, dict | list) for one in entries):
+    if not isinstance(entries, list) or len(line) < 100 or not any(isinstance(entry, dict | list) for entry in entries):
         return line
     deeper = indent + " "
-    lines = [text(one, deeper) for one in entries]
+    lines = [text(entry, deeper) for entry in entries]
     if is_object:
         lines = [f"{json.dumps(key)}: {line}" for key, line in zip(value, lines, strict=True)]
     opened, closed = "{}" if is_object else "[]"

@@ -36,11 +36,11 @@ def run(*command: str, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, env=os.environ | env, capture_output=True, text=True)
 
 
-def beside_their_data(folder: Path) -> Path:
-    """Copy the examples, with the census' files beside them, to where containers may read them."""
+def copy_examples_with_data(folder: Path) -> Path:
+    """Copy the examples and the census' files into a folder that containers can read."""
     copied = Path(shutil.copytree(ROOT / "examples", folder / "examples"))
-    for one in filter(None, os.environ.get("PRIVATEER_ADULT", "").split(",")):
-        for path in Path(one).parent.glob("adult.*.gz"):
+    for adult_file in filter(None, os.environ.get("PRIVATEER_ADULT", "").split(",")):
+        for path in Path(adult_file).parent.glob("adult.*.gz"):
             shutil.copy(path, copied)
     for path in (folder, copied, *copied.iterdir()):
         path.chmod(0o755)
@@ -68,42 +68,43 @@ def start(env: dict[str, str]) -> None:
 
 def create(path: Path, env: dict[str, str]) -> str:
     """Create an experiment; return why it was refused, empty if it was not."""
-    done = run(PRIVATEER, "create", str(path), env=env)
-    return done.stderr.strip() if done.returncode else ""
+    process = run(PRIVATEER, "create", str(path), env=env)
+    return process.stderr.strip() if process.returncode else ""
 
 
 def answer(path: Path, env: dict[str, str]) -> tuple[bool, str]:
     """Return whether an experiment has an answer, and its sentence."""
     name = tomllib.loads(path.read_text())["experiment"]["name"]
-    done = run(PRIVATEER, "answer", name, "--json", env=env)
-    said = done.stderr.strip() if done.returncode else json.loads(done.stdout)["conclusion"]["headline"]["sentence"]
-    return not done.returncode, said
+    process = run(PRIVATEER, "answer", name, "--json", env=env)
+    if process.returncode:
+        return False, process.stderr.strip()
+    return True, json.loads(process.stdout)["conclusion"]["headline"]["sentence"]
 
 
 def play(path: Path, env: dict[str, str]) -> tuple[bool, str]:
     """Have the people of an example take part; return whether they were its own and nothing was lost, and figures."""
     spec = tomllib.loads(path.read_text())
     page = f"{env['PRIVATEER_URL']}/experiments/{spec['experiment']['name']}"
-    needed = max(USERS, httpx.get(page).raise_for_status().json()["batch"])
-    people = ["--users", str(needed)] if spec["algorithm"]["name"] != "phased" else []
-    played = run(*COMPOSE, "run", "--rm", "-T", "load", spec["experiment"]["name"], *people, "--json", env=env)
-    if played.returncode:
-        said = [line for line in played.stderr.splitlines() if line.startswith("privateer: ")][-1]
-        return "population.path" in said, said  # the tables of some examples are not in the repository
-    figures: dict[str, Any] = json.loads(played.stdout)
-    wanted, found = spec["population"], figures["population"]
-    is_own = all(found[key] == value for key, value in wanted.items() if key != "path")
+    n_people = max(USERS, httpx.get(page).raise_for_status().json()["batch"])
+    people = ["--users", str(n_people)] if spec["algorithm"]["name"] != "phased" else []
+    process = run(*COMPOSE, "run", "--rm", "-T", "load", spec["experiment"]["name"], *people, "--json", env=env)
+    if process.returncode:
+        message = [line for line in process.stderr.splitlines() if line.startswith("privateer: ")][-1]
+        return "population.path" in message, message  # the tables of some examples are not in the repository
+    figures: dict[str, Any] = json.loads(process.stdout)
+    population, used_population = spec["population"], figures["population"]
+    is_own = all(used_population[key] == value for key, value in population.items() if key != "path")
     figures["counted"] = figures["people"]["counted"]
     row = ("took_part", "accepted", "counted", "refused", "versions", "seconds")
     is_whole = not figures["refused"] and 0 < figures["counted"] <= figures["accepted"]
-    return is_own and is_whole, f"{found['name']}: " + ", ".join(f"{key} {figures[key]}" for key in row)
+    return is_own and is_whole, f"{used_population['name']}: " + ", ".join(f"{key} {figures[key]}" for key in row)
 
 
 def main() -> None:
     env = {f"PRIVATEER_{name}": port for name, port in PORTS.items()} | {"PRIVATEER_ADMIN_TOKEN": "token-of-examples"}
     env |= {f"PRIVATEER_{name}": f"http://127.0.0.1:{port}" for name, port in AT.items()}
     with tempfile.TemporaryDirectory() as folder:
-        specs = beside_their_data(Path(folder))
+        specs = copy_examples_with_data(Path(folder))
         env["PRIVATEER_SPECS"] = str(specs)
         try:
             failed = run_examples(sorted(specs.glob("*.toml")), env)
@@ -113,27 +114,27 @@ def main() -> None:
 
 
 def run_examples(paths: list[Path], env: dict[str, str]) -> list[str]:
-    """Create and play examples, those last that services as shipped refuse; return what went wrong."""
+    """Create and play the examples, those last that services as shipped refuse; return a message for each failure."""
     only = os.environ.get("EXAMPLES_ONLY", "").split()
     examples = [path for path in paths if not only or path.stem in only]
     refused, failed, settings = [], [], dict[str, str]()
     start(env)
     for path in examples:
-        if said := create(path, env):
+        if message := create(path, env):
             refused.append(path)
-            needed = dict(SETTING.findall(said))
-            settings |= needed
-            print(f"{path.stem:20} refused as shipped, needs {needed}", flush=True)
-            failed += [] if needed else [f"{path.stem}: {said}"]
+            missing_settings = dict(SETTING.findall(message))
+            settings |= missing_settings
+            print(f"{path.stem:20} refused as shipped, needs {missing_settings}", flush=True)
+            failed += [] if missing_settings else [f"{path.stem}: {message}"]
     for wave in ([path for path in examples if path not in refused], refused):
         if wave is refused and refused:
             start(env | settings)
-            failed += [f"{path.stem}: {said}" for path in refused if (said := create(path, env))]
+            failed += [f"{path.stem}: {message}" for path in refused if (message := create(path, env))]
         for path in wave:
             for step in (play, answer):
-                is_well, said = step(path, env)
-                print(f"{path.stem:20} {said}{'' if is_well else ' <- wrong'}", flush=True)
-                failed += [] if is_well else [f"{path.stem}: {said}"]
+                is_well, message = step(path, env)
+                print(f"{path.stem:20} {message}{'' if is_well else ' <- wrong'}", flush=True)
+                failed += [] if is_well else [f"{path.stem}: {message}"]
     return failed
 
 

@@ -5,7 +5,6 @@ from random import Random
 from typing import TypeVar
 
 from tests.faults.operations import (
-    Again,
     Arrive,
     Away,
     BackUp,
@@ -18,6 +17,7 @@ from tests.faults.operations import (
     Pass,
     PutBack,
     Race,
+    Resend,
     Restart,
     Spend,
     Step,
@@ -62,13 +62,13 @@ _FAULTS: list[tuple[int, Draw]] = [
     (2, lambda rng: Pass(rng.choice([1.0, 6.0, 100.0, 4000.0]))),
     (1, lambda rng: Junk(rng.randint(1, 3))),
     (3, lambda rng: Arrive(rng.randrange(100))),
-    (4, lambda rng: Again(rng.randrange(100), rng.randint(1, 3))),
+    (4, lambda rng: Resend(rng.randrange(100), rng.randint(1, 3))),
     (2, lambda rng: Spend(rng.randrange(100))),
 ]
 
 
-def drawn(seed: int) -> list[Operation]:
-    """The list of a seed: after each fault people report."""
+def draw_operations(seed: int) -> list[Operation]:
+    """Draw the list of a seed: participants report after each fault."""
     rng = Random(seed)
     pairs = [(_choice(rng, _FAULTS), _choice(rng, _UPLOADS)) for _ in range(rng.randint(*_PAIRS))]
     operations = [operation for pair in pairs for operation in pair]
@@ -87,16 +87,16 @@ def _choice(rng: Random, draws: Sequence[tuple[int, Draw]]) -> Operation:
 _Item = TypeVar("_Item")
 
 
-def shortened(items: list[_Item], fails: Callable[[list[_Item]], bool], runs: int) -> list[_Item]:
-    """A list that fails, no longer than a failing one: parts of it are left out, halves first, in so many runs."""
+def shorten_list(items: list[_Item], fails: Callable[[list[_Item]], bool], runs: int) -> list[_Item]:
+    """Shorten a failing list: leave parts of it out, halves first, while it still fails, in at most ``runs`` runs."""
     part = len(items) // 2
     while part and runs > 0:
         start = 0
         while start < len(items) and runs > 0:
-            fewer = items[:start] + items[start + part :]
+            remaining = items[:start] + items[start + part :]
             runs -= 1
-            if fewer and fails(fewer):
-                items = fewer
+            if remaining and fails(remaining):
+                items = remaining
             else:
                 start += part
         part //= 2

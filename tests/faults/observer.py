@@ -1,4 +1,4 @@
-"""What was seen of services, and what must hold of it whatever happened to them."""
+"""An observer of services that checks their promises after any faults."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ import pytest
 
 from privateer_core.wire.batch import decode_batch
 from privateer_core.wire.publication import decode_publication, digest
-from tests.faults.reports import Body, Maker, counted, messages, policy_of, tally
+from tests.faults.reports import Body, Maker, count_marks, messages, policy_of, tally
 
 Key = tuple[str, int]
 
@@ -55,37 +55,37 @@ class Observer:
         self.log: list[dict[str, Any]] = []
         self.batches: dict[Key, list[bytes]] = defaultdict(list)
         self.restores = 0
-        self._since: dict[Key, int] = {}
+        self._restores_at_publication: dict[Key, int] = {}
         self._releases: dict[bytes, Release] = {}
 
     def watch(self, patched: pytest.MonkeyPatch) -> None:
         """Note every release that is drawn; most of those that a death cuts off are never published."""
         from privateer_server.rounds import closing
 
-        honest = closing.following_round
+        open_following_round = closing.open_following_round
 
-        def noted(closed: Any, *arguments: Any, **options: Any) -> Any:
-            following = honest(closed, *arguments, **options)
-            if closed.received >= closed.enough:
+        def open_and_note(closed: Any, *arguments: Any, **options: Any) -> Any:
+            following = open_following_round(closed, *arguments, **options)
+            if closed.received >= closed.min_reports:
                 key = closed.round.experiment, closed.round.version
                 self._releases[following.digest] = Release(
                     key, closed.digest, following.digest, closed.received, closed.total
                 )
             return following
 
-        patched.setattr(closing, "following_round", noted)
+        patched.setattr(closing, "open_following_round", open_and_note)
 
-    def sees(self, publication: bytes) -> None:
+    def note_publication(self, publication: bytes) -> None:
         """Note a publication that somebody was shown."""
         facts, name = decode_publication(publication).round, digest(publication)
-        seen = self.published[facts.experiment, facts.version]
-        seen.add(name)
-        self._since.setdefault((facts.experiment, facts.version), self.restores)
+        digests = self.published[facts.experiment, facts.version]
+        digests.add(name)
+        self._restores_at_publication.setdefault((facts.experiment, facts.version), self.restores)
         self.bodies[name] = publication
-        assert len(seen) == 1, f"two publications of {facts.experiment} {facts.version} were shown"
+        assert len(digests) == 1, f"two publications of {facts.experiment} {facts.version} were shown"
 
-    def sees_log(self, head: str, entries: list[dict[str, Any]]) -> None:
-        """Note the log that somebody was shown: it begins as every one before, or those begin as it."""
+    def note_log(self, head: str, entries: list[dict[str, Any]]) -> None:
+        """Note a log that was shown, and check that it and the longest earlier log have a common beginning."""
         common = min(len(entries), len(self.log))
         assert entries[:common] == self.log[:common], "the log of publications was rewritten"
         self.log = max(self.log, entries, key=len)
@@ -95,32 +95,32 @@ class Observer:
         places = Counter((entry["experiment"], entry["version"]) for entry in entries)
         assert max(places.values(), default=1) == 1, "a version is twice in the log"
 
-    def asked(self, request: httpx.Request) -> None:
+    def note_batch(self, request: httpx.Request) -> None:
         """Note a batch on its way, whatever becomes of it."""
         if request.url.path == "/batches":
             header = decode_batch(request.read()).header
-            known = self.batches[header.experiment, header.version]
-            if request.content not in known:
-                known.append(request.content)
+            bodies = self.batches[header.experiment, header.version]
+            if request.content not in bodies:
+                bodies.append(request.content)
 
     def releases(self) -> dict[Key, Release]:
         """The releases that are published, one at most for a round.
 
         Those of a round that was given up and went on elsewhere are not published.
         """
-        told = {bytes.fromhex(entry["digest"]) for entry in self.log} | set(self.bodies)
-        found: dict[Key, Release] = {}
+        published_digests = {bytes.fromhex(entry["digest"]) for entry in self.log} | set(self.bodies)
+        releases: dict[Key, Release] = {}
         for release in self._releases.values():
-            if release.following in told:
-                assert release.key not in found, f"two releases of {release.key} are published"
-                found[release.key] = release
-        return found
+            if release.following in published_digests:
+                assert release.key not in releases, f"two releases of {release.key} are published"
+                releases[release.key] = release
+        return releases
 
-    def check(self, sent: list[Body], maker: Maker, batch: dict[str, int]) -> None:
+    def check(self, sent_bodies: list[Body], maker: Maker, batch: dict[str, int]) -> None:
         """Check all that is known at the end."""
         releases = self.releases()
         by_round: dict[Key, list[Body]] = defaultdict(list)
-        for body in sent:
+        for body in sent_bodies:
             by_round[body.key].append(body)
         for key, release in releases.items():
             if key[0] == "plain":
@@ -134,26 +134,26 @@ class Observer:
                     if body.is_junk:
                         continue
                     # A round that was open when a backup was put back is given up, and says so.
-                    gone = self._since[key] < self.restores or not body.acknowledged
-                    assert gone, f"{body.acknowledged} acknowledged reports of {key} are lost: {body.answers}"
+                    may_be_lost = self._restores_at_publication[key] < self.restores or not body.acknowledged
+                    assert may_be_lost, f"{body.acknowledged} acknowledged reports of {key} are lost: {body.answers}"
 
     def _check_plain(self, key: Key, release: Release, bodies: list[Body]) -> None:
         mechanism = policy_of(self._body(release.closed, key)).terms.mechanism
-        times = counted(mechanism, release.total)
-        twice = [mark for mark, number in times.items() if number > 1]
-        assert not twice, f"reports {twice} of {key} are counted more than once"
-        assert sum(times.values()) == release.received == release.total.reports, f"{key} counted others than its sums"
-        known = {mark for body in bodies for mark in body.marks}
-        assert set(times) <= known, f"{key} counted what nobody sent"
+        counts = count_marks(mechanism, release.total)
+        duplicates = [mark for mark, number in counts.items() if number > 1]
+        assert not duplicates, f"reports {duplicates} of {key} are counted more than once"
+        assert sum(counts.values()) == release.received == release.total.reports, f"{key} counted others than its sums"
+        sent_marks = {mark for body in bodies for mark in body.marks}
+        assert set(counts) <= sent_marks, f"{key} counted what nobody sent"
         for body in bodies:
-            has = sum(mark in times for mark in body.marks)
+            has = sum(mark in counts for mark in body.marks)
             self._check_body(key, body, has)
-        tokens = Counter(body.token for body in bodies if body.token and any(mark in times for mark in body.marks))
+        tokens = Counter(body.token for body in bodies if body.token and any(mark in counts for mark in body.marks))
         assert max(tokens.values(), default=1) == 1, f"a token admitted two reports to {key}"
 
     def _check_body(self, key: Key, body: Body, has: int) -> None:
         # docs/operations/data.md: an earlier copy of an open round lacks what came after it, which a shuffler knows.
-        was_open = self._since[key] < self.restores
+        was_open = self._restores_at_publication[key] < self.restores
         if body.restores < self.restores or (was_open and key in self.batches):
             return
         assert body.acknowledged <= has, (
@@ -164,33 +164,33 @@ class Observer:
     def _check_mixed(self, key: Key, release: Release, bodies: list[Body], maker: Maker, batch: int) -> None:
         publication = self._body(release.closed, key)
         policy, size = policy_of(publication), decode_publication(publication).round.report_size
-        delivered = [messages(one, size) for one in self.batches[key]]
-        sizes = [len(one) for one in delivered]
+        delivered = [messages(batch_body, size) for batch_body in self.batches[key]]
+        sizes = [len(reports) for reports in delivered]
         assert all(number == batch for number in sizes), f"batches of {key} have {sizes} reports"
-        everything = [one for some in delivered for one in some]
-        assert len(set(everything)) == len(everything), f"a report of {key} is in two batches"
-        taken = next(
-            (some for some in _choices(delivered) if _are(release.total, tally(policy, maker.rows(some)))), None
+        all_reports = [report for reports in delivered for report in reports]
+        assert len(set(all_reports)) == len(all_reports), f"a report of {key} is in two batches"
+        counted_reports = next(
+            (rows for rows in _combine(delivered) if _equal(release.total, tally(policy, maker.rows(rows)))), None
         )
-        assert taken is not None, f"the sums of {key} are of no batches that were delivered"
+        assert counted_reports is not None, f"the sums of {key} are of no batches that were delivered"
         assert release.received == release.total.reports, f"{key} counted others than its sums"
-        there = set(taken)
+        counted_set = set(counted_reports)
         for body in bodies:
-            self._check_body(key, body, sum(mark in there for mark in body.marks))
+            self._check_body(key, body, sum(mark in counted_set for mark in body.marks))
 
     def _body(self, name: bytes, key: Key) -> bytes:
         assert name in self.bodies, f"the publication of {key} was never shown"
         return self.bodies[name]
 
 
-def _choices(batches: list[list[bytes]]) -> Iterator[list[bytes]]:
-    """Reports of all batches, or of some: one that came when the round was over is not counted."""
+def _combine(batches: list[list[bytes]]) -> Iterator[list[bytes]]:
+    """Yield the reports of each combination of batches, all first: a batch after the round's end is not counted."""
     for number in range(len(batches), 0, -1):
-        for some in combinations(batches, number):
-            yield [one for batch in some for one in batch]
+        for combination in combinations(batches, number):
+            yield [report for batch in combination for report in batch]
 
 
-def _are(total: Any, expected: Any) -> bool:
+def _equal(total: Any, expected: Any) -> bool:
     return total.reports == expected.reports and all(
         np.array_equal(getattr(total, name), getattr(expected, name)) for name in ("sums", "counts", "hits")
     )

@@ -51,11 +51,11 @@ class Upload:
         bodies = [at.maker.body(publication, 1, at.token(self.experiment)) for _ in range(self.people * self.tokens)]
         if not self.tokens:
             bodies = [at.maker.body(publication, people)]
-        made = [body for body in bodies if body]
+        new_bodies = [body for body in bodies if body]
         if self.late:
-            at.late += made
+            at.late += new_bodies
         else:
-            await asyncio.gather(*map(at.send, made))
+            await asyncio.gather(*map(at.send, new_bodies))
 
 
 @dataclass(frozen=True)
@@ -72,30 +72,30 @@ class Arrive:
 
 
 @dataclass(frozen=True)
-class Again:
-    """Somebody sends one of the last bodies again, once or at once several times."""
+class Resend:
+    """A recent body is sent again, a number of times at the same moment."""
 
-    which: int
+    index: int
     times: int = 1
 
     async def do(self, at: World) -> None:
-        if at.sent:
-            last = at.sent[-_LAST:]
-            body = last[self.which % len(last)]
+        if at.sent_bodies:
+            last = at.sent_bodies[-_LAST:]
+            body = last[self.index % len(last)]
             await asyncio.gather(*(at.send(body) for _ in range(self.times)))
 
 
 @dataclass(frozen=True)
 class Spend:
-    """Somebody spends a token again, for another report."""
+    """A participant spends a token again, for another report."""
 
-    which: int
+    index: int
 
     async def do(self, at: World) -> None:
-        tokens = [body for body in at.sent if body.token]
+        tokens = [body for body in at.sent_bodies if body.token]
         if not tokens:
             return
-        before = tokens[self.which % len(tokens)]
+        before = tokens[self.index % len(tokens)]
         publication = await at.publication(before.experiment)
         body = at.maker.body(publication, 1, before.token) if publication else None
         if body:
@@ -105,7 +105,7 @@ class Spend:
 
 @dataclass(frozen=True)
 class Junk:
-    """A trusted sender sends what nothing opens, so that the server asks for another batch."""
+    """A trusted sender sends reports that cannot be decrypted, so that the server requests another batch."""
 
     tenths: int
 
@@ -119,15 +119,15 @@ class Junk:
 class Lose:
     """The next answers are lost on their way: to people, or of batches to the shuffler."""
 
-    whose: str
+    target: str
     answers: int = 1
 
     async def do(self, at: World) -> None:
-        if self.whose == "batch":
+        if self.target == "batch":
             at.batch_losses += self.answers
         else:
-            slot = at.shuffler if self.whose == "shuffler" else at.servers[0]
-            slot.lost += self.answers
+            slot = at.shuffler if self.target == "shuffler" else at.servers[0]
+            slot.n_lost_answers += self.answers
 
 
 @dataclass(frozen=True)
@@ -151,11 +151,11 @@ class Crash:
 class Kill:
     """A process dies between two operations, or while people report."""
 
-    which: int
+    index: int
     down: int = 0
 
     async def do(self, at: World) -> None:
-        slot = at.slots[self.which % len(at.slots)]
+        slot = at.slots[self.index % len(at.slots)]
         slot.kill()
         slot.down = self.down
 
@@ -164,10 +164,10 @@ class Kill:
 class Restart:
     """An operator stops a process and starts it again."""
 
-    which: int
+    index: int
 
     async def do(self, at: World) -> None:
-        await at.slots[self.which % len(at.slots)].stop()
+        await at.slots[self.index % len(at.slots)].stop()
 
 
 @dataclass(frozen=True)
@@ -223,41 +223,41 @@ class BackUp:
 class PutBack:
     """An operator puts it back, in one of several ways."""
 
-    how: int
+    method_number: int
 
     async def do(self, at: World) -> None:
-        await at.put_back(self.how)
+        await at.put_back(self.method_number)
 
 
 @dataclass(frozen=True)
 class Race:
-    """Many people report at once, some of them twice, and some again later, while a process dies."""
+    """Participants report at the same time, half of them twice and a third again later, while a process dies."""
 
     people: int
     kills: bool = False
 
     async def do(self, at: World) -> None:
         publications = {name: await at.publication(name) for name in SPECS}
-        made = [
+        bodies = [
             body
             for name, publication in publications.items()
             if publication
             for _ in range(self.people)
             if (body := at.maker.body(publication, BATCHES[name] // 10))
         ]
-        sending = [asyncio.create_task(at.send(body)) for body in [*made, *made[::2]]]
+        sends = [asyncio.create_task(at.send(body)) for body in [*bodies, *bodies[::2]]]
         await asyncio.sleep(0.002 * self.people)
         if self.kills:
             at.slots[self.people % len(at.slots)].kill()
-        await asyncio.gather(*sending)
-        for body in made[::3]:
+        await asyncio.gather(*sends)
+        for body in bodies[::3]:
             await at.send(body)
 
 
 async def run(
     operations: Sequence[Operation], folder: Path, kind: Callable[..., World] = World, trace: list[str] | None = None
 ) -> dict[str, Any]:
-    """Run operations one after another, wait for what is on its way, and check what was promised.
+    """Run operations in turn, wait until all reports are answered, and check the services' promises.
 
     Parameters
     ----------
@@ -278,7 +278,7 @@ async def run(
                 await at.look()
         async with asyncio.timeout(_DRAIN_SECONDS):
             await drain(at)
-        at.observer.check(at.sent, at.maker, BATCHES)
+        at.observer.check(at.sent_bodies, at.maker, BATCHES)
         return {
             "deaths": len(at.faults.happened),
             "rounds": len(at.observer.releases()),
@@ -293,9 +293,9 @@ async def drain(at: World) -> None:
     await at.back()
     at.batch_losses = 0
     for slot in at.slots:
-        slot.lost = slot.down = 0
-    at.sent += [body for body in at.late if body not in at.sent]
-    for body in list(at.sent):
+        slot.n_lost_answers = slot.down = 0
+    at.sent_bodies += [body for body in at.late if body not in at.sent_bodies]
+    for body in list(at.sent_bodies):
         await at.settle(body)
     for name in SPECS:
         await _close(at, name)
@@ -311,12 +311,12 @@ async def _close(at: World, name: str) -> None:
         if publication is None:
             continue
         releases = at.observer.releases()
-        waiting = {body.version for body in at.sent if body.experiment == name and body.acknowledged}
-        version = max(version for one, version in at.observer.published if one == name)
+        waiting = {body.version for body in at.sent_bodies if body.experiment == name and body.acknowledged}
+        version = max(version for experiment, version in at.observer.published if experiment == name)
         if not any(each == version and (name, each) not in releases for each in waiting):
             return
         body = at.maker.body(publication, 1 if name == PLAIN else BATCHES[name] // 5)
         if body:
             await at.send(body)
-    last = [f"{body.version} {body.answers[-1:]}" for body in at.sent[-3:]]
+    last = [f"{body.version} {body.answers[-1:]}" for body in at.sent_bodies[-3:]]
     raise AssertionError(f"the round of {name} does not close: {last}")

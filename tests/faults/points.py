@@ -13,11 +13,11 @@ import pytest
 
 from privateer_core.serving.store.database import Unreachable
 from privateer_core.serving.store.postgres import PostgresDatabase
-from privateer_server.rounds.closing import Closed, Closer
+from privateer_server.rounds.closing import ClosedRound, Closer
 from privateer_server.rounds.open_round import OpenRound
 from privateer_server.store.journal import Journal
-from privateer_server.store.report_ids import Locked
 from privateer_server.store.round_keys import RoundKeys
+from privateer_server.store.rounds import LockedExperiments
 from privateer_server.store.store import Store
 from privateer_shuffler.pool.round_file import RoundStore
 from privateer_shuffler.pool.spent_tokens import FiledTokens
@@ -25,23 +25,23 @@ from privateer_shuffler.pool.store import PoolStore
 
 EMBEDDED = (
     (Store, "commit"),
-    (Journal, "write"),
-    (Journal, "extend"),
-    (RoundKeys, "make"),
+    (Journal, "record_publication"),
+    (Journal, "extend_log"),
+    (RoundKeys, "create_key"),
     (RoundKeys, "destroy"),
     (Store, "claim"),
     (Store, "tidy"),
-    (Journal, "shut"),
+    (Journal, "close_to_batches"),
 )
 SHARED = (
-    (Locked, "commit"),
+    (LockedExperiments, "commit"),
     (Store, "commit"),
-    (Journal, "write"),
-    (Journal, "extend"),
-    (RoundKeys, "make"),
+    (Journal, "record_publication"),
+    (Journal, "extend_log"),
+    (RoundKeys, "create_key"),
     (RoundKeys, "destroy"),
     (Store, "claim"),
-    (Journal, "shut"),
+    (Journal, "close_to_batches"),
 )
 MIXING = (
     (RoundStore, "commit"),
@@ -49,11 +49,16 @@ MIXING = (
     (RoundStore, "truncate_log"),
     (RoundStore, "renew"),
     (RoundStore, "erase"),
-    (PoolStore, "note"),
-    (PoolStore, "end"),
-    (FiledTokens, "keep"),
+    (PoolStore, "store_publication"),
+    (PoolStore, "end_version"),
+    (FiledTokens, "store"),
 )
-_QUIET = ((Store, "check"), (Store, "forget_tokens"), (Store, "recall"), (RoundKeys, "retry"))
+_QUIET = (
+    (Store, "write_probe"),
+    (Store, "forget_tokens"),
+    (Store, "add_missing_leaves"),
+    (RoundKeys, "retry_erasures"),
+)
 """Nothing dies there, but no copy is made meanwhile either."""
 _DISKS = {RoundKeys: OSError(errno.ENOSPC, "No space left on device")}
 POINTS = {"server": EMBEDDED, "shuffler": MIXING}
@@ -119,27 +124,27 @@ class Faults:
         self.starting: Mortal | None = None
         self._owners: dict[int, tuple[Any, Mortal]] = {}
         self._folders: dict[Path, Mortal] = {}
-        self._here, self._lock = threading.local(), threading.Lock()
+        self._thread_state, self._lock = threading.local(), threading.Lock()
 
     def clear(self) -> None:
         """Let nothing go wrong any more."""
         self.deaths, self.full, self.stuck = [], {}, 0
 
-    def own(self, folder: Path, process: Mortal) -> None:
+    def assign_folder(self, folder: Path, process: Mortal) -> None:
         """Note whose rounds are in a folder."""
         self._folders[folder] = process
 
     def _process(self, owner: Any) -> Mortal | None:
         if isinstance(owner, RoundStore):
             return self._folders.get(owner._path.parent)
-        known = self._owners.get(id(owner))
-        return known[1] if known else getattr(self._here, "process", None)
+        entry = self._owners.get(id(owner))
+        return entry[1] if entry else getattr(self._thread_state, "process", None)
 
     def _is_full(self, role: str) -> bool:
         with self._lock:
-            left = self.full.get(role, 0)
-            self.full[role] = max(0, left - 1)
-        return left > 0
+            n_full_writes = self.full.get(role, 0)
+            self.full[role] = max(0, n_full_writes - 1)
+        return n_full_writes > 0
 
     def _due(self, role: str, point: int) -> Death | None:
         with self._lock:
@@ -165,14 +170,14 @@ class Faults:
 
     def _note(self, patched: pytest.MonkeyPatch, kind: type) -> None:
         """Know whose a store is: the process that is just starting makes it."""
-        honest: Callable[..., None] = kind.__init__
+        init: Callable[..., None] = kind.__init__
 
-        def noted(one: Any, *arguments: Any, **options: Any) -> None:
+        def init_and_note(store: Any, *arguments: Any, **options: Any) -> None:
             if self.starting:
-                self._owners[id(one)] = one, self.starting
-            honest(one, *arguments, **options)
+                self._owners[id(store)] = store, self.starting
+            init(store, *arguments, **options)
 
-        patched.setattr(kind, "__init__", noted)
+        patched.setattr(kind, "__init__", init_and_note)
 
     def _guard(self, patched: pytest.MonkeyPatch, owner: Any, method: str) -> None:
         honest: Callable[..., Any] = getattr(owner, method)
@@ -186,11 +191,11 @@ class Faults:
             with process.disk:
                 if point >= 0 and self._is_full(process.role):
                     raise _refusal(owner, process.is_shared)
-                return self._passed(process, owner, method, point, lambda: honest(*arguments, **options))
+                return self._pass_point(process, owner, method, point, lambda: honest(*arguments, **options))
 
         patched.setattr(owner, method, guarded)
 
-    def _passed(self, process: Mortal, owner: Any, method: str, point: int, call: Callable[[], Any]) -> Any:
+    def _pass_point(self, process: Mortal, owner: Any, method: str, point: int, call: Callable[[], Any]) -> Any:
         death = self._due(process.role, point)
         self.note(f"{process.role} {owner.__name__}.{method}")
         if death is None:
@@ -205,10 +210,10 @@ class Faults:
         """A round that is over is not learned from: its server answers, and tries again later."""
         honest = Closer.close
 
-        def close(closer: Closer, current: OpenRound) -> Closed | None:
+        def close(closer: Closer, current: OpenRound) -> ClosedRound | None:
             with self._lock:
-                left, self.stuck = self.stuck, max(0, self.stuck - 1)
-            if left:
+                stuck, self.stuck = self.stuck, max(0, self.stuck - 1)
+            if stuck:
                 raise OSError(errno.ENOSPC, "No space left on device")
             return honest(closer, current)
 
@@ -216,21 +221,21 @@ class Faults:
 
     def _watch(self, patched: pytest.MonkeyPatch) -> None:
         """A dead server reaches no database."""
-        honest = PostgresDatabase._connected
+        honest = PostgresDatabase._open_connection
 
         @contextmanager
         def connected(database: PostgresDatabase, *options: Any) -> Iterator[Any]:
             process = self._process(database)
             if process and not process.is_alive:
                 raise Unreachable("the process is dead")
-            before, self._here.process = getattr(self._here, "process", None), process
+            previous, self._thread_state.process = getattr(self._thread_state, "process", None), process
             try:
                 with honest(database, *options) as db:
                     yield db
             finally:
-                self._here.process = before
+                self._thread_state.process = previous
 
-        patched.setattr(PostgresDatabase, "_connected", connected)
+        patched.setattr(PostgresDatabase, "_open_connection", connected)
 
 
 def _number(owner: Any, method: str, is_shared: bool) -> int | None:

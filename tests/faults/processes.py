@@ -57,7 +57,7 @@ class Process:
     async def start(self, faults: Faults, make: Made) -> bool:
         """Start; False if it died before it was ready, or cannot start now."""
         faults.starting = self
-        faults.own(self.folder, self)
+        faults.assign_folder(self.folder, self)
         try:
             self.app = make(self.folder, self)
         except (OSError, PrivateerError):  # it died, or its database is away: what it said is no traceback
@@ -92,7 +92,7 @@ class Process:
 
 
 class Slot:
-    """A place for a process: dead ones are followed by others on what they left.
+    """A place for a process: a dead process is followed by another on the data that it left.
 
     Attributes
     ----------
@@ -100,7 +100,7 @@ class Slot:
         The one that is there now; None: none.
     down
         For how many further operations none is started.
-    lost
+    n_lost_answers
         How many of the next answers are lost on their way.
     """
 
@@ -108,7 +108,7 @@ class Slot:
         self.role, self.faults, self._make, self._is_shared = role, faults, make, is_shared
         self._folder, self._life = folder, 0
         self.process: Process | None = None
-        self.down = self.lost = 0
+        self.down = self.n_lost_answers = 0
         (folder / "0").mkdir(parents=True)
 
     @property
@@ -160,7 +160,7 @@ class Way(httpx.AsyncBaseTransport):
 
     Attributes
     ----------
-    asked
+    note_request
         Gets every request that reaches a process, whatever becomes of its answer.
     loses
         Says whether the answer to a request is lost.
@@ -170,7 +170,7 @@ class Way(httpx.AsyncBaseTransport):
 
     def __init__(self, slots: list[Slot], sender: Process | None = None) -> None:
         self._slots, self._sender, self._turn = slots, sender, 0
-        self.asked: Callable[[httpx.Request], None] = lambda _: None
+        self.note_request: Callable[[httpx.Request], None] = lambda _: None
         self.loses: Callable[[httpx.Request], bool] = lambda _: False
         self.note: Callable[[str], None] = lambda _: None
 
@@ -184,22 +184,22 @@ class Way(httpx.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Pass a request on; no answer comes from the dead, nor reaches them."""
-        asked = f"{request.method} {request.url.path}"
+        request_line = f"{request.method} {request.url.path}"
         try:
-            answer = await self._passed_on(request)
+            answer = await self._pass_on(request)
         except httpx.TransportError as error:
-            self.note(f"{asked}: {error}")
+            self.note(f"{request_line}: {error}")
             raise
-        self.note(f"{asked}: {answer.status_code}")
+        self.note(f"{request_line}: {answer.status_code}")
         return answer
 
-    async def _passed_on(self, request: httpx.Request) -> httpx.Response:
+    async def _pass_on(self, request: httpx.Request) -> httpx.Response:
         if self._sender and not self._sender.is_alive:
             raise httpx.ConnectError("the sender is dead")
         slot = self._next()
         process = slot.process
         assert process is not None
-        self.asked(request)
+        self.note_request(request)
         app = AtOnce(process.app) if hasattr(process.app, "at_once") else process.app
         answer = await httpx.ASGITransport(app, raise_app_exceptions=False).handle_async_request(request)
         if not process.is_alive or (self._sender and not self._sender.is_alive):

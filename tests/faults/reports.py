@@ -1,4 +1,4 @@
-"""Reports that a sum tells apart, and what became of them."""
+"""Reports that can be recognised in a sum, and the answers to them."""
 
 import os
 from collections import Counter
@@ -14,7 +14,7 @@ from privateer_core.mechanisms.cell_pairs import CellPairs
 from privateer_core.mechanisms.central_sums import CentralSums
 from privateer_core.mechanisms.mechanism import UNIT
 from privateer_core.wire.batch import decode_batch
-from privateer_core.wire.envelope import pieces
+from privateer_core.wire.envelope import split_bytes
 from privateer_core.wire.publication import decode_publication
 from tests.support.sealing import body_of, plain_reports, seal
 
@@ -74,7 +74,7 @@ class Maker:
         self._seed = 0
 
     def body(self, publication: bytes, people: int, token: bytes | None = None) -> Body | None:
-        """A body with the reports of so many people, or fewer if a sum could not tell more; None: it could not."""
+        """Make a body of ``people`` reports, or of as many as a sum can distinguish; None if that is none."""
         facts = decode_publication(publication).round
         key = facts.experiment, facts.version
         if facts.endpoint == "shuffler":
@@ -94,8 +94,8 @@ class Maker:
         return Body(facts.experiment, facts.version, body_of(publication, sealed), list(sealed), is_junk=True)
 
     def rows(self, sealed: list[bytes]) -> list[bytes]:
-        """What sealed reports hold, as far as they open."""
-        return [self.plain[one] for one in sealed if one in self.plain]
+        """Return the contents of those sealed reports that this maker made."""
+        return [self.plain[report] for report in sealed if report in self.plain]
 
     def _mixed(self, publication: bytes, people: int) -> list[bytes]:
         self._seed += 1
@@ -123,22 +123,22 @@ def _values(mechanism: CentralSums | CellPairs, total: Any) -> list[int]:
     return [int(value) // 2 for value in doubled]
 
 
-def counted(mechanism: CentralSums | CellPairs, total: Any) -> Counter[int]:
+def count_marks(mechanism: CentralSums | CellPairs, total: Any) -> Counter[int]:
     """How often each mark is in a sum."""
-    found: Counter[int] = Counter()
-    for key, left in enumerate(_values(mechanism, total)):
+    counter: Counter[int] = Counter()
+    for key, remainder in enumerate(_values(mechanism, total)):
         for digit in range(_DIGITS + 1):
-            left, times = divmod(left, _DIGIT)
-            found[digit * mechanism.layout.keys + key] += times
-        assert left == 0, "it is a sum of marks"
-    return +found
+            remainder, times = divmod(remainder, _DIGIT)
+            counter[digit * mechanism.layout.keys + key] += times
+        assert remainder == 0, "it is a sum of marks"
+    return +counter
 
 
 def tally(policy: Any, rows: list[bytes]) -> Any:
     """The exact sums of reports."""
-    return policy.analyzer(policy).tally(policy.terms.mechanism, b"".join(rows))
+    return policy.make_analyzer(policy).tally(policy.terms.mechanism, b"".join(rows))
 
 
 def messages(batch: bytes, size: int) -> list[bytes]:
     """The sealed reports of a batch's body."""
-    return pieces(decode_batch(batch).sealed, size)
+    return split_bytes(decode_batch(batch).sealed, size)

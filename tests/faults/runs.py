@@ -1,4 +1,4 @@
-"""Runs of many lists, and what is said of the first one that fails."""
+"""Runs of the lists of many seeds, and the message about the first list that fails."""
 
 import asyncio
 import shutil
@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tests.faults.lists import drawn, shortened
+from tests.faults.lists import draw_operations, shorten_list
 from tests.faults.operations import Operation, run
 from tests.faults.schedule import Schedule
 from tests.faults.world import World
@@ -23,7 +23,7 @@ Kind = Callable[..., World]
 _Result = TypeVar("_Result")
 
 
-def once(
+def run_simulation(
     operations: Sequence[Operation], kind: Kind = World, seed: int = 0, trace: list[str] | None = None
 ) -> dict[str, Any]:
     """Run a list; its figures. Files are in memory where there is a folder for that: nothing here cuts the power.
@@ -37,18 +37,18 @@ def once(
     """
     folder = Path(tempfile.mkdtemp(prefix="privateer-faults-", dir=_MEMORY if _MEMORY.is_dir() else None))
     try:
-        return simulated(run(operations, folder, kind, trace), seed)
+        return run_on_simulated_time(run(operations, folder, kind, trace), seed)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def simulated(work: Coroutine[Any, Any, _Result], seed: int = 0) -> _Result:
+def run_on_simulated_time(work: Coroutine[Any, Any, _Result], seed: int = 0) -> _Result:
     """Do work on simulated time, and return its result."""
     with asyncio.Runner(loop_factory=lambda: Schedule(seed)) as runner:
         return runner.run(work)
 
 
-def every(seeds: Iterable[int], kind: Kind = World, shortening: int = _SHORTENING) -> Counter[str]:
+def run_seeds(seeds: Iterable[int], kind: Kind = World, shortening: int = _SHORTENING) -> Counter[str]:
     """Run the lists of seeds; the sum of their figures.
 
     Raises
@@ -58,14 +58,14 @@ def every(seeds: Iterable[int], kind: Kind = World, shortening: int = _SHORTENIN
     """
     figures: Counter[str] = Counter()
     for seed in seeds:
-        began, operations = time.monotonic(), drawn(seed)
+        began, operations = time.monotonic(), draw_operations(seed)
         try:
-            figures.update(once(operations, kind, seed))
+            figures.update(run_simulation(operations, kind, seed))
         except Exception as error:
-            short = shortened(operations, partial(_fails, kind, seed), shortening)
-            shown = "\n".join(f"    {operation}," for operation in short)
-            found = f"seed {seed}: {type(error).__name__}: {error}"
-            raise AssertionError(f"{found}\nonce([\n{shown}\n], seed={seed})") from error
+            short = shorten_list(operations, partial(_fails, kind, seed), shortening)
+            listing = "\n".join(f"    {operation}," for operation in short)
+            failure = f"seed {seed}: {type(error).__name__}: {error}"
+            raise AssertionError(f"{failure}\nrun_simulation([\n{listing}\n], seed={seed})") from error
         print(f"seed {seed}: {time.monotonic() - began:.1f} s", flush=True)
         figures["runs"] += 1
     return figures
@@ -73,6 +73,6 @@ def every(seeds: Iterable[int], kind: Kind = World, shortening: int = _SHORTENIN
 
 def _fails(kind: Kind, seed: int, operations: list[Operation]) -> bool:
     with suppress(Exception):
-        once(operations, kind, seed)
+        run_simulation(operations, kind, seed)
         return False
     return True

@@ -24,13 +24,13 @@ _BEGAN = 1_000_000.0
 
 @dataclass(frozen=True)
 class Lasting:
-    """The result of work that waits for something: it takes so many seconds, or, one time in two, only a moment."""
+    """The result of work that waits: it takes ``seconds`` with probability 1/2, and else a moment."""
 
     seconds: float
 
 
 class _Timers(selectors.SelectSelector):
-    """Waits for nothing: says what is ready, and has the time pass that it was told to wait."""
+    """Never waits: returns the events that are ready, or advances the simulated time by the timeout."""
 
     def __init__(self, passing: Callable[[float], None]) -> None:
         super().__init__()
@@ -71,27 +71,28 @@ class Schedule(asyncio.SelectorEventLoop):
         """Do work at a moment that the seed draws; that of an executor with one thread in its order."""
         if executor is not None and executor._shutdown:
             raise RuntimeError("cannot schedule new futures after shutdown")
-        done: asyncio.Future[Any] = self.create_future()
-        begins, lasts = self.time() + self._drawn(_BEFORE), self._drawn(_DURING)
+        future: asyncio.Future[Any] = self.create_future()
+        begins, lasts = self.time() + self._draw_seconds(_BEFORE), self._draw_seconds(_DURING)
         if executor is not None and executor._max_workers == 1:
             begins = max(begins, self._free.get(executor, 0.0))
             self._free[executor] = begins + lasts
-        self.call_at(begins, self._work, done, lasts, lambda: func(*args))
-        return done
+        self.call_at(begins, self._work, future, lasts, lambda: func(*args))
+        return future
 
-    def _drawn(self, mean: float) -> float:
+    def _draw_seconds(self, mean: float) -> float:
         return self._rng.expovariate(1 / mean)
 
-    def _work(self, done: asyncio.Future[Any], lasts: float, work: Callable[[], Any]) -> None:
-        if done.cancelled():
+    def _work(self, future: asyncio.Future[Any], lasts: float, work: Callable[[], Any]) -> None:
+        if future.cancelled():
             return
+        result: Any = None
         try:
             result, error = work(), None
-        except Exception as raised:
-            result, error = None, raised
+        except Exception as exception:
+            error = exception
         if isinstance(result, Lasting):
             result, lasts = None, self._rng.choice([lasts, result.seconds])
-        self.call_later(lasts, _tell, done, result, error)
+        self.call_later(lasts, _set_outcome, future, result, error)
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
@@ -105,13 +106,13 @@ class Schedule(asyncio.SelectorEventLoop):
             yield
 
 
-def _tell(done: asyncio.Future[Any], result: Any, error: Exception | None) -> None:
-    if done.done():  # nobody waits for it any more
+def _set_outcome(future: asyncio.Future[Any], result: Any, error: Exception | None) -> None:
+    if future.done():  # nobody waits for it any more
         return
     if error is None:
-        done.set_result(result)
+        future.set_result(result)
     else:
-        done.set_exception(error)
+        future.set_exception(error)
 
 
 class Hands:

@@ -37,15 +37,15 @@ class SharedWorld(World):
             self._wind(url)
         super().__init__(folder, faults, clock)
 
-    def _places(self) -> list[Slot]:
+    def _make_slots(self) -> list[Slot]:
         folders = [self.folder / f"server{number}" for number in range(_REPLICAS)]
         return [Slot("server", folder, self.faults, self._server, is_shared=True) for folder in folders]
 
     def stores(self, folder: Path) -> dict[str, Any]:
         del folder
-        where = self._shared.settings()
-        names = ("database", "journal_database", "store_key_file", "identity")
-        return {name: getattr(where, name) for name in names}
+        settings = self._shared.settings()
+        names = ("database", "journal_database", "store_key_file", "publication_key")
+        return {name: getattr(settings, name) for name in names}
 
     async def back_up(self) -> None:
         """Dump the database, as docs/operations/scale-servers.md says; never the journal's."""
@@ -53,11 +53,11 @@ class SharedWorld(World):
             self._shared.cluster.dump(self._shared.database, self.folder / "dump")
             self._has_copy = True
 
-    async def put_back(self, how: int) -> None:
+    async def put_back(self, method_number: int) -> None:
         """Put a dump back: with all servers stopped, or under them."""
         if not self._has_copy or self._is_away:
             return
-        if how:
+        if method_number:
             for slot in self.servers:
                 await slot.stop()
         cluster, database = self._shared.cluster, self._shared.database
@@ -65,7 +65,7 @@ class SharedWorld(World):
         cluster.load(self.folder / "dump", cluster.make_again(database))
         self._wind(database)
         self.observer.restores += 1
-        if not how:  # they go no further on another copy: somebody starts them again
+        if not method_number:  # they go no further on another copy: somebody starts them again
             for slot in self.servers:
                 await slot.stop()
 
@@ -97,26 +97,26 @@ class SharedWorld(World):
                 self._shared.cluster.drop(url)
 
 
-def on(cluster: Cluster, patched: pytest.MonkeyPatch) -> Callable[[Path, Faults, Hands], World]:
+def shared_world_factory(cluster: Cluster, patched: pytest.MonkeyPatch) -> Callable[[Path, Faults, Hands], World]:
     """Worlds on a cluster, whose clock is theirs; leases are short, and none is renewed while it lasts a moment.
 
     A bell wakes whoever waits for it soon or not before the next look: the seed decides.
     """
-    made: list[SharedWorld] = []
-    honest = PostgresDatabase._connected
+    worlds: list[SharedWorld] = []
+    open_connection = PostgresDatabase._open_connection
 
     @contextmanager
     def connected(database: PostgresDatabase, *options: Any) -> Iterator[Any]:
-        with honest(database, *options) as db:
-            db.exec_driver_sql(f"SELECT set_config('simulated.now', '{made[-1].clock.monotonic()}', false)")
+        with open_connection(database, *options) as db:
+            db.exec_driver_sql(f"SELECT set_config('simulated.now', '{worlds[-1].clock.monotonic()}', false)")
             db.commit()
             yield db
 
     def make(folder: Path, faults: Faults, clock: Hands) -> World:
-        made.append(SharedWorld(cluster, folder, faults, clock))
-        return made[-1]
+        worlds.append(SharedWorld(cluster, folder, faults, clock))
+        return worlds[-1]
 
-    patched.setattr(PostgresDatabase, "_connected", connected)
+    patched.setattr(PostgresDatabase, "_open_connection", connected)
     patched.setattr(Leases.__init__, "__defaults__", (_LEASE_SECONDS,))
     patched.setattr(Lease, "_renew", lambda _: None)
     patched.setattr(Notifications, "wait", lambda _, seconds: Lasting(seconds))

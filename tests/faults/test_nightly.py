@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from tests.faults.runs import every
-from tests.faults.shared_world import on
+from tests.faults.runs import run_seeds
+from tests.faults.shared_world import shared_world_factory
 from tests.support.postgres import Cluster
 
 FIRST = int(os.environ.get("PRIVATEER_FAULTS_SEED", "1000"))
@@ -20,7 +20,7 @@ def part(number: int) -> range:
 
 @pytest.mark.parametrize("number", range(PARTS))
 def test_many_faults_lose_and_double_nothing(number: int) -> None:
-    print(dict(every(part(number))))
+    print(dict(run_seeds(part(number))))
 
 
 @pytest.mark.postgres
@@ -28,4 +28,4 @@ def test_many_faults_lose_and_double_nothing(number: int) -> None:
 def test_many_faults_of_shared_data_lose_and_double_nothing(
     number: int, postgres: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    print(dict(every(part(number), on(postgres, monkeypatch))))
+    print(dict(run_seeds(part(number), shared_world_factory(postgres, monkeypatch))))

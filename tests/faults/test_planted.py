@@ -1,4 +1,4 @@
-"""Defects that somebody may make: the lists of the short run catch each of them."""
+"""Planted defects of services: the lists of the short run catch each of them."""
 
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -12,10 +12,10 @@ from privateer_core.serving.store.sqlite import SqliteDatabase
 from privateer_server.rounds import closing
 from privateer_server.rounds.closing import Closer
 from privateer_server.store.journal import Journal
-from privateer_server.store.report_ids import Locked
-from privateer_server.store.schema import FILE
+from privateer_server.store.rounds import LockedExperiments
+from privateer_server.store.schema import STORE_FILE
 from privateer_shuffler.pool.round_file import RoundStore
-from tests.faults.runs import every, once
+from tests.faults.runs import run_seeds, run_simulation
 from tests.faults.test_regressions import A_COPY_OF_A_ROUND_THAT_IS_OVER_AND_NOT_CLOSED
 from tests.faults.test_smoke import SEEDS
 
@@ -48,20 +48,20 @@ class Lazy:
 
 
 def acknowledged_before_durable(patched: pytest.MonkeyPatch) -> None:
-    """What is written is committed with what is written next, or at a stop in peace."""
-    honest, begin = SqliteDatabase.__init__, SqliteDatabase._begin
+    """A write is committed together with the following write, or at a regular stop."""
+    init, begin = SqliteDatabase.__init__, SqliteDatabase._begin
 
-    def opened(database: SqliteDatabase, connection: Any) -> None:
+    def init_lazily(database: SqliteDatabase, connection: Any) -> None:
         _, _, file = connection.execute("PRAGMA database_list").fetchone()
-        honest(database, Lazy(connection) if file.endswith(FILE) else connection)  # type: ignore[arg-type]
+        init(database, Lazy(connection) if file.endswith(STORE_FILE) else connection)  # type: ignore[arg-type]
 
-    def begun(database: SqliteDatabase, db: Connection) -> None:
-        if isinstance(database._raw, Lazy):
-            database._raw.begin()
+    def begin_lazily(database: SqliteDatabase, db: Connection) -> None:
+        if isinstance(database._raw_connection, Lazy):
+            database._raw_connection.begin()
         begin(database, db)
 
-    patched.setattr(SqliteDatabase, "__init__", opened)
-    patched.setattr(SqliteDatabase, "_begin", begun)
+    patched.setattr(SqliteDatabase, "__init__", init_lazily)
+    patched.setattr(SqliteDatabase, "_begin", begin_lazily)
 
 
 def held_in_memory(patched: pytest.MonkeyPatch) -> None:
@@ -72,18 +72,22 @@ def held_in_memory(patched: pytest.MonkeyPatch) -> None:
 
 def counted_again(patched: pytest.MonkeyPatch) -> None:
     """The server forgets which reports it has counted."""
-    patched.setattr(Locked, "seen", lambda _locked, _name, _opened: frozenset())
+    patched.setattr(LockedExperiments, "counted_ids", lambda _locked, _name, _opened: frozenset())
 
 
 def released_again(patched: pytest.MonkeyPatch) -> None:
     """A start with an earlier copy of the database goes on as if nothing had been published since."""
-    patched.setattr(closing, "reason_to_give_up", lambda _last, _entry: "")
-    patched.setattr(Closer, "_on_record", lambda self, ended: self.enter(self._following(ended, 0.0), None, ended))
+    patched.setattr(closing, "give_up_reason", lambda _last, _entry: "")
+    patched.setattr(
+        Closer,
+        "_read_or_write_entry",
+        lambda self, ended: self.record(self._create_next_round(ended, 0.0), None, ended),
+    )
 
 
 def told_before_on_record(patched: pytest.MonkeyPatch) -> None:
     """A shuffler hears that a round takes no further batch, and the journal does not know it."""
-    patched.setattr(Journal, "shut", lambda *_: None)
+    patched.setattr(Journal, "close_to_batches", lambda *_: None)
 
 
 @contextmanager
@@ -104,10 +108,10 @@ def planted(plant: Plant) -> Iterator[None]:
 )
 def test_a_planted_defect_is_caught(plant: Plant, seeds: tuple[int, ...]) -> None:
     with planted(plant), pytest.raises(AssertionError, match=r"^seed [0-9]+: AssertionError: ") as caught:
-        every(seeds, shortening=0)
+        run_seeds(seeds, shortening=0)
     print(caught.value)
 
 
 def test_a_round_that_stays_open_for_good_is_caught() -> None:
     with planted(told_before_on_record), pytest.raises(AssertionError, match="the round of mixed does not close"):
-        once(A_COPY_OF_A_ROUND_THAT_IS_OVER_AND_NOT_CLOSED)
+        run_simulation(A_COPY_OF_A_ROUND_THAT_IS_OVER_AND_NOT_CLOSED)

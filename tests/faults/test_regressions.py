@@ -7,8 +7,8 @@ import pytest
 
 from privateer_server.store.store import Store
 from tests.faults.operations import Arrive, Away, BackUp, Crash, Full, Junk, Operation, PutBack, Race, Stuck, Upload
-from tests.faults.runs import once, simulated
-from tests.faults.shared_world import on
+from tests.faults.runs import run_on_simulated_time, run_simulation
+from tests.faults.shared_world import shared_world_factory
 from tests.faults.world import MIXED, PLAIN, world
 from tests.support.postgres import Cluster
 
@@ -64,8 +64,8 @@ A_DEATH_AFTER_THE_JOURNAL_HAS_THE_RELEASE: list[Operation] = [
         A_DEATH_AFTER_THE_JOURNAL_HAS_THE_RELEASE,
     ],
 )
-def test_what_was_found(operations: list[Operation]) -> None:
-    once(operations)
+def test_earlier_failing_lists_pass(operations: list[Operation]) -> None:
+    run_simulation(operations)
 
 
 @pytest.mark.postgres
@@ -78,18 +78,18 @@ def test_what_was_found(operations: list[Operation]) -> None:
         A_COPY_OF_A_ROUND_THAT_ASKED_FOR_ANOTHER_BATCH,
     ],
 )
-def test_what_was_found_of_shared_data(
+def test_earlier_failing_lists_pass_on_shared_data(
     operations: list[Operation], postgres: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    once(operations, on(postgres, monkeypatch))
+    run_simulation(operations, shared_world_factory(postgres, monkeypatch))
 
 
-@pytest.mark.parametrize("method", ["standing", "spent", "claim"])
+@pytest.mark.parametrize("method", ["experiment_state", "find_token_report", "claim"])
 def test_a_database_that_does_not_answer_is_no_defect_of_the_server(tmp_path: Path, method: str) -> None:
     """A claim and an upload with a token get 503, which asks them to come again, and a change of an operator does."""
-    claimed, answer = simulated(_while_it_fails(tmp_path, method))
-    assert claimed == (200 if method == "spent" else 503)
-    assert answer[:3] == ("503" if method in ("spent", "standing") else "202")
+    claimed, answer = run_on_simulated_time(_while_it_fails(tmp_path, method))
+    assert claimed == (200 if method == "find_token_report" else 503)
+    assert answer[:3] == ("503" if method in ("find_token_report", "experiment_state") else "202")
 
 
 async def _while_it_fails(folder: Path, method: str) -> tuple[int, str]:
@@ -104,8 +104,9 @@ async def _while_it_fails(folder: Path, method: str) -> tuple[int, str]:
             raise sqlite3.OperationalError("disk I/O error")
 
         with pytest.MonkeyPatch.context() as patched:
-            for one in (method, "locked") if method == "standing" else (method,):  # uploads read it as they lock it
-                patched.setattr(Store, one, failing)
+            methods = (method, "lock_experiments") if method == "experiment_state" else (method,)
+            for name in methods:  # uploads read it as they lock it
+                patched.setattr(Store, name, failing)
             claimed = await at.claim(MIXED)
             await at.send(body)
         return claimed, body.answers[-1]

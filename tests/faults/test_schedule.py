@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from tests.faults.lists import drawn
+from tests.faults.lists import draw_operations
 from tests.faults.points import Faults
-from tests.faults.runs import once, simulated
-from tests.faults.shared_world import on
+from tests.faults.runs import run_on_simulated_time, run_simulation
+from tests.faults.shared_world import shared_world_factory
 from tests.faults.world import World
 from tests.support.postgres import Cluster
 
@@ -23,7 +23,7 @@ SEEDS = (15, 17)
 
 def trace_of(seed: int, kind: Callable[..., World] = World) -> list[str]:
     trace: list[str] = []
-    once(drawn(seed), kind, seed, trace)
+    run_simulation(draw_operations(seed), kind, seed, trace)
     return trace
 
 
@@ -39,7 +39,7 @@ def test_a_seed_gives_the_same_events_again(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_slow_disk_changes_nothing(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_disk_does_not_change_the_events(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every point takes a moment of the machine's time, another one each time."""
     honest = Faults._due
 
@@ -56,31 +56,33 @@ def test_a_slow_disk_changes_nothing(seed: int, monkeypatch: pytest.MonkeyPatch)
 def test_a_seed_gives_the_same_events_on_shared_data(
     seed: int, postgres: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kind = on(postgres, monkeypatch)
+    kind = shared_world_factory(postgres, monkeypatch)
     assert trace_of(seed, kind) == trace_of(seed, kind)
 
 
 def test_another_seed_gives_another_order() -> None:
     trace: list[str] = []
-    once(drawn(SEEDS[0]), World, SEEDS[0] + 1, trace)
+    run_simulation(draw_operations(SEEDS[0]), World, SEEDS[0] + 1, trace)
     assert trace != first_trace(SEEDS[0])
 
 
 async def _work() -> list[str]:
-    """What happens in two threads, of which one has a line, and beside them."""
-    loop, one, done = asyncio.get_running_loop(), ThreadPoolExecutor(1), []
+    """Record the order in which work ends in an executor of one thread, in the default executor, and in tasks."""
+    loop, pool, log = asyncio.get_running_loop(), ThreadPoolExecutor(1), []
 
-    async def have(name: str, *executor: ThreadPoolExecutor) -> None:
-        await loop.run_in_executor(*(executor or (None,)), done.append, f"{name} is done")
-        done.append(f"{name} is heard")
+    async def run_and_log(name: str, executor: ThreadPoolExecutor | None = None) -> None:
+        await loop.run_in_executor(executor, log.append, f"{name} is done")
+        log.append(f"{name} is heard")
 
-    await asyncio.gather(have("first", one), have("second", one), have("third"), have("fourth"))
-    return done
+    await asyncio.gather(
+        run_and_log("first", pool), run_and_log("second", pool), run_and_log("third"), run_and_log("fourth")
+    )
+    return log
 
 
 def test_threads_work_in_an_order_that_the_seed_draws() -> None:
-    orders = [simulated(_work(), seed) for seed in range(20)]
-    assert orders == [simulated(_work(), seed) for seed in range(20)]
+    orders = [run_on_simulated_time(_work(), seed) for seed in range(20)]
+    assert orders == [run_on_simulated_time(_work(), seed) for seed in range(20)]
     assert len(set(map(tuple, orders))) > 10
     for order in orders:
         assert order.index("first is done") < order.index("second is done")
@@ -94,16 +96,16 @@ def test_time_passes_without_waiting() -> None:
         await asyncio.sleep(1e6)
         return asyncio.get_running_loop().time()
 
-    assert simulated(sleep()) == pytest.approx(1e6)
+    assert run_on_simulated_time(sleep()) == pytest.approx(1e6)
     assert time.monotonic() - began < 60
 
 
-def test_what_never_comes_is_told() -> None:
+def test_an_endless_wait_is_an_error() -> None:
     async def wait() -> None:
         await asyncio.Event().wait()
 
     with pytest.raises(AssertionError, match="never comes"):
-        simulated(wait())
+        run_on_simulated_time(wait())
 
 
 def test_a_thread_that_has_ended_takes_no_work() -> None:
@@ -113,4 +115,4 @@ def test_a_thread_that_has_ended_takes_no_work() -> None:
         await asyncio.get_running_loop().run_in_executor(executor, print)
 
     with pytest.raises(RuntimeError, match="after shutdown"):
-        simulated(work())
+        run_on_simulated_time(work())

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.faults.runs import every
-from tests.faults.shared_world import on
+from tests.faults.runs import run_seeds
+from tests.faults.shared_world import shared_world_factory
 from tests.support.postgres import Cluster
 
 SEEDS = (*range(1, 15), 17)
@@ -16,9 +16,9 @@ def check(figures: dict[str, int]) -> None:
 
 
 def test_faults_lose_and_double_nothing() -> None:
-    check(every(SEEDS))
+    check(run_seeds(SEEDS))
 
 
 @pytest.mark.postgres
 def test_faults_of_shared_data_lose_and_double_nothing(postgres: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    check(every(SEEDS, on(postgres, monkeypatch)))
+    check(run_seeds(SEEDS, shared_world_factory(postgres, monkeypatch)))

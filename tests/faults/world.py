@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from privateer_core.wire.batch import SIGNATURE_HEADER, UPLOAD, sign_claim
-from privateer_core.wire.keys import own_key, read_signing_key
-from privateer_core.wire.problem import slug_of
+from privateer_core.wire.keys import load_or_create_key, read_signing_key
+from privateer_core.wire.problem import read_slug
 from privateer_core.wire.token import authorization
 from privateer_server.app import create_app as create_server
 from privateer_server.settings import ServerSettings
@@ -64,7 +64,7 @@ class World:
         The places for servers: one on its own folder, or several that share databases.
     late
         Bodies that were made, and are still on their way.
-    sent
+    sent_bodies
         Bodies that were sent, in order.
     trace
         All that has happened, and when.
@@ -76,23 +76,23 @@ class World:
         faults.note = self.note
         self.maker, self.observer = Maker(), Observer()
         self.late: list[Body] = []
-        self.sent: list[Body] = []
-        self.servers = self._places()
+        self.sent_bodies: list[Body] = []
+        self.servers = self._make_slots()
         self.shuffler = Slot("shuffler", folder / "shuffler", faults, self._shuffler)
         self._ways = {PLAIN: self._way(self.servers), MIXED: self._way([self.shuffler])}
         self._clients = {name: self._client(way) for name, way in self._ways.items()}
         self.batch_losses = 0
 
-    def _places(self) -> list[Slot]:
+    def _make_slots(self) -> list[Slot]:
         return [Slot("server", self.folder / "server", self.faults, self._server)]
 
     def _way(self, slots: list[Slot]) -> Way:
         way = Way(slots)
 
         def loses(request: httpx.Request) -> bool:
-            if request.method != "POST" or not slots[0].lost:
+            if request.method != "POST" or not slots[0].n_lost_answers:
                 return False
-            slots[0].lost -= 1
+            slots[0].n_lost_answers -= 1
             return True
 
         way.loses, way.note = loses, self.note
@@ -116,11 +116,11 @@ class World:
     def stores(self, folder: Path) -> dict[str, Any]:
         """Where a server has its data, beside its folder."""
         del folder
-        return {"identity": self.folder / "identity.key"}
+        return {"publication_key": self.folder / "identity.key"}
 
     def _shuffler(self, folder: Path, process: Process) -> Any:
         way = Way(self.servers, process)
-        way.asked, way.loses, way.note = self.observer.asked, self._loses_batch, self.note
+        way.note_request, way.loses, way.note = self.observer.note_batch, self._loses_batch, self.note
         settings = ShufflerSettings(
             server_url="http://server",
             data=folder,
@@ -140,9 +140,9 @@ class World:
     def _tokens(self, name: str, origin: str) -> Any:
         return tokens(self.folder / f"tokens-{name}", name, origin=origin)
 
-    def note(self, what: str) -> None:
+    def note(self, event: str) -> None:
         """Write down that something has happened."""
-        self.trace.append(f"{self.clock.monotonic():.6f} {what}")
+        self.trace.append(f"{self.clock.monotonic():.6f} {event}")
 
     @property
     def slots(self) -> list[Slot]:
@@ -150,7 +150,7 @@ class World:
 
     async def begin(self) -> None:
         """Start all services, and create both experiments."""
-        own_key(self.folder / "identity.key", "PRIVATEER_IDENTITY")
+        load_or_create_key(self.folder / "identity.key", "PRIVATEER_PUBLICATION_KEY")
         for slot in self.slots:
             assert await slot.revive()
         for name, changes in SPECS.items():
@@ -175,19 +175,19 @@ class World:
         for client in self._clients.values():
             await client.aclose()
 
-    async def get(self, page: str, **what: Any) -> httpx.Response | None:
-        """What a server says; None: none says anything."""
+    async def get(self, page: str, **options: Any) -> httpx.Response | None:
+        """Return a server's successful response, or None if there is none."""
         with suppress(_AWAY):
-            answer = await self._clients[PLAIN].get(page, **what)
+            answer = await self._clients[PLAIN].get(page, **options)
             return answer if answer.is_success else None
         return None
 
     async def publication(self, name: str) -> bytes | None:
-        """What is published of an experiment now, and seen by everybody from then on."""
+        """Return the present publication of an experiment, and note it as seen; None if no server answers."""
         answer = await self.get(f"/experiments/{name}/policy", headers=MSGPACK)
         if answer is None:
             return None
-        self.observer.sees(answer.content)
+        self.observer.note_publication(answer.content)
         return answer.content
 
     async def facts(self, name: str) -> dict[str, Any]:
@@ -195,21 +195,21 @@ class World:
         return answer.json() if answer else {}
 
     async def look(self) -> None:
-        """See what everybody can see."""
+        """Fetch and note the publications and the log."""
         for name in SPECS:
             await self.publication(name)
         head = await self.get("/log/head")
         entries = await self.get("/log/entries")
         if entries is not None:
-            self.observer.sees_log(head.text if head else "", entries.json()["entries"])
+            self.observer.note_log(head.text if head else "", entries.json()["entries"])
 
     def token(self, name: str) -> bytes:
         return minted(name, "server:80" if name == PLAIN else "shuffler:80")
 
     async def send(self, body: Body) -> None:
-        """Send a body until somebody answers, or nobody is there."""
-        if body not in self.sent:
-            self.sent.append(body)
+        """Send a body until a service answers, or none is reachable."""
+        if body not in self.sent_bodies:
+            self.sent_bodies.append(body)
         for _ in range(_TRIES):
             try:
                 answer = await self._post(body)
@@ -218,7 +218,7 @@ class World:
                 if "lost" in str(error):
                     continue
                 return
-            self._hear(body, answer)
+            self._note_answer(body, answer)
             return
 
     async def _post(self, body: Body) -> httpx.Response:
@@ -229,24 +229,24 @@ class World:
             headers = {UPLOAD.header: UPLOAD.sign(body.content, KEY, self.clock.now())}
         return await self._clients[body.experiment].post(page, content=body.content, headers=headers)
 
-    def _hear(self, body: Body, answer: httpx.Response) -> None:
-        slug = slug_of(answer.content) if not answer.is_success else ""
+    def _note_answer(self, body: Body, answer: httpx.Response) -> None:
+        slug = read_slug(answer.content) if not answer.is_success else ""
         body.answers.append(f"{answer.status_code} {slug or answer.text}")
         body.is_settled = answer.status_code != httpx.codes.SERVICE_UNAVAILABLE
         assert answer.status_code < 500 or answer.status_code == httpx.codes.SERVICE_UNAVAILABLE, answer.text
-        taken = 0
+        n_received = 0
         if answer.is_success:
-            told = answer.json()
+            receipt = answer.json()
             # An earlier copy that was put back may lack the report: it is accepted anew then, and counts once.
             before = body.accepted if body.restores == self.observer.restores else 0
-            body.accepted = before + told["accepted"]
-            taken = told["accepted"] + told["refused"].get("duplicate-report", 0)
-            if told["refused"].get("unavailable"):
+            body.accepted = before + receipt["accepted"]
+            n_received = receipt["accepted"] + receipt["refused"].get("duplicate-report", 0)
+            if receipt["refused"].get("unavailable"):
                 body.is_settled = False
         elif slug == "duplicate-report":
-            taken = 1
-        if taken:
-            body.acknowledged, body.restores = max(body.acknowledged, taken), self.observer.restores
+            n_received = 1
+        if n_received:
+            body.acknowledged, body.restores = max(body.acknowledged, n_received), self.observer.restores
 
     async def claim(self, name: str) -> int:
         """Claim an experiment as the shuffler does; the status of the answer."""
@@ -274,20 +274,20 @@ class World:
         process = self.servers[0].process
         if process is None or not process.is_alive:
             return
-        kept = self.folder / "kept"
+        stored_copy = self.folder / "kept"
         answer = await self.get("/backup", headers=ADMIN)
-        shutil.rmtree(kept, ignore_errors=True)
+        shutil.rmtree(stored_copy, ignore_errors=True)
         with process.disk:
-            shutil.copytree(process.folder, kept)
+            shutil.copytree(process.folder, stored_copy)
         if answer:
             (self.folder / "backup.db").write_bytes(answer.content)
 
-    async def put_back(self, how: int) -> None:
+    async def put_back(self, method_number: int) -> None:
         """Put back an earlier copy, in one of several ways; the journal stays as it is."""
         if not (self.folder / "kept").exists():
             return
         await self.servers[0].stop()
-        _PUT_BACK[how % len(_PUT_BACK)](self.folder, self.servers[0].folder)
+        _PUT_BACK[method_number % len(_PUT_BACK)](self.folder, self.servers[0].folder)
         self.observer.restores += 1
 
     async def away(self) -> None:
@@ -340,12 +340,12 @@ async def world(folder: Path, kind: Callable[..., World] = World) -> AsyncIterat
     with faults.at_work(), schedule.at_work(), pytest.MonkeyPatch.context() as patched:
         patched.setattr("privateer_core.clock.SystemClock.now", lambda _: clock.now())
         patched.setattr("privateer_core.clock.SystemClock.monotonic", lambda _: clock.monotonic())
-        one = kind(folder, faults, clock)
-        one.observer.watch(patched)
+        new_world = kind(folder, faults, clock)
+        new_world.observer.watch(patched)
         try:
-            await one.begin()
-            yield one
+            await new_world.begin()
+            yield new_world
         finally:
             faults.clear()
-            await one.back()
-            await one.stop()
+            await new_world.back()
+            await new_world.stop()

@@ -1,4 +1,4 @@
-"""Bytes as strangers send them: anything, and valid ones that are damaged."""
+"""Bytes as strangers send them: random bytes, and valid documents that are damaged."""
 
 from hypothesis import strategies as st
 
@@ -34,31 +34,31 @@ def mutated(valid: list[bytes]) -> st.SearchStrategy[bytes]:
     return st.one_of(st.binary(max_size=400), st.builds(_damaged, st.sampled_from(valid), damages))
 
 
-def _damaged(some: bytes, damages: list[tuple[int, int, bytes]]) -> bytes:
-    for place, length, other in damages:
-        start = place % (len(some) + 1)
-        some = some[:start] + other + some[start + length :]
-    return some
+def _damaged(body: bytes, damages: list[tuple[int, int, bytes]]) -> bytes:
+    for place, length, replacement in damages:
+        start = place % (len(body) + 1)
+        body = body[:start] + replacement + body[start + length :]
+    return body
 
 
 def _damage(valid: list[bytes]) -> st.SearchStrategy[tuple[int, int, bytes]]:
-    """Where some bytes go, how many, and what comes in their place."""
-    place, few = st.integers(0, 1 << 16), st.integers(0, 40)
+    """Return damages: the position and number of the bytes to remove, and their replacement."""
+    place, short_length = st.integers(0, 1 << 16), st.integers(0, 40)
     parts = st.builds(_part, st.sampled_from(valid), place, st.integers(1, 300))
     others = st.one_of(
         st.binary(max_size=4),
         parts,
         st.sampled_from([*_NUMBERS, *_LENGTHS, _SIGNS]),
-        st.builds(lambda one, times: one * times, st.sampled_from(_DEPTHS), st.integers(1, 3000)),
-        st.builds(lambda one, times: one * times, st.binary(min_size=1, max_size=2), st.integers(1, 20_000)),
+        st.builds(lambda pattern, times: pattern * times, st.sampled_from(_DEPTHS), st.integers(1, 3000)),
+        st.builds(lambda pattern, times: pattern * times, st.binary(min_size=1, max_size=2), st.integers(1, 20_000)),
     )
     return st.one_of(
         st.tuples(place, st.just(1), st.binary(min_size=1, max_size=1)),  # a byte is another one
         st.tuples(place, st.just(1 << 30), st.just(b"")),  # the end is missing
-        st.tuples(place, few, others),
+        st.tuples(place, short_length, others),
     )
 
 
-def _part(some: bytes, place: int, length: int) -> bytes:
-    start = place % (len(some) or 1)
-    return some[start : start + length]
+def _part(body: bytes, place: int, length: int) -> bytes:
+    start = place % (len(body) or 1)
+    return body[start : start + length]

@@ -23,29 +23,29 @@ BYTES = 80 << 20
 QUICK, NIGHTLY = 40, 10_000
 
 
-def tried(read: Callable[[bytes], bytes], some: bytes) -> None:
-    """Read bytes; if they are taken, what they are written as is read as the same."""
+def check_round_trip(read: Callable[[bytes], bytes], body: bytes) -> None:
+    """Read bytes, and check that their encoding is read as the same document, within limits of time and memory."""
     began = time.process_time()
     tracemalloc.start()
     try:
-        written = read(some)
+        encoded = read(body)
     except PrivateerError:
         return
     finally:
-        _, most = tracemalloc.get_traced_memory()
+        _, peak_bytes = tracemalloc.get_traced_memory()
         tracemalloc.stop()
-        assert most < BYTES + 20 * len(some), f"{most} bytes of memory"
+        assert peak_bytes < BYTES + 20 * len(body), f"{peak_bytes} bytes of memory"
         assert time.process_time() - began < SECONDS, "it takes long"
     with suppress(PrivateerError):  # where a text is no document, nothing is written
-        assert read(written) == written
+        assert read(encoded) == encoded
 
 
-def fuzzed(name: str, examples: int, number: int) -> None:
+def fuzz_decoder(name: str, examples: int, number: int) -> None:
     decoder = DECODERS[name]
     valid = decoder.valid()
-    for one in valid:
-        tried(decoder.read, one)
-    given_ = settings(
+    for example in valid:
+        check_round_trip(decoder.read, example)
+    run_settings = settings(
         max_examples=math.ceil(examples / decoder.costly),
         derandomize=False,
         database=None,
@@ -56,10 +56,10 @@ def fuzzed(name: str, examples: int, number: int) -> None:
     )
 
     @seed(number)
-    @given_
+    @run_settings
     @given(mutated(valid))
-    def check(some: bytes) -> None:
-        tried(decoder.read, some)
+    def check(body: bytes) -> None:
+        check_round_trip(decoder.read, body)
 
     check()
 
@@ -67,35 +67,35 @@ def fuzzed(name: str, examples: int, number: int) -> None:
 @pytest.mark.parametrize("name", DECODERS)
 def test_valid_bytes_are_read_and_written_again(name: str) -> None:
     decoder = DECODERS[name]
-    for one in decoder.valid():
-        written = decoder.read(one)
+    for example in decoder.valid():
+        encoded = decoder.read(example)
         if name != "problem":
-            assert decoder.read(written if written.startswith(one[:1]) else one)
+            assert decoder.read(encoded if encoded.startswith(example[:1]) else example)
 
 
 @pytest.mark.parametrize("name", DECODERS)
 def test_damaged_bytes_are_refused_or_read(name: str) -> None:
-    fuzzed(name, QUICK, 1)
+    fuzz_decoder(name, QUICK, 1)
 
 
 @pytest.mark.nightly
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("name", DECODERS)
 def test_damaged_bytes_are_refused_or_read_every_night(name: str) -> None:
-    fuzzed(name, NIGHTLY, 2)
+    fuzz_decoder(name, NIGHTLY, 2)
 
 
-def test_another_exception_is_found() -> None:
+def test_an_exception_other_than_ours_is_reported() -> None:
     """A planted defect: a reader that trusts a length."""
 
-    def trusting(some: bytes) -> bytes:
-        if len(some) < 8 or some[0] != 1:
+    def read_trusting_length(body: bytes) -> bytes:
+        if len(body) < 8 or body[0] != 1:
             raise PrivateerError("too short")
-        return some[: [8, 16, 24][some[1]]]
+        return body[: [8, 16, 24][body[1]]]
 
-    DECODERS["trusting"] = type(DECODERS["batch"])(lambda: [b"\x01\x00" + bytes(22)], trusting)
+    DECODERS["trusting"] = type(DECODERS["batch"])(lambda: [b"\x01\x00" + bytes(22)], read_trusting_length)
     try:
         with pytest.raises(IndexError):
-            fuzzed("trusting", QUICK * 4, 1)
+            fuzz_decoder("trusting", QUICK * 4, 1)
     finally:
         del DECODERS["trusting"]

@@ -36,7 +36,7 @@ ROW = """        Trust(
             reader="everybody together",
             assumes=(_HONEST,),
             example={"epsilon": 4.0},
-            event=lambda mechanism, _: mechanism.alone,
+            event=lambda mechanism, _: mechanism.report_event,
             serves={
                 KeyedMeans: Serving((SignedSymbol,), _stricter_means),
                 SmallDomainMeans: Serving((SignedSymbol,), _stricter_means),
@@ -79,23 +79,23 @@ def copy(tmp_path: Path) -> Path:
     shutil.copy(DUMMY / "public.py", tmp_path / "shared" / "privateer_core" / "algorithms" / "ucb.py")
     shutil.copy(DUMMY / "learner.py", tmp_path / "server" / "privateer_server" / "algorithms" / "ucb.py")
     for role, (after, line) in LINES.items():
-        put(tmp_path / role / "pyproject.toml", f"{line}\n", after=f"{after}\n")
-        installed(tmp_path, role)
+        insert_text(tmp_path / role / "pyproject.toml", f"{line}\n", after=f"{after}\n")
+        write_entry_points(tmp_path, role)
     return tmp_path
 
 
-def installed(copy: Path, role: str) -> None:
+def write_entry_points(copy: Path, role: str) -> None:
     """Tell the copy's Python which entry points a distribution has, as an installation does."""
     project = tomllib.loads((copy / role / "pyproject.toml").read_text())["project"]
     groups = project["entry-points"].items()
     text = "".join(f"[{group}]\n" + "".join(f"{n} = {at}\n" for n, at in points.items()) for group, points in groups)
-    made = copy / role / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
-    made.mkdir()
-    (made / "METADATA").write_text(f"Name: {project['name']}\nVersion: {project['version']}\n")
-    (made / "entry_points.txt").write_text(text)
+    metadata = copy / role / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text(f"Name: {project['name']}\nVersion: {project['version']}\n")
+    (metadata / "entry_points.txt").write_text(text)
 
 
-def put(path: Path, text: str, *, after: str) -> None:
+def insert_text(path: Path, text: str, *, after: str) -> None:
     """Add text to a file, where it is written for people to do so."""
     source = path.read_text()
     assert source.count(after) == 1
@@ -107,7 +107,7 @@ def run(copy: Path, *arguments: str, minutes: float = 5) -> str:
     path = os.pathsep.join(str(copy / role) for role in ROLES)
     home = {"HOME": str(copy), "OPENBLAS_NUM_THREADS": "1"}
     environment = {key: value for key, value in os.environ.items() if not key.startswith("COV_")}
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, *arguments],
         cwd=copy,
         env=environment | home | {"PYTHONPATH": path},
@@ -115,28 +115,28 @@ def run(copy: Path, *arguments: str, minutes: float = 5) -> str:
         text=True,
         timeout=60 * minutes,
     )
-    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
-    return done.stdout
+    assert process.returncode == 0, process.stdout[-4000:] + process.stderr[-4000:]
+    return process.stdout
 
 
 def battery(copy: Path, words: str) -> int:
     """Run the batteries for what has these words in its name; return how many tests passed."""
     plain = ("-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-o", "addopts=--import-mode=importlib")
-    said = run(copy, "-m", "pytest", *plain, "tests/contract", "-k", words)
-    summary = said.strip().splitlines()[-1]
+    output = run(copy, "-m", "pytest", *plain, "tests/contract", "-k", words)
+    summary = output.strip().splitlines()[-1]
     assert "failed" not in summary
     return int(summary.partition(" passed")[0].split()[-1])
 
 
-def drawn_by_the_dashboard(copy: Path) -> dict[str, Any]:
+def dashboard_drawings(copy: Path) -> dict[str, Any]:
     """Return what the dashboard's modules make of the policies that were published, by trust model."""
     node = shutil.which("node")
     if node is None:
         pytest.skip("everything but the dashboard takes the algorithm: its modules need Node")
     command = [node, "tests/support/ucb/draw.mjs", "published.json"]
-    done = subprocess.run(command, cwd=copy, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr
-    return dict(json.loads(done.stdout))
+    process = subprocess.run(command, cwd=copy, capture_output=True, text=True, timeout=60)
+    assert process.returncode == 0, process.stderr
+    return dict(json.loads(process.stdout))
 
 
 def test_the_battery_takes_a_new_algorithm(copy: Path) -> None:
@@ -147,23 +147,23 @@ def test_the_battery_takes_a_new_algorithm(copy: Path) -> None:
     "models", [["shuffle"], pytest.param(["local", "shuffle", "central", "none"], marks=pytest.mark.nightly)]
 )
 def test_everything_takes_a_new_algorithm(copy: Path, models: list[str]) -> None:
-    """In one process and over HTTP; the dashboard draws what is published. By day batteries have all trust models."""
-    said = run(copy, "tests/support/ucb/everything.py", str(copy), "ucb", *models)
-    assert said.strip().splitlines()[-1].split() == models
-    drawn = drawn_by_the_dashboard(copy)
-    assert list(drawn) == models
-    for one in drawn.values():
-        assert one["bins"] == 16
-        shown = ("A = a, ahead in", "16 bins of the policy as a table", "x1: 0.25 to 0.5")
-        assert all(words in one["text"] for words in shown)
-        assert not any(words in one["text"] for words in ("does not know how to draw", "undefined", "NaN"))
+    """In one process and over HTTP; the dashboard draws every policy. By day batteries have all trust models."""
+    output = run(copy, "tests/support/ucb/everything.py", str(copy), "ucb", *models)
+    assert output.strip().splitlines()[-1].split() == models
+    drawings = dashboard_drawings(copy)
+    assert list(drawings) == models
+    for drawing in drawings.values():
+        assert drawing["bins"] == 16
+        phrases = ("A = a, ahead in", "16 bins of the policy as a table", "x1: 0.25 to 0.5")
+        assert all(words in drawing["text"] for words in phrases)
+        assert not any(words in drawing["text"] for words in ("does not know how to draw", "undefined", "NaN"))
 
 
 @pytest.mark.nightly
 def test_everything_takes_a_new_trust_model(copy: Path) -> None:
     trust = copy / "shared" / "privateer_core" / "privacy" / "trust.py"
     rows, table = "    for row in (\n", "TRUST: Final[dict[str, Trust]] = {\n"
-    put(trust, ROW, after=rows)
+    insert_text(trust, ROW, after=rows)
     source = trust.read_text()
     trust.write_text(source.replace(table, CALIBRATIONS + table))
     assert battery(copy, "stricter") > 3 * 20

@@ -1,4 +1,4 @@
-"""What create --check says of a spec is what the services do with it, also near their limits."""
+"""`create --check` accepts a spec if and only if the services do, also near their limits."""
 
 import re
 import tomllib
@@ -18,7 +18,7 @@ from privateer_core.serving.admission import ServerLimits, ShufflerLimits
 from privateer_core.spec.spec import Spec
 from privateer_lab.cli.command_line import main
 from privateer_lab.planning.admission import KnownLimits, check_admission
-from privateer_lab.services.processes import Services, free_port, running
+from privateer_lab.services.processes import Services, free_port, run_services
 from privateer_server.app import create_app as create_server
 from privateer_server.settings import ServerSettings
 from privateer_shuffler.app import create_app as create_shuffler
@@ -82,7 +82,7 @@ def check(spec: Spec, limits: KnownLimits) -> str:
 
 
 def spec_near_limits(rng: np.random.Generator, name: str) -> Spec:
-    """A spec whose smallest round is near the floor, or whose uploads or batches are near the most that is taken."""
+    """Make a spec with a smallest round near the floor, or with uploads or batches near the limit."""
     people = int(rng.integers(FLOOR - 4, FLOOR + 5))
     kind = rng.integers(4)
     if kind == 0:  # rounds of one size, at the floor
@@ -97,7 +97,7 @@ def spec_near_limits(rng: np.random.Generator, name: str) -> Spec:
         clients = people / 2**0.2
         horizon = int(rng.choice([600, 1500, 4000]))
         changes = {"experiment.name": name, "experiment.horizon": horizon, "actions.count": 6, "algorithm.alpha": 0.2}
-        changes |= {"algorithm.clients": clients, "privacy.min_batch": 2, "privacy.honest_fraction": 1.0}
+        changes |= {"algorithm.participants_factor": clients, "privacy.min_batch": 2, "privacy.honest_fraction": 1.0}
         return parse_spec(phased_tables(changes | {"privacy.epsilon": float(rng.uniform(1, 8))}, "shuffle"))
     arms = [f"arm-{place}" for place in range(int(rng.integers(2, 12)))]
     features = {f"x{place}": {"low": 0.0, "high": 1.0} for place in range(int(rng.integers(2, 6)))}
@@ -107,14 +107,14 @@ def spec_near_limits(rng: np.random.Generator, name: str) -> Spec:
 
 
 async def disagreements(services: BothServices, limits: KnownLimits, specs: list[Spec]) -> tuple[int, list[str]]:
-    """How many specs the services take, and those of which the check says otherwise."""
-    taken, found = 0, []
+    """Return how many specs the services take, and the specs of which the check says otherwise."""
+    n_taken, messages = 0, []
     for spec in specs:
-        said, refusal = check(spec, limits), await services.take(spec)
-        taken += not refusal
-        if bool(said) != bool(refusal) or (":" in refusal and not said.startswith(refusal)):
-            found.append(f"{spec.name}: check {said!r}, services {refusal!r}")
-    return taken, found
+        reason, refusal = check(spec, limits), await services.take(spec)
+        n_taken += not refusal
+        if bool(reason) != bool(refusal) or (":" in refusal and not reason.startswith(refusal)):
+            messages.append(f"{spec.name}: check {reason!r}, services {refusal!r}")
+    return n_taken, messages
 
 
 def specs_of_block(block: int) -> list[Spec]:
@@ -131,35 +131,35 @@ TIGHT_SHUFFLER = {"min_batch": FLOOR}
 )
 async def test_check_and_services_agree_of_specs_near_limits(tmp_path: Path, block: int) -> None:
     async with both(tmp_path, TIGHT_SERVER, TIGHT_SHUFFLER) as services:
-        taken, found = await disagreements(services, await services.limits(), specs_of_block(block))
-    assert found == []
-    assert 0 < taken < SIZES[block]
+        n_taken, messages = await disagreements(services, await services.limits(), specs_of_block(block))
+    assert messages == []
+    assert 0 < n_taken < SIZES[block]
 
 
 async def test_a_check_by_other_limits_disagrees(tmp_path: Path) -> None:
     """Planted: limits as shipped in the place of those that the services publish."""
     async with both(tmp_path, TIGHT_SERVER, TIGHT_SHUFFLER) as services:
-        _, found = await disagreements(services, KnownLimits(), specs_of_block(0))
-    assert found
+        _, messages = await disagreements(services, KnownLimits(), specs_of_block(0))
+    assert messages
 
 
-async def test_one_message_says_all_that_the_services_need_to_take_the_largest_example(tmp_path: Path) -> None:
+async def test_one_message_names_every_setting_that_the_largest_example_needs(tmp_path: Path) -> None:
     spec = parse_spec(tomllib.loads((EXAMPLES / "dpe.toml").read_text()))
-    said = check(spec, KnownLimits())
-    wanted = {name.removeprefix("PRIVATEER_").lower(): int(value) for name, value in SETTING.findall(said)}
-    assert wanted.keys() == {"batch_bytes_max", "body_budget", "min_batch"}
+    reason = check(spec, KnownLimits())
+    settings = {name.removeprefix("PRIVATEER_").lower(): int(value) for name, value in SETTING.findall(reason)}
+    assert settings.keys() == {"batch_bytes_max", "body_budget", "min_batch"}
     page = (EXAMPLES.parent / "docs" / "operations" / "limits.md").read_text()
-    assert all(f"{name}={value}" in page for name, value in SETTING.findall(said))
+    assert all(f"{name}={value}" in page for name, value in SETTING.findall(reason))
     async with both(tmp_path, {}, {}) as services:
         assert await services.take(spec)
-    floor = {"min_batch": wanted.pop("min_batch")}
-    async with both(tmp_path / "raised", wanted, floor) as services:
+    floor = {"min_batch": settings.pop("min_batch")}
+    async with both(tmp_path / "raised", settings, floor) as services:
         assert check(spec, await services.limits()) == await services.take(spec) == ""
 
 
 @pytest.fixture(scope="module")
 def at(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    with running(tmp_path_factory.mktemp("services"), free_port(), free_port(), quiet=True) as services:
+    with run_services(tmp_path_factory.mktemp("services"), free_port(), free_port(), quiet=True) as services:
         yield services
 
 
@@ -170,7 +170,7 @@ def at(tmp_path_factory: pytest.TempPathFactory) -> Any:
         for path in sorted(EXAMPLES.glob("*.toml"))
     ],
 )
-def test_create_does_with_an_example_what_check_says(
+def test_create_accepts_an_example_if_and_only_if_check_does(
     example: str, at: Services, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     named = {"URL": at.server, "ADMIN_URL": at.admin, "SHUFFLER": at.shuffler, "ADMIN_TOKEN": at.token}
@@ -183,10 +183,10 @@ def test_create_does_with_an_example_what_check_says(
         out, err = capsys.readouterr()
         return int(stop.value.code or 0), err or out
 
-    code, said = create("--check")
-    assert "as shipped" not in said
-    done = create()
-    assert done == ((2, said) if code else (0, f"created {example}\n"))
+    code, text = create("--check")
+    assert "as shipped" not in text
+    created = create()
+    assert created == ((2, text) if code else (0, f"created {example}\n"))
     listed = httpx.get(f"{at.server}/experiments").json()["experiments"]
     assert (example in [row["name"] for row in listed]) == (code == 0)
-    assert (code, len(SETTING.findall(said))) == ((2, 3) if example == "dpe" else (0, 0))
+    assert (code, len(SETTING.findall(text))) == ((2, 3) if example == "dpe" else (0, 0))

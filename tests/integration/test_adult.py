@@ -8,7 +8,7 @@ import pytest
 
 from privateer_lab.cli.input_files import load_spec
 from privateer_lab.load.driver import run_load
-from privateer_lab.services.processes import free_port, running
+from privateer_lab.services.processes import free_port, run_services
 
 SPEC = Path(__file__).parents[2] / "examples" / "adult-shuffle.toml"
 
@@ -18,7 +18,7 @@ def test_adult_over_http_beats_the_best_constant(tmp_path: Path) -> None:
     """Mean reward of the best constant arm: .290."""
     data = Path(os.environ["PRIVATEER_ADULT"])
     spec = load_spec(SPEC, []).without_people()
-    with running(tmp_path, free_port(), free_port()) as at:
+    with run_services(tmp_path, free_port(), free_port()) as at:
         headers = {"Authorization": f"Bearer {at.token}"}
         body = spec.model_dump(mode="json", exclude_none=True)
         assert httpx.post(f"{at.admin}/experiments", json=body, headers=headers, timeout=60).status_code == 201

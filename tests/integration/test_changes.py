@@ -7,11 +7,11 @@ from typing import Any
 import httpx
 import pytest
 
-from privateer_client import AsyncClient, Ledger, Outcome
+from privateer_client import AsyncClient, Ledger, ReportStatus
 from privateer_client.session import Session
 from privateer_core.errors import Deleted
 from privateer_core.privacy.record_verification import read_certificates
-from tests.support.changes import change, changed, lines
+from tests.support.changes import change, lines, make_change
 from tests.support.clocks import Hands
 from tests.support.devices import EVERYTHING
 from tests.support.sealing import sealed_reports
@@ -61,12 +61,12 @@ def device(services: Pair, ledger: Path, clock: Hands | None = None) -> AsyncCli
         limits=EVERYTHING,
         ledger=Ledger(ledger),
         transport=Routed(services),
-        patience=0.0 if clock else 1.0,
+        retry_timeout=0.0 if clock else 1.0,
         clock=clock,
     )
 
 
-async def joined(services: Pair, ledger: Path, clock: Hands | None = None) -> Session[Any]:
+async def join_and_choose(services: Pair, ledger: Path, clock: Hands | None = None) -> Session[Any]:
     """A session of a device that has chosen."""
     session = await device(services, ledger, clock).join("test")
     await session.choose(CONTEXT)
@@ -74,84 +74,84 @@ async def joined(services: Pair, ledger: Path, clock: Hands | None = None) -> Se
 
 
 @pytest.mark.parametrize(("action", "body"), CHANGES)
-async def test_who_reports_at_that_moment_is_late_and_the_next_follows_the_change(
+async def test_a_report_at_the_moment_of_a_change_is_late_and_the_next_device_follows_the_change(
     folder: Path, action: str, body: Any
 ) -> None:
     async with pair(folder) as services:
         await services.api.create(SMALL)
-        session = await joined(services, folder / "first.db", Hands())
-        await changed(services.api, action, body)
-        assert await session.report(1.0) is Outcome.LATE
+        session = await join_and_choose(services, folder / "first.db", Hands())
+        await make_change(services.api, action, body)
+        assert await session.report(1.0) is ReportStatus.LATE
         assert session.refusal == "round-closed"
-        assert await session.report(1.0) is Outcome.ALREADY_REPORTED
-        again = await joined(services, folder / "first.db")
-        assert not again.asked  # one report a person, whatever changes
-        other = await joined(services, folder / "second.db")
-        asked = action not in ("pause", "stop")
-        assert await other.report(1.0) is (Outcome.ACCEPTED if asked else Outcome.NOT_ASKED)
-        assert bool(Ledger(folder / "second.db").payments()) == asked
+        assert await session.report(1.0) is ReportStatus.ALREADY_REPORTED
+        resumed = await join_and_choose(services, folder / "first.db")
+        assert not resumed.report_requested  # one report a person, whatever changes
+        other = await join_and_choose(services, folder / "second.db")
+        is_invited = action not in ("pause", "stop")
+        assert await other.report(1.0) is (ReportStatus.ACCEPTED if is_invited else ReportStatus.NOT_REQUESTED)
+        assert bool(Ledger(folder / "second.db").payments()) == is_invited
 
 
 @pytest.mark.parametrize(("action", "body"), CHANGES)
 async def test_a_device_in_flight_reports_to_the_round_after_the_change(folder: Path, action: str, body: Any) -> None:
-    """And pays nothing where there is none."""
+    """And pays nothing if there is no such round."""
     async with pair(folder) as services:
         await services.api.create(SMALL)
         clock = Hands()
-        session = await joined(services, folder / "first.db", clock)
-        await changed(services.api, action, body)
+        session = await join_and_choose(services, folder / "first.db", clock)
+        await make_change(services.api, action, body)
         clock.time += 60
         asks = action not in ("pause", "stop")
-        assert await session.report(1.0) is (Outcome.ACCEPTED if asks else Outcome.NOT_ASKED)
-        assert [paid.version for paid in Ledger(folder / "first.db").payments()] == ([2] if asks else [])
+        assert await session.report(1.0) is (ReportStatus.ACCEPTED if asks else ReportStatus.NOT_REQUESTED)
+        assert [payment.version for payment in Ledger(folder / "first.db").payments()] == ([2] if asks else [])
 
 
 @pytest.mark.parametrize(
     ("action", "body"),
     [(action, {key: value for key, value in (body or {}).items() if key != "seconds"}) for action, body in CHANGES[2:]],
 )
-async def test_a_change_that_waits_costs_nobody_in_flight_anything(folder: Path, action: str, body: Any) -> None:
+async def test_a_change_that_waits_costs_devices_in_flight_nothing(folder: Path, action: str, body: Any) -> None:
     async with pair(folder) as services:
         await services.api.create(SMALL)
-        session = await joined(services, folder / "first.db")
-        await changed(services.api, action, body)
-        assert await session.report(1.0) is Outcome.ACCEPTED
+        session = await join_and_choose(services, folder / "first.db")
+        await make_change(services.api, action, body)
+        assert await session.report(1.0) is ReportStatus.ACCEPTED
 
 
-async def test_who_comes_in_a_pause_pays_nothing_and_who_chose_before_is_counted(folder: Path) -> None:
+async def test_devices_that_come_in_a_pause_pay_nothing_and_earlier_choices_are_counted(folder: Path) -> None:
     async with pair(folder) as services:
         await services.api.create(SMALL)
-        session = await joined(services, folder / "first.db")
-        await changed(services.api, "pause")
+        session = await join_and_choose(services, folder / "first.db")
+        await make_change(services.api, "pause")
         comes = await device(services, folder / "second.db").join("test")
         assert await comes.choose(CONTEXT) in ("a", "b", "c")
-        assert not comes.asked
-        assert await comes.report(1.0) is Outcome.NOT_ASKED
+        assert not comes.report_requested
+        assert await comes.report(1.0) is ReportStatus.NOT_REQUESTED
         assert not Ledger(folder / "second.db").payments()
-        assert await session.report(1.0) is Outcome.ACCEPTED
-        await changed(services.api, "resume")
-        back = await joined(services, folder / "second.db")
-        assert await back.report(1.0) is Outcome.ACCEPTED
+        assert await session.report(1.0) is ReportStatus.ACCEPTED
+        await make_change(services.api, "resume")
+        back = await join_and_choose(services, folder / "second.db")
+        assert await back.report(1.0) is ReportStatus.ACCEPTED
 
 
 async def test_a_device_of_a_deleted_experiment_gets_a_clear_answer(folder: Path) -> None:
     async with pair(folder) as services:
         await services.api.create(SMALL)
         clock = Hands()
-        session = await joined(services, folder / "first.db", clock)
-        later = await joined(services, folder / "second.db", clock)
+        session = await join_and_choose(services, folder / "first.db", clock)
+        later = await join_and_choose(services, folder / "second.db", clock)
         await services.api.client.delete("/experiments/test", headers=ADMIN)
-        assert await session.report(1.0) is Outcome.REFUSED
+        assert await session.report(1.0) is ReportStatus.REFUSED
         assert session.refusal == "deleted"
-        assert not Ledger(folder / "first.db").waiting()
+        assert not Ledger(folder / "first.db").pending_reports()
         clock.time += 60
-        assert await later.report(1.0) is Outcome.NOT_ASKED
+        assert await later.report(1.0) is ReportStatus.NOT_REQUESTED
         assert not Ledger(folder / "second.db").payments()
         with pytest.raises(Deleted, match="was deleted"):
             await device(services, folder / "second.db").join("test")
 
 
-async def shuffled(services: Pair) -> bytes:
+async def create_shuffled(services: Pair) -> bytes:
     """A shuffled experiment, claimed by its shuffler."""
     assert (await services.api.create(SHUFFLED)).status_code == 201
     return await services.api.publication()
@@ -159,15 +159,15 @@ async def shuffled(services: Pair) -> bytes:
 
 async def test_a_shuffled_round_stays_open_in_a_pause(folder: Path) -> None:
     async with pair(folder) as services:
-        first = await shuffled(services)
+        first = await create_shuffled(services)
         assert await services.uploads(first, sealed_reports(first, 60)) == 60
-        await changed(services.api, "pause")
+        await make_change(services.api, "pause")
         session = await device(services, folder / "first.db").join("test")
-        assert not session.asked
+        assert not session.report_requested
         assert await services.uploads(first, sealed_reports(first, 40, seed=1)) == 40
         facts = await services.version(2)
         assert facts | {"status": "paused", "batch": 0, "accepted": 100} == facts
-        await changed(services.api, "resume")
+        await make_change(services.api, "resume")
         third = await services.api.publication()
         assert await services.uploads(third, sealed_reports(third, 100, seed=2)) == 100
         facts = await services.version(4)
@@ -177,9 +177,9 @@ async def test_a_shuffled_round_stays_open_in_a_pause(folder: Path) -> None:
 
 async def test_a_shuffled_round_that_is_ended_is_given_up_and_the_shuffler_follows(folder: Path) -> None:
     async with pair(folder) as services:
-        first = await shuffled(services)
+        first = await create_shuffled(services)
         assert await services.uploads(first, sealed_reports(first, 60)) == 60
-        await changed(services.api, "retire-arm", {"arm": "b", "seconds": 0})
+        await make_change(services.api, "retire-arm", {"arm": "b", "seconds": 0})
         second = await services.api.publication()
         assert await services.uploads(second, sealed_reports(second, 100, seed=2)) == 100
         facts = await services.version(3)
@@ -195,19 +195,19 @@ async def test_a_shuffled_round_that_is_ended_is_given_up_and_the_shuffler_follo
         assert await lines(services.api) == [("create", 1, 1), ("retire-arm", 1, 2)]
 
 
-def held(folder: Path) -> list[Path]:
+def held_rounds(folder: Path) -> list[Path]:
     """The databases of the rounds that a shuffler holds."""
     return [path for path in (folder / "shuffler").glob("*.db") if len(path.stem) == 64]
 
 
-async def test_a_shuffler_erases_what_it_held_for_a_deleted_experiment(folder: Path) -> None:
+async def test_a_shuffler_erases_the_reports_of_a_deleted_experiment(folder: Path) -> None:
     async with pair(folder) as services:
-        first = await shuffled(services)
+        first = await create_shuffled(services)
         assert await services.uploads(first, sealed_reports(first, 60)) == 60
-        assert held(folder)
+        assert held_rounds(folder)
         await services.api.client.delete("/experiments/test", headers=ADMIN)
         async with asyncio.timeout(20):
-            while held(folder):
+            while held_rounds(folder):
                 await asyncio.sleep(0.01)
         answer = await services.upload(first, sealed_reports(first, 1)[0])
         assert_problem(answer, 410, "deleted")
@@ -217,28 +217,28 @@ async def test_a_shuffler_erases_what_it_held_for_a_deleted_experiment(folder: P
 
 
 async def test_a_shuffler_gives_up_a_full_batch_of_a_deleted_experiment(folder: Path) -> None:
-    way = Losing(lost=10**6)
+    way = Losing(n_lost=10**6)
     async with pair(folder, way) as services:
-        first = await shuffled(services)
+        first = await create_shuffled(services)
         assert await services.uploads(first, sealed_reports(first, 100)) == 100
         async with asyncio.timeout(20):
-            while way.lost == 10**6:
+            while way.n_lost == 10**6:
                 await asyncio.sleep(0.01)
         await services.api.client.delete("/experiments/test", headers=ADMIN)
-        way.lost = 0
+        way.n_lost = 0
         async with asyncio.timeout(20):
-            while held(folder):
+            while held_rounds(folder):
                 await asyncio.sleep(0.01)
 
 
-async def test_what_is_learned_moves_on_with_a_clone(folder: Path) -> None:
+async def test_a_clone_of_an_experiment_costs_a_second_payment(folder: Path) -> None:
     async with pair(folder) as services:
         await services.api.create(SMALL)
-        await joined(services, folder / "first.db")
+        await join_and_choose(services, folder / "first.db")
         assert (await change(services.api, "clone", {"name": "other"})).status_code == 201
-        one = device(services, folder / "first.db")
+        client = device(services, folder / "first.db")
         for name in ("test", "other"):  # two experiments: each is paid for
-            session = await one.join(name)
+            session = await client.join(name)
             await session.choose(CONTEXT)
-            assert await session.report(1.0) is Outcome.ACCEPTED
+            assert await session.report(1.0) is ReportStatus.ACCEPTED
         assert len(Ledger(folder / "first.db").payments()) == 2

@@ -11,7 +11,7 @@ import pytest
 from privateer_core.mechanisms.vectors.running_vectors import RunningTotal, RunningVectors
 from privateer_server.algorithms.linear.learner import ContinualLearner
 from privateer_server.app import create_app
-from privateer_server.rounds.open_round import restore_lost, with_sums
+from privateer_server.rounds.open_round import add_stored_sums, restore_without_sums
 from privateer_server.settings import ServerSettings
 from privateer_server.store.backup import restore as restore_backup
 from privateer_server.store.round_keys import KeyFolder, RoundKeys
@@ -35,15 +35,15 @@ SPEC: dict[str, Any] = {
 @pytest.fixture
 def steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Note the step of every release that is learned from."""
-    seen: list[int] = []
+    released_steps: list[int] = []
     learn = ContinualLearner.learn
 
     def noting(self: Any, state: Any, policy: Any, release: Any) -> Any:
-        seen.append(release.step)
+        released_steps.append(release.step)
         return learn(self, state, policy, release)
 
     monkeypatch.setattr(ContinualLearner, "learn", noting)
-    return seen
+    return released_steps
 
 
 def settings_at(folder: Path) -> ServerSettings:
@@ -62,8 +62,9 @@ def noise_on_disk(folder: Path) -> np.ndarray:
     store = embedded_store(folder)
     stored = store.experiments()[0].current
     store.close()
-    blank = restore_lost(stored)
-    current = with_sums(blank, [stored.total], RoundKeys(KeyFolder(folder / "keys")).find(blank.round.public_key))
+    blank = restore_without_sums(stored)
+    decryptor = RoundKeys(KeyFolder(folder / "keys")).find_decryptor(blank.round.public_key)
+    current = add_stored_sums(blank, [stored.total], decryptor)
     assert current is not None
     assert isinstance(current.mechanism, RunningVectors)
     return np.asarray(current.total.noise)
@@ -86,7 +87,7 @@ async def test_noise_goes_on_after_restarts_and_is_drawn_once(tmp_path: Path, st
 
 
 async def test_noise_begins_anew_after_an_earlier_backup_was_restored(tmp_path: Path, steps: list[int]) -> None:
-    """The rounds after the backup were released, and what is released now is of other people."""
+    """The rounds after the backup were released, and new releases are of other participants."""
     async with serving(create_app(settings_at(tmp_path / "data"))) as client:
         await client.post("/experiments", json=SPEC, headers=ADMIN)
         await fill(client, 2)
@@ -106,13 +107,13 @@ async def test_a_failure_between_journal_and_database_draws_no_second_noise(
     tmp_path: Path, steps: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = settings_at(tmp_path / "data")
-    drawn: list[np.ndarray] = []
+    noises: list[np.ndarray] = []
     settle = RunningVectors.settle
 
     def noting(self: RunningVectors, total: RunningTotal, noise: Any) -> Any:
-        release, left = settle(self, total, noise)
-        drawn.append(left.noise)
-        return release, left
+        release, total_left = settle(self, total, noise)
+        noises.append(total_left.noise)
+        return release, total_left
 
     monkeypatch.setattr(RunningVectors, "settle", noting)
     async with serving(create_app(settings)) as client:
@@ -131,6 +132,6 @@ async def test_a_failure_between_journal_and_database_draws_no_second_noise(
             await client.post("/reports", content=body_of(published, sealed_reports(published, 20)))
     async with serving(create_app(settings)) as client:
         assert (await Api(client).facts())["version"] == 3
-    assert (noise_on_disk(settings.data) == drawn[1]).all()
-    assert len(drawn) == 2
+    assert (noise_on_disk(settings.data) == noises[1]).all()
+    assert len(noises) == 2
     assert steps == [1, 2]

@@ -11,7 +11,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from privateer_core.wire.batch import BATCH, SIGNATURE_HEADER, sign_claim
-from tests.documents.openapi import described
+from tests.documents.openapi import service_documents
 from tests.support.postgres import Cluster
 from tests.support.replicas import Shared
 from tests.support.sealing import body_of, sealed_reports
@@ -31,7 +31,6 @@ _BODIES: dict[str, Any] = {
     "clone": {"name": "another"},
     "warm-start": {"name": "another"},
 }
-_ENDLESS = ("/events", "/experiments/{name}/events")
 
 
 Pages = dict[str, list[tuple[str, str]]]
@@ -39,15 +38,14 @@ Pages = dict[str, list[tuple[str, str]]]
 
 @pytest.fixture(scope="module")
 def pages() -> Pages:
-    """Every method and page that each service describes, but for streams; made where no event loop runs."""
+    """Every method and page that each service describes; made where no event loop runs."""
     return {
         service: [
             (method, page)
             for page, methods in document["paths"].items()
-            if page not in _ENDLESS
             for method in methods.keys() & {"get", "post", "delete"}
         ]
-        for service, document in described().items()
+        for service, document in service_documents().items()
     }
 
 
@@ -74,10 +72,10 @@ def assert_says_when(answer: httpx.Response, page: str) -> None:
 async def test_no_page_of_a_server_is_a_defect(postgres: Cluster, tmp_path: Path, pages: Pages) -> None:
     shared, key = Shared.make(postgres, tmp_path), Ed25519PrivateKey.generate()
     (tmp_path / "shuffler.pub").write_text(key.public_key().public_bytes_raw().hex())
-    async with shared.served(1, tmp_path / "shuffler.pub") as (server,):
+    async with shared.serve_replicas(1, tmp_path / "shuffler.pub") as (server,):
         await server.create(SMALL)
         await server.create({"experiment.name": MIXED, **SHUFFLED})
-        sent = [await _delivery(server, MIXED, key), await _upload(server, KNOWN)]
+        uploads = [await _delivery(server, MIXED, key), await _upload(server, KNOWN)]
         claim = {SIGNATURE_HEADER: sign_claim(MIXED, key, time.time())}
         async with away(postgres, shared.database, shared.journal):
             statuses = {}
@@ -89,15 +87,15 @@ async def test_no_page_of_a_server_is_a_defect(postgres: Cluster, tmp_path: Path
                     answer = await server.client.request(method, path, json=body, headers=headers)
                     assert_says_when(answer, f"{method} {path}")
                     statuses[method, path] = answer.status_code
-            for page, content, headers in sent:
+            for page, content, headers in uploads:
                 answer = await server.client.post(page, content=content, headers=headers)
                 assert_says_when(answer, page)
                 assert answer.status_code == 503
-            assert "privateer_counting 0.0" in (await server.client.get("/metrics")).text
-        for page, content, headers in sent:
+            assert "privateer_intake_up 0.0" in (await server.client.get("/metrics")).text
+        for page, content, headers in uploads:
             assert (await server.client.post(page, content=content, headers=headers)).status_code == 202
         assert (await server.client.get("/readyz")).status_code == 200
-        assert "privateer_counting 1.0" in (await server.client.get("/metrics")).text
+        assert "privateer_intake_up 1.0" in (await server.client.get("/metrics")).text
     assert statuses["get", "/healthz"] == 200
     assert statuses["get", "/readyz"] == statuses["post", "/experiments"] == 503
     assert statuses["post", f"/experiments/{MIXED}/shuffler"] == 503
@@ -119,7 +117,7 @@ async def test_no_page_of_a_shuffler_is_a_defect(postgres: Cluster, tmp_path: Pa
     shared = SharedShufflers.make(postgres, tmp_path)
     header = shared.server.publish(batch=40)
     shared.server.publish(UNKNOWN, batch=40)
-    async with shared.served(1) as (shuffler,):
+    async with shared.serve_replicas(1) as (shuffler,):
         assert (await shuffler.post(header, any_reports(1))).status_code == 202
         async with away(postgres, shared.settings.database):
             for method, page in pages["shuffler"]:
@@ -131,7 +129,7 @@ async def test_no_page_of_a_shuffler_is_a_defect(postgres: Cluster, tmp_path: Pa
                 assert_says_when(answer, "reports")
                 assert answer.status_code == 503
             assert (await shuffler.client.get("/readyz")).status_code == 503
-            assert await shuffler.metric("storing") == 0
+            assert await shuffler.metric("store_up") == 0
         assert await _comes_back(shuffler, header) == 202
 
 

@@ -1,4 +1,4 @@
-"""An experiment whose first round asks for events: its people learn what was promised, before and after it."""
+"""An experiment whose first round asks for events: its record has the promise, before and after that round."""
 
 from pathlib import Path
 

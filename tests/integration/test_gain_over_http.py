@@ -9,11 +9,11 @@ from privateer_core.privacy.certificate import recompute
 from privateer_core.privacy.record_verification import read_certificates
 from privateer_core.spec.spec import Spec
 from privateer_lab.load.driver import run_load
-from privateer_lab.services.processes import Services, free_port, running
+from privateer_lab.services.processes import Services, free_port, run_services
 from tests.integration.test_pipeline import create, wait_for_the_end
 from tests.support.specs import SHUFFLE, make_spec
 
-MEASURED = {"experiment.horizon": 3000, "experiment.round_size": 1000, "experiment.gain_share": 0.34}
+MEASURED = {"experiment.horizon": 3000, "experiment.round_size": 1000, "experiment.evaluation_fraction": 0.34}
 SPECS: dict[str, Spec] = {
     "shuffle": make_spec({**SHUFFLE, **MEASURED, "population.name": "peaks"}),
     "central": make_spec({**MEASURED, "privacy.model": "central", "privacy.delta": 1e-6, "population.name": "peaks"}),
@@ -22,16 +22,16 @@ SPECS: dict[str, Spec] = {
 
 @pytest.mark.parametrize("model", SPECS)
 def test_the_last_people_measure_the_gain(model: str, tmp_path: Path) -> None:
-    with running(tmp_path, free_port(), free_port()) as at:
-        asked(at, SPECS[model])
+    with run_services(tmp_path, free_port(), free_port()) as at:
+        measure_gain(at, SPECS[model])
 
 
-def asked(at: Services, spec: Spec) -> None:
+def measure_gain(at: Services, spec: Spec) -> None:
     create(at, spec)
     run_load("test", at.server, at.shuffler, sender_key=at.sender_key)
     wait_for_the_end(at)
-    shown = httpx.get(f"{at.server}/experiments/test/answer", timeout=60).json()
-    conclusion, gain = shown["conclusion"], shown["found"]["gain"]
+    answer = httpx.get(f"{at.server}/experiments/test/answer", timeout=60).json()
+    conclusion, gain = answer["conclusion"], answer["result"]["gain"]
     assert gain["people"] == 1020
     assert conclusion["is_measured"]
     assert conclusion["gain"] == gain

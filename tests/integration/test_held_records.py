@@ -53,8 +53,8 @@ async def test_records_are_held_until_the_release_and_then_erased(tmp_path: Path
         first = await Api(client).publication()
         await client.post("/reports", content=body_of(first, sealed_reports(first, 13)))
     records = plain_reports(first, 13)
-    taken = files(tmp_path / "data")
-    assert not any(record in content for record in records for content in taken.values()), "held, but not in the clear"
+    stored = files(tmp_path / "data")
+    assert not any(record in content for record in records for content in stored.values()), "held, but not in the clear"
     async with serving(create_app(settings)) as client:
         await client.post("/reports", content=body_of(first, sealed_reports(first, 7, seed=1)))
         assert (await Api(client).facts())["version"] == 2

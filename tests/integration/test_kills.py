@@ -12,10 +12,9 @@ import httpx
 import pytest
 
 from privateer_core.spec.spec import Spec
-from privateer_lab.load.driver import run_load
-from privateer_lab.load.result import LoadResult
+from privateer_lab.load.driver import LoadResult, run_load
 from privateer_lab.services.processes import Services
-from tests.integration.test_pipeline import SHUFFLED, facts, held, services, settled
+from tests.integration.test_pipeline import SHUFFLED, count_held, facts, is_settled, services
 from tests.support.nights import KILLS
 from tests.support.specs import make_spec
 
@@ -62,15 +61,15 @@ def load(at: Services, seed: int) -> LoadResult:
     return run_load("test", at.server, at.shuffler, batch=20, seed=seed, sender_key=at.sender_key, **people)
 
 
-def counted(at: Services, folder: Path, least: int) -> int:
-    """Reports that the server counted, and those that the shuffler still holds, once nothing is on its way."""
+def count_reports(at: Services, folder: Path, min_accepted: int) -> int:
+    """Count the reports at the server and in the shuffler, once no report is on its way."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
-        if facts(at)["accepted"] >= least // 1000 * 1000 and settled(at, folder / "shuffler"):
+        if facts(at)["accepted"] >= min_accepted // 1000 * 1000 and is_settled(at, folder / "shuffler"):
             break
         time.sleep(0.1)
     at.processes.kill("shuffler")
-    return int(facts(at)["accepted"]) + held(folder / "shuffler")
+    return int(facts(at)["accepted"]) + count_held(folder / "shuffler")
 
 
 @pytest.mark.nightly
@@ -79,7 +78,7 @@ def counted(at: Services, folder: Path, least: int) -> int:
 def test_many_kills_lose_and_double_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, object], victims: list[str]
 ) -> None:
-    monkeypatch.setattr("privateer_lab.load.endpoints.PATIENCE", 90.0)  # a busy machine starts what was killed slowly
+    monkeypatch.setattr("privateer_lab.load.endpoints.STARTUP_SECONDS", 90.0)  # a busy machine is slow
     rng, kills, run = random.Random(7), 0, 0
     while kills < KILLS:
         folder, run = tmp_path / str(run), run + 1
@@ -89,9 +88,9 @@ def test_many_kills_lose_and_double_nothing(
             with killer.at_work():
                 result = load(at, run)
             kills += killer.kills
-            lost = sum(result.refused.values())
-            assert result.accepted + lost == result.people
-            total = counted(at, folder, result.accepted) if changes is LONG else int(facts(at)["accepted"])
-            print(f"{killer.kills} kills: {result.accepted} acknowledged, {lost} not, {total} counted", flush=True)
+            n_refused = sum(result.refused.values())
+            assert result.accepted + n_refused == result.people
+            total = count_reports(at, folder, result.accepted) if changes is LONG else int(facts(at)["accepted"])
+            print(f"{killer.kills} kills: {result.accepted} acknowledged, {n_refused} not, {total} counted", flush=True)
             # Who is cut off between storing and answer may find the round closed when asking again.
-            assert result.accepted <= total <= result.accepted + lost
+            assert result.accepted <= total <= result.accepted + n_refused

@@ -1,4 +1,4 @@
-"""What one processor computed holds on another one: records, publications and certificates, either way.
+"""Records, publications and certificates of one processor are valid on another, either way.
 
 Processes get the arithmetic of other processors by environment variables: BLAS' kernels, and with those of an old
 processor numpy's and the C library's functions as well.
@@ -19,38 +19,38 @@ from privateer_core.errors import SpecError
 from tests.contract.subjects import specs
 from tests.support.batteries import sample
 from tests.support.other_processor import everything, verify
-from tests.support.processors import arithmetic, kernels, old
+from tests.support.processors import arithmetic, kernels, old_processor
 
 ROOT = Path(__file__).parents[2]
 RUNNING = "linear-central"
 NAMES = {name: {spec.algorithm.name, spec.privacy.model} for name, spec in specs().items()}
 BY_DAY = sorted({RUNNING, *sample(NAMES, "other processors")})
 """Every algorithm and trust model."""
-KINDS = {"old": old(), **{name: kernels(name) for name in ("Haswell", "Sandybridge", "Prescott", "SkylakeX")}}
+KINDS = {"old": old_processor(), **{name: kernels(name) for name in ("Haswell", "Sandybridge", "Prescott", "SkylakeX")}}
 
 
 @cache
-def here(*names: str) -> dict[str, Any]:
+def local_documents(*names: str) -> dict[str, Any]:
     """What this process publishes, as JSON brings it."""
     return dict(json.loads(json.dumps(everything(list(names)))))
 
 
 @cache
-def there(kind: str, *names: str) -> dict[str, Any]:
-    """What a process of another kind publishes, after it verified what this one does; skips where kinds are one."""
-    found = subprocess.run(
+def other_documents(kind: str, *names: str) -> dict[str, Any]:
+    """Return the documents of a process of another kind, which verified this process's; skip if kinds are equal."""
+    process = subprocess.run(
         [sys.executable, "-m", "tests.support.other_processor"],
-        input=json.dumps(here(*names)["documents"]),
+        input=json.dumps(local_documents(*names)["documents"]),
         capture_output=True,
         text=True,
         cwd=ROOT,
         env=os.environ | KINDS[kind],
     )
-    assert not found.returncode, found.stderr[-2000:]
-    made: dict[str, Any] = json.loads(found.stdout)
-    if made["arithmetic"] == arithmetic():
+    assert not process.returncode, process.stderr[-2000:]
+    document: dict[str, Any] = json.loads(process.stdout)
+    if document["arithmetic"] == arithmetic():
         pytest.skip(f"this machine computes as {kind} does")
-    return made
+    return document
 
 
 @pytest.mark.parametrize(
@@ -63,23 +63,23 @@ def there(kind: str, *names: str) -> dict[str, Any]:
         ],
     ],
 )
-def test_what_is_published_on_one_holds_on_the_other(kind: str, names: list[str]) -> None:
-    for name, document in there(kind, *names)["documents"].items():
+def test_publications_of_one_processor_are_valid_on_another(kind: str, names: list[str]) -> None:
+    for name, document in other_documents(kind, *names)["documents"].items():
         verify(name, document)
 
 
-@pytest.mark.parametrize("kind", [pytest.param(one, marks=[pytest.mark.nightly] * (one != "old")) for one in KINDS])
+@pytest.mark.parametrize("kind", [pytest.param(kind, marks=[pytest.mark.nightly] * (kind != "old")) for kind in KINDS])
 def test_noise_and_sensitivity_are_the_same_to_the_last_digit(kind: str) -> None:
     """Planted: norms by BLAS differ."""
-    other = there(kind, *BY_DAY)
-    assert other["sensitivities"] == here(*BY_DAY)["sensitivities"]
-    assert other["norms"] != here(*BY_DAY)["norms"]
+    other = other_documents(kind, *BY_DAY)
+    assert other["sensitivities"] == local_documents(*BY_DAY)["sensitivities"]
+    assert other["norms"] != local_documents(*BY_DAY)["norms"]
 
 
 @pytest.mark.parametrize(("factor", "accepted"), [(1 + 1e-9, True), (1 - 1e-9, True), (1 + 1e-5, False)])
 def test_events_may_differ_in_their_last_digits_alone(factor: float, accepted: bool) -> None:
-    """A record of a machine whose sensitivity is another one; planted: one that is really another."""
-    document = deepcopy(here(*BY_DAY)["documents"][RUNNING])
+    """A record of a machine whose sensitivity differs in the last digits; planted: a larger difference."""
+    document = deepcopy(local_documents(*BY_DAY)["documents"][RUNNING])
     for record in document["records"]:
         record["certificate"]["claims"][0]["event"]["sensitivity"] *= factor
     if accepted:

@@ -11,15 +11,14 @@ import httpx
 import numpy as np
 import pytest
 
-from privateer_client import Client, Ledger, Limits, Outcome
+from privateer_client import Client, Ledger, Limits, ReportStatus
 from privateer_core.privacy.certificate import recompute
 from privateer_core.privacy.record_verification import read_certificates
 from privateer_core.spec.spec import Spec
 from privateer_lab.cli.input_files import load_spec
 from privateer_lab.load.command import main
-from privateer_lab.load.driver import run_load
-from privateer_lab.load.result import LoadResult
-from privateer_lab.services.processes import Services, free_port, running
+from privateer_lab.load.driver import LoadResult, run_load
+from privateer_lab.services.processes import Services, free_port, run_services
 from privateer_lab.simulation.simulate import simulate_once
 from tests.support.answers import fact
 from tests.support.phased import phased_spec
@@ -27,11 +26,11 @@ from tests.support.phased import phased_spec
 EXAMPLE = Path(__file__).parents[2] / "examples" / "stations.toml"
 QUICK = {
     "experiment.horizon": 700,
-    "experiment.people": 800,
+    "experiment.participants": 800,
     "actions.count": 12,
     "actions.dimension": 3,
     "algorithm.alpha": 0.2,
-    "algorithm.clients": 90,
+    "algorithm.participants_factor": 90,
     "privacy.epsilon": 8.0,
     "privacy.min_batch": 100,
     "population.scale": 0.7,
@@ -50,16 +49,16 @@ def get(at: Services, spec: Spec, page: str) -> dict[str, Any]:
     return dict(httpx.get(f"{at.server}/experiments/{spec.experiment.name}{page}").json())
 
 
-def drive(at: Services, spec: Spec, **more: Any) -> LoadResult:
+def drive(at: Services, spec: Spec, **options: Any) -> LoadResult:
     assert spec.population is not None
     people = dict(spec.population)
     return run_load(
-        spec.experiment.name, at.server, at.shuffler, sender_key=at.sender_key, population=people, batch=40, **more
+        spec.experiment.name, at.server, at.shuffler, sender_key=at.sender_key, population=people, batch=40, **options
     )
 
 
 def assert_true_to_the_process(spec: Spec, result: LoadResult, seeds: int) -> None:
-    """One run over HTTP is within 5 standard deviations of the mean of runs in one process, which are alike."""
+    """Check that a run over HTTP is within 5 standard deviations of the mean of runs in one process."""
     regrets = np.array([simulate_once(spec, seed).regret for seed in range(seeds)])
     assert abs(result.regret - regrets.mean()) <= 5 * regrets.std(ddof=1)
     assert result.regret < result.uniform_regret / 2
@@ -76,7 +75,7 @@ def assert_recorded(at: Services, spec: Spec, result: LoadResult) -> None:
 
 def test_shuffled_phases_over_http(tmp_path: Path) -> None:
     spec = phased_spec(QUICK, "shuffle")
-    with running(tmp_path, free_port(), free_port()) as at:
+    with run_services(tmp_path, free_port(), free_port()) as at:
         create(at, spec)
         result = drive(at, spec)
         assert (result.over, dict(result.refused), result.accepted) == (True, {}, result.people)
@@ -95,7 +94,7 @@ def test_kill_minus_nine_in_a_phase_changes_nothing(tmp_path: Path) -> None:
     spec = phased_spec(STILL)
     results, states = [], []
     for victim in ("", "server"):
-        with running(tmp_path / f"data{victim}", free_port(), free_port()) as at:
+        with run_services(tmp_path / f"data{victim}", free_port(), free_port()) as at:
             create(at, spec)
             killer = threading.Thread(target=kill_twice, args=(at, victim))
             killer.start()
@@ -125,12 +124,17 @@ def kill_twice(at: Services, victim: str) -> None:
 @pytest.mark.nightly
 def test_a_phase_that_is_short_of_people(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Half the people never answer: with a deadline that reduces, the experiment goes on, and its record says so."""
-    short = {"asking.seconds": 2, "asking.when_short": "reduce", "asking.least_share": 0.3, "privacy.min_batch": 20}
+    short = {
+        "recruitment.timeout_seconds": 2,
+        "recruitment.extensions": 0,
+        "recruitment.min_response_rate": 0.3,
+        "privacy.min_batch": 20,
+    }
     spec = phased_spec({**QUICK, "experiment.horizon": 100, **short}, "shuffle")
     monkeypatch.setenv("PRIVATEER_MIN_BATCH", "20")
-    with running(tmp_path, free_port(), free_port()) as at:
+    with run_services(tmp_path, free_port(), free_port()) as at:
         create(at, spec)
-        result = drive(at, spec, users=spec.experiment.people // 2)
+        result = drive(at, spec, users=spec.experiment.participants // 2)
         assert result.over
         assert get(at, spec, "")["status"] == "finished"
         rows = get(at, spec, "/privacy")["rounds"]
@@ -139,43 +143,43 @@ def test_a_phase_that_is_short_of_people(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_a_device_of_four_lines(tmp_path: Path) -> None:
-    spec = phased_spec({**QUICK, "experiment.people": 800, "privacy.min_batch": None}, "local")
+    spec = phased_spec({**QUICK, "experiment.participants": 800, "privacy.min_batch": None}, "local")
     limits = Limits(epsilon=8.0, local_epsilon=8.0)
-    with running(tmp_path, free_port(), free_port()) as at:
+    with run_services(tmp_path, free_port(), free_port()) as at:
         create(at, spec)
         outcomes = []
         for person in range(20):
             ledger = Ledger(tmp_path / f"{person}.db")
             with Client(at.server, limits=limits, ledger=ledger) as client:
                 session = client.join("test")
-                outcomes.append((session.asked, session.report(dict.fromkeys(session.choose(), 0.1))))
-        answered = {True: Outcome.ACCEPTED, False: Outcome.NOT_ASKED}
-        assert all(outcome is answered[asked] for asked, outcome in outcomes)
-        assert get(at, spec, "")["received"] == sum(asked for asked, _ in outcomes)
+                outcomes.append((session.report_requested, session.report(dict.fromkeys(session.choose(), 0.1))))
+        answered = {True: ReportStatus.ACCEPTED, False: ReportStatus.NOT_REQUESTED}
+        assert all(outcome is answered[is_invited] for is_invited, outcome in outcomes)
+        assert get(at, spec, "")["received"] == sum(is_invited for is_invited, _ in outcomes)
 
 
 def test_the_load_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     spec = phased_spec({**STILL, "experiment.horizon": 100})
-    with running(tmp_path, free_port(), free_port()) as at:
+    with run_services(tmp_path, free_port(), free_port()) as at:
         create(at, spec)
         options = ["test", "--url", at.server, "--shuffler", at.shuffler, "--json"]
         main(options)
-        told = json.loads(capsys.readouterr().out)
-        assert (told["over"], told["people"]["held"]["needed"]) == (True, 0)
-        assert told["accepted"] == told["took_part"] == told["people"]["counted"] > 0
+        output = json.loads(capsys.readouterr().out)
+        assert (output["over"], output["people"]["held"]["needed"]) == (True, 0)
+        assert output["accepted"] == output["took_part"] == output["people"]["counted"] > 0
         for wrong in (["--cohort", "x"], ["--users", "801"], ["--set", "population.scale=-1"]):
-            with pytest.raises(SystemExit) as left:
+            with pytest.raises(SystemExit) as stop:
                 main([*options, *wrong])
-            assert left.value.code == 2, wrong
-            told = capsys.readouterr().err
-            assert told.startswith("privateer: ")
-            assert told.count("\n") == 1
+            assert stop.value.code == 2, wrong
+            output = capsys.readouterr().err
+            assert output.startswith("privateer: ")
+            assert output.count("\n") == 1
 
 
 @pytest.mark.nightly
 def test_two_thousand_devices(tmp_path: Path) -> None:
     spec = load_spec(EXAMPLE, [])
-    with running(tmp_path, free_port(), free_port()) as at:
+    with run_services(tmp_path, free_port(), free_port()) as at:
         create(at, spec)
         result = drive(at, spec)
         assert result.over

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privateer_lab.services.processes import Services, free_port, running
+from privateer_lab.services.processes import Services, free_port, run_services
 from tests.support import onboarding
 
 ROWS, PEOPLE = 50_000, 200_000
@@ -23,27 +23,27 @@ NEAR = 0.01
 FILE = ("--arm", "screen", "--reward", "bought", "--ignore", "country", "--ignore", "premium")
 
 
-def among(one: dict[str, Any], values: list[Any]) -> np.ndarray:
+def matches_condition(condition: dict[str, Any], values: list[Any]) -> np.ndarray:
     """Which people a condition of a rule holds for; a number beyond the bounds of the spec counts as at the bound."""
-    if one["kind"] == "among":
-        return np.isin(np.array(values, object), one["values"])
-    numbers = np.clip(np.array(values, float), None, one["high"] if one["high"] > 50 else None)
-    return (numbers >= one["low"]) & ((numbers < one["high"]) | (one["high"] > 50))
+    if condition["kind"] == "among":
+        return np.isin(np.array(values, object), condition["values"])
+    numbers = np.clip(np.array(values, float), None, condition["high"] if condition["high"] > 50 else None)
+    return (numbers >= condition["low"]) & ((numbers < condition["high"]) | (condition["high"] > 50))
 
 
-def right(rules: list[dict[str, Any]], people: onboarding.People) -> float:
-    """The share of people, among those whom it matters to, who get their best screen by the rules of an answer."""
-    given = np.full(len(people.means), -1)
+def share_right(rules: list[dict[str, Any]], people: onboarding.People) -> float:
+    """Return the share of participants with unequal screens who get their best screen by the rules of an answer."""
+    screens = np.full(len(people.means), -1)
     for rule in rules:
-        here = given < 0
-        for one in rule["where"]:
-            here &= among(one, people.columns[one["feature"]])
-        given[here] = onboarding.SCREENS.index(rule["option"])
+        is_covered = screens < 0
+        for condition in rule["where"]:
+            is_covered &= matches_condition(condition, people.columns[condition["feature"]])
+        screens[is_covered] = onboarding.SCREENS.index(rule["arm"])
     best, second = np.sort(people.means, axis=1)[:, :-3:-1].T
-    return float((given == people.means.argmax(axis=1))[best - second > NEAR].mean())
+    return float((screens == people.means.argmax(axis=1))[best - second > NEAR].mean())
 
 
-def spent() -> float:
+def processor_seconds() -> float:
     """Seconds of processor time that commands took so far."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
@@ -59,24 +59,24 @@ def commands(at: Services, folder: Path) -> Callable[..., str]:
     }
 
     def command(*arguments: str, patience: float = SECONDS_MAX) -> str:
-        began, line = spent(), [sys.executable, "-m", "privateer_lab", *arguments]
-        done = subprocess.run(line, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        assert spent() - began < patience, arguments
-        return done.stdout
+        began, line = processor_seconds(), [sys.executable, "-m", "privateer_lab", *arguments]
+        process = subprocess.run(line, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+        assert process.returncode == 0, process.stderr
+        assert processor_seconds() - began < patience, arguments
+        return process.stdout
 
     return command
 
 
 @pytest.mark.nightly
 def test_six_commands_lead_from_a_file_to_an_answer(tmp_path: Path) -> None:
-    """A shuffler, epsilon 1, 200,000 people, one in twenty of whom buys.
+    """A shuffler, epsilon 1, 200,000 participants: one in twenty buys.
 
     In four simulations rules are right for .81 to .87 of those whom it matters to. Planted: everybody gets the screen
     that is best on the whole, which is right for .36.
     """
     onboarding.people(ROWS).write(tmp_path / "log.csv")
-    with running(tmp_path / "services", free_port(), free_port(), quiet=True) as at:
+    with run_services(tmp_path / "services", free_port(), free_port(), quiet=True) as at:
         command = commands(at, tmp_path)
         command("spec-from", "log.csv", *FILE, "--out", "spec.toml")
         sizes = {"horizon": PEOPLE, "round_size": PEOPLE // 10}
@@ -86,15 +86,15 @@ def test_six_commands_lead_from_a_file_to_an_answer(tmp_path: Path) -> None:
         command("load", "log", "--users", str(PEOPLE), "--sender-key", str(at.sender_key), patience=3600)
         assert "no result" not in command("answer", "log").lower()
         conclusion = json.loads(command("answer", "log", "--json"))["conclusion"]
-    some = onboarding.people(40_000, 9)
-    everybody = [{"where": [], "option": one} for one in onboarding.SCREENS]
-    assert right(conclusion["rules"]["rules"], some) > max(right([one], some) for one in everybody) + 0.1
+    crowd = onboarding.people(40_000, 9)
+    constant = [{"where": [], "arm": screen} for screen in onboarding.SCREENS]
+    assert share_right(conclusion["rules"]["rules"], crowd) > max(share_right([rule], crowd) for rule in constant) + 0.1
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize(("outcome", "direction"), [("cured", ()), ("died", ("--lower-is-better",))])
 def test_the_plainest_table_leads_to_an_answer(outcome: str, direction: tuple[str, ...], tmp_path: Path) -> None:
-    """An arm, and a yes or no: .7 of those with the drug do well, .6 of others; 6,000 people, a shuffler, epsilon 1.
+    """An arm, and a yes or no: .7 do well with the drug, .6 without; 6,000 participants, a shuffler, epsilon 1.
 
     One and a half half-widths of 95 % miss once in 300 runs; the seed is fixed. Planted: a direction that one of both
     readers forgets recommends the placebo in one of the cases.
@@ -104,18 +104,18 @@ def test_the_plainest_table_leads_to_an_answer(outcome: str, direction: tuple[st
     well = rng.random(6_000) < np.where(arms == "drug", 0.7, 0.6)
     rows = [f"{arm},{'yes' if good == (outcome == 'cured') else 'no'}" for arm, good in zip(arms, well, strict=True)]
     (tmp_path / "table.csv").write_text("\n".join([f"arm,{outcome}", *rows]) + "\n")
-    asked = ("table.csv", "--arm", "arm", "--reward", outcome, "--control", "placebo", *direction)
-    with running(tmp_path / "services", free_port(), free_port(), quiet=True) as at:
+    options = ("table.csv", "--arm", "arm", "--reward", outcome, "--control", "placebo", *direction)
+    with run_services(tmp_path / "services", free_port(), free_port(), quiet=True) as at:
         command = commands(at, tmp_path)
-        command("spec-from", *asked, "--out", "table.toml")
+        command("spec-from", *options, "--out", "table.toml")
         assert "downwards" not in command("plan", "table.toml", patience=3 * SECONDS_MAX)
         command("create", "table.toml")
         command("load", "table", "--sender-key", str(at.sender_key), patience=3600)
         served = json.loads(command("answer", "table", "--json"))
-        local = json.loads(command("analyze", *asked, "--json"))["answer"]
-    assert served["conclusion"]["headline"]["option"] == "drug"
-    for found, width in ((local, 0.05), (served["found"], 0.12)):
-        effect, *others = found["effects"]
-        assert (found["recommended"], others) == ("drug", [])
+        local = json.loads(command("analyze", *options, "--json"))["answer"]
+    assert served["conclusion"]["headline"]["arm"] == "drug"
+    for answer, width in ((local, 0.05), (served["result"], 0.12)):
+        effect, *others = answer["effects"]
+        assert (answer["recommended"], others) == ("drug", [])
         assert abs(effect["value"] - 0.1) < 1.5 * (effect["high"] - effect["low"]) / 2
         assert 0 < effect["high"] - effect["low"] < width

@@ -17,7 +17,7 @@ import pytest
 from privateer_core.wire.publication import decode_publication, digest
 from privateer_lab.services.processes import Processes, free_port
 from privateer_server.data import open_data
-from privateer_server.rounds.open_round import restore_lost, with_sums
+from privateer_server.rounds.open_round import add_stored_sums, restore_without_sums
 from tests.support.nights import KILLS
 from tests.support.postgres import Cluster
 from tests.support.replicas import Shared
@@ -36,21 +36,21 @@ CENTRAL = {"privacy.model": "central", "privacy.delta": 1e-6}
 
 
 class Pair:
-    """Two processes; what a client asks goes to one after the other, as behind a balancer, until one decides.
+    """Two processes; a client's requests go to each in turn, as behind a balancer, until a process decides.
 
     Each may have an environment of its own beside what both have.
     """
 
-    def __init__(self, shared: Shared, deaths: float, own: Mapping[str, Mapping[str, str]] | None = None) -> None:
+    def __init__(self, shared: Shared, deaths: float, env: Mapping[str, Mapping[str, str]] | None = None) -> None:
         path = os.pathsep.join([str(ROOT), *filter(None, sys.path)])
         environment = {
             "PRIVATEER_DATABASE": shared.database,
             "PRIVATEER_JOURNAL_DATABASE": shared.journal,
             "PRIVATEER_STORE_KEY_FILE": str(shared.key_file),
-            "PRIVATEER_IDENTITY": str(shared.identity),
+            "PRIVATEER_PUBLICATION_KEY": str(shared.identity),
             "PRIVATEER_ADMIN_TOKEN": TOKEN,
             "PRIVATEER_SENDER_KEYS": str(TRUSTED[0]),
-            "PRIVATEER_OPENERS": "0",
+            "PRIVATEER_DECRYPT_WORKERS": "0",
             "PRIVATEER_TEST_DEATHS": str(deaths),
             "PYTHONPATH": path,
         }
@@ -59,26 +59,26 @@ class Pair:
         self.private = {name: f"http://127.0.0.1:{free_port()}" for name in self.public}
         for name, url in self.public.items():
             admin = {"PRIVATEER_ADMIN_PORT": self.private[name].rpartition(":")[2]}
-            beside = (own or {}).get(name, {})
-            self.processes.start(name, ("tests.support.killed_server", environment | admin | dict(beside), url))
+            further = (env or {}).get(name, {})
+            self.processes.start(name, ("tests.support.killed_server", environment | admin | dict(further), url))
         for name in self.public:
             self.processes.wait(name)
 
-    def ask(self, client: httpx.Client, method: str, path: str, **what: Any) -> httpx.Response:
+    def ask(self, client: httpx.Client, method: str, path: str, **options: Any) -> httpx.Response:
         """The answer of the first server that decides."""
         deadline = time.monotonic() + 90
         while time.monotonic() < deadline:
             self._turn += 1
             url = list(self.public.values())[self._turn % 2]
             with suppress(httpx.TransportError):
-                answer = client.request(method, f"{url}{path}", **what)
+                answer = client.request(method, f"{url}{path}", **options)
                 if answer.status_code != httpx.codes.SERVICE_UNAVAILABLE:
                     return answer
             time.sleep(0.02)
         raise TimeoutError("no server answers")
 
     def kill(self, name: str) -> None:
-        """Kill a server and start it again; the other one is there meanwhile."""
+        """Kill a server and start it again, while the other server is up."""
         self.processes.kill(name)
         self.processes.start(name)
         self.processes.wait(name)
@@ -156,21 +156,21 @@ def test_kills_in_the_middle_of_a_round_lose_and_double_nothing(
         plain = plain_reports(first, people)
         sealed = [seal(first, os.urandom(16) + message) for message in plain]
         waiting = list(range(0, people, BODY))
-        taken: list[int] = []
+        starts: list[int] = []
         counted: list[int] = []
         taking = threading.Lock()
 
         def upload() -> None:
-            with httpx.Client(auth=Signing(), timeout=30) as own:
+            with httpx.Client(auth=Signing(), timeout=30) as client:
                 while True:
-                    while len(taken) * BODY * kills > killed * people:  # a busy machine kills slowly
+                    while len(starts) * BODY * kills > killed * people:  # a busy machine kills slowly
                         time.sleep(0.05)
                     with taking:
-                        if not waiting or (killed >= kills and len(taken) >= _ENOUGH):
+                        if not waiting or (killed >= kills and len(starts) >= _ENOUGH):
                             return
                         start = waiting.pop()
-                        taken.append(start)
-                    counted.append(send(at, own, body_of(first, sealed[start : start + BODY]))[0])
+                        starts.append(start)
+                    counted.append(send(at, client, body_of(first, sealed[start : start + BODY]))[0])
                     time.sleep(0.4)
 
         senders = [threading.Thread(target=upload) for _ in range(3)]
@@ -185,60 +185,60 @@ def test_kills_in_the_middle_of_a_round_lose_and_double_nothing(
                 else:
                     at.kill(victim)
                 killed += 1
-        print(f"{killed} kills, {len(taken) * BODY} reports")
-        assert (sum(counted), len(counted)) == (len(taken) * BODY, len(taken))
+        print(f"{killed} kills, {len(starts) * BODY} reports")
+        assert (sum(counted), len(counted)) == (len(starts) * BODY, len(starts))
         assert killed >= kills
         # Whatever is sent again is counted already.
-        assert send(at, client, body_of(first, sealed[taken[0] : taken[0] + BODY])) == (BODY, 0)
+        assert send(at, client, body_of(first, sealed[starts[0] : starts[0] + BODY])) == (BODY, 0)
     data = open_data(shared.settings())
     stored = data.store.experiment("test")
     assert stored is not None
-    blank = restore_lost(stored.current)
-    whole = with_sums(blank, data.store.sums("test", 1), data.keys.find(blank.round.public_key))
+    blank = restore_without_sums(stored.current)
+    whole = add_stored_sums(blank, data.store.sums("test", 1), data.keys.find_decryptor(blank.round.public_key))
     data.close()
     assert whole is not None
-    those = [message for start in taken for message in plain[start : start + BODY]]
-    expected = blank.step.policy.analyzer(blank.step.policy).tally(blank.mechanism, b"".join(those))
-    assert stored.current.received == len(those) == whole.total.reports == expected.reports
+    messages = [message for start in starts for message in plain[start : start + BODY]]
+    expected = blank.step.policy.make_analyzer(blank.step.policy).tally(blank.mechanism, b"".join(messages))
+    assert stored.current.received == len(messages) == whole.total.reports == expected.reports
     assert (whole.total.cells == expected.cells).all()
     assert (whole.total.counts == expected.counts).all()
     assert len(stored.parts) > 2
 
 
 @pytest.mark.parametrize(
-    ("least", "deaths"), [(25, 4), pytest.param(25, KILLS, marks=[pytest.mark.nightly, pytest.mark.timeout(3600)])]
+    ("min_rounds", "deaths"), [(25, 4), pytest.param(25, KILLS, marks=[pytest.mark.nightly, pytest.mark.timeout(3600)])]
 )
 def test_deaths_while_rounds_close_release_every_round_once(
-    postgres: Cluster, tmp_path: Path, least: int, deaths: int
+    postgres: Cluster, tmp_path: Path, min_rounds: int, deaths: int
 ) -> None:
-    """Servers die before and after each step of a closing; the other one goes on, and both tell the same."""
+    """Servers die before and after each step of a closing; the other server goes on, and both publish the same."""
     shared, size = Shared.make(postgres, tmp_path), 10
     changes = {**CENTRAL, "experiment.round_size": size, "experiment.horizon": 50_000}
-    told: dict[int, set[bytes]] = defaultdict(set)
-    accepted = lost = 0
+    seen_digests: dict[int, set[bytes]] = defaultdict(set)
+    accepted = n_late = 0
     with pair(shared, changes, deaths=0.06) as (at, client), at.revived(threading.Event()):
         version = 0
-        while version <= least or at.deaths < deaths:
+        while version <= min_rounds or at.deaths < deaths:
             current = publication(at, client)
             version = decode_publication(current).round.version
-            told[version].add(digest(current))
+            seen_digests[version].add(digest(current))
             sealed = sealed_reports(current, size)
             for start in range(0, size, BODY):
                 counted, late = send(at, client, body_of(current, sealed[start : start + BODY]))
                 assert counted + late == BODY
-                accepted, lost = accepted + counted, lost + late
+                accepted, n_late = accepted + counted, n_late + late
         for earlier in range(1, version + 1):
             for _ in range(2):
                 answer = at.ask(client, "GET", f"/experiments/test/policy/{earlier}", headers=MSGPACK)
-                told[earlier].add(digest(answer.content))
+                seen_digests[earlier].add(digest(answer.content))
         history = at.ask(client, "GET", "/experiments/test/history").json()["rounds"]
     print(f"{at.deaths} deaths, {version} rounds")
     assert at.deaths >= deaths
-    assert {earlier: len(digests) for earlier, digests in told.items()} == dict.fromkeys(told, 1)
+    assert {earlier: len(digests) for earlier, digests in seen_digests.items()} == dict.fromkeys(seen_digests, 1)
     assert [row["received"] for row in history[:-1]] == [size] * (len(history) - 1)
     total = sum(row["received"] for row in history)
     # Who is cut off between storing and answer may find the round closed when asking again.
-    assert accepted <= total <= accepted + lost
+    assert accepted <= total <= accepted + n_late
     data = open_data(shared.settings())
     records = data.store.experiments()
     data.close()

@@ -12,10 +12,10 @@ from privateer_core.accounting.events import Gaussian
 from privateer_core.privacy.record_verification import read_certificates
 from privateer_core.wire.publication import decode_publication
 from privateer_server.data import open_data
-from privateer_server.rounds.open_round import restore_lost, with_sums
+from privateer_server.rounds.open_round import add_stored_sums, restore_without_sums
 from tests.integration.test_replica_kills import SERVERS, Pair
 from tests.support.postgres import Cluster
-from tests.support.processors import old
+from tests.support.processors import old_processor
 from tests.support.replicas import Shared
 from tests.support.sealing import body_of, sealed_reports
 from tests.support.senders import Signing
@@ -33,7 +33,7 @@ SPEC: dict[str, Any] = {
 
 
 def published(client: httpx.Client, url: str, version: int) -> bytes:
-    """The publication of a version at one server, which hears of it from the other one."""
+    """Return the publication of a version at a server, which hears of it from the other server."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         body = client.get(f"{url}/experiments/test/policy", headers=MSGPACK).content
@@ -48,16 +48,16 @@ def noise(shared: Shared) -> np.ndarray[Any, np.dtype[np.int64]]:
     data = open_data(shared.settings())
     stored = data.store.experiment("test")
     assert stored is not None
-    blank = restore_lost(stored.current)
-    whole = with_sums(blank, data.store.sums("test", ROUNDS + 1), data.keys.find(blank.round.public_key))
+    blank = restore_without_sums(stored.current)
+    full = add_stored_sums(blank, data.store.sums("test", ROUNDS + 1), data.keys.find_decryptor(blank.round.public_key))
     data.close()
-    assert whole is not None
-    return np.asarray(whole.total.noise)
+    assert full is not None
+    return np.asarray(full.total.noise)
 
 
 def test_noise_goes_on_and_both_certify_the_same(postgres: Cluster, tmp_path: Path) -> None:
     shared = Shared.make(postgres, tmp_path)
-    at = Pair(shared, 0.0, {SERVERS[1]: old()})
+    at = Pair(shared, 0.0, {SERVERS[1]: old_processor()})
     try:
         with httpx.Client(auth=Signing(), timeout=30) as client:
             created = client.post(f"{at.private['one']}/experiments", json=SPEC, headers=ADMIN)

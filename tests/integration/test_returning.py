@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from privateer_client import AsyncClient, Ledger, Outcome
+from privateer_client import AsyncClient, Ledger, ReportStatus
 from privateer_core.errors import SpecError
 from privateer_core.privacy.certificate import recompute
 from privateer_core.privacy.record_verification import read_certificates
@@ -17,7 +17,7 @@ from tests.support.servers import SHUFFLED
 DAY = 86_400.0
 
 
-async def take_part(client: AsyncClient) -> Outcome:
+async def take_part(client: AsyncClient) -> ReportStatus:
     session = await client.join("test")
     await session.choose(CONTEXT)
     return await session.report(1.0)
@@ -30,7 +30,7 @@ async def take_part(client: AsyncClient) -> Outcome:
         pytest.param({"name": "linear"}, marks=pytest.mark.nightly),
         pytest.param({"name": "additive"}, marks=pytest.mark.nightly),
     ],
-    ids=lambda one: one["name"],
+    ids=lambda section: section["name"],
 )
 async def test_reports_of_one_person_in_several_rounds_share_a_promise(
     tmp_path: Path, algorithm: dict[str, str]
@@ -42,20 +42,20 @@ async def test_reports_of_one_person_in_several_rounds_share_a_promise(
         assert created.status_code == 201
         for version in (1, 2):
             publication = await services.api.publication()
-            assert await take_part(device(services, tmp_path / "one.db", clock)) is Outcome.ACCEPTED
+            assert await take_part(device(services, tmp_path / "one.db", clock)) is ReportStatus.ACCEPTED
             assert await services.uploads(publication, sealed_reports(publication, 99, seed=version)) == 99
             assert (await services.version(version + 1))["accepted"] == 100 * version
             clock.time += DAY
-        assert await take_part(device(services, tmp_path / "one.db", clock)) is Outcome.ALREADY_REPORTED
+        assert await take_part(device(services, tmp_path / "one.db", clock)) is ReportStatus.ALREADY_REPORTED
         record = (await services.api.client.get("/experiments/test/privacy")).json()
-    (paid,) = Ledger(tmp_path / "one.db").payments()
-    assert (paid.epsilon, paid.delta, paid.made, paid.version) == (1.0, 1e-6, 2, 2)
+    (cost,) = Ledger(tmp_path / "one.db").payments()
+    assert (cost.epsilon, cost.delta, cost.made, cost.version) == (1.0, 1e-6, 2, 2)
     assert record["reports_per_person"] == 2
     (certificate,) = read_certificates(record).values()
-    together, colluding = recompute(certificate)
-    assert together.holds
-    assert 0.9e-6 < together.found < 1e-6
-    assert colluding.epsilon == paid.local_epsilon == 2 * max(row["mechanism"]["epsilon"] for row in record["rounds"])
+    joint_claim, colluding = recompute(certificate)
+    assert joint_claim.holds
+    assert 0.9e-6 < joint_claim.found < 1e-6
+    assert colluding.epsilon == cost.local_epsilon == 2 * max(row["mechanism"]["epsilon"] for row in record["rounds"])
     record["rounds"][0]["mechanism"]["epsilon"] = 3.0  # what a person who reports once may spend
     with pytest.raises(SpecError, match="more than a report's share"):
         read_certificates(record)

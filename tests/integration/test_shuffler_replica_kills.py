@@ -1,4 +1,4 @@
-"""Shuffler processes share their data and are killed again and again: what one acknowledged leaves once.
+"""Shuffler processes share their data and are killed again and again: an acknowledged report leaves once.
 
 The server only keeps what it gets, so that every message that people sent is looked for in the batches.
 """
@@ -18,8 +18,8 @@ import httpx
 import pytest
 
 from privateer_core.wire.batch import decode_batch
-from privateer_core.wire.envelope import Header, pieces
-from privateer_core.wire.problem import slug_of
+from privateer_core.wire.envelope import Header, split_bytes
+from privateer_core.wire.problem import read_slug
 from privateer_lab.services.processes import Processes, free_port
 from tests.support.nights import KILLS
 from tests.support.postgres import Cluster
@@ -36,15 +36,15 @@ _PATIENCE = 120
 
 
 class Replicas:
-    """Two processes; what a client sends goes to one after the other, as behind a balancer, until one decides."""
+    """Two processes; a client's uploads go to each in turn, as behind a balancer, until a process decides."""
 
     def __init__(self, shared: SharedShufflers, server: str, deaths: float) -> None:
-        where = shared.settings
+        settings = shared.settings
         environment = {
             "PRIVATEER_SERVER_URL": server,
-            "PRIVATEER_DATABASE": where.database,
-            "PRIVATEER_STORE_KEY_FILE": str(where.store_key_file),
-            "PRIVATEER_SIGNING_KEY": str(where.signing_key),
+            "PRIVATEER_DATABASE": settings.database,
+            "PRIVATEER_STORE_KEY_FILE": str(settings.store_key_file),
+            "PRIVATEER_SIGNING_KEY": str(settings.signing_key),
             "PRIVATEER_SENDER_KEYS": str(TRUSTED[0]),
             "PRIVATEER_MIN_BATCH": "2",
             "PRIVATEER_TEST_DEATHS": str(deaths),
@@ -58,21 +58,21 @@ class Replicas:
         for name in self.public:
             self.processes.wait(name)
 
-    def ask(self, client: httpx.Client, page: str, **what: Any) -> httpx.Response:
+    def ask(self, client: httpx.Client, page: str, **options: Any) -> httpx.Response:
         """The answer of the first replica that decides; what is refused for want of room is decided later."""
         deadline = time.monotonic() + _PATIENCE
         while time.monotonic() < deadline:
             self._turn += 1
             url = list(self.public.values())[self._turn % 2]
             with suppress(httpx.TransportError):
-                answer = client.post(f"{url}{page}", **what)
+                answer = client.post(f"{url}{page}", **options)
                 if answer.status_code != httpx.codes.SERVICE_UNAVAILABLE:
                     return answer
             time.sleep(0.02)
         raise TimeoutError("no shuffler decides")
 
     def harass(self, rng: random.Random, over: threading.Event) -> None:
-        """Kill one, soon after it is ready and one time in four while it starts; start what has killed itself."""
+        """Kill a process, soon after it is ready and once in four times while it starts; restart dead processes."""
         while not over.wait(rng.uniform(0.0, 0.6)):
             name = rng.choice(list(self.public))
             for each in self.public:
@@ -101,7 +101,7 @@ class Replicas:
 
 
 class People:
-    """Everybody who reports; each one's message is unique.
+    """All participants who report, with a unique message each.
 
     Attributes
     ----------
@@ -118,21 +118,21 @@ class People:
     def report(self, client: httpx.Client) -> None:
         header, message = self._server.header(), sealed_reports(1)[0]
         answer = self._send(client, header, message)
-        slug = "" if answer.is_success else slug_of(answer.content)
+        slug = "" if answer.is_success else read_slug(answer.content)
         assert answer.is_success or slug in ("duplicate-report", "round-closed"), answer.text
         (self.undecided if slug == "round-closed" else self.acknowledged).add(message)
 
     def _send(self, client: httpx.Client, header: Header, message: bytes) -> httpx.Response:
         return self._at.ask(client, "/experiments/spring/reports", content=body_of(header, [message]))
 
-    def go_on(self, enough: Any) -> None:
+    def go_on(self, is_over: Any) -> None:
         """Report until it is enough; the server publishes another version whenever it has a batch."""
         failures: list[BaseException] = []
 
         def one() -> None:
             try:
                 with httpx.Client(auth=Signing(), timeout=30) as client:
-                    while not enough() and not failures:
+                    while not is_over() and not failures:
                         self.report(client)
             except BaseException as error:
                 failures.append(error)
@@ -147,7 +147,7 @@ class People:
             raise failures[0]
 
     def follow(self) -> None:
-        if ("spring", self.version) in self._server.taken:
+        if ("spring", self.version) in self._server.delivered:
             self.version += 1
             self._server.publish(version=self.version, batch=BATCH)
 
@@ -155,7 +155,7 @@ class People:
 @pytest.mark.parametrize(
     ("deaths", "rounds"), [(4, 4), pytest.param(KILLS, KILLS, marks=[pytest.mark.nightly, pytest.mark.timeout(3600)])]
 )
-def test_what_a_replica_acknowledged_leaves_once(postgres: Cluster, tmp_path: Path, deaths: int, rounds: int) -> None:
+def test_an_acknowledged_report_leaves_once(postgres: Cluster, tmp_path: Path, deaths: int, rounds: int) -> None:
     shared = SharedShufflers.make(postgres, tmp_path)
     server = shared.server
     server.publish(batch=BATCH)
@@ -170,15 +170,17 @@ def test_what_a_replica_acknowledged_leaves_once(postgres: Cluster, tmp_path: Pa
         finally:
             for name in at.public:
                 at.processes.kill(name)
-    delivered = [message for body in server.taken.values() for message in pieces(decode_batch(body).sealed, SIZE)]
-    print(f"{at.deaths} deaths, {len(server.taken)} batches, {len(server.attempts)} deliveries")
+    delivered = [
+        message for body in server.delivered.values() for message in split_bytes(decode_batch(body).sealed, SIZE)
+    ]
+    print(f"{at.deaths} deaths, {len(server.delivered)} batches, {len(server.attempts)} deliveries")
     print(f"{len(people.acknowledged)} acknowledged, {len(people.undecided)} undecided")
     assert at.deaths >= deaths
     assert max(Counter(delivered).values()) == 1
     assert len(people.acknowledged - set(delivered)) == 0, "an acknowledged message was never delivered"
     assert set(delivered) <= people.acknowledged | people.undecided
-    assert {len(decode_batch(body).sealed) for body in server.taken.values()} == {BATCH * SIZE}
+    assert {len(decode_batch(body).sealed) for body in server.delivered.values()} == {BATCH * SIZE}
     bodies = defaultdict(set)
     for body in server.attempts:
         bodies[decode_batch(body).header.version].add(body)
-    assert {version: len(some) for version, some in bodies.items() if len(some) > 1} == {}
+    assert {version: len(distinct) for version, distinct in bodies.items() if len(distinct) > 1} == {}

@@ -50,32 +50,32 @@ def readers(at: Services) -> Iterator[dict[int, set[str]]]:
 @contextmanager
 def kills(at: Services, rng: random.Random) -> Iterator[list[str]]:
     """Kill the server some times, seconds apart, so that epochs end in between."""
-    done: list[str] = []
+    killed: list[str] = []
     over = threading.Event()
 
     def run() -> None:
-        while len(done) < KILLS and not over.wait(rng.uniform(1.0, 5.0)):
+        while len(killed) < KILLS and not over.wait(rng.uniform(1.0, 5.0)):
             at.processes.kill("server")
             at.processes.start("server")
-            done.append("server")
+            killed.append("server")
             with suppress(Unavailable):  # a busy machine takes its time; the devices go on asking
                 at.processes.wait("server")
 
     thread = threading.Thread(target=run)
     thread.start()
     try:
-        yield done
+        yield killed
     finally:
         over.set()
         thread.join()
 
 
 @pytest.mark.nightly
-def test_kills_in_epochs_lose_nobody_and_draw_no_noise_twice(tmp_path: Path) -> None:
+def test_kills_in_epochs_lose_no_report_and_draw_no_noise_twice(tmp_path: Path) -> None:
     spec = sparse_spec(context__features=100, experiment__horizon=PEOPLE + 1000).without_people()
     with services(tmp_path) as at:
         create(at, spec)
-        with readers(at) as seen, kills(at, random.Random(5)) as killed:
+        with readers(at) as digests_by_version, kills(at, random.Random(5)) as killed:
             result = run_load(
                 "test",
                 at.server,
@@ -85,11 +85,11 @@ def test_kills_in_epochs_lose_nobody_and_draw_no_noise_twice(tmp_path: Path) -> 
                 batch=20,
                 sender_key=at.sender_key,
             )
-        found = facts(at)
+        status = facts(at)
     assert len(killed) >= 3
-    lost = sum(result.refused.values())
-    assert result.accepted + lost == result.people
+    n_refused = sum(result.refused.values())
+    assert result.accepted + n_refused == result.people
     # A sender who is cut off between storing and answer may find the round closed when asking again.
-    assert result.accepted <= found["accepted"] <= result.accepted + lost
-    assert len(seen) >= 4
-    assert {version: len(digests) for version, digests in seen.items() if len(digests) > 1} == {}
+    assert result.accepted <= status["accepted"] <= result.accepted + n_refused
+    assert len(digests_by_version) >= 4
+    assert {version: len(digests) for version, digests in digests_by_version.items() if len(digests) > 1} == {}

@@ -12,17 +12,17 @@ import pytest
 
 from privateer_client import AsyncClient
 from privateer_client.ledger.ledger import Ledger
-from privateer_client.states import Outcome
+from privateer_client.states import ReportStatus
 from privateer_core.privacy.terms_verification import Limits
 from privateer_core.wire.attestation import HEADER
-from privateer_core.wire.problem import slug_of
+from privateer_core.wire.problem import read_slug
 from privateer_core.wire.token import Challenge, PendingToken, read_authorization
 from privateer_core.wire.token_keys import Directory
 from privateer_lab.load.driver import LIMITS, run_load
-from privateer_lab.services.processes import IssuerProcess, free_port, running
+from privateer_lab.services.processes import IssuerProcess, free_port, run_services
 from tests.integration.test_kills import Killer, create
+from tests.integration.test_pipeline import count_held
 from tests.integration.test_pipeline import facts as facts_of
-from tests.integration.test_pipeline import held
 from tests.support.sealing import body_of, sealed_reports
 from tests.support.servers import SHUFFLED, SMALL
 from tests.support.specs import SHUFFLE, make_spec
@@ -34,8 +34,8 @@ CONTEXT = {"x1": 0.5, "x2": 0.5}
 def device(services: Trio, name: str = "one", limits: Limits = LIMITS) -> AsyncClient:
     """A device with a ledger of its own."""
     ledger = Ledger(services.folder / f"{name}.db")
-    where = {"shuffler": "http://shuffler", "issuer": "http://issuer"}
-    return AsyncClient("http://server", **where, limits=limits, ledger=ledger, transport=services.ways)
+    urls = {"shuffler": "http://shuffler", "issuer": "http://issuer"}
+    return AsyncClient("http://server", **urls, limits=limits, ledger=ledger, transport=services.ways)
 
 
 @pytest.mark.parametrize(("changes", "host"), [(SHUFFLED, "shuffler"), (SMALL, "server")])
@@ -45,12 +45,12 @@ async def test_four_lines_are_enough(tmp_path: Path, changes: dict[str, Any], ho
         async with device(services) as client:
             session = await client.join("test")
             await session.choose(CONTEXT)
-            assert await session.report(1.0) is Outcome.ACCEPTED
+            assert await session.report(1.0) is ReportStatus.ACCEPTED
         (upload,) = services.ways.to(host, "/reports")
         (request,) = services.ways.to("issuer", "/tokens")
         token = read_authorization(upload.headers["authorization"].encode())
         assert token.authenticator not in request.content
-        assert services.ways.asked.index(request) < services.ways.asked.index(upload)
+        assert services.ways.requests.index(request) < services.ways.requests.index(upload)
 
 
 async def test_tokens_can_be_fetched_ahead(tmp_path: Path) -> None:
@@ -59,12 +59,12 @@ async def test_tokens_can_be_fetched_ahead(tmp_path: Path) -> None:
         async with device(services) as client:
             assert await client.fetch_tokens("test") == 1
             assert await client.fetch_tokens("test") == 1
-        asked = len(services.ways.asked)
+        n_requests = len(services.ways.requests)
         async with device(services) as client:
             session = await client.join("test")
             await session.choose(CONTEXT)
-            assert await session.report(1.0) is Outcome.ACCEPTED
-        assert {one.url.host for one in services.ways.asked[asked:]} == {"server", "shuffler"}
+            assert await session.report(1.0) is ReportStatus.ACCEPTED
+        assert {request.url.host for request in services.ways.requests[n_requests:]} == {"server", "shuffler"}
         assert len(services.ways.to("issuer", "/tokens")) == 1
 
 
@@ -89,11 +89,11 @@ def rows(path: Path, select: str) -> int:
 @pytest.mark.nightly
 @pytest.mark.parametrize(("victim", "people"), [("shuffler", 400), ("server", 400)])
 def test_kills_lose_no_report_and_spend_no_token_twice(tmp_path: Path, victim: str, people: int) -> None:
-    """Everybody has one token and reports to one round: all are there, once, whatever was killed when."""
+    """Each participant has a token and reports to a round: all reports are there once after kills."""
     is_shuffled, issuing = victim == "shuffler", IssuerProcess("test", free_port())
     sizes = {"experiment.horizon": 10_000, "experiment.round_size": 2000}
     model = {**SHUFFLE, "privacy.min_batch": 1000} if is_shuffled else {}
-    with running(tmp_path, free_port(), free_port(), quiet=True, issuing=issuing) as at:
+    with run_services(tmp_path, free_port(), free_port(), quiet=True, issuing=issuing) as at:
         create(at, make_spec({**model, **sizes}))
         killer = Killer(at, [victim], random.Random(5))
         with killer.at_work():
@@ -103,7 +103,7 @@ def test_kills_lose_no_report_and_spend_no_token_twice(tmp_path: Path, victim: s
     assert (result.accepted, dict(result.refused)) == (people, {})
     if is_shuffled:
         (store,) = (tmp_path / "shuffler").glob("*.db")
-        assert held(tmp_path / "shuffler") == people
+        assert count_held(tmp_path / "shuffler") == people
         assert rows(store, "SELECT count(DISTINCT token) FROM token WHERE taken") == people
     else:
         assert accepted == people
@@ -117,7 +117,7 @@ def test_pages_of_a_named_origin_read_every_answer(tmp_path: Path) -> None:
     """A browser asks ahead about the token's headers, and hides an answer that names no origin: also a refusal."""
     (tmp_path / "secrets").write_text("ab" * 32)
     issuing = IssuerProcess("test", free_port(), "hmac", tmp_path / "secrets")
-    with running(tmp_path, free_port(), free_port(), quiet=True, issuing=issuing, origins=SHOP) as at:
+    with run_services(tmp_path, free_port(), free_port(), quiet=True, issuing=issuing, origins=SHOP) as at:
         pages = {
             f"{at.issuer}/experiments/test/tokens": (f"content-type,{HEADER}", "attestation-refused"),
             f"{at.shuffler}/experiments/test/reports": ("authorization,content-type", "token-missing"),
@@ -126,14 +126,17 @@ def test_pages_of_a_named_origin_read_every_answer(tmp_path: Path) -> None:
         (key,) = Directory.decode(httpx.get(f"{at.issuer}/token-keys").content).keys("test")
         request = PendingToken.draw(Challenge("issuer", "shuffler", "test"), key).request
         for page, (headers, reason) in pages.items():
-            ahead = {"origin": SHOP, "access-control-request-method": "POST", "access-control-request-headers": headers}
-            asked = httpx.options(page, headers=ahead)
-            assert (asked.status_code, asked.headers["access-control-allow-origin"]) == (200, SHOP)
-            allowed = asked.headers["access-control-allow-headers"].lower().split(", ")
+            preflight = {"access-control-request-method": "POST", "access-control-request-headers": headers}
+            response = httpx.options(page, headers=preflight | {"origin": SHOP})
+            assert (response.status_code, response.headers["access-control-allow-origin"]) == (200, SHOP)
+            allowed = response.headers["access-control-allow-headers"].lower().split(", ")
             assert set(headers.split(",")) <= set(allowed)
             for origin, named in ((SHOP, SHOP), ("https://other.example", None)):
                 refused = httpx.post(page, headers={"origin": origin}, content=request)
-                assert (slug_of(refused.content), refused.headers.get("access-control-allow-origin")) == (reason, named)
+                assert (read_slug(refused.content), refused.headers.get("access-control-allow-origin")) == (
+                    reason,
+                    named,
+                )
                 assert refused.headers["vary"] == "Origin"
         keys = httpx.get(f"{at.shuffler}/experiments/test/token-keys", headers={"origin": SHOP})
         assert (keys.status_code, keys.headers["access-control-allow-origin"]) == (200, SHOP)

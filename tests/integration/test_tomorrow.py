@@ -13,11 +13,11 @@ import pytest
 
 from privateer_core.spec.spec import Spec
 from privateer_lab.load.driver import run_load
-from privateer_lab.services.processes import Services, free_port, running
+from privateer_lab.services.processes import Services, free_port, run_services
 from tests.support.specs import make_spec
 
 DAY = 86_400
-PEOPLE = {"population.name": "peaks", "experiment.horizon": 1000, "experiment.conversion_window": DAY}
+PEOPLE = {"population.name": "peaks", "experiment.horizon": 1000, "experiment.conversion_window_seconds": DAY}
 LOCAL = {**PEOPLE, "experiment.round_size": 40}
 SHUFFLE = {
     **PEOPLE,
@@ -44,16 +44,16 @@ if death:
     session = client.join("test")
     print(session.choose({"x1": 0.25, "x2": 0.75}), session.report(1.0).value, flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
-print({name: outcome.value for name, outcome in client.resend().items()}.get("test", "nothing"), flush=True)
+print({name: outcome.value for name, outcome in client.flush().items()}.get("test", "nothing"), flush=True)
 """
 
 
 def device(at: Services, ledger: Path, day: float, *, dies: bool = False) -> str:
-    """What the device's process prints, so many days after the first one."""
+    """Return the output of the device's process, so many days after the first."""
     arguments = [at.server, at.shuffler, str(ledger), str(day * DAY), "dies" if dies else ""]
-    done = subprocess.run([sys.executable, "-c", DEVICE, *arguments], capture_output=True, text=True, timeout=60)
-    assert done.returncode == (-signal.SIGKILL if dies else 0), done.stderr
-    return done.stdout.strip()
+    process = subprocess.run([sys.executable, "-c", DEVICE, *arguments], capture_output=True, text=True, timeout=60)
+    assert process.returncode == (-signal.SIGKILL if dies else 0), process.stderr
+    return process.stdout.strip()
 
 
 def create(at: Services, spec: Spec) -> None:
@@ -62,7 +62,7 @@ def create(at: Services, spec: Spec) -> None:
     assert httpx.post(f"{at.admin}/experiments", json=body, headers=headers, timeout=60).status_code == 201
 
 
-def again(at: Services, *names: str) -> None:
+def restart(at: Services, *names: str) -> None:
     """Kill services without a warning, and start them anew."""
     for name in reversed(names):
         at.processes.kill(name)
@@ -75,16 +75,16 @@ def facts(at: Services) -> dict[str, Any]:
     return dict(json.loads(httpx.get(f"{at.server}/experiments/test").content))
 
 
-def reached(at: Services, version: int) -> dict[str, Any]:
+def wait_for_version(at: Services, version: int) -> dict[str, Any]:
     """What is known of the experiment once it has a version."""
     latest = time.monotonic() + 60
-    while (known := facts(at))["version"] < version and time.monotonic() < latest:
+    while (status := facts(at))["version"] < version and time.monotonic() < latest:
         time.sleep(0.05)
-    assert known["version"] == version
-    return known
+    assert status["version"] == version
+    return status
 
 
-def others(at: Services, spec: Spec, people: int) -> None:
+def report_others(at: Services, spec: Spec, people: int) -> None:
     """So many people report at once: their own windows are over."""
     run_load(
         "test", at.server, at.shuffler, sender_key=at.sender_key, population=spec.population, users=people, batch=20
@@ -96,40 +96,40 @@ def test_a_choice_outlives_the_device_and_the_services(tmp_path: Path, changes: 
     spec, ledger = make_spec(changes), tmp_path / "device.db"
     first = spec.experiment.round_size
     ports = free_port(), free_port()
-    with running(tmp_path / "data", *ports, quiet=True) as at:
+    with run_services(tmp_path / "data", *ports, quiet=True) as at:
         create(at, spec)
         assert device(at, ledger, 0, dies=True).endswith("pending")
-        others(at, spec, first)
-        reached(at, 2)
-        again(at, "server", "shuffler")
+        report_others(at, spec, first)
+        wait_for_version(at, 2)
+        restart(at, "server", "shuffler")
         before = facts(at)["accepted"]
         assert device(at, ledger, 0) == "nothing"
         assert device(at, ledger, 1.1) == "accepted"
         assert device(at, ledger, 2) == "nothing"
-        others(at, spec, first - 1)
-        assert (before, reached(at, 3)["accepted"]) == (first, 2 * first)
+        report_others(at, spec, first - 1)
+        assert (before, wait_for_version(at, 3)["accepted"]) == (first, 2 * first)
 
 
 @pytest.mark.nightly
-def test_who_chose_before_the_horizon_reports_after_it_and_a_kill_loses_nothing(tmp_path: Path) -> None:
+def test_choices_before_the_horizon_are_reported_after_it_and_a_kill_loses_none(tmp_path: Path) -> None:
     spec, ledger = make_spec(LOCAL | {"experiment.horizon": 40}), tmp_path / "device.db"
-    with running(tmp_path / "data", free_port(), free_port(), quiet=True) as at:
+    with run_services(tmp_path / "data", free_port(), free_port(), quiet=True) as at:
         create(at, spec)
         assert device(at, ledger, 0, dies=True).endswith("pending")
-        others(at, spec, 40)
-        before = reached(at, 2)
+        report_others(at, spec, 40)
+        before = wait_for_version(at, 2)
         assert before["status"] == "draining"
         assert device(at, ledger, 1.1) == "accepted"
-        again(at, "server")
+        restart(at, "server")
         assert facts(at) == before | {"accepted": 41, "received": 1}
 
 
 @pytest.mark.nightly
-def test_a_device_that_never_reports_costs_nobody_anything(tmp_path: Path) -> None:
+def test_a_device_that_never_reports_takes_no_place_of_another(tmp_path: Path) -> None:
     spec, ledger = make_spec(LOCAL), tmp_path / "device.db"
-    with running(tmp_path / "data", free_port(), free_port(), quiet=True) as at:
+    with run_services(tmp_path / "data", free_port(), free_port(), quiet=True) as at:
         create(at, spec)
         assert device(at, ledger, 0, dies=True).endswith("pending")
-        others(at, spec, 80)
-        known = reached(at, 3)
-        assert (known["accepted"], known["refused"]) == (80, {})
+        report_others(at, spec, 80)
+        status = wait_for_version(at, 3)
+        assert (status["accepted"], status["refused"]) == (80, {})

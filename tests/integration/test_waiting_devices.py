@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from privateer_client import AsyncClient, Ledger, Outcome
+from privateer_client import AsyncClient, Ledger, ReportStatus
 from privateer_core.wire.publication import decode_publication
 from tests.integration.test_changes import CONTEXT, Routed
 from tests.support.changes import change
@@ -38,7 +38,7 @@ def device(services: Pair, folder: Path, clock: Hands) -> AsyncClient:
     )
 
 
-async def closes(services: Pair, people: int, version: int = 1) -> None:
+async def close_round(services: Pair, people: int, version: int = 1) -> None:
     """Others fill the round of a version."""
     publication = await services.api.publication()
     if decode_publication(publication).round.endpoint == "server":
@@ -60,36 +60,36 @@ async def test_a_choice_of_an_earlier_round_is_counted_in_the_open_one(
     folder: Path, changes: dict[str, Any], people: int, window: float
 ) -> None:
     async with pair(folder) as services:
-        await services.api.create({**changes, "experiment.conversion_window": window})
+        await services.api.create({**changes, "experiment.conversion_window_seconds": window})
         clock = Hands()
         session = await device(services, folder, clock).join("test")
         await session.choose(CONTEXT)
         await session.save()
-        await closes(services, people)
+        await close_round(services, people)
         clock.time += 2 * HOUR
         if window:
-            assert await device(services, folder, clock).resend() == {"test": Outcome.ACCEPTED}
+            assert await device(services, folder, clock).flush() == {"test": ReportStatus.ACCEPTED}
         else:
-            assert await (await device(services, folder, clock).resume("test")).report(1.0) is Outcome.ACCEPTED
-        (paid,) = Ledger(folder / "device.db").payments()
-        assert paid.version == 2
+            assert await (await device(services, folder, clock).resume("test")).report(1.0) is ReportStatus.ACCEPTED
+        (payment,) = Ledger(folder / "device.db").payments()
+        assert payment.version == 2
 
 
-async def test_a_stopped_experiment_gets_nothing_that_was_due(folder: Path) -> None:
+async def test_a_stopped_experiment_gets_no_report_that_was_due(folder: Path) -> None:
     async with pair(folder) as services:
-        await services.api.create({**SMALL, "experiment.conversion_window": HOUR})
+        await services.api.create({**SMALL, "experiment.conversion_window_seconds": HOUR})
         clock = Hands()
         await (await device(services, folder, clock).join("test")).choose(CONTEXT)
         await change(services.api, "stop")
         clock.time += 2 * HOUR
-        assert await device(services, folder, clock).resend() == {"test": Outcome.PENDING}
+        assert await device(services, folder, clock).flush() == {"test": ReportStatus.PENDING}
         clock.time += 24 * HOUR
-        assert await device(services, folder, clock).resend() == {"test": Outcome.NOT_ASKED}
+        assert await device(services, folder, clock).flush() == {"test": ReportStatus.NOT_REQUESTED}
         assert Ledger(folder / "device.db").payments() == []
 
 
 NUMBERS = {name: {"low": 0.0, "high": 1.0} for name in ("x1", "x2")}
-ARMS = {"name": "test", "arms": ["a", "b"], "horizon": 1000, "round_size": 20, "conversion_window": HOUR}
+ARMS = {"name": "test", "arms": ["a", "b"], "horizon": 1000, "round_size": 20, "conversion_window_seconds": HOUR}
 MODELS = {
     "local": {"epsilon": 4.0},
     "shuffle": {"epsilon": 1.0, "delta": 1e-6, "min_batch": 100, "local_epsilon_max": 1.0},
@@ -132,25 +132,25 @@ def tables_of(family: str, model: str) -> dict[str, Any]:
 async def test_late_vectors_are_counted_once_and_none_is_lost(folder: Path, family: str, model: str) -> None:
     """Three people choose, two rounds of others close, and they report."""
     tables = tables_of(family, model)
-    size, given = tables["experiment"]["round_size"], GIVEN.get(family, CONTEXT)
+    size, context = tables["experiment"]["round_size"], GIVEN.get(family, CONTEXT)
     async with pair(folder) as services:
         assert (await services.api.client.post("/experiments", json=tables, headers=ADMIN)).status_code == 201
-        folders, clock = [folder / str(one) for one in range(3)], Hands()
-        for one in folders:
-            one.mkdir()
-            session = await device(services, one, clock).join("test")
-            await session.choose(given)
+        folders, clock = [folder / str(device_folder) for device_folder in range(3)], Hands()
+        for device_folder in folders:
+            device_folder.mkdir()
+            session = await device(services, device_folder, clock).join("test")
+            await session.choose(context)
             await session.report({"first": 0.5, "second": 0.4} if family == "convex" else 1.0)
         for version in (1, 2):
-            await closes(services, size, version)
+            await close_round(services, size, version)
         before = (await services.api.facts())["accepted"]
         clock.time += 2 * HOUR
-        for one in folders:
-            assert await device(services, one, clock).resend() == {"test": Outcome.ACCEPTED}
-            assert await device(services, one, clock).resend() == {}, "a report is made once"
-            (paid,) = Ledger(one / "device.db").payments()
-            assert (paid.version, paid.epsilon) == (3, MODELS[model]["epsilon"])
-        await closes(services, size - 3, 3)
+        for device_folder in folders:
+            assert await device(services, device_folder, clock).flush() == {"test": ReportStatus.ACCEPTED}
+            assert await device(services, device_folder, clock).flush() == {}, "a report is made once"
+            (payment,) = Ledger(device_folder / "device.db").payments()
+            assert (payment.version, payment.epsilon) == (3, MODELS[model]["epsilon"])
+        await close_round(services, size - 3, 3)
         facts = await services.api.facts()
         assert (before, facts["accepted"], facts["refused"]) == (2 * size, 3 * size, {})
         state = (await services.api.client.get("/experiments/test/state")).json()["answer"]

@@ -17,12 +17,12 @@ def _started() -> tuple[subprocess.Popen[str], str]:
     )
     assert process.stdout is not None
     for line in process.stdout:
-        if found := re.search(r"http://127\.0\.0\.1:\d+/", line):
-            return process, found[0]
+        if match := re.search(r"http://127\.0\.0\.1:\d+/", line):
+            return process, match[0]
     raise AssertionError(f"it ended with code {process.wait()}")
 
 
-def test_it_serves_its_page_under_a_strict_policy_and_stops() -> None:
+def test_the_web_demo_serves_its_page_under_a_strict_policy_and_stops() -> None:
     process, page = _started()
     try:
         for path in _SERVED:
@@ -34,9 +34,9 @@ def test_it_serves_its_page_under_a_strict_policy_and_stops() -> None:
             assert answer.headers["x-content-type-options"] == "nosniff"
         for path in ("/nowhere", "/../site.py", "/sdk/../../site.py", "/sdk/%2e%2e/package.json"):
             assert httpx.get(page.rstrip("/") + path).status_code == 404
-        told = httpx.get(f"{page}demo.json").json()
+        facts = httpx.get(f"{page}demo.json").json()
         origin = {"origin": page.rstrip("/")}
-        answer = httpx.get(f"{told['server']}/experiments/{told['experiment']}", headers=origin)
+        answer = httpx.get(f"{facts['server']}/experiments/{facts['experiment']}", headers=origin)
         assert answer.headers["access-control-allow-origin"] == origin["origin"]
     finally:
         process.send_signal(signal.SIGTERM)

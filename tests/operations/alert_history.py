@@ -1,4 +1,4 @@
-"""Which rules of deploy/prometheus/alerts.yml fire on what services showed, as promtool evaluates them.
+"""Evaluates with promtool which rules of deploy/prometheus/alerts.yml fire on the metrics of services.
 
 A fault of a test takes seconds, and rules wait for minutes or hours. So the second half of what was seen of a phase is
 repeated until the phase is long enough: gauges take the same values again, counters and ages go on at the same rate.
@@ -98,7 +98,7 @@ class Phase:
         return max(self.scrapes[-1].time - self.scrapes[max(self.first - 1, 0)].time, 1.0)
 
 
-class Fired(NamedTuple):
+class FiredAlerts(NamedTuple):
     """Alerts: before a fault, minutes after its beginning, and long after its cure."""
 
     before: set[str]
@@ -115,9 +115,9 @@ class Series:
         Steps without a value before the first: time begins at 1970 here, and no time is before that.
     """
 
-    def __init__(self, ahead: int = 0) -> None:
+    def __init__(self, empty_steps: int = 0) -> None:
         self.values: defaultdict[Sample, list[float | None]] = defaultdict(list)
-        self.steps, self._ahead = 0, ahead
+        self.steps, self._empty_steps = 0, empty_steps
         self._levels: dict[Sample, float] = {}
         self._previous: dict[Sample, float] = {}
 
@@ -143,10 +143,10 @@ class Series:
     @property
     def _time(self) -> float:
         """The time of the next step."""
-        return (self._ahead + self.steps) * STEP
+        return (self._empty_steps + self.steps) * STEP
 
     def _rises(self, page: Page) -> dict[Sample, float]:
-        """How much each counter rose since the last page that had it; one that began again rose by what it has."""
+        """Return each counter's increase since the last page with it; a counter that was reset rose by its value."""
         rises = {}
         for sample, reading in page.items():
             if not reading.is_counter:
@@ -176,8 +176,8 @@ class Series:
 
     def document(self) -> list[dict[str, str]]:
         """What promtool takes as ``input_series``."""
-        ahead = f"_x{self._ahead} " if self._ahead else ""
-        return [{"series": _selector(sample), "values": ahead + _notation(row)} for sample, row in self.values.items()]
+        prefix = f"_x{self._empty_steps} " if self._empty_steps else ""
+        return [{"series": _selector(sample), "values": prefix + _notation(row)} for sample, row in self.values.items()]
 
 
 def _moving(pages: list[Page]) -> set[Sample]:
@@ -195,7 +195,7 @@ def _moves(name: str, row: list[float]) -> bool:
         return True
     if name.endswith(_TIMES) and 0.0 in row:
         return True
-    return len(row) > 2 and all(one < other for one, other in pairwise(row))
+    return len(row) > 2 and all(earlier < later for earlier, later in pairwise(row))
 
 
 def _selector(sample: Sample) -> str:
@@ -223,13 +223,13 @@ def promtool() -> str | None:
     return shutil.which("promtool")
 
 
-def fired(phases: tuple[Phase, Phase, Phase], folder: Path) -> Fired:
+def find_alerts(phases: tuple[Phase, Phase, Phase], folder: Path) -> FiredAlerts:
     """Which alerts fire in a calm phase, in a fault and after its cure."""
-    ahead = _oldest(phases)
-    series, ends = Series(ahead), []
+    empty_steps = _steps_since_oldest_backup(phases)
+    series, ends = Series(empty_steps), []
     for phase in phases:
         series.add(phase)
-        ends.append((ahead + series.steps) * STEP // 60)
+        ends.append((empty_steps + series.steps) * STEP // 60)
     begin, cure, end = ends
     late = cure if phases[1].minutes else cure + _LATER
     questions = [
@@ -237,14 +237,14 @@ def fired(phases: tuple[Phase, Phase, Phase], folder: Path) -> Fired:
         (late, f"min_over_time(timestamp({_FIRING})[{late - begin}m:1m])"),
         (end, f"timestamp({_FIRING})"),
     ]
-    found: dict[int, dict[str, float]] = {0: {}, 1: {}, 2: {}}
+    seconds_by_phase: dict[int, dict[str, float]] = {0: {}, 1: {}, 2: {}}
     for phase_number, name, seconds in _ask(series, questions, folder / "alerts.json"):
-        found[phase_number][name] = seconds
-    during = {name: round((seconds - begin * 60) / 60) for name, seconds in found[1].items()}
-    return Fired(set(found[0]), during, set(found[2]))
+        seconds_by_phase[phase_number][name] = seconds
+    during = {name: round((seconds - begin * 60) / 60) for name, seconds in seconds_by_phase[1].items()}
+    return FiredAlerts(set(seconds_by_phase[0]), during, set(seconds_by_phase[2]))
 
 
-def _oldest(phases: tuple[Phase, Phase, Phase]) -> int:
+def _steps_since_oldest_backup(phases: tuple[Phase, Phase, Phase]) -> int:
     """The steps from the oldest time of a backup to the first scrape."""
     ages = [
         phase.scrapes[0].time - reading.value
@@ -257,7 +257,7 @@ def _oldest(phases: tuple[Phase, Phase, Phase]) -> int:
 
 def _ask(series: Series, questions: list[tuple[int, str]], path: Path) -> Iterator[tuple[int, str, float]]:
     """Which question has which alert, and its value: promtool tells it since none is expected."""
-    asked = [
+    expressions = [
         {
             "expr": f'label_replace(min by (alertname) ({question}), "phase", "{number}", "", "")',
             "eval_time": f"{minutes}m",
@@ -265,13 +265,13 @@ def _ask(series: Series, questions: list[tuple[int, str]], path: Path) -> Iterat
         }
         for number, (minutes, question) in enumerate(questions)
     ]
-    tests = [{"interval": f"{STEP}s", "input_series": series.document(), "promql_expr_test": asked}]
+    tests = [{"interval": f"{STEP}s", "input_series": series.document(), "promql_expr_test": expressions}]
     document: dict[str, Any] = {"rule_files": [str(RULES)], "evaluation_interval": "1m", "tests": tests}
     path.write_text(json.dumps(document))  # which is YAML, too
     program = promtool()
     assert program, "promtool is not on this machine"
-    ran = subprocess.run([program, "test", "rules", str(path)], check=False, capture_output=True, text=True)
-    rows = _RESULT.findall(ran.stdout + ran.stderr)
-    assert rows or ran.returncode == 0, f"promtool: {(ran.stdout + ran.stderr)[-2000:]}"
+    completed = subprocess.run([program, "test", "rules", str(path)], check=False, capture_output=True, text=True)
+    rows = _RESULT.findall(completed.stdout + completed.stderr)
+    assert rows or completed.returncode == 0, f"promtool: {(completed.stdout + completed.stderr)[-2000:]}"
     for name, number, seconds in rows:
         yield int(number), name, float(seconds)

@@ -1,4 +1,4 @@
-"""Which faults there are, and how a seed draws them: every one before any comes again, with its own circumstances."""
+"""The catalog of faults, and how a seed draws them: each once before any is repeated, with its circumstances."""
 
 import random
 from collections.abc import Callable
@@ -61,14 +61,14 @@ class Case:
     ----------
     store
         Where server and shuffler have their data.
-    held
+    n_held
         How many reports of a batch the shuffler holds when it happens: the batch is full soon after.
     """
 
     seed: int
     fault: Fault
     store: str
-    held: int
+    n_held: int
 
 
 def case(seed: int) -> Case:

@@ -22,8 +22,8 @@ class HeldDatabase(Fault):
         world.services[self.role].stop()
         path = world.data(self.role) / "server.db"
         code = f"import sqlite3, time; db = sqlite3.connect({str(path)!r}); db.execute('BEGIN EXCLUSIVE')"
-        held = f"{code}; print('held', flush=True); time.sleep(600)"
-        self._holder = subprocess.Popen([sys.executable, "-c", held], stdout=subprocess.PIPE)
+        holder_code = f"{code}; print('held', flush=True); time.sleep(600)"
+        self._holder = subprocess.Popen([sys.executable, "-c", holder_code], stdout=subprocess.PIPE)
         assert self._holder.stdout
         assert self._holder.stdout.readline() == b"held\n"
         world.services[self.role].start()

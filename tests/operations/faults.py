@@ -1,4 +1,4 @@
-"""What happens to services, and what the runbook has an operator do about it."""
+"""Faults of services, and their cures according to the runbook."""
 
 import signal
 import threading

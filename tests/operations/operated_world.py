@@ -11,8 +11,8 @@ from typing import Any
 
 import httpx
 
-from privateer_core.wire.keys import own_key
-from privateer_lab.services.processes import IssuerProcess, environments, free_port
+from privateer_core.wire.keys import load_or_create_key
+from privateer_lab.services.processes import IssuerProcess, free_port, service_settings
 from tests.operations.alert_history import Scrape
 from tests.operations.disk import Disk
 from tests.operations.services import Role, ServiceProcess, examine
@@ -57,19 +57,19 @@ class OperatedWorld:
             cluster.folder.chmod(0o711)  # the services find its socket, and are not root
         self.disks = {role: Disk(folder / role) for role in disks}
         ports = free_port(), free_port(), free_port(), free_port()
-        issuing = IssuerProcess(f"{PLAIN},{MIXED}", free_port())
-        given = environments(folder, ports, TOKEN)
+        issuer = IssuerProcess(f"{PLAIN},{MIXED}", free_port())
+        configs = service_settings(folder, ports, TOKEN)
         for name, port in zip(("server", "shuffler"), ports, strict=False):
-            given[name] |= issuing.checks(folder, f"http://127.0.0.1:{port}")
-        given["server"]["PRIVATEER_OPENERS"] = "0"
-        given["issuer"] = issuing.settings(folder)
-        for name, settings in given.items():
+            configs[name] |= issuer.token_settings(folder, f"http://127.0.0.1:{port}")
+        configs["server"]["PRIVATEER_DECRYPT_WORKERS"] = "0"
+        configs["issuer"] = issuer.settings(folder)
+        for name, settings in configs.items():
             settings["PRIVATEER_SENDER_KEYS"] = str(TRUSTED[0])
             if cluster and name != "issuer":
                 settings |= _shared(Role(name), cluster, folder)
         (folder / "trusted").mkdir()
         self.services = {
-            role: ServiceProcess(role, given[role], folder / f"{role}.log", self._http) for role in (*reversed(Role),)
+            role: ServiceProcess(role, configs[role], folder / f"{role}.log", self._http) for role in (*reversed(Role),)
         }
         for role in clocks:
             self.services[role].set_clock(0)
@@ -105,10 +105,10 @@ class OperatedWorld:
             answer = self.ask("POST", "/experiments", json=tables(changes))
             assert answer.status_code == 201, answer.text
 
-    def ask(self, method: str, page: str, token: str = TOKEN, **what: Any) -> httpx.Response:
+    def ask(self, method: str, page: str, token: str = TOKEN, **options: Any) -> httpx.Response:
         """Ask the server's private listener as its operator."""
         headers = {"authorization": f"Bearer {token}"}
-        return self._http.request(method, f"{self.server.private}{page}", headers=headers, **what)
+        return self._http.request(method, f"{self.server.private}{page}", headers=headers, **options)
 
     def wait(self) -> None:
         """Wait until all services are ready."""
@@ -135,35 +135,35 @@ class OperatedWorld:
             sender.settle()
             sender.end()
 
-    def watch(self, seconds: float, seen: Counter[str] | None = None) -> list[Scrape]:
-        """Scrape all services again and again; ``seen`` gets what readiness says that is not well."""
+    def watch(self, seconds: float, not_ready: Counter[str] | None = None) -> list[Scrape]:
+        """Scrape all services again and again; ``not_ready`` counts the readiness messages other than ready."""
         scrapes, end = list[Scrape](), time.monotonic() + seconds
         while time.monotonic() < end:
             began = time.monotonic()
-            scrapes.append(self._scrape(seen))
+            scrapes.append(self._scrape(not_ready))
             time.sleep(max(_LOOK_SECONDS + began - time.monotonic(), 0))
         return scrapes
 
-    def watch_until(self, held: int) -> list[Scrape]:
+    def watch_until(self, n_held: int) -> list[Scrape]:
         """Scrape all services until the shuffler holds so many reports of a batch, or a few more."""
         scrapes, end = self.watch(_LOOK_SECONDS), time.monotonic() + _PATIENCE
-        while not held <= self.totals[MIXED].newest % BATCH < BATCH and time.monotonic() < end:
+        while not n_held <= self.totals[MIXED].n_acknowledged_of_newest % BATCH < BATCH and time.monotonic() < end:
             scrapes += self.watch(_LOOK_SECONDS)
         return scrapes
 
-    def _scrape(self, seen: Counter[str] | None) -> Scrape:
+    def _scrape(self, not_ready: Counter[str] | None) -> Scrape:
         pages: dict[str, str | None] = {}
 
         def look(role: Role, service: ServiceProcess) -> None:
             pages[role.value] = service.metrics()
-            if seen is not None and (said := service.readiness()) != "ready":
-                seen[f"{role}: {said}"] += 1
+            if not_ready is not None and (readiness := service.readiness()) != "ready":
+                not_ready[f"{role}: {readiness}"] += 1
 
         now = time.time()
-        looking = [threading.Thread(target=look, args=row) for row in self.services.items()]
-        for thread in looking:
+        threads = [threading.Thread(target=look, args=row) for row in self.services.items()]
+        for thread in threads:
             thread.start()
-        for thread in looking:
+        for thread in threads:
             thread.join()
         return Scrape(now, {role.value: pages[role.value] for role in Role})
 
@@ -176,7 +176,7 @@ class OperatedWorld:
         answer = self._http.get(f"{self.server.public}/experiments/{name}/history")
         return {row["version"]: row["received"] for row in answer.json()["rounds"]}
 
-    def learned(self, name: str) -> set[int]:
+    def learned_versions(self, name: str) -> set[int]:
         """Versions whose round was learned from."""
         rounds = self._http.get(f"{self.server.public}/experiments/{name}/privacy").json()["rounds"]
         return {row["version"] for row in rounds if row["released"]}
@@ -206,11 +206,11 @@ def _shared(role: Role, cluster: Cluster, folder: Path) -> dict[str, str]:
     store_key, signing_key = folder / f"{role}-store.key", folder / f"{role}-signing.key"
     store_key.write_bytes(secrets.token_bytes(32))
     store_key.chmod(0o600)
-    own_key(signing_key, "--data")
+    load_or_create_key(signing_key, "--data")
     keys = {"PRIVATEER_DATABASE": cluster.make(), "PRIVATEER_STORE_KEY_FILE": str(store_key)}
     if role is Role.SHUFFLER:
         return keys | {"PRIVATEER_SIGNING_KEY": str(signing_key)}
-    return keys | {"PRIVATEER_JOURNAL_DATABASE": cluster.make(), "PRIVATEER_IDENTITY": str(signing_key)}
+    return keys | {"PRIVATEER_JOURNAL_DATABASE": cluster.make(), "PRIVATEER_PUBLICATION_KEY": str(signing_key)}
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import sys
 import time
 from dataclasses import dataclass
 
-from privateer_core.wire.keys import own_key
+from privateer_core.wire.keys import load_or_create_key
 from tests.operations.faults import IMMEDIATE, Fault
 from tests.operations.operated_world import MIXED, OperatedWorld
 from tests.operations.services import Role
@@ -27,7 +27,7 @@ class ServerKeyReplaced(Fault):
         key = world.data(self.role) / "identity.key"
         world.server.stop()
         shutil.move(key, world.folder / "identity.old")
-        own_key(key, "--data")
+        load_or_create_key(key, "--data")
         world.server.start()
 
     def cure(self, world: OperatedWorld) -> None:
@@ -189,7 +189,7 @@ def restore(world: OperatedWorld) -> None:
     world.server.stop()
     shutil.move(data, old)
     _run_command(world, "restore", str(world.folder / "backup"), str(data))
-    settings = {"PRIVATEER_JOURNAL": str(old / "journal.db"), "PRIVATEER_IDENTITY": str(old / "identity.key")}
+    settings = {"PRIVATEER_JOURNAL": str(old / "journal.db"), "PRIVATEER_PUBLICATION_KEY": str(old / "identity.key")}
     world.server.settings.update(settings)
     for key in (old / "keys").glob("*.key"):
         key.unlink()

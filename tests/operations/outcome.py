@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.operations.alert_history import CALM, CURED, LASTING, Fired, Phase, fired
+from tests.operations.alert_history import CALM, CURED, LASTING, FiredAlerts, Phase, find_alerts
 from tests.operations.catalog import Case
 from tests.operations.operated_world import MIXED, PLAIN, OperatedWorld, operated_world
 from tests.support.postgres import Cluster
@@ -26,20 +26,20 @@ class Outcome:
     ----------
     readiness, doctor
         What they said while the fault was there.
-    left
-        What is still wrong after the cure; empty if it cured.
-    acknowledged, lost, doubled
+    remaining_faults
+        Faults that are still there after the cure.
+    acknowledged, n_lost, n_double
         Reports.
     """
 
     case: Case
-    alerts: Fired = field(default_factory=lambda: Fired(set(), {}, set()))
+    alerts: FiredAlerts = field(default_factory=lambda: FiredAlerts(set(), {}, set()))
     readiness: Counter[str] = field(default_factory=Counter)
     doctor: list[str] = field(default_factory=list)
-    left: list[str] = field(default_factory=list)
+    remaining_faults: list[str] = field(default_factory=list)
     acknowledged: int = 0
-    lost: int = 0
-    doubled: int = 0
+    n_lost: int = 0
+    n_double: int = 0
     given_up: int = 0
 
     def row(self) -> list[str]:
@@ -52,8 +52,9 @@ class Outcome:
             alerts or f"none: {fault.why_silent or 'SILENT'}",
             "; ".join(self.readiness) or "all ready",
             "; ".join(self.doctor) or "all ok",
-            "; ".join(self.left) or "yes",
-            f"{self.acknowledged}/{self.lost}/{self.doubled}" + (f" ({self.given_up} given up)" * bool(self.given_up)),
+            "; ".join(self.remaining_faults) or "yes",
+            f"{self.acknowledged}/{self.n_lost}/{self.n_double}"
+            + (f" ({self.given_up} given up)" * bool(self.given_up)),
         ]
 
     def during(self) -> list[tuple[str, int]]:
@@ -73,10 +74,10 @@ class Outcome:
             wrong.append("neither readiness nor the doctor says anything")
         if not any(fault.doctor_says in line for line in ["", *self.doctor]):
             wrong.append(f"the doctor does not say that something {fault.doctor_says}")
-        if self.left or self.alerts.after:
-            wrong.append(f"not cured: {self.left} {sorted(self.alerts.after)}")
-        if self.lost or self.doubled:
-            wrong.append(f"{self.lost} reports lost, {self.doubled} doubled")
+        if self.remaining_faults or self.alerts.after:
+            wrong.append(f"not cured: {self.remaining_faults} {sorted(self.alerts.after)}")
+        if self.n_lost or self.n_double:
+            wrong.append(f"{self.n_lost} reports lost, {self.n_double} doubled")
         return wrong
 
 
@@ -87,47 +88,49 @@ def run(case: Case, folder: Path, cluster: Cluster | None) -> Outcome:
     with operated_world(folder, cluster, disks, clocks) as world:
         world.people()
         fault.prepare(world)
-        before = world.watch_until(case.held)
+        before = world.watch_until(case.n_held)
         fault.inject(world)
         if fault.restarts:
             world.services[fault.restarts].await_answer()
-        asked = threading.Timer(fault.seconds * _DOCTOR_BEGINS, lambda: outcome.doctor.extend(world.doctor()))
-        asked.start()
+        timer = threading.Timer(fault.seconds * _DOCTOR_BEGINS, lambda: outcome.doctor.extend(world.doctor()))
+        timer.start()
         try:
             during = world.watch(fault.seconds, outcome.readiness)
-            asked.join()  # it ends although disk and database stand still
+            timer.join()  # it ends although disk and database stand still
         finally:
             fault.cure(world)
-        asked.join()
-        outcome.left += _left(world)
+        timer.join()
+        outcome.remaining_faults += _remaining_faults(world)
         after = world.watch(_AFTER_SECONDS)
         world.settle()
         world.complete()
         _count(world, outcome)
-        outcome.left += [line for line in world.doctor() if line.startswith("fail")]
+        outcome.remaining_faults += [line for line in world.doctor() if line.startswith("fail")]
     lasting = LASTING if fault.is_lasting else 0
-    outcome.alerts = fired((Phase(before, CALM, skipped=0.0), Phase(during, lasting), Phase(after, CURED)), folder)
+    outcome.alerts = find_alerts(
+        (Phase(before, CALM, skipped=0.0), Phase(during, lasting), Phase(after, CURED)), folder
+    )
     return outcome
 
 
-def _left(world: OperatedWorld) -> list[str]:
-    """What is not ready a while after the cure, or has not delivered what it held."""
-    deadline, seen = time.monotonic() + _CURE_SECONDS, ["not looked yet"]
-    while seen and time.monotonic() < deadline:
-        said = {role: service.readiness() for role, service in world.services.items()}
-        seen = [f"{role}: {words}" for role, words in said.items() if words != "ready"]
+def _remaining_faults(world: OperatedWorld) -> list[str]:
+    """Return the services that are not ready some time after the cure, and whether a full batch waits."""
+    deadline, faults = time.monotonic() + _CURE_SECONDS, ["not looked yet"]
+    while faults and time.monotonic() < deadline:
+        readiness_by_role = {role: service.readiness() for role, service in world.services.items()}
+        faults = [f"{role}: {words}" for role, words in readiness_by_role.items() if words != "ready"]
         if f"\n{_NO_FULL_BATCH}\n" not in (world.shuffler.metrics() or ""):
-            seen.append("a full batch waits")
+            faults.append("a full batch waits")
         time.sleep(0.5)
-    return seen
+    return faults
 
 
 def _count(world: OperatedWorld, outcome: Outcome) -> None:
-    """Compare what people were told with what the server counted, version by version."""
+    """Compare the acknowledged reports of each version with the reports that the server counted."""
     for name in (PLAIN, MIXED):
         totals, received = world.totals[name], world.received(name)
         newest = max(received)
-        learned = world.learned(name) if outcome.case.fault.gives_up else set(received)
+        learned = world.learned_versions(name) if outcome.case.fault.gives_up else set(received)
         for version, acknowledged in totals.acknowledged.items():
             if name == MIXED and version >= newest:
                 continue  # the shuffler holds them
@@ -136,5 +139,5 @@ def _count(world: OperatedWorld, outcome: Outcome) -> None:
             if version < newest and version not in learned:
                 outcome.given_up += acknowledged
                 continue
-            outcome.lost += max(acknowledged - counted, 0)
-            outcome.doubled += max(counted - acknowledged - totals.unknown[version], 0)
+            outcome.n_lost += max(acknowledged - counted, 0)
+            outcome.n_double += max(counted - acknowledged - totals.unknown[version], 0)

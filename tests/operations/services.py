@@ -51,7 +51,7 @@ class Role(StrEnum):
 
 @dataclass
 class ServiceProcess:
-    """One service, with what it needs to start again.
+    """A service process, with its settings, log and clock, which can be started again.
 
     Attributes
     ----------
@@ -155,15 +155,15 @@ class ServiceProcess:
 
 def examine(services: Iterable[ServiceProcess]) -> list[str]:
     """What ``privateer doctor SERVICE`` finds that is not fine at each, as its user and with its settings."""
-    given = json.dumps([(service.role, service.settings, str(service.clock)) for service in services])
-    ran = subprocess.run(_command("-c", _DOCTOR, given), check=False, capture_output=True, text=True, timeout=300)
-    decoder, text, lines = json.JSONDecoder(), ran.stdout.strip(), list[str]()
+    listing = json.dumps([(service.role, service.settings, str(service.clock)) for service in services])
+    process = subprocess.run(_command("-c", _DOCTOR, listing), check=False, capture_output=True, text=True, timeout=300)
+    decoder, text, lines = json.JSONDecoder(), process.stdout.strip(), list[str]()
     while text:
         document, end = decoder.raw_decode(text)
         wrong = [check for check in document["checks"] if check["level"] != "ok"]
         lines += [f"{check['level']} {check['service']} {check['check']}: {check['detail']}" for check in wrong]
         text = text[end:].strip()
-    return lines + [ran.stderr.strip()] * bool(ran.stderr.strip())
+    return lines + [process.stderr.strip()] * bool(process.stderr.strip())
 
 
 def _command(*arguments: str) -> list[str]:

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.operations.alert_history import CALM, CURED, LASTING, Phase, Scrape, fired, promtool
+from tests.operations.alert_history import CALM, CURED, LASTING, Phase, Scrape, find_alerts, promtool
 
 pytestmark = pytest.mark.skipif(not promtool(), reason="promtool is not on this machine")
-_PAGE = """# TYPE privateer_counting gauge
-privateer_counting {counting}
+_PAGE = """# TYPE privateer_intake_up gauge
+privateer_intake_up {counting}
 # TYPE privateer_shuffler_forwarding_failures_total counter
 privateer_shuffler_forwarding_failures_total {failures}
 # TYPE privateer_shuffler_full_batch_timestamp_seconds gauge
@@ -37,6 +37,6 @@ def test_planted_faults_fire_their_rule_and_clear(
     minutes: int, fault: dict[str, int], alerts: dict[str, int], tmp_path: Path
 ) -> None:
     phases = phase(1_699_999_900, CALM), phase(1_700_000_000, minutes, **fault), phase(1_700_000_100, CURED)
-    found = fired(phases, tmp_path)
-    assert (found.before, found.after) == (set(), set())
-    assert found.during == {name: pytest.approx(after, abs=2) for name, after in alerts.items()}
+    alerts_fired = find_alerts(phases, tmp_path)
+    assert (alerts_fired.before, alerts_fired.after) == (set(), set())
+    assert alerts_fired.during == {name: pytest.approx(after, abs=2) for name, after in alerts.items()}

@@ -51,10 +51,10 @@ def seeds() -> list[ParameterSet]:
 def test_a_fault_is_seen_and_cured_and_loses_nothing(
     seed: int, folder: Path, table: Path, request: pytest.FixtureRequest
 ) -> None:
-    drawn = case(seed)
-    if drawn.fault.disk and not can_mount():
+    fault_case = case(seed)
+    if fault_case.fault.disk and not can_mount():
         pytest.skip("only root may mount a disk")
-    outcome = run(drawn, folder, request.getfixturevalue("postgres") if drawn.store == "postgres" else None)
+    outcome = run(fault_case, folder, request.getfixturevalue("postgres") if fault_case.store == "postgres" else None)
     line = " | ".join(outcome.row())
     with table.open("a") as file:
         file.write(f"{line}\n")

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import httpx
 
-from privateer_core.wire.problem import slug_of
+from privateer_core.wire.problem import read_slug
 from privateer_core.wire.publication import decode_publication
 from privateer_core.wire.token import REQUEST_TYPE, Challenge, PendingToken, authorization
 from privateer_core.wire.token_keys import Directory
@@ -69,7 +69,7 @@ class Totals:
         self.unknown: Counter[int] = Counter()
 
     @property
-    def newest(self) -> int:
+    def n_acknowledged_of_newest(self) -> int:
         """Acknowledged reports of the newest version."""
         return self.acknowledged[max(self.acknowledged, default=0)]
 
@@ -90,7 +90,7 @@ class Sender:
         self._thread.start()
 
     def settle(self) -> None:
-        """Send what is left, and nothing new, until all of it has a last answer."""
+        """Send the pending reports, and no new ones, until each has a final answer."""
         self._is_settling.set()
         self._thread.join(_SETTLING)
         assert not self._thread.is_alive(), f"{len(self._pending)} bodies of {self._stop.experiment} are not settled"
@@ -107,14 +107,14 @@ class Sender:
             if not self._pending:
                 if self._is_settling.is_set():
                     return
-                if (report := self._made()) is not None:
+                if (report := self._make_report()) is not None:
                     self._pending.append(report)
             self._pause = _PAUSE
             if self._pending and self._send(self._pending[0]):
                 self._pending.pop(0)
             self._over.wait(self._pause)
 
-    def _made(self) -> Report | None:
+    def _make_report(self) -> Report | None:
         """The next report; None: the publication or a token is not to be had."""
         try:
             if self._uses % _FRESH == 0:
@@ -152,7 +152,7 @@ class Sender:
         except httpx.TransportError:
             report.is_uncertain = True
             return False
-        slug = "" if answer.is_success else slug_of(answer.content)
+        slug = "" if answer.is_success else read_slug(answer.content)
         if answer.is_success or slug == "duplicate-report":
             self._totals.acknowledged[report.version] += 1
             return True

@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from privateer_core.algorithms import parse_spec
-from privateer_lab.services.processes import Services, free_port, running
+from privateer_lab.services.processes import Services, free_port, run_services
 from tests.support.specs import tables
 
 KEPT = sorted((Path(__file__).parent / "kept").glob("*.whl"))
@@ -30,7 +30,7 @@ from privateer_client import Client, Ledger, Limits
 
 wheels, server, shuffler, folder, name, context, people = sys.argv[1:]
 assert privateer_client.__file__.startswith(wheels) and privateer_core.__file__.startswith(wheels)
-limits = Limits(epsilon=float("inf"), local_epsilon=float("inf"), curator=True)
+limits = Limits(epsilon=float("inf"), local_epsilon=float("inf"), allow_central=True)
 for number in range(int(people)):
     ledger = Ledger(Path(folder) / f"ledger-{number}.db")
     with Client(server, shuffler=shuffler, ledger=ledger, limits=limits) as client:
@@ -41,7 +41,7 @@ for number in range(int(people)):
 SPECS = {
     "partition": {},
     "bandit": {"algorithm": {"name": "bandit"}, "context": None},
-    "trial": {"algorithm": {"name": "trial"}, "segments": {"by": ["x1"], "bins": 4}},
+    "trial": {"algorithm": {"name": "trial"}, "segments": {"features": ["x1"], "bins": 4}},
     "linear": {"algorithm": {"name": "linear"}},
 }
 
@@ -56,7 +56,7 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
-    with running(tmp_path_factory.mktemp("services"), free_port(), free_port()) as at:
+    with run_services(tmp_path_factory.mktemp("services"), free_port(), free_port()) as at:
         yield at
 
 
@@ -96,8 +96,8 @@ def test_devices_of_the_last_release_take_part(
     created = httpx.post(f"{services.admin}/experiments", json=body, headers=headers, timeout=60)
     assert created.status_code == 201, created.text
     context = '{"x1": 0.4, "x2": 0.9}' if "context" in data else "{}"
-    done = take_part(wheels, services, tmp_path, f"{name}-{model}", context)
-    assert done.returncode == 0, done.stderr
-    shown = httpx.get(f"{services.server}/experiments/{name}-{model}").json()
+    process = take_part(wheels, services, tmp_path, f"{name}-{model}", context)
+    assert process.returncode == 0, process.stderr
+    facts = httpx.get(f"{services.server}/experiments/{name}-{model}").json()
     closed, open_still = (2, 0), (1, PEOPLE)  # rounds of a trial have more people
-    assert (shown["version"], shown["received"]) in (closed, open_still)
+    assert (facts["version"], facts["received"]) in (closed, open_still)

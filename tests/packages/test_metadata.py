@@ -8,27 +8,27 @@ from typing import Any
 import pytest
 
 from tests.documents import addresses
-from tests.support.wheels import OURS, ROLES, ROOT, named, projects, required
+from tests.support.wheels import OURS, ROLES, ROOT, distribution_name, projects, required
 
 PACKAGE = json.loads((ROOT / "sdk/js/package.json").read_text())
 
 
-def wrong(tables: dict[str, dict[str, Any]]) -> list[str]:
-    """What a distribution requires under a name like ours that is none of ours, or not of its own version."""
-    found = []
+def wrong_requirements(tables: dict[str, dict[str, Any]]) -> list[str]:
+    """Return requirements under a name like ours that are no distribution of ours, or have another version."""
+    faults = []
     for name, table in tables.items():
-        for one in (one for one in required(table) if named(one).startswith(OURS)):
-            other = tables.get(named(one))
-            if other is None or re.sub(r"\[[a-z,]+\]", "", one) != f"{other['name']}=={table['version']}":
-                found.append(f"{name} requires {one}")
-    return found
+        for requirement in [each for each in required(table) if distribution_name(each).startswith(OURS)]:
+            target, pin = tables.get(distribution_name(requirement)), re.sub(r"\[[a-z,]+\]", "", requirement)
+            if target is None or pin != f"{target['name']}=={table['version']}":
+                faults.append(f"{name} requires {requirement}")
+    return faults
 
 
 def test_distributions_require_each_other_at_their_own_version() -> None:
     tables = projects()
     assert len(tables) == len(ROLES)
     assert {table["version"] for table in tables.values()} | {PACKAGE["version"]} == {PACKAGE["version"]}
-    assert wrong(tables) == []
+    assert wrong_requirements(tables) == []
 
 
 @pytest.mark.parametrize(
@@ -37,11 +37,11 @@ def test_distributions_require_each_other_at_their_own_version() -> None:
 def test_a_planted_requirement_is_found(planted: str) -> None:
     tables = copy.deepcopy(projects())
     tables["privateer-client"]["dependencies"][1] = planted
-    assert wrong(tables) == [f"privateer-client requires {planted}"]
+    assert wrong_requirements(tables) == [f"privateer-client requires {planted}"]
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_every_distribution_says_whose_it_is_and_for_whom(role: str) -> None:
+def test_every_distribution_states_author_license_and_audience(role: str) -> None:
     [project] = [
         table for table in projects().values() if table["name"] == f"privateer-{role.replace('shared', 'core')}"
     ]
@@ -71,9 +71,9 @@ def test_addresses_are_those_of_the_documentation() -> None:
 
 
 def test_an_address_of_the_documentation_is_written_everywhere() -> None:
-    written = addresses.documents("https://code.example/privateer", "https://docs.example/")
-    assert len(written) == len(ROLES) + 1
-    for path, text in written.items():
+    text_by_path = addresses.documents("https://code.example/privateer", "https://docs.example/")
+    assert len(text_by_path) == len(ROLES) + 1
+    for path, text in text_by_path.items():
         assert text.count("https://docs.example/") == 1, path
         assert text.count("https://code.example/privateer") == 1, path
         assert text != path.read_text()

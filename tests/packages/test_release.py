@@ -4,6 +4,7 @@ import json
 import shutil
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,13 +19,13 @@ def test_the_changelogs_entry_is_that_of_the_version() -> None:
     assert artifacts.entry(CHANGELOG, "0.1.0") == ("0.1.0 - 2026-01-02", "### Added\n- A house.")
 
 
-def test_a_version_without_an_entry_has_what_is_unreleased() -> None:
+def test_a_version_without_an_entry_has_the_unreleased_notes() -> None:
     assert artifacts.entry(CHANGELOG, "0.2.0") == ("Unreleased", "### Added\n- A door.")
     with pytest.raises(artifacts.ReleaseError, match=r"no entry for 0\.3\.0"):
         artifacts.entry(version.dated(CHANGELOG, "0.2.0", DAY), "0.3.0")
 
 
-def test_a_new_version_dates_what_is_unreleased() -> None:
+def test_a_new_version_dates_the_unreleased_notes() -> None:
     changed = version.dated(CHANGELOG, "0.2.0", DAY)
     assert "## Unreleased\n\n## 0.2.0 - 2026-03-04\n\n### Added\n- A door.\n" in changed
     with pytest.raises(artifacts.ReleaseError, match="choose a higher version"):
@@ -80,7 +81,7 @@ def test_an_inventory_without_a_package_is_found(tmp_path: Path) -> None:
     for role in artifacts.IMAGES:
         lines = (ROOT / "requirements" / f"{role}.txt").read_text().splitlines()
         names = [line.split("==")[0].split("[")[0] for line in lines if "==" in line]
-        listed = {"bomFormat": "CycloneDX", "components": [{"name": name} for name in names]}
+        listed: dict[str, Any] = {"bomFormat": "CycloneDX", "components": [{"name": name} for name in names]}
         (tmp_path / "sbom" / f"{role}.cdx.json").write_text(json.dumps(listed))
     assert checks.inventories(tmp_path).startswith("inventories: server ")
     listed["components"].pop(0)

@@ -1,4 +1,4 @@
-"""All reproductions on one page: it is there from the first on, resumes, and says what is wrong with data."""
+"""All reproductions on a page: it exists from the first on, resumes, and reports faults of the data."""
 
 import gzip
 import json
@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from privateer_lab.pages.plots import panels
-from privateer_papers import catalogue, made
+from privateer_lab.render.pictures import create_panels
+from privateer_papers import catalogue, finished_runs
 from privateer_papers.catalogue import all_reproductions
 from privateer_papers.data_files import DATA, PUBLISHED_COLUMNS
 from privateer_papers.publications import PUBLICATIONS
-from privateer_papers.reproduction import Compared, Effort, Reproduction, Row, Rows
+from privateer_papers.reproduction import Effort, Reproduction, Row, Rows, TableLine
 from tests.support.pages import check
 from tests.unit.lab.cli.test_command_line import run
 
@@ -25,7 +25,7 @@ NAMES = ("paper-1-one", "paper-3-two", "paper-5-three")
 
 
 class Plays(list[str]):
-    """Reproductions that were run, in order; one of them may be interrupted."""
+    """Reproductions that were run, in order; a reproduction may be interrupted."""
 
     interrupted = ""
 
@@ -41,36 +41,36 @@ class Plays(list[str]):
 
 
 def draw(title: str, rows: Rows) -> Any:
-    figure, axes = panels(1, title)
+    figure, axes = create_panels(1, title)
     axes[0].plot([row["regret"] for row in rows])
     return figure
 
 
-def compared(rows: Rows) -> list[Compared]:
-    return [Compared(f"<b>line {place}</b>", "", "7", f"{rows.mean()[0]:g}") for place in range(3)]
+def table_lines(rows: Rows) -> list[TableLine]:
+    return [TableLine(f"<b>line {place}</b>", "", "7", f"{rows.mean()[0]:g}") for place in range(3)]
 
 
 @pytest.fixture
 def plays(monkeypatch: pytest.MonkeyPatch) -> Plays:
     """Three small reproductions in the place of all; the second needs data, and the third warns."""
-    found = Plays()
+    plays = Plays()
     facts = ({"reads": ("published",)}, {"needs": "adult"}, {"warnings": lambda rows: ["ours is <worse>"]})
     kinds = {
         name: Reproduction(
             name,
             f"Paper {name[6]}: it is & {name}",
-            found.of(name),
+            plays.of(name),
             draw,
             lambda rows: f"in full: {len(rows)} rows\nand more",
             lambda rows: f"it has {len(rows)} rows.",
-            compared,
+            table_lines,
             minutes=1,
             **fact,  # type: ignore[arg-type]
         )
         for name, fact in zip(NAMES, facts, strict=True)
     }
     monkeypatch.setattr(catalogue, "all_reproductions", lambda: kinds)
-    return found
+    return plays
 
 
 def reproduce(capsys: pytest.CaptureFixture[str], out: Path, *options: str) -> tuple[int, str, str]:
@@ -81,14 +81,14 @@ def text_of(out: Path) -> str:
     return check((out / "index.html").read_text()).text
 
 
-def adult(tmp_path: Path, rows: int = 16_281) -> str:
+def write_adult_file(tmp_path: Path, rows: int = 16_281) -> str:
     path = tmp_path / "adult.data.gz"
     path.write_bytes(gzip.compress((ADULT_ROW * rows).encode()))
     return str(path)
 
 
-def test_all_are_on_one_page_that_asks_nobody(plays: Plays, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    code, _, err = reproduce(capsys, tmp_path, "--adult", adult(tmp_path))
+def test_all_are_on_one_page_without_requests(plays: Plays, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    code, _, err = reproduce(capsys, tmp_path, "--adult", write_adult_file(tmp_path))
     assert code == 0
     assert plays == list(NAMES)
     assert err.startswith("privateer: all 3 figures and tables: about ")
@@ -104,9 +104,11 @@ def test_all_are_on_one_page_that_asks_nobody(plays: Plays, capsys: pytest.Captu
         assert paper.opening in page.text
 
 
-def test_it_resumes_what_is_the_same(plays: Plays, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_run_with_the_same_settings_is_resumed(
+    plays: Plays, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     plays.interrupted = NAMES[2]
-    data = ("--adult", adult(tmp_path))
+    data = ("--adult", write_adult_file(tmp_path))
     assert reproduce(capsys, tmp_path, *data)[0] == 130
     text = text_of(tmp_path)
     assert "Interrupted; the runs until then show: in full: 1 rows" in text
@@ -116,13 +118,13 @@ def test_it_resumes_what_is_the_same(plays: Plays, capsys: pytest.CaptureFixture
     plays.interrupted = ""
     assert reproduce(capsys, tmp_path, *data)[0] == 0
     assert plays == [NAMES[2]]
-    for seeds, again in (("3", list(NAMES)), ("2", [])):  # a run of more seeds serves where fewer are asked for
+    for seeds, repeated in (("3", list(NAMES)), ("2", [])):  # a run of more seeds serves where fewer are asked for
         plays.clear()
         assert reproduce(capsys, tmp_path, *data, "--seeds", seeds)[0] == 0
-        assert plays == again
+        assert plays == repeated
     assert "small version, seeds 0 to 2, in" in text_of(tmp_path)
     plays.clear()
-    assert reproduce(capsys, tmp_path, "--adult", adult(tmp_path, 32_561))[0] == 0
+    assert reproduce(capsys, tmp_path, "--adult", write_adult_file(tmp_path, 32_561))[0] == 0
     assert plays == [NAMES[1]]
     assert "small version, 2 to 3 seeds each, in" in text_of(tmp_path)
 
@@ -137,7 +139,7 @@ def test_another_version_or_a_lost_picture_is_run_again(
     plays.clear()
     assert reproduce(capsys, tmp_path)[0] == 0
     assert plays == [NAMES[0], NAMES[2]]
-    monkeypatch.setattr(made, "version", lambda _: "9.9")
+    monkeypatch.setattr(finished_runs, "version", lambda _: "9.9")
     plays.clear()
     assert reproduce(capsys, tmp_path)[0] == 0
     assert plays == [NAMES[0], NAMES[2]]
@@ -152,16 +154,16 @@ def test_the_page_is_there_after_the_first(plays: Plays, capsys: pytest.CaptureF
     assert "It is not made yet." in text
 
 
-def test_without_data_the_rest_runs_and_the_page_says_what_to_give(
+def test_without_data_the_rest_runs_and_the_page_names_the_missing_option(
     plays: Plays, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     assert reproduce(capsys, tmp_path)[0] == 0
     assert plays == [NAMES[0], NAMES[2]]
-    assert f"It needs --adult: {DATA['adult'].wanted}." in text_of(tmp_path)
+    assert f"It needs --adult: {DATA['adult'].description}." in text_of(tmp_path)
 
 
-def broken(tmp_path: Path) -> dict[str, str]:
-    """Files that are none of UCI Adult, by what is wrong with them."""
+def write_broken_files(tmp_path: Path) -> dict[str, str]:
+    """Write files that are not UCI Adult, by what is wrong with each."""
     files = {
         "cut off": gzip.compress((ADULT_ROW * 16_281).encode())[:-40],
         "one row short": gzip.compress((ADULT_ROW * 16_280).encode()),
@@ -185,24 +187,24 @@ def test_the_page_says_what_was_run_on_a_small_made_file_alone(
     assert text.count("It needs --") == 2
 
 
-def test_data_that_are_none_are_one_line_and_the_rest_runs(
+def test_a_file_that_is_not_the_data_set_gives_one_line_of_error_and_the_rest_runs(
     plays: Plays, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    files = broken(tmp_path)
+    files = write_broken_files(tmp_path)
     assert len(files) == 5
-    for what, path in files.items():
+    for fault, path in files.items():
         plays.clear()
-        code, _, err = reproduce(capsys, tmp_path / "out" / what, "--adult", path)
+        code, _, err = reproduce(capsys, tmp_path / "out" / fault, "--adult", path)
         (line,) = [line for line in err.splitlines() if not line.endswith(" ...")]
-        assert code == 2, what
+        assert code == 2, fault
         assert plays == [NAMES[0], NAMES[2]]
         assert line.startswith("privateer: --adult: ")
         assert "32,561 and 16,281 rows" in line
         assert "archive.ics.uci.edu" in line
-        assert line.removeprefix("privateer: ") in text_of(tmp_path / "out" / what)
+        assert line.removeprefix("privateer: ") in text_of(tmp_path / "out" / fault)
 
 
-def test_published_figures_that_are_none_are_left_out(
+def test_a_file_that_has_no_published_figures_is_left_out(
     plays: Plays, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     good, other, cut = (tmp_path / name for name in ("good.csv", "other.csv", "cut.csv"))
@@ -216,7 +218,7 @@ def test_published_figures_that_are_none_are_left_out(
         assert ("public logs" in text_of(out)) == (code == 2)
 
 
-def test_a_name_or_all(plays: Plays, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_the_command_needs_a_name_or_all(plays: Plays, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     for arguments in ((), (NAMES[0], "--all")):
         code, _, err = run(capsys, "reproduce", *arguments, "--out", str(tmp_path))
         assert (code, err.count("\n")) == (2, 1)
@@ -224,35 +226,35 @@ def test_a_name_or_all(plays: Plays, capsys: pytest.CaptureFixture[str], tmp_pat
     assert not plays
 
 
-def test_machines_are_told_too(plays: Plays, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_the_result_is_printed_as_json(plays: Plays, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     code, out, err = reproduce(capsys, tmp_path, "--json")
-    told = json.loads(out)
+    document = json.loads(out)
     assert (code, err) == (0, "")
-    assert {one["name"] for one in told["made"]} == set(NAMES)
-    assert Path(told["page"]).is_file()
+    assert {entry["name"] for entry in document["made"]} == set(NAMES)
+    assert Path(document["page"]).is_file()
 
 
-def made_of(page: str) -> tuple[Any, int, str]:
+def read_album_page(page: str) -> tuple[Any, int, str]:
     """A page of the documentation, how many figures and tables it says it made, and the words after that."""
-    found = check((ROOT / "docs" / page).read_text())
-    count, said = re.findall(rf"(\d+) of {len(all_reproductions())} figures and tables(.*?), in ", found.text)[0]
-    return found, int(count), said
+    checked = check((ROOT / "docs" / page).read_text())
+    count, remark = re.findall(rf"(\d+) of {len(all_reproductions())} figures and tables(.*?), in ", checked.text)[0]
+    return checked, int(count), remark
 
 
 def test_the_documentation_has_the_page_of_all_small_versions() -> None:
     """It has every figure and table: whoever adds one makes it again, with --all --quick."""
-    page, count, said = made_of("papers-made-small.html")
+    page, count, remark = read_album_page("papers-made-small.html")
     assert set(all_reproductions()) <= page.anchors
-    assert said.startswith(" in their small version, seeds 0 to ")
+    assert remark.startswith(" in their small version, seeds 0 to ")
     assert len(page.images) == count == len(all_reproductions()) - 2  # two need files that are not to be had
     assert "UTC" in page.text
 
 
 def test_the_documentation_has_the_page_of_a_full_run() -> None:
     """What is not made it says; most is."""
-    page, count, said = made_of("papers-made-again.html")
+    page, count, remark = read_album_page("papers-made-again.html")
     assert set(all_reproductions()) <= page.anchors
-    assert re.fullmatch(r", (seeds 0 to \d+|\d+ to \d+ seeds each)", said)
+    assert re.fullmatch(r", (seeds 0 to \d+|\d+ to \d+ seeds each)", remark)
     assert count >= 2 * len(all_reproductions()) // 3
     assert len(page.images) >= count
     waits = page.text.count("It is not made yet.") + page.text.count("It needs --") + page.text.count("Interrupted")
@@ -264,9 +266,9 @@ def test_the_documentation_has_the_page_of_a_full_run() -> None:
 @pytest.mark.timeout(900)
 def test_all_in_small_within_eight_minutes(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     code, out, _ = reproduce(capsys, tmp_path, "--jobs", "2", "--json")
-    told = json.loads(out)
+    document = json.loads(out)
     assert code == 0
-    assert sum(one["seconds"] or 0 for one in told["made"]) < 480
+    assert sum(entry["seconds"] or 0 for entry in document["made"]) < 480
     page = check((tmp_path / "index.html").read_text())
-    assert {one["name"] for one in told["made"]} <= page.anchors
-    assert len(page.images) == sum(one["seconds"] is not None for one in told["made"])
+    assert {entry["name"] for entry in document["made"]} <= page.anchors
+    assert len(page.images) == sum(entry["seconds"] is not None for entry in document["made"])

@@ -9,7 +9,7 @@ from privateer_core.errors import OutOfRange, SpecError
 from privateer_core.primitives.contributions import KeyedValues
 from privateer_core.primitives.public_coins import Layout
 from privateer_core.sampling.laplace import DiscreteLaplace
-from privateer_lab.simulation.devices import SeededNoise
+from privateer_lab.simulation.scores import SeededNoise
 from privateer_papers.paper_1 import laplace_cells
 from privateer_papers.paper_1.laplace_cells import LaplaceCells
 
@@ -29,7 +29,7 @@ def test_reports_carry_value_and_count():
     mechanism, n = cells(), 40_000
     reports = mechanism.randomize(people(n), SeededNoise(4)).astype(float)
     expected = np.zeros((2, 2, 3))
-    expected[0, 0, 1], expected[1, 0, 1] = laplace_cells.UNIT // 4, laplace_cells.UNIT
+    expected[0, 0, 1], expected[1, 0, 1] = laplace_cells.GRID_POINTS_PER_UNIT // 4, laplace_cells.GRID_POINTS_PER_UNIT
     error = math.sqrt(2) * mechanism.scale / math.sqrt(n)
     assert reports.shape == (n, 12)
     # 12 columns: 6 standard errors have chance 2e-8 in all.
@@ -75,7 +75,7 @@ def test_reports_are_clamped(monkeypatch, loud):
     assert cells(epsilon).parse(reports.tobytes()).tolist() == reports.tolist()
 
 
-def test_what_is_no_report_is_refused():
+def test_bytes_that_are_no_report_are_refused():
     mechanism = cells()
     good = mechanism.randomize(people(2), SeededNoise(1)).tobytes()
     assert len(good) == 2 * mechanism.report_size
@@ -87,7 +87,7 @@ def test_what_is_no_report_is_refused():
 
 def test_release_is_in_units_of_values():
     mechanism = cells()
-    total = mechanism.add(mechanism.empty(), np.full((3, 12), laplace_cells.UNIT, "<i4"))
+    total = mechanism.add(mechanism.empty(), np.full((3, 12), laplace_cells.GRID_POINTS_PER_UNIT, "<i4"))
     released = mechanism.release(total, SeededNoise(0))
     assert released.reports == 3
     assert (released.rewards == 3).all()

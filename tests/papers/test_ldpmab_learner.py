@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from tests.support.specs import make_spec
 CHANGES = {"algorithm.name": "paper-1-ldpmab", "privacy.epsilon": 2.0, "experiment.horizon": 1 << 16}
 
 
-def learned(rewards, counts, reports, **sizes):
+def learn_release(rewards, counts, reports, **sizes):
     learner = learner_for(make_spec({**CHANGES}, **sizes))
     policy = learner.policy(learner.start(0), NewRound(1, 5, reports))
     release = CellSums(reports, np.array([rewards], float), np.array([counts], float))
@@ -24,19 +25,19 @@ def learned(rewards, counts, reports, **sizes):
 
 def test_radius_is_that_of_the_paper():
     """Eq. (14): sqrt(C_n max(people / epsilon^2, count)) / count with C_n = 2 log2 n = 32."""
-    learner, state = learned([30.0, 20.0, 10.0], [100.0, 100.0, 0.5], 300)
+    learner, state = learn_release([30.0, 20.0, 10.0], [100.0, 100.0, 0.5], 300)
     mean, radius = learner._estimates(state)
     assert mean[0, :2] == pytest.approx([0.3, 0.2])
     assert radius[0, 0] == pytest.approx(math.sqrt(32 * 100) / 100)
     assert radius[0, 2] == pytest.approx(math.sqrt(32 * 75) / 0.5)
 
 
-SOURCE = {"name": "clinic", "people": 1 << 12, "epsilon": 4.0, "shares": "unknown"}
+SOURCE = {"name": "clinic", "participants": 1 << 12, "epsilon": 4.0, "shares": "unknown"}
 
 
 def test_sources_are_weighted_as_in_the_paper():
     """Eq. (26) to (28): a cohort weighs epsilon^2 * count / people, at most 1, and nothing before log2(n)^2 people."""
-    learner = learner_for(make_spec({**CHANGES, "sources": [SOURCE]}, arms=2))
+    learner: Any = learner_for(make_spec({**CHANGES, "sources": [SOURCE]}, arms=2))
     sums = {
         "rewards": np.array([[[30.0, 6.0]], [[90.0, 40.0]]]),
         "counts": np.array([[[60.0, 30.0]], [[100.0, 100.0]]]),
@@ -50,7 +51,7 @@ def test_sources_are_weighted_as_in_the_paper():
 
 
 def test_a_release_counts_for_its_cohort():
-    learner = learner_for(make_spec({**CHANGES, "sources": [SOURCE]}, arms=2))
+    learner: Any = learner_for(make_spec({**CHANGES, "sources": [SOURCE]}, arms=2))
     policy = learner.policy(learner.start(0), NewRound(1, 5, 600, "clinic"))
     state = learner.learn(learner.start(0), policy, CellSums(600, np.array([[3.0, 2.0]]), np.array([[5.0, 5.0]])))
     assert state.people.tolist() == [[0], [600]]
@@ -58,19 +59,19 @@ def test_a_release_counts_for_its_cohort():
 
 
 def test_a_source_of_few_people_has_no_weight():
-    learner = learner_for(make_spec({**CHANGES, "sources": [SOURCE]}, arms=2))
+    learner: Any = learner_for(make_spec({**CHANGES, "sources": [SOURCE]}, arms=2))
     policy = learner.policy(learner.start(0), NewRound(1, 5, 200, "clinic"))
     state = learner.learn(learner.start(0), policy, CellSums(200, np.array([[90.0, 40.0]]), np.array([[100.0, 100.0]])))
     assert np.isinf(learner._estimates(state)[1]).all()
 
 
 def test_a_clear_loser_is_dropped_after_exploration():
-    _, state = learned([90_000.0, 10_000.0, 88_000.0], [100_000.0] * 3, 300_000)
+    _, state = learn_release([90_000.0, 10_000.0, 88_000.0], [100_000.0] * 3, 300_000)
     assert state.active.all(axis=0).tolist() == [True, False, True]
 
 
 def test_nothing_is_dropped_before_exploration():
-    _, state = learned([100.0, 0.0, 0.0], [100.0] * 3, 200)
+    _, state = learn_release([100.0, 0.0, 0.0], [100.0] * 3, 200)
     assert state.active.all()
 
 

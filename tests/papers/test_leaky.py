@@ -25,8 +25,8 @@ PUBLISHED = {
 """Regret and half its 95 % interval in the authors' logs (paper1_published_regret.csv: no auxiliary data, 30 seeds)."""
 
 
-def halved(epsilon: float, seed: int) -> Leaky:
-    """A baseline with two bins, the left and the right half, before anything is known of them."""
+def halved_baseline(epsilon: float, seed: int) -> Leaky:
+    """Return a baseline with two bins, the left and the right half, before the first report."""
     baseline = Leaky(make_spec({"privacy.epsilon": epsilon, "experiment.horizon": 80_000}), seed)
     baseline.bins.halve(np.array([0]), np.array([0]))
     baseline.people = np.zeros(2)
@@ -39,7 +39,7 @@ def left_half_counts(epsilon: float, people: int, rounds: int) -> np.ndarray:
     """Noise that is added to counts when everybody is in the left half: (rounds, bins * arms)."""
     noise = []
     for seed in range(rounds):
-        baseline = halved(epsilon, seed)
+        baseline = halved_baseline(epsilon, seed)
         arms = one_round(baseline, np.full((people, 2), 0.25), np.zeros(people))
         visits = np.stack([np.bincount(arms, minlength=3), np.zeros(3)])
         noise.append((baseline.counts - visits).ravel())
@@ -60,7 +60,7 @@ def test_a_bin_with_people_has_a_laplace_of_scale_4_over_epsilon_for_each():
 
 
 def test_noise_of_twice_the_scale_is_caught():
-    """Planted: what epsilon 1 asks for is not what epsilon 2 asks for."""
+    """Planted: noise for epsilon 1 where epsilon 2 is promised."""
     noise = left_half_counts(1.0, 50, 600)[:, :3]
     assert not centred(noise**2, np.full(3, 50 * 2 * (4 / 2.0) ** 2))
 
@@ -72,31 +72,31 @@ def test_sums_are_summed_again():
     baseline.warm = 0
     baseline.deepest = 0
     arms = [one_round(baseline, np.full((90, 2), 0.25), np.full(90, 0.5)) for _ in range(3)]
-    once = sum((3 - k) * np.bincount(played, minlength=3) for k, played in enumerate(arms))
-    assert baseline.u[0] == pytest.approx(once, rel=1e-6)
-    assert baseline.v[0] == pytest.approx(once / 2, rel=1e-6)
+    sums = sum((3 - k) * np.bincount(played, minlength=3) for k, played in enumerate(arms))
+    assert baseline.u[0] == pytest.approx(sums, rel=1e-6)
+    assert baseline.v[0] == pytest.approx(sums / 2, rel=1e-6)
 
 
-def within(people: int, epsilon: int, seeds: int) -> bool:
+def is_close_to_published(people: int, epsilon: int, seeds: int) -> bool:
     """Whether our mean is within 12 % of the published one, plus 3 deviations of the difference of the means."""
-    ours, (published, half) = regrets("leaky", people, epsilon, seeds), PUBLISHED[people, epsilon]
-    spread = np.hypot(ours.std(ddof=1) / np.sqrt(seeds), half / 1.96)
-    return bool(abs(ours.mean() - published) < 0.12 * published + 3 * spread)
+    regret, (published, half_width) = regrets("leaky", people, epsilon, seeds), PUBLISHED[people, epsilon]
+    deviation = np.hypot(regret.std(ddof=1) / np.sqrt(seeds), half_width / 1.96)
+    return bool(abs(regret.mean() - published) < 0.12 * published + 3 * deviation)
 
 
 @pytest.mark.parametrize("epsilon", [1, 2, 4, 8])
 def test_published_regret_of_10_000_people(epsilon):
-    assert within(10_000, epsilon, 12)
+    assert is_close_to_published(10_000, epsilon, 12)
 
 
 def test_honest_noise_is_caught(monkeypatch):
     """Planted: noise of everybody in every bin, as the paper asks for, has far more regret than was published."""
-    drawn = Leaky._noise
-    monkeypatch.setattr(Leaky, "_noise", lambda self, people: drawn(self, np.full_like(people, self.batch)))
-    assert not within(10_000, 8, 6)
+    name, draw = "_draw_laplace_sums", Leaky._draw_laplace_sums
+    monkeypatch.setattr(Leaky, name, lambda self, people: draw(self, np.full_like(people, self.batch)))
+    assert not is_close_to_published(10_000, 8, 6)
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize(("people", "epsilon"), [cell for cell in PUBLISHED if cell[0] > 10_000])
 def test_published_regret_at_length(people, epsilon):
-    assert within(people, epsilon, 30)
+    assert is_close_to_published(people, epsilon, 30)

@@ -1,4 +1,4 @@
-"""Theorems 2 to 4 of paper 3: bounds by hand, the design's constants, slopes beside them, and what is said first."""
+"""Theorems 2 to 4 of paper 3: bounds by hand, the design's constants, slopes beside them, and which is stated first."""
 
 import math
 from typing import Any
@@ -8,8 +8,8 @@ import pytest
 
 from privateer_lab.environments import environment_for
 from privateer_papers.paper_3 import theorems
-from privateer_papers.paper_3.regret import PUBLISHED, problem
-from privateer_papers.paper_3.theorems import THEOREMS, Lemma4, theorem_2, theorem_3, theorem_4, worst
+from privateer_papers.paper_3.regret import PUBLISHED, build_spec
+from privateer_papers.paper_3.theorems import THEOREMS, Lemma4Conditions, theorem_2, theorem_3, theorem_4, worst_rows
 from privateer_papers.reproduction import OURS, Rows
 
 
@@ -23,7 +23,7 @@ def test_bounds_by_hand() -> None:
 
 def test_the_design_has_the_constants_that_lemma_4_is_given() -> None:
     """Second moments of all features are a third of the identity, within what 20,000 people leave open."""
-    spec: Any = problem(20, 1000, {"model": "none"})
+    spec: Any = build_spec(20, 1000, {"model": "none"})
     raw = environment_for(spec, 0).contexts(0, 20_000, np.random.default_rng(1)).reshape(20_000, 5, 20)
     scaled = (raw - spec.context.low) * 2 / (spec.context.high - spec.context.low) - 1
     moments = np.einsum("nki,nkj->ij", scaled, scaled) / (5 * len(scaled))
@@ -33,15 +33,15 @@ def test_the_design_has_the_constants_that_lemma_4_is_given() -> None:
 
 
 def test_both_conditions_of_lemma_4_meet_at_the_epsilon_that_is_named() -> None:
-    found = Lemma4.of(0.5)
-    assert found.least / found.epsilon == pytest.approx(found.most)
+    lemma = Lemma4Conditions.from_smallest_coefficient(0.5)
+    assert lemma.min_threshold_times_epsilon / lemma.epsilon == pytest.approx(lemma.max_threshold)
     weight = 4 * 3 * 9 + math.sqrt((1 + 4 * 9) * 3)
-    assert found.most == pytest.approx(0.5 / (4 * weight))
-    assert found.least == pytest.approx(128 * 3 * math.log(2 * 3**1.5 * 9 / 0.05) * math.log(1e6))
-    assert Lemma4.of(5.0).epsilon == pytest.approx(found.epsilon / 10)
+    assert lemma.max_threshold == pytest.approx(0.5 / (4 * weight))
+    assert lemma.min_threshold_times_epsilon == pytest.approx(128 * 3 * math.log(2 * 3**1.5 * 9 / 0.05) * math.log(1e6))
+    assert Lemma4Conditions.from_smallest_coefficient(5.0).epsilon == pytest.approx(lemma.epsilon / 10)
 
 
-def made(in_people: float, in_epsilon: float) -> Rows:
+def rows_of_rates(in_people: float, in_epsilon: float) -> Rows:
     """Regrets of three seeds that grow by these exponents; the middle size of the coefficients costs the most."""
     rng, rows = np.random.default_rng(9), Rows()
     settings = [("people", 2**k, 1.0, 1.0) for k in (12, 14, 16)]
@@ -57,13 +57,13 @@ def made(in_people: float, in_epsilon: float) -> Rows:
 
 
 def test_the_worst_size_is_taken_at_each_number_of_people() -> None:
-    rows = made(0.5, -1.0)
-    assert {row["size"] for row in worst(rows)} == {0.5}
-    assert len(worst(rows)) == 2 * 3 * 3
+    rows = rows_of_rates(0.5, -1.0)
+    assert {row["size"] for row in worst_rows(rows)} == {0.5}
+    assert len(worst_rows(rows)) == 2 * 3 * 3
 
 
 def test_what_grows_faster_than_the_bounds_is_said_first() -> None:
-    slow, fast = made(0.2, -1.2), made(1.0, 0.0)
+    slow, fast = rows_of_rates(0.2, -1.2), rows_of_rates(1.0, 0.0)
     assert THEOREMS.warnings(slow) == []
     assert len(THEOREMS.warnings(fast)) == 3
     assert "From epsilon 1 to 2 it falls to 99% alone" in THEOREMS.warnings(fast)[1]
@@ -73,8 +73,8 @@ def test_what_grows_faster_than_the_bounds_is_said_first() -> None:
     assert len(THEOREMS.draw(THEOREMS.title, slow).axes) == 3
 
 
-def test_a_published_run_is_at_chance_and_ours_is_not() -> None:
+def test_the_published_design_has_regret_at_chance_and_our_design_has_not() -> None:
     rows = Rows(theorems.play("people", policy, 4096, 8.0, 1.0, 0) for policy in (OURS, PUBLISHED))
-    ours, theirs = (rows.where(policy=policy).mean()[0] for policy in (OURS, PUBLISHED))
-    assert ours < 0.5 * theirs
-    assert theirs == pytest.approx(0.58 * 4096, rel=0.25)
+    our_regret, published_regret = (rows.where(policy=policy).mean()[0] for policy in (OURS, PUBLISHED))
+    assert our_regret < 0.5 * published_regret
+    assert published_regret == pytest.approx(0.58 * 4096, rel=0.25)

@@ -4,10 +4,15 @@ from typing import Any
 
 import pytest
 
-from privateer_lab.simulation.simulate import simulate_once
-from privateer_lab.simulation.summary import summary
+from privateer_lab.simulation.simulate import simulate_once, summarize
 from privateer_papers.paper_5 import phased_regret
-from privateer_papers.paper_5.phased_regret import TABLE_1, curve, fixed_clients, section_7, verdict
+from privateer_papers.paper_5.phased_regret import (
+    TABLE_1,
+    regret_curve,
+    run_fixed_clients,
+    section_7_spec,
+    verdict,
+)
 from privateer_papers.reproduction import Effort, Rows
 
 TARGETS = {
@@ -25,17 +30,17 @@ ALONE = Effort(seeds=2, jobs=1)
 
 
 def outcome(model: str, calibration: str = "tight", epsilon: float | None = 10.0, delta: float = 0.25, seeds: int = 3):
-    spec = section_7(model, calibration, epsilon, delta)
-    return summary(spec, [simulate_once(spec, seed) for seed in range(seeds)], 0.0)
+    spec = section_7_spec(model, calibration, epsilon, delta)
+    return summarize(spec, [simulate_once(spec, seed) for seed in range(seeds)], 0.0)
 
 
 @pytest.mark.parametrize(("model", "epsilon"), TARGETS, ids=str)
 def test_regret_of_section_7(model, epsilon):
-    found = outcome(model, epsilon=epsilon)
-    assert found["regret_mean"] <= TARGETS[model, epsilon]
-    assert found["best_action_kept"] == 1.0
-    assert found["bits_mean"] <= 2e7
-    assert found["holds"] is (None if model == "none" else True)
+    figures = outcome(model, epsilon=epsilon)
+    assert figures["regret_mean"] <= TARGETS[model, epsilon]
+    assert figures["best_action_kept"] == 1.0
+    assert figures["bits_mean"] <= 2e7
+    assert figures["holds"] is (None if model == "none" else True)
 
 
 def test_shuffle_is_central_and_local_is_far_above():
@@ -62,7 +67,7 @@ def test_published_calibrations():
     assert shuffle["bits_mean"] > 1e8
 
 
-def test_a_delta_that_protects_nobody_is_warned_of():
+def test_a_warning_is_given_of_a_delta_that_protects_no_participant():
     assert any("protects nobody" in words for words in outcome("central")["warnings"])
     honest = outcome("central", delta=1e-6)
     assert honest["warnings"] == []
@@ -72,10 +77,10 @@ def test_a_delta_that_protects_nobody_is_warned_of():
 
 def test_growing_phases_learn_faster_than_equal_ones():
     """Figure 2(c): the same numbers sent, and at the end at least twice the regret."""
-    found: dict[str, list[Any]] = {}
-    for facts, run in fixed_clients(ALONE):
-        found.setdefault(facts["algorithm"], []).append((facts["numbers_sent"], run.regret))
-    growing, fixed = found.pop("DPE"), found.popitem()[1]
+    runs_by_algorithm: dict[str, list[Any]] = {}
+    for facts, run in run_fixed_clients(ALONE):
+        runs_by_algorithm.setdefault(facts["algorithm"], []).append((facts["numbers_sent"], run.regret))
+    growing, fixed = runs_by_algorithm.pop("DPE"), runs_by_algorithm.popitem()[1]
     assert sum(regret for _, regret in fixed) > 2 * sum(regret for _, regret in growing)
     assert fixed[0][0] == pytest.approx(growing[0][0], rel=0.15)
 
@@ -85,17 +90,17 @@ def test_rows_of_the_table_and_their_verdict():
     assert {row["delta"] for row in rows} == {None, 0.25, 1e-6}
     assert {(row["model"], row["calibration"]) for row in rows} == set(phased_regret.VARIANTS)
     assert all(row["true_delta"] is None for row in rows.where(model="none"))
-    assert all(len(found) == 2 for found in rows.by("model", "calibration", "delta").values())
-    told = verdict(rows).split(". ")
-    assert [words.split(":")[0] for words in told] == [
+    assert all(len(group) == 2 for group in rows.by("model", "calibration", "delta").values())
+    sentences = verdict(rows).split(". ")
+    assert [words.split(":")[0] for words in sentences] == [
         f"{calibration} at (10, {delta})" for delta in ("1e-06", "0.25") for calibration in ("tight", "published")
     ]
-    assert ["a promise is false" in words for words in told] == [False, True, False, True]
+    assert ["a promise is false" in words for words in sentences] == [False, True, False, True]
 
 
 def test_a_curve_ends_at_the_final_regret():
-    run = simulate_once(section_7("none"), 0)
-    points = list(curve(run))
+    run = simulate_once(section_7_spec("none"), 0)
+    points = list(regret_curve(run))
     assert points[-1]["time"] == 1_000_000
     assert points[-1]["regret"] == pytest.approx(run.regret / 1e6)
     assert points[0]["regret"] > 5 * points[-1]["regret"]

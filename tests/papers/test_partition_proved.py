@@ -1,6 +1,7 @@
 """The proved learner: calibrated estimates, bounds, dropping, halving."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,13 +23,13 @@ FLAT = np.array([0.9, 0.5, 0.2])
 PROVED = {"algorithm.name": "paper-1-proved"}
 
 
-def flat(contexts):
+def flat_means(contexts):
     return np.tile(FLAT, (len(contexts), 1))
 
 
-def known(mean, precision, arms=3, depth=0, heaviest=0.0):
-    """A learner, and a state of one bin (among those of its depth) with such estimates."""
-    learner = learner_for(make_spec(PROVED, arms=arms))
+def state_with_estimates(mean, precision, arms=3, depth=0, heaviest=0.0):
+    """Return a learner, and its state of a single bin with these estimates."""
+    learner: Any = learner_for(make_spec(PROVED, arms=arms))
     means, shape = np.array([mean], float), (1, arms)
     active, depths = np.ones(shape, bool), np.array([depth])
     precisions = np.broadcast_to(np.array(precision, float), shape)
@@ -40,21 +41,21 @@ def known(mean, precision, arms=3, depth=0, heaviest=0.0):
 @pytest.mark.parametrize("changes", [{}, {"privacy.epsilon": 4.0}, SHUFFLE], ids=["local-1", "local-4", "shuffle"])
 def test_estimates_are_calibrated(changes, monkeypatch):
     """Standardized errors of a flat problem's first round, 300 seeds: mean 0, and no more spread than is claimed."""
-    monkeypatch.setattr(ProvedLearner, "refined", lambda self, state, ready: state)
+    monkeypatch.setattr(ProvedLearner, "halve_ready_bins", lambda self, state, ready: state)
     spec = make_spec({**changes, **PROVED, "experiment.horizon": 1000})
     errors = []
     for seed in range(300):
-        (played,) = rounds(spec, flat, seed)
+        (played,) = rounds(spec, flat_means, seed)
         state = played.state
         errors.append((state.moment[0] / state.precision[0] - (2 * FLAT - 1)) * np.sqrt(state.precision[0]))
-    found = np.array(errors)
-    assert (np.abs(found.mean(axis=0)) < 5.2 * found.std(axis=0) / np.sqrt(len(found))).all()
-    assert (found.var(axis=0, ddof=1) <= stats.chi2.isf(FALSE_ALARM, 299) / 299).all()
+    errors_by_arm = np.array(errors)
+    assert (np.abs(errors_by_arm.mean(axis=0)) < 5.2 * errors_by_arm.std(axis=0) / np.sqrt(len(errors_by_arm))).all()
+    assert (errors_by_arm.var(axis=0, ddof=1) <= stats.chi2.isf(FALSE_ALARM, 299) / 299).all()
 
 
 def test_scores_that_are_signs_have_no_heavy_steps(monkeypatch):
-    monkeypatch.setattr(ProvedLearner, "refined", lambda self, state, ready: state)
-    learner = learner_for(make_spec(PROVED))
+    monkeypatch.setattr(ProvedLearner, "halve_ready_bins", lambda self, state, ready: state)
+    learner: Any = learner_for(make_spec(PROVED))
     policy = learner.policy(learner.start(0), NewRound(1, 1, 1000))
     sparse = wild_release(policy, np.random.default_rng(1), 0.3)
     signs = replace(sparse, hit_own=1.0, hit_other=1.0, hit_none=1.0)
@@ -109,48 +110,49 @@ def test_whatever_is_released_the_bins_stay_sound(seed, dimension, arms, scale, 
 
 
 def test_a_lead_is_bounded_from_below_and_beyond_all_doubt_only_with_knowledge():
-    learner, state = known([0.5, 0.2, -0.4], 1e5)
-    lower, width = learner.leads(state)
+    learner, state = state_with_estimates([0.5, 0.2, -0.4], 1e5)
+    lower, width = learner.compute_lead_bounds(state)
     assert lower[0, 0, 1] == pytest.approx(0.3 - width[0, 0, 1])
     assert 0 < width[0, 0, 1] < 0.05
     assert lower[0, 1, 0] < -0.3
-    _, ignorant = known([0.5, 0.2, -0.4], [1e5, 1e5, 0.0])
-    lower, width = learner.leads(ignorant)
+    _, ignorant = state_with_estimates([0.5, 0.2, -0.4], [1e5, 1e5, 0.0])
+    lower, width = learner.compute_lead_bounds(ignorant)
     assert (lower[0, 2] == -np.inf).all()
     assert (width[0, :, 2] == np.inf).all()
 
 
-def test_equal_precisions_are_compared_as_one_and_unequal_ones_apart():
+def test_equal_precisions_are_compared_jointly_and_unequal_ones_separately():
     """The width of a difference: sqrt(1/p + 1/q) where p and q agree, and no wider than the sum of both otherwise."""
-    learner, equal = known([0.0, 0.0], 1e4, arms=2)
-    _, unequal = known([0.0, 0.0], [1e4, 1e6], arms=2)
-    one = learner.leads(equal)[1][0, 0, 1]
-    other = learner.leads(unequal)[1][0, 0, 1]
-    apart = one * np.sqrt(2) / 2 * (1 + 0.1)
-    assert one / 2 < other < 1.3 * apart
+    learner, equal = state_with_estimates([0.0, 0.0], 1e4, arms=2)
+    _, unequal = state_with_estimates([0.0, 0.0], [1e4, 1e6], arms=2)
+    equal_width = learner.compute_lead_bounds(equal)[1][0, 0, 1]
+    unequal_width = learner.compute_lead_bounds(unequal)[1][0, 0, 1]
+    separate_width = equal_width * np.sqrt(2) / 2 * (1 + 0.1)
+    assert equal_width / 2 < unequal_width < 1.3 * separate_width
 
 
 def test_deeper_bins_more_arms_and_heavier_steps_need_more():
     widths = [
-        learner.leads(state)[1][0, 0, 1]
+        learner.compute_lead_bounds(state)[1][0, 0, 1]
         for learner, state in (
-            known([0.0] * 3, 1e4),
-            known([0.0] * 3, 1e4, depth=3),
-            known([0.0] * 3, 1e4, depth=6),
-            known([0.0] * 3, 1e4, depth=6, heaviest=90.0),
-            known([0.0] * 9, 1e4, arms=9, depth=6, heaviest=90.0),
+            state_with_estimates([0.0] * 3, 1e4),
+            state_with_estimates([0.0] * 3, 1e4, depth=3),
+            state_with_estimates([0.0] * 3, 1e4, depth=6),
+            state_with_estimates([0.0] * 3, 1e4, depth=6, heaviest=90.0),
+            state_with_estimates([0.0] * 9, 1e4, arms=9, depth=6, heaviest=90.0),
         )
     ]
     assert widths == sorted(widths)
     assert len(set(widths)) == 5
 
 
-def test_what_the_width_of_a_bin_explains_is_no_less_than_any_such_lead():
+def test_the_bias_bound_of_a_bin_is_no_less_than_any_lead_by_its_width():
     """Against arms as far apart as Lipschitz means allow, from every corner and many places of bins."""
     spec = make_spec({**PROVED, "algorithm.lipschitz": 2.0, "algorithm.density_bound": 3.0}, dimension=3)
-    learner, rng = learner_for(spec), np.random.default_rng(1)
+    learner: Any = learner_for(spec)
+    rng = np.random.default_rng(1)
     for depth in range(7):
-        bias = learner._bias(np.array([depth]), np.zeros(1, np.int64))[0]
+        bias = learner._bias_bounds(np.array([depth]), np.zeros(1, np.int64))[0]
         widths = 0.5 ** np.bincount(learner.axes[:depth], minlength=3)
         places = rng.random((20_000, 3)) * widths
         for at in [np.zeros(3), widths, *(rng.random((5, 3)) * widths)]:
@@ -161,39 +163,42 @@ def test_what_the_width_of_a_bin_explains_is_no_less_than_any_such_lead():
 
 
 def test_a_clear_loser_is_dropped_and_a_close_one_stays():
-    learner, state = known([0.05, 0.045, -0.05], 1e12, depth=8)
-    bias = learner._bias(state.depths, state.paths)[0]
+    learner, state = state_with_estimates([0.05, 0.045, -0.05], 1e12, depth=8)
+    bias = learner._bias_bounds(state.depths, state.paths)[0]
     state = replace(state, moment=np.array([[2.5, 2.0, 0.9]]) * bias * 1e12)
-    assert learner._surviving(state, learner.leads(state)[0]).tolist() == [[True, True, False]]
+    lower_bounds, _ = learner.compute_lead_bounds(state)
+    assert learner._keep_undominated_arms(state, lower_bounds).tolist() == [[True, True, False]]
 
 
 def test_halves_start_with_nothing_known():
-    learner, state = known([0.5, 0.45, 0.4], 1e6)
-    halved = learner.refined(state, learner.ready(state, learner.leads(state)[1]))
+    learner, state = state_with_estimates([0.5, 0.45, 0.4], 1e6)
+    halved = learner.halve_ready_bins(state, learner.find_ready_bins(state, learner.compute_lead_bounds(state)[1]))
     assert halved.depths.tolist() == [1, 1]
     assert halved.paths.tolist() == [0, 1]
     assert (halved.precision == 0).all()
     assert (halved.moment == 0).all()
-    _, unknown = known([0.5, 0.45, 0.4], 1.0)
-    assert learner.refined(unknown, learner.ready(unknown, learner.leads(unknown)[1])).depths.tolist() == [0]
+    _, unknown = state_with_estimates([0.5, 0.45, 0.4], 1.0)
+    assert learner.halve_ready_bins(
+        unknown, learner.find_ready_bins(unknown, learner.compute_lead_bounds(unknown)[1])
+    ).depths.tolist() == [0]
 
 
-def test_of_no_reports_nothing_is_said():
-    learner = learner_for(make_spec(PROVED))
+def test_without_reports_there_is_no_answer_and_no_mean_of_a_bin():
+    learner: Any = learner_for(make_spec(PROVED))
     assert not learner.answer(learner.start(0)).says_something
     assert learner.bin_means(learner.start(0)).bins[0].means == ()
 
 
 def test_estimates_begin_anew_with_each_cohort():
-    source = {"name": "clinic", "people": 2000, "epsilon": 0.1, "shares": [0.5, 0.5]}
+    source = {"name": "clinic", "participants": 2000, "epsilon": 0.1, "shares": [0.5, 0.5]}
     spec = make_spec({"algorithm.name": "paper-1-proved", "privacy.epsilon": 0.1, "sources": [source]}, arms=2)
     learner = learner_for(spec)
-    known = replace(learner.start(0), precision=np.full((1, 2), 5.0), moment=np.ones((1, 2)), evidence_cohort="clinic")
-    for cohort, kept in (("clinic", True), ("", False)):
-        policy = learner.policy(known, NewRound(1, 5, 1000, cohort))
+    state = replace(learner.start(0), precision=np.full((1, 2), 5.0), moment=np.ones((1, 2)), evidence_cohort="clinic")
+    for cohort, is_kept in (("clinic", True), ("", False)):
+        policy = learner.policy(state, NewRound(1, 5, 1000, cohort))
         nobody = np.full(1000, -1)
-        told = KeyedValues(np.zeros(1000, np.uint32), nobody, nobody, np.zeros(1000))
+        keyed_values = KeyedValues(np.zeros(1000, np.uint32), nobody, nobody, np.zeros(1000))
         mechanism = policy.mechanism
-        after = learner.learn(known, policy, mechanism.simulate(told, np.random.default_rng(1)))
-        assert bool(after.precision.max() >= 5) is kept
+        after = learner.learn(state, policy, mechanism.simulate(keyed_values, np.random.default_rng(1)))
+        assert bool(after.precision.max() >= 5) is is_kept
         assert after.evidence_cohort == cohort

@@ -16,14 +16,14 @@ CLAIMS = ROOT / "docs/reference/claims-of-papers.md"
 EVERY = pytest.mark.parametrize("paper", PUBLICATIONS, ids=lambda paper: f"paper-{paper.number}")
 
 
-def plain(markdown: str) -> str:
+def strip_markup(markdown: str) -> str:
     """A text without links and emphasis, with single blanks."""
     return " ".join(re.sub(r"\[(.*?)\]\(https://.*?\)", r"\1", markdown).replace("*", "").split())
 
 
 def opening_of(markdown: str) -> str:
     """The first paragraph under the first heading."""
-    return plain(markdown.split("\n\n")[1])
+    return strip_markup(markdown.split("\n\n")[1])
 
 
 @EVERY
@@ -47,17 +47,17 @@ def test_every_reproduction_and_algorithm_is_in_the_table_of_claims() -> None:
     """And what is there exists: reproductions, algorithms of the papers, and the numbers of papers."""
     section = CLAIMS.read_text()
     rows = re.findall(r"^\| (\d) \|.*\|$", section, re.MULTILINE)
-    named, known = set(re.findall(r"`(paper-\d[\w-]*)`", section)), set(all_reproductions())
+    named, reproductions = set(re.findall(r"`(paper-\d[\w-]*)`", section)), set(all_reproductions())
     algorithms = {name for name in ALGORITHMS if name.startswith("paper-")}
-    assert known <= named
+    assert reproductions <= named
     assert algorithms <= named
-    assert named <= known | algorithms
+    assert named <= reproductions | algorithms
     assert rows == sorted(rows)
     assert set(rows) == {"1", "2", "3", "4", "5"}
     for number in range(1, 6):
         folder = (ROOT / f"papers/privateer_papers/paper_{number}/README.md").read_text()
-        own = {name for name in known if name.startswith(f"paper-{number}-")}
-        assert own == set(re.search(r"makes again: (.*)\.", folder)[1].split(", ")), number  # type: ignore[index]
+        of_paper = {name for name in reproductions if name.startswith(f"paper-{number}-")}
+        assert of_paper == set(re.search(r"makes again: (.*)\.", folder)[1].split(", ")), number  # type: ignore[index]
 
 
 def text_of(number: int) -> str:
@@ -65,7 +65,7 @@ def text_of(number: int) -> str:
     folder = (
         os.environ.get("PRIVATEER_PAPERS") or Path(os.environ["PRIVATEER_ADULT"].split(",")[0]).parents[1] / "papers"
     )
-    (path,) = (one for one in Path(folder).glob(f"{number}-*.txt") if "readable" not in one.name)
+    (path,) = (file for file in Path(folder).glob(f"{number}-*.txt") if "readable" not in file.name)
     return " ".join(path.read_text(encoding="utf-8").split())
 
 
@@ -84,7 +84,9 @@ def test_authors_and_titles_are_those_of_the_text(paper: PaperReference) -> None
     places = [text.find(name) for name in paper.authors]
     assert -1 not in places
     assert places == sorted(places)
-    others = {name for one in PUBLICATIONS for name in one.authors if one.number != paper.number}
+    others = {
+        name for publication in PUBLICATIONS for name in publication.authors if publication.number != paper.number
+    }
     assert not [name for name in others if name in text]
     assert ("Anonymous authors" in text) == (not paper.authors)
 
@@ -106,15 +108,15 @@ OF_OTHERS = {
 
 def claims_in(text: str) -> set[str]:
     """The numbered claims that a text names, e.g. ``theorem 2.5``; "Figures 7 to 9" are three."""
-    found = set()
+    claims = set()
     for kind, numbers in re.findall(rf"\b({'|'.join(KINDS)})s? ({_NUMBERS})", text, re.IGNORECASE):
         for part in re.split(r", | and ", numbers):
             first, *last = part.split(" to ")
             if last and first.isdigit():
-                found |= {f"{kind.lower()} {number}" for number in range(int(first), int(last[0]) + 1)}
+                claims |= {f"{kind.lower()} {number}" for number in range(int(first), int(last[0]) + 1)}
             else:
-                found |= {f"{kind.lower()} {number}" for number in (first, *last)}
-    return found
+                claims |= {f"{kind.lower()} {number}" for number in (first, *last)}
+    return claims
 
 
 @pytest.mark.data
@@ -138,12 +140,12 @@ def test_no_file_of_the_product_names_a_paper_by_its_number() -> None:
     """The numbers mean something in this distribution and in the documentation alone. Planted: this folder has them."""
     endings = {".py", ".js", ".mjs", ".toml", ".html", ".css", ".ts", ".yml"}
 
-    def named(folder: str) -> list[str]:
-        files = (one for one in (ROOT / folder).rglob("*") if one.suffix in endings and "node_modules" not in one.parts)
-        return [str(one) for one in files if NUMBERED.search(one.read_text(encoding="utf-8"))]
+    def numbered_files(folder: str) -> list[str]:
+        files = (p for p in (ROOT / folder).rglob("*") if p.suffix in endings and "node_modules" not in p.parts)
+        return [str(p) for p in files if NUMBERED.search(p.read_text(encoding="utf-8"))]
 
-    assert not [path for folder in ROLES for path in named(folder)]
-    assert named("papers/privateer_papers")
+    assert not [path for folder in ROLES for path in numbered_files(folder)]
+    assert numbered_files("papers/privateer_papers")
 
 
 THEIR_NAMES = re.compile(r"ldpmab|\bconse\b|privatelasso|private_lasso|dp[-_]?dpe|dp[-_]?conse", re.IGNORECASE)
@@ -161,10 +163,10 @@ def code_of(text: str) -> str:
 
 def test_no_code_of_the_product_has_the_name_of_a_papers_algorithm() -> None:
     """Docstrings say where an idea is from; modules, options and classes do not. Planted: those of the papers do."""
-    files = [one for folder in ROLES for one in (ROOT / folder).rglob("*.py") if "node_modules" not in one.parts]
-    said = [text for one in files if THEIR_NAMES.search(text := one.read_text(encoding="utf-8"))]
-    assert said
-    assert not [text for text in said if THEIR_NAMES.search(code_of(text))]
-    assert not [one for one in files if THEIR_NAMES.search(one.name)]
+    files = [path for folder in ROLES for path in (ROOT / folder).rglob("*.py") if "node_modules" not in path.parts]
+    texts = [text for path in files if THEIR_NAMES.search(text := path.read_text(encoding="utf-8"))]
+    assert texts
+    assert not [text for text in texts if THEIR_NAMES.search(code_of(text))]
+    assert not [path for path in files if THEIR_NAMES.search(path.name)]
     assert THEIR_NAMES.search(code_of((ROOT / "papers/privateer_papers/paper_1/ldpmab.py").read_text()))
     assert not THEIR_NAMES.search(code_of('"""As LDPMAB does."""\nfound = 1  # ConSE\n'))

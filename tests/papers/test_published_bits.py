@@ -30,7 +30,7 @@ def test_the_claim_at_ten_and_a_quarter_is_really_below_a_tenth():
 
 
 @pytest.mark.parametrize("epsilon", [1, 5, 10, 15])
-def test_it_is_hundreds_of_times_noisier(epsilon):
+def test_the_published_bits_are_hundreds_of_times_noisier_than_needed(epsilon):
     assert published_bits(epsilon, 0.25, 60, 1024).standard_deviation > 250 * classic_gaussian_standard_deviation(
         epsilon, 0.25
     )
@@ -40,6 +40,6 @@ def test_it_is_hundreds_of_times_noisier(epsilon):
 @pytest.mark.parametrize(
     "arguments", [(0, 0.25, 60, 10), (16, 0.25, 60, 10), (1, 0, 60, 10), (1, 0.1, 0, 10), (1, 0.1, 1, 0)]
 )
-def test_what_the_theorem_does_not_cover_is_refused(arguments):
+def test_settings_that_the_theorem_does_not_cover_are_refused(arguments):
     with pytest.raises(SpecError):
         published_bits(*arguments)

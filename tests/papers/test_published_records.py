@@ -1,4 +1,4 @@
-"""A record of a published algorithm says whose figures it has, and what our accountant finds."""
+"""A record of a published algorithm names the source of its figures, and the findings of our accountant."""
 
 from typing import Any
 
@@ -10,9 +10,9 @@ from privateer_core.privacy.certificate import recompute
 from privateer_core.privacy.record import Record, make_record
 from privateer_core.privacy.record_verification import read_certificates
 from privateer_core.spec.spec import Spec
-from privateer_papers.published_trust import FIGURES, PUBLISHED
+from privateer_papers.published_trust import FIGURES_NOTE, PUBLISHED
 
-INSTANCES = [(name, one) for name in sorted(ALGORITHMS) for one in algorithm(name).spec.instances().values()]
+INSTANCES = [(name, spec) for name in sorted(ALGORITHMS) for spec in algorithm(name).spec.instances().values()]
 
 
 def linear(epsilon: float, delta: float) -> Record:
@@ -31,7 +31,7 @@ def test_a_promise_that_does_not_hold_has_the_papers_figures_and_ours() -> None:
     [claim] = record.certificate.claims
     assert (record.epsilon, record.delta) == (10.0, 0.25)
     assert (claim.epsilon, claim.delta) == (10.0, pytest.approx(0.789, abs=0.001))
-    assert FIGURES in record.certificate.assumes
+    assert FIGURES_NOTE in record.certificate.assumes
     [certificate] = read_certificates(msgspec.to_builtins(record)).values()
     assert all(verdict.holds for verdict in recompute(certificate))
 
@@ -40,10 +40,10 @@ def test_a_promise_that_holds_has_the_papers_figures() -> None:
     record = linear(0.5, 1e-5)
     [claim] = record.certificate.claims
     assert (claim.epsilon, claim.delta) == (record.epsilon, record.delta) == (0.5, 1e-5)
-    assert FIGURES in record.certificate.assumes
+    assert FIGURES_NOTE in record.certificate.assumes
 
 
-@pytest.mark.parametrize(("name", "spec"), INSTANCES, ids=[f"{name}-{one.privacy.model}" for name, one in INSTANCES])
-def test_just_the_records_of_published_promises_say_so(name: str, spec: Spec) -> None:
+@pytest.mark.parametrize(("name", "spec"), INSTANCES, ids=[f"{name}-{spec.privacy.model}" for name, spec in INSTANCES])
+def test_records_of_published_promises_alone_have_the_note_on_figures(name: str, spec: Spec) -> None:
     published = spec.privacy.trust.calibration == PUBLISHED and spec.privacy.trust.promises
-    assert (FIGURES in make_record(spec, {}).certificate.assumes) == published, name
+    assert (FIGURES_NOTE in make_record(spec, {}).certificate.assumes) == published, name

@@ -80,10 +80,10 @@ def test_in_small(name: str, capsys: pytest.CaptureFixture[str], tmp_path: Path)
     code, out, _ = run(
         capsys, "reproduce", name, "--quick", "--seeds", "1", "--jobs", "1", "--out", str(tmp_path), "--json"
     )
-    found = json.loads(out)
+    document = json.loads(out)
     assert code == 0
-    assert found["rows"]
-    assert found["verdict"]
+    assert document["rows"]
+    assert document["verdict"]
     for ending in (".png", ".svg", ".json", ".txt"):
         assert (tmp_path / (name + ending)).stat().st_size > 0
 
@@ -101,9 +101,9 @@ def test_table_2_in_small(capsys: pytest.CaptureFixture[str], tmp_path: Path) ->
         "--adult",
         os.environ["PRIVATEER_ADULT"],
     )
-    found = json.loads(run(capsys, "reproduce", "paper-1-table-2", *options, "--json")[1])
-    own = [row["reward"] for row in found["rows"] if row["policy"] == OURS and row["part"] == "n"]
-    assert 0.7 < np.mean(own) < 0.85
+    document = json.loads(run(capsys, "reproduce", "paper-1-table-2", *options, "--json")[1])
+    rewards = [row["reward"] for row in document["rows"] if row["policy"] == OURS and row["part"] == "n"]
+    assert 0.7 < np.mean(rewards) < 0.85
     assert (tmp_path / "paper-1-table-2.png").stat().st_size > 0
 
 
@@ -129,44 +129,44 @@ def test_in_full(name: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) 
 def test_published_figures_are_drawn_and_counted(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One published regret is above ours, one below, and one of another problem; ours are simulated once."""
-    made, logs = regret.run, tmp_path / "logs.csv"
-    kept: list[Row] = []
+    """Published regrets above and below ours, and of another problem; ours are simulated once."""
+    run_cases, logs = regret.run_cases, tmp_path / "logs.csv"
+    cached: list[Row] = []
 
-    def once(cases: list[ReproductionCase], effort: Effort) -> list[Row]:
-        kept.extend([] if kept else made(cases, effort))
-        return kept
+    def run_once(cases: list[ReproductionCase], effort: Effort) -> list[Row]:
+        cached.extend([] if cached else run_cases(cases, effort))
+        return cached
 
-    monkeypatch.setattr(regret, "run", once)
+    monkeypatch.setattr(regret, "run_cases", run_once)
     for far_below, cells in ((1.0, "1 of 2"), (9000.0, "2 of 2")):
         logs.write_text(LOGS.format(far_below))
         options = ("--quick", "--seeds", "1", "--jobs", "1", "--out", str(tmp_path), "--published", str(logs), "--json")
-        found = json.loads(run(capsys, "reproduce", "paper-1-figure-7", *options)[1])
-        policies = [row["policy"] for row in found["rows"]]
+        document = json.loads(run(capsys, "reproduce", "paper-1-figure-7", *options)[1])
+        policies = [row["policy"] for row in document["rows"]]
         assert (policies.count(PAPER), policies.count(OURS)) == (2, 8)
-        assert f"at or below the published in {cells} cells" in found["verdict"]
+        assert f"at or below the published in {cells} cells" in document["verdict"]
 
 
 def test_the_span_of_regrets_in_figure_9() -> None:
     rows = [
-        {"policy": OURS, "panel": panel, "n_aux": 9, "eps_aux": "1", panel: one, "epsilon": 1.0, "n": 5, "regret": told}
+        {"policy": OURS, "panel": panel, "n_aux": 9, "eps_aux": "1", panel: at, "epsilon": 1.0, "n": 5, "regret": loss}
         for panel, figures in (("kappa", (3000.0, 20.0)), ("gamma", (7.0, 8.0)))
-        for one, told in zip((0.0, 1.0), figures, strict=True)
+        for at, loss in zip((0.0, 1.0), figures, strict=True)
     ]
     ordered = {"panel": "order", "epsilon": 1.0, "n": 5, "n_aux": 9}
     for policy, last in ((OURS, 150.0), (PAPER, 310.0)):
         rows += [
-            ordered | {"policy": policy, "order": order, "regret": told}
-            for order, told in (("first_sup", 100.0), ("first_inf", last))
+            ordered | {"policy": policy, "order": order, "regret": loss}
+            for order, loss in (("first_sup", 100.0), ("first_inf", last))
         ]
-    told = all_reproductions()["paper-1-figure-9"].verdict(Rows(rows))
-    assert "is 20 to 3,000." in told
-    assert "is 7 to 8." in told
-    assert "by +50% to +50%, the published by +210% to +210%" in told
+    verdict = all_reproductions()["paper-1-figure-9"].verdict(Rows(rows))
+    assert "is 20 to 3,000." in verdict
+    assert "is 7 to 8." in verdict
+    assert "by +50% to +50%, the published by +210% to +210%" in verdict
 
 
 def test_the_published_orders_are_drawn_beside_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the logs' four lines one has another shift, and one other rewards."""
+    """Of the logs' four lines the third has another shift, and the fourth other rewards."""
     logs = tmp_path / "logs.csv"
     line = "order_of_auxiliary,{},1,{},{},1.0,10000,10000,2,2,3,True,30,{},10.0,1.0\n"
     planted = [
@@ -175,10 +175,10 @@ def test_the_published_orders_are_drawn_beside_ours(tmp_path: Path, monkeypatch:
         ("exponential", "first_sup", 1.0, 9),
         ("symmetric", "first_sup", 0.0, 9),
     ]
-    logs.write_text(LOGS.splitlines()[0] + "\n" + "".join(line.format(*one) for one in planted))
-    monkeypatch.setattr(sources, "run", lambda cases, _effort: iter(()))
-    made = all_reproductions()["paper-1-figure-9"].rows(Effort(quick=True, data={"published": str(logs)}))
-    assert [(row["panel"], row["order"], row["regret"]) for row in made] == [
+    logs.write_text(LOGS.splitlines()[0] + "\n" + "".join(line.format(*row) for row in planted))
+    monkeypatch.setattr(sources, "run_cases", lambda cases, _effort: iter(()))
+    rows = all_reproductions()["paper-1-figure-9"].rows(Effort(quick=True, data={"published": str(logs)}))
+    assert [(row["panel"], row["order"], row["regret"]) for row in rows] == [
         ("order", "first_inf", 3000.0),
         ("order", "first_sup", 2000.0),
     ]
@@ -189,17 +189,17 @@ def test_the_list_names_all(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(("name", "count"), [("paper-1-figure-6", 1), ("paper-1-figure-9", 1), ("paper-5-table-1", 3)])
-def test_what_was_interrupted_early_keeps_its_rows(
+def test_an_early_interrupted_reproduction_keeps_its_rows(
     name: str, count: int, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Far too few rows for a verdict or a picture."""
-    made = all_reproductions()[name]
+    reproduction = all_reproductions()[name]
 
     def stopped(effort: Effort) -> Iterator[Row]:
-        yield from islice(made.rows(effort), count)
+        yield from islice(reproduction.rows(effort), count)
         raise KeyboardInterrupt
 
-    monkeypatch.setitem(all_reproductions(), name, replace(made, rows=stopped))
+    monkeypatch.setitem(all_reproductions(), name, replace(reproduction, rows=stopped))
     options = ("--quick", "--seeds", "1", "--jobs", "1", "--out", str(tmp_path))
     code, out, err = run(capsys, "reproduce", name, *options)
     assert code == 130

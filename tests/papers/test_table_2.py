@@ -3,6 +3,7 @@
 import gzip
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,11 +12,20 @@ from privateer_core.errors import SpecError
 from privateer_lab.baselines.run import play_together
 from privateer_papers.data_files import DATA
 from privateer_papers.paper_1.real_data import table_2
-from privateer_papers.paper_1.real_data.cohorts import CohortsBySize
-from privateer_papers.paper_1.real_data.descent import SourcedLinear, SourcedNetwork
-from privateer_papers.paper_1.real_data.people import ADULT, JOBS, TAXI
-from privateer_papers.paper_1.real_data.printed import DATASETS, METHODS, PARTS, PRINTED, PRINTED_RANK_SUMS, PROMISES
-from privateer_papers.paper_1.real_data.ranks import is_better, outstanding, rank_sums
+from privateer_papers.paper_1.real_data.people import ADULT, JOBS, TAXI, CohortsBySize
+from privateer_papers.paper_1.real_data.table_2 import (
+    DATASETS,
+    METHODS,
+    PARTS,
+    PRINTED,
+    PRINTED_RANK_SUMS,
+    PROMISES,
+    SourcedLinear,
+    SourcedNetwork,
+    find_significantly_best,
+    is_better,
+    sum_ranks,
+)
 from privateer_papers.reproduction import Effort, Rows
 from tests.papers.test_publications import text_of
 from tests.support.specs import make_spec
@@ -27,10 +37,10 @@ ROW = (
 
 
 def test_ranks_share_ties_and_add_up() -> None:
-    found = rank_sums([(0.5, 0.9, 0.5, 0.1), (0.4, 0.3, 0.2, 0.1)])
-    assert found.tolist() == [3.5, 3.0, 5.5, 8.0]
+    sums = sum_ranks([(0.5, 0.9, 0.5, 0.1), (0.4, 0.3, 0.2, 0.1)])
+    assert sums.tolist() == [3.5, 3.0, 5.5, 8.0]
     for part in PARTS:
-        whole = rank_sums(ratios for key, ratios in PRINTED.items() if key[2] == part)
+        whole = sum_ranks(ratios for key, ratios in PRINTED.items() if key[2] == part)
         assert whole.sum() == 12 * 21
 
 
@@ -40,18 +50,18 @@ def test_the_printed_rank_sums_give_ties_the_best_of_their_ranks() -> None:
         table = np.array([ratios for key, ratios in PRINTED.items() if key[2] == part])
         ranks = 1 + (table[:, None, :] > table[:, :, None]).sum(axis=2)
         assert tuple(ranks.sum(axis=0).tolist()) == printed
-        assert tuple(rank_sums(table).tolist()) != printed
+        assert tuple(sum_ranks(table).tolist()) != printed
 
 
 def test_one_method_stands_out_as_seldom_as_the_level_says_if_all_are_alike() -> None:
     """Called wrong once in 1,000 runs of a true one; the seed is fixed. Planted: one is better by two deviations."""
-    rng, called, seen, trials = np.random.default_rng(5), 0, 0, 120
+    rng, n_false, n_true, trials = np.random.default_rng(5), 0, 0, 120
     for _ in range(trials):
         alike = {name: rng.normal(size=10) for name in METHODS}
-        called += outstanding(alike) is not None
-        seen += outstanding({**alike, "NN": alike["NN"] + 2.0}) == "NN"
-    assert called <= trials * 0.05 + 3.1 * (trials * 0.05 * 0.95) ** 0.5
-    assert seen > 0.8 * trials
+        n_false += find_significantly_best(alike) is not None
+        n_true += find_significantly_best({**alike, "NN": alike["NN"] + 2.0}) == "NN"
+    assert n_false <= trials * 0.05 + 3.1 * (trials * 0.05 * 0.95) ** 0.5
+    assert n_true > 0.8 * trials
 
 
 def test_runs_are_paired_by_their_seeds() -> None:
@@ -62,11 +72,11 @@ def test_runs_are_paired_by_their_seeds() -> None:
     assert not is_better(seeds, seeds)
 
 
-def people(tmp_path: Path, count: int = 400) -> str:
+def write_adult_file(tmp_path: Path, count: int = 400) -> str:
     """A small file in the format of UCI Adult, with everybody's country in turn; every tenth row is incomplete."""
     rng, countries = (
         np.random.default_rng(7),
-        ["United-States", *(one for own in BIRTHPLACES.values() for one in own)],
+        ["United-States", *(country for birthplace in BIRTHPLACES.values() for country in birthplace)],
     )
     rows = [
         ROW.format(
@@ -92,11 +102,11 @@ def people(tmp_path: Path, count: int = 400) -> str:
 
 
 def test_people_are_parted_by_where_they_were_born(tmp_path: Path) -> None:
-    found = ADULT.read(people(tmp_path), tmp_path)
-    sizes = [found.target[1], *(count for _, count in found.sources.values())]
-    assert len(found.sources) == 7
+    cohorts = ADULT.split_files(write_adult_file(tmp_path), tmp_path)
+    sizes = [cohorts.target[1], *(count for _, count in cohorts.sources.values())]
+    assert len(cohorts.sources) == 7
     assert sum(sizes) == 360
-    for path, count in (found.target, *found.sources.values()):
+    for path, count in (cohorts.target, *cohorts.sources.values()):
         header, *lines = Path(path).read_text().splitlines()
         assert header == "c1,c2,c3,class"
         assert len(lines) == count
@@ -113,7 +123,7 @@ APPLICANTS = (
 )
 
 
-def applicants(tmp_path: Path, count: int = 300) -> str:
+def write_applicants_file(tmp_path: Path, count: int = 300) -> str:
     """A small file in the format of the job applicants' data; a third are from the source's country."""
     rng = np.random.default_rng(8)
     choices = {
@@ -144,22 +154,22 @@ def applicants(tmp_path: Path, count: int = 300) -> str:
 
 
 def test_applicants_are_parted_by_country(tmp_path: Path) -> None:
-    found = JOBS.read(applicants(tmp_path), tmp_path)
-    assert found.target[1] == 200
-    assert {name: count for name, (_, count) in found.sources.items()} == {"united-states": 100}
+    cohorts = JOBS.split_files(write_applicants_file(tmp_path), tmp_path)
+    assert cohorts.target[1] == 200
+    assert {name: count for name, (_, count) in cohorts.sources.items()} == {"united-states": 100}
 
 
 def test_jobs_run_on_a_small_file_of_their_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table_2, "_QUICK", 400)
-    effort = Effort(quick=True, seeds=2, jobs=1, data={"applicants": applicants(tmp_path, 900)})
-    made = table_2.TABLE_2_JOBS
-    rows = Rows(made.rows(effort))
+    monkeypatch.setattr(table_2, "_QUICK_PARTICIPANTS", 400)
+    effort = Effort(quick=True, seeds=2, jobs=1, data={"applicants": write_applicants_file(tmp_path, 900)})
+    table = table_2.TABLE_2_JOBS
+    rows = Rows(table.rows(effort))
     assert len(rows) == 2 * 2 * 9
     assert all(0 <= row["reward"] <= 1 for row in rows)
-    assert "here, on Jobs" in made.verdict(rows)
-    assert len(made.compared(rows)) == 12
-    assert "in print." in made.sentence(rows)
-    assert len(made.draw(made.title, rows).axes) == 2
+    assert "here, on Jobs" in table.verdict(rows)
+    assert len(table.compared(rows)) == 12
+    assert "in print." in table.sentence(rows)
+    assert len(table.draw(table.title, rows).axes) == 2
 
 
 TRIPS = (
@@ -168,16 +178,16 @@ TRIPS = (
 )
 
 
-def trips(tmp_path: Path, sizes: tuple[int, ...] = (500, 200, 100)) -> str:
+def write_trips_file(tmp_path: Path, sizes: tuple[int, ...] = (500, 200, 100)) -> str:
     """A small file in the format of the taxis' data, with so many trips of each company; a tenth is paid otherwise."""
     rng, lines = np.random.default_rng(9), []
     for company, size in enumerate(sizes):
         for number in range(size):
             kind = -1 if number % 10 == 9 else int(rng.integers(2))
             fare, tips = rng.uniform(3, 40), kind * rng.uniform(0, 5)
-            where = ",".join(str(rng.integers(1, 78)) for _ in range(2))
+            areas = ",".join(str(rng.integers(1, 78)) for _ in range(2))
             figures = f"{fare:.2f},{tips:.2f},{fare + tips:.2f},{rng.integers(60, 3600)},{rng.uniform(0.2, 20):.1f}"
-            lines.append(f"{rng.integers(99)},{rng.integers(21)},{100 + company},{where},{kind},{figures}\n")
+            lines.append(f"{rng.integers(99)},{rng.integers(21)},{100 + company},{areas},{kind},{figures}\n")
     path = tmp_path / "ground_truth.csv"
     path.write_text(TRIPS + "".join(lines))
     return str(path)
@@ -185,27 +195,27 @@ def trips(tmp_path: Path, sizes: tuple[int, ...] = (500, 200, 100)) -> str:
 
 def test_trips_are_parted_by_companies_of_the_printed_sizes(tmp_path: Path) -> None:
     """The largest stands for the target, the next for the source; what is paid otherwise is no class."""
-    found = TAXI.read(trips(tmp_path), tmp_path)
-    assert found.target[1] == 450
-    assert {name: count for name, (_, count) in found.sources.items()} == {"101": 180}
-    chosen = CohortsBySize(target=100, source=60).choose(np.repeat(["a", "b", "c", "d"], [300, 101, 55, 1]))
-    assert (chosen[0].sum(), {name: own.sum() for name, own in chosen[1].items()}) == (101, {"c": 55})
+    cohorts = TAXI.split_files(write_trips_file(tmp_path), tmp_path)
+    assert cohorts.target[1] == 450
+    assert {name: count for name, (_, count) in cohorts.sources.items()} == {"101": 180}
+    chosen = CohortsBySize(target=100, source=60).select_cohorts(np.repeat(["a", "b", "c", "d"], [300, 101, 55, 1]))
+    assert (chosen[0].sum(), {name: rows.sum() for name, rows in chosen[1].items()}) == (101, {"c": 55})
     with pytest.raises(SpecError, match="all rows are of one cohort"):
-        TAXI.read(trips(tmp_path, (50,)), tmp_path)
+        TAXI.split_files(write_trips_file(tmp_path, (50,)), tmp_path)
 
 
 def test_taxis_run_on_a_small_file_of_their_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table_2, "_QUICK", 400)
-    made = table_2.TABLE_2_TAXI
-    rows = Rows(made.rows(Effort(quick=True, seeds=2, jobs=1, data={"taxi": trips(tmp_path)})))
+    monkeypatch.setattr(table_2, "_QUICK_PARTICIPANTS", 400)
+    table = table_2.TABLE_2_TAXI
+    rows = Rows(table.rows(Effort(quick=True, seeds=2, jobs=1, data={"taxi": write_trips_file(tmp_path)})))
     assert len(rows) == 2 * 2 * 9
-    assert "here, on Taxi" in made.verdict(rows)
-    assert "does not say which taxis these are" in made.verdict(rows)
-    assert len(made.compared(rows)) == 12
+    assert "here, on Taxi" in table.verdict(rows)
+    assert "does not say which taxis these are" in table.verdict(rows)
+    assert len(table.compared(rows)) == 12
 
 
-def test_trips_that_are_none_are_refused_in_one_line(tmp_path: Path) -> None:
-    whole = Path(trips(tmp_path)).read_text()
+def test_a_file_that_has_no_trips_is_refused_in_one_line(tmp_path: Path) -> None:
+    whole = Path(write_trips_file(tmp_path)).read_text()
     other_year = whole.replace("company_id", "company").replace("shift", "trip_day_of_week")
     cut, broken = whole[:-20], gzip.compress(whole.encode())[:-40]
     cases = {"year.csv": (other_year, "has no column 'shift'"), "cut.csv": (cut, "columns, not 11")}
@@ -218,27 +228,27 @@ def test_trips_that_are_none_are_refused_in_one_line(tmp_path: Path) -> None:
     for name in ("cut.csv.gz", "missing.csv"):
         with pytest.raises(SpecError, match=r"cannot read.*expected ground_truth.csv.*usnistgov"):
             DATA["taxi"].check(str(tmp_path / name))
-    DATA["taxi"].check(trips(tmp_path))
+    DATA["taxi"].check(write_trips_file(tmp_path))
 
 
-def test_other_columns_than_the_applicants_are_refused(tmp_path: Path) -> None:
+def test_a_file_with_other_columns_than_the_applicants_is_refused(tmp_path: Path) -> None:
     other = tmp_path / "other.csv"
     other.write_text("a,b\n1,2\n")
     with pytest.raises(SpecError, match=r"has no column 'Age' .*73,462 rows.*kaggle"):
         DATA["applicants"].check(str(other))
     with pytest.raises(SpecError, match="has 300 rows"):
-        DATA["applicants"].check(applicants(tmp_path))
+        DATA["applicants"].check(write_applicants_file(tmp_path))
 
 
 @pytest.mark.data
 def test_people_are_as_many_as_the_paper_has(tmp_path: Path) -> None:
     first = Path(os.environ["PRIVATEER_ADULT"].split(",")[0])
     second = first.parent / first.name.replace("adult.data", "adult.test")
-    found = ADULT.read(f"{first},{second}", tmp_path)
-    assert found.target[1] == 41_292
-    assert sum(count for _, count in found.sources.values()) == 3930
-    assert len(found.sources) == 7
-    assert min(count for _, count in found.sources.values()) > 100
+    cohorts = ADULT.split_files(f"{first},{second}", tmp_path)
+    assert cohorts.target[1] == 41_292
+    assert sum(count for _, count in cohorts.sources.values()) == 3930
+    assert len(cohorts.sources) == 7
+    assert min(count for _, count in cohorts.sources.values()) > 100
 
 
 @pytest.mark.data
@@ -249,40 +259,43 @@ def test_the_table_is_as_printed() -> None:
         for name in DATASETS:
             line = " ".join(f"{ratio:.3f}" for part in PARTS for ratio in PRINTED[name, promise, part])
             assert f"{name} {line}" in text
-    assert "Rank sum " + " ".join(str(one) for part in PARTS for one in PRINTED_RANK_SUMS[part]) in text
+    assert (
+        "Rank sum " + " ".join(str(printed_rank_sum) for part in PARTS for printed_rank_sum in PRINTED_RANK_SUMS[part])
+        in text
+    )
 
 
 PEAKS = {"population": {"name": "peaks"}}
 SOURCES = [
-    {"name": name, "people": 1500, "epsilon": epsilon, "shares": [0.4, 0.3, 0.3]}
+    {"name": name, "participants": 1500, "epsilon": epsilon, "shares": [0.4, 0.3, 0.3]}
     for name, epsilon in (("one", 8.0), ("two", 2.0))
 ]
 
 
 @pytest.mark.parametrize("kind", [SourcedLinear, SourcedNetwork])
-def test_sources_report_under_their_own_promise(kind: type, monkeypatch: pytest.MonkeyPatch) -> None:
-    spec, asked = make_spec({"experiment.horizon": 2000, "privacy.epsilon": 1.0, "sources": SOURCES, **PEAKS}), []
-    own = kind._sum
+def test_sources_report_under_their_own_promise(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec, batches = make_spec({"experiment.horizon": 2000, "privacy.epsilon": 1.0, "sources": SOURCES, **PEAKS}), []
+    sum_reports = kind._sum_reports
 
-    def counted(self: object, mechanism: object, vectors: np.ndarray) -> np.ndarray:
-        asked.append((mechanism.response.epsilon, len(vectors)))  # type: ignore[attr-defined]
-        return own(self, mechanism, vectors)
+    def record_and_sum(self: object, mechanism: object, vectors: np.ndarray) -> np.ndarray:
+        batches.append((mechanism.response.epsilon, len(vectors)))  # type: ignore[attr-defined]
+        return sum_reports(self, mechanism, vectors)
 
-    monkeypatch.setattr(kind, "_sum", counted)
-    made = kind(spec, 0)
-    assert asked == [(8.0, 100)] * 15 + [(2.0, 100)] * 15
-    assert made.greedy.response.epsilon == made.dealt.response.epsilon == 1.0
-    assert made.seen == 3000
+    monkeypatch.setattr(kind, "_sum_reports", record_and_sum)
+    learner = kind(spec, 0)
+    assert batches == [(8.0, 100)] * 15 + [(2.0, 100)] * 15
+    assert learner.greedy.response.epsilon == learner.dealt.response.epsilon == 1.0
+    assert learner.n_seen == 3000
 
 
 @pytest.mark.parametrize("kind", [SourcedLinear])
 def test_good_sources_save_regret(kind: type) -> None:
     """Means of 6 seeds are many standard errors apart."""
-    people = [{**one, "people": 5000, "epsilon": 16.0} for one in SOURCES]
+    people = [{**source, "participants": 5000, "epsilon": 16.0} for source in SOURCES]
     base = {"experiment.horizon": 3000, "privacy.epsilon": 1.0, **PEAKS}
     saved = []
     for seed in range(6):
-        alone, helped = make_spec(base), make_spec({**base, "sources": people})
-        runs = play_together(helped, {"alone": kind(alone, seed), "helped": kind(helped, seed)}, seed)
+        partition_spec, helped = make_spec(base), make_spec({**base, "sources": people})
+        runs = play_together(helped, {"alone": kind(partition_spec, seed), "helped": kind(helped, seed)}, seed)
         saved.append(runs[0].regret - runs[1].regret)
     assert np.mean(saved) > 3 * np.std(saved) / 6**0.5

@@ -1,4 +1,6 @@
-"""Measures web servers that decide for many people, the recipes of docs/sdk/people.md, beside a client for each.
+"""Measures web servers that decide for many people, the recipes of docs/sdk/people.md.
+
+Beside them it measures a client for each person, and routes without a client.
 
 ``python -m tests.people`` needs flask and gunicorn beside the development packages, and running services with the
 experiment of examples/peaks-shuffle.toml. With ``--kills 20`` workers of gunicorn are killed meanwhile.
@@ -46,7 +48,7 @@ class Web:
 
     def __init__(self, recipe: str, way: str, folder: Path, port: int, services: dict[str, str]) -> None:
         self.folder, self.port, self.services = folder, port, services
-        where = str(port) if recipe == "FastAPI" else f"127.0.0.1:{port}"
+        address = str(port) if recipe == "FastAPI" else f"127.0.0.1:{port}"
         names = {
             "PEOPLE_RECIPE": recipe,
             "PEOPLE_WAY": way,
@@ -55,7 +57,7 @@ class Web:
         }
         path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
         self.process = subprocess.Popen(
-            [sys.executable, *SERVERS[recipe], where], cwd=folder, env=os.environ | names | {"PYTHONPATH": path}
+            [sys.executable, *SERVERS[recipe], address], cwd=folder, env=os.environ | names | {"PYTHONPATH": path}
         )
 
     def pids(self) -> list[int]:
@@ -80,25 +82,25 @@ class Web:
         self.process.wait(timeout=30)
 
 
-async def measured(web: Web, people: int, at_once: int) -> dict[str, Any]:
-    """Decide for people and report, so many at once; what that took a person."""
+async def measure_visits(web: Web, people: int, at_once: int) -> dict[str, Any]:
+    """Decide for participants and report, ``at_once`` at the same time; return the costs for each participant."""
     visits = Visits(web.port, tries=3)  # gunicorn closes connections that nobody uses
     await visits.until_there()
     await visits.visit("first")
-    await visits.used()
+    await visits.read_usage()
     before, began, memory = web.seconds(), time.monotonic(), []
     for start in range(0, people, max(1, people // 10)):
         await visits.visit_all(
             [f"user-{number}" for number in range(start, min(people, start + max(1, people // 10)))], at_once
         )
         memory.append(web.memory() >> 20)
-    spent, wall = web.seconds() - before, time.monotonic() - began
-    used = await visits.used()
+    processor_seconds, wall = web.seconds() - before, time.monotonic() - began
+    usage = await visits.read_usage()
     await visits.close()
     disk = sum(file.stat().st_blocks * 512 for file in web.folder.rglob("*") if file.is_file())
     return {
         "people": people,
-        "processor_ms": round(1000 * spent / people, 2),
+        "processor_ms": round(1000 * processor_seconds / people, 2),
         "people_per_second": round(people / wall, 1),
         "disk_bytes": round(disk / people),
         "memory_mib": memory,
@@ -106,33 +108,33 @@ async def measured(web: Web, people: int, at_once: int) -> dict[str, Any]:
         "arms": dict(visits.arms),
         "latency_ms_p50_p99": visits.latency(),
         "loop_ms_p50_p99_max": {
-            name: [round(one, 1) for one in used[name]] for name in ("late", "busy", "garbage") if name in used
+            name: [round(figure, 1) for figure in usage[name]] for name in ("late", "busy", "garbage") if name in usage
         },
     }
 
 
-async def killed(web: Web, people: int, at_once: int, kills: int) -> dict[str, Any]:
+async def visit_with_kills(web: Web, people: int, at_once: int, kills: int) -> dict[str, Any]:
     """Kill workers while people visit; what became of each person afterwards."""
     visits, users = Visits(web.port, tries=100), [f"user-{number}" for number in range(people)]
     await visits.until_there()
 
     async def kill() -> int:
-        done = 0
-        while done < kills:
+        n_kills = 0
+        while n_kills < kills:
             await asyncio.sleep(random.uniform(0.2, 1.5))
             workers = web.pids()[1:]
             if workers:
                 os.kill(random.choice(workers), signal.SIGKILL)
-                done += 1
-        return done
+                n_kills += 1
+        return n_kills
 
     killing = asyncio.create_task(kill())
     await visits.visit_all(users, at_once)
-    done = await killing
-    first = dict(visits.shown)
+    n_kills = await killing
+    first = dict(visits.arm_by_user)
     with Client(web.services["server"], shuffler=web.services["shuffler"], ledger=web.folder / "people.db") as client:
-        resent = {name: dict(counts) for name, counts in client.resend_people().items()}
-    again = Counter([await visits.buy(user) for user in users])
+        resent = {name: dict(counts) for name, counts in client.flush_people().items()}
+    counter = Counter([await visits.buy(user) for user in users])
     moved = sum([await visits.offer(user) != first[user] for user in users])
     await visits.close()
     with closing(sqlite3.connect(web.folder / "people.db")) as database:
@@ -142,10 +144,10 @@ async def killed(web: Web, people: int, at_once: int, kills: int) -> dict[str, A
         }
     return {
         "people": people,
-        "kills": done,
+        "kills": n_kills,
         "outcomes": dict(visits.outcomes),
         "resent": resent,
-        "again": dict(again),
+        "again": dict(counter),
         "arms_that_moved": moved,
         "rows": rows,
     }
@@ -163,24 +165,24 @@ def main() -> None:
     parser.add_argument(
         "--kills", type=int, default=0, help="workers of gunicorn that are killed; measures nothing else"
     )
-    given = parser.parse_args()
-    services = {"server": given.server, "shuffler": given.shuffler}
-    if given.kills:
+    args = parser.parse_args()
+    services = {"server": args.server, "shuffler": args.shuffler}
+    if args.kills:
         with tempfile.TemporaryDirectory() as folder:
-            web = Web("Flask", "person", Path(folder), given.port, services)
+            web = Web("Flask", "person", Path(folder), args.port, services)
             try:
-                print(json.dumps(asyncio.run(killed(web, given.people, given.at_once, given.kills))))
+                print(json.dumps(asyncio.run(visit_with_kills(web, args.people, args.at_once, args.kills))))
             finally:
                 web.close()
         return
-    for recipe in given.recipes:
-        for way, people in (("client", given.each), ("person", given.people)):
+    for recipe in args.recipes:
+        for way, people in (("nothing", args.each), ("client", args.each), ("person", args.people)):
             if not people:
                 continue
             with tempfile.TemporaryDirectory() as folder:
-                web = Web(recipe, way, Path(folder), given.port, services)
+                web = Web(recipe, way, Path(folder), args.port, services)
                 try:
-                    result = asyncio.run(measured(web, people, given.at_once))
+                    result = asyncio.run(measure_visits(web, people, args.at_once))
                 finally:
                     web.close()
             print(json.dumps({"recipe": recipe, "way": way} | result), flush=True)

@@ -13,7 +13,7 @@ class Visits:
 
     def __init__(self, port: int, tries: int = 1) -> None:
         self._port, self._tries = port, tries
-        self.shown: dict[str, str] = {}
+        self.arm_by_user: dict[str, str] = {}
         self._idle: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
         self.outcomes, self.arms = Counter[str](), Counter[str]()
         self._seconds: list[float] = []
@@ -22,14 +22,14 @@ class Visits:
         """Wait until the server answers."""
         for _ in range(300):
             try:
-                await self.used()
+                await self.read_usage()
                 return
             except OSError:
                 await asyncio.sleep(0.1)
         raise TimeoutError
 
-    async def used(self) -> dict[str, Any]:
-        """What the process has used that answers."""
+    async def read_usage(self) -> dict[str, Any]:
+        """Return the processor time and memory of the process that answers."""
         return await self.ask("GET", "/used")
 
     async def offer(self, user: str) -> str:
@@ -47,31 +47,31 @@ class Visits:
         arm = await self.offer(user)
         self._seconds.append(time.monotonic() - began)
         self.arms[arm] += 1
-        self.shown[user] = arm
+        self.arm_by_user[user] = arm
         self.outcomes[await self.buy(user)] += 1
 
     async def visit_all(self, users: list[str], at_once: int) -> None:
-        """Have all of them visit, so many at once."""
-        left = iter(users)
+        """Have all users visit, ``at_once`` at the same time."""
+        remaining = iter(users)
 
-        async def some() -> None:
-            for user in left:
+        async def visit_remaining() -> None:
+            for user in remaining:
                 await self.visit(user)
 
-        await asyncio.gather(*(some() for _ in range(at_once)))
+        await asyncio.gather(*(visit_remaining() for _ in range(at_once)))
 
     def latency(self) -> list[float]:
         """Milliseconds until the arm was there: the median, and of one in a hundred."""
-        seen = sorted(self._seconds)
-        return [round(1000 * seen[int(at * (len(seen) - 1))], 1) for at in (0.5, 0.99)]
+        seconds = sorted(self._seconds)
+        return [round(1000 * seconds[int(quantile * (len(seconds) - 1))], 1) for quantile in (0.5, 0.99)]
 
     async def ask(self, method: str, path: str) -> dict[str, Any]:
         """Return the answer to one request, which is made again if the server goes away."""
-        for left in reversed(range(self._tries)):
+        for n_left in reversed(range(self._tries)):
             try:
                 return await self._ask(method, path)
             except OSError:
-                if not left:
+                if not n_left:
                     raise
                 await asyncio.sleep(0.1)
         raise AssertionError

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from privateer_lab.audit.case import Examined, MechanismPart
-from privateer_lab.audit.suite import FALSE_ALARM, parts
+from privateer_lab.audit.case import MechanismPart, PartResult
+from privateer_lab.audit.suite import FALSE_ALARM, all_parts
 from tests.privacy.planted_parts import PLANTED
 
 PAGE = Path(__file__).parents[2] / "docs" / "privacy" / "audit-parts.md"
@@ -27,47 +27,47 @@ def claim(part: MechanismPart) -> str:
     return f"({part.epsilon:.3g}, {part.delta:g})" if part.delta else f"{part.epsilon:.3g}"
 
 
-def shown(found: Examined) -> str:
-    """Return the proved epsilon, or where there is none the p-value of the law."""
-    if found.evidence is None:
-        return f"p = {found.law:.0g}"
-    return f"{found.evidence.lower_bound:z.2f}"
+def format_result(part_result: PartResult) -> str:
+    """Format the proved epsilon, or the p-value of the law if there is no proof of an epsilon."""
+    if part_result.bounds is None:
+        return f"p = {part_result.p_value:.0g}"
+    return f"{part_result.bounds.lower_bound:z.2f}"
 
 
 def row(part: MechanismPart) -> str:
     """Attack a part twice."""
-    found = []
+    part_results = []
     for factor in (1, 2):
         with pytest.MonkeyPatch.context() as patch:
             if factor > 1:
                 PLANTED[part.mechanism, part.name][0](patch, factor)
-            found.append(part.examine(ALARM))
-    cells = [part.mechanism, part.name, claim(part), *map(shown, found)]
+            part_results.append(part.examine(ALARM))
+    cells = [part.mechanism, part.name, claim(part), *map(format_result, part_results)]
     return f"| {' | '.join(cells)} |\n"
 
 
 def rows(make: Callable[[MechanismPart], str] = row) -> Iterator[str]:
     """Return all rows."""
-    return map(make, parts())
+    return map(make, all_parts())
 
 
-def written() -> list[list[str]]:
+def read_table() -> list[list[str]]:
     """Return the cells of the table in the page."""
-    found = re.search(f"{re.escape(BEGIN)}(.*?){re.escape(END)}", PAGE.read_text(), re.DOTALL)
-    assert found, "docs/privacy/audit-parts.md has the table between its marks"
-    assert found[1].startswith(HEAD)
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in found[1][len(HEAD) :].splitlines()]
+    table = re.search(f"{re.escape(BEGIN)}(.*?){re.escape(END)}", PAGE.read_text(), re.DOTALL)
+    assert table, "docs/privacy/audit-parts.md has the table between its marks"
+    assert table[1].startswith(HEAD)
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in table[1][len(HEAD) :].splitlines()]
 
 
 def main() -> None:
     """Write the table."""
     text = PAGE.read_text()
     before, _, rest = text.partition(BEGIN)
-    made = []
+    lines = []
     for line in rows():
         print(line, end="", flush=True)
-        made.append(line)
-    PAGE.write_text(f"{before}{BEGIN}{HEAD}{''.join(made)}{END}{rest.partition(END)[2]}")
+        lines.append(line)
+    PAGE.write_text(f"{before}{BEGIN}{HEAD}{''.join(lines)}{END}{rest.partition(END)[2]}")
 
 
 if __name__ == "__main__":

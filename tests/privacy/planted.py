@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privateer_client import Outcome, delivery, session
+from privateer_client import ReportStatus, delivery, session
 from privateer_client.participation import Participation, Sealer
 from privateer_client.person_choice import PersonChoice
 from privateer_client.session import Session
@@ -27,65 +27,66 @@ from privateer_core.sampling.response import RandomizedResponse, SubsetResponse
 from privateer_core.serving.http import report_endpoint
 from privateer_core.wire.envelope import Envelope, encode_envelope
 from privateer_lab.audit.case import CHANNELS
-from privateer_lab.simulation.devices import SeededNoise
+from privateer_lab.simulation.scores import SeededNoise
 from privateer_papers.paper_1.laplace_cells import LaplaceCells
 from privateer_server.intake.accumulator import Accumulator
+from privateer_server.rounds.states import NEXT, RoundEvent, RoundState
 from privateer_shuffler.shuffle import RandomPlaces
 
 Patch = Callable[[pytest.MonkeyPatch], None]
 
 
 def half_the_noise(patch: pytest.MonkeyPatch) -> None:
-    made = RandomizedResponse.randomize
+    randomize = RandomizedResponse.randomize
 
     def weak(self: RandomizedResponse, truth: Any, noise: Any) -> Any:
-        return made(RandomizedResponse(2 * self.epsilon, self.symbols), truth, noise)
+        return randomize(RandomizedResponse(2 * self.epsilon, self.symbols), truth, noise)
 
     patch.setattr(RandomizedResponse, "randomize", weak)
 
 
 def amplified_by_everybody(patch: pytest.MonkeyPatch) -> None:
     """A calibration that forgets the share of an arm: its bits count on the whole batch."""
-    made = grouped_bit.amplified_local_epsilon
-    patch.setattr(grouped_bit, "amplified_local_epsilon", lambda *facts: made(*facts[:-1], 1.0))
+    amplified_local_epsilon = grouped_bit.amplified_local_epsilon
+    patch.setattr(grouped_bit, "amplified_local_epsilon", lambda *facts: amplified_local_epsilon(*facts[:-1], 1.0))
 
 
 def half_the_noise_of_subsets(patch: pytest.MonkeyPatch) -> None:
-    made = SubsetResponse.randomize
+    randomize = SubsetResponse.randomize
 
-    def weak(self: SubsetResponse, own: Any, noise: Any) -> Any:
-        return made(replace(self, epsilon=2 * self.epsilon), own, noise)
+    def randomize_weakly(self: SubsetResponse, truth: Any, noise: Any) -> Any:
+        return randomize(replace(self, epsilon=2 * self.epsilon), truth, noise)
 
-    patch.setattr(SubsetResponse, "randomize", weak)
+    patch.setattr(SubsetResponse, "randomize", randomize_weakly)
 
 
 def a_device_with_half_the_noise(patch: pytest.MonkeyPatch) -> None:
     """Only the client library is at fault."""
-    made = Participation.__init__
+    init_participation = Participation.__init__
 
-    def weak(self: Any, *arguments: Any, **named: Any) -> None:
-        made(self, *arguments, **named)
-        terms = replace(self.policy.terms, mechanism=self.policy.terms.mechanism.weaker(2.0))
+    def init_with_half_the_noise(self: Any, *arguments: Any, **named: Any) -> None:
+        init_participation(self, *arguments, **named)
+        terms = replace(self.policy.terms, mechanism=self.policy.terms.mechanism.with_less_noise(2.0))
         self.policy = replace(self.policy, terms=terms)
 
-    patch.setattr(Participation, "__init__", weak)
+    patch.setattr(Participation, "__init__", init_with_half_the_noise)
 
 
 def noise_in_the_own_bin_alone(patch: pytest.MonkeyPatch) -> None:
     """Paper 1's public code: no noise for bins that the person is not in."""
-    made = LaplaceCells.randomize
+    randomize = LaplaceCells.randomize
 
-    def leaky(self: LaplaceCells, people: KeyedValues, noise: Any) -> Any:
-        noisy = made(self, people, noise).reshape(len(people), 2, self.layout.keys, self.layout.groups)
-        own = np.arange(self.layout.keys)[None, :] == people.keys[:, None]
-        return np.where(own[:, None, :, None], noisy, 0).reshape(len(people), -1).astype("<i4")
+    def randomize_own_key(self: LaplaceCells, people: KeyedValues, noise: Any) -> Any:
+        noisy = randomize(self, people, noise).reshape(len(people), 2, self.layout.keys, self.layout.groups)
+        is_own_key = np.arange(self.layout.keys)[None, :] == people.keys[:, None]
+        return np.where(is_own_key[:, None, :, None], noisy, 0).reshape(len(people), -1).astype("<i4")
 
-    patch.setattr(LaplaceCells, "randomize", leaky)
+    patch.setattr(LaplaceCells, "randomize", randomize_own_key)
 
 
 def coins_that_suit_the_context(patch: pytest.MonkeyPatch) -> None:
     """A device that draws coins until the sign of its bin is 1: the public sign then tells the bin."""
-    made = SignedSymbol.randomize
+    randomize = SignedSymbol.randomize
 
     def choosy(self: SignedSymbol, people: KeyedValues, noise: Any) -> Any:
         coins = people.coins.copy()
@@ -93,21 +94,21 @@ def coins_that_suit_the_context(patch: pytest.MonkeyPatch) -> None:
         for _ in range(20):
             wrong = self.layout.hashes(coins, keys) >> np.uint64(63) == 1
             coins[wrong] = np.random.default_rng().integers(0, 2**32, int(wrong.sum()), dtype=np.uint32)
-        return made(self, replace(people, coins=coins), noise)
+        return randomize(self, replace(people, coins=coins), noise)
 
     patch.setattr(SignedSymbol, "randomize", choosy)
 
 
 def coins_that_name_some_keys(patch: pytest.MonkeyPatch) -> None:
     """A device that draws coins until they have it name its key, if that is the first: they then tell the key."""
-    made = EventSymbol.randomize
+    randomize = EventSymbol.randomize
 
     def choosy(self: EventSymbol, people: KeyedValues, noise: Any) -> Any:
         coins = people.coins.copy()
         for _ in range(20):
-            wrong = ~self.names(coins) & (people.keys == 0)
+            wrong = ~self.is_key_report(coins) & (people.keys == 0)
             coins[wrong] = np.random.default_rng().integers(0, 2**32, int(wrong.sum()), dtype=np.uint32)
-        return made(self, replace(people, coins=coins), noise)
+        return randomize(self, replace(people, coins=coins), noise)
 
     patch.setattr(EventSymbol, "randomize", choosy)
 
@@ -117,31 +118,31 @@ def no_permutation(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_size_that_tells_the_value(patch: pytest.MonkeyPatch) -> None:
-    made = Sealer.seal
-    patch.setattr(Sealer, "seal", lambda self, report: made(self, report.rstrip(b"\0")))
+    seal = Sealer.seal
+    patch.setattr(Sealer, "seal", lambda self, report: seal(self, report.rstrip(b"\0")))
 
 
 def noise_anew_for_every_retry(patch: pytest.MonkeyPatch) -> None:
-    paid, delivered = PersonChoice._paid, session.deliver
+    pay_and_seal, deliver = PersonChoice._pay_and_seal, session.deliver
     sealed: list[Callable[[], bytes]] = []
 
-    def keep(self: Any, opened: Participation, period: int, seal: Callable[[], bytes]) -> Any:
+    def keep_seal(self: Any, opened: Participation, period: int, seal: Callable[[], bytes]) -> Any:
         sealed.append(lambda: encode_envelope(Envelope(opened.header, seal())))
-        return paid(self, opened, period, seal)
+        return pay_and_seal(self, opened, period, seal)
 
-    def anew(*arguments: Any) -> Any:
-        steps, answer = delivered(*arguments), None
+    def deliver_with_new_noise(*arguments: Any) -> Any:
+        steps, answer = deliver(*arguments), None
         while True:
             try:
                 step = steps.send(answer)
             except StopIteration as end:
                 return end.value
-            if isinstance(step, delivery.Ask):
+            if isinstance(step, delivery.DeliveryRequest):
                 step = step._replace(body=sealed[-1]())
             answer = yield step
 
-    patch.setattr(PersonChoice, "_paid", keep)
-    patch.setattr(session, "deliver", anew)
+    patch.setattr(PersonChoice, "_pay_and_seal", keep_seal)
+    patch.setattr(session, "deliver", deliver_with_new_noise)
 
 
 def a_seeded_generator(patch: pytest.MonkeyPatch) -> None:
@@ -149,28 +150,28 @@ def a_seeded_generator(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_curator_with_half_the_noise(patch: pytest.MonkeyPatch) -> None:
-    made = RoundedNormal.draw
-    patch.setattr(RoundedNormal, "draw", lambda self, count, noise: made(self, count, noise) // 2)
+    draw = RoundedNormal.draw
+    patch.setattr(RoundedNormal, "draw", lambda self, count, noise: draw(self, count, noise) // 2)
 
 
 def a_curator_with_one_noise_for_all(patch: pytest.MonkeyPatch) -> None:
     """Each number alone has the right law; differences of two are exact."""
-    made = RoundedNormal.draw
-    patch.setattr(RoundedNormal, "draw", lambda self, count, noise: np.repeat(made(self, 1, noise), count))
+    draw = RoundedNormal.draw
+    patch.setattr(RoundedNormal, "draw", lambda self, count, noise: np.repeat(draw(self, 1, noise), count))
 
 
 def a_curator_with_a_quarter_of_the_laplace_noise(patch: pytest.MonkeyPatch) -> None:
-    made = DiscreteLaplace.draw
-    patch.setattr(DiscreteLaplace, "draw", lambda self, count, noise: made(self, count, noise) // 4)
+    draw = DiscreteLaplace.draw
+    patch.setattr(DiscreteLaplace, "draw", lambda self, count, noise: draw(self, count, noise) // 4)
 
 
 def half_the_bits(patch: pytest.MonkeyPatch) -> None:
-    made = vector_bits.binomial
+    draw_binomial = vector_bits.draw_binomial
 
     def weak(count: int, trials: int, probability: float, noise: Any) -> Any:
-        return made(count, trials // 4, probability, noise) + (trials - trials // 4) // 2
+        return draw_binomial(count, trials // 4, probability, noise) + (trials - trials // 4) // 2
 
-    patch.setattr(vector_bits, "binomial", weak)
+    patch.setattr(vector_bits, "draw_binomial", weak)
 
 
 def no_clipping(patch: pytest.MonkeyPatch) -> None:
@@ -178,47 +179,47 @@ def no_clipping(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_header_that_tells_the_reward(patch: pytest.MonkeyPatch) -> None:
-    made = Session._reporting
+    report_steps = Session._report_choice_steps
 
-    def telling(self: Any, reward: float) -> Any:
+    def report_with_length(self: Any, reward: float) -> Any:
         patch.setitem(delivery._HEADERS, "X-Length", str(len(repr(reward))))
-        return made(self, reward)
+        return report_steps(self, reward)
 
-    patch.setattr(Session, "_reporting", telling)
+    patch.setattr(Session, "_report_choice_steps", report_with_length)
 
 
 def no_report_of_nothing(patch: pytest.MonkeyPatch) -> None:
-    made = Session._reporting
+    report = Session._report_choice_steps
 
-    def lazy(self: Any, reward: float) -> Any:
-        return (yield from made(self, reward)) if isinstance(reward, str) or reward > 0 else Outcome.ACCEPTED
+    def report_if_rewarded(self: Any, reward: float) -> Any:
+        return (yield from report(self, reward)) if isinstance(reward, str) or reward > 0 else ReportStatus.ACCEPTED
 
-    patch.setattr(Session, "_reporting", lazy)
+    patch.setattr(Session, "_report_choice_steps", report_if_rewarded)
 
 
 def a_round_that_closes_on_rewards(patch: pytest.MonkeyPatch) -> None:
-    made = Accumulator.taken.fget
-    assert made is not None
+    fget = vars(Accumulator)["state"].fget
+    assert fget is not None
 
-    def early(self: Any) -> bool:
-        current = self._current
+    def close_early(self: Any) -> RoundState:
+        current = self._round
         trust = current.spec.privacy.trust
         if not (trust.curated and trust.promises) or current.received <= 50:  # sums without noise have no such cells
-            return made(self)
-        lost, won = current.total.cells.sum(axis=(1, 2))
-        return bool(won > lost) or made(self)
+            return fget(self)
+        n_without_reward, n_with_reward = current.total.cells.sum(axis=(1, 2))
+        return NEXT[self._state, RoundEvent.FILLED] if n_with_reward > n_without_reward else fget(self)
 
-    patch.setattr(Accumulator, "taken", property(early))
+    patch.setattr(Accumulator, "state", property(close_early))
 
 
 def a_server_that_logs_what_it_refuses(patch: pytest.MonkeyPatch) -> None:
-    made = Accumulator._in_range
+    drop_invalid = Accumulator._drop_invalid
 
-    def telling(self: Any, reports: Any) -> Any:
+    def drop_and_log(self: Any, reports: Any) -> Any:
         logging.getLogger("privateer.server").info("counting %s", [report[16:] for report in reports])
-        return made(self, reports)
+        return drop_invalid(self, reports)
 
-    patch.setattr(Accumulator, "_in_range", telling)
+    patch.setattr(Accumulator, "_drop_invalid", drop_and_log)
 
 
 def a_problem_that_quotes_the_body(patch: pytest.MonkeyPatch) -> None:
@@ -230,11 +231,11 @@ def a_problem_that_quotes_the_body(patch: pytest.MonkeyPatch) -> None:
 
 def an_error_that_quotes_the_reward(patch: pytest.MonkeyPatch) -> None:
     policy = algorithm("partition").policy
-    made = policy.read
+    read = policy.read
 
     def quoting(self: Any, spec: Any, reward: Any) -> Any:
         try:
-            return made(self, spec, reward)
+            return read(self, spec, reward)
         except InputError:
             raise InputError(f"not a reward: {reward}") from None
 

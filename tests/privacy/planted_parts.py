@@ -1,4 +1,4 @@
-"""Defects of single parts: each has less noise than it should, or that of another draw, and all other parts are right.
+"""Defects of single parts: a part has too little noise or the noise of another draw, and the rest is right.
 
 Constants and samplers are patched from outside; ``factor`` is how many times too little noise there is.
 """
@@ -20,97 +20,101 @@ from privateer_core.mechanisms.vectors.vector_symbol import VectorSymbol
 from privateer_core.sampling.laplace import DiscreteLaplace
 from privateer_core.sampling.normal import RoundedNormal
 from privateer_core.sampling.response import RandomizedResponse, SubsetResponse
-from privateer_lab.audit.mechanisms.hits import PRODUCTS
+from privateer_lab.audit.mechanisms.hits import PRODUCT_SUMS
 from privateer_papers.paper_1.laplace_cells import LaplaceCells
 from privateer_shuffler.shuffle import RandomPlaces
-from tests.privacy.planted_screening import Less, Patch, Reused, block, both_choices, choice
+from tests.privacy.planted_screening import Patch, ReduceNoise, ReuseNoise, block, both_choices, choice
 
-Where = Callable[[Any, Any], Any]
+IsAffected = Callable[[Any, Any], Any]
 
 
-class Same:
-    """Words of a source, the first of each row of draws for all of them: everybody's noise is one person's."""
+class SameWords:
+    """Repeats the first word of each row of draws, so that all participants have the same noise."""
 
     def __init__(self, noise: Any, rows: int) -> None:
         self._noise, self._rows = noise, rows
 
     def words(self, count: int) -> Any:
-        made = self._noise.words(count).reshape(self._rows, -1)
-        return np.repeat(made[:, :1], made.shape[1], axis=1).ravel()
+        words_by_row = self._noise.words(count).reshape(self._rows, -1)
+        return np.repeat(words_by_row[:, :1], words_by_row.shape[1], axis=1).ravel()
 
 
 # Symbols
 
 
-def _symbols(kind: type, where: Where) -> tuple[Less, Reused]:
-    """Truths for which ``where`` (mechanism's response, truth) holds are randomized wrongly."""
-    made = kind.randomize
+def _symbols(kind: Any, is_affected: IsAffected) -> tuple[ReduceNoise, ReuseNoise]:
+    """Return the defects of symbols whose truth is affected, as ``is_affected`` (mechanism's response, truth) tells."""
+    randomize = kind.randomize
 
-    def less(patch: Patch, factor: int) -> None:
-        def weak(self: Any, truth: Any, noise: Any) -> Any:
-            weaker = made(replace(self, epsilon=factor * self.epsilon), truth, noise)
-            return np.where(where(self, truth), weaker, made(self, truth, noise)).astype(np.uint16)
+    def reduce_noise(patch: Patch, factor: int) -> None:
+        def randomize_weakly(self: Any, truth: Any, noise: Any) -> Any:
+            weaker = randomize(replace(self, epsilon=factor * self.epsilon), truth, noise)
+            return np.where(is_affected(self, truth), weaker, randomize(self, truth, noise)).astype(np.uint16)
 
-        patch.setattr(kind, "randomize", weak)
+        patch.setattr(kind, "randomize", randomize_weakly)
 
-    def reused(patch: Patch) -> None:
+    def reuse_noise(patch: Patch) -> None:
         rows = 2 if kind is RandomizedResponse else 3
 
-        def same(self: Any, truth: Any, noise: Any) -> Any:
-            return np.where(where(self, truth), made(self, truth, Same(noise, rows)), made(self, truth, noise))
+        def randomize_with_repeated_words(self: Any, truth: Any, noise: Any) -> Any:
+            return np.where(
+                is_affected(self, truth),
+                randomize(self, truth, SameWords(noise, rows)),
+                randomize(self, truth, noise),
+            )
 
-        patch.setattr(kind, "randomize", lambda *arguments: same(*arguments).astype(np.uint16))
+        patch.setattr(kind, "randomize", lambda *arguments: randomize_with_repeated_words(*arguments).astype(np.uint16))
 
-    return less, reused
+    return reduce_noise, reuse_noise
 
 
-def _own(response: RandomizedResponse, truth: Any) -> Any:
+def _is_own_level(response: RandomizedResponse, truth: Any) -> Any:
     return (truth >= 0) & ((response.symbols % 2 == 0) | (truth < response.symbols - 1))
 
 
-def _elsewhere(response: RandomizedResponse, truth: Any) -> Any:
+def _is_another_level(response: RandomizedResponse, truth: Any) -> Any:
     return (response.symbols % 2 == 1) & (truth == response.symbols - 1)
 
 
-def _without_a_key() -> tuple[Less, Reused]:
-    made = RandomizedResponse.randomize
+def _without_a_key() -> tuple[ReduceNoise, ReuseNoise]:
+    randomize = RandomizedResponse.randomize
 
-    def less(patch: Patch, factor: int) -> None:
-        def few(self: Any, truth: Any, noise: Any) -> Any:
-            told = made(self, truth, noise)
-            return np.where(truth < 0, told % max(1, self.symbols // factor), told).astype(np.uint16)
+    def reduce_noise(patch: Patch, factor: int) -> None:
+        def randomize_among_few_symbols(self: Any, truth: Any, noise: Any) -> Any:
+            symbols = randomize(self, truth, noise)
+            return np.where(truth < 0, symbols % max(1, self.symbols // factor), symbols).astype(np.uint16)
 
-        patch.setattr(RandomizedResponse, "randomize", few)
+        patch.setattr(RandomizedResponse, "randomize", randomize_among_few_symbols)
 
-    return less, _symbols(RandomizedResponse, lambda _, truth: truth < 0)[1]
-
-
-def _message(which: int) -> tuple[Less, Reused]:
-    """The messages of a person stand beside each other."""
-    return _symbols(SubsetResponse, lambda _, own: np.arange(len(own)) % 2 == which)
+    return reduce_noise, _symbols(RandomizedResponse, lambda _, truth: truth < 0)[1]
 
 
-def _both_messages() -> tuple[Less, Reused]:
-    made = SubsetResponse.randomize
+def _message(index: int) -> tuple[ReduceNoise, ReuseNoise]:
+    """Return the defects of one of the two messages of each participant, which are neighbours in the arrays."""
+    return _symbols(SubsetResponse, lambda _, truth: np.arange(len(truth)) % 2 == index)
 
-    class Paired:
+
+def _both_messages() -> tuple[ReduceNoise, ReuseNoise]:
+    randomize = SubsetResponse.randomize
+
+    class Pairs:
         def __init__(self, noise: Any) -> None:
             self._noise = noise
 
         def words(self, count: int) -> Any:
             return np.repeat(self._noise.words(count // 2), 2)
 
-    def reused(patch: Patch) -> None:
-        patch.setattr(SubsetResponse, "randomize", lambda self, own, noise: made(self, own, Paired(noise)))
+    def reuse_noise(patch: Patch) -> None:
+        patch.setattr(SubsetResponse, "randomize", lambda self, truth, noise: randomize(self, truth, Pairs(noise)))
 
-    return _symbols(SubsetResponse, lambda _, own: np.ones(len(own), bool))[0], reused
+    return _symbols(SubsetResponse, lambda _, truth: np.ones(len(truth), bool))[0], reuse_noise
 
 
-def _message_coins() -> tuple[Less, Reused]:
-    made = VectorSymbol.randomize
+def _message_coins() -> tuple[ReduceNoise, ReuseNoise]:
+    randomize = VectorSymbol.randomize
 
-    class First:
-        """Changes the first words that are asked for."""
+    class ChangedFirst:
+        """Applies a change to the first words that are requested."""
 
         def __init__(self, noise: Any, change: Callable[[Any], Any]) -> None:
             self._noise, self._change = noise, change
@@ -119,173 +123,184 @@ def _message_coins() -> tuple[Less, Reused]:
             words, self._change = self._change(self._noise.words(count)), lambda words: words
             return words
 
-    def less(patch: Patch, factor: int) -> None:
+    def reduce_noise(patch: Patch, factor: int) -> None:
         mask = np.uint64((1 << 32 // factor) - 1)
         patch.setattr(
             VectorSymbol,
             "randomize",
-            lambda self, people, noise: made(self, people, First(noise, lambda words: words & mask)),
+            lambda self, people, noise: randomize(self, people, ChangedFirst(noise, lambda words: words & mask)),
         )
 
-    def reused(patch: Patch) -> None:
+    def reuse_noise(patch: Patch) -> None:
         patch.setattr(
             VectorSymbol,
             "randomize",
-            lambda self, people, noise: made(
-                self, people, First(noise, lambda words: people.coins.astype(np.uint64) if len(words) else words)
+            lambda self, people, noise: randomize(
+                self,
+                people,
+                ChangedFirst(noise, lambda words: people.coins.astype(np.uint64) if len(words) else words),
             ),
         )
 
-    return less, reused
+    return reduce_noise, reuse_noise
 
 
 # Numbers
 
 
-def _drawn(kind: type, own: Any) -> tuple[Less, Reused]:
-    """Noise that reaches ``_released`` of a mechanism: ``own`` (total) tells which of it is the part's."""
-    made: Any = kind._released  # type: ignore[attr-defined]
+def _release_noise(kind: type, select_part: Any) -> tuple[ReduceNoise, ReuseNoise]:
+    """Return the defects of noise that reaches ``_build_release``: ``select_part`` (total) gives the part's indices."""
+    build_release: Any = kind._build_release  # type: ignore[attr-defined]
 
-    def change(patch: Patch, how: Callable[[Any, Any], Any]) -> None:
-        def wrong(self: Any, total: Any, drawn: Any) -> Any:
-            drawn = drawn.copy()
-            part = np.arange(len(drawn))[own(total)]
-            drawn[part] = how(drawn, part)
-            return made(self, total, drawn)
+    def change(patch: Patch, distort: Callable[[Any, Any], Any]) -> None:
+        def build_with_distorted_noise(self: Any, total: Any, noise: Any) -> Any:
+            noise = noise.copy()
+            part = np.arange(len(noise))[select_part(total)]
+            noise[part] = distort(noise, part)
+            return build_release(self, total, noise)
 
-        patch.setattr(kind, "_released", wrong)
+        patch.setattr(kind, "_build_release", build_with_distorted_noise)
 
-    def reused(patch: Patch) -> None:
+    def reuse_noise(patch: Patch) -> None:
         # The noise of other numbers of the same release.
-        change(patch, lambda drawn, part: np.resize(np.delete(drawn, part), len(part)))
+        change(patch, lambda noise, part: np.resize(np.delete(noise, part), len(part)))
 
-    return lambda patch, factor: change(patch, lambda drawn, part: drawn[part] // factor), reused
+    return lambda patch, factor: change(patch, lambda noise, part: noise[part] // factor), reuse_noise
 
 
-def _columns(kind: type, sampler: type, count: int, own: slice) -> tuple[Less, Reused]:
-    """Noise of reports: ``own`` among ``count`` numbers of a person."""
-    made: Any = sampler.draw  # type: ignore[attr-defined]
+def _columns(kind: type, sampler: type, count: int, part: slice) -> tuple[ReduceNoise, ReuseNoise]:
+    """Return the defects of noise in reports: ``part`` are the affected ones of a participant's ``count`` numbers."""
+    draw: Any = sampler.draw  # type: ignore[attr-defined]
 
-    def change(patch: Patch, how: Callable[[Any], Any]) -> None:
-        def wrong(self: Any, asked: int, noise: Any) -> Any:
-            drawn = made(self, asked, noise).reshape(-1, count).copy()
-            drawn[:, own] = how(drawn)
-            return drawn.ravel()
+    def change(patch: Patch, distort: Callable[[Any], Any]) -> None:
+        def draw_distorted(self: Any, n_draws: int, noise: Any) -> Any:
+            rows = draw(self, n_draws, noise).reshape(-1, count).copy()
+            rows[:, part] = distort(rows)
+            return rows.ravel()
 
-        patch.setattr(sampler, "draw", wrong)
+        patch.setattr(sampler, "draw", draw_distorted)
 
-    def reused(patch: Patch) -> None:
-        change(patch, lambda drawn: np.roll(drawn, drawn.shape[1] // 2, axis=1)[:, own] if count > 3 else drawn[:, :1])
+    def reuse_noise(patch: Patch) -> None:
+        change(
+            patch,
+            lambda rows: np.roll(rows, rows.shape[1] // 2, axis=1)[:, part] if count > 3 else rows[:, :1],
+        )
 
     assert kind
-    return lambda patch, factor: change(patch, lambda drawn: drawn[:, own] // factor), reused
+    return lambda patch, factor: change(patch, lambda rows: rows[:, part] // factor), reuse_noise
 
 
-def _step(step: int) -> tuple[Less, Reused]:
-    """Fresh noise of one release; of the fourth, which begins anew, where three were before it."""
-    made = Factorization.following
+def _step(step: int) -> tuple[ReduceNoise, ReuseNoise]:
+    """Return the defects of the fresh noise of one release; the fourth release starts a new sequence after three."""
+    correlate_noise = Factorization.correlate_noise
 
-    def change(patch: Patch, how: Callable[[Any, Any], Any]) -> None:
+    def change(patch: Patch, distort: Callable[[Any, Any], Any]) -> None:
         calls: list[Any] = []
 
-        def wrong(self: Any, fresh: Any, earlier: Any) -> Any:
+        def correlate_distorted(self: Any, fresh: Any, earlier: Any) -> Any:
             calls.append(fresh)
             if len(calls) % 4 == step % 4:
-                fresh = how(fresh, calls[-2] if len(calls) % 4 != 1 else np.full_like(fresh, fresh[0]))
-            return made(self, fresh, earlier)
+                fresh = distort(fresh, calls[-2] if len(calls) % 4 != 1 else np.full_like(fresh, fresh[0]))
+            return correlate_noise(self, fresh, earlier)
 
-        patch.setattr(Factorization, "following", wrong)
+        patch.setattr(Factorization, "correlate_noise", correlate_distorted)
 
     return (
         lambda patch, factor: change(patch, lambda fresh, _: fresh // factor),
-        lambda patch: change(patch, lambda _, before: before),
+        lambda patch: change(patch, lambda _, previous: previous),
     )
 
 
-def _bits() -> tuple[Less, Reused]:
-    made = vector_bits.binomial
+def _bits() -> tuple[ReduceNoise, ReuseNoise]:
+    draw_binomial = vector_bits.draw_binomial
 
-    def less(patch: Patch, factor: int) -> None:
-        def weak(count: int, trials: int, probability: float, noise: Any) -> Any:
-            few = trials // factor**2
-            return made(count, few, probability, noise) + round((trials - few) * probability)
+    def reduce_noise(patch: Patch, factor: int) -> None:
+        def draw_fewer_trials(count: int, trials: int, probability: float, noise: Any) -> Any:
+            n_trials = trials // factor**2
+            return draw_binomial(count, n_trials, probability, noise) + round((trials - n_trials) * probability)
 
-        patch.setattr(vector_bits, "binomial", weak)
+        patch.setattr(vector_bits, "draw_binomial", draw_fewer_trials)
 
-    def reused(patch: Patch) -> None:
-        patch.setattr(vector_bits, "binomial", lambda count, *rest: np.repeat(made(-(-count // 3), *rest), 3)[:count])
+    def reuse_noise(patch: Patch) -> None:
+        patch.setattr(
+            vector_bits,
+            "draw_binomial",
+            lambda count, *rest: np.repeat(draw_binomial(-(-count // 3), *rest), 3)[:count],
+        )
 
-    return less, reused
+    return reduce_noise, reuse_noise
 
 
 # Devices and the shuffler
 
 
-def _coins() -> tuple[Less, Reused]:
-    made = Participation.coins
+def _coins() -> tuple[ReduceNoise, ReuseNoise]:
+    draw_coins = Participation.draw_coins
 
-    def less(patch: Patch, factor: int) -> None:
+    def reduce_noise(patch: Patch, factor: int) -> None:
         mask = np.uint32((1 << 32 // factor) - 1)
-        patch.setattr(Participation, "coins", lambda self, people: made(self, people) & mask)
+        patch.setattr(Participation, "draw_coins", lambda self, people: draw_coins(self, people) & mask)
 
-    def reused(patch: Patch) -> None:
-        patch.setattr(Participation, "coins", lambda self, people: np.repeat(made(self, 1), people))
+    def reuse_noise(patch: Patch) -> None:
+        patch.setattr(Participation, "draw_coins", lambda self, people: np.repeat(draw_coins(self, 1), people))
 
-    return less, reused
+    return reduce_noise, reuse_noise
 
 
-def _coins_after_a_start() -> tuple[Less, Reused]:
-    """A device that starts again has a part of its coins again, or all of them."""
-    made = Participation.coins
+def _coins_after_a_start() -> tuple[ReduceNoise, ReuseNoise]:
+    """Return the defects of a device that repeats a part of its coins, or all of them, after a restart."""
+    draw_coins = Participation.draw_coins
 
-    def kept(patch: Patch, mask: int) -> None:
-        drawn: list[Any] = []
+    def repeat_bits(patch: Patch, mask: int) -> None:
+        coin_draws: list[Any] = []
 
-        def wrong(self: Any, people: int) -> Any:
-            drawn.append(made(self, people))
-            if len(drawn) % 2:
-                return drawn[-1]
-            return (drawn[-2] & np.uint32(mask)) | (drawn[-1] & ~np.uint32(mask))
+        def draw_repeated(self: Any, people: int) -> Any:
+            coin_draws.append(draw_coins(self, people))
+            if len(coin_draws) % 2:
+                return coin_draws[-1]
+            return (coin_draws[-2] & np.uint32(mask)) | (coin_draws[-1] & ~np.uint32(mask))
 
-        patch.setattr(Participation, "coins", wrong)
+        patch.setattr(Participation, "draw_coins", draw_repeated)
 
     return (
-        lambda patch, factor: kept(patch, (1 << 32 - 32 // factor) - 1),
-        lambda patch: kept(patch, (1 << 32) - 1),
+        lambda patch, factor: repeat_bits(patch, (1 << 32 - 32 // factor) - 1),
+        lambda patch: repeat_bits(patch, (1 << 32) - 1),
     )
 
 
-def _places() -> tuple[Less, Reused]:
-    made = RandomPlaces.__init__
+def _places() -> tuple[ReduceNoise, ReuseNoise]:
+    init = RandomPlaces.__init__
 
-    def below(patch: Patch, how: Callable[[Any, int], int]) -> None:
+    def patch_draw(patch: Patch, redraw: Callable[[Any, int], int]) -> None:
         patch.setattr(
-            RandomPlaces, "__init__", lambda self, free, draw: made(self, free, lambda count: how(draw, count))
+            RandomPlaces,
+            "__init__",
+            lambda self, free, draw: init(self, free, lambda count: redraw(draw, count)),
         )
 
     return (
-        lambda patch, factor: below(patch, lambda draw, count: draw(max(1, count // factor))),
-        lambda patch: below(patch, lambda _draw, _count: 0),
+        lambda patch, factor: patch_draw(patch, lambda draw, count: draw(max(1, count // factor))),
+        lambda patch: patch_draw(patch, lambda _draw, _count: 0),
     )
 
 
-_OWN = _symbols(RandomizedResponse, _own)
-_SUBSET = _symbols(SubsetResponse, lambda _, own: np.ones(len(own), bool))
-_SUMS = _drawn(CentralSums, lambda total: slice(0, total.sums.size))
-_HITS = _drawn(CentralSums, lambda total: slice(total.sums.size, None))
+_OWN_LEVEL = _symbols(RandomizedResponse, _is_own_level)
+_SUBSET = _symbols(SubsetResponse, lambda _, truth: np.ones(len(truth), bool))
+_SUMS = _release_noise(CentralSums, lambda total: slice(0, total.sums.size))
+_HITS = _release_noise(CentralSums, lambda total: slice(total.sums.size, None))
 
-PLANTED: dict[tuple[str, str], tuple[Less, Reused]] = {
-    ("SignedSymbol", "one of 2 symbols"): _OWN,
-    ("SignedSymbol", "one of 9 symbols"): _OWN,
-    ("SignedSymbol", "the symbol elsewhere"): _symbols(RandomizedResponse, _elsewhere),
+PLANTED: dict[tuple[str, str], tuple[ReduceNoise, ReuseNoise]] = {
+    ("SignedSymbol", "one of 2 symbols"): _OWN_LEVEL,
+    ("SignedSymbol", "one of 9 symbols"): _OWN_LEVEL,
+    ("SignedSymbol", "the symbol elsewhere"): _symbols(RandomizedResponse, _is_another_level),
     ("SignedSymbol", "the symbol of people without a key"): _without_a_key(),
-    ("EventSymbol", "the symbol of an event"): _OWN,
+    ("EventSymbol", "the symbol of an event"): _OWN_LEVEL,
     ("EventSymbol", "the symbol of people without an event"): _symbols(RandomizedResponse, lambda _, truth: truth == 0),
-    ("EventSymbol", "the symbol that names a key"): _OWN,
-    ("GroupedBit", "the bit of a group"): _OWN,
+    ("EventSymbol", "the symbol that names a key"): _OWN_LEVEL,
+    ("GroupedBit", "the bit of a group"): _OWN_LEVEL,
     ("GroupedBit", "the bit of people without a value"): _without_a_key(),
-    ("NamedSymbol", "a symbol of one's key"): _OWN,
-    ("NamedSymbol", "a symbol of one's bucket"): _OWN,
+    ("NamedSymbol", "a symbol of one's key"): _OWN_LEVEL,
+    ("NamedSymbol", "a symbol of one's bucket"): _OWN_LEVEL,
     ("NamedSymbol", "the symbol of people without a key"): _without_a_key(),
     ("LaplaceCells", "rewards of all cells"): _columns(LaplaceCells, DiscreteLaplace, 4, slice(0, 2)),
     ("LaplaceCells", "counts of all cells"): _columns(LaplaceCells, DiscreteLaplace, 4, slice(2, 4)),
@@ -293,21 +308,21 @@ PLANTED: dict[tuple[str, str], tuple[Less, Reused]] = {
     ("CentralSums", "Laplace noise of sums"): _SUMS,
     ("CentralSums", "normal noise of people per key"): _HITS,
     ("CentralSums", "Laplace noise of people per key"): _HITS,
-    ("NamedSymbol", "a level of one's key"): _OWN,
+    ("NamedSymbol", "a level of one's key"): _OWN_LEVEL,
     **{
-        ("CellTriples", name): _drawn(
+        ("CellTriples", name): _release_noise(
             CellTriples, lambda total, at=at: slice(at * total.cells[0].size, (at + 1) * total.cells[0].size)
         )
         for at, name in enumerate(("sums of squares", "sums of products with the rest", "sums of squares of the rest"))
     },
     **{
-        ("CellProducts", name): _drawn(
+        ("CellProducts", name): _release_noise(
             CellProducts, lambda total, at=at: slice(at * total.cells[0].size, (at + 1) * total.cells[0].size)
         )
-        for at, name in enumerate(PRODUCTS)
+        for at, name in enumerate(PRODUCT_SUMS)
     },
-    ("CellPairs", "sums of values"): _drawn(CellPairs, lambda total: slice(0, total.cells[0].size)),
-    ("CellPairs", "sums of the rest"): _drawn(CellPairs, lambda total: slice(total.cells[0].size, None)),
+    ("CellPairs", "sums of values"): _release_noise(CellPairs, lambda total: slice(0, total.cells[0].size)),
+    ("CellPairs", "sums of the rest"): _release_noise(CellPairs, lambda total: slice(total.cells[0].size, None)),
     ("VectorSymbol", "one of one's own symbols"): _SUBSET,
     ("VectorSymbol", "the symbol of message 1 of 2"): _message(0),
     ("VectorSymbol", "the symbol of message 2 of 2"): _message(1),

@@ -24,11 +24,11 @@ from privateer_core.sampling.entropy import SecureNoise
 from privateer_lab.audit import suite as whole
 from privateer_lab.audit import whole_experiments as experiments
 from privateer_lab.audit.case import CHANNELS, Case
-from privateer_lab.audit.lower_bounds import attack
-from privateer_lab.audit.suite import attacked, mechanisms
-from privateer_lab.simulation.devices import SeededNoise
+from privateer_lab.audit.law import attack
+from privateer_lab.audit.suite import attacked_claims, target_names
+from privateer_lab.simulation.scores import SeededNoise
 from privateer_papers.paper_1.laplace_cells import LaplaceCells
-from privateer_papers.published_trust import ROWS, classic_noise
+from privateer_papers.published_trust import PUBLISHED_TRUST, classic_noise
 from tests.privacy.planted import DEFECTS, Patch
 from tests.unit.lab.cli.test_command_line import run
 
@@ -42,25 +42,28 @@ def audited(capsys: pytest.CaptureFixture[str], *names: str, samples: int = 20_0
 def only(name: str, patch: pytest.MonkeyPatch, mechanism: str) -> None:
     """The audit has the attacks of this name alone, and plays no experiments of others."""
     patch.setattr(experiments, "ALGORITHMS", tuple({mechanism} & set(ALGORITHMS)))
-    cases, checks = whole.cases, whole.channels
-    patch.setattr(whole, "parts", list)
+    cases, checks = whole.cases, whole.channel_checks
+    patch.setattr(whole, "all_parts", list)
+    patch.setattr(whole, "coin_parts", lambda *_: [])
     # What the command may attack, and what it attacks, are made once.
-    patch.setattr(whole, "mechanisms", lambda: {mechanism})
-    patch.setattr(whole, "cases", lambda *asked: [case for case in cases(*asked) if case.name == name])
-    patch.setattr(whole, "channels", lambda: {known: check for known, check in checks().items() if known == name})
+    patch.setattr(whole, "target_names", lambda: {mechanism})
+    patch.setattr(whole, "cases", lambda *selection: [case for case in cases(*selection) if case.name == name])
+    patch.setattr(
+        whole, "channel_checks", lambda: {channel: check for channel, check in checks().items() if channel == name}
+    )
 
 
 @pytest.fixture(scope="module")
-def made() -> list[Case]:
-    """All attacks, which play experiments to be made."""
+def all_cases() -> list[Case]:
+    """All attacks; building them runs experiments."""
     return whole.cases(1000)
 
 
 @pytest.fixture
-def known(made: list[Case], monkeypatch: pytest.MonkeyPatch) -> list[Case]:
-    """All attacks; nobody makes them once more."""
-    monkeypatch.setattr(whole, "cases", lambda *_: made)
-    return made
+def shared_cases(all_cases: list[Case], monkeypatch: pytest.MonkeyPatch) -> list[Case]:
+    """All attacks, which the command reuses and does not build again."""
+    monkeypatch.setattr(whole, "cases", lambda *_: all_cases)
+    return all_cases
 
 
 BY_DAY = {
@@ -81,26 +84,26 @@ ATTACKS = 75
 """Attacks that there are at least, channels included."""
 
 
-def test_every_mechanism_and_every_algorithm_is_attacked(known: list[Case]) -> None:
+def test_every_mechanism_and_every_algorithm_is_attacked(shared_cases: list[Case]) -> None:
     assert (
-        {kind.__name__ for kind in (*MECHANISMS, LaplaceCells)}
+        {kind.__name__ for kind in [*list[type](MECHANISMS), LaplaceCells]}
         | {
             CHANNELS,
             *ALGORITHMS,
             "paper-3-privatelasso",
         }
-        == mechanisms()
-        == {mechanism for mechanism, _, _ in attacked()} | {CHANNELS}
+        == target_names()
+        == {mechanism for mechanism, _, _ in attacked_claims()} | {CHANNELS}
     )
-    assert len(known) + len(whole.channels()) >= ATTACKS
+    assert len(shared_cases) + len(whole.channel_checks()) >= ATTACKS
 
 
-def test_attacks_have_names_of_their_own(known: list[Case]) -> None:
-    names = [(case.mechanism, case.model, case.calibration, case.name) for case in known]
+def test_attacks_have_unique_names(shared_cases: list[Case]) -> None:
+    names = [(case.mechanism, case.model, case.calibration, case.name) for case in shared_cases]
     assert len(set(names)) == len(names)
 
 
-@pytest.mark.usefixtures("known")
+@pytest.mark.usefixtures("shared_cases")
 def test_every_trust_model_and_calibration_is_attacked() -> None:
     """Each mechanism where a trust model uses it, and each algorithm's instances, if an epsilon is promised.
 
@@ -108,7 +111,7 @@ def test_every_trust_model_and_calibration_is_attacked() -> None:
     """
     served = {
         (kind.__name__, row.name, row.calibration)
-        for row in (*TRUST.values(), *ROWS.values())
+        for row in (*TRUST.values(), *PUBLISHED_TRUST.values())
         if row.promises
         for serving in row.serves.values()
         for kind in serving.mechanisms
@@ -117,12 +120,13 @@ def test_every_trust_model_and_calibration_is_attacked() -> None:
     specs = [(name, spec) for name in ALGORITHMS for spec in algorithm(name).spec.instances().values()]
     claims = {(name, s.privacy.model, s.privacy.trust.calibration) for name, s in specs if s.privacy.trust.promises}
     nameless = {("paper-3-privatelasso", "central", "published")}  # what no spec can name claims nothing
-    assert served | claims == attacked() - nameless
+    assert served | claims == attacked_claims() - nameless
 
 
 def by_day(case: Case) -> Case:
     """An attack with no more samples than a run by day has the time for."""
-    return replace(case, count=min(case.count, BY_DAY.get(case.name, case.count)))
+    n_samples = case.count if case.unsafe else case.count // 5  # a claim that is false has to be refuted
+    return replace(case, count=min(n_samples, BY_DAY.get(case.name, n_samples)))
 
 
 @pytest.mark.parametrize(
@@ -133,15 +137,15 @@ def test_true_claims_hold(
 ) -> None:
     """Once in 10,000 runs a true claim is called broken, by the audit's own design, with however many samples.
 
-    Algorithms and most parts are audited one by one elsewhere, but for the nightly run; by day the slowest attacks get
-    fewer samples.
+    By day it plays every attack with few samples, since each defect planted below is caught with 50,000; algorithms
+    and most parts are audited one by one elsewhere.
     """
     monkeypatch.setattr(experiments, "ALGORITHMS", algorithms)
     if not algorithms:
         cases = whole.cases
-        monkeypatch.setattr(whole, "cases", lambda *asked: [*map(by_day, cases(*asked))])
-        cheap = [part for part in whole.parts() if part.mechanism in ("SignedSymbol", "VectorSymbol")]
-        monkeypatch.setattr(whole, "parts", lambda: cheap)
+        monkeypatch.setattr(whole, "cases", lambda *selection: [*map(by_day, cases(*selection))])
+        cheap = [part for part in whole.all_parts() if part.mechanism == "SignedSymbol"]
+        monkeypatch.setattr(whole, "all_parts", lambda: cheap)
     code, result = audited(capsys, samples=samples)
     assert (code, result["holds"], result["broken"]) == (0, True, [])
     fields = {"attack", "mechanism", "model", "calibration", "epsilon", "delta"}
@@ -154,7 +158,7 @@ def test_true_claims_hold(
 
 
 @pytest.mark.parametrize(
-    ("mechanism", "attack", "samples", "least"),
+    ("mechanism", "attack", "samples", "min_share"),
     [
         ("VectorSymbol", "64 symbols in l2", 50_000, 0.85),
         pytest.param("GaussianVectors", "vectors in l2", 200_000, 0.9, marks=pytest.mark.nightly),
@@ -167,14 +171,14 @@ def test_lower_bounds_come_close_to_exact_claims(
     mechanism: str,
     attack: str,
     samples: int,
-    least: float,
+    min_share: float,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """At epsilon 1 the best proof is at least 80 % of the claim, for randomized response and for normal noise."""
     only(attack, monkeypatch, mechanism)
     _, result = audited(capsys, mechanism, samples=samples)
-    assert max(f["lower_bound"] for f in result["findings"] if f["epsilon"] == 1.0) >= least
+    assert max(f["lower_bound"] for f in result["findings"] if f["epsilon"] == 1.0) >= min_share
 
 
 def test_a_published_claim_that_is_false_is_refuted() -> None:
@@ -185,12 +189,12 @@ def test_a_published_claim_that_is_false_is_refuted() -> None:
         local.randomize(BoundedVectors(np.zeros(20_000, np.uint32), np.tile(end, (20_000, 1))), SeededNoise(seed))[:, 0]
         for seed, end in enumerate(np.array([[1.0, 0, 0, 0], [-1.0, 0, 0, 0]]))
     )
-    event = Gaussian(local.standard_deviation, ball.diameter)
-    found = attack(left.astype(float), right.astype(float), event, 10.0, 0.25, 1e-4)
-    assert 14 < found.lower_bound < gaussian_epsilon(0.25, local.standard_deviation / ball.diameter)
+    event = Gaussian(local.standard_deviation, ball.sensitivity)
+    bounds = attack(left.astype(float), right.astype(float), event, 10.0, 0.25, 1e-4)
+    assert 14 < bounds.lower_bound < gaussian_epsilon(0.25, local.standard_deviation / ball.sensitivity)
 
 
-def test_a_session_takes_no_seed() -> None:
+def test_a_session_accepts_no_seed() -> None:
     with pytest.raises(TypeError):
         SecureNoise(7)  # type: ignore[call-arg]
     for maker in (Participation, Session, Client, AsyncClient):
@@ -220,7 +224,7 @@ def test_a_planted_defect_is_caught_by_the_whole_audit_of_its_mechanism(
     assert (code, result["broken"]) == (1, [mechanism])
 
 
-@pytest.mark.usefixtures("known")
+@pytest.mark.usefixtures("shared_cases")
 def test_an_unknown_mechanism_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = run(capsys, "audit", "--mechanism", "magic")
     assert (code, out) == (2, "")

@@ -14,10 +14,10 @@ from privateer_core.spec.spec import Spec
 from privateer_lab.audit import views
 from privateer_lab.audit import whole_experiments as experiments
 from privateer_lab.audit.case import Case
-from privateer_lab.audit.lower_bounds import LowerBounds, attack
+from privateer_lab.audit.law import LowerBounds, attack
 from privateer_lab.audit.suite import audit
 from privateer_lab.audit.whole_experiments import experiment_cases
-from privateer_lab.simulation.devices import SeededNoise
+from privateer_lab.simulation.scores import SeededNoise
 from privateer_server.rounds.loop import Schedule
 
 Patch = Callable[[pytest.MonkeyPatch], None]
@@ -37,7 +37,7 @@ def _seeded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def cases_of(name: str, samples: int) -> list[Case]:
-    """The attacks on an algorithm; making those on all the others plays their experiments."""
+    """Return the attacks on an algorithm; building the attacks on others would run their experiments."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(experiments, "ALGORITHMS", (name,))
         cases = experiment_cases(samples)
@@ -45,15 +45,15 @@ def cases_of(name: str, samples: int) -> list[Case]:
     return cases
 
 
-def attacked(name: str, instances: tuple[str, ...], samples: int = 60_000) -> dict[str, tuple[LowerBounds, bool]]:
-    """What attacks on instances of an algorithm prove, by instance and pair, and whether the claims stand."""
-    found = {}
+def run_attacks(name: str, instances: tuple[str, ...], samples: int = 60_000) -> dict[str, tuple[LowerBounds, bool]]:
+    """Return the bounds that attacks on an algorithm's instances prove, by case, and whether the claims are valid."""
+    bounds_by_case = {}
     for case in cases_of(name, samples):
         if case.name.partition(",")[0] in instances:
-            scores = (case.sample(who, case.count) for who in (0, 1))
-            proved = attack(*scores, case.event, case.epsilon, case.delta, ALARM)
-            found[case.name] = proved, proved.excess <= 0 and proved.lower_bound <= case.epsilon
-    return found
+            left, right = (case.sample(neighbour, case.count) for neighbour in (0, 1))
+            proved = attack(left, right, case.event, case.epsilon, case.delta, ALARM)
+            bounds_by_case[case.name] = proved, proved.excess <= 0 and proved.lower_bound <= case.epsilon
+    return bounds_by_case
 
 
 def claims(spec: Spec) -> bool:
@@ -73,41 +73,41 @@ def test_every_claim_of_an_algorithm_is_attacked(name: str) -> None:
 def test_the_audit_has_these_attacks_and_true_claims_stand(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(experiments, "ALGORITHMS", (name,))
     total, findings = audit(1000, {name})
-    found = list(findings)
-    assert len(found) == total
+    finding_list = list(findings)
+    assert len(finding_list) == total
     # What a paper claims in vain is found out.
-    assert [one.holds for one in found] == [not one.unsafe for one in found]
+    assert [finding.holds for finding in finding_list] == [not finding.unsafe for finding in finding_list]
     assert total >= len(cases_of(name, 1000))
 
 
 @pytest.mark.nightly
 def test_proofs_come_close_to_the_claims() -> None:
-    found = attacked("phased", DRAWN, 200_000)
-    assert all(stands for _, stands in found.values())
-    assert found["local, opposite rewards"][0].lower_bound > 3.4
-    assert found["local-normal, opposite rewards"][0].lower_bound > 0.7
-    assert found["central, opposite rewards"][0].lower_bound > 2.5
+    proofs = run_attacks("phased", DRAWN, 200_000)
+    assert all(stands for _, stands in proofs.values())
+    assert proofs["local, opposite rewards"][0].lower_bound > 3.4
+    assert proofs["local-normal, opposite rewards"][0].lower_bound > 0.7
+    assert proofs["central, opposite rewards"][0].lower_bound > 2.5
 
 
 @pytest.mark.parametrize(
     ("samples", "local", "central"), [(60_000, 3.1, 0.5), pytest.param(200_000, 3.3, 0.5, marks=pytest.mark.nightly)]
 )
 def test_proofs_for_people_who_come_once_are_close_to_the_claims(samples: int, local: float, central: float) -> None:
-    found = attacked("partition", ("local", "central"), samples)
-    assert all(stands for _, stands in found.values())
+    proofs = run_attacks("partition", ("local", "central"), samples)
+    assert all(stands for _, stands in proofs.values())
     for pair in ("opposite rewards", "another context"):
-        assert found[f"local, {pair}"][0].lower_bound > local
-        assert found[f"central, {pair}"][0].lower_bound > central
+        assert proofs[f"local, {pair}"][0].lower_bound > local
+        assert proofs[f"central, {pair}"][0].lower_bound > central
 
 
 def the_same_people_in_every_round(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Draw, "asked", lambda self: np.arange(self.places))
+    patch.setattr(Draw, "select_participants", lambda self: np.arange(self.places))
 
 
 def sampling_with_replacement(patch: pytest.MonkeyPatch) -> None:
     """Every round draws anew from the whole population."""
-    made = Draw.asked
-    patch.setattr(Draw, "asked", lambda self: made(replace(self, seed=self.seed + self.start, start=0)))
+    select = Draw.select_participants
+    patch.setattr(Draw, "select_participants", lambda self: select(replace(self, seed=self.seed + self.start, start=0)))
 
 
 def unclipped_rewards(patch: pytest.MonkeyPatch) -> None:
@@ -115,7 +115,7 @@ def unclipped_rewards(patch: pytest.MonkeyPatch) -> None:
 
 
 def bits_that_everybody_can_subtract(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(vector_bits, "binomial", lambda count, trials, _probability, _noise: np.full(count, trials // 2))
+    patch.setattr(vector_bits, "draw_binomial", lambda count, trials, _probability, _noise: np.full(count, trials // 2))
 
 
 @pytest.mark.parametrize(
@@ -131,5 +131,5 @@ def bits_that_everybody_can_subtract(patch: pytest.MonkeyPatch) -> None:
 @pytest.mark.nightly
 def test_planted_faults_are_caught(fault: Patch, breaks: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     fault(monkeypatch)
-    found = attacked("phased", DRAWN, 40_000) | attacked("phased", ("shuffle",), 300_000)
-    assert {name.partition(",")[0] for name, (_, stands) in found.items() if not stands} == set(breaks)
+    proofs = run_attacks("phased", DRAWN, 40_000) | run_attacks("phased", ("shuffle",), 300_000)
+    assert {name.partition(",")[0] for name, (_, stands) in proofs.items() if not stands} == set(breaks)

@@ -16,22 +16,22 @@ from privateer_core.mechanisms.cell_pairs import CellPairs
 from privateer_core.mechanisms.screened_moments import ScreenedMoments
 from privateer_core.sampling.laplace import DiscreteLaplace
 from privateer_lab.audit.case import CHANNELS, MechanismPart
-from privateer_lab.audit.law import BinomialLaw, LaplaceLaw, Law, NormalLaw, UniformLaw, noise_surprise, surprise
-from privateer_lab.audit.suite import HIDES_NOTHING, parts
-from privateer_lab.simulation.devices import SeededNoise
+from privateer_lab.audit.law import BinomialLaw, LaplaceLaw, Law, NormalLaw, UniformLaw, counts_p_value, noise_p_value
+from privateer_lab.audit.suite import ROUNDING, all_parts
+from privateer_lab.simulation.scores import SeededNoise
 from privateer_papers.paper_1.laplace_cells import LaplaceCells
 from tests.contract.subjects import Subject, instances
 from tests.privacy import parts_table
 from tests.privacy.planted_parts import PLANTED
 
 ALARM = 1e-6
-PARTS = {f"{part.mechanism}: {part.name}": part for part in parts()}
+PARTS = {f"{part.mechanism}: {part.name}": part for part in all_parts()}
 SLOW = "ScreenedMoments"
 """Every observation is a release by itself, so a run by day makes half of the blocks, and no choices."""
 HALVED = ("CentralSums: ", "channels: coins of a device that starts again")
 """Others of which half the observations are enough by day: half the noise is then seen with a law below 1e-20."""
 QUICK_BY_DAY = [
-    pytest.param(name, marks=pytest.mark.nightly if part.mechanism == SLOW and part.sampler == "choose" else ())
+    pytest.param(name, marks=pytest.mark.nightly if part.mechanism == SLOW and part.sampler == "draw_choice" else ())
     for name, part in PARTS.items()
 ]
 
@@ -44,7 +44,7 @@ def _seeded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def by_day(part: MechanismPart) -> MechanismPart:
     if part.mechanism == SLOW:
-        return replace(part, count=part.count // (4 if part.sampler == "choose" else 2))
+        return replace(part, count=part.count // (4 if part.sampler == "draw_choice" else 2))
     return replace(part, count=part.count // 2) if f"{part.mechanism}: {part.name}".startswith(HALVED) else part
 
 
@@ -65,7 +65,7 @@ class Traced(SeededNoise):
 
 
 def samplers_of(subject: Subject) -> set[str]:
-    """What draws words from people's records to the release."""
+    """Return the samplers that draw words between participants' records and the release."""
     noise, mechanism = Traced(), subject.mechanism
     reports = mechanism.randomize(subject.people(np.random.default_rng(3)), noise)
     mechanism.settle(mechanism.add(mechanism.empty(), mechanism.parse(reports.tobytes())), noise)
@@ -73,52 +73,52 @@ def samplers_of(subject: Subject) -> set[str]:
 
 
 def test_every_sampler_that_a_mechanism_calls_is_a_part() -> None:
-    drawn: dict[str, set[str]] = {kind.__name__: set() for kind in (*MECHANISMS, LaplaceCells)}
+    called_samplers: dict[str, set[str]] = {kind.__name__: set() for kind in [*list[type](MECHANISMS), LaplaceCells]}
     for subject in instances().values():
-        drawn[type(subject.mechanism).__name__] |= samplers_of(subject) - HIDES_NOTHING
-    declared: dict[str, set[str]] = {}
-    for part in parts():
-        declared.setdefault(part.mechanism, set()).add(part.sampler)
-    del declared[CHANNELS]
-    assert drawn == declared
+        called_samplers[type(subject.mechanism).__name__] |= samplers_of(subject) - ROUNDING
+    declared_samplers: dict[str, set[str]] = {}
+    for part in all_parts():
+        declared_samplers.setdefault(part.mechanism, set()).add(part.sampler)
+    del declared_samplers[CHANNELS]
+    assert called_samplers == declared_samplers
 
 
-def test_a_mechanism_that_draws_something_more_is_noticed() -> None:
-    """Planted: a curator of vectors who also tells a noisy number of people."""
-    one = next(subject for name, subject in instances().items() if type(subject.mechanism).__name__ == "CentralVectors")
+def test_an_undeclared_draw_of_a_mechanism_is_detected() -> None:
+    """Planted: a curator of vectors that also releases a noisy number of participants."""
+    subject = next(each for each in instances().values() if type(each.mechanism).__name__ == "CentralVectors")
 
-    class More(type(one.mechanism)):  # type: ignore[misc]
+    class MechanismWithExtraDraw(type(subject.mechanism)):  # type: ignore[misc]
         def release(self, total: Any, noise: Any) -> Any:
-            told = super().release(total, noise)
-            draw_more(noise)
-            return told
+            vectors = super().release(total, noise)
+            draw_extra_words(noise)
+            return vectors
 
-    def draw_more(noise: Any) -> None:
+    def draw_extra_words(noise: Any) -> None:
         exec(compile("noise.words(1)", "privateer_core/mechanisms/more.py", "exec"), {"noise": noise})
 
-    more = More(one.mechanism.ball, one.mechanism.standard_deviation or 300.0)
-    assert samplers_of(replace(one, mechanism=more)) - samplers_of(one)
+    mechanism = MechanismWithExtraDraw(subject.mechanism.ball, subject.mechanism.standard_deviation or 300.0)
+    assert samplers_of(replace(subject, mechanism=mechanism)) - samplers_of(subject)
 
 
-def test_every_part_has_a_name_of_its_own_and_a_planted_defect() -> None:
-    assert len(PARTS) == len(parts())
-    assert {(part.mechanism, part.name) for part in parts()} == set(PLANTED)
+def test_every_part_has_a_unique_name_and_a_planted_defect() -> None:
+    assert len(PARTS) == len(all_parts())
+    assert {(part.mechanism, part.name) for part in all_parts()} == set(PLANTED)
 
 
 @pytest.mark.parametrize("name", QUICK_BY_DAY)
 def test_a_true_part_holds(name: str) -> None:
-    found = by_day(PARTS[name]).examine(ALARM)
-    assert found.holds, found
+    part_result = by_day(PARTS[name]).examine(ALARM)
+    assert part_result.is_satisfied, part_result
 
 
 @pytest.mark.parametrize("name", QUICK_BY_DAY)
 def test_half_the_noise_of_a_part_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     part = by_day(PARTS[name])
     PLANTED[part.mechanism, part.name][0](monkeypatch, 2)
-    found = part.examine(ALARM)
-    assert found.law < ALARM
-    if found.evidence is not None:
-        assert not found.evidence.stands(part.epsilon or 0.0)
+    part_result = part.examine(ALARM)
+    assert part_result.p_value < ALARM
+    if part_result.bounds is not None:
+        assert not part_result.bounds.is_consistent_with(part.epsilon or 0.0)
 
 
 @pytest.mark.parametrize("name", [name for name, part in PARTS.items() if part.mechanism != SLOW])
@@ -127,24 +127,26 @@ def test_noise_that_is_drawn_elsewhere_or_once_for_many_has_another_law(
 ) -> None:
     part = by_day(PARTS[name])
     PLANTED[part.mechanism, part.name][1](monkeypatch)
-    assert part.examine(ALARM).law < ALARM
+    assert part.examine(ALARM).p_value < ALARM
 
 
 def _half_of_the_values_block(patch: pytest.MonkeyPatch) -> None:
     """Half the standard deviation beside the value, and a quarter of its square's."""
-    made = ScreenedMoments._deviations.fget  # type: ignore[attr-defined]
-    less = np.ones(5)
-    less[-1] = 0.5
-    patch.setattr(ScreenedMoments, "_deviations", property(lambda self: made(self) * np.outer(less, less)))
+    fget = ScreenedMoments._noise_deviations.fget  # type: ignore[attr-defined]
+    factors = np.ones(5)
+    factors[-1] = 0.5
+    patch.setattr(ScreenedMoments, "_noise_deviations", property(lambda self: fget(self) * np.outer(factors, factors)))
 
 
 def _half_of_pairs(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(CellPairs, "_laplace", property(lambda self: DiscreteLaplace.at_least(self.scale * self.unit / 2)))
+    patch.setattr(
+        CellPairs, "_laplace", property(lambda self: DiscreteLaplace.from_min_scale(self.scale * self.unit / 2))
+    )
 
 
 def _half_of_cells(patch: pytest.MonkeyPatch) -> None:
-    made = LaplaceCells.scale.fget  # type: ignore[attr-defined]
-    patch.setattr(LaplaceCells, "scale", property(lambda self: made(self) // 2))
+    fget = LaplaceCells.scale.fget  # type: ignore[attr-defined]
+    patch.setattr(LaplaceCells, "scale", property(lambda self: fget(self) // 2))
 
 
 OWN_FIGURES = {
@@ -163,31 +165,31 @@ OWN_FIGURES = {
 def test_laws_do_not_follow_what_a_mechanism_computes_of_its_noise(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The law and the claim come from the promise: a mechanism that is wrong about its own noise is caught."""
     OWN_FIGURES[name](monkeypatch)
-    found = by_day({f"{part.mechanism}: {part.name}": part for part in parts()}[name]).examine(ALARM)
-    assert found.law < ALARM
-    assert found.evidence is not None
-    assert not found.evidence.stands(PARTS[name].epsilon or 0.0)
+    part_result = by_day({f"{part.mechanism}: {part.name}": part for part in all_parts()}[name]).examine(ALARM)
+    assert part_result.p_value < ALARM
+    assert part_result.bounds is not None
+    assert not part_result.bounds.is_consistent_with(PARTS[name].epsilon or 0.0)
 
 
 @pytest.mark.nightly
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("name", PARTS)
 def test_each_defect_is_caught_every_time_with_all_samples(name: str) -> None:
-    """Twenty times half the noise (three times where it is slow), and once a quarter and somebody else's.
+    """Plants half the noise twenty times (three times where it is slow), and once a quarter and reused noise.
 
     The alarm is that of the whole command.
     """
     part = PARTS[name]
-    less, reused = PLANTED[part.mechanism, part.name]
+    reduce_noise, reuse_noise = PLANTED[part.mechanism, part.name]
     for factor in [2] * (3 if part.mechanism == SLOW else 20) + [4]:
         with pytest.MonkeyPatch.context() as patch:
-            less(patch, factor)
-            found = part.examine(parts_table.ALARM)
-        assert found.law < parts_table.ALARM
-        assert found.evidence is None or not found.evidence.stands(part.epsilon or 0.0)
+            reduce_noise(patch, factor)
+            part_result = part.examine(parts_table.ALARM)
+        assert part_result.p_value < parts_table.ALARM
+        assert part_result.bounds is None or not part_result.bounds.is_consistent_with(part.epsilon or 0.0)
     with pytest.MonkeyPatch.context() as patch:
-        reused(patch)
-        assert part.examine(parts_table.ALARM).law < parts_table.ALARM
+        reuse_noise(patch)
+        assert part.examine(parts_table.ALARM).p_value < parts_table.ALARM
 
 
 LAWS: list[tuple[Law, Any]] = [
@@ -201,11 +203,11 @@ LAWS: list[tuple[Law, Any]] = [
 
 @pytest.mark.parametrize(("law", "draw"), LAWS, ids=lambda value: type(value).__name__)
 def test_p_values_of_laws_are_never_too_small(law: Law, draw: Any) -> None:
-    """Of 1000 p-values at most so many are below a tenth and a hundredth as chance allows, with a margin of 1e-6."""
+    """Of 1000 p-values at most 150 are below .1 and 30 below .01: a true law exceeds that with a chance of 1e-6."""
     rng = np.random.default_rng(9)
-    found = np.array([noise_surprise(draw(rng, (300, 2)).reshape(300, 2), (law, law), (0, 1)) for _ in range(1000)])
-    assert (found < 0.1).sum() <= 150
-    assert (found < 0.01).sum() <= 30
+    p_values = np.array([noise_p_value(draw(rng, (300, 2)).reshape(300, 2), (law, law), (0, 1)) for _ in range(1000)])
+    assert (p_values < 0.1).sum() <= 150
+    assert (p_values < 0.01).sum() <= 30
 
 
 @pytest.mark.parametrize(("law", "draw"), LAWS, ids=lambda value: type(value).__name__)
@@ -214,18 +216,18 @@ def test_chances_of_cells_are_those_of_the_law(law: Law, draw: Any) -> None:
     values = draw(np.random.default_rng(10), 500_000)
     for shift, right in ((0, True), (20 if isinstance(law, NormalLaw | LaplaceLaw) else 1, False)):
         moved = np.minimum(values + shift, law.below - 1) if isinstance(law, UniformLaw) else values + shift
-        cells, chances = law.cells(moved, 16)
+        cells, chances = law.assign_cells(moved, 16)
         assert chances.sum() == pytest.approx(1)
-        assert (surprise(np.bincount(cells, minlength=len(chances)), chances) > ALARM) is right
+        assert (counts_p_value(np.bincount(cells, minlength=len(chances)), chances) > ALARM) is right
 
 
 def test_the_table_of_the_page_has_every_part_and_proves_half_the_noise_broken() -> None:
     """Shape and claims of the table; its digits are those of the run that wrote it."""
-    rows = parts_table.written()
-    told = [tuple(row[:3]) for row in rows]
-    kept = [(part.mechanism, part.name, parts_table.claim(part)) for part in parts()]
-    assert told == kept
-    for row, part in zip(rows, parts(), strict=True):
+    rows = parts_table.read_table()
+    documented_claims = [tuple(row[:3]) for row in rows]
+    claims = [(part.mechanism, part.name, parts_table.claim(part)) for part in all_parts()]
+    assert documented_claims == claims
+    for row, part in zip(rows, all_parts(), strict=True):
         right, half = (float(cell.removeprefix("p = ")) for cell in row[3:])
         if part.epsilon is None:
             assert half < parts_table.ALARM < right

@@ -17,7 +17,7 @@ from privateer_core.primitives.public_coins import Layout, bucket, sign
 from privateer_core.primitives.questions import KeyedMeans
 from privateer_core.privacy.terms import calibrate
 from privateer_core.spec.privacy import Privacy
-from privateer_lab.simulation.devices import SeededNoise
+from privateer_lab.simulation.scores import SeededNoise
 from tests.support.statistics import FALSE_ALARM
 
 BATCH, BATCHES = 200, 20_000
@@ -33,8 +33,8 @@ def agreements(terms, reward, seed):
     values = np.tile(np.arange(BATCH) % 2, (BATCHES, 1)).astype(float)
     values[:, 0] = reward
     count = coins.size
-    made = KeyedValues(coins.ravel(), np.zeros(count, np.int64), np.zeros(count, np.int64), values.ravel())
-    reports = mechanism.randomize(made, SeededNoise(seed)).reshape(BATCHES, BATCH)
+    keyed_values = KeyedValues(coins.ravel(), np.zeros(count, np.int64), np.zeros(count, np.int64), values.ravel())
+    reports = mechanism.randomize(keyed_values, SeededNoise(seed)).reshape(BATCHES, BATCH)
     reports = rng.permuted(reports, axis=1)
     hashes = LAYOUT.hashes(reports["slot"], np.zeros(reports.shape, np.int64))
     symbols = reports["symbol"].astype(np.int64)
@@ -67,5 +67,5 @@ def test_a_calibrated_batch_keeps_its_promise(terms):
 
 def test_too_large_a_local_epsilon_is_caught(terms):
     """Planted: reports at twice the local epsilon that the batch allows."""
-    wrong = replace(terms, mechanism=terms.mechanism.weaker(2.0))
+    wrong = replace(terms, mechanism=terms.mechanism.with_less_noise(2.0))
     assert proved_delta(agreements(wrong, 1.0, 1), agreements(wrong, 0.0, 2), PRIVACY.epsilon) > PRIVACY.delta

@@ -12,8 +12,7 @@ from privateer_core.algorithms import parse_spec
 from privateer_core.spec.arms import ArmsSpec
 from privateer_lab.environments import Environment, environment_for
 from privateer_lab.environments.environment import Array
-from privateer_lab.planning.expectation.kept_features import KeptFeatures
-from privateer_lab.planning.expectation.partial_runs import PartialRun, played
+from privateer_lab.planning.expectation.partial_runs import KeptFeatures, PartialRun, run_partially
 from tests.simulation.test_additive import PROMISES
 
 pytestmark = pytest.mark.nightly
@@ -31,12 +30,12 @@ class FirstLevels(KeptFeatures):
         self._levels = levels
 
     @override
-    def contexts(self, seen: int, people: int, rng: np.random.Generator) -> Array:
-        found = super().contexts(seen, people, rng)
-        return np.concatenate([np.minimum(found, self._levels), found], axis=1)
+    def contexts(self, _n_seen: int, people: int, rng: np.random.Generator) -> Array:
+        levels = super().contexts(_n_seen, people, rng)
+        return np.concatenate([np.minimum(levels, self._levels), levels], axis=1)
 
     @override
-    def _restored(self, contexts: Array) -> Array:
+    def _restore_order(self, contexts: Array) -> Array:
         return contexts[:, 1:]
 
 
@@ -48,13 +47,16 @@ def gain(model: str, levels: int) -> float:
     assert isinstance(whole, ArmsSpec)
     tables["context"]["features"]["town"] = {"levels": list(range(levels))}
     spec = parse_spec(tables)
-    runs = [played(spec, seed, np.inf, lambda own: FirstLevels(environment_for(whole, own), levels)) for seed in SEEDS]
+    runs = [
+        run_partially(spec, seed, np.inf, lambda seed_spec: FirstLevels(environment_for(whole, seed_spec), levels))
+        for seed in SEEDS
+    ]
     return float(np.mean([run.gain for run in runs if isinstance(run, PartialRun)]))
 
 
 @pytest.mark.parametrize("model", ["none", "central"])
-def test_a_thousand_levels_earn_more_than_the_first_ones(model: str) -> None:
+def test_a_thousand_levels_earn_more_than_the_most_frequent_levels(model: str) -> None:
     """A policy that knows all rewards gains .028 over the best arm; one that knows the first 15 levels gains .013."""
-    every, few = gain(model, 1000), gain(model, FEW)
-    print(f"{model}: all {every:.4f}, the first {FEW} {few:.4f}")
-    assert every > few > 0
+    gain_of_all, gain_of_first = gain(model, 1000), gain(model, FEW)
+    print(f"{model}: all {gain_of_all:.4f}, the first {FEW} {gain_of_first:.4f}")
+    assert gain_of_all > gain_of_first > 0

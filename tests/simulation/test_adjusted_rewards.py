@@ -9,26 +9,26 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from privateer_core.algorithms.trial.learned_slopes import LearnedSlope, adjusted
+from privateer_core.algorithms.trial.learned_slopes import LearnedSlope, adjust_values
 from privateer_core.primitives.contributions import BERNSTEIN, CellHits
-from privateer_core.spec.adjustment import Adjustment, expected
+from privateer_core.spec.adjustment import Adjustment, expected_excess
 from privateer_core.spec.reward import Reward
-from privateer_server.algorithms.trial.allocation import matching
+from privateer_server.algorithms.trial.allocation import match_probabilities
 from privateer_server.algorithms.trial.evidence.epochs import Epoch, TrialDesign
-from privateer_server.algorithms.trial.evidence.slopes import learned_slope
 from privateer_server.algorithms.trial.evidence.trial_evidence import TrialEvidence
-from privateer_server.algorithms.trial.treatment_effects import effects
+from privateer_server.algorithms.trial.state import estimate_slope
+from privateer_server.algorithms.trial.treatment_effects import compute_effects
 
 DEVIATION, MEAN, SPAN = 6.0, 30.0, 60.0
 LOOKS = 8
 
 
 @dataclass(frozen=True)
-class Found:
-    """Half-width over that of a plain test; shares of trials: called, inside at the end and at all looks; error's z."""
+class TrialFigures:
+    """Half-width over a plain test's; shares of trials: H0 rejected, covered at the end and at all looks; error's z."""
 
     width: float
-    called: float
+    rejection_rate: float
     end: float
     always: float
     bias: float
@@ -45,7 +45,7 @@ def play(
     adapt: bool = False,
     after: float = 0.0,
     count: int = 400,
-) -> Found:
+) -> TrialFigures:
     """Look at so many trials eight times.
 
     Parameters
@@ -60,39 +60,40 @@ def play(
         np.random.default_rng(5),
         TrialEvidence.begin(TrialDesign(0.05, people, np.full(2, 0.5), np.ones(count), numeric=True)),
     )
-    known = Adjustment(low=-5.0, high=5.0) if slope is None else Adjustment(mean=mean, slope=slope)
-    reward = Reward(low=0.0, high=SPAN, kind="numeric", adjust={"x": known})
+    covariate = Adjustment(low=-5.0, high=5.0) if slope is None else Adjustment(mean=mean, slope=slope)
+    reward = Reward(low=0.0, high=SPAN, kind="numeric", covariates={"x": covariate})
     learned: list[LearnedSlope] = []
-    shares, called, always = np.full((count, 2), 0.5), np.zeros(count, bool), np.ones(count, bool)
+    shares, rejected, always = np.full((count, 2), 0.5), np.zeros(count, bool), np.ones(count, bool)
     ends = [round(people / 1.5**look) for look in reversed(range(LOOKS))]
     for size in np.diff([0, *ends]):
         treated = rng.random((count, size)) < shares[:, 1:]
         x = rng.standard_normal((count, size))
         raw = MEAN + DEVIATION * (correlation * x + np.sqrt(1 - correlation**2) * rng.standard_normal(x.shape))
-        offsets = expected(reward.adjust, (x + after * treated).reshape(-1, 1), SPAN).reshape(x.shape)
+        offsets = expected_excess(reward.covariates, (x + after * treated).reshape(-1, 1), SPAN).reshape(x.shape)
         r = reward.scaled_all(raw + effect * treated, offsets)
         if learned:
-            numbers = known.scaled(x + after * treated)
-            r = np.stack([adjusted(*one, [told]) for *one, told in zip(r, numbers[..., None], learned, strict=True)])
+            numbers = covariate.scaled(x + after * treated)
+            rows = zip(r, numbers[..., None], learned, strict=True)
+            r = np.stack([adjust_values(values, column, [slope_]) for values, column, slope_ in rows])
         cells = np.stack([(parts_of(r) * ~treated).sum(axis=-1), (parts_of(r) * treated).sum(axis=-1)], axis=-1)
         if slope is None and not learned:
-            beside = parts_of(known.scaled(x + after * treated))
-            by_arm = [np.einsum("ikn,jkn->ijk", beside, parts_of(r) * arm) for arm in (~treated, treated)]
-            epoch, learned = learning(rng, np.stack(by_arm, axis=-1), int(size), shares, epsilon)
+            parts = parts_of(covariate.scaled(x + after * treated))
+            by_arm = [np.einsum("ikn,jkn->ijk", parts, parts_of(r) * arm) for arm in (~treated, treated)]
+            epoch, learned = learn_slopes(rng, np.stack(by_arm, axis=-1), int(size), shares, epsilon)
         else:
-            epoch = released(rng, cells, int(size), shares, epsilon)
+            epoch = release_sums(rng, cells, int(size), shares, epsilon)
         evidence = evidence.add(epoch)
-        found = effects(evidence)
-        low, high = found.low[:, 0], found.high[:, 0]
-        called |= (low > 0) | (high < 0)
+        effects = compute_effects(evidence)
+        low, high = effects.low[:, 0], effects.high[:, 0]
+        rejected |= (low > 0) | (high < 0)
         always &= ~((low > effect / SPAN) | (high < effect / SPAN))
-        shares = matching(evidence, 0.05) if adapt else shares
+        shares = match_probabilities(evidence, 0.05) if adapt else shares
     inside = ~((low > effect / SPAN) | (high < effect / SPAN))
     plain = 1.96 * DEVIATION / SPAN * np.sqrt(4 / people)
-    error = found.estimate[:, 0] - effect / SPAN
+    error = effects.estimate[:, 0] - effect / SPAN
     bias = float(error.mean() / error.std() * np.sqrt(count))
     width = float(np.median(high - low)) / 2 / plain
-    return Found(width, float(called.mean()), float(inside.mean()), float(always.mean()), bias)
+    return TrialFigures(width, float(rejected.mean()), float(inside.mean()), float(always.mean()), bias)
 
 
 def parts_of(values: np.ndarray) -> np.ndarray:
@@ -100,62 +101,62 @@ def parts_of(values: np.ndarray) -> np.ndarray:
     return np.stack([np.square(1 - values), 2 * values * (1 - values), np.square(values)])
 
 
-def laplace(rng: np.random.Generator, shape: tuple[int, ...], epsilon: float) -> tuple[float, np.ndarray]:
+def draw_laplace(rng: np.random.Generator, shape: tuple[int, ...], epsilon: float) -> tuple[float, np.ndarray]:
     """Return the variance of a curator's noise, and numbers of it; none without a promise."""
     if not np.isfinite(epsilon):
         return 0.0, np.zeros(shape)
     decay = np.exp(-epsilon / 2)
-    more, less = rng.geometric(1 - decay, (2, *shape))
-    return float(2 * decay / (1 - decay) ** 2), more - less
+    plus, minus = rng.geometric(1 - decay, (2, *shape))
+    return float(2 * decay / (1 - decay) ** 2), plus - minus
 
 
-def learning(
+def learn_slopes(
     rng: np.random.Generator, products: np.ndarray, people: int, shares: np.ndarray, epsilon: float
 ) -> tuple[Epoch, list[LearnedSlope]]:
     """Return what a curator releases of sums of products (3, 3, count, 2), and the slope of each trial."""
-    noise, drawn = laplace(rng, products.shape, epsilon)
-    seen = products + drawn
-    values, hits, squares = np.tensordot(BERNSTEIN.moments, seen.sum(axis=0), 1)
+    noise, draws = draw_laplace(rng, products.shape, epsilon)
+    noisy = products + draws
+    values, hits, squares = np.tensordot(BERNSTEIN.moments, noisy.sum(axis=0), 1)
     none = np.zeros((1, 2), np.int64)
     slopes = [
-        learned_slope(CellHits(people, none, none, none, 1.0, 0.0, 3 * noise, products=seen[:, :, [one]]), 1)
-        for one in range(seen.shape[2])
+        estimate_slope(CellHits(people, none, none, none, 1.0, 0.0, 3 * noise, products=noisy[:, :, [indice]]), 1)
+        for indice in range(noisy.shape[2])
     ]
     return Epoch(people, values, hits, 1.0, 0.0, 3 * noise, shares, squares, BERNSTEIN), slopes
 
 
-def released(rng: np.random.Generator, cells: np.ndarray, people: int, shares: np.ndarray, epsilon: float) -> Epoch:
+def release_sums(rng: np.random.Generator, cells: np.ndarray, people: int, shares: np.ndarray, epsilon: float) -> Epoch:
     """Return what a curator releases of sums (3, count, 2); without a promise the sums themselves."""
-    noise, drawn = laplace(rng, cells.shape, epsilon)
-    cells = cells + drawn
+    noise, draws = draw_laplace(rng, cells.shape, epsilon)
+    cells = cells + draws
     values, hits, squares = np.tensordot(BERNSTEIN.moments, cells, 1)
     return Epoch(people, values, hits, 1.0, 0.0, noise, shares, squares, BERNSTEIN)
 
 
-@pytest.mark.parametrize(("correlation", "most"), [(0.5, 0.93), (0.7, 0.77)])
-def test_intervals_narrow_by_what_the_number_explains(correlation: float, most: float) -> None:
+@pytest.mark.parametrize(("correlation", "max_width"), [(0.5, 0.93), (0.7, 0.77)])
+def test_intervals_narrow_by_the_variance_that_the_covariate_explains(correlation: float, max_width: float) -> None:
     """100 trials; the share that is called is below .05 and four standard errors, .087.
 
     Planted: a number that the treatment itself moves is called an effect in nearly all trials.
     """
-    found = play(correlation, DEVIATION * correlation, count=100, people=5_000)
-    assert np.sqrt(1 - correlation**2) < found.width < most
-    assert found.called <= 0.137
-    assert abs(found.bias) < 4
-    assert play(correlation, DEVIATION * correlation, count=50, people=5_000, after=0.3).called > 0.9
+    figures = play(correlation, DEVIATION * correlation, count=100, people=5_000)
+    assert np.sqrt(1 - correlation**2) < figures.width < max_width
+    assert figures.rejection_rate <= 0.137
+    assert abs(figures.bias) < 4
+    assert play(correlation, DEVIATION * correlation, count=50, people=5_000, after=0.3).rejection_rate > 0.9
 
 
-@pytest.mark.parametrize(("epsilon", "people", "most"), [(np.inf, 8_000, 0.80), (1.0, 20_000, 1.10)])
-def test_slopes_of_the_first_look_narrow_intervals_of_the_later_ones(epsilon: float, people: int, most: float) -> None:
+@pytest.mark.parametrize(("epsilon", "people", "max_width"), [(np.inf, 8_000, 0.80), (1.0, 20_000, 1.10)])
+def test_slopes_of_the_first_look_narrow_later_intervals(epsilon: float, people: int, max_width: float) -> None:
     """100 trials; the share that is called is below .05 and four standard errors, .087.
 
     The first look has a seventeenth of the people. Planted: a number that the treatment itself moves.
     """
-    found = play(0.7, None, epsilon=epsilon, count=100, people=people)
-    assert found.width < most < play(0.7, 0.0, epsilon=epsilon, count=20, people=people).width
-    assert found.called <= 0.137
-    assert abs(found.bias) < 4
-    assert play(0.7, None, epsilon=epsilon, count=50, people=people, after=0.3).called > 0.9
+    figures = play(0.7, None, epsilon=epsilon, count=100, people=people)
+    assert figures.width < max_width < play(0.7, 0.0, epsilon=epsilon, count=20, people=people).width
+    assert figures.rejection_rate <= 0.137
+    assert abs(figures.bias) < 4
+    assert play(0.7, None, epsilon=epsilon, count=50, people=people, after=0.3).rejection_rate > 0.9
 
 
 @pytest.mark.nightly
@@ -183,11 +184,11 @@ def test_adjusted_effects_at_all_looks(
     Matching gives epochs weights that follow what earlier ones found, so that their ratio is not unbiased: beside a
     curator's noise the estimate of an effect is .16 to .19 of its deviation too far from 0, which intervals hold.
     """
-    found = play(correlation, slope, mean=mean, epsilon=epsilon, effect=effect, adapt=adapt, count=800)
+    figures = play(correlation, slope, mean=mean, epsilon=epsilon, effect=effect, adapt=adapt, count=800)
     if not adapt:
-        assert found.width == pytest.approx(width, rel=0.04)
+        assert figures.width == pytest.approx(width, rel=0.04)
     if effect == 0:
-        assert found.called == pytest.approx(0.05, abs=0.031)
-    assert found.end >= 0.961 - 0.027
-    assert found.always >= 0.95 - 0.031
-    assert abs(found.bias) < 4 + (0.1 * np.sqrt(800) if adapt and effect else 0.0)
+        assert figures.rejection_rate == pytest.approx(0.05, abs=0.031)
+    assert figures.end >= 0.961 - 0.027
+    assert figures.always >= 0.95 - 0.031
+    assert abs(figures.bias) < 4 + (0.1 * np.sqrt(800) if adapt and effect else 0.0)

@@ -24,17 +24,17 @@ def simulated(name: str) -> Simulation:
 
 
 def concluded(run: Simulation, step: Step) -> Conclusion:
-    found = conclude(run.schedule, step, run.schedule.answer(step))
+    conclusion = conclude(run.schedule, step, run.schedule.answer(step))
     # It travels, so nothing in it is beyond what a screen may be given.
-    assert msgspec.json.decode(msgspec.json.encode(found), type=Conclusion) == found
-    assert "no result" not in found.headline.sentence
-    return found
+    assert msgspec.json.decode(msgspec.json.encode(conclusion), type=Conclusion) == conclusion
+    assert "no result" not in conclusion.headline.sentence
+    return conclusion
 
 
 def names() -> list[object]:
     """All examples; of one with 20 features a round alone takes long."""
-    found = sorted(path.stem for path in EXAMPLES.glob("*.toml"))
-    return [pytest.param(one, marks=pytest.mark.nightly) if one == "adult-linear" else one for one in found]
+    stems = sorted(path.stem for path in EXAMPLES.glob("*.toml"))
+    return [pytest.param(stem, marks=pytest.mark.nightly) if stem == "adult-linear" else stem for stem in stems]
 
 
 @pytest.mark.parametrize("name", names())
@@ -51,11 +51,11 @@ def test_an_example_has_an_answer_at_any_time(name: str) -> None:
     assert learned.headline.sentence.startswith("So far: ")
     if rules := learned.rules:
         assert len(rules.rules) <= 7
-        assert sum(one.share for one in rules.rules) == pytest.approx(1.0, abs=1e-3)
-        assert {one.option for one in rules.rules} <= set(run.spec.options)
-    if learned.headline.sureness == "not known":
+        assert sum(rule.share for rule in rules.rules) == pytest.approx(1.0, abs=1e-3)
+        assert {rule.arm for rule in rules.rules} <= set(run.spec.options)
+    if learned.headline.confidence_label == "not known":
         assert "give everybody" not in learned.headline.sentence
         assert "choose by" not in learned.headline.sentence
-    last = run.schedule.learner.last(run.step.state, run.step.policy.version + 1, 0)
+    last = run.schedule.learner.open_idle_round(run.step.state, run.step.policy.version + 1, 0)
     over = concluded(run, last)
     assert over.headline.finding == learned.headline.finding

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from privateer_server.algorithms.trial.allocation import matching
-from privateer_server.algorithms.trial.evidence.averages import HitValues, average, by_people
+from privateer_server.algorithms.trial.allocation import match_probabilities
+from privateer_server.algorithms.trial.evidence.averages import HitValues, average_contributions, estimate_from_people
 from privateer_server.algorithms.trial.evidence.weighted_sums import Sums
 from privateer_server.algorithms.trial.group_sequential import critical_values, p_values
-from tests.support.trials import SETTINGS, Trials, added_in_common, by_trial
+from tests.support.trials import SETTINGS, Trials, add_in_common, by_trial
 
 SEGMENTS = np.array([0.6, 0.3, 0.08, 0.02])
 TIMES = tuple((1.5 ** np.arange(-7.0, 1.0)).tolist())
@@ -22,7 +22,7 @@ UNEQUAL = np.array([0.02, 0.2, 0.4, 0.6])
 
 @dataclass(frozen=True)
 class Outcome:
-    """What many trials found.
+    """Figures of many trials.
 
     Attributes
     ----------
@@ -35,7 +35,7 @@ class Outcome:
     """
 
     width: float
-    called: float
+    rejection_rate: float
     end: float
     always: float
     sums: Sums
@@ -49,37 +49,40 @@ def play(name: str, base: float | np.ndarray, people: int, *, adapt: bool, count
     shares, sums, always = np.full((4 * count, 2), 0.5), evidence.common, np.ones(count, bool)
     for look, time in enumerate(TIMES, 1):
         epoch = trials.epoch(rng, round((time - before) * people), shares)
-        evidence, sums = evidence.add(epoch), added_in_common(sums, evidence, epoch, count)
-        found, critical = average(by_trial(sums, count), evidence.design), critical_values(TIMES[:look], 0.05)[-1]
-        scores.append(found.scores)
-        inside = ~found.ready | (np.abs(found.estimate) <= critical * np.sqrt(found.variance))
+        evidence, sums = evidence.add(epoch), add_in_common(sums, evidence, epoch, count)
+        average, critical = (
+            average_contributions(by_trial(sums, count), evidence.design),
+            critical_values(TIMES[:look], 0.05)[-1],
+        )
+        scores.append(average.scores)
+        inside = ~average.is_ready | (np.abs(average.estimate) <= critical * np.sqrt(average.variance))
         always &= inside
-        shares, before = matching(evidence, people ** (-1 / 6) / 2) if adapt else shares, time
-    called = p_values(TIMES, np.array(scores))[-1] <= 0.05
-    shares_of = (float(one.mean()) for one in (called, inside, always))
-    return Outcome(float(np.sqrt(found.variance).mean()) / plain(base, people), *shares_of, by_trial(sums, count))
+        shares, before = match_probabilities(evidence, people ** (-1 / 6) / 2) if adapt else shares, time
+    rejected = p_values(TIMES, np.array(scores))[-1] <= 0.05
+    width = float(np.sqrt(average.variance).mean()) / plain_deviation(base, people)
+    return Outcome(width, *map(np.mean, (rejected, inside, always)), sums=by_trial(sums, count))
 
 
-def plain(base: float | np.ndarray, people: int) -> float:
+def plain_deviation(base: float | np.ndarray, people: int) -> float:
     """Return the standard deviation of a difference of two proportions, everybody together."""
     rate = float(SEGMENTS @ np.broadcast_to(base, 4))
     return float(np.sqrt(4 * rate * (1 - rate) / people))
 
 
-@pytest.mark.parametrize(("adapt", "most"), [(False, 1.02), (True, 1.2)], ids=["fixed", "matching"])
-def test_an_average_of_rare_rewards_is_told_as_by_a_plain_test(adapt: bool, most: float) -> None:
+@pytest.mark.parametrize(("adapt", "max_width"), [(False, 1.02), (True, 1.2)], ids=["fixed", "matching"])
+def test_an_average_of_rare_rewards_has_an_interval_as_narrow_as_a_plain_tests(adapt: bool, max_width: float) -> None:
     """600 trials at a rate of .01: .05 of calls and .961 of coverage, within four standard errors, .036 and .032.
 
     Planted: sums centred at a half, as if rewards were a coin's.
     """
-    found = play("none", 0.01, 20_000, adapt=adapt, count=600)
-    assert 0.98 <= found.width <= most
-    assert found.called <= 0.086
-    assert found.end >= 0.961 - 0.032
-    assert found.always >= 0.95 - 0.036
-    half = np.full(found.sums.people.shape, 0.5)
-    of_a_coin = by_people(found.sums, HitValues(half, half / 2), half)[1].sum(axis=(0, -1))
-    assert np.sqrt(of_a_coin).mean() / plain(0.01, 20_000) > 4
+    figures = play("none", 0.01, 20_000, adapt=adapt, count=600)
+    assert 0.98 <= figures.width <= max_width
+    assert figures.rejection_rate <= 0.086
+    assert figures.end >= 0.961 - 0.032
+    assert figures.always >= 0.95 - 0.036
+    half = np.full(figures.sums.people.shape, 0.5)
+    of_a_coin = estimate_from_people(figures.sums, HitValues(half, half / 2), half)[1].sum(axis=(0, -1))
+    assert np.sqrt(of_a_coin).mean() / plain_deviation(0.01, 20_000) > 4
 
 
 @pytest.mark.nightly
@@ -108,8 +111,8 @@ def test_averages_at_all_rates(
     name: str, base: float | np.ndarray, people: int, fixed: float, matched: float, adapt: bool
 ) -> None:
     """3,000 trials: four standard errors are .016 of calls and of coverage at all looks, .014 at the end."""
-    found = play(name, base, people, adapt=adapt, count=3_000)
-    assert found.width == pytest.approx(matched if adapt else fixed, rel=0.03)
-    assert found.called <= 0.066
-    assert 0.947 <= found.end <= 0.98
-    assert found.always >= 0.934
+    figures = play(name, base, people, adapt=adapt, count=3_000)
+    assert figures.width == pytest.approx(matched if adapt else fixed, rel=0.03)
+    assert figures.rejection_rate <= 0.066
+    assert 0.947 <= figures.end <= 0.98
+    assert figures.always >= 0.934

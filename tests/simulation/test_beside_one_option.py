@@ -10,11 +10,11 @@ import pytest
 
 from privateer_core.algorithms import parse_spec
 from privateer_core.algorithms.partition import PartitionSpec
-from privateer_lab.environments.classified import COLUMNS
-from privateer_lab.simulation.devices import scaled
-from privateer_lab.simulation.simulate import simulation, to_the_end
+from privateer_lab.environments.files import ADULT_COLUMNS
+from privateer_lab.simulation.scores import encode_contexts
+from privateer_lab.simulation.simulate import make_simulation, run_to_end
 from privateer_server.algorithms import NewRound
-from privateer_server.algorithms.partition.posterior.constant_arms import ConstantArms
+from privateer_server.algorithms.partition.observations import ContextFreeArms
 
 SEEDS = 8
 MARRIAGES = ("Married-civ-spouse", "Never-married", "Divorced")
@@ -49,21 +49,21 @@ def spec_of(arms, features, population):
     return parse_spec(tables)
 
 
-def earned(spec: PartitionSpec, seed: int) -> tuple[float, float]:
-    """What a run earns in all, and what its last policy earns, over what the best single option earns."""
-    run = to_the_end(simulation(spec, seed))
+def relative_rewards(spec: PartitionSpec, seed: int) -> tuple[float, float]:
+    """Return the rewards of a run and of its last policy, over the reward of the best single option."""
+    run = run_to_end(make_simulation(spec, seed))
     raw = run.environment.contexts(0, 40_000, np.random.default_rng(99))
     means = run.environment.means(raw)
     policy = run.schedule.learner.policy(run.step.state, NewRound(99, 0))
-    arms = policy.decide(scaled(raw, spec), np.zeros(len(raw), np.uint32)).arms
+    arms = policy.decide(encode_contexts(raw, spec), np.zeros(len(raw), np.uint32)).arms
     constant = means.mean(axis=0).max()
-    lost = run.outcome().regret / run.people
-    return (means.max(axis=1).mean() - lost) / constant, means[np.arange(len(raw)), arms].mean() / constant
+    regret = run.outcome().regret / run.people
+    return (means.max(axis=1).mean() - regret) / constant, means[np.arange(len(raw)), arms].mean() / constant
 
 
-def all_earned(spec: PartitionSpec) -> np.ndarray:
+def relative_rewards_by_seed(spec: PartitionSpec) -> np.ndarray:
     """The same of so many seeds, (seeds, 2)."""
-    return np.array([earned(spec, seed) for seed in range(SEEDS)])
+    return np.array([relative_rewards(spec, seed) for seed in range(SEEDS)])
 
 
 @pytest.mark.nightly
@@ -73,10 +73,10 @@ def test_where_contexts_hardly_matter_little_is_lost_and_last_policies_are_as_go
     Planted: a run that asks everybody at random, which earns .91.
     """
     spec = spec_of("abc", {f"x{k}": {"low": 0.0, "high": 1.0} for k in range(5)}, {"name": "smooth", "function": 700})
-    found = all_earned(spec)
-    assert found[:, 0].mean() > 0.96
-    assert found[:, 1].min() > 0.98
-    run = to_the_end(simulation(spec, 0)).outcome()
+    rewards = relative_rewards_by_seed(spec)
+    assert rewards[:, 0].mean() > 0.96
+    assert rewards[:, 1].min() > 0.98
+    run = run_to_end(make_simulation(spec, 0)).outcome()
     assert run.uniform_regret > 1.5 * run.regret
 
 
@@ -87,18 +87,22 @@ def test_where_contexts_matter_they_are_found(tmp_path: Path, monkeypatch: pytes
 
     Planted: rounds take it for certain that one option is best for everybody.
     """
-    rows, label = [], COLUMNS.index("marital-status")
+    rows, label = [], ADULT_COLUMNS.index("marital-status")
     first = Path(os.environ["PRIVATEER_ADULT"])
     for path in (first, first.with_name("adult.test.gz")):
         with gzip.open(path, "rt") as file:
             people = ([part.strip() for part in line.strip().rstrip(".").split(",")] for line in file)
-            rows += [one for one in people if len(one) == len(COLUMNS) and "?" not in one and one[label] in MARRIAGES]
+            rows += [
+                person
+                for person in people
+                if len(person) == len(ADULT_COLUMNS) and "?" not in person and person[label] in MARRIAGES
+            ]
     with (tmp_path / "people.csv").open("w", newline="") as file:
-        csv.writer(file).writerows([COLUMNS, *rows])
+        csv.writer(file).writerows([ADULT_COLUMNS, *rows])
     people_of = {"name": "csv", "path": str(tmp_path / "people.csv"), "label": "marital-status", "ignore": ["*"]}
     spec = spec_of(MARRIAGES, FEATURES, people_of)
-    found = all_earned(spec)
-    assert found.min() > 1
-    assert found[:, 1].mean() > 1.15
-    monkeypatch.setattr(ConstantArms, "while_asking", 1.0)
-    assert earned(spec, 0)[0] < found[:, 0].mean() - 0.05
+    rewards = relative_rewards_by_seed(spec)
+    assert rewards.min() > 1
+    assert rewards[:, 1].mean() > 1.15
+    monkeypatch.setattr(ContextFreeArms, "probability_while_asking", 1.0)
+    assert relative_rewards(spec, 0)[0] < rewards[:, 0].mean() - 0.05

@@ -12,9 +12,9 @@ from privateer_core.policies.expected_rewards import ExpectedRewards
 from privateer_lab.cli.input_files import load_spec
 from privateer_lab.environments import environment_for
 from privateer_lab.simulation.simulation import Simulation
-from privateer_server.conclusions.by_context import context_findings
+from privateer_server.conclusions.by_context import add_context_findings
 from privateer_server.conclusions.conclusion import conclude
-from privateer_server.conclusions.wording import LearnedAnswer
+from privateer_server.conclusions.wording import AnswerFacts
 
 Array = NDArray[np.float64]
 SPEC = Path(__file__).parents[2] / "examples" / "peaks-shuffle.toml"
@@ -24,7 +24,7 @@ CLAIMED_MOST = 5
 
 
 class Flat:
-    """The people of an environment, whose rewards depend on nothing."""
+    """The participants of an environment, with rewards that are independent of context and arm."""
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
@@ -39,14 +39,14 @@ class Flat:
         return (rng.random(len(contexts)) < 0.5).astype(np.float64)
 
 
-def too_sure(expected: ExpectedRewards) -> ExpectedRewards:
-    """What a learner would expect whose errors are a tenth of what they are."""
+def with_a_tenth_of_errors(expected: ExpectedRewards) -> ExpectedRewards:
+    """Return the expected rewards of a learner with a tenth of the standard errors."""
 
     def at(contexts: Array) -> tuple[Array, Array]:
         means, deviations = expected.at(contexts)
         return means, deviations / 10
 
-    return replace(expected, at=at, deviation=lambda *of: expected.deviation(*of) / 10)
+    return replace(expected, at=at, deviation=lambda *arguments: expected.deviation(*arguments) / 10)
 
 
 @pytest.mark.nightly
@@ -54,17 +54,17 @@ def test_where_rewards_depend_on_nothing_no_gain_is_claimed() -> None:
     claimed, planted = 0, 0
     for seed in range(RUNS):
         spec = load_spec(SPEC, ["experiment.horizon=3000"])
-        run = Simulation(spec, seed, one_by_one=True, environment=Flat(environment_for(spec, seed)))  # type: ignore[arg-type]
+        run = Simulation(spec, seed, environment=Flat(environment_for(spec, seed)))  # type: ignore[arg-type]
         while run.step.batch:
             run.close_round()
         learner, answer = run.schedule.learner, run.schedule.answer(run.step)
-        found = conclude(run.schedule, run.step, answer)
-        claimed += found.headline.sureness != "not known" and found.headline.finding == "rules"
-        expected = learner.expected(run.step.state)
+        conclusion = conclude(run.schedule, run.step, answer)
+        claimed += conclusion.headline.confidence_label != "not known" and conclusion.headline.finding == "rules"
+        expected = learner.build_expected_rewards(run.step.state)
         assert expected is not None
-        policy = learner.last(run.step.state, 1, 0).policy
-        wrong = context_findings(found, LearnedAnswer(spec, answer), too_sure(expected), policy)
-        planted += wrong.headline.sureness != "not known" and wrong.headline.finding == "rules"
+        policy = learner.open_idle_round(run.step.state, 1, 0).policy
+        wrong = add_context_findings(conclusion, AnswerFacts(spec, answer), with_a_tenth_of_errors(expected), policy)
+        planted += wrong.headline.confidence_label != "not known" and wrong.headline.finding == "rules"
     assert claimed <= CLAIMED_MOST
     # Errors that are too small are noticed.
     assert planted > CLAIMED_MOST

@@ -1,6 +1,7 @@
-"""Experiments on convex sets in one process: what the examples promise."""
+"""Experiments on convex sets in one process: the promises of the examples."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,36 +15,39 @@ from privateer_server.algorithms.convex.learner import ConvexLearner
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-def lost(name, seeds, *settings):
+def regret_and_share(name, seeds, *settings):
     """Mean regret of an example, and its share of what points at random lose."""
     runs = list(simulate(load_spec(EXAMPLES / f"convex-{name}.toml", list(settings)), seeds, 1))
     regret = float(np.mean([run.regret for run in runs]))
     return regret, regret / float(np.mean([run.uniform_regret for run in runs]))
 
 
-@pytest.mark.parametrize(("name", "most"), [("two-point", 0.06), ("one-point", 0.2)])
-def test_people_lose_less_and_less(name, most, monkeypatch):
+@pytest.mark.parametrize(("name", "max_share"), [("two-point", 0.06), ("one-point", 0.2)])
+def test_regret_falls_below_a_share_of_that_of_random_points(name, max_share, monkeypatch):
     """Planted: steps in the other direction."""
-    assert lost(name, 2, "experiment.horizon=20000")[1] < most
-    made = ConvexLearner._gradient
-    monkeypatch.setattr(ConvexLearner, "_gradient", lambda self, *told: -made(self, *told))
-    assert lost(name, 2, "experiment.horizon=20000")[1] > most
+    assert regret_and_share(name, 2, "experiment.horizon=20000")[1] < max_share
+    estimate = ConvexLearner._estimate_gradient
+    monkeypatch.setattr(ConvexLearner, "_estimate_gradient", lambda self, *args: -estimate(self, *args))
+    assert regret_and_share(name, 2, "experiment.horizon=20000")[1] > max_share
 
 
 @pytest.mark.nightly
-def test_what_is_promised_of_the_examples():
-    assert lost("two-point", 5)[0] <= 600
-    assert lost("one-point", 5)[1] <= 0.04
+def test_regret_of_the_examples_is_as_promised():
+    assert regret_and_share("two-point", 5)[0] <= 600
+    assert regret_and_share("one-point", 5)[1] <= 0.04
 
 
 @pytest.mark.parametrize("settings", [("loss=absolute", "spread=0.3"), ("loss=quadratic", "spread=0.3")])
-def test_rewards_are_what_is_expected_of_them(settings):
+def test_rewards_have_the_expected_mean_of_their_point(settings):
     """Planted: the best point moved by a tenth. Eight standard errors of a mean of 40,000."""
     spec = load_spec(EXAMPLES / "convex-two-point.toml", [f"population.{setting}" for setting in settings])
-    people, rng = environment_for(spec, 3), np.random.default_rng(4)
+    world: Any = environment_for(spec, 3)
+    rng = np.random.default_rng(4)
     points = np.tile(rng.uniform(-0.5, 0.5, (1, 2, 3)), (40_000, 1, 1))
-    told = people.rewards(np.zeros((40_000, 0)), Points(np.zeros(40_000, np.int64), points), rng)
-    error = 8 * told.std(axis=0) / 200
-    assert (np.abs(told.mean(axis=0) - people.expected(points[0])) < error).all()
-    assert not (np.abs(told.mean(axis=0) - people.expected(points[0] + 0.1)) < error).all()
-    assert people.expected(people.best) > people.expected(people.best + 0.01 * rng.normal(size=(50, 3))).max()
+    rewards = world.rewards(np.zeros((40_000, 0)), Points(np.zeros(40_000, np.int64), points), rng)
+    error = 8 * rewards.std(axis=0) / 200
+    assert (np.abs(rewards.mean(axis=0) - world.expected_rewards(points[0])) < error).all()
+    assert not (np.abs(rewards.mean(axis=0) - world.expected_rewards(points[0] + 0.1)) < error).all()
+    assert (
+        world.expected_rewards(world.best) > world.expected_rewards(world.best + 0.01 * rng.normal(size=(50, 3))).max()
+    )

@@ -18,7 +18,7 @@ PROMISES: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(scope="module")
 def day(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """People of all hours and ages: by night one option is better, by day the other, and more so the older they are."""
+    """Participants of all hours and ages: "night" is better by night, "day" by day, and more so with age."""
     rng = np.random.default_rng(7)
     hours, ages = np.round(rng.uniform(0, 24, 40_000), 3), np.round(rng.uniform(18, 80, 40_000), 1)
     turn = 2 * np.pi / 24

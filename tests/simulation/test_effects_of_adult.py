@@ -18,8 +18,8 @@ MODELS = {
     "local": ["privacy.model=local", "privacy.delta="],
 }
 SEGMENTS = {
-    "sex": ["segments.shares="],
-    "hours": ['segments.by=["hours"]', "segments.cuts={ hours = [40, 41] }", "segments.shares="],
+    "sex": ["segments.proportions="],
+    "hours": ['segments.features=["hours"]', "segments.cuts={ hours = [40, 41] }", "segments.proportions="],
 }
 
 
@@ -36,17 +36,21 @@ def result(seed: int, *settings: str):
 @pytest.mark.parametrize("model", MODELS)
 def test_signs_and_coverage(model: str, by: str) -> None:
     """Five trials of known effects from -.045 to .092; a wrong decision has probability .0001 at most."""
-    found = [result(seed, *MODELS[model], *SEGMENTS[by]) for seed in range(5)]
-    assert np.mean([facts["coverage"] for facts, _ in found]) > 0.8
-    for _, result_ in found:
-        signs = {one.name: np.sign(one.low) for one in result_.estimates if one.low > 0 or one.high < 0}
+    results = [result(seed, *MODELS[model], *SEGMENTS[by]) for seed in range(5)]
+    assert np.mean([facts["coverage"] for facts, _ in results]) > 0.8
+    for _, result_ in results:
+        signs = {
+            estimate.name: np.sign(estimate.low)
+            for estimate in result_.estimates
+            if estimate.low > 0 or estimate.high < 0
+        }
         wrong = [name for name, sign in signs.items() if sign != (-1 if "Female" in name or "hours<40" in name else 1)]
         assert wrong in ([], ["offer: everybody"])
 
 
 def test_a_few_people_are_too_small() -> None:
     """Women of 70 hours and more are 190."""
-    settings = ['segments.by=["sex", "hours"]', "segments.cuts={ hours = [70] }", "segments.shares="]
-    _, found = result(0, *MODELS["shuffle"], *settings, "algorithm.effect=0.1")
-    reason = next(one.reason for one in found.effects if one.group == "sex=Female or other & hours>=70")
+    settings = ['segments.features=["sex", "hours"]', "segments.cuts={ hours = [70] }", "segments.proportions="]
+    _, answer = result(0, *MODELS["shuffle"], *settings, "algorithm.minimum_detectable_effect=0.1")
+    reason = next(effect.reason for effect in answer.effects if effect.group == "sex=Female or other & hours>=70")
     assert "too" in reason

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from privateer_server.algorithms.trial.evidence.weighted_sums import Sums
-from tests.support.interval_coverage import FACTORS, OUTCOMES, PROMISES, RATES, SHARES, WAYS, Cell, covered
+from tests.support.interval_coverage import FACTORS, OUTCOMES, PROMISES, RATES, SHARES, WAYS, Cell, measure_coverage
 
 COUNT = 2_000
 OFF = 4.5 * float(np.sqrt(0.95 * 0.05 / COUNT))
@@ -34,19 +34,19 @@ DAY = [
 
 
 def check(cell: Cell) -> None:
-    result, promised = covered(cell, COUNT, 1), PROMISED[cell.way]
-    assert result.said * (1 - result.held) <= 1 - promised + OFF or result.said == 0
-    if result.said < 0.5:
+    result, promised = measure_coverage(cell, COUNT, 1), PROMISED[cell.way]
+    assert result.resolved * (1 - result.coverage) <= 1 - promised + OFF or result.resolved == 0
+    if result.resolved < 0.5:
         return  # where a rule about noisy counts lets few trials speak, these are not like all
-    assert result.held >= promised - OFF
+    assert result.coverage >= promised - OFF
     if cell.promise == "none" and cell.way == "analyze":
-        assert result.held <= promised + OFF + 0.01 * (rarer(cell) < FEW)
-        assert 0.97 <= result.width <= (1.05 if rarer(cell) >= FEW else 1.3)
+        assert result.coverage <= promised + OFF + 0.01 * (count_rarer_outcomes(cell) < FEW)
+        assert 0.97 <= result.width <= (1.05 if count_rarer_outcomes(cell) >= FEW else 1.3)
     if cell.factor == 1:
         assert result.decided <= 1 - promised + OFF
 
 
-def rarer(cell: Cell) -> float:
+def count_rarer_outcomes(cell: Cell) -> float:
     """How many people of the smaller arm are expected to have the rarer outcome; of numbers, many."""
     rate = RATES.get(cell.outcome)
     if rate is None:

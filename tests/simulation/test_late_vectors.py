@@ -1,10 +1,11 @@
-"""Reports on earlier decisions where people send vectors, and slopes of convex losses: what learners make of them.
+"""Late reports of vectors, and late slopes of convex losses: how learners take reports on earlier decisions.
 
 Fixed seeds. A comparison within 8 standard errors fails by chance once in 10^15, others once in 10^6 or as they say.
 """
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,10 +17,10 @@ from privateer_core.primitives.bounded_vectors import VectorSums
 from privateer_core.primitives.contributions import merged
 from privateer_lab.cli.input_files import load_spec
 from privateer_lab.simulation.delayed_reports import LateSimulation
-from privateer_lab.simulation.devices import SeededNoise
+from privateer_lab.simulation.scores import SeededNoise
 from privateer_lab.simulation.simulate import simulate_once
 from privateer_server.algorithms.convex.learner import ConvexLearner
-from privateer_server.algorithms.linear.context_moments import people, slopes
+from privateer_server.algorithms.linear.context_moments import compute_slopes, simulate_rows
 from privateer_server.algorithms.sparse.learner import SumLearner
 from privateer_server.rounds.loop import Schedule
 from tests.support.linears import linear_spec
@@ -48,7 +49,7 @@ TRUTH = np.array([[0.5, 0.1, -0.15, 0.1, 0.0], [0.45, -0.1, 0.1, 0.0, 0.1]])
         ("convex-two-point", []),
         ("convex-one-point", []),
     ],
-    ids=lambda one: one if isinstance(one, str) else "-".join(one),
+    ids=lambda case: case if isinstance(case, str) else "-".join(case),
 )
 @pytest.mark.battery
 def test_every_choice_is_reported_once_and_none_is_lost(name, settings, model):
@@ -61,8 +62,8 @@ def test_every_choice_is_reported_once_and_none_is_lost(name, settings, model):
 
 
 def policies(model, **privacy):
-    """Two policies of an experiment: the later one knows more of the arms, and measures in other directions."""
-    schedule = Schedule(linear_spec(model, privacy=privacy))
+    """Return two policies: the later has better estimates of the arms, and measures in other directions."""
+    schedule: Any = Schedule(linear_spec(model, privacy=privacy))
     first = schedule.open(3)
     second = schedule.follow(first.state, 2, 4)
     away = 0.15 * np.array([[0.5, 1, 1, 0, 0], [-0.5, 0, -1, 1, 1]])
@@ -73,60 +74,61 @@ def policies(model, **privacy):
     return earlier, replace(second.policy, means=means, whitening=turned)
 
 
-def chosen(earlier, now, rng):
+def choose_by_both(earlier, now, rng):
     """Rows, coins and arms of people half of whom chose by an earlier policy, and who chose by which."""
-    rows = people(now.design, prior_moments(now.design), rng)
+    rows = simulate_rows(now.design, prior_moments(now.design), rng)
     coins = rng.integers(0, 2**32, len(rows), dtype=np.uint32)
     is_late = np.arange(len(rows)) % 2 == 0
-    arms = np.where(is_late, *(one.chosen(rows, one.normals(coins)) for one in (earlier, now)))
+    arms = np.where(is_late, *(case.choose_arms(rows, case.draw_normals(coins)) for case in (earlier, now)))
     return rows, coins, arms, is_late
 
 
 @pytest.mark.parametrize("model", PROMISES)
-def test_slopes_are_of_what_people_tell_who_chose_by_two_policies(model):
+def test_slopes_have_the_mean_of_reports_on_decisions_of_two_policies(model):
     """Mean vectors of 32,768 people, by class, against matrices and offsets; both are drawn.
 
     Planted: a learner that takes all for decisions of the round's own policy; and devices that measure residuals from
     the means, in the directions, of the policy that decided.
     """
     earlier, now = policies(model)
-    rows, coins, arms, is_late = chosen(earlier, now, np.random.default_rng(6))
+    rows, coins, arms, is_late = choose_by_both(earlier, now, np.random.default_rng(6))
     rewards = now.rewards_link.means((rows * TRUTH[arms]).sum(axis=1))
     contexts, moments = (rows[:, 1:] + 1) / 2, prior_moments(now.design)
-    right, then = (one.contribute(contexts, coins, Arms(arms), rewards).values for one in (now, earlier))
-    classes = np.where(is_late, now.classes_of(coins, earlier), now.classes_of(coins, now))
+    right, earlier_values = (case.contribute(contexts, coins, Arms(arms), rewards).values for case in (now, earlier))
+    classes = np.where(is_late, now.find_classes(coins, earlier), now.find_classes(coins, now))
 
     def agree(values, followed):
-        found = slopes(followed, moments)
-        expected = np.einsum("ckij,kj->cki", found.matrices, TRUTH - now.means) + found.offsets
-        for one in range(now.classes):
-            own = values[classes == one][:, : now.means.size] / np.sqrt(1 - now.share)
-            error = 8 * own.std(axis=0) / np.sqrt(len(own)) + 1e-12
-            if not (np.abs(own.mean(axis=0) - expected[one].ravel()) <= error).all():
+        slopes = compute_slopes(followed, moments)
+        expected = np.einsum("ckij,kj->cki", slopes.matrices, TRUTH - now.means) + slopes.offsets
+        for indice in range(now.classes):
+            of_class = values[classes == indice][:, : now.means.size] / np.sqrt(1 - now.share)
+            error = 8 * of_class.std(axis=0) / np.sqrt(len(of_class)) + 1e-12
+            if not (np.abs(of_class.mean(axis=0) - expected[indice].ravel()) <= error).all():
                 return False
         return True
 
-    both = now.followed([(earlier, 0.5), (now, 0.5)])
-    assert agree(right, both)
+    mixed = now.with_deciders([(earlier, 0.5), (now, 0.5)])
+    assert agree(right, mixed)
     assert not agree(right, now)
-    assert not agree(np.where(is_late[:, None], then, right), both)
+    assert not agree(np.where(is_late[:, None], earlier_values, right), mixed)
 
 
-def told(policy, decider, rng):
-    """What 300 people contribute who chose by a policy, and the sums of that by class."""
-    rows = people(policy.design, prior_moments(policy.design), rng)[:300]
+def contribute(policy, decider, rng):
+    """Return contributions of 300 participants who chose by a policy, and their sums by class."""
+    rows = simulate_rows(policy.design, prior_moments(policy.design), rng)[:300]
     coins = rng.integers(0, 2**32, len(rows), dtype=np.uint32)
-    arms = decider.chosen(rows, decider.normals(coins))
-    made = policy.contribute((rows[:, 1:] + 1) / 2, coins, Arms(arms), np.ones(len(rows)))
-    own = policy.classes_of(coins, decider)
-    return made, np.concatenate([made.values[own == one].sum(axis=0) for one in range(policy.classes)])
+    arms = decider.choose_arms(rows, decider.draw_normals(coins))
+    contributions = policy.contribute((rows[:, 1:] + 1) / 2, coins, Arms(arms), np.ones(len(rows)))
+    classes = policy.find_classes(coins, decider)
+    sums = [contributions.values[classes == indice].sum(axis=0) for indice in range(policy.classes)]
+    return contributions, np.concatenate(sums)
 
 
-def reported(policy, made, rng):
-    return policy.mechanism.randomize(made, SeededNoise(int(rng.integers(2**63)))).tobytes()
+def randomize_reports(policy, contributions, rng):
+    return policy.mechanism.randomize(contributions, SeededNoise(int(rng.integers(2**63)))).tobytes()
 
 
-def released(policy, reports, analyzer):
+def sums_of(policy, reports, analyzer):
     """The sums of a release, by the real path."""
     return policy.mechanism.release(analyzer.tally(policy.mechanism, reports), SeededNoise(1)).sums
 
@@ -135,24 +137,25 @@ def test_sums_are_of_the_classes_that_earlier_coins_had():
     """Planted: the coins are read as the round's own. The same reports then are 24 standard errors off."""
     earlier, now = policies("local", epsilon=4.0)
     rng = np.random.default_rng(7)
-    drawn = [(reported(now, made, rng), exact) for made, exact in (told(now, earlier, rng) for _ in range(40))]
+    batches = (contribute(now, earlier, rng) for _ in range(40))
+    reports_and_sums = [(randomize_reports(now, contributions, rng), exact) for contributions, exact in batches]
     for decider, right in ((earlier, True), (now, False)):
-        analyzer = now.analyzer(decider)
-        assert centred([released(now, reports, analyzer) - exact for reports, exact in drawn], 0.0) is right
+        analyzer = now.make_analyzer(decider)
+        assert centred([sums_of(now, reports, analyzer) - exact for reports, exact in reports_and_sums], 0.0) is right
 
 
 @pytest.mark.nightly
 def test_simulated_releases_have_the_law_of_real_ones():
     """Planted: releases of the round's own classes."""
     earlier, now = policies("local", epsilon=4.0)
-    rng, late, own = np.random.default_rng(8), now.analyzer(earlier), now.analyzer(now)
-    real = [released(now, reported(now, told(now, earlier, rng)[0], rng), late) for _ in range(120)]
+    rng, late, current = np.random.default_rng(8), now.make_analyzer(earlier), now.make_analyzer(now)
+    real = [sums_of(now, randomize_reports(now, contribute(now, earlier, rng)[0], rng), late) for _ in range(120)]
 
     def simulated(analyzer):
-        return [analyzer.simulate(now.mechanism, told(now, earlier, rng)[0], rng).sums for _ in range(120)]
+        return [analyzer.simulate(now.mechanism, contribute(now, earlier, rng)[0], rng).sums for _ in range(120)]
 
     assert same_law(real, simulated(late))
-    assert not same_law(real, simulated(own))
+    assert not same_law(real, simulated(current))
 
 
 CONVEX = ConvexSpec.instances()
@@ -162,11 +165,11 @@ BEST = np.array([0.3, -0.2])
 def gradients(name, blind=False):
     """Estimates of a quadratic reward's gradient where half of the people chose by an earlier policy; and the truth."""
     spec, rng = CONVEX[name], np.random.default_rng(9)
-    schedule, learner = Schedule(spec), ConvexLearner(spec)
-    first = schedule.open(3)
+    schedule: Any = Schedule(spec)
+    learner, first = ConvexLearner(spec), schedule.open(3)
     state = replace(first.state, point=np.array([0.35, 0.3]), learned=3000)
     earlier, now = first.policy, schedule.follow(state, 2, 4).policy
-    followed, made = now if blind else now.followed([(earlier, 0.5), (now, 0.5)]), []
+    followed, estimates = now if blind else now.with_deciders([(earlier, 0.5), (now, 0.5)]), []
     for _ in range(150):
         parts = []
         for decider in (earlier, now):
@@ -174,11 +177,11 @@ def gradients(name, blind=False):
             decisions = decider.decide(np.zeros((len(coins), 0)), coins)
             rewards = 0.9 - np.square(decisions.points - BEST).sum(axis=2) / 4
             rewards = rewards[:, 0] if rewards.shape[1] == 1 else rewards
-            told = rng.integers(0, 2**32, len(coins), dtype=np.uint32) if now.fresh_coins else coins
-            parts.append((now.analyzer(decider), now.contribute(None, told, decisions, rewards)))
-        release = merged(*(analyzer.simulate(now.terms.mechanism, one, rng) for analyzer, one in parts))
-        made.append(learner._gradient(followed, release))
-    return np.array(made), -(followed.asked_at - BEST) / 2
+            report_coins = rng.integers(0, 2**32, len(coins), dtype=np.uint32) if now.fresh_coins else coins
+            parts.append((now.make_analyzer(decider), now.contribute(None, report_coins, decisions, rewards)))
+        release = merged(*(analyzer.simulate(now.terms.mechanism, case, rng) for analyzer, case in parts))
+        estimates.append(learner._estimate_gradient(followed, release))
+    return np.array(estimates), -(followed.gradient_point - BEST) / 2
 
 
 @pytest.mark.parametrize("name", ["local", "shuffle", "central", "none", "local-ellipsoid", "local-smooth"])
@@ -188,40 +191,40 @@ def test_late_slopes_are_a_gradient_between_the_centres(name):
     assert not centred(*gradients(name, blind=True))
 
 
-def test_a_late_gradient_moves_the_centre_to_where_a_prompt_one_would():
+def test_a_late_gradient_moves_the_centre_as_a_prompt_gradient_does():
     """Without noise, of a reward as curved as the spec says; planted: it is taken for that of the open centre."""
     spec = CONVEX["none"]
     learner, step = ConvexLearner(spec), Schedule(spec).open(3)
     state = replace(step.state, point=np.array([0.35, 0.3]), learned=3000)
-    now = learner.next(state, 2, 4).policy
+    now: Any = learner.open_next_round(state, 2, 4).policy
     ends = []
-    for policy in (now, now.followed([(step.policy, 1.0)])):
-        gradient = BEST - policy.asked_at
-        means = policy.measured @ gradient / spec.algorithm.slope
-        release = exact(now, means)
+    for policy in (now, now.with_deciders([(step.policy, 1.0)])):
+        gradient = BEST - policy.gradient_point
+        means = policy.gradient_axes @ gradient / spec.algorithm.slope
+        release = exact_release(now, means)
         ends.append(learner.learn(state, policy, release).point)
     assert ends[0] == pytest.approx(ends[1], abs=1e-9)
     wrong = learner.learn(state, now, release).point
     assert np.abs(wrong - ends[0]).max() > 0.01
 
 
-def exact(policy, means):
+def exact_release(policy, means):
     """A release of people whose mean scores along the axes are these, without noise."""
     coins, arms = np.arange(1000, dtype=np.uint32), Arms(np.arange(1000) % 4)
-    made = policy.contribute(None, coins, arms, np.zeros((1000, 2) if policy.points == 2 else 1000))
-    release = policy.terms.mechanism.simulate(made, np.random.default_rng(1))
+    contributions = policy.contribute(None, coins, arms, np.zeros((1000, 2) if policy.points == 2 else 1000))
+    release = policy.terms.mechanism.simulate(contributions, np.random.default_rng(1))
     return replace(release, sums=release.gain * release.counts * means[None, :])
 
 
 @pytest.mark.parametrize("name", ["sphere", "smooth"])
 def test_steps_are_shorter_the_more_people_choose_before_a_report(name):
-    """A learner that takes late slopes for prompt ones makes steps of one length."""
+    """Planted: a learner that takes late slopes for prompt slopes makes steps of equal length."""
     spec = CONVEX["local-smooth"] if name == "smooth" else without_curvature(CONVEX["local"])
     learner, first = ConvexLearner(spec), Schedule(spec).open(3)
-    release = exact(first.policy, np.full(2, 0.5))
+    release = exact_release(first.policy, np.full(2, 0.5))
     sizes = [
         float(np.linalg.norm(learner.learn(first.state, policy, release).point))
-        for policy in (first.policy, *(late_by(first.policy, rounds) for rounds in (5, 100)))
+        for policy in (first.policy, *(with_late_deciders(first.policy, rounds) for rounds in (5, 100)))
     ]
     assert sizes[0] > sizes[1] > sizes[2] > 0
 
@@ -230,20 +233,20 @@ def without_curvature(spec):
     return spec.model_copy(update={"algorithm": spec.algorithm.model_copy(update={"strong_convexity": 0.0})})
 
 
-def late_by(policy, rounds):
-    """The policy of a later round, whose people all chose so many rounds before, around the same centre."""
-    return replace(policy, version=policy.version + rounds).followed([(policy, 1.0)])
+def with_late_deciders(policy, rounds):
+    """Return the policy of a later round, whose participants chose ``rounds`` rounds before, around the same centre."""
+    return replace(policy, version=policy.version + rounds).with_deciders([(policy, 1.0)])
 
 
 @pytest.mark.parametrize("places", [(2, 7), (7, 11)])
-def test_coefficients_are_what_people_tell_who_chose_by_two_policies(places):
+def test_coefficients_are_unbiased_by_reports_on_decisions_of_two_policies(places):
     """Sums of 200,000 people without noise. Planted: a learner that takes all for the round's own decisions."""
     spec = sparse_spec("shuffle", context__features=12, experiment__round_size=2000)
     schedule, rng = Schedule(spec), np.random.default_rng(10)
     first = schedule.open(5).policy
-    known = {"coefficients": np.array([0.4, -0.3]), "explores": False}
-    earlier = replace(first, places=np.array([2, 5]), **known)
-    now = replace(first, version=2, places=np.array(places), **known)
+    fields = {"coefficients": np.array([0.4, -0.3]), "explores": False}
+    earlier = replace(first, places=np.array([2, 5]), **fields)
+    now = replace(first, version=2, places=np.array(places), **fields)
     truth = np.zeros(12)
     truth[[2, 5]], truth[list(places)] = 0.1, [0.4, -0.3]
     count = 100_000
@@ -252,23 +255,23 @@ def test_coefficients_are_what_people_tell_who_chose_by_two_policies(places):
         contexts = rng.random((count, spec.dimension))
         arms = decider.decide(contexts, np.zeros(count, np.uint32)).arms
         features = 2 * contexts.reshape(count, 3, 12)[np.arange(count), arms] - 1
-        made = now.contribute(contexts, np.zeros(count, np.uint32), Arms(arms), (features @ truth + 1) / 2)
-        sums += made.values.sum(axis=0)
+        contributions = now.contribute(contexts, np.zeros(count, np.uint32), Arms(arms), (features @ truth + 1) / 2)
+        sums += contributions.values.sum(axis=0)
     learner, release = SumLearner(spec), VectorSums(2 * count, sums, 0.0)
 
     def off(policy):
-        found = learner.estimates(learner.learn(learner.blank(), policy, release))
-        wanted = truth[list(places)]
-        return float(np.abs((found.values[list(places)] - wanted) / found.deviations[list(places)]).max())
+        estimates = learner.estimates(learner.learn(learner.blank(), policy, release))
+        expected = truth[list(places)]
+        return float(np.abs((estimates.values[list(places)] - expected) / estimates.deviations[list(places)]).max())
 
-    assert off(now.followed([(earlier, 0.5), (now, 0.5)])) < 8 < off(now)
+    assert off(now.with_deciders([(earlier, 0.5), (now, 0.5)])) < 8 < off(now)
 
 
 def test_learning_with_the_wrong_slopes_costs_regret():
     """Planted: the learner takes late gradients for those of the open centre."""
 
     class Blind(LateSimulation):
-        def decided(self, _step):
+        def find_deciding_policies(self, _step):
             return ()
 
     def regret(kind, seed):

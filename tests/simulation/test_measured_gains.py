@@ -8,10 +8,10 @@ import pytest
 
 from privateer_core.algorithms import parse_spec
 from privateer_core.policies.decisions import Arms
-from privateer_core.policies.gain_policy import NO_OPTION, GainPolicy
-from privateer_lab.simulation.devices import scaled
+from privateer_core.policies.gain_policy import ANY, NO_OPTION, SINGLE, GainPolicy
+from privateer_lab.simulation.scores import encode_contexts
 from privateer_lab.simulation.simulation import Simulation
-from privateer_server.algorithms.gain_rounds.group_means import GroupMeans
+from privateer_server.algorithms.gain_rounds.gain_learner import GroupMeans
 
 RUNS = 60
 MISSED_MOST = 11
@@ -43,20 +43,20 @@ TABLE = {"name": "t", "arms": ["a", "b", "c"], "horizon": 6000, "round_size": 10
 
 
 def spec_of(algorithm: str, privacy: dict[str, Any]) -> Any:
-    return parse_spec(ALGORITHMS[algorithm] | {"experiment": TABLE | {"gain_share": 0.25}, "privacy": privacy})
+    return parse_spec(ALGORITHMS[algorithm] | {"experiment": TABLE | {"evaluation_fraction": 0.25}, "privacy": privacy})
 
 
 def true_gain(run: Simulation, policy: GainPolicy[Any]) -> float:
     """What the policy gains over the option that it is compared with, on the scale of rewards in [0, 1]."""
     raw = run.environment.contexts(0, TRUTH, np.random.default_rng([run.seed, 77]))
-    given = policy.by_context.decide(scaled(raw, run.spec), np.zeros(TRUTH, np.uint32)).arms
+    chosen_arms = policy.by_context.decide(encode_contexts(raw, run.spec), np.zeros(TRUTH, np.uint32)).arms
     everybody = [np.full(TRUTH, arm) for arm in range(len(run.spec.options))]
-    by_context, *means = (run.environment.play(Arms(arms), raw).expected / TRUTH for arms in (given, *everybody))
+    by_context, *means = (run.environment.play(Arms(arms), raw).expected / TRUTH for arms in (chosen_arms, *everybody))
     against = float(np.mean(means)) if policy.single == NO_OPTION else means[policy.single]
     return (by_context - against) / run.spec.reward.span
 
 
-def measured(spec: Any, seed: int) -> tuple[float, GainPolicy[Any], Any]:
+def measure_gain(spec: Any, seed: int) -> tuple[float, GainPolicy[Any], Any]:
     """The true gain of a run, the policy that is measured, and what its people release."""
     run = Simulation(spec, seed)
     while not isinstance(run.step.policy, GainPolicy):
@@ -65,12 +65,12 @@ def measured(spec: Any, seed: int) -> tuple[float, GainPolicy[Any], Any]:
     return true_gain(run, policy), policy, run.release(run.step)
 
 
-def missed(found: list[tuple[float, GainPolicy[Any], Any]]) -> int:
+def count_missed(measurements: list[tuple[float, GainPolicy[Any], Any]]) -> int:
     """How many intervals miss the true gain."""
     count = 0
-    for truth, policy, release in found:
-        means = GroupMeans(release, policy.shares, named=getattr(policy.terms.mechanism, "named", True))
-        low, high = (means.over_any if policy.single == NO_OPTION else means.over_single).interval
+    for truth, policy, release in measurements:
+        means = GroupMeans(release, policy.shares, is_named=getattr(policy.terms.mechanism, "named", True))
+        low, high = means.estimate_gain(ANY if policy.single == NO_OPTION else SINGLE).interval
         count += not low <= truth <= high
     return count
 
@@ -80,14 +80,14 @@ def missed(found: list[tuple[float, GainPolicy[Any], Any]]) -> int:
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_intervals_of_measured_gains_hold(algorithm: str, model: str) -> None:
     spec = spec_of(algorithm, MODELS[model])
-    assert missed([measured(spec, seed) for seed in range(RUNS)]) <= MISSED_MOST
+    assert count_missed([measure_gain(spec, seed) for seed in range(RUNS)]) <= MISSED_MOST
 
 
 @pytest.mark.nightly
 def test_a_variance_that_forgets_the_noise_is_noticed() -> None:
     """The planted defect: a curator's noise at a small epsilon counts for nothing."""
     spec = spec_of("partition", {"model": "central", "epsilon": 0.1, "delta": 1e-6})
-    found = [measured(spec, seed) for seed in range(RUNS)]
-    assert missed(found) <= MISSED_MOST
-    forgotten = [(truth, policy, replace(release, noise=0.0)) for truth, policy, release in found]
-    assert missed(forgotten) > MISSED_MOST
+    measurements = [measure_gain(spec, seed) for seed in range(RUNS)]
+    assert count_missed(measurements) <= MISSED_MOST
+    forgotten = [(truth, policy, replace(release, noise=0.0)) for truth, policy, release in measurements]
+    assert count_missed(forgotten) > MISSED_MOST

@@ -2,17 +2,16 @@
 
 import pytest
 
-from privateer_lab.simulation.simulate import simulate, simulate_once
-from privateer_lab.simulation.summary import summary
+from privateer_lab.simulation.simulate import simulate, simulate_once, summarize
 from tests.support.phased import TRUST, phased_spec
 
 
 def test_signals_beyond_the_range_are_warned_of():
-    changes = {"population.scale": 6.0, "experiment.people": 20_000, "algorithm.clients": 10.0}
+    changes = {"population.scale": 6.0, "experiment.participants": 20_000, "algorithm.participants_factor": 10.0}
     spec = phased_spec(changes, "central")
-    found = summary(spec, list(simulate(spec, 3, 1)), 0.0)
-    assert found["clipped_share"] > 0.1
-    assert any("Widen reward.low" in words for words in found["warnings"])
+    summary = summarize(spec, list(simulate(spec, 3, 1)), 0.0)
+    assert summary["clipped_share"] > 0.1
+    assert any("Widen reward.low" in words for words in summary["warnings"])
 
 
 @pytest.mark.parametrize("trust", TRUST)
@@ -24,5 +23,5 @@ def test_a_seed_is_a_run(trust):
 
 def test_runs_on_processes_are_the_same():
     spec = phased_spec(trust="shuffle")
-    alone, shared = (sorted(simulate(spec, 4, jobs), key=lambda run: run.seed) for jobs in (1, 2))
-    assert alone == shared
+    serial, parallel = (sorted(simulate(spec, 4, jobs), key=lambda run: run.seed) for jobs in (1, 2))
+    assert serial == parallel

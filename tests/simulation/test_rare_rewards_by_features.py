@@ -28,7 +28,7 @@ PROMISES = {
 class Shoppers(Environment):
     """People of whom .02 buy if they get the right option, and .005 else."""
 
-    def contexts(self, seen, people, rng):
+    def contexts(self, n_seen, people, rng):
         levels = [rng.integers(0, top, people) for top in (3, 4)]
         return np.column_stack([rng.random((people, 2)), *levels])
 
@@ -43,7 +43,7 @@ class Shoppers(Environment):
 
 @pytest.mark.parametrize("model", PROMISES)
 def test_features_are_worth_more_than_the_best_single_option_among_many(model):
-    """Shares of people who got their right option, one seed: .67 and .74, where the best single one has .40."""
+    """Shares of participants with their right option, one seed: .67 and .74, where the best single option has .40."""
     tables = {
         "experiment": {"name": "rare", "arms": ["a", "b", "c", "d"], "horizon": 500_000},
         "context": {"features": FEATURES},
@@ -56,5 +56,5 @@ def test_features_are_worth_more_than_the_best_single_option_among_many(model):
         simulation.close_round()
     simulation.finish()
     run = simulation.outcome()
-    own, best = (1 - lost / (0.015 * run.people) for lost in (run.regret, run.best_constant_regret))
-    assert own > best + 0.1
+    policy_share, best = (1 - regret / (0.015 * run.people) for regret in (run.regret, run.best_constant_regret))
+    assert policy_share > best + 0.1

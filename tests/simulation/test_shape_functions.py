@@ -1,4 +1,4 @@
-"""Intervals of shape functions hold: what a feature truly adds is in about 95 of 100 of them."""
+"""Intervals of shape functions hold: the true contribution of a feature is in about 95 of 100 intervals."""
 
 import tomllib
 from pathlib import Path
@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from privateer_core.algorithms import parse_spec
-from privateer_core.answer.shapes import Shapes
-from privateer_lab.simulation.devices import scaled
+from privateer_core.answer.policy_view import Shapes
+from privateer_lab.simulation.scores import encode_contexts
 from privateer_lab.simulation.simulation import Simulation
-from privateer_server.algorithms.additive.shape_functions import CellShares, shapes_of
+from privateer_server.algorithms.additive.shape_functions import CellShares, build_shapes
 
 pytestmark = pytest.mark.nightly
 
@@ -27,7 +27,7 @@ LEAST = 0.88
 """Of 20 seeds .94 to .97 hold, by people, with a deviation of about .03 a seed: below it is a chance of 3e-4."""
 
 
-def ended(model: str, seed: int) -> Simulation:
+def run_experiment(model: str, seed: int) -> Simulation:
     tables = tomllib.loads(EXAMPLE.read_text())
     tables["privacy"] = PROMISES[model]
     tables["experiment"]["horizon"] = PEOPLE
@@ -37,43 +37,43 @@ def ended(model: str, seed: int) -> Simulation:
     return run
 
 
-def held(run: Simulation, told: Shapes) -> float:
+def coverage(run: Simulation, shapes: Shapes) -> float:
     """The share of intervals that have what people who are drawn anew show, cells weighed by people."""
     environment, learner = run.environment, run.schedule.learner
     raw = environment.contexts(0, TRUTH, np.random.default_rng(5))
     means = environment.means(raw)  # type: ignore[attr-defined]
     cells = learner.cells  # type: ignore[attr-defined]
-    located, names = cells.locate(scaled(raw, run.spec)), list(run.spec.features)
-    found = []
-    for shape in told.functions:
+    located, names = cells.locate(encode_contexts(raw, run.spec)), list(run.spec.features)
+    coverages = []
+    for shape in shapes.functions:
         place = names.index(shape.feature)
-        own = located[:, place] - cells.starts[place]
-        count = np.bincount(own, minlength=cells.features[place].count)[: len(shape.cells)]
+        column = located[:, place] - cells.starts[place]
+        count = np.bincount(column, minlength=cells.features[place].count)[: len(shape.cells)]
         for curve in shape.curves:
-            of_arm = means[:, run.spec.options.index(curve.option)]
-            sums = np.bincount(own, weights=of_arm, minlength=cells.features[place].count)[: len(shape.cells)]
+            of_arm = means[:, run.spec.options.index(curve.arm)]
+            sums = np.bincount(column, weights=of_arm, minlength=cells.features[place].count)[: len(shape.cells)]
             adds = sums / np.maximum(count, 1) - of_arm.mean()
             holds = (np.array(curve.lows) <= adds) & (adds <= np.array(curve.highs))
-            found.append(float(np.average(holds, weights=count)))
-    return float(np.mean(found))
+            coverages.append(float(np.average(holds, weights=count)))
+    return float(np.mean(coverages))
 
 
 @pytest.mark.parametrize("model", PROMISES)
 def test_intervals_of_shape_functions_hold(model: str) -> None:
-    runs = [ended(model, seed) for seed in range(SEEDS)]
-    shares = [held(run, run.schedule.answer(run.step).all_of(Shapes)[0]) for run in runs]
+    runs = [run_experiment(model, seed) for seed in range(SEEDS)]
+    shares = [coverage(run, run.schedule.answer(run.step).all_of(Shapes)[0]) for run in runs]
     assert np.mean(shares) > LEAST
 
 
 def test_intervals_of_the_likeliest_prior_are_noticed() -> None:
-    """The planted defect: the learner's own posterior, whose prior is the one that reports make likeliest."""
+    """The planted defect: the learner's own posterior, under the prior of maximum likelihood."""
     shares = []
     for seed in range(SEEDS):
-        run = ended("shuffle", seed)
+        run = run_experiment("shuffle", seed)
         learner: Any = run.schedule.learner
         state, spec = run.step.state, learner.spec
         people = CellShares(learner.cells, spec.features, state.masses.means(learner.cells))
-        known = learner.posterior(state)
-        told = shapes_of(known, known, people, spec.options, np.array(spec.playable), spec.reward.span)
-        shares.append(held(run, told))
+        posterior = learner.posterior(state)
+        shapes = build_shapes(posterior, posterior, people, spec.options, np.array(spec.playable), spec.reward.span)
+        shares.append(coverage(run, shapes))
     assert np.mean(shares) < LEAST

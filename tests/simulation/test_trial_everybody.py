@@ -1,4 +1,4 @@
-"""What intervals promise where coins ask about everybody and for the segment, on trials drawn from exact laws.
+"""Intervals where coins ask about all participants and for the segment, on trials drawn from exact laws.
 
 One bit at epsilon 1, 100,000 people, six segments, ten looks. A range is the promise and four standard errors, so that
 each alarm is false once in 16,000 runs.
@@ -9,14 +9,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from privateer_server.algorithms.trial.allocation import matching
-from privateer_server.algorithms.trial.evidence.averages import average, joined
+from privateer_server.algorithms.trial.allocation import match_probabilities
+from privateer_server.algorithms.trial.evidence.averages import average_contributions, join_averages
 from privateer_server.algorithms.trial.evidence.epochs import Epoch, stable_weights
 from privateer_server.algorithms.trial.evidence.trial_evidence import TrialEvidence
 from privateer_server.algorithms.trial.evidence.weighted_sums import Sums
 from privateer_server.algorithms.trial.group_sequential import critical_values, p_values
-from privateer_server.algorithms.trial.treatment_effects import asked_shares, effects, weight_of
-from tests.support.trials import Trials, added_in_common, by_trial, one_bit
+from privateer_server.algorithms.trial.treatment_effects import (
+    compute_direct_weight,
+    compute_effects,
+    estimate_asked_shares,
+)
+from tests.support.trials import Trials, add_in_common, by_trial, one_bit
 
 SEGMENTS = np.array([0.35, 0.25, 0.15, 0.1, 0.1, 0.05])
 EFFECTS = np.array([0.1, -0.1, 0.2, 0.0, 0.3, 0.0])
@@ -47,7 +51,7 @@ class Outcome:
     end: float
     always: float
     exact: float
-    known: float
+    known_share: float
     average_false: float
     average_end: float
     average_always: float
@@ -55,7 +59,7 @@ class Outcome:
     summed_width: float
 
 
-def told(rng: np.random.Generator, people: int, keep: float, count: int) -> Epoch:
+def segment_answers(rng: np.random.Generator, people: int, keep: float, count: int) -> Epoch:
     """People who are asked for their segment, all arms together in the place of each."""
     yes = rng.binomial(people, 0.5 + keep * np.tile(SEGMENTS, count) / 2).astype(float)
     cells = np.repeat(yes[:, None], 2, axis=1)
@@ -68,9 +72,9 @@ def play(count: int, *, adapt: bool, base: float = 0.3, drift: float = 0.0, effe
     means = np.stack([np.full(size, base), base + effect], axis=1)
     trials = Trials(setting, SEGMENTS, means, OF_SEGMENTS * PEOPLE, count)
     whole = Trials(setting, np.ones(1), SEGMENTS[None] @ means, OF_EVERYBODY * PEOPLE, count)
-    evidence, everybody, members = trials.begin(), whole.begin(), Sums.none(trials.design)
-    one, other = (replace(drawn, count=1).begin() for drawn in (trials, whole))
-    weight, sums, before = weight_of(one, other), evidence.common, 0.0
+    evidence, everybody, members = trials.begin(), whole.begin(), Sums.empty(trials.design)
+    one_trial, one_whole = (replace(design_, count=1).begin() for design_ in (trials, whole))
+    weight, sums, before = compute_direct_weight(one_trial, one_whole), evidence.common, 0.0
     truth, average_truth = np.tile(effect, count), float(SEGMENTS @ effect)
     always, averages_always, scores = np.ones(size * count, bool), np.ones(count, bool), []
     for look, time in enumerate(TIMES):
@@ -78,47 +82,55 @@ def play(count: int, *, adapt: bool, base: float = 0.3, drift: float = 0.0, effe
         shares, of_all = _shares(evidence, adapt), _shares(everybody, adapt)
         epoch = trials.epoch(rng, round(OF_SEGMENTS * people), shares, moved)
         everybody = everybody.add(whole.epoch(rng, round(OF_EVERYBODY * people), of_all, moved))
-        answers = told(rng, round(OF_SHARES * people), setting.keep, count)
+        answers = segment_answers(rng, round(OF_SHARES * people), setting.keep, count)
         members = members.add(answers, stable_weights(evidence.design, epoch))
-        evidence, sums = evidence.add(epoch), added_in_common(sums, evidence, epoch, count)
-        summed = average(by_trial(sums, count), evidence.design)
-        both = joined(summed, average(by_trial(everybody.common, count), everybody.design), weight)
-        scores.append(both.scores)
-        asked = asked_shares(members)
-        found = effects(evidence, asked)
-        inside = ~((found.low[:, 0] > truth) | (found.high[:, 0] < truth))
+        evidence, sums = evidence.add(epoch), add_in_common(sums, evidence, epoch, count)
+        summed = average_contributions(by_trial(sums, count), evidence.design)
+        pool = join_averages(summed, average_contributions(by_trial(everybody.common, count), everybody.design), weight)
+        scores.append(pool.scores)
+        asked_shares = estimate_asked_shares(members)
+        effects = compute_effects(evidence, asked_shares)
+        inside = ~((effects.low[:, 0] > truth) | (effects.high[:, 0] < truth))
         critical, before = critical_values(TIMES[: look + 1], 0.05)[-1], time
-        averages_inside = np.abs(both.estimate - average_truth) <= critical * np.sqrt(both.variance)
+        averages_inside = np.abs(pool.estimate - average_truth) <= critical * np.sqrt(pool.variance)
         always, averages_always = always & inside, averages_always & averages_inside
-    known, exact = np.isfinite(found.low[:, 0]), effects(evidence, replace(asked, variance=0 * asked.variance))
+    is_known, exact = (
+        np.isfinite(effects.low[:, 0]),
+        compute_effects(evidence, replace(asked_shares, variance=0 * asked_shares.variance)),
+    )
     naive = (exact.low[:, 0] <= truth) & (truth <= exact.high[:, 0])
-    called = p_values(TIMES, np.array(scores))[-1] <= 0.05
+    rejected = p_values(TIMES, np.array(scores))[-1] <= 0.05
     summed_width = critical * np.sqrt(OF_SEGMENTS * summed.variance).mean()
     return Outcome(
-        float((found.p_value[:, 0] <= 0.05)[truth == 0].mean()),
-        *(float(one.mean()) for one in (inside[known], always, naive[known], known)),
-        *(float(one.mean()) for one in (called, averages_inside, averages_always)),
-        float(critical * np.sqrt(both.variance).mean()),
-        float(summed_width),
+        false=float((effects.p_value[:, 0] <= 0.05)[truth == 0].mean()),
+        end=float(inside[is_known].mean()),
+        always=float(always.mean()),
+        exact=float(naive[is_known].mean()),
+        known_share=float(is_known.mean()),
+        average_false=float(rejected.mean()),
+        average_end=float(averages_inside.mean()),
+        average_always=float(averages_always.mean()),
+        width=float(critical * np.sqrt(pool.variance).mean()),
+        summed_width=float(summed_width),
     )
 
 
 def _shares(evidence: TrialEvidence, adapt: bool) -> np.ndarray:
     rows = len(evidence.design.segments)
-    return matching(evidence, FLOOR) if adapt and evidence.looks else np.full((rows, 2), 0.5)
+    return match_probabilities(evidence, FLOOR) if adapt and evidence.looks else np.full((rows, 2), 0.5)
 
 
-def test_intervals_hold_and_the_average_is_told_with_twice_the_information() -> None:
+def test_intervals_hold_and_the_average_has_twice_the_information() -> None:
     """300 trials: standard errors .011 and .013 of averages, .005 of 1,800 effects. Taking asked shares for exact errs.
 
     Information of .2 + .72/6 beside 1/6: the half-width is .72 of a sum's.
     """
-    found = play(300, adapt=False)
-    assert found.average_end >= 0.961 - 0.045
-    assert found.average_always == pytest.approx(0.95, abs=0.05)
-    assert 0.94 <= found.end <= 0.99
-    assert found.exact < found.end - 0.005
-    assert found.width / found.summed_width == pytest.approx(np.sqrt(1 / 6 / 0.32), rel=0.03)
+    figures = play(300, adapt=False)
+    assert figures.average_end >= 0.961 - 0.045
+    assert figures.average_always == pytest.approx(0.95, abs=0.05)
+    assert 0.94 <= figures.end <= 0.99
+    assert figures.exact < figures.end - 0.005
+    assert figures.width / figures.summed_width == pytest.approx(np.sqrt(1 / 6 / 0.32), rel=0.03)
 
 
 @pytest.mark.nightly
@@ -126,9 +138,9 @@ def test_intervals_hold_and_the_average_is_told_with_twice_the_information() -> 
 @pytest.mark.parametrize("adapt", [False, True], ids=["fixed", "matching"])
 def test_false_positives(adapt: bool, base: float) -> None:
     """3,000 averages, 18,000 effects of 0: .05, and four standard errors of .004 and .0016."""
-    found = play(3_000, adapt=adapt, base=base, effect=np.zeros(6))
-    assert found.average_false == pytest.approx(0.05, abs=0.016)
-    assert found.false == pytest.approx(0.05, abs=0.0065)
+    figures = play(3_000, adapt=adapt, base=base, effect=np.zeros(6))
+    assert figures.average_false == pytest.approx(0.05, abs=0.016)
+    assert figures.false == pytest.approx(0.05, abs=0.0065)
 
 
 @pytest.mark.nightly
@@ -136,8 +148,8 @@ def test_false_positives(adapt: bool, base: float) -> None:
 @pytest.mark.parametrize("adapt", [False, True], ids=["fixed", "matching"])
 def test_coverage(adapt: bool, drift: float) -> None:
     """2,000 averages, 12,000 effects: standard errors .0045 and .002; shares that are asked err beside the effects."""
-    found = play(2_000, adapt=adapt, drift=drift)
-    assert found.average_end == pytest.approx(0.961, abs=0.02)
-    assert found.average_always == pytest.approx(0.95, abs=0.02)
-    assert 0.945 <= found.end <= 0.985
-    assert found.always >= 0.94
+    figures = play(2_000, adapt=adapt, drift=drift)
+    assert figures.average_end == pytest.approx(0.961, abs=0.02)
+    assert figures.average_always == pytest.approx(0.95, abs=0.02)
+    assert 0.945 <= figures.end <= 0.985
+    assert figures.always >= 0.94

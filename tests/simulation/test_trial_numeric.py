@@ -25,20 +25,24 @@ def trials(model: str, epsilon: float, law: Rewards, count: int) -> NumericTrial
 @pytest.mark.parametrize("place", [0, 1, 4])
 def test_scores_have_intervals_four_times_narrower_than_bits_and_none_is_found_too_often(place: int) -> None:
     """200 effects of 0: .05 and four standard errors of .0155; of widths, medians, 2 %."""
-    law, most = WIDTHS["scores"]
-    found = trials(*SETTINGS[place], law, 200).play(adapt=False)
-    assert found.width < most[place] * 1.02
-    assert found.called <= 0.112
-    assert found.said == 1
+    law, max_widths = WIDTHS["scores"]
+    figures = trials(*SETTINGS[place], law, 200).play(adapt=False)
+    assert figures.width < max_widths[place] * 1.02
+    assert figures.rejection_rate <= 0.112
+    assert figures.resolved == 1
 
 
 def test_batches_of_bits_and_batches_of_levels_go_together() -> None:
     """500 effects of 0, the first looks of which have two levels and later ones more: .05 and four errors of .0097."""
-    some = NumericTrials("shuffle", 1.0, (revenue(), revenue()), count=500, expected=revenue().mean, limit=16.0)
-    assert [some.mechanism(people).levels for people in (some.sizes[0], some.sizes[-1])] == [2, 3]
-    found = some.play(adapt=False)
-    assert found.called <= 0.089
-    assert found.end >= 0.92
+    numeric_trials = NumericTrials(
+        "shuffle", 1.0, (revenue(), revenue()), count=500, expected=revenue().mean, limit=16.0
+    )
+    assert [
+        numeric_trials.mechanism(people).levels for people in (numeric_trials.sizes[0], numeric_trials.sizes[-1])
+    ] == [2, 3]
+    figures = numeric_trials.play(adapt=False)
+    assert figures.rejection_rate <= 0.089
+    assert figures.end >= 0.92
 
 
 def test_planted_intervals_with_the_variance_of_bits_are_too_wide(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,23 +53,23 @@ def test_planted_intervals_with_the_variance_of_bits_are_too_wide(monkeypatch: p
 
 def own_variances(sums: Sums) -> np.ndarray:
     """Each arm's own variance, of values that nobody adds noise to."""
-    values, some = sums.values, sums.den > 0
+    values, has_hits = sums.values, sums.den > 0
     assert values is not None
-    hits = np.where(some, sums.den, 1.0)
-    own = values.squares / hits - np.square(sums.num / hits)
-    return np.where(some, own * sums.square / np.square(hits), np.inf)
+    hits = np.where(has_hits, sums.den, 1.0)
+    variances = values.squares / hits - np.square(sums.num / hits)
+    return np.where(has_hits, variances * sums.square / np.square(hits), np.inf)
 
 
 def test_rare_revenue_is_not_found_too_often_where_shares_adapt() -> None:
     """600 effects of 0, one buyer in a hundred: .05 and four standard errors of .009."""
-    assert trials("none", 0.0, revenue(0.01), 600).play(adapt=True).called <= 0.086
+    assert trials("none", 0.0, revenue(0.01), 600).play(adapt=True).rejection_rate <= 0.086
 
 
 def test_planted_variances_of_each_arm_without_the_gate_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Sums, "variances", property(own_variances))
-    for name in ("ready", "can_steer"):
+    for name in ("is_ready", "can_steer"):
         monkeypatch.setattr(Sums, name, property(lambda sums: (sums.den > 0).all(axis=-1)))
-    assert trials("none", 0.0, revenue(0.01), 600).play(adapt=True).called > 0.1
+    assert trials("none", 0.0, revenue(0.01), 600).play(adapt=True).rejection_rate > 0.1
 
 
 @pytest.mark.nightly
@@ -73,14 +77,15 @@ def test_planted_variances_of_each_arm_without_the_gate_are_caught(monkeypatch: 
 @pytest.mark.parametrize("place", range(len(SETTINGS)))
 def test_widths_false_positives_and_coverage(name: str, place: int) -> None:
     """1,000 trials: standard errors .007 of false positives, .006 of coverage, which is .961 at the end."""
-    law, most = WIDTHS[name]
+    law, max_widths = WIDTHS[name]
     none = trials(*SETTINGS[place], law, 1_000)
-    moved = NumericTrials(none.model, none.epsilon, (law, law.moved(1.5 * none.welch)), count=1_000, expected=law.mean)
+    arms = (law, law.with_effect(1.5 * none.welch))
+    moved = NumericTrials(none.model, none.epsilon, arms, count=1_000, expected=law.mean)
     for adapt in (False, True):
-        found, effect = none.play(adapt), moved.play(adapt)
-        assert found.called <= 0.078
-        assert min(found.end, effect.end) >= 0.935
-        assert min(found.always, effect.always) >= 0.922
+        figures, effect = none.play(adapt), moved.play(adapt)
+        assert figures.rejection_rate <= 0.078
+        assert min(figures.end, effect.end) >= 0.935
+        assert min(figures.always, effect.always) >= 0.922
         if not adapt:
-            assert found.width <= most[place] * 1.02
+            assert figures.width <= max_widths[place] * 1.02
             assert abs(effect.error) * none.welch <= 0.13 * effect.width * none.welch

@@ -12,8 +12,8 @@ from privateer_core.algorithms import parse_spec
 from privateer_core.algorithms.trial import TrialSpec
 from privateer_core.answer import Answer
 from privateer_core.policies.decisions import Arms
-from privateer_lab.simulation.devices import SeededNoise, scaled
-from privateer_lab.simulation.simulation import drawn_coins
+from privateer_lab.simulation.scores import SeededNoise, encode_contexts
+from privateer_lab.simulation.simulation import draw_coins
 from privateer_server.algorithms.trial.group_sequential import critical_values, information
 from privateer_server.rounds.loop import Schedule
 
@@ -29,22 +29,22 @@ _NAMES: Final = ("x", "y", "z")
 
 @dataclass(frozen=True)
 class Outcomes:
-    """What many A/A tests say of the effect among everybody.
+    """Effects among all participants, in many A/A tests.
 
     Attributes
     ----------
-    tests, said, decided
-        How many there are, have an interval, and are called an effect.
+    tests, with_interval, decided
+        How many there are, have an interval, and reject the null hypothesis.
     unresolved
-        How many say in words that narrower bounds would tell more.
+        How many recommend narrower bounds.
     any_segment
-        How many call an effect in any segment.
+        How many reject the null hypothesis in any segment.
     width
         Widths of intervals over Welch's, on average; intervals of several looks are wider by what looks cost.
     """
 
     tests: int
-    said: int
+    with_interval: int
     decided: int
     unresolved: int
     any_segment: int
@@ -63,12 +63,12 @@ def small_rewards(deviation: float, shares: tuple[float, ...], count: int, rng: 
     return _People(rng.choice(len(shares), count, p=shares), rewards)
 
 
-def analyzed(promise: str, deviation: float, segments: str, tests: int, seed: int) -> Outcomes:
+def play_analyzed(promise: str, deviation: float, segments: str, tests: int, seed: int) -> Outcomes:
     """Analyze tests of rows that are in one place."""
     rng, shares, private = np.random.default_rng(seed), SEGMENTS[segments], promise != "none"
-    asked: dict[str, Any] = {"epsilon": PROMISES[promise]["epsilon"], "shares": {"a": 0.5, "b": 0.5}} if private else {}
+    trust: dict[str, Any] = {"epsilon": PROMISES[promise]["epsilon"], "shares": {"a": 0.5, "b": 0.5}} if private else {}
 
-    def played() -> Iterator[tuple[Answer, float]]:
+    def play_tests() -> Iterator[tuple[Answer, float]]:
         for _ in range(tests):
             people, arms = small_rewards(deviation, shares, PEOPLE, rng), rng.integers(0, 2, PEOPLE)
             rows = {
@@ -76,34 +76,34 @@ def analyzed(promise: str, deviation: float, segments: str, tests: int, seed: in
                 "segment": np.array(_NAMES)[people.segments],
                 "reward": people.rewards,
             }
-            found = lab.analyze(rows, bounds=(0.0, 1.0), segments={"segment": _NAMES}, **asked)
-            yield found.answer, _welch(people.rewards, arms)
+            analysis = lab.analyze(rows, bounds=(0.0, 1.0), segments={"segment": _NAMES}, **trust)
+            yield analysis.answer, _welch(people.rewards, arms)
 
-    return _summed(played())
+    return _sum_outcomes(play_tests())
 
 
 def spec_of(promise: str) -> TrialSpec:
     """Return a trial of two looks."""
-    made = parse_spec(
+    spec = parse_spec(
         {
             "experiment": {"name": "aa", "arms": ["a", "b"], "horizon": PEOPLE, "round_size": PEOPLE // 3},
             "context": {"features": {"segment": {"levels": list(_NAMES)}}},
-            "segments": {"by": ["segment"]},
+            "segments": {"features": ["segment"]},
             "reward": {"kind": "numeric", "low": 0.0, "high": 1.0},
             "privacy": PROMISES[promise],
             "algorithm": {"name": "trial", "allocation": "fixed", "looks": 2},
         }
     )
-    assert isinstance(made, TrialSpec)
-    return made
+    assert isinstance(spec, TrialSpec)
+    return spec
 
 
-def served(promise: str, deviation: float, segments: str, tests: int, seed: int) -> Outcomes:
+def play_served(promise: str, deviation: float, segments: str, tests: int, seed: int) -> Outcomes:
     """Play tests round by round, from devices' records to a server's answer."""
     spec, rng, shares = spec_of(promise), np.random.default_rng(seed), SEGMENTS[segments]
     schedule = Schedule(spec)
 
-    def played() -> Iterator[tuple[Answer, float]]:
+    def play_tests() -> Iterator[tuple[Answer, float]]:
         for _ in range(tests):
             rewards, arms, ends = [], [], [0]
             step = schedule.open(int(rng.integers(2**63)))
@@ -117,16 +117,16 @@ def served(promise: str, deviation: float, segments: str, tests: int, seed: int)
             looks = float(critical_values(information(np.array(ends[1:], float), PEOPLE), 0.05)[-1]) / 1.96
             yield schedule.answer(step), looks * _welch(np.concatenate(rewards), np.concatenate(arms))
 
-    return _summed(played())
+    return _sum_outcomes(play_tests())
 
 
 def _release(policy: Any, spec: TrialSpec, people: _People, rng: np.random.Generator) -> tuple[Any, NDArray[np.int64]]:
-    contexts = scaled(people.segments[:, None].astype(float), spec)
-    coins, noise, mechanism = drawn_coins(rng, len(contexts)), SeededNoise(rng), policy.terms.mechanism
+    contexts = encode_contexts(people.segments[:, None].astype(float), spec)
+    coins, noise, mechanism = draw_coins(rng, len(contexts)), SeededNoise(rng), policy.terms.mechanism
     arms = policy.decide(contexts, coins).arms
-    own = drawn_coins(rng, len(contexts)) if policy.fresh_coins else coins
-    given = policy.contribute(contexts, own, Arms(arms), spec.reward.scaled_all(people.rewards))
-    records = mechanism.parse(mechanism.randomize(given, noise).tobytes())
+    report_coins = draw_coins(rng, len(contexts)) if policy.fresh_coins else coins
+    contributions = policy.contribute(contexts, report_coins, Arms(arms), spec.reward.scaled_all(people.rewards))
+    records = mechanism.parse(mechanism.randomize(contributions, noise).tobytes())
     return mechanism.release(mechanism.add(mechanism.empty(), records), noise), arms
 
 
@@ -135,19 +135,19 @@ def _welch(rewards: NDArray[np.float64], arms: NDArray[np.int64]) -> float:
     return float(2 * 1.96 * np.sqrt(sum(rewards[arms == arm].var() / (arms == arm).sum() for arm in (0, 1))))
 
 
-def _summed(played: Iterator[tuple[Answer, float]]) -> Outcomes:
-    said = decided = unresolved = any_segment = tests = 0
+def _sum_outcomes(played: Iterator[tuple[Answer, float]]) -> Outcomes:
+    with_interval = decided = unresolved = any_segment = tests = 0
     widths, plain = [], []
     for answer, welch in played:
-        [whole] = [one for one in answer.effects if one.group is None]
+        [whole] = [effect for effect in answer.effects if effect.group is None]
         tests += 1
         decided += whole.is_decided
         unresolved += "bounds" in whole.reason + whole.remark
-        any_segment += any(one.is_decided for one in answer.effects if one.group is not None)
+        any_segment += any(effect.is_decided for effect in answer.effects if effect.group is not None)
         if whole.low is not None and whole.high is not None:
-            said += 1
+            with_interval += 1
             widths.append(whole.high - whole.low)
             plain.append(welch)
             assert whole.high > whole.low, "an interval of width 0"
     width = float(np.mean(widths) / np.mean(plain)) if widths else float("nan")
-    return Outcomes(tests, said, decided, unresolved, any_segment, width)
+    return Outcomes(tests, with_interval, decided, unresolved, any_segment, width)

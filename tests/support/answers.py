@@ -6,5 +6,5 @@ from typing import Any
 def fact(answer: dict[str, Any], name: str) -> Any:
     """The value of a fact."""
     facts = [fact for part in answer["parts"] if part["kind"] == "figures" for fact in part["facts"]]
-    (value,) = (one["value"] for one in facts if one["name"] == name)
+    (value,) = (entry["value"] for entry in facts if entry["name"] == name)
     return value

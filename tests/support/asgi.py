@@ -28,10 +28,10 @@ class AtOnce:
         if is_whole and self._app.at_once(scope, bytearray(first.get("body", b"")), answer.set_result):
             await (await answer).send(scope, send)
             return
-        left = [first]
+        unread = [first]
 
         async def receiving() -> Any:
-            return left.pop() if left else await receive()
+            return unread.pop() if unread else await receive()
 
         await self._app(scope, receiving, send)
 

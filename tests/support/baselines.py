@@ -1,10 +1,9 @@
-"""Baselines played by hand: one round of people whom a test makes up."""
+"""Baselines played by hand: one round of participants that a test makes up."""
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from privateer_lab.baselines.base import Baseline, Visitors
-from privateer_lab.baselines.run import BaselineRun, play_once
+from privateer_lab.baselines.run import Baseline, BaselineRun, Visitors, play_once
 from tests.support.specs import make_spec
 
 PEAKS = {"population.name": "peaks", "experiment.round_size": 100}

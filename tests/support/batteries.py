@@ -1,4 +1,4 @@
-"""Batteries: a test of a grid of cases runs a sample of them by day, and all others by night.
+"""Batteries: a test of a grid of cases runs a sample of the cases by day, and the rest by night.
 
 The words of a case are those of its id, which a hyphen separates: `partition-shuffle-hidden`, `200-0.5`; or, where the
 marker names parameters, their values. By day each word comes at least once: every algorithm, mechanism and trust model,
@@ -20,14 +20,14 @@ from privateer_core.algorithms import ALGORITHMS
 _WORD = re.compile("|".join([*(re.escape(name) for name in ALGORITHMS if "-" in name), "[^-]+"]))
 
 
-def sample(cases: Mapping[str, set[str]], of: str) -> set[str]:
+def sample(cases: Mapping[str, set[str]], grid: str) -> set[str]:
     """Return few cases that have all words of all; ``of`` decides between cases that are as good."""
-    order = sorted(cases, key=lambda case: crc32(f"{of} {case}".encode()))
-    left, chosen = set().union(*cases.values()), set[str]()
-    while left:
-        best = max(order, key=lambda case: len(cases[case] & left))
+    order = sorted(cases, key=lambda case: crc32(f"{grid} {case}".encode()))
+    uncovered, chosen = set().union(*cases.values()), set[str]()
+    while uncovered:
+        best = max(order, key=lambda case: len(cases[case] & uncovered))
         chosen.add(best)
-        left -= cases[best]
+        uncovered -= cases[best]
     return chosen
 
 
@@ -44,8 +44,8 @@ def move_to_the_night(items: Iterable[pytest.Item]) -> None:
         if is_case and item.get_closest_marker("battery") and not item.get_closest_marker("nightly"):
             batteries[name][case.removesuffix("]")] = item
     for name, cases in batteries.items():
-        of = next(iter(cases.values())).get_closest_marker("battery").kwargs.get("of", name)
-        for case in cases.keys() - sample({case: _words_of(case, item) for case, item in cases.items()}, of):
+        grid = next(iter(cases.values())).get_closest_marker("battery").kwargs.get("of", name)
+        for case in cases.keys() - sample({case: _words_of(case, item) for case, item in cases.items()}, grid):
             cases[case].add_marker(pytest.mark.nightly)
 
 

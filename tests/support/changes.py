@@ -18,7 +18,7 @@ async def change(api: Api, action: str, body: dict[str, Any] | None = None, name
     return await api.client.post(f"/experiments/{name}/{action}", json=body, headers=ADMIN)
 
 
-async def changed(api: Api, action: str, body: dict[str, Any] | None = None, name: str = "test") -> dict[str, Any]:
+async def make_change(api: Api, action: str, body: dict[str, Any] | None = None, name: str = "test") -> dict[str, Any]:
     """The answer to a change that is carried out."""
     response = await change(api, action, body, name)
     assert response.status_code == 200, response.text
@@ -32,7 +32,7 @@ async def lines(api: Api, name: str = "test") -> list[tuple[str, int, int | None
 
 
 async def report(api: Api, people: int, publication: bytes | None = None, seed: int = 0) -> httpx.Response:
-    """Reports of so many people to a publication, the current one by default."""
+    """Upload reports of so many participants to a publication, by default the newest."""
     body = publication or await api.publication()
     return await api.client.post("/reports", content=body_of(body, sealed_reports(body, people, seed)))
 
@@ -54,11 +54,11 @@ async def asks(api: Api, name: str = "test") -> bool:
     """Whether a device that comes now is asked."""
     answer = await api.client.get(f"/experiments/{name}/policy", headers=MSGPACK)
     is_paused = {"nobody": True, "published": False}[answer.headers["privateer-asks"]]
-    return Participation(answer.content, name, EVERYTHING, is_paused=is_paused).asks
+    return Participation(answer.content, name, EVERYTHING, is_paused=is_paused).is_report_requested
 
 
-async def reached(api: Api, wanted: int) -> None:
+async def wait_for_version(api: Api, version: int) -> None:
     """Wait for a version."""
     async with asyncio.timeout(20):
-        while (await api.facts())["version"] < wanted:
+        while (await api.facts())["version"] < version:
             await asyncio.sleep(0.01)

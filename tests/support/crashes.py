@@ -1,4 +1,4 @@
-"""A process that dies at a chosen moment: what is on disk then is what the next one finds."""
+"""A process that dies at a chosen moment: the next process begins with what is on disk then."""
 
 import shutil
 from collections.abc import Callable

@@ -55,7 +55,7 @@ EXPERIMENTS: Final = {
         *("shop", 4000, 6000),
         experiment=_arms("control", "gentle", "bold", size=500),
         context={"features": {"group": {"levels": [HOSTILE, "b"]}}},
-        segments={"by": ["group"]},
+        segments={"features": ["group"]},
         algorithm={"name": "trial", "guardrails": ["refund"]},
         population={
             "name": "effects",
@@ -66,7 +66,7 @@ EXPERIMENTS: Final = {
     ),
     "phases": Experiment(
         {
-            "experiment": {"name": "phases", "horizon": 20_000, "people": 3000},
+            "experiment": {"name": "phases", "horizon": 20_000, "participants": 3000},
             "actions": {"count": 12, "dimension": 3, "seed": 1},
             "reward": {"low": -1.0, "high": 1.0},
             "privacy": {"model": "none"},

@@ -1,4 +1,4 @@
-"""Devices in tests: ledgers that are paid from, and time that passes only when somebody waits."""
+"""Devices in tests: ledgers that are paid from, and time that passes only in pauses."""
 
 import math
 from dataclasses import dataclass, field, replace
@@ -14,7 +14,9 @@ from privateer_core.clock import SystemClock
 from privateer_core.privacy.terms_verification import Limits
 
 ENDPOINT = "http://s/reports"
-EVERYTHING = Limits(math.inf, 0.5, math.inf, honest_fraction=1.0, min_batch=1, arms="hidden", curator=True)
+EVERYTHING = Limits(
+    math.inf, 0.5, math.inf, honest_fraction=1.0, min_batch=1, arm_visibility="hidden", allow_central=True
+)
 """The limits of an application that does not protect its people: the checks of the publication are all there is."""
 
 
@@ -55,7 +57,7 @@ class Drawn(Ledger):
         super().__init__(path)
         policy = Participation(publication, "test", EVERYTHING).policy
         assert policy.draw is not None
-        self._number = int(replace(policy.draw, start=0, places=policy.draw.people).asked()[place])
+        self._number = int(replace(policy.draw, start=0, places=policy.draw.people).select_participants()[place])
 
-    def number(self, experiment: str, seed: int, people: int) -> int:
+    def draw_number(self, experiment: str, seed: int, n_participants: int) -> int:
         return self._number

@@ -1,4 +1,4 @@
-"""What somebody reads who takes a server's disk."""
+"""The bytes that a thief of a server's disk can read."""
 
 import sqlite3
 import struct
@@ -13,9 +13,9 @@ def files(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
-def earlier_states(taken: dict[str, bytes], scratch: Path) -> list[bytes]:
+def earlier_states(files: dict[str, bytes], scratch: Path) -> list[bytes]:
     """Sums of reports as the database had them after each transaction that the write-ahead log still holds."""
-    database, log = taken["server.db"], taken.get("server.db-wal", b"")
+    database, log = files["server.db"], files.get("server.db-wal", b"")
     ends = [0, *_commits(log)]
     totals: list[bytes] = []
     for number, end in enumerate(ends):

@@ -17,7 +17,7 @@ from tests.support.servers import MSGPACK
 TOKEN = "token-of-the-doctors-tests"
 
 
-class Made(NamedTuple):
+class Deployment(NamedTuple):
     """Two services with an experiment each way, and copies of their folder: while they ran, and after a kill."""
 
     at: Services
@@ -28,8 +28,8 @@ class Made(NamedTuple):
 
 def report(at: Services, name: str, url: str, people: int) -> None:
     body = httpx.get(f"{at.server}/experiments/{name}/policy", headers=MSGPACK).content
-    for one in sealed_reports(body, people, seed=int(time.monotonic_ns()) % 1000):
-        httpx.post(url, content=body_of(body, [one])).raise_for_status()
+    for sealed_report in sealed_reports(body, people, seed=int(time.monotonic_ns()) % 1000):
+        httpx.post(url, content=body_of(body, [sealed_report])).raise_for_status()
 
 
 def ports(at: Services) -> list[str]:
@@ -54,15 +54,17 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
     return int(stop.value.code or 0), out, err
 
 
-def examined(capsys: pytest.CaptureFixture[str], data: Path, *more: str) -> tuple[int, dict[str, list[dict[str, Any]]]]:
-    """Exit code, and what is not fine by ``service check``."""
-    code, out, err = run(capsys, "--data", str(data), "--json", *(more or free_ports()))
+def run_checks(
+    capsys: pytest.CaptureFixture[str], data: Path, *ports_options: str
+) -> tuple[int, dict[str, list[dict[str, Any]]]]:
+    """Return the exit code, and the checks that are not ok by ``service check``."""
+    code, out, err = run(capsys, "--data", str(data), "--json", *(ports_options or free_ports()))
     assert not err
-    found: dict[str, list[dict[str, Any]]] = {}
-    for one in json.loads(out)["checks"]:
-        if one["level"] != "ok":
-            found.setdefault(f"{one['service']} {one['check']}", []).append(one)
-    return code, found
+    problems: dict[str, list[dict[str, Any]]] = {}
+    for check in json.loads(out)["checks"]:
+        if check["level"] != "ok":
+            problems.setdefault(f"{check['service']} {check['check']}", []).append(check)
+    return code, problems
 
 
 def contents(folder: Path) -> dict[str, tuple[int, int, bytes]]:
@@ -90,5 +92,5 @@ def garbage(path: Path) -> None:
     path.write_bytes(b"no database" * 1000)
 
 
-def one(folder: Path, pattern: str) -> Path:
+def find(folder: Path, pattern: str) -> Path:
     return sorted(folder.glob(pattern))[0]

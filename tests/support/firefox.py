@@ -48,9 +48,9 @@ class Marionette:
         self._number += 1
         message = json.dumps([0, self._number, command, parameters]).encode()
         self._socket.sendall(b"%d:%s" % (len(message), message))
-        _, _, error, found = self._read()
+        _, _, error, value = self._read()
         assert error is None, error
-        return found
+        return value
 
     def close(self) -> None:
         """End the session."""
@@ -79,11 +79,11 @@ class Tab:
 
     def evaluate(self, function: str, argument: Any = None) -> Any:
         """Return what a function of the page returns, once its promise is kept."""
-        found = self._call(
+        outcome = self._call(
             "WebDriver:ExecuteAsyncScript", script=_RUN.format(function), args=[[argument]], sandbox=None
         )["value"]
-        assert "error" not in found, found["error"]
-        return found.get("value")
+        assert "error" not in outcome, outcome["error"]
+        return outcome.get("value")
 
 
 @contextmanager

@@ -17,7 +17,7 @@ _CODE: Final = "import sys; from tests.support.floods import run; run(*sys.argv[
 
 
 class Flood:
-    """Sends one request again and again over some connections until it is ended.
+    """Sends a request again and again over several connections until it is ended.
 
     Attributes
     ----------
@@ -34,8 +34,8 @@ class Flood:
 
     def end(self) -> None:
         """End it, and read how fast it was."""
-        said, _ = self._process.communicate("\n", timeout=30)
-        self.rate = float(said)
+        output, _ = self._process.communicate("\n", timeout=30)
+        self.rate = float(output)
 
 
 def run(url: str, request: str, connections: str, cores: str) -> None:
@@ -45,30 +45,30 @@ def run(url: str, request: str, connections: str, cores: str) -> None:
         os.sched_setaffinity(0, set(map(int, cores.split(","))))
     at, burst = urlsplit(url), bytes.fromhex(request) * DEPTH
     sockets = [socket.create_connection((at.hostname or "", at.port or 0)) for _ in range(int(connections))]
-    for one in sockets:
-        one.sendall(burst)
-        one.setblocking(False)
+    for connection in sockets:
+        connection.sendall(burst)
+        connection.setblocking(False)
     print("begun", flush=True)
     started, answered, owed = time.perf_counter(), 0, dict.fromkeys(sockets, DEPTH)
     poll, tails = select.epoll(), dict.fromkeys(sockets, b"")
-    by_file = {one.fileno(): one for one in sockets}
+    by_file = {connection.fileno(): connection for connection in sockets}
     for number in by_file:
         poll.register(number, select.EPOLLIN)
     while not _is_told():
         for number, _ in poll.poll(0.1):
-            one = by_file[number]
-            answer = one.recv(1 << 20)
+            connection = by_file[number]
+            answer = connection.recv(1 << 20)
             assert answer, "the connection was closed"
-            heard = tails[one] + answer
-            tails[one], count = heard[1 - len(_REFUSED) :], heard.count(_REFUSED)
+            heard = tails[connection] + answer
+            tails[connection], count = heard[1 - len(_REFUSED) :], heard.count(_REFUSED)
             assert heard.count(b"HTTP/1.1 2") == 0, heard[:200]
             answered += count
-            owed[one] -= count
-            if owed[one] <= DEPTH // 2:
-                one.setblocking(True)
-                one.sendall(bytes.fromhex(request) * (DEPTH - owed[one]))
-                one.setblocking(False)
-                owed[one] = DEPTH
+            owed[connection] -= count
+            if owed[connection] <= DEPTH // 2:
+                connection.setblocking(True)
+                connection.sendall(bytes.fromhex(request) * (DEPTH - owed[connection]))
+                connection.setblocking(False)
+                owed[connection] = DEPTH
     print(answered / (time.perf_counter() - started))
 
 

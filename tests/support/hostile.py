@@ -18,14 +18,14 @@ class Hostile:
     ----------
     url
         Where it is.
-    sent
+    n_sent
         Bytes that it got rid of.
     heard
         Requests, as their bytes.
     """
 
     url: str = ""
-    sent: int = 0
+    n_sent: int = 0
     heard: list[bytes] = field(default_factory=list)
 
     def drip(self, connection: socket.socket, pieces: list[bytes], seconds: float = 0.0) -> None:
@@ -33,7 +33,7 @@ class Hostile:
         with suppress(OSError):
             for piece in pieces:
                 connection.sendall(piece)
-                self.sent += len(piece)
+                self.n_sent += len(piece)
                 time.sleep(seconds)
 
 

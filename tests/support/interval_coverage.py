@@ -7,9 +7,9 @@ import numpy as np
 from scipy.special import ndtri
 
 from privateer_core.spec.privacy import Privacy
-from privateer_papers.paper_4.frontier import Trials, setting_of
-from privateer_server.algorithms.trial.allocation import matching
-from privateer_server.algorithms.trial.treatment_effects import effects
+from privateer_papers.paper_4.frontier import Trials, trial_setting
+from privateer_server.algorithms.trial.allocation import match_probabilities
+from privateer_server.algorithms.trial.treatment_effects import compute_effects
 from tests.support.numeric_trials import NumericTrials, Rewards, revenue
 
 PEOPLE: Final = 20_000
@@ -51,25 +51,25 @@ class Cell:
 
 @dataclass(frozen=True)
 class Coverage:
-    """What many trials of a cell say.
+    """Coverage and width of intervals in many trials of a cell.
 
     Attributes
     ----------
-    said, held
-        Shares of the trials that have an interval, and of these whose interval holds the effect.
+    resolved, coverage
+        The share of trials that have an interval, and the share of these intervals that hold the effect.
     decided
         Share of all trials whose last interval leaves 0 out.
     width
         Mean width over that of a plain interval of the same people without noise (Welch's), where one look is taken.
     """
 
-    said: float
-    held: float
+    resolved: float
+    coverage: float
     decided: float
     width: float
 
 
-def covered(cell: Cell, count: int, seed: int) -> Coverage:
+def measure_coverage(cell: Cell, count: int, seed: int) -> Coverage:
     """Play so many trials of a cell."""
     looks, adapts = WAYS[cell.way]
     trials, effect, plain = _trials(cell, count, looks)
@@ -77,15 +77,16 @@ def covered(cell: Cell, count: int, seed: int) -> Coverage:
     ends = [round(PEOPLE / 1.5**look) for look in reversed(range(looks))]
     for people in np.diff([0, *ends]).tolist():
         evidence = evidence.add(trials.epoch(rng, people, shares))
-        shares = matching(evidence, _FLOOR) if adapts else shares
-    last = effects(evidence)
+        shares = match_probabilities(evidence, _FLOOR) if adapts else shares
+    last = compute_effects(evidence)
     low, high = last.low[:, 0], last.high[:, 0]
-    said = np.isfinite(low) & np.isfinite(high)
-    if not said.any():
+    resolved = np.isfinite(low) & np.isfinite(high)
+    if not resolved.any():
         return Coverage(0.0, np.nan, 0.0, np.nan)
-    held = ((low <= effect) & (effect <= high))[said].mean()
-    decided = (said & ((low > 0) | (high < 0))).mean()
-    return Coverage(float(said.mean()), float(held), float(decided), float((high - low)[said].mean() / plain))
+    coverage = ((low <= effect) & (effect <= high))[resolved].mean()
+    decided = (resolved & ((low > 0) | (high < 0))).mean()
+    width = (high - low)[resolved].mean() / plain
+    return Coverage(float(resolved.mean()), float(coverage), float(decided), float(width))
 
 
 def _trials(cell: Cell, count: int, looks: int) -> tuple[Trials | NumericTrials, float, float]:
@@ -94,11 +95,11 @@ def _trials(cell: Cell, count: int, looks: int) -> tuple[Trials | NumericTrials,
     if law is None:
         rate = RATES[cell.outcome]
         treated = min(rate * cell.factor, 1.0)
-        setting = setting_of(PROMISES[cell.promise], 1, PEOPLE // looks)
+        setting = trial_setting(PROMISES[cell.promise], 1, PEOPLE // looks)
         trials = Trials(setting, np.ones(1), np.array([[rate, treated]]), PEOPLE, count, arms=cell.shares)
         each = (p * (1 - p) / (PEOPLE * share) for p, share in zip((rate, treated), cell.shares, strict=True))
         return trials, treated - rate, 2 * float(-ndtri(0.025) * np.sqrt(sum(each)))
     model, _, epsilon = cell.promise.partition(" ")
-    arms = law, law.moved((cell.factor - 1) * law.mean)
+    arms = law, law.with_effect((cell.factor - 1) * law.mean)
     numeric = NumericTrials(model, float(epsilon or 0), arms, PEOPLE, count, law.mean, 8.0, cell.shares, looks)
     return numeric, numeric.effect, 2 * numeric.welch

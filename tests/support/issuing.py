@@ -18,7 +18,7 @@ FOREVER = 2**40
 @cache
 def key_pair(number: int) -> tuple[TokenKey, Signer]:
     private = generate_private_key(65537, 2048)
-    return TokenKey.of(private.public_key(), 0, FOREVER + number), Signer.of(private)
+    return TokenKey.from_rsa_key(private.public_key(), 0, FOREVER + number), Signer.from_private_key(private)
 
 
 def key(number: int = 0) -> TokenKey:
@@ -36,6 +36,6 @@ def minted(name: str = "spring", origin: str = ORIGIN, number: int = 0) -> bytes
 def settings(folder: Path, *names: str, origin: str = ORIGIN) -> TokenSettings:
     """Settings of a service that takes tokens of these experiments alone; its file of keys is made."""
     folder.mkdir(exist_ok=True)
-    directory = Directory.of(ISSUER, {name: [key()] for name in names or ("spring",)})
+    directory = Directory.from_keys(ISSUER, {name: [key()] for name in names or ("spring",)})
     (folder / "issuer.json").write_bytes(directory.encode())
     return TokenSettings(required=True, keys=str(folder), origins=(origin,))

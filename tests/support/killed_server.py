@@ -38,7 +38,7 @@ def _deadly(owner: type, method: str, dies: Callable[..., bool] = lambda *_: Tru
 def main() -> None:
     """Run the server, whose leases are short."""
     Leases.__init__.__defaults__ = (1.0,)
-    for owner, method in ((RoundKeys, "make"), (RoundKeys, "destroy"), (Journal, "write")):
+    for owner, method in ((RoundKeys, "create_key"), (RoundKeys, "destroy"), (Journal, "record_publication")):
         _deadly(owner, method)
     _deadly(Store, "commit", lambda _, changes: any(change.following for change in changes))
     app.main([])

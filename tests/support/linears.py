@@ -29,6 +29,6 @@ def linear_spec(
         "privacy": {"model": model, **TRUSTED[model], **(privacy or {})},
         "algorithm": {"name": "linear", **algorithm},
     }
-    made = parse_spec(data | ({"population": dict(population)} if population else {}))
-    assert isinstance(made, LinearSpec)
-    return made
+    spec = parse_spec(data | ({"population": dict(population)} if population else {}))
+    assert isinstance(spec, LinearSpec)
+    return spec

@@ -26,7 +26,7 @@ _CENTS: Final = (0.1, 0.3, 0.5, 0.7, 0.85, 0.95)
 
 @dataclass(frozen=True)
 class LoggedTable:
-    """A table of people, and what every option brings each of them."""
+    """A table of participants, and the reward of every option for each."""
 
     features: Any  # a data frame
     options: tuple[str, ...]
@@ -37,12 +37,12 @@ class LoggedTable:
         return LoggedTable(self.features.iloc[rows].reset_index(drop=True), self.options, self.rewards[rows])
 
     def halves(self, seed: int, rows: int = _PEOPLE) -> "tuple[LoggedTable, LoggedTable]":
-        """Return the people of a log of so many rows at most, and those of the experiment."""
+        """Return the participants of a log of so many rows at most, and of the experiment."""
         order = np.random.default_rng([seed, 1]).permutation(len(self.rewards))
         return self.of(order[::2][:rows]), self.of(order[1::2][:_PEOPLE])
 
     def log(self, seed: int, shares: Sequence[float] | None = None, *, shuffled: bool = False) -> Any:
-        """Return a data frame of what people got by chance, and what came of it; ``shuffled`` rewards say nothing."""
+        """Return a data frame of random arms and their rewards; ``shuffled`` rewards are independent of the arms."""
         rng = np.random.default_rng([seed, 2])
         arms = rng.choice(len(self.options), len(self.rewards), p=shares)
         rewards = self.rewards[np.arange(len(arms)), arms]
@@ -54,8 +54,8 @@ class LoggedTable:
         return frame
 
     def write(self, path: Path) -> list[str]:
-        """Write people for ``[population]`` to a Parquet file; return the columns of what options bring them."""
-        frame, columns = self.features.copy(), [f"brings {one}" for one in self.options]
+        """Write participants for ``[population]`` to a Parquet file; return the columns of the options' rewards."""
+        frame, columns = self.features.copy(), [f"brings {option}" for option in self.options]
         for column, values in zip(columns, self.rewards.T, strict=True):
             frame[column] = values
         frame.to_parquet(path)
@@ -70,11 +70,11 @@ def _classes(frame: Any, label: str, drop: Sequence[str] = ()) -> LoggedTable:
 
 
 def _prices(frame: Any, worth: str, drop: Sequence[str] = (), quantiles: Sequence[float] = _CENTS) -> LoggedTable:
-    """Return people who pay a price up to what something is worth to them."""
-    paid = frame[worth].to_numpy(np.float64)
-    prices = np.unique(np.floor(np.quantile(paid[paid > 0], quantiles)))
-    rewards = np.where(paid[:, None] >= prices, prices, 0.0) / prices[-1]
-    return LoggedTable(_without(frame, [worth, *drop]), tuple(f"{one:g}" for one in prices), rewards)
+    """Return participants who pay a price up to the worth of the good to them."""
+    worths = frame[worth].to_numpy(np.float64)
+    prices = np.unique(np.floor(np.quantile(worths[worths > 0], quantiles)))
+    rewards = np.where(worths[:, None] >= prices, prices, 0.0) / prices[-1]
+    return LoggedTable(_without(frame, [worth, *drop]), tuple(f"{price:g}" for price in prices), rewards)
 
 
 def _without(frame: Any, columns: Sequence[str]) -> Any:
@@ -95,27 +95,27 @@ def _pay(frame: Any) -> LoggedTable:
     """Return people with a near-copy of what they earned in 1975, which tells most."""
     rng = np.random.default_rng(5)
     copied = np.round(frame["re75"] * (1 + 0.03 * rng.standard_normal(len(frame))), 1)
-    known = frame.assign(re75_declared=copied)
-    return _prices(known, "re78", ["trt"], (0.1, 0.25, 0.4, 0.55, 0.69))
+    table = frame.assign(re75_declared=copied)
+    return _prices(table, "re78", ["trt"], (0.1, 0.25, 0.4, 0.55, 0.69))
 
 
 def _injuries(frame: Any) -> LoggedTable:
-    known = frame[frame["injSeverity"].isin([0, 1, 2, 3, 4])]
-    return _classes(known.assign(injury=known["injSeverity"].astype(int)), "injury", ["injSeverity", "caseid", "dead"])
+    table = frame[frame["injSeverity"].isin([0, 1, 2, 3, 4])]
+    return _classes(table.assign(injury=table["injSeverity"].astype(int)), "injury", ["injSeverity", "caseid", "dead"])
 
 
 def _stops(frame: Any) -> LoggedTable:
     """Return stops by precinct, with a column that a log has from after the choice and people have by chance."""
     hours = frame["date"].str[11:13].astype(int) + frame["date"].str[14:16].astype(int) / 60
     after = np.round(np.random.default_rng(6).normal(0.2, 0.6, len(frame)), 3)
-    known = frame.assign(time=hours.round(2), **{AFTER: after})
-    return _classes(known, "policePrecinct", ["idNum", "date", "lat", "long", "neighborhood"])
+    table = frame.assign(time=hours.round(2), **{AFTER: after})
+    return _classes(table, "policePrecinct", ["idNum", "date", "lat", "long", "neighborhood"])
 
 
 def _films(frame: Any) -> LoggedTable:
     genres = ["Comedy", "Drama", "Action", "Short", "Documentary", "Animation"]
-    found = frame[genres].to_numpy() > 0
-    named = np.where(found.any(axis=1), np.array(genres)[found.argmax(axis=1)], "Other")
+    has_genre = frame[genres].to_numpy() > 0
+    named = np.where(has_genre.any(axis=1), np.array(genres)[has_genre.argmax(axis=1)], "Other")
     return _classes(frame.assign(genre=named), "genre", ["title", "Romance", *genres])
 
 

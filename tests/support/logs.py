@@ -45,20 +45,20 @@ class World:
             "reward": reward,
         }
 
-    def judged(self, columns: dict[str, Any]) -> dict[str, Any]:
+    def target_policy(self, columns: dict[str, Any]) -> dict[str, Any]:
         """The judged policy, as a function of columns."""
         shares = self.target[columns["hour"].astype(int), (columns["plan"] == "paid").astype(int)]
         return dict(zip(ARMS, shares.T, strict=True))
 
 
 def world() -> World:
-    """A world in which the logging policy prefers other arms than the judged one, by context."""
+    """Return a world in which the logging policy prefers other arms than the judged policy, by context."""
     hour, plan = np.meshgrid(np.arange(LEVELS) / (LEVELS - 1), [0.0, 1.0], indexing="ij")
     means = np.stack(
         [0.2 + 0.5 * hour * plan, 0.5 - 0.3 * np.sin(3 * hour), 0.3 + 0.3 * (1 - plan) * (1 - hour)], axis=2
     )
     logging, target = np.exp(np.stack([hour, 1 - hour, plan], axis=2)), np.exp(4 * means)
-    return World(means, *(one / one.sum(axis=2, keepdims=True) for one in (logging, target)))
+    return World(means, *(weights / weights.sum(axis=2, keepdims=True) for weights in (logging, target)))
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,11 @@ from privateer_lab.simulation.simulation import Simulation
 
 def mean_reward(tables: Mapping[str, Any], seeds: Iterable[int]) -> float:
     """Return the mean reward of a person, in the reward's unit, averaged over runs of a spec with these seeds."""
-    found = []
+    rewards = []
     for seed in seeds:
         simulation = Simulation(parse_spec(tables), seed)
         while simulation.step.batch:
             simulation.close_round()
         simulation.finish()
-        found.append(simulation.outcome().reward)
-    return sum(found) / len(found)
+        rewards.append(simulation.outcome().reward)
+    return sum(rewards) / len(rewards)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
 from privateer_client.ledger.account_protocol import Payment
-from privateer_client.ledger.choice import KeptArm, KeptChoice
+from privateer_client.ledger.choice import StoredArm, StoredChoice
 from privateer_client.ledger.known_servers import KnownServer
 from privateer_client.participation import SealedReport
 from privateer_core.wire.publication import digest
@@ -14,14 +14,14 @@ class MemoryServers:
     """What is known of servers, in memory."""
 
     def __init__(self) -> None:
-        self._known: dict[str, KnownServer] = {}
+        self._records: dict[str, KnownServer] = {}
         self._evidence: dict[str, str] = {}
 
     def get(self, server: str) -> KnownServer | None:
-        return self._known.get(server)
+        return self._records.get(server)
 
     def change(self, server: str, change: Callable[[KnownServer | None], KnownServer]) -> None:
-        self._known[server] = change(self._known.get(server))
+        self._records[server] = change(self._records.get(server))
 
     def accuse(self, server: str, evidence: str) -> None:
         self._evidence[server] = evidence
@@ -38,9 +38,9 @@ class MemoryLedger:
 
     def __init__(self) -> None:
         self.servers = MemoryServers()
-        self.paid: list[Payment] = []
-        self._choices: dict[str, KeptChoice] = {}
-        self._arms: dict[str, KeptArm] = {}
+        self.payments: list[Payment] = []
+        self._choices: dict[str, StoredChoice] = {}
+        self._arms: dict[str, StoredArm] = {}
         self._publications: dict[str, bytes] = {}
 
     @property
@@ -52,39 +52,41 @@ class MemoryLedger:
 
     def pay(self, payment: Payment, _endpoint: str, seal: Callable[[], bytes]) -> bytes:
         sealed = seal()
-        self.paid.append(payment)
+        self.payments.append(payment)
         self._choices.pop(payment.experiment, None)
         return sealed
 
     def payment(self, _: str) -> Payment | None:
-        return self.paid[-1] if self.paid else None
+        return self.payments[-1] if self.payments else None
 
-    def draw(self, _experiment: str, times: int, _seconds: float, _period: int) -> bool:
+    def count_visit(self, _experiment: str, times: int, _seconds: float, _period: int) -> bool:
         return times == 1
 
-    def number(self, _experiment: str, _seed: int, people: int) -> int:
-        return people // 2
+    def draw_number(self, _experiment: str, _seed: int, n_participants: int) -> int:
+        return n_participants // 2
 
-    def waiting(self) -> list[SealedReport]:
+    def pending_reports(self) -> list[SealedReport]:
         return []
 
-    def answered(self, _: SealedReport) -> None:
+    def erase_report(self, _: SealedReport) -> None:
         pass
 
-    def choice(self, experiment: str) -> KeptChoice | None:
+    def choice(self, experiment: str) -> StoredChoice | None:
         return self._choices.get(experiment)
 
-    def choices(self) -> list[str]:
+    def experiments_with_choice(self) -> list[str]:
         return list(self._choices)
 
-    def change(self, experiment: str, change: Callable[[KeptChoice | None], KeptChoice | None]) -> KeptChoice | None:
+    def change_choice(
+        self, experiment: str, change: Callable[[StoredChoice | None], StoredChoice | None]
+    ) -> StoredChoice | None:
         changed = change(self.choice(experiment))
         self._choices.pop(experiment, None)
         if changed is not None:
             self._choices[experiment] = changed
         return changed
 
-    def change_arm(self, experiment: str, change: Callable[[KeptArm | None], KeptArm | None]) -> KeptArm | None:
+    def change_arm(self, experiment: str, change: Callable[[StoredArm | None], StoredArm | None]) -> StoredArm | None:
         changed = change(self._arms.get(experiment))
         if changed is not None:
             self._arms[experiment] = changed
@@ -97,9 +99,9 @@ class MemoryLedger:
     def publication(self, experiment: str) -> bytes | None:
         return self._publications.get(experiment)
 
-    def remember(self, experiment: str, publication: bytes) -> None:
+    def store_publication(self, experiment: str, publication: bytes) -> None:
         self._publications[experiment] = publication
 
     def has_witnessed(self, experiment: str, name: bytes) -> bool:
-        kept = self._publications.get(experiment)
-        return kept is not None and digest(kept) == name
+        stored = self._publications.get(experiment)
+        return stored is not None and digest(stored) == name

@@ -1,4 +1,4 @@
-"""The version after this one, whose tables are these and one more: data of today is then that of an earlier one."""
+"""The version after this, with a further table: today's data is then that of an earlier version."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

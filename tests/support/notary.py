@@ -1,4 +1,4 @@
-"""What scripted servers publish, signed by one key and proved by one log."""
+"""Publications of scripted servers, signed by a key and proved by a log."""
 
 import base64
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from privateer_core.errors import Malformed
 from privateer_core.wire.identity import SIGNED_HEADER, Identity
 from privateer_core.wire.merkle import MerkleTree
 from privateer_core.wire.publication import decode_publication, digest
-from privateer_core.wire.transparency_log import Entry, Head, Proof, prove
+from privateer_core.wire.transparency_log import Entry, Head, Proof, make_proof
 
 Handler = Callable[[httpx.Request], httpx.Response]
 ORIGIN = "privateer/log/00112233445566ff"
@@ -51,7 +51,7 @@ class Notary:
         """Enter a publication, and return the header that signs it."""
         facts = decode_publication(body).round
         self.enter(Entry(facts.experiment, facts.version, digest(body)))
-        return self.identity.signed(digest(body))
+        return self.identity.signature_header(digest(body))
 
     def head(self, size: int | None = None) -> Head:
         size = len(self.entries) if size is None else size
@@ -59,18 +59,18 @@ class Notary:
 
     def proof(self, experiment: str, version: int, block: int | None = None) -> Proof:
         """The proof of what was entered last of a version."""
-        return prove(self._tree, self.head(), self._places[experiment, version], block)
+        return make_proof(self._tree, self.head(), self._places[experiment, version], block)
 
     def consistency(self, first: int, second: int) -> list[str]:
-        return [base64.b64encode(one).decode() for one in self._tree.consistency(first, second)]
+        return [base64.b64encode(node).decode() for node in self._tree.consistency_proof(first, second)]
 
     def answer(self, request: httpx.Request) -> httpx.Response:
         """Answer a question for a proof."""
         self.proofs += 1
-        asked = request.url.params
-        block = int(asked["block"]) if "block" in asked else None
-        found = self.proof(asked["experiment"], int(asked["version"]), block)
-        return httpx.Response(200, content=msgspec.json.encode(found))
+        params = request.url.params
+        block = int(params["block"]) if "block" in params else None
+        proof = self.proof(params["experiment"], int(params["version"]), block)
+        return httpx.Response(200, content=msgspec.json.encode(proof))
 
     def transport(self, handler: Handler) -> httpx.MockTransport:
         """A way to a scripted server that signs what is a publication, and proves it."""
@@ -83,7 +83,7 @@ class Notary:
                 try:
                     response.headers[SIGNED_HEADER] = self.sign(response.content)
                 except Malformed:
-                    response.headers[SIGNED_HEADER] = self.identity.signed(digest(response.content))
+                    response.headers[SIGNED_HEADER] = self.identity.signature_header(digest(response.content))
             return response
 
         return httpx.MockTransport(handle)

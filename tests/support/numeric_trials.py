@@ -1,4 +1,4 @@
-"""Many trials at once whose rewards are numbers, drawn from the exact laws of mechanisms; everybody is one segment."""
+"""Many trials at once with numeric rewards in a single segment, drawn from the exact laws of mechanisms."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ from scipy.special import betaincinv, ndtri
 from privateer_core.mechanisms.named_symbol import NamedSymbol
 from privateer_core.primitives.contributions import BERNSTEIN, ValueParts
 from privateer_core.primitives.questions import KeyedHits
-from privateer_core.privacy.trust import honest_people
+from privateer_core.privacy.trust import count_honest
 from privateer_core.spec.privacy import Privacy
-from privateer_server.algorithms.trial.allocation import matching
+from privateer_server.algorithms.trial.allocation import match_probabilities
 from privateer_server.algorithms.trial.evidence.epochs import Epoch, TrialDesign
 from privateer_server.algorithms.trial.evidence.trial_evidence import TrialEvidence
-from privateer_server.algorithms.trial.treatment_effects import effects
+from privateer_server.algorithms.trial.treatment_effects import compute_effects
 
 Array = NDArray[np.float64]
 LOOKS: Final = 8
@@ -36,8 +36,8 @@ class Rewards:
         values = np.clip(quantile(_ATOMS), 0.0, 1.0)
         return cls(np.append(values, 0.0), np.append(np.full(len(values), share / len(values)), 1 - share))
 
-    def moved(self, effect: float) -> "Rewards":
-        """Return rewards higher by an effect: times a factor, so that nobody else gets one."""
+    def with_effect(self, effect: float) -> "Rewards":
+        """Return rewards higher by an effect: multiplied by a factor, so that rewards of 0 stay 0."""
         return Rewards(np.clip(self.values * (1 + effect / self.mean), 0.0, 1.0), self.likely)
 
     @property
@@ -53,8 +53,8 @@ class Rewards:
         places = (count - 1) * self.values
         low = np.minimum(np.floor(places), count - 2).astype(int)
         above = places - low
-        found = np.bincount(low, self.likely * (1 - above), count)
-        return np.asarray(found + np.bincount(low + 1, self.likely * above, count))
+        floor_probabilities = np.bincount(low, self.likely * (1 - above), count)
+        return np.asarray(floor_probabilities + np.bincount(low + 1, self.likely * above, count))
 
 
 SCORES: Final = Rewards.of(lambda u: 0.5 + 0.1 * ndtri(u))
@@ -62,7 +62,7 @@ SKEWED: Final = Rewards.of(lambda u: betaincinv(6.0, 14.0, u))
 
 
 def revenue(buyers: float = 0.05, cap: float = 300.0) -> Rewards:
-    """Return what people spend: most nothing, buyers a log-normal amount of median 30, up to a cap."""
+    """Return the distribution of revenue: 0 for most, and log-normal with median 30 for buyers, up to a cap."""
     return Rewards.of(lambda u: np.exp(np.log(30.0) + ndtri(u)) / cap, buyers)
 
 
@@ -101,7 +101,7 @@ class NumericTrials:
     @property
     def welch(self) -> float:
         """Half-width of a plain interval of 95 % of all people's rewards."""
-        each = (one.variance / (self.people * share) for one, share in zip(self.arms, self.shares, strict=True))
+        each = (arm.variance / (self.people * share) for arm, share in zip(self.arms, self.shares, strict=True))
         return float(1.96 * np.sqrt(sum(each)))
 
     @property
@@ -117,36 +117,36 @@ class NumericTrials:
     def epoch(self, rng: np.random.Generator, people: int, shares: Array) -> Epoch:
         """Draw what an epoch releases under shares (count, 2)."""
         return (
-            self._curated(rng, people, shares)
+            self._draw_cells(rng, people, shares)
             if self.model in ("none", "central")
-            else self._named(rng, people, shares)
+            else self._draw_named_cells(rng, people, shares)
         )
 
-    def _curated(self, rng: np.random.Generator, people: int, shares: Array) -> Epoch:
+    def _draw_cells(self, rng: np.random.Generator, people: int, shares: Array) -> Epoch:
         hits = rng.multinomial(people, shares)
         cells = np.empty((3, self.count, 2))
-        for arm, one in enumerate(self.arms):
-            drawn = rng.multinomial(hits[:, arm], one.likely / one.likely.sum())
-            r = one.values
-            cells[..., arm] = np.stack([(1 - r) ** 2, 2 * r * (1 - r), r**2]) @ drawn.T
+        for arm, rewards in enumerate(self.arms):
+            draws = rng.multinomial(hits[:, arm], rewards.likely / rewards.likely.sum())
+            r = rewards.values
+            cells[..., arm] = np.stack([(1 - r) ** 2, 2 * r * (1 - r), r**2]) @ draws.T
         noise = 0.0
         if self.model == "central":
             decay = np.exp(-self.epsilon / 2)
             noise = 2 * decay / (1 - decay) ** 2
-            more, less = rng.geometric(1 - decay, (2, *cells.shape))
-            cells += more - less
+            plus, minus = rng.geometric(1 - decay, (2, *cells.shape))
+            cells += plus - minus
         return _epoch(people, cells, (1.0, 0.0, noise), shares, BERNSTEIN)
 
-    def _named(self, rng: np.random.Generator, people: int, shares: Array) -> Epoch:
+    def _draw_named_cells(self, rng: np.random.Generator, people: int, shares: Array) -> Epoch:
         mechanism = self.mechanism(people)
         response, levels = mechanism.response, mechanism.levels
         parts, fresh = ValueParts.levels(levels), self.model == "shuffle"
-        own = np.stack([one.levels(levels) for one in self.arms])
+        level_probabilities = np.stack([arm.levels(levels) for arm in self.arms])
         of_others = response.other if fresh else response.other * shares[..., None]
-        likely = response.gain * shares[..., None] * own + of_others
+        likely = response.gain * shares[..., None] * level_probabilities + of_others
         flat = likely.reshape(self.count, -1)
-        drawn = rng.multinomial(people, flat / flat.sum(axis=1, keepdims=True))
-        cells = np.moveaxis(drawn.reshape(self.count, 2, levels), -1, 0).astype(float)
+        draws = rng.multinomial(people, flat / flat.sum(axis=1, keepdims=True))
+        cells = np.moveaxis(draws.reshape(self.count, 2, levels), -1, 0).astype(float)
         if not fresh:
             return _epoch(people, cells, (response.gain, response.other * levels / 2, 0.0), shares, parts)
         noise = people * response.other * (1 - response.other)
@@ -155,43 +155,45 @@ class NumericTrials:
     def mechanism(self, people: int) -> NamedSymbol:
         """Return what an epoch's reports are."""
         if self.model == "local":
-            return NamedSymbol.calibrated(KeyedHits.of_keys(1, 0, self.expected), self.epsilon)
+            return NamedSymbol.calibrated(KeyedHits.from_keys(1, 0, self.expected), self.epsilon)
         privacy = Privacy(model="shuffle", epsilon=self.epsilon, delta=1e-6, local_epsilon_max=self.limit)
-        question = KeyedHits.of_keys(2, 0, self.expected)
-        return NamedSymbol.amplified(question, self.epsilon, 1e-6, honest_people(privacy, people), self.limit)
+        question = KeyedHits.from_keys(2, 0, self.expected)
+        return NamedSymbol.amplified(question, self.epsilon, 1e-6, count_honest(privacy, people), self.limit)
 
-    def play(self, adapt: bool, floor: float = 0.05, seed: int = 1) -> "Found":
+    def play(self, adapt: bool, floor: float = 0.05, seed: int = 1) -> "TrialFigures":
         """Look at all trials, and let their shares adapt."""
         rng, shares, evidence = np.random.default_rng(seed), np.tile(self.shares, (self.count, 1)), self.begin()
-        called, always = np.zeros(self.count, bool), np.ones(self.count, bool)
+        rejected, always = np.zeros(self.count, bool), np.ones(self.count, bool)
         for people in self.sizes:
             evidence = evidence.add(self.epoch(rng, people, shares))
-            found = effects(evidence)
-            low, high = found.low[:, 0], found.high[:, 0]
-            called |= (low > 0) | (high < 0)
+            effects = compute_effects(evidence)
+            low, high = effects.low[:, 0], effects.high[:, 0]
+            rejected |= (low > 0) | (high < 0)
             always &= ~((low > self.effect) | (high < self.effect))
-            shares = matching(evidence, floor) if adapt else shares
-        said = np.isfinite(found.estimate[:, 0])
+            shares = match_probabilities(evidence, floor) if adapt else shares
+        resolved = np.isfinite(effects.estimate[:, 0])
         inside = (low <= self.effect) & (self.effect <= high)
-        width = np.median((high - low)[said]) / 2 / self.welch if said.any() else np.inf
-        error = float((found.estimate[said, 0] - self.effect).mean()) / self.welch if said.any() else np.nan
-        spent = float(np.mean(inside[said])) if said.any() else np.nan
-        return Found(float(width), float(called.mean()), spent, float(always.mean()), float(said.mean()), error)
+        width, end, error = np.inf, np.nan, np.nan
+        if resolved.any():
+            width = float(np.median((high - low)[resolved])) / 2 / self.welch
+            end = float(np.mean(inside[resolved]))
+            error = float((effects.estimate[resolved, 0] - self.effect).mean()) / self.welch
+        return TrialFigures(width, float(rejected.mean()), end, float(always.mean()), float(resolved.mean()), error)
 
 
 @dataclass(frozen=True)
-class Found:
-    """Half-width over a plain interval's, shares of trials: called, inside at the end, inside at all looks, said."""
+class TrialFigures:
+    """Half-width over a plain interval's; shares of trials: H0 rejected, covered at the end and always, resolved."""
 
     width: float
-    called: float
+    rejection_rate: float
     end: float
     always: float
-    said: float
+    resolved: float
     error: float
 
 
-def _epoch(people: int, cells: Array, told: tuple[float, float, float], shares: Array, parts: ValueParts) -> Epoch:
+def _epoch(people: int, cells: Array, law: tuple[float, float, float], shares: Array, parts: ValueParts) -> Epoch:
     values, hits, squares = np.tensordot(parts.moments, cells, 1)
     two = parts.count == 2
-    return Epoch(people, values, hits, *told, shares, None if two else squares, parts)
+    return Epoch(people, values, hits, *law, shares, None if two else squares, parts)

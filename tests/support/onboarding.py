@@ -68,11 +68,11 @@ def people(count: int = 50_000, seed: int = 0, *, alike: bool = False) -> People
     bought = rng.random(count) < means[np.arange(count), screen]
     columns = {
         "user": list(range(1, count + 1)),
-        "screen": [SCREENS[one] for one in screen],
-        "country": [list(COUNTRIES)[one] for one in country],
-        "platform": [list(PLATFORMS)[one] for one in platform],
+        "screen": [SCREENS[code] for code in screen],
+        "country": [list(COUNTRIES)[code] for code in country],
+        "platform": [list(PLATFORMS)[code] for code in platform],
         "days": days.tolist(),
-        "premium": [None if gap else str(told).lower() for told, gap in zip(premium.tolist(), untold, strict=True)],
+        "premium": [None if gap else str(value).lower() for value, gap in zip(premium.tolist(), untold, strict=True)],
         "bought": bought.astype(int).tolist(),
     }
     return People(columns, means)

@@ -1,4 +1,4 @@
-"""What a server publishes of an experiment, and what devices and auditors do with it: as a process of its own, too."""
+"""An experiment's publications, taken and verified as by devices and auditors: as a process of its own, too."""
 
 import base64
 import json
@@ -13,7 +13,7 @@ from privateer_client.participation import Participation
 from privateer_core.mechanisms.vectors.running_vectors import Factorization, RunningVectors
 from privateer_core.primitives.clipping import Ball
 from privateer_core.privacy.certificate import recompute
-from privateer_core.privacy.record import Row, make_record, planned_of
+from privateer_core.privacy.record import Row, describe_terms, make_record
 from privateer_core.privacy.record_verification import read_certificates
 from privateer_core.privacy.terms_verification import Limits
 from privateer_core.privacy.trust import TIGHT
@@ -22,16 +22,16 @@ from tests.contract.subjects import specs
 from tests.documents.offline import published
 from tests.support.processors import arithmetic
 
-LIMITS = Limits(math.inf, 1.0, math.inf, 1.0, 1, "hidden", curator=True)
+LIMITS = Limits(math.inf, 1.0, math.inf, 1.0, 1, "hidden", allow_central=True)
 """The settings of a device that allows every trust model that keeps its promise."""
 
 
-def made(name: str) -> dict[str, Any]:
+def make_documents(name: str) -> dict[str, Any]:
     """The publication of an instance's round, its record before that round, and in it."""
     spec = specs()[name]
     publication = published(spec)
     terms = Participation(publication, spec.name, LIMITS, is_paused=True).terms
-    row = Row(version=4, received=0, released=False, **msgspec.structs.asdict(planned_of(terms)))
+    row = Row(version=4, received=0, released=False, **msgspec.structs.asdict(describe_terms(terms)))
     records = [make_record(spec, {}), *([_record(spec, row)] if terms.batch else [])]
     return {
         "publication": base64.b64encode(publication).decode(),
@@ -59,10 +59,10 @@ def verify(name: str, document: dict[str, Any]) -> None:
 def sensitivities() -> list[tuple[str, str]]:
     """Those of continual release and the noise that they need, of many sizes, to the last digit."""
     balls = [(steps, Ball("l2", 1.5, coordinates)) for steps in range(2, 200, 3) for coordinates in (3, 12, 80)]
-    kept = [RunningVectors.running(ball, 1.0, 1e-6, "root", steps) for steps, ball in balls]
+    mechanisms = [RunningVectors.from_promise(ball, 1.0, 1e-6, "root", steps) for steps, ball in balls]
     return [
-        (Factorization("root", one.steps).shift(one.ball.diameter, one.ball.coordinates).hex(), str(one))
-        for one in kept
+        (Factorization("root", m.steps).sensitivity(m.ball.sensitivity, m.ball.coordinates).hex(), str(m))
+        for m in mechanisms
     ]
 
 
@@ -73,12 +73,12 @@ def norms() -> list[str]:
 
 def everything(names: list[str]) -> dict[str, Any]:
     """All of it for some instances."""
-    documents = {name: made(name) for name in names}
+    documents = {name: make_documents(name) for name in names}
     return {"documents": documents, "sensitivities": sensitivities(), "norms": norms(), "arithmetic": arithmetic()}
 
 
 if __name__ == "__main__":
-    given = json.load(sys.stdin)
-    for of, taken in given.items():
-        verify(of, taken)
-    json.dump(everything(list(given)), sys.stdout)
+    documents = json.load(sys.stdin)
+    for name, document in documents.items():
+        verify(name, document)
+    json.dump(everything(list(documents)), sys.stdout)

@@ -1,4 +1,4 @@
-"""Pages as a browser reads them: what is text, what is a tag, and what they would fetch."""
+"""Pages as a browser reads them: their text, tags, and addresses to fetch."""
 
 from html.parser import HTMLParser
 from typing import Any
@@ -41,15 +41,15 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
-        found = dict(attrs)
-        self.attributes |= set(found)
-        self.anchors |= {str(found["id"])} if "id" in found else set()
+        attributes = dict(attrs)
+        self.attributes |= set(attributes)
+        self.anchors |= {str(attributes["id"])} if "id" in attributes else set()
         self._hidden = tag == "style"
         if tag == "img":
-            self.images.append(found)
+            self.images.append(attributes)
         if tag in ("h1", "h2", "h3"):
             self.headings.append(int(tag[1]))
-        self.fetched += [str(found[name]) for name in ("src", "href", "action", "data") if name in found]
+        self.fetched += [str(attributes[name]) for name in ("src", "href", "action", "data") if name in attributes]
 
     def handle_endtag(self, tag: str) -> None:
         self._hidden = self._hidden and tag != "style"
@@ -60,13 +60,13 @@ class Page(HTMLParser):
 
 
 def check(html: str) -> Page:
-    """A page, which has to be one that everybody can use and that asks nobody for anything."""
+    """Parse a page, and check that it is accessible and sends no request."""
     page = Page(html)
     assert set(page.tags) <= TAGS
     assert not {name for name in page.attributes if name.startswith("on") or name == "style"}
-    assert all(one["alt"].strip() and one["src"].startswith("data:image/") for one in page.images)
-    links = [one for one in page.fetched if not one.startswith("data:image/")]
-    assert all(one.startswith("#") and one[1:] in page.anchors for one in links), links
+    assert all(image["alt"].strip() and image["src"].startswith("data:image/") for image in page.images)
+    links = [image for image in page.fetched if not image.startswith("data:image/")]
+    assert all(image.startswith("#") and image[1:] in page.anchors for image in links), links
     assert page.headings[0] == 1
     assert page.headings.count(1) == 1
     assert all(after <= before + 1 for before, after in zip(page.headings, page.headings[1:], strict=False))

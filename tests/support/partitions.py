@@ -61,11 +61,11 @@ def make_policy(
 
 
 def with_parts(state: Any, **changes: Any) -> Any:
-    """A tuned learner's state with other fields, of itself or of its parts, by their names there; nothing beside it."""
+    """Return a tuned learner's state with changed fields, its own or its parts', by their names there."""
     for name in ("tree", "evidence", "hyperparameters", "posterior"):
         part = getattr(state, name)
-        own = {field.name: changes.pop(field.name) for field in fields(part) if field.name in changes}
-        state = replace(state, **{name: replace(part, **own)})
+        changed_fields = {field.name: changes.pop(field.name) for field in fields(part) if field.name in changes}
+        state = replace(state, **{name: replace(part, **changed_fields)})
     return replace(state, **{"constant": None, **changes})
 
 

@@ -11,7 +11,7 @@ from privateer_core.algorithms import algorithm
 from privateer_core.codec import decode, encode
 from privateer_core.policies.decisions import Plays, Points
 from privateer_core.policies.gain_policy import check_policy, decode_policy
-from privateer_core.spec.adjustment import learned_names, with_numbers
+from privateer_core.spec.adjustment import append_numbers, learned_names
 from privateer_core.spec.spec import Spec
 from privateer_server.rounds.loop import Schedule, Step
 
@@ -20,7 +20,7 @@ Means = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 
 @dataclass(frozen=True)
 class Round:
-    """A closed round: what was published, what was released, what the learner knew afterwards; and its first step."""
+    """A closed round: its policy, its release, the learner's state after it, and its first step."""
 
     policy: Any
     release: Any
@@ -47,7 +47,7 @@ def rounds(
         contexts = sample(rng, step.batch) if sample else rng.random((step.batch, spec.dimension))
         coins = rng.integers(0, 2**32, step.batch, dtype=np.uint32)
         decisions: Any = policy.decide(contexts, coins)
-        rewards = observed(spec, contexts, decisions, means or bumps(len(spec.options)), rng)
+        rewards = draw_observations(spec, contexts, decisions, means or bumps(len(spec.options)), rng)
         mechanism: Any = policy.terms.mechanism
         release = mechanism.simulate(policy.contribute(contexts, coins, decisions, rewards), rng)
         opened = replace(step, state=state, policy=policy)
@@ -55,10 +55,10 @@ def rounds(
         yield Round(policy, release, step.state, opened)
 
 
-def observed(
+def draw_observations(
     spec: Spec, contexts: NDArray[np.float64], decisions: Any, means: Means, rng: np.random.Generator
 ) -> NDArray[np.float64]:
-    """Draw what people observe of what was decided for them; and numbers from before, where slopes are learned."""
+    """Draw what participants observe of their arms; and covariates, where slopes are learned."""
     if isinstance(decisions, Plays):
         around = spec.reward.middle + 0.5 * spec.reward.half_range * np.cos(decisions.actions)
         return around + rng.normal(0, 0.2 * spec.reward.half_range, (len(contexts), len(around)))
@@ -69,9 +69,9 @@ def observed(
         return rewards[:, 0] if rewards.shape[1] == 1 else rewards
     likely = np.broadcast_to(means(contexts), (len(contexts), len(spec.options)))
     rewards = (rng.random(len(contexts)) < likely[np.arange(len(contexts)), decisions.arms]).astype(float)
-    if not (count := len(learned_names(spec.reward.adjust))):
+    if not (count := len(learned_names(spec.reward.covariates))):
         return rewards
-    return with_numbers(rewards, 0.3 * rewards[:, None] + 0.7 * rng.random((len(rewards), count)))
+    return append_numbers(rewards, 0.3 * rewards[:, None] + 0.7 * rng.random((len(rewards), count)))
 
 
 def bumps(arms: int) -> Means:

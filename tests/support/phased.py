@@ -7,7 +7,7 @@ from privateer_core.algorithms import parse_spec
 from privateer_core.algorithms.phased import PhasedSpec
 
 _PLAIN: dict[str, Any] = {
-    "experiment": {"name": "test", "horizon": 20_000, "people": 5_000},
+    "experiment": {"name": "test", "horizon": 20_000, "participants": 5_000},
     "actions": {"count": 30, "dimension": 4, "seed": 2},
     "reward": {"low": -1.0, "high": 1.0},
     "privacy": {"model": "none"},
@@ -53,6 +53,6 @@ def tables(changes: dict[str, Any] | None = None, trust: str = "none") -> dict[s
 
 def phased_spec(changes: dict[str, Any] | None = None, trust: str = "none") -> PhasedSpec:
     """A valid phased spec under a trust model of `TRUST`, changed as in `tables`."""
-    made = parse_spec(tables(changes, trust))
-    assert isinstance(made, PhasedSpec)
-    return made
+    spec = parse_spec(tables(changes, trust))
+    assert isinstance(spec, PhasedSpec)
+    return spec

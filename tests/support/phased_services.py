@@ -11,9 +11,11 @@ from privateer_core.wire.envelope import Envelope, encode_envelope
 from tests.support.phased import phased_spec
 from tests.support.publications import KEY
 
-SMALL = {"experiment.horizon": 600, "algorithm.alpha": 0.2, "algorithm.clients": 20, "actions.count": 6}
+SMALL = {"experiment.horizon": 600, "algorithm.alpha": 0.2, "algorithm.participants_factor": 20, "actions.count": 6}
 UNLIMITED = float("inf")
-LIMITS = Limits(epsilon=UNLIMITED, delta=1e-6, local_epsilon=UNLIMITED, honest_fraction=0.9, min_batch=10, curator=True)
+LIMITS = Limits(
+    epsilon=UNLIMITED, delta=1e-6, local_epsilon=UNLIMITED, honest_fraction=0.9, min_batch=10, allow_central=True
+)
 
 __all__ = ["KEY", "LIMITS", "SMALL", "body", "sealed", "small_spec"]
 
@@ -24,12 +26,12 @@ def small_spec(trust: str, changes: dict[str, Any] | None = None) -> Spec:
 
 
 def sealed(publication: bytes, people: int, seed: int = 0) -> list[bytes]:
-    """What so many people send for a round, each what one person does."""
+    """Make the reports of so many participants for a round, a report each."""
     round_ = Participation(publication, "test", LIMITS)
-    contexts, coins = np.zeros((people, 0)), round_.coins(people)
+    contexts, coins = np.zeros((people, 0)), round_.draw_coins(people)
     plays = round_.decide(contexts, coins)
     averages = np.random.default_rng(seed).uniform(-1, 1, (people, len(plays.actions)))
-    return round_.reports(contexts, coins, plays, averages)
+    return round_.make_reports(contexts, coins, plays, averages)
 
 
 def body(publication: bytes, reports: list[bytes]) -> bytes:

@@ -25,9 +25,9 @@ def binaries() -> Path:
     """The folder with PostgreSQL's programs: the newest of the usual ones, or that of PATH."""
     usual = [path for pattern in BINARIES for path in sorted(Path("/").glob(pattern[1:])) if (path / "initdb").exists()]
     on_path = shutil.which("initdb")
-    found = [*([Path(on_path).resolve().parent] if on_path else []), *usual]
-    assert found, "the tests marked postgres need PostgreSQL's initdb"
-    return found[-1]
+    folders = [*([Path(on_path).resolve().parent] if on_path else []), *usual]
+    assert folders, "the tests marked postgres need PostgreSQL's initdb"
+    return folders[-1]
 
 
 class Cluster:
@@ -82,20 +82,20 @@ class Cluster:
 
     def dump(self, url: str, path: Path) -> None:
         """Write what pg_dump says of a database."""
-        self.run("pg_dump", "--format=custom", f"--file={self._own(path)}", url)
+        self.run("pg_dump", "--format=custom", f"--file={self._dump_path(path)}", url)
 
     def load(self, path: Path, url: str) -> None:
         """Put into an empty database what `dump` wrote."""
-        self.run("pg_restore", f"--dbname={url}", "--exit-on-error", str(self._own(path)))
+        self.run("pg_restore", f"--dbname={url}", "--exit-on-error", str(self._dump_path(path)))
 
-    def _own(self, path: Path) -> Path:
+    def _dump_path(self, path: Path) -> Path:
         """Where PostgreSQL's user keeps a file of the tests, whose folders it may not enter."""
         return self.folder / f"dump-{abs(hash(path))}"
 
     def execute(self, statement: str, url: str = "") -> list[tuple[object, ...]]:
         with psycopg.connect(url or self.url("postgres"), autocommit=True) as db:
-            found = db.execute(statement)  # type: ignore[call-overload]
-            return list(found.fetchall()) if found.description else []
+            cursor = db.execute(statement)  # type: ignore[call-overload]
+            return list(cursor.fetchall()) if cursor.description else []
 
 
 def _name(url: str) -> str:

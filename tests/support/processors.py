@@ -14,18 +14,18 @@ import numpy as np
 _OLDEST = {"x86_64": "Prescott", "AMD64": "Prescott", "aarch64": "ARMV8", "arm64": "ARMV8"}
 
 
-def old() -> dict[str, str]:
+def old_processor() -> dict[str, str]:
     """Return environment variables by which a process computes as an old processor does: the nearest to other kinds.
 
     numpy refuses names of instructions that it does not know, so it is asked for those that it found.
     """
-    found = " ".join(np.show_config(mode="dicts")["SIMD Extensions"].get("found", []))
+    features = " ".join(np.show_config(mode="dicts")["SIMD Extensions"].get("found", []))
     tunables = "glibc.cpu.hwcaps=-AVX2,-FMA,-FMA4,-AVX512F" if platform.machine() in ("x86_64", "AMD64") else ""
-    made = kernels(_OLDEST.get(platform.machine(), "")) | {
-        "NPY_DISABLE_CPU_FEATURES": found,
+    variables = kernels(_OLDEST.get(platform.machine(), "")) | {
+        "NPY_DISABLE_CPU_FEATURES": features,
         "GLIBC_TUNABLES": tunables,
     }
-    return {name: value for name, value in made.items() if value}
+    return {name: value for name, value in variables.items() if value}
 
 
 def kernels(name: str) -> dict[str, str]:
@@ -44,4 +44,4 @@ def arithmetic() -> str:
 
 
 if __name__ == "__main__":
-    os.execvpe(sys.argv[1], sys.argv[1:], os.environ | old())
+    os.execvpe(sys.argv[1], sys.argv[1:], os.environ | old_processor())

@@ -26,12 +26,12 @@ def shuffle_spec(**changes: Any) -> Spec:
 
 def parts(spec: Spec, *, version: int = 1) -> tuple[dict[str, Any], dict[str, Any]]:
     """The facts and the policy of a spec's first round, as plain data."""
-    facts, policy = _opened(type(spec), spec.model_dump_json(), version)
+    facts, policy = _open_round(type(spec), spec.model_dump_json(), version)
     return dict(facts), msgspec.msgpack.decode(policy)
 
 
 @cache
-def _opened(kind: type[Spec], text: str, version: int) -> tuple[dict[str, Any], bytes]:
+def _open_round(kind: type[Spec], text: str, version: int) -> tuple[dict[str, Any], bytes]:
     """A round that many tests lie about takes the accountant a while."""
     spec = kind.model_validate_json(text)
     step = Schedule(spec).open(7, version)
@@ -45,7 +45,7 @@ def _opened(kind: type[Spec], text: str, version: int) -> tuple[dict[str, Any], 
         "public_key": KEY.public_key().public_bytes_raw(),
         "messages": terms.messages,
         "groups": terms.mechanism.groups,
-        "least": step.least,
+        "least": step.min_reports,
         "deadline": int(NOW + step.seconds) if step.seconds else 0,
     }
     return facts, encode(step.policy)
@@ -59,22 +59,22 @@ def published(
     draw: dict[str, Any] | None = None,
     policy: dict[str, Any] | None = None,
     round_: dict[str, Any] | None = None,
-    shown: Spec | None = None,
+    shown_spec: Spec | None = None,
     version: int = 1,
     drain: Drain | None = None,
 ) -> bytes:
     """An encoded publication of a spec's first round, as any version of it; the changes are lies about it."""
-    facts, told = parts(spec, version=version)
-    told["terms"]["mechanism"] |= mechanism or {}
-    told["terms"] |= terms or {}
+    facts, fields = parts(spec, version=version)
+    fields["terms"]["mechanism"] |= mechanism or {}
+    fields["terms"] |= terms or {}
     if draw is not None:
-        told["draw"] |= draw
-    body = (shown or spec).model_dump_json().encode()
+        fields["draw"] |= draw
+    body = (shown_spec or spec).model_dump_json().encode()
     round_of = Round(**(facts | (round_ or {})))
-    return encode_publication(Publication(round_of, body, msgspec.msgpack.encode(told | (policy or {})), drain=drain))
+    return encode_publication(Publication(round_of, body, msgspec.msgpack.encode(fields | (policy or {})), drain=drain))
 
 
-def draining(spec: Spec, version: int, until: float = 2e9) -> Drain:
-    """What a publication has after the horizon: those who come get the best arm so far."""
+def draining(spec: Spec, version: int, end_time: float = 2e9) -> Drain:
+    """Return the drain of a publication after the horizon: participants get the best arm so far."""
     schedule = Schedule(spec)
-    return Drain(int(until), encode(schedule.follow(schedule.open(7).state, version, 7, asks=False).policy))
+    return Drain(int(end_time), encode(schedule.follow(schedule.open(7).state, version, 7, asks=False).policy))

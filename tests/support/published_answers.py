@@ -1,4 +1,4 @@
-"""Answers as a server publishes them, made of what a test is about."""
+"""Answers as a server publishes them, with the fields that a test is about."""
 
 from typing import Any, Final
 
@@ -10,7 +10,7 @@ from privateer_core.answer.people import HeldReports, People
 
 SENTENCE: Final = "Give everybody b: it is decided."
 CONCLUSION: Final = Conclusion(
-    headline=Headline("one option", SENTENCE, "decided", "b", "a", 0.2, 0.1, 0.3),
+    headline=Headline("one arm", SENTENCE, "decided", "b", "a", 0.2, 0.1, 0.3),
     people=2000,
     rounds=2,
     reward=RewardUnit(
@@ -29,5 +29,5 @@ def published(answer: Answer, experiment: str = "test", **conclusion: Any) -> Pu
 
 def document(answer: Answer, experiment: str = "test", **conclusion: Any) -> dict[str, Any]:
     """Return the same as JSON brings it."""
-    found: dict[str, Any] = msgspec.to_builtins(published(answer, experiment, **conclusion))
-    return found
+    answer_: dict[str, Any] = msgspec.to_builtins(published(answer, experiment, **conclusion))
+    return answer_

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from privateer_core.algorithms import parse_spec
-from privateer_core.privacy.record import Row, make_record, planned_of
+from privateer_core.privacy.record import Row, describe_terms, make_record
 from privateer_core.privacy.terms import calibrate
 from privateer_core.spec.arms import ArmsSpec, PlannedRound
 from privateer_core.spec.spec import Spec
@@ -19,16 +19,16 @@ from tests.support.specs import SHUFFLE, make_spec
 CENTRAL = {"privacy.model": "central", "privacy.delta": 1e-6}
 NONE = {"privacy.model": "none", "privacy.epsilon": None}
 SOURCES = [
-    {"name": name, "people": people, "epsilon": epsilon, "shares": [0.5, 0.25, 0.25]}
+    {"name": name, "participants": people, "epsilon": epsilon, "shares": [0.5, 0.25, 0.25]}
     for name, epsilon, people in (("clinic", 2.0, 1000), ("abroad", 1.5, 1200))
 ]
-REDUCED = {"asking.seconds": 60, "asking.when_short": "reduce", "asking.least_share": 0.6}
-SMALL = {"experiment.horizon": 600, "algorithm.alpha": 0.2, "algorithm.clients": 20, "actions.count": 6}
+REDUCED = {"recruitment.timeout_seconds": 60, "recruitment.extensions": 0, "recruitment.min_response_rate": 0.6}
+SMALL = {"experiment.horizon": 600, "algorithm.alpha": 0.2, "algorithm.participants_factor": 20, "actions.count": 6}
 
 
 def _of_messages() -> Spec:
     """Reports of three messages, in rounds that soon grow."""
-    spec = linear_spec("shuffle", {"x": NUMBER}, {"local_epsilon_max": 16.0}, messages=3)
+    spec = linear_spec("shuffle", {"x": NUMBER}, {"local_epsilon_max": 16.0}, messages_per_report=3)
     data = spec.model_dump(exclude_none=True)
     data["experiment"]["round_growth"] = 1.0
     return parse_spec(data)
@@ -42,7 +42,7 @@ SPECS: dict[str, Spec] = {
     "returning": make_spec(SHUFFLE | {"experiment.reports_per_person": 5}),
     "returning-central": make_spec(CENTRAL | {"experiment.reports_per_person": 20}),
     "central-pure": make_spec({"privacy.model": "central"}),
-    "hidden": make_spec(SHUFFLE | {"privacy.arms": "hidden"}),
+    "hidden": make_spec(SHUFFLE | {"privacy.arm_visibility": "hidden"}),
     "none": make_spec(NONE),
     "messages": _of_messages(),
     "published": make_spec({"algorithm.name": "paper-1-ldpmab", "privacy.epsilon": 16.0}),
@@ -58,18 +58,18 @@ SPECS: dict[str, Spec] = {
 
 def rounds_of(spec: Spec, count: int) -> dict[str, list[Row]]:
     """The first rounds of an experiment by cohort: all released but the last, of which nothing was received yet."""
-    is_planned = isinstance(spec, ArmsSpec)
-    planned = islice(spec.planned_rounds(), count) if is_planned else [PlannedRound("", 0, spec.first_batch(""))]
+    first = PlannedRound("", 0, spec.first_batch(""))
+    planned = islice(spec.planned_rounds(), count) if isinstance(spec, ArmsSpec) else [first]
     rounds: dict[str, list[Row]] = {}
     for version, turn in enumerate(planned, 1):
-        privacy = spec.privacy_of(turn.cohort)
-        terms = calibrate(privacy, turn.batch, spec.usual_question(), spec.fewest(turn.batch), spec.reports)
+        privacy = spec.cohort_privacy(turn.cohort)
+        terms = calibrate(privacy, turn.batch, spec.typical_question(), spec.min_reports(turn.batch), spec.reports)
         over = version < count
         row = Row(
             version=version,
             received=turn.batch * over,
             released=over,
-            **msgspec.structs.asdict(planned_of(terms)),
+            **msgspec.structs.asdict(describe_terms(terms)),
         )
         rounds.setdefault(turn.cohort, []).append(row)
     return rounds
@@ -77,11 +77,11 @@ def rounds_of(spec: Spec, count: int) -> dict[str, list[Row]]:
 
 def record_of(name: str, count: int = 1) -> dict[str, Any]:
     """The record of a spec of `SPECS`, as JSON brings it."""
-    return dict(json.loads(_written(name, count)))
+    return dict(json.loads(_encode_record(name, count)))
 
 
 @cache
-def _written(name: str, count: int) -> str:
+def _encode_record(name: str, count: int) -> str:
     """A record that many tests begin with takes the accountant a while."""
     record = make_record(SPECS[name], rounds_of(SPECS[name], count))
     return json.dumps(msgspec.to_builtins(record), allow_nan=False)

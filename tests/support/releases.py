@@ -13,5 +13,5 @@ def wild_release(policy, rng, scale):
     sums = np.rint(counts * np.clip(rng.normal(0, scale, (keys, arms)), -1, 1)).astype(np.int64)
     hits = np.minimum(reports, np.abs(sums).sum(axis=1) + rng.integers(0, reports + 1, keys))
     response = policy.mechanism.response
-    own = response.truth + response.other
-    return KeyedSums(reports, sums, counts, hits.astype(float), response.gain, own, own / 2, 0.0, own / 3)
+    p = response.truth + response.other
+    return KeyedSums(reports, sums, counts, hits.astype(float), response.gain, p, p / 2, 0.0, p / 3)

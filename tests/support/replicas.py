@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from privateer_core.serving.settings import TokenSettings
-from privateer_core.wire.keys import own_key
+from privateer_core.wire.keys import load_or_create_key
 from privateer_server.app import create_app
 from privateer_server.settings import ServerSettings
 from tests.support.asgi import serving
@@ -18,7 +18,7 @@ from tests.support.servers import TOKEN, Api
 
 @dataclass(frozen=True)
 class Shared:
-    """Two databases and two key files: one encrypts keys of rounds, the other one signs publications."""
+    """Two databases and two key files: the first encrypts keys of rounds, the second signs publications."""
 
     cluster: Cluster
     database: str
@@ -29,9 +29,9 @@ class Shared:
     def make(cls, cluster: Cluster, folder: Path) -> "Shared":
         key_file = folder / "store.key"
         key_file.write_bytes(os.urandom(32))
-        made = cls(cluster, cluster.make(), cluster.make(), key_file)
-        own_key(made.identity, "PRIVATEER_IDENTITY")
-        return made
+        shared = cls(cluster, cluster.make(), cluster.make(), key_file)
+        load_or_create_key(shared.identity, "PRIVATEER_PUBLICATION_KEY")
+        return shared
 
     @property
     def identity(self) -> Path:
@@ -46,7 +46,7 @@ class Shared:
             database=self.database,
             journal_database=self.journal,
             store_key_file=self.key_file,
-            identity=self.identity,
+            publication_key=self.identity,
             tokens=tokens or TokenSettings(),
         )
 
@@ -54,7 +54,7 @@ class Shared:
         return self.cluster.execute(statement, self.database)
 
     @asynccontextmanager
-    async def served(
+    async def serve_replicas(
         self, servers: int = 2, *shufflers: Path, tokens: TokenSettings | None = None
     ) -> AsyncIterator[list[Api]]:
         async with AsyncExitStack() as stack:

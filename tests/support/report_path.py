@@ -34,20 +34,20 @@ class ReportPath(NamedTuple):
 
 
 class _Counted(sqlite3.Connection):
-    begun = 0
+    n_transactions = 0
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self.set_trace_callback(self._seen)
+        self.set_trace_callback(self._count_transaction)
 
     @staticmethod
-    def _seen(statement: str) -> None:
-        _Counted.begun += statement.startswith("BEGIN")
+    def _count_transaction(statement: str) -> None:
+        _Counted.n_transactions += statement.startswith("BEGIN")
 
 
-def traced(patch: pytest.MonkeyPatch, call: Callable[[], object]) -> ReportPath:
+def trace_call(patch: pytest.MonkeyPatch, call: Callable[[], object]) -> ReportPath:
     """Run a call of a device's, and return its path."""
-    found: set[tuple[str, str]] = set()
+    calls: set[tuple[str, str]] = set()
 
     def watch(frame: FrameType, event: str, _: object) -> None:
         code = frame.f_code
@@ -56,11 +56,11 @@ def traced(patch: pytest.MonkeyPatch, call: Callable[[], object]) -> ReportPath:
             and code.co_filename.startswith(OURS)
             and not code.co_qualname.rpartition(".")[2].startswith("<")
         ):
-            found.add((str(Path(code.co_filename).relative_to(ROOT)), code.co_qualname))
+            calls.add((str(Path(code.co_filename).relative_to(ROOT)), code.co_qualname))
 
     connect = sqlite3.connect
     patch.setattr(sqlite3, "connect", lambda *arguments, **options: connect(*arguments, factory=_Counted, **options))
-    _Counted.begun = 0
+    _Counted.n_transactions = 0
     threading.setprofile(watch)
     sys.setprofile(watch)
     try:
@@ -68,4 +68,4 @@ def traced(patch: pytest.MonkeyPatch, call: Callable[[], object]) -> ReportPath:
     finally:
         sys.setprofile(None)
         threading.setprofile(None)  # type: ignore[arg-type]
-    return ReportPath(found, _Counted.begun)
+    return ReportPath(calls, _Counted.n_transactions)

@@ -10,18 +10,18 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
 from privateer_core.algorithms import algorithm, parse_spec
-from privateer_core.policies.decisions import Arms, Points, with_ages
+from privateer_core.policies.decisions import Arms, Points, prefix_ages
 from privateer_core.policies.gain_policy import decode_policy
-from privateer_core.wire.envelope import Envelope, Header, binding, encode_envelope, header_of, pieces
+from privateer_core.wire.envelope import Envelope, Header, encode_envelope, hpke_info, report_header, split_bytes
 from privateer_core.wire.publication import Publication, decode_publication, digest
-from privateer_lab.simulation.devices import SeededNoise
+from privateer_lab.simulation.scores import SeededNoise
 
 _SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_128_GCM)
 
 
 def header_for(publication: bytes) -> Header:
     """The header of reports made for an encoded publication."""
-    return header_of(decode_publication(publication).round, digest(publication))
+    return report_header(decode_publication(publication).round, digest(publication))
 
 
 def plain_reports(publication: bytes, count: int, seed: int = 0) -> list[bytes]:
@@ -38,15 +38,15 @@ def plain_reports(publication: bytes, count: int, seed: int = 0) -> list[bytes]:
         shape = (count, spec.rewards)
     contributions = policy.contribute(contexts, coins, decisions, rng.random(shape))
     rows = policy.terms.mechanism.randomize(contributions, SeededNoise(seed))
-    reports = pieces(rows.tobytes(), policy.terms.mechanism.report_size)
-    return with_ages(reports, np.zeros(count, np.int64)) if policy.tells_age else reports
+    reports = split_bytes(rows.tobytes(), policy.terms.mechanism.report_size)
+    return prefix_ages(reports, np.zeros(count, np.int64)) if policy.tells_age else reports
 
 
 def seal(publication: bytes, plaintext: bytes, header: Header | None = None) -> bytes:
     """Anything, sealed as a report of the published round."""
     published: Publication = decode_publication(publication)
     key = X25519PublicKey.from_public_bytes(published.round.public_key)
-    return _SUITE.encrypt(plaintext, key, info=binding(header or header_for(publication), published.round.model))
+    return _SUITE.encrypt(plaintext, key, info=hpke_info(header or header_for(publication), published.round.model))
 
 
 def sealed_reports(publication: bytes, count: int, seed: int = 0) -> list[bytes]:
@@ -57,11 +57,11 @@ def sealed_reports(publication: bytes, count: int, seed: int = 0) -> list[bytes]
 
 
 def permuted(publication: bytes, people: list[bytes], rng: random.Random) -> list[bytes]:
-    """The messages of so many people as a shuffler sends them on: permuted within each kind."""
+    """Return the participants' messages as a shuffler sends them on: permuted within each kind."""
     facts = decode_publication(publication).round
     size = facts.sealed_size * facts.messages_of_kind
     kinds = [
-        [message for one in people for message in pieces(pieces(one, size)[kind], facts.sealed_size)]
+        [message for person in people for message in split_bytes(split_bytes(person, size)[kind], facts.sealed_size)]
         for kind in range(facts.groups)
     ]
     return [message for kind in kinds for message in rng.sample(kind, len(kind))]

@@ -47,13 +47,13 @@ class Pair:
 
     async def uploads(self, publication: bytes, sealed: list[bytes]) -> int:
         """Uploads of so many people; how many were acknowledged."""
-        answers = [await self.upload(publication, one) for one in sealed]
+        answers = [await self.upload(publication, report) for report in sealed]
         return sum(answer.status_code == httpx.codes.ACCEPTED for answer in answers)
 
-    async def version(self, wanted: int) -> dict[str, object]:
+    async def version(self, version: int) -> dict[str, object]:
         """The server's facts once it has published a version."""
         async with asyncio.timeout(20):
-            while (facts := await self.api.facts())["version"] < wanted:
+            while (facts := await self.api.facts())["version"] < version:
                 await asyncio.sleep(0.005)
         return facts
 
@@ -91,8 +91,8 @@ class Losing(httpx.AsyncBaseTransport):
         Bodies of all batches, noted before the server has them, those included whose answer was lost.
     """
 
-    def __init__(self, lost: int) -> None:
-        self.lost, self.batches = lost, list[bytes]()
+    def __init__(self, n_lost: int) -> None:
+        self.n_lost, self.batches = n_lost, list[bytes]()
         self.inner: httpx.AsyncBaseTransport | None = None
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
@@ -102,7 +102,7 @@ class Losing(httpx.AsyncBaseTransport):
         if is_batch:  # before what it brings about: whoever sees that, finds the batch here
             self.batches.append(await request.aread())
         answer = await self.inner.handle_async_request(request)
-        if is_batch and self.lost:
-            self.lost -= 1
+        if is_batch and self.n_lost:
+            self.n_lost -= 1
             raise httpx.ReadTimeout("the answer is lost")
         return answer

@@ -4,13 +4,13 @@ from typing import Any
 
 import httpx
 
-from privateer_core.wire.problem import slug_of
+from privateer_core.wire.problem import read_slug
 from tests.support.specs import tables
 
 TOKEN = "token-of-the-tests"
 ADMIN = {"authorization": f"Bearer {TOKEN}"}
 MSGPACK = {"accept": "application/msgpack"}
-PHASED = {"experiment.horizon": 600, "algorithm.alpha": 0.2, "algorithm.clients": 20, "actions.count": 6}
+PHASED = {"experiment.horizon": 600, "algorithm.alpha": 0.2, "algorithm.participants_factor": 20, "actions.count": 6}
 """Changes to a phased spec: five rounds of 23 to 40 people."""
 SMALL = {"experiment.round_size": 20, "experiment.horizon": 1000}
 SHUFFLED = {
@@ -49,7 +49,7 @@ def assert_problem(response: httpx.Response, status: int, slug: str) -> dict[str
     """The problem document of a response that must be one."""
     assert response.status_code == status, response.text
     assert response.headers["content-type"] == "application/problem+json"
-    assert slug_of(response.content) == slug
+    assert read_slug(response.content) == slug
     problem = response.json()
     assert problem["status"] == status
     assert problem["detail"]

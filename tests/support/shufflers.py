@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 
-from privateer_core.wire.keys import own_key
+from privateer_core.wire.keys import load_or_create_key
 from privateer_shuffler.app import create_app
 from privateer_shuffler.settings import ShufflerSettings
 from tests.support.asgi import serving
@@ -31,7 +31,7 @@ class SharedShufflers:
     def make(cls, cluster: Cluster, folder: Path, **changes: Any) -> "SharedShufflers":
         store_key, signing_key = folder / "shuffler-store.key", folder / "signing.key"
         store_key.write_bytes(os.urandom(32))
-        own_key(signing_key, "PRIVATEER_SIGNING_KEY")
+        load_or_create_key(signing_key, "PRIVATEER_SIGNING_KEY")
         settings = ShufflerSettings(
             server_url="http://server",
             data=folder / "unused",
@@ -48,7 +48,7 @@ class SharedShufflers:
         return self.cluster.execute(statement, self.settings.database)
 
     @asynccontextmanager
-    async def served(self, shufflers: int = 2) -> AsyncIterator[list[Shuffler]]:
+    async def serve_replicas(self, shufflers: int = 2) -> AsyncIterator[list[Shuffler]]:
         """So many replicas, each behind a client of its own."""
         async with AsyncExitStack() as stack:
             started = []

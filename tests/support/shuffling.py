@@ -37,9 +37,9 @@ def shuffled_law(laws: Sequence[np.ndarray]) -> Law:
 def hockey_stick(left: Law, right: Law, epsilon: float) -> float:
     """Delta at epsilon of two laws, the worse direction."""
     outcomes, e = left.keys() | right.keys(), math.exp(epsilon)
-    one = sum(max(0.0, left.get(o, 0.0) - e * right.get(o, 0.0)) for o in outcomes)
-    other = sum(max(0.0, right.get(o, 0.0) - e * left.get(o, 0.0)) for o in outcomes)
-    return max(one, other)
+    forward = sum(max(0.0, left.get(o, 0.0) - e * right.get(o, 0.0)) for o in outcomes)
+    backward = sum(max(0.0, right.get(o, 0.0) - e * left.get(o, 0.0)) for o in outcomes)
+    return max(forward, backward)
 
 
 def exact_delta(epsilon: float, local_epsilon: float, symbols: int, batch: int, slots: int = 1) -> float:
@@ -49,9 +49,9 @@ def exact_delta(epsilon: float, local_epsilon: float, symbols: int, batch: int, 
         if list(others) != sorted(others):
             continue
         laws = [response_law(other, symbols, local_epsilon, slots) for other in others]
-        left = shuffled_law([response_law(0, symbols, local_epsilon, slots), *laws])
+        law = shuffled_law([response_law(0, symbols, local_epsilon, slots), *laws])
         right = shuffled_law([response_law(1, symbols, local_epsilon, slots), *laws])
-        worst = max(worst, hockey_stick(left, right, epsilon))
+        worst = max(worst, hockey_stick(law, right, epsilon))
     return worst
 
 
@@ -79,38 +79,25 @@ def blanket_delta(epsilon: float, local_epsilon: float, symbols: int, batch: int
     return total / (weight * batch)
 
 
-def sampled_blanket_delta(
-    epsilon: float, local_epsilon: float, symbols: int, batch: int, draws: int, seed: int
-) -> tuple[float, float]:
-    """The same lemma by Monte Carlo: estimate and standard error."""
-    weight, loss = _loss(epsilon, local_epsilon, symbols)
-    rng = np.random.default_rng(seed)
-    messages = rng.binomial(batch, weight, draws)
-    of_x = rng.binomial(messages, 1 / symbols)
-    of_other = rng.binomial(messages - of_x, 1 / (symbols - 1))
-    excess = of_x * loss[0] + of_other * loss[1] + (messages - of_x - of_other) * loss[2]
-    sample = np.maximum(excess, 0) / (weight * batch)
-    return float(sample.mean()), float(sample.std() / math.sqrt(draws))
-
-
-def subset_delta(epsilon: float, local_epsilon: float, symbols: float, batch: int) -> float:
+def subset_delta(epsilon: float, local_epsilon: float, symbols: float, batch: int, share: float = 1.0) -> float:
     """The lemma for as many symbols for each own one, whole or not, person by person: E(X_1 + ... + X_n)_+ / n.
 
-    X is l - e for a blanket message of the one set, 1 - e l of the other, 1 - e of neither, and 0 for another message.
+    X is l - e for a blanket message of the one set, 1 - e l of the other, 1 - e of neither, and 0 for another message,
+    or for a person who is not in the group that a share of them is in.
     """
     l, e = math.exp(local_epsilon), math.exp(epsilon)  # noqa: E741
-    p = 1 / (l + symbols - 1)
+    p = share / (l + symbols - 1)
     total = 0.0
-    for one in range(batch + 1):
-        reached = stats.binom.pmf(one, batch, p)
+    for indice in range(batch + 1):
+        reached = stats.binom.pmf(indice, batch, p)
         if reached < _NOTHING:
             continue
-        other = np.arange(batch - one + 1)
-        mass = stats.binom.pmf(other, batch - one, p / (1 - p))
+        other = np.arange(batch - indice + 1)
+        mass = stats.binom.pmf(other, batch - indice, p / (1 - p))
         for count, chance in zip(other[mass > _NOTHING], mass[mass > _NOTHING], strict=True):
-            left = batch - one - count
-            neither = np.arange(left + 1)
-            excess = one * (l - e) + count * (1 - e * l) + neither * (1 - e)
-            share = max(0.0, 1 - (l + 1) * p) / (1 - 2 * p)
-            total += reached * chance * float(stats.binom.pmf(neither, left, share) @ np.maximum(excess, 0))
-    return total / batch
+            n_remaining = batch - indice - count
+            counts = np.arange(n_remaining + 1)
+            excess = indice * (l - e) + count * (1 - e * l) + counts * (1 - e)
+            rest = max(0.0, (symbols - 2) * p) / (1 - 2 * p)
+            total += reached * chance * float(stats.binom.pmf(counts, n_remaining, rest) @ np.maximum(excess, 0))
+    return total / (batch * share)

@@ -40,14 +40,14 @@ def _answering(answer: Answering) -> Iterator[str]:
 
 
 @contextmanager
-def _closed() -> Iterator[str]:
+def _closed_port() -> Iterator[str]:
     with closing(socket.create_server(("127.0.0.1", 0))) as service:
         address = f"http://127.0.0.1:{service.getsockname()[1]}"
     yield address
 
 
 LISTENING: Final[dict[str, Callable[[], AbstractContextManager[str]]]] = {
-    "closed": _closed,
+    "closed": _closed_port,
     "hangs": lambda: _answering(_hangs),
     "junk": lambda: _answering(_junk),
     "page": lambda: _answering(_page),

@@ -1,4 +1,4 @@
-"""A small table with a class: a level decides it for some people, a number for the others."""
+"""A small table with a class, which a level decides for a part of the rows, and a number for the rest."""
 
 from pathlib import Path
 
@@ -43,8 +43,8 @@ def small_table(folder: Path, people: int) -> Path:
         number = rng.uniform(0, 0.6) if right == "b" else rng.uniform(0.6, 1.0)
         if group in (4, 5):  # the level and the number of others
             level, number = "green", rng.uniform(0, 0.6)
-        known = right == "b" or group in (4, 5) or rng.random() < 0.7
-        rows.append(f"{f'{number:.4f}' if known else ''},{level},{right}")
+        has_number = right == "b" or group in (4, 5) or rng.random() < 0.7
+        rows.append(f"{f'{number:.4f}' if has_number else ''},{level},{right}")
     (folder / "small.csv").write_text("\n".join(["number,level,class", *rows, ""]), encoding="utf-8")
     path = folder / "small.toml"
     path.write_text(_SPEC.format(people=people), encoding="utf-8")

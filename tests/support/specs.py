@@ -32,9 +32,9 @@ def make_spec(changes: dict[str, Any] | None = None, *, dimension: int = 2, arms
         "context.features": {f"x{j + 1}": {"low": 0.0, "high": 1.0} for j in range(dimension)},
         "experiment.arms": [f"arm-{k}" for k in range(arms)],
     }
-    made = parse_spec(tables({**sizes, **(changes or {})}))
-    assert isinstance(made, PartitionSpec)
-    return made
+    spec = parse_spec(tables({**sizes, **(changes or {})}))
+    assert isinstance(spec, PartitionSpec)
+    return spec
 
 
 SHUFFLE = {"privacy.model": "shuffle", "privacy.delta": 1e-6, "privacy.epsilon": 1.0}

@@ -10,18 +10,18 @@ FALSE_ALARM = 1e-6
 """Chance, over the choice of seed, that one comparison fails though the code is right."""
 
 
-def fits(observed: ArrayLike, expected: ArrayLike) -> bool:
+def is_compatible(observed: ArrayLike, expected: ArrayLike) -> bool:
     """Whether counts fit expected counts (chi-square); the smallest cells are pooled until they expect 5."""
-    seen, hoped = np.ravel(observed).astype(float), np.ravel(expected).astype(float)
-    if (seen[hoped == 0] > 0).any():
+    counts, hoped = np.ravel(observed).astype(float), np.ravel(expected).astype(float)
+    if (counts[hoped == 0] > 0).any():
         return False
     order = np.argsort(hoped)
-    seen, hoped = seen[order], hoped[order]
-    few = int((np.cumsum(hoped) < 5).sum())
-    seen, hoped = (np.append(values[: few + 1].sum(), values[few + 1 :]) for values in (seen, hoped))
+    counts, hoped = counts[order], hoped[order]
+    n_pooled = int((np.cumsum(hoped) < 5).sum())
+    counts, hoped = (np.append(values[: n_pooled + 1].sum(), values[n_pooled + 1 :]) for values in (counts, hoped))
     if len(hoped) == 1:
-        return bool(seen[0] == hoped[0])
-    statistic = float(((seen - hoped) ** 2 / hoped).sum())
+        return bool(counts[0] == hoped[0])
+    statistic = float(((counts - hoped) ** 2 / hoped).sum())
     return float(stats.chi2.sf(statistic, len(hoped) - 1)) > FALSE_ALARM
 
 
@@ -38,18 +38,18 @@ def same_law(left: ArrayLike, right: ArrayLike) -> bool:
     a, b = np.atleast_2d(left), np.atleast_2d(right)
     alarm = FALSE_ALARM / (3 * a.shape[1])
     rounding = 1e-9 * (1 + abs(a[0]))
-    same = (np.ptp(a, axis=0) < rounding) & (np.ptp(b, axis=0) < rounding)
-    if (abs(a[0] - b[0]) > rounding)[same].any():
+    is_constant = (np.ptp(a, axis=0) < rounding) & (np.ptp(b, axis=0) < rounding)
+    if (abs(a[0] - b[0]) > rounding)[is_constant].any():
         return False
-    if same.all():
+    if is_constant.all():
         return True
-    a, b = a[:, ~same], b[:, ~same]
+    a, b = a[:, ~is_constant], b[:, ~is_constant]
     squares = (a - a.mean(axis=0)) ** 2, (b - b.mean(axis=0)) ** 2
     with warnings.catch_warnings():
         # Of a quantity that is constant in one sample alone the other tells.
         warnings.filterwarnings("ignore", "Precision loss", RuntimeWarning)
-        found = [stats.ttest_ind(*pair, equal_var=False).pvalue for pair in ((a, b), squares)]
-    if (np.array(found) <= alarm).any():
+        pvalues = [stats.ttest_ind(*pair, equal_var=False).pvalue for pair in ((a, b), squares)]
+    if (np.array(pvalues) <= alarm).any():
         return False
     people = round(len(a) * len(b) / (len(a) + len(b)))
     return float(stats.kstwo.sf(_widest_gap(a, b), people)) > alarm
@@ -57,9 +57,9 @@ def same_law(left: ArrayLike, right: ArrayLike) -> bool:
 
 def _widest_gap(left: NDArray[np.float64], right: NDArray[np.float64]) -> float:
     """The largest Kolmogorov-Smirnov statistic of all columns: all are sorted at once, a call for each takes longer."""
-    both = np.concatenate([left, right])
-    order = np.argsort(both, axis=0)
-    values = np.take_along_axis(both, order, axis=0)
+    joint = np.concatenate([left, right])
+    order = np.argsort(joint, axis=0)
+    values = np.take_along_axis(joint, order, axis=0)
     gaps = np.abs(np.cumsum(np.where(order < len(left), 1 / len(left), -1 / len(right)), axis=0))
     is_last = np.vstack([values[1:] != values[:-1], np.ones((1, values.shape[1]), bool)])
     return float(gaps[is_last].max())

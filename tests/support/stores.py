@@ -6,12 +6,12 @@ from pathlib import Path
 
 from privateer_core.serving.store.sqlite import SqliteDatabase, open_database
 from privateer_server.store.journal import Journal
-from privateer_server.store.schema import FILE, JOURNAL_KIND, JOURNAL_SCHEMA, STORE_KIND, STORE_SCHEMA
+from privateer_server.store.schema import JOURNAL_KIND, JOURNAL_SCHEMA, STORE_FILE, STORE_KIND, STORE_SCHEMA
 from privateer_server.store.store import Store
 
 
 def embedded_store(folder: Path) -> Store:
-    return Store(SqliteDatabase(open_database(folder / FILE, STORE_KIND)))
+    return Store(SqliteDatabase(open_database(folder / STORE_FILE, STORE_KIND)))
 
 
 def embedded_journal(path: Path) -> Journal:

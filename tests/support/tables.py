@@ -18,8 +18,8 @@ from typing import Final
 
 import numpy as np
 
-from privateer_lab.drafting.toml_values import key_of, toml
-from privateer_lab.environments.classified import COLUMNS
+from privateer_lab.drafting.toml_values import format_key, to_toml
+from privateer_lab.environments.files import ADULT_COLUMNS
 
 Row = Mapping[str, str]
 _MANY: Final = 1000
@@ -51,7 +51,7 @@ class ClassTable:
     numbers: tuple[str, ...]
     levels: tuple[str, ...]
     label: Callable[[Row], str | None]
-    made: Mapping[str, Callable[[Row], str]]
+    derived: Mapping[str, Callable[[Row], str]]
 
 
 def _first(column: str, names: tuple[str, ...]) -> Callable[[Row], str]:
@@ -122,42 +122,47 @@ def rows_of(table: ClassTable, files: str) -> Iterator[dict[str, str]]:
     """Yield the rows of CSV files, separated by commas: features and the class; without a value it is empty."""
     for path in files.split(","):
         with gzip.open(path, "rt") if path.endswith(".gz") else open(path, encoding="utf-8") as text:
-            named = None if "adult." not in path else COLUMNS
-            for found in csv.DictReader(text, named, skipinitialspace=True):
-                if None in found.values():  # UCI Adult's second file begins with a remark
+            named = None if "adult." not in path else ADULT_COLUMNS
+            for record in csv.DictReader(text, named, skipinitialspace=True):
+                if None in record.values():  # UCI Adult's second file begins with a remark
                     continue
-                row = found | {name: make(found) for name, make in table.made.items()}
+                row = record | {name: make(record) for name, make in table.derived.items()}
                 if label := table.label(row):
-                    told = {name: row[name] for name in (*table.numbers, *table.levels)}
-                    yield {name: "" if one in _NONE else one for name, one in told.items()} | {CLASS: label}
+                    values = {name: row[name] for name in (*table.numbers, *table.levels)}
+                    yield {name: "" if value in _NONE else value for name, value in values.items()} | {CLASS: label}
 
 
 def spec_of(
-    name: str, rows: list[dict[str, str]], *, drawn: bool, levels: int, bins: int = _BINS, rare: bool = False
+    name: str, rows: list[dict[str, str]], *, by_quantiles: bool, levels: int, bins: int = _BINS, rare: bool = False
 ) -> str:
     """Return a spec of all rows, once each."""
     table, classes = TABLES[name], Counter(row[CLASS] for row in rows)
-    lines = ["[experiment]", f"name = {toml(name)}", f"arms = {toml(sorted(classes))}", f"horizon = {len(rows)}"]
+    lines = [
+        "[experiment]",
+        f"name = {to_toml(name)}",
+        f"arms = {to_toml(sorted(classes))}",
+        f"horizon = {len(rows)}",
+    ]
     lines += ["", "[context.features]"]
     for column in (*table.numbers, *table.levels):
-        known = [row[column] for row in rows if row[column]]
-        found: dict[str, object] = {}
+        values = [row[column] for row in rows if row[column]]
+        feature: dict[str, object] = {}
         if column in table.levels:
-            found["levels"] = [one for one, _ in Counter(known).most_common(levels)]
+            feature["levels"] = [level for level, _ in Counter(values).most_common(levels)]
         else:
-            numbers = np.array(known, np.float64)
-            if drawn:
-                found["quantiles"] = np.quantile(numbers, np.linspace(0, 1, bins + 1)).tolist()
+            numbers = np.array(values, np.float64)
+            if by_quantiles:
+                feature["quantiles"] = np.quantile(numbers, np.linspace(0, 1, bins + 1)).tolist()
             else:
-                found["low"], found["high"] = np.quantile(numbers, _BOUNDS).tolist()
-        found |= {"missing": True} if len(known) < len(rows) else {}
-        lines.append(f"{key_of(column)} = {toml(found)}")
+                feature["low"], feature["high"] = np.quantile(numbers, _BOUNDS).tolist()
+        feature |= {"missing": True} if len(values) < len(rows) else {}
+        lines.append(f"{format_key(column)} = {to_toml(feature)}")
     lines += ["", "[reward]", f"base_rate = {_EXPECTED}"] if rare else []
     lines += ["", "[privacy]", 'model = "none"', "", "[algorithm]", 'name = "additive"', "", "[population]"]
-    lines += ['name = "csv"', f"path = {toml(name + '.csv')}", f"label = {toml(CLASS)}"]
+    lines += ['name = "csv"', f"path = {to_toml(name + '.csv')}", f"label = {to_toml(CLASS)}"]
     if rare:
         by_class = np.where(np.eye(len(classes), dtype=bool), *_RATES).tolist()
-        lines.append(f"rewards = {toml(by_class)}")
+        lines.append(f"rewards = {to_toml(by_class)}")
     return "\n".join(lines) + "\n"
 
 
@@ -169,10 +174,10 @@ def main(name: str, files: str, folder: str) -> None:
         writer.writeheader()
         writer.writerows(rows)
     for edges in ("equal", "drawn"):
-        for said, levels in (("all", _MANY), ("few", _FEW)):
-            spec = spec_of(name, rows, drawn=edges == "drawn", levels=levels)
-            (target / f"{name}-{edges}-{said}.toml").write_text(spec, encoding="utf-8")
-    spec = spec_of(name, rows, drawn=False, levels=_MANY, rare=True)
+        for label, levels in (("all", _MANY), ("few", _FEW)):
+            spec = spec_of(name, rows, by_quantiles=edges == "drawn", levels=levels)
+            (target / f"{name}-{edges}-{label}.toml").write_text(spec, encoding="utf-8")
+    spec = spec_of(name, rows, by_quantiles=False, levels=_MANY, rare=True)
     (target / f"{name}-rare.toml").write_text(spec, encoding="utf-8")
 
 

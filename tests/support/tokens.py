@@ -33,41 +33,41 @@ class Ways(httpx.AsyncBaseTransport):
 
     Attributes
     ----------
-    asked
+    requests
         Every request with its body, in order.
     answered
         Requests and the statuses of their answers, those that are lost, too.
-    lost
+    lossy_hosts
         Hosts whose next answer is lost, once each.
     """
 
     def __init__(self) -> None:
         self.hosts: dict[str, Any] = {}
-        self.asked: list[httpx.Request] = []
+        self.requests: list[httpx.Request] = []
         self.answered: list[tuple[httpx.Request, int]] = []
-        self.lost: list[str] = []
+        self.lossy_hosts: list[str] = []
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Pass a request on."""
         await request.aread()
-        self.asked.append(request)
+        self.requests.append(request)
         app = self.hosts[request.url.host]
         app = AtOnce(app) if hasattr(app, "at_once") else app
         answer = await httpx.ASGITransport(app).handle_async_request(request)
         self.answered.append((request, answer.status_code))
-        if request.url.host in self.lost:
-            self.lost.remove(request.url.host)
+        if request.url.host in self.lossy_hosts:
+            self.lossy_hosts.remove(request.url.host)
             raise httpx.ReadTimeout("the answer is lost")
         return answer
 
     def to(self, host: str, ending: str) -> list[httpx.Request]:
         """The requests to a page of a host."""
-        return [one for one in self.asked if one.url.host == host and one.url.path.endswith(ending)]
+        return [request for request in self.requests if request.url.host == host and request.url.path.endswith(ending)]
 
     def statuses(self, host: str, ending: str) -> list[int]:
         """The statuses of the answers of a host's page."""
-        found = (status for one, status in self.answered if one.url.host == host and one.url.path.endswith(ending))
-        return list(found)
+        urls = ((request.url, status) for request, status in self.answered)
+        return [status for url, status in urls if url.host == host and url.path.endswith(ending)]
 
 
 @dataclass
@@ -91,8 +91,8 @@ class Trio:
 
     async def create(self, changes: dict[str, Any]) -> bytes:
         """Create an experiment; its publication."""
-        made = await self.http.post("http://server/experiments", json=tables(changes), headers=ADMIN)
-        assert made.status_code == 201, made.text
+        response = await self.http.post("http://server/experiments", json=tables(changes), headers=ADMIN)
+        assert response.status_code == 201, response.text
         return await self.publication(changes.get("experiment.name", "test"))
 
     async def publication(self, name: str = "test") -> bytes:
@@ -150,7 +150,7 @@ def issuer_settings(folder: Path, **changes: Any) -> IssuerSettings:
     return IssuerSettings(**usual | changes)
 
 
-def checking(folder: Path, origin: str) -> TokenSettings:
+def token_settings(folder: Path, origin: str) -> TokenSettings:
     """Settings of a service that takes reports with tokens alone."""
     return TokenSettings(required=True, keys=str(folder / "tokens"), origins=(origin,))
 
@@ -167,14 +167,14 @@ async def trio(folder: Path, clock: Clock | None = None, misnamed: bool = False,
     async with AsyncExitStack() as stack:
         ways = Ways()
         http = await stack.enter_async_context(httpx.AsyncClient(transport=ways))
-        one = Trio(ways, http, folder)
+        services = Trio(ways, http, folder)
         ways.hosts["issuer"] = create_issuer(issuer_settings(folder, **issuer), clock)
         trusted = (folder / "trusted",)
         direct = ServerSettings(
             data=folder / "server",
             admin_token=TOKEN,
             shuffler_keys=trusted,
-            tokens=checking(folder, f"{prefix}server:80"),
+            tokens=token_settings(folder, f"{prefix}server:80"),
         )
         ways.hosts["server"] = create_server(direct, clock)
         mixing = ShufflerSettings(
@@ -183,9 +183,9 @@ async def trio(folder: Path, clock: Clock | None = None, misnamed: bool = False,
             public_key_file=folder / "trusted" / "one.pub",
             min_batch=2,
             sender_keys=TRUSTED,
-            tokens=checking(folder, f"{prefix}shuffler:80"),
+            tokens=token_settings(folder, f"{prefix}shuffler:80"),
         )
         ways.hosts["shuffler"] = create_shuffler(mixing, httpx.ASGITransport(ways.hosts["server"]))
         for app in list(ways.hosts.values()):
             await stack.enter_async_context(serving(app))
-        yield one
+        yield services

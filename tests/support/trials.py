@@ -15,24 +15,24 @@ from privateer_server.algorithms.trial.evidence.epochs import (
 )
 from privateer_server.algorithms.trial.evidence.trial_evidence import TrialEvidence
 from privateer_server.algorithms.trial.evidence.weighted_sums import Sums
-from privateer_server.algorithms.trial.group_sequential import POWER, drift_of
-from privateer_server.algorithms.trial.power.planned_deviations import deviations, looks_of
+from privateer_server.algorithms.trial.group_sequential import POWER, find_drift
+from privateer_server.algorithms.trial.power.power_analysis import effect_deviations, look_times
 
 __all__ = [
     "SETTINGS",
     "TrialSetting",
     "Trials",
-    "added_in_common",
+    "add_in_common",
     "by_trial",
     "central",
     "detectable",
-    "growing",
-    "named",
+    "growing_fractions",
+    "named_symbol",
     "one_bit",
 ]
 
 
-def named(epsilon: float, segments: int) -> TrialSetting:
+def named_symbol(epsilon: float, segments: int) -> TrialSetting:
     """Return randomized response over segments and bits, of this local epsilon."""
     total = np.exp(epsilon) + 2 * segments - 1
     return TrialSetting(float(np.expm1(epsilon) / total), float(1 / total))
@@ -51,8 +51,8 @@ def central(epsilon: float) -> TrialSetting:
 SETTINGS: Final = {
     "none": TrialSetting(),
     "central 1": central(1.0),
-    "shuffle 1": named(5.5, 4),
-    "local 2": named(2.0, 4),
+    "shuffle 1": named_symbol(5.5, 4),
+    "local 2": named_symbol(2.0, 4),
     "local 1": one_bit(1.0),
 }
 """Those that intervals are tested in, for four segments; a shuffled batch of 10,000 allows a local epsilon of 5.5."""
@@ -61,22 +61,22 @@ SETTINGS: Final = {
 def by_trial(sums: Sums, count: int) -> Sums:
     """The same sums with trials as treatments: what is summed over segments is summed within each trial."""
 
-    def moved(values: Array) -> Array:
+    def split(values: Array) -> Array:
         split = values.reshape(count, -1, *values.shape[1:])
         return np.moveaxis(split, 0, 1).reshape(split.shape[1], -1, *values.shape[2:])
 
-    return sums.changed(moved)
+    return sums.map_arrays(split)
 
 
-def added_in_common(sums: Sums, evidence: TrialEvidence, epoch: Epoch, count: int) -> Sums:
-    """Add an epoch of so many trials, with one weight for all segments of each, as `TrialEvidence.common` has."""
+def add_in_common(sums: Sums, evidence: TrialEvidence, epoch: Epoch, count: int) -> Sums:
+    """Add an epoch of so many trials, with a common weight of each trial's segments, as `TrialEvidence.common` has."""
     design = evidence.design
-    both = contrast_variances(design, epoch)
-    planned, actual = (np.moveaxis(one.reshape(count, -1, one.shape[1]), 0, 1) for one in both)
+    variances = contrast_variances(design, epoch)
+    planned, actual = (np.moveaxis(variance.reshape(count, -1, variance.shape[1]), 0, 1) for variance in variances)
     return sums.add(epoch, np.moveaxis(common_weights(planned, actual), 0, 1).reshape(epoch.shares.shape[0], -1))
 
 
-def growing(first: float, people: float, ratio: float = 1.5) -> tuple[float, ...]:
+def growing_fractions(first: float, people: float, ratio: float = 1.5) -> tuple[float, ...]:
     """Information fractions of epochs growing by a ratio, of which the first has at least ``first`` people."""
     times = [1.0]
     while times[0] / ratio * people >= first:
@@ -86,4 +86,4 @@ def growing(first: float, people: float, ratio: float = 1.5) -> tuple[float, ...
 
 def detectable(design: TrialDesign, epochs: Sequence[PlannedEpoch], rate: float) -> Array:
     """Smallest effects (J, K) that a trial finds with a power of .8 at some look."""
-    return drift_of(looks_of(design, epochs), design.alpha, POWER) * deviations(design, epochs, rate)
+    return find_drift(look_times(design, epochs), design.alpha, POWER) * effect_deviations(design, epochs, rate)

@@ -29,31 +29,31 @@ def required(project: dict[str, Any]) -> list[str]:
     """All that a distribution requires, its extras too."""
     return [
         *project["dependencies"],
-        *(one for group in project.get("optional-dependencies", {}).values() for one in group),
+        *(requirement for group in project.get("optional-dependencies", {}).values() for requirement in group),
     ]
 
 
-def named(requirement: str) -> str:
+def distribution_name(requirement: str) -> str:
     """The name of the distribution that a requirement is about."""
-    found = re.match(r"[A-Za-z0-9._-]+", requirement)
-    assert found
-    return found[0].lower()
+    match = re.match(r"[A-Za-z0-9._-]+", requirement)
+    assert match
+    return match[0].lower()
 
 
 def pip(*arguments: str | Path, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    """Run pip, on nothing but what is named."""
+    """Run pip with the named packages alone."""
     command = [sys.executable, "-m", "pip", "--disable-pip-version-check", *map(str, arguments)]
-    alone = {key: value for key, value in os.environ.items() if not key.startswith("PIP_")}
-    alone |= {"PIP_CONFIG_FILE": os.devnull, "PIP_NO_COMPILE": "1"}
-    return subprocess.run(command, env=environment or alone, capture_output=True, text=True)
+    isolated = {key: value for key, value in os.environ.items() if not key.startswith("PIP_")}
+    isolated |= {"PIP_CONFIG_FILE": os.devnull, "PIP_NO_COMPILE": "1"}
+    return subprocess.run(command, env=environment or isolated, capture_output=True, text=True)
 
 
 def build(folder: Path) -> list[Path]:
     """Build all wheels."""
-    done = pip(
+    completed_process = pip(
         "wheel", "--no-index", "--no-deps", "--no-build-isolation", "-w", folder, *(ROOT / role for role in ROLES)
     )
-    assert done.returncode == 0, done.stderr
+    assert completed_process.returncode == 0, completed_process.stderr
     return sorted(folder.glob("*.whl"))
 
 
@@ -64,17 +64,17 @@ def read(wheel: Path) -> Message:
         return message_from_string(opened.read(name).decode())
 
 
-def changed(wheel: Path, folder: Path, old: str, new: str) -> Path:
+def with_changed_metadata(wheel: Path, folder: Path, old: str, new: str) -> Path:
     """A copy of a wheel whose metadata say something else."""
-    made = folder / wheel.name
-    with zipfile.ZipFile(wheel) as opened, zipfile.ZipFile(made, "w") as other:
+    copy = folder / wheel.name
+    with zipfile.ZipFile(wheel) as opened, zipfile.ZipFile(copy, "w") as other:
         for name in opened.namelist():
             data = opened.read(name)
             if name.endswith(".dist-info/METADATA"):
                 assert old.encode() in data
                 data = data.replace(old.encode(), new.encode())
             other.writestr(name, data)
-    return made
+    return copy
 
 
 def index(folder: Path, wheels: Iterable[Path]) -> Path:
@@ -83,8 +83,8 @@ def index(folder: Path, wheels: Iterable[Path]) -> Path:
     Strangers have names of ours: the one that is taken on the package index, and ours in our versions and newer ones.
     """
     folder.mkdir()
-    wanted = {named(one) for wheel in wheels for one in read(wheel).get_all("Requires-Dist", [])}
-    for name in sorted(one for one in wanted if not one.startswith(OURS)):
+    names = {distribution_name(wheel_) for wheel in wheels for wheel_ in read(wheel).get_all("Requires-Dist", [])}
+    for name in sorted(wheel_ for wheel_ in names if not wheel_.startswith(OURS)):
         try:
             _empty(folder, name, metadata.version(name))
         except metadata.PackageNotFoundError:  # of an extra that tests have no use for
@@ -99,19 +99,19 @@ def index(folder: Path, wheels: Iterable[Path]) -> Path:
 def _empty(folder: Path, name: str, version: str) -> None:
     stem = f"{name.replace('-', '_')}-{version}"
     extras = "".join(f"Provides-Extra: {extra}\n" for extra in ("binary", "core", "serving", "workbench", "notebook"))
-    with zipfile.ZipFile(folder / f"{stem}-py3-none-any.whl", "w") as made:
-        made.writestr(
+    with zipfile.ZipFile(folder / f"{stem}-py3-none-any.whl", "w") as zip_file:
+        zip_file.writestr(
             f"{stem}.dist-info/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{extras}"
         )
-        made.writestr(f"{stem}.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-        made.writestr(f"{stem}.dist-info/RECORD", "")
+        zip_file.writestr(f"{stem}.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        zip_file.writestr(f"{stem}.dist-info/RECORD", "")
 
 
 def strangers(report: Path, wheels: Path) -> set[str]:
     """Whatever pip's report says of our names that it did not take from the folder of our wheels."""
     rows = json.loads(report.read_text())["install"]
-    ours = {
+    urls = {
         row["metadata"]["name"]: row["download_info"]["url"] for row in rows if row["metadata"]["name"].startswith(OURS)
     }
-    assert ours, "nothing of ours was installed"
-    return {name for name, url in ours.items() if Path(url.removeprefix("file://")).parent != wheels}
+    assert urls, "nothing of ours was installed"
+    return {name for name, url in urls.items() if Path(url.removeprefix("file://")).parent != wheels}

@@ -1,1 +1,1 @@
-"""What a device keeps: what it has paid, choices, sealed reports, upload tokens, and what it knows of servers."""
+"""The stored data of a device: payments, choices, sealed reports, upload tokens and known servers."""

@@ -1,7 +1,8 @@
-"""Encryption of what a device keeps about its person: anybody who has the ledger without the key cannot read it."""
+"""Encryption of the participant's data in the ledger, which cannot be read without the key."""
 
 import os
 import secrets
+import unicodedata
 from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
@@ -17,12 +18,12 @@ _NONCE_SIZE: Final = 12
 
 
 class Encryption:
-    """Encrypts and decrypts with AES-GCM.
+    """Encryption and decryption with AES-GCM.
 
-    Use it from within a transaction of the ledger, so that no two processes make a key.
+    It must be used within a transaction of the ledger, so that two processes cannot create different keys.
 
-    key: 32 bytes that the application keeps; None: those in a file, which is made when it is first needed.
-    path: that file.
+    key: 32 bytes of the application; None: the key in a file, which is created when it is first needed.
+    path: the path of the file.
     """
 
     def __init__(self, key: bytes | None, path: Path) -> None:
@@ -30,52 +31,54 @@ class Encryption:
             raise InputError(f"must be {KEY_SIZE} bytes", field="key", remedy="use secrets.token_bytes(32), once")
         self._key, self._path = key, path
 
-    def hold(self) -> None:
-        """Keep the key in memory from now on."""
-        self._key = self._own_key()
+    def keep_in_memory(self) -> None:
+        """Load the key, and keep it in memory from now on."""
+        self._key = self._load_or_create_key()
 
-    def lock(self, plain: bytes, label: str) -> bytes:
-        """Encrypt; the label binds the result to its place."""
+    def encrypt(self, plaintext: bytes, label: str) -> bytes:
+        """Encrypt bytes; the label authenticates their location in the ledger."""
         nonce = secrets.token_bytes(_NONCE_SIZE)
-        return nonce + AESGCM(self._own_key()).encrypt(nonce, plain, label.encode())
+        return nonce + AESGCM(self._load_or_create_key()).encrypt(nonce, plaintext, label.encode())
 
-    def unlock(self, body: bytes, label: str) -> bytes:
-        """Decrypt."""
+    def decrypt(self, ciphertext: bytes, label: str) -> bytes:
+        """Decrypt the result of `encrypt` with the same label."""
         try:
-            return AESGCM(self._found_key()).decrypt(body[:_NONCE_SIZE], body[_NONCE_SIZE:], label.encode())
+            return AESGCM(self._load_key()).decrypt(ciphertext[:_NONCE_SIZE], ciphertext[_NONCE_SIZE:], label.encode())
         except (InvalidTag, ValueError, OSError):
-            raise unreadable(label) from None
+            raise unreadable_error(label) from None
 
     def pseudonym(self, person: str) -> bytes:
-        """Return what a person is called in the ledger: nobody without the key can find out who that is."""
-        return blake2b(
-            person.encode("utf-8", "surrogatepass"), key=self._own_key(), digest_size=16, person=b"person"
-        ).digest()
+        """Return a participant's pseudonym in the ledger, a keyed hash of the application's name."""
+        # letters with accents have two spellings
+        name = unicodedata.normalize("NFC", person).encode("utf-8", "surrogatepass")
+        return blake2b(name, key=self._load_or_create_key(), digest_size=16, person=b"person").digest()
 
     @property
     def mark(self) -> bytes:
-        """What tells keys apart without giving one away; a key that is missing is not made anew for it."""
+        """A keyed hash that identifies the key; a missing key is not created for it."""
         try:
-            return blake2b(key=self._found_key(), digest_size=16, person=b"mark").digest()
+            return blake2b(key=self._load_key(), digest_size=16, person=b"mark").digest()
         except OSError:
-            raise other_key() from None
+            raise other_key_error() from None
 
-    def _own_key(self) -> bytes:
+    def _load_or_create_key(self) -> bytes:
+        """Return the key, created if its file is missing; refuse a file that cannot be read."""
         try:
-            return self._found_key()
+            return self._load_key()
         except FileNotFoundError:
-            return self._made_key()
+            return self._create_key()
         except OSError:
-            raise _no_key() from None
+            raise _unusable_key_error() from None
 
-    def _found_key(self) -> bytes:
+    def _load_key(self) -> bytes:
+        """Return the key of the application or the file; refuse another length; FileNotFoundError without a file."""
         key = self._path.read_bytes() if self._key is None else self._key
         if len(key) != KEY_SIZE:
-            raise _no_key()
+            raise _unusable_key_error()
         return key
 
-    def _made_key(self) -> bytes:
-        """Write a new key: it is on disk, whole, before anything is encrypted with it."""
+    def _create_key(self) -> bytes:
+        """Write a new key durably, before it is used."""
         key, unfinished = secrets.token_bytes(KEY_SIZE), self._path.with_name(f"{self._path.name}.new")
         try:
             unfinished.unlink(missing_ok=True)
@@ -85,39 +88,29 @@ class Encryption:
                 os.fsync(file.fileno())
             unfinished.replace(self._path)
         except OSError:
-            raise _no_key() from None
+            raise _unusable_key_error() from None
         with suppress(OSError):  # not every platform has folders that can be synchronized
-            _synchronize(self._path.parent)
+            descriptor = os.open(self._path.parent, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
         return key
 
 
-def _synchronize(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def unreadable_error(label: str) -> InputError:
+    """Return the error about a stored choice that is damaged, or was encrypted with another key."""
+    remedy = f"open the ledger with the key that it was kept with, or erase it: ledger.forget({label!r})"
+    return InputError("the choice that the ledger keeps cannot be read", field="key", remedy=remedy)
 
 
-def unreadable(label: str) -> InputError:
-    """Return the error about a kept choice that is damaged, or was encrypted with another key."""
-    return InputError(
-        "the choice that the ledger keeps cannot be read",
-        field="key",
-        remedy=f"open the ledger with the key that it was kept with, or erase it: ledger.forget({label!r})",
-    )
+def _unusable_key_error() -> InputError:
+    remedy = "put it back, or pass Ledger(key=...)"
+    return InputError("cannot use the key beside the ledger", field="key", remedy=remedy)
 
 
-def _no_key() -> InputError:
-    return InputError(
-        "cannot use the key beside the ledger", field="key", remedy="put it back, or pass Ledger(key=...)"
-    )
-
-
-def other_key() -> InputError:
-    """Return the error about people who are known by another key."""
-    return InputError(
-        "is not the key by which the ledger knows its people, and all would report again",
-        field="key",
-        remedy="put the file back that was beside the ledger, or pass the key of before",
-    )
+def other_key_error() -> InputError:
+    """Return the error about participants whose pseudonyms were made with another key."""
+    detail = "is not the key by which the ledger knows its people, and all would report again"
+    remedy = "put the file back that was beside the ledger, or pass the key of before"
+    return InputError(detail, field="key", remedy=remedy)

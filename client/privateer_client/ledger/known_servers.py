@@ -1,4 +1,4 @@
-"""What a device knows of servers: the key of each, the last head of its log, and evidence against it."""
+"""The known servers of a device: the key of each server, the last head of its log, and evidence against it."""
 
 import json
 from collections.abc import Callable
@@ -7,11 +7,11 @@ from typing import Final, NamedTuple, Protocol
 from typing_extensions import override
 
 from privateer_client.ledger.ledger_file import LedgerFile
-from privateer_core.errors import HeadWentBack, LogForked
+from privateer_core.errors import LogForked, LogRollback
 
-CONTRADICTIONS: Final = {error.slug: error for error in (LogForked, HeadWentBack)}
-"""What stops a device. A fork is proved by the server's own signatures; an old head may also be one that somebody in
-between repeats, and stops it all the same. Anything else is unsigned."""
+CONTRADICTIONS: Final = {error.slug: error for error in (LogForked, LogRollback)}
+"""Contradictions that stop a device. A fork is proved by the server's own signatures; an old head may also be replayed
+by a third party, and stops the device, too. Other evidence is unsigned."""
 
 
 class KnownServer(NamedTuple):
@@ -22,27 +22,22 @@ class KnownServer(NamedTuple):
 
 
 class Servers(Protocol):
-    """Where a device keeps what it knows of servers; see `KnownServers`."""
+    """The interface of a device's known servers; see `KnownServers`."""
 
     def get(self, server: str) -> KnownServer | None:
-        """Return what is known of a server, by its address."""
-        ...
+        """Return the known server at an address, or None."""
 
     def change(self, server: str, change: Callable[[KnownServer | None], KnownServer]) -> None:
-        """Replace what is known of a server by what ``change`` makes of it, at once."""
-        ...
+        """Replace a known server by the result of ``change`` atomically."""
 
     def accuse(self, server: str, evidence: str) -> None:
-        """Keep evidence against a server, unless there is as strong evidence already: a fork is the strongest."""
-        ...
+        """Store evidence against a server, unless equally strong evidence is stored: a fork is the strongest."""
 
     def acquit(self, server: str) -> None:
-        """Mark the evidence that a server's log went back as answered, if that is all there is."""
-        ...
+        """Mark the evidence of a rollback as answered, if there is no stronger evidence."""
 
     def evidence(self, server: str) -> str | None:
         """Return the evidence against a server; None if there is none."""
-        ...
 
 
 class KnownServers(Servers):
@@ -59,43 +54,37 @@ class KnownServers(Servers):
 
     @override
     def change(self, server: str, change: Callable[[KnownServer | None], KnownServer]) -> None:
-        """Replace what is known of a server by what ``change`` makes of it; nothing changes if that raises."""
+        """Replace a known server by the result of ``change``; nothing changes if that raises."""
         with self._file.transaction() as database:
-            row = database.execute("SELECT key, head FROM servers WHERE server = ?", (server,)).fetchone()
-            after = change(None if row is None else KnownServer(*row))
-            database.execute("INSERT OR REPLACE INTO servers VALUES (?, ?, ?)", (server, *after))
+            new_server = change(self.get(server))
+            database.execute("INSERT OR REPLACE INTO servers VALUES (?, ?, ?)", (server, *new_server))
 
     def forget(self, server: str) -> str | None:
-        """Trust whatever key and log a server has the next time, as at the first time.
+        """Forget a server; return the evidence against it, which is deleted too, or None.
 
-        Returns
-        -------
-        The evidence against it, which the ledger then has no more; None if there was none.
+        Its key and log are trusted at the next contact, as at the first contact.
         """
         with self._file.transaction() as database:
-            row = database.execute("SELECT body FROM evidence WHERE server = ?", (server,)).fetchone()
+            evidence = self.evidence(server)
             database.execute("DELETE FROM servers WHERE server = ?", (server,))
             database.execute("DELETE FROM evidence WHERE server = ?", (server,))
-        return None if row is None else str(row[0])
+        return evidence
 
     @override
     def accuse(self, server: str, evidence: str) -> None:
         with self._file.transaction() as database:
-            row = database.execute("SELECT body FROM evidence WHERE server = ?", (server,)).fetchone()
-            if row is None or _outweighs(evidence, row[0]):
+            stored = self.evidence(server)
+            if stored is None or _outweighs(evidence, stored):
                 database.execute("INSERT OR REPLACE INTO evidence VALUES (?, ?)", (server, evidence))
 
     @override
     def acquit(self, server: str) -> None:
-        """Mark the evidence that a server's log went back as answered, if that is all there is.
-
-        It stays to be published: an old head of another log than the one that went on shows that there are two.
-        """
+        # It stays to be published: an old head of another log than the one that went on shows that there are two.
         with self._file.transaction() as database:
-            row = database.execute("SELECT body FROM evidence WHERE server = ?", (server,)).fetchone()
-            if row is not None and contradiction(row[0]) is HeadWentBack:
-                answered = json.dumps(json.loads(row[0]) | {"answered": True}, indent=1)
-                database.execute("UPDATE evidence SET body = ? WHERE server = ?", (answered, server))
+            stored = self.evidence(server)
+            if stored is not None and contradiction(stored) is LogRollback:
+                marked = json.dumps(json.loads(stored) | {"answered": True}, indent=1)
+                database.execute("UPDATE evidence SET body = ? WHERE server = ?", (marked, server))
 
     @override
     def evidence(self, server: str) -> str | None:
@@ -104,18 +93,18 @@ class KnownServers(Servers):
         return None if row is None else str(row[0])
 
 
-def contradiction(evidence: str) -> type[LogForked] | type[HeadWentBack] | None:
-    """Return the error that evidence is of, if it shows that the server contradicted itself and has not answered it."""
-    found = json.loads(evidence)
-    return None if found.get("answered") else CONTRADICTIONS.get(found["problem"])
+def contradiction(evidence: str) -> type[LogForked] | type[LogRollback] | None:
+    """Return the type of contradiction that evidence shows; None if it shows none or is answered."""
+    document = json.loads(evidence)
+    return None if document.get("answered") else CONTRADICTIONS.get(document["problem"])
 
 
-def _outweighs(evidence: str, before: str) -> bool:
-    """Whether evidence is kept instead of what there is: the stronger one, and of like ones the first to stand."""
-    new, old = _strength(evidence), _strength(before)
-    return new > old or (new == old and contradiction(before) is None)
+def _outweighs(evidence: str, old_evidence: str) -> bool:
+    """Whether evidence replaces the stored evidence, because it is stronger or the stored evidence is answered."""
+    new, old = _strength(evidence), _strength(old_evidence)
+    return new > old or (new == old and contradiction(old_evidence) is None)
 
 
 def _strength(evidence: str) -> int:
-    """Rank evidence: a fork is signed, a rollback may be repeated by somebody in between, anything else is unsigned."""
-    return (None, HeadWentBack, LogForked).index(CONTRADICTIONS.get(json.loads(evidence)["problem"]))
+    """Rank evidence: a fork is signed, a rollback may be replayed by a third party, and other evidence is unsigned."""
+    return (None, LogRollback, LogForked).index(CONTRADICTIONS.get(json.loads(evidence)["problem"]))

@@ -1,54 +1,51 @@
-"""The device's own account of its reports: paid before they are sent, on disk, no oftener than was promised."""
+"""The ledger of a device, which records payments durably before reports are sent, and enforces limits."""
 
 import os
 import secrets
 import sqlite3
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from typing_extensions import override
 
 from privateer_client.ledger.account_protocol import COSTS, Account, Payment, SpendingLimits, changed_terms
-from privateer_client.ledger.choice import KeptArm, KeptChoice, decode_arm, decode_choice, encode_arm, encode_choice
-from privateer_client.ledger.encryption import Encryption, unreadable
+from privateer_client.ledger.choice import StoredArm, StoredChoice, encode_choice
+from privateer_client.ledger.encryption import Encryption, unreadable_error
 from privateer_client.ledger.known_servers import KnownServers
 from privateer_client.ledger.ledger_file import LedgerFile
 from privateer_client.ledger.people import KeyedPeople
 from privateer_client.ledger.token_store import TokenStore
 from privateer_client.participation import SealedReport
 from privateer_core.clock import Clock, SystemClock
+from privateer_core.codec import decode, encode
 from privateer_core.errors import InputError, Malformed, TermsRefused
 from privateer_core.wire.publication import digest
 
-_DAY: Final = 86_400
-_PAYMENTS: Final = (
-    "SELECT experiment, version, model, epsilon, delta, local_epsilon, day, reports, made, period, pinned FROM payments"
-)
-_PAY: Final = "INSERT OR REPLACE INTO payments VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-_ROW: Final = "(person, experiment) = (?, ?)"
+_DAY_SECONDS: Final = 86_400
+_PAYMENT_COLUMNS: Final = ", ".join(field.name for field in fields(Payment))
+_INSERT_PAYMENT: Final = "INSERT OR REPLACE INTO payments VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_ROW_CONDITION: Final = "(person, experiment) = (?, ?)"
 
 
 class _Draw(NamedTuple):
-    """Which time, of so many that a person comes, was drawn; how often they came before, and in which period last."""
+    """The draw of the visit that is reported, and the number and period of the visits so far."""
 
     times: int
     seconds: float
-    drawn: int
-    come: int = -1
+    drawn_time: int
+    n_earlier: int = -1
     period: int = -1
 
-    def at(self, period: int) -> "_Draw":
-        """Return what is known when they come in a period."""
-        return self._replace(come=self.come + 1, period=period) if period > self.period else self
+    def at_period(self, period: int) -> "_Draw":
+        """Return the draw with a visit in a period counted."""
+        return self._replace(n_earlier=self.n_earlier + 1, period=period) if period > self.period else self
 
 
 class Ledger(Account):
-    """Payments, choices until they are reported, and sealed reports until they are answered, in an SQLite file.
-
-    It is safe between processes.
+    """Payments, unreported choices and pending reports in an SQLite file, which processes can share safely.
 
     Parameters
     ----------
@@ -70,7 +67,7 @@ class Ledger(Account):
     Attributes
     ----------
     servers
-        What the device knows of servers: their keys, and the heads of their logs.
+        The known servers: their keys, and the heads of their logs.
 
     Raises
     ------
@@ -96,31 +93,37 @@ class Ledger(Account):
         shares = (per_server_epsilon, per_server_delta, per_server_local_epsilon)
         self._limits = SpendingLimits(totals, shares, window_days)
         self._clock = clock or SystemClock()
-        where = Path(path) if path else default_path()
-        self._encryption = Encryption(key, where.with_name(f"{where.name}.key"))
-        self._file = LedgerFile(where, int(self._clock.now() // _DAY))
+        file_path = Path(path) if path else default_path()
+        self._encryption = Encryption(key, file_path.with_name(f"{file_path.name}.key"))
+        self._file = LedgerFile(file_path, int(self._clock.now() // _DAY_SECONDS))
         self._servers = KnownServers(self._file)
         self._tokens = TokenStore(self._file, self._clock)
         self._people, self._person = KeyedPeople(self._file, self._encryption), b""
-        self._read: tuple[str, bytes, KeptChoice] | None = None  # the choice that was read last, and where
+        self._last_read: tuple[str, bytes, StoredChoice] | None = None  # the choice that was read last, and its row
 
     def person(self, key: str) -> "Ledger":
-        """Return the ledger of one person of many, of whom the file has a keyed hash.
+        """Return the ledger of a participant, of whom the file has a keyed hash.
 
-        Limits are each person's; what is known of servers, and publications, are everybody's. Raises `InputError` if
-        the people in the file are known by another key.
+        Each participant has their own limits; known servers and publications are shared. Raises `InputError` if the
+        participants in the file are known by another key.
         """
-        return self._of(self._people.pseudonym(key))
+        return self._for_person(self._people.pseudonym(key))
 
-    def people_due(self) -> list["Ledger"]:
-        """Return the ledgers of those whose reports wait, or may be made by now; in random order."""
-        return [self._of(person) for person in self._people.due(self._clock.now())]
+    def ledgers_due(self) -> list["Ledger"]:
+        """Return the ledgers of the participants with pending or due reports, in random order."""
+        return [self._for_person(person) for person in self._people.list_due(self._clock.now())]
 
-    def _of(self, person: bytes) -> "Ledger":
-        other = object.__new__(type(self))
-        vars(other).update(vars(self))
-        other._person, other._tokens, other._read = person, TokenStore(self._file, self._clock, person), None
-        return other
+    @property
+    def has_due(self) -> bool:
+        """Whether a report of the participant is pending or due."""
+        return self._people.is_due(self._person, self._clock.now())
+
+    def _for_person(self, person: bytes) -> "Ledger":
+        """Return a ledger of another participant in the same file."""
+        ledger = object.__new__(type(self))
+        vars(ledger).update(vars(self))
+        ledger._person, ledger._tokens, ledger._last_read = person, TokenStore(self._file, self._clock, person), None
+        return ledger
 
     @property
     @override
@@ -134,7 +137,7 @@ class Ledger(Account):
 
     @property
     def path(self) -> Path:
-        """Where the file is."""
+        """The path of the file."""
         return self._file.path
 
     @override
@@ -143,9 +146,7 @@ class Ledger(Account):
 
     @override
     def pay(self, payment: Payment, endpoint: str, seal: Callable[[], bytes]) -> bytes:
-        """Record a payment durably, together with the sealed report that it is for, and erase the choice behind it.
-
-        The arm alone stays.
+        """Record a payment durably, together with its sealed report, and erase the choice. The arm stays.
 
         Parameters
         ----------
@@ -171,228 +172,204 @@ class Ledger(Account):
         BudgetExceeded
             If a sum would exceed its limit; states spent, asked and limit.
         """
-        costs = tuple(getattr(payment, cost) for cost in COSTS)
-        for cost, value in zip(COSTS, costs, strict=True):
-            if not value >= 0:
+        for cost in COSTS:
+            if not getattr(payment, cost) >= 0:
                 raise InputError("must be at least 0", field=cost, remedy="do not take part")
         with self._file.transaction() as database:
-            before = _payment(database, self._person, payment.experiment)
-            paid = replace(
-                payment if before is None else before.followed_by(payment), day=int(self._clock.now() // _DAY)
+            payments = {new_payment.experiment: new_payment for new_payment in self.payments()}
+            old_payment = payments.pop(payment.experiment, None)
+            new_payment = replace(
+                payment if old_payment is None else old_payment.followed_by(payment),
+                day=int(self._clock.now() // _DAY_SECONDS),
             )
-            others = [one for one in _payments(database, self._person) if one.experiment != paid.experiment]
-            self._limits.check(paid, others)
+            self._limits.check(new_payment, list(payments.values()))
             body = seal()
-            database.execute(_PAY, (self._person, *vars(paid).values()))
-            waits = "INSERT INTO outbox (person, experiment, endpoint, body) VALUES (?, ?, ?, ?)"
-            database.execute(waits, (self._person, payment.experiment, endpoint, body))
-            _erase(database, self._person, payment.experiment)
+            database.execute(_INSERT_PAYMENT, (self._person, *vars(new_payment).values()))
+            statement = "INSERT INTO outbox (person, experiment, endpoint, body) VALUES (?, ?, ?, ?)"
+            database.execute(statement, (self._person, payment.experiment, endpoint, body))
+            _erase_choice(database, self._person, payment.experiment)
         return body
 
     @override
     def payment(self, experiment: str) -> Payment | None:
-        with self._file.reading() as database:
-            return _payment(database, self._person, experiment)
+        row = self._fetch_row(_PAYMENT_COLUMNS, "payments", experiment)
+        return None if row is None else Payment(*row)
 
     @override
-    def draw(self, experiment: str, times: int, seconds: float, period: int) -> bool:
-        """Tell whether this time is the one that was drawn when the person first came; it is sent to nobody.
+    def count_visit(self, experiment: str, times: int, seconds: float, period: int) -> bool:
+        """Count a visit; return whether it is the one drawn at the first visit; `TermsRefused` if the terms changed.
 
-        Raises
-        ------
-        TermsRefused
-            If the experiment had another number of times or another period before.
+        Times and period must be those of the first visit. The drawn one is never sent.
         """
         with self._file.transaction() as database:
-            row = f"SELECT times, seconds, drawn, come, period FROM draws WHERE {_ROW}"
-            known = database.execute(row, (self._person, experiment)).fetchone()
-            before = _Draw(*known) if known else _Draw(times, seconds, secrets.randbelow(times))
-            same = (before.times, before.seconds) == (times, seconds)
-            drawn = before.at(period)
-            if same and drawn != before:
-                values = (self._person, experiment, *drawn)
+            row = self._fetch_row("times, seconds, drawn, come, period", "draws", experiment)
+            old_draw = _Draw(*row) if row else _Draw(times, seconds, secrets.randbelow(times))
+            is_unchanged = (old_draw.times, old_draw.seconds) == (times, seconds)
+            new_draw = old_draw.at_period(period)
+            if is_unchanged and new_draw != old_draw:
+                values = (self._person, experiment, *new_draw)
                 database.execute("INSERT OR REPLACE INTO draws VALUES (?, ?, ?, ?, ?, ?, ?)", values)
-        if not same:
+        if not is_unchanged:
             raise changed_terms()
-        return drawn.come == drawn.drawn
+        return new_draw.n_earlier == new_draw.drawn_time
 
     @override
-    def number(self, experiment: str, seed: int, people: int) -> int:
-        """Return the device's number among the people of an experiment; drawn once, and sent to nobody.
+    def draw_number(self, experiment: str, seed: int, n_participants: int) -> int:
+        """Return the device's number among the participants; `TermsRefused` if their seed or number changed.
 
-        Raises
-        ------
-        TermsRefused
-            If the experiment had another seed or number of people before.
+        It is drawn at the first call, stored and never sent.
         """
-        # Whoever knows numbers and may draw again can single people out.
+        # A server that knows numbers and may draw again can single participants out.
         with self._file.transaction() as database:
-            row = f"SELECT seed, people, number FROM numbers WHERE {_ROW}"
-            known = database.execute(row, (self._person, experiment)).fetchone()
-            if known is None:
-                known = (seed, people, secrets.randbelow(people))
-                database.execute("INSERT INTO numbers VALUES (?, ?, ?, ?, ?)", (self._person, experiment, *known))
-        if known[:2] != (seed, people):
-            raise TermsRefused(
-                "the experiment's draw of people is not the one of before", field="seed", remedy="do not take part"
-            )
-        return int(known[2])
+            row = self._fetch_row("seed, people, number", "numbers", experiment)
+            if row is None:
+                row = (seed, n_participants, secrets.randbelow(n_participants))
+                database.execute("INSERT INTO numbers VALUES (?, ?, ?, ?, ?)", (self._person, experiment, *row))
+        if row[:2] != (seed, n_participants):
+            detail = "the experiment's draw of people is not the one of before"
+            raise TermsRefused(detail, field="seed", remedy="do not take part")
+        return int(row[2])
 
     def payments(self) -> list[Payment]:
-        """Return everything that was paid for."""
+        """Return all payments."""
         with self._file.reading() as database:
-            return _payments(database, self._person)
+            query = f"SELECT {_PAYMENT_COLUMNS} FROM payments WHERE person = ? ORDER BY experiment"
+            return [Payment(*row) for row in database.execute(query, (self._person,))]
 
     @override
-    def waiting(self) -> list[SealedReport]:
+    def pending_reports(self) -> list[SealedReport]:
         with self._file.reading() as database:
-            waits = "SELECT experiment, endpoint, body FROM outbox WHERE person = ? ORDER BY experiment"
-            rows = database.execute(waits, (self._person,))
-            return [SealedReport(*row) for row in rows]
+            query = "SELECT experiment, endpoint, body FROM outbox WHERE person = ? ORDER BY experiment"
+            return [SealedReport(*row) for row in database.execute(query, (self._person,))]
 
     @override
-    def answered(self, report: SealedReport) -> None:
-        with self._file.transaction("NORMAL") as database:  # what comes back is sent again, and is known
-            this = "(person, experiment, endpoint, body) = (?, ?, ?, ?)"
-            database.execute(f"DELETE FROM outbox WHERE {this}", (self._person, *report))
+    def erase_report(self, report: SealedReport) -> None:
+        with self._file.transaction("NORMAL") as database:  # after a power failure it is sent again, as a duplicate
+            condition = "(person, experiment, endpoint, body) = (?, ?, ?, ?)"
+            database.execute(f"DELETE FROM outbox WHERE {condition}", (self._person, *report))
 
     def discard(self, experiment: str) -> None:
-        """Overwrite the sealed reports of an experiment, since they are withdrawn; their payment stays."""
+        """Overwrite the pending sealed reports of an experiment, so that they are not sent; their payment stays."""
         with self._file.transaction() as database:
-            database.execute(f"DELETE FROM outbox WHERE {_ROW}", (self._person, experiment))
+            database.execute(f"DELETE FROM outbox WHERE {_ROW_CONDITION}", (self._person, experiment))
 
     @override
-    def choice(self, experiment: str) -> KeptChoice | None:
-        """Return the choice that is kept for an experiment.
+    def choice(self, experiment: str) -> StoredChoice | None:
+        """Return the stored choice, or None; `InputError` if it is damaged, or was encrypted with another key."""
+        row = self._fetch_row("body", "choices", experiment)
+        if row is None:
+            self._last_read = None
+            return None
+        label = self._label(experiment)
+        if self._last_read is None or self._last_read[:2] != (label, row[0]):
+            try:
+                self._last_read = label, row[0], decode(self._encryption.decrypt(row[0], label), StoredChoice)
+            except Malformed:
+                raise unreadable_error(experiment) from None
+        return self._last_read[2]
+
+    @override
+    def experiments_with_choice(self) -> list[str]:
+        with self._file.reading() as database:
+            query = "SELECT experiment FROM choices WHERE person = ? ORDER BY experiment"
+            return [name for (name,) in database.execute(query, (self._person,))]
+
+    @override
+    def change_choice(
+        self, experiment: str, change: Callable[[StoredChoice | None], StoredChoice | None]
+    ) -> StoredChoice | None:
+        """Replace the stored choice by the result of ``change``; erase it and return None if it is unreportable.
 
         Raises
         ------
         InputError
-            If it is damaged, or was encrypted with another key.
-        """
-        with self._file.reading() as database:
-            return self._choice(database, experiment)
-
-    @override
-    def choices(self) -> list[str]:
-        with self._file.reading() as database:
-            names = "SELECT experiment FROM choices WHERE person = ? ORDER BY experiment"
-            return [name for (name,) in database.execute(names, (self._person,))]
-
-    @override
-    def change(self, experiment: str, change: Callable[[KeptChoice | None], KeptChoice | None]) -> KeptChoice | None:
-        """Replace the choice that is kept for an experiment by what ``change`` makes of it, and return that.
-
-        Once no report can be made of it none is kept, and this returns None.
-
-        Raises
-        ------
-        InputError
-            If the one that is kept cannot be read, or the new one cannot be kept; nothing changes then.
+            If the stored choice cannot be read, or the new choice cannot be stored; nothing changes then.
         """
         with self._file.transaction() as database:
-            before = self._choice(database, experiment)
-            after, paid = change(before), _payment(database, self._person, experiment)
-            if after is not None and paid is not None and not paid.allows(after.period):
-                after = None
-            if after is None:
-                _erase(database, self._person, experiment)
-            elif after is not before:
-                body = self._encryption.lock(encode_choice(after), self._label(experiment))
-                values = (self._person, experiment, after.due, body)
+            old_choice = self.choice(experiment)
+            new_choice = change(old_choice)
+            payment = self.payment(experiment) if new_choice is not None else None
+            if new_choice is None or (payment is not None and not payment.allows(new_choice.period)):
+                new_choice = None
+                _erase_choice(database, self._person, experiment)
+            elif new_choice is not old_choice:
+                body = self._encryption.encrypt(encode_choice(new_choice), self._label(experiment))
+                values = (self._person, experiment, new_choice.due, body)
                 database.execute("INSERT OR REPLACE INTO choices VALUES (?, ?, ?, ?)", values)
-        return after
+        return new_choice
 
     @override
-    def change_arm(self, experiment: str, change: Callable[[KeptArm | None], KeptArm | None]) -> KeptArm | None:
+    def change_arm(self, experiment: str, change: Callable[[StoredArm | None], StoredArm | None]) -> StoredArm | None:
         with self._file.transaction() as database:
-            before = self._arm(database, experiment)
-            after = change(before)
-            if after is not None and after is not before:
-                body = self._encryption.lock(encode_arm(after), f"{self._label(experiment)}#arm")
+            old_arm = self._load_arm(experiment)
+            new_arm = change(old_arm)
+            if new_arm is not None and new_arm is not old_arm:
+                body = self._encryption.encrypt(encode(new_arm), f"{self._label(experiment)}#arm")
                 database.execute("INSERT OR REPLACE INTO arms VALUES (?, ?, ?)", (self._person, experiment, body))
-        return after
+        return new_arm
 
     @override
     def forget(self, experiment: str) -> None:
         with self._file.transaction() as database:
-            _erase(database, self._person, experiment)
-            database.execute(f"DELETE FROM arms WHERE {_ROW}", (self._person, experiment))
+            _erase_choice(database, self._person, experiment)
+            database.execute(f"DELETE FROM arms WHERE {_ROW_CONDITION}", (self._person, experiment))
 
     def forget_person(self) -> None:
-        """Overwrite everything that tells of the person: choices, arms, tokens and reports that wait.
+        """Overwrite the participant's choices, arms, tokens and pending reports.
 
-        What was paid for, and what was drawn, stay: without them the person could be asked for another report.
+        Payments and draws stay, since without them the participant could be asked for another report.
         """
         self._people.erase(self._person)
 
     def _label(self, experiment: str) -> str:
-        """Return what binds something encrypted to its place."""
+        """Return the label that binds a ciphertext to participant and experiment."""
         return f"{self._person.hex()}@{experiment}" if self._person else experiment
 
-    def _arm(self, database: sqlite3.Connection, experiment: str) -> KeptArm | None:
-        row = database.execute(f"SELECT body FROM arms WHERE {_ROW}", (self._person, experiment)).fetchone()
+    def _load_arm(self, experiment: str) -> StoredArm | None:
+        """Return the stored arm of an experiment; None without one, or if it cannot be read."""
+        row = self._fetch_row("body", "arms", experiment)
         with suppress(InputError, Malformed):  # without it a person gets an arm anew, and no report depends on it
-            return (
-                None if row is None else decode_arm(self._encryption.unlock(row[0], f"{self._label(experiment)}#arm"))
-            )
+            if row is not None:
+                return decode(self._encryption.decrypt(row[0], f"{self._label(experiment)}#arm"), StoredArm)
         return None
 
-    def _choice(self, database: sqlite3.Connection, experiment: str) -> KeptChoice | None:
-        row = database.execute(f"SELECT body FROM choices WHERE {_ROW}", (self._person, experiment)).fetchone()
-        if row is None:
-            self._read = None
-            return None
-        label = self._label(experiment)
-        if self._read is None or self._read[:2] != (label, row[0]):
-            try:
-                self._read = label, row[0], decode_choice(self._encryption.unlock(row[0], label))
-            except Malformed:
-                raise unreadable(experiment) from None
-        return self._read[2]
+    def _fetch_row(self, columns: str, table: str, experiment: str) -> tuple[Any, ...] | None:
+        """Return the participant's row of an experiment in a table, or None, also within a transaction."""
+        with self._file.reading() as database:
+            query = f"SELECT {columns} FROM {table} WHERE {_ROW_CONDITION}"
+            row: tuple[Any, ...] | None = database.execute(query, (self._person, experiment)).fetchone()
+        return row
 
     @override
     def publication(self, experiment: str) -> bytes | None:
         with self._file.reading() as database:
-            row = "SELECT digest, body FROM publications WHERE experiment = ?"
-            known = database.execute(row, (experiment,)).fetchone()
-        return known[1] if known is not None and digest(known[1]) == known[0] else None
+            query = "SELECT digest, body FROM publications WHERE experiment = ?"
+            row = database.execute(query, (experiment,)).fetchone()
+        return row[1] if row is not None and digest(row[1]) == row[0] else None
 
     @override
-    def remember(self, experiment: str, publication: bytes) -> None:
-        name = digest(publication)
+    def store_publication(self, experiment: str, publication: bytes) -> None:
+        values = (experiment, digest(publication), publication)
         with self._file.transaction() as database:
-            same = "SELECT 1 FROM publications WHERE (experiment, digest, body, witnessed) = (?, ?, ?, 1)"
-            if database.execute(same, (experiment, name, publication)).fetchone() is None:
-                database.execute(
-                    "INSERT OR REPLACE INTO publications VALUES (?, ?, ?, 1)", (experiment, name, publication)
-                )
+            query = "SELECT 1 FROM publications WHERE (experiment, digest, body, witnessed) = (?, ?, ?, 1)"
+            if database.execute(query, values).fetchone() is None:
+                database.execute("INSERT OR REPLACE INTO publications VALUES (?, ?, ?, 1)", values)
 
     @override
-    def has_witnessed(self, experiment: str, name: bytes) -> bool:
+    def has_witnessed(self, experiment: str, publication_digest: bytes) -> bool:
         with self._file.reading() as database:
-            known = "SELECT 1 FROM publications WHERE (experiment, digest, witnessed) = (?, ?, 1)"
-            return database.execute(known, (experiment, name)).fetchone() is not None
+            query = "SELECT 1 FROM publications WHERE (experiment, digest, witnessed) = (?, ?, 1)"
+            return database.execute(query, (experiment, publication_digest)).fetchone() is not None
 
 
-def _erase(database: sqlite3.Connection, person: bytes, experiment: str) -> None:
-    database.execute(f"DELETE FROM choices WHERE {_ROW}", (person, experiment))
-
-
-def _payment(database: sqlite3.Connection, person: bytes, experiment: str) -> Payment | None:
-    row = database.execute(f"{_PAYMENTS} WHERE (person, experiment) = (?, ?)", (person, experiment)).fetchone()
-    return None if row is None else Payment(*row)
-
-
-def _payments(database: sqlite3.Connection, person: bytes) -> list[Payment]:
-    rows = database.execute(f"{_PAYMENTS} WHERE person = ? ORDER BY experiment", (person,))
-    return [Payment(*row) for row in rows]
+def _erase_choice(database: sqlite3.Connection, person: bytes, experiment: str) -> None:
+    database.execute(f"DELETE FROM choices WHERE {_ROW_CONDITION}", (person, experiment))
 
 
 def default_path() -> Path:
-    """Return where the ledger is if the application does not say: ``PRIVATEER_LEDGER``, or in the user's state."""
-    named = os.environ.get("PRIVATEER_LEDGER")
-    if named:
-        return Path(named)
+    """Return the default path of the ledger: ``PRIVATEER_LEDGER``, or a path in the user's state directory."""
+    path = os.environ.get("PRIVATEER_LEDGER")
+    if path:
+        return Path(path)
     state = os.environ.get("XDG_STATE_HOME")
     return (Path(state) if state else Path.home() / ".local" / "state") / "privateer" / "ledger.db"

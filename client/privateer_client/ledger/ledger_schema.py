@@ -1,4 +1,4 @@
-"""Tables of the ledger's file: made, or brought up to date from earlier versions."""
+"""Tables of the ledger's file, and their migrations."""
 
 import sqlite3
 from typing import Final
@@ -6,7 +6,7 @@ from typing import Final
 from privateer_core.errors import InputError
 
 _APPLICATION: Final = 0x50764C67
-"""Marks the file as a ledger: PvLg."""
+"""SQLite's application id of a ledger: PvLg."""
 VERSION: Final = 8
 _SCHEMA: Final = (
     """CREATE TABLE IF NOT EXISTS payments (
@@ -16,6 +16,7 @@ _SCHEMA: Final = (
     experiment TEXT PRIMARY KEY, seed INTEGER NOT NULL, people INTEGER NOT NULL, number INTEGER NOT NULL)""",
     """CREATE TABLE IF NOT EXISTS outbox (experiment TEXT PRIMARY KEY, endpoint TEXT NOT NULL, body BLOB NOT NULL)""",
 )
+_KEYED_TABLES: Final = ("payments", "numbers", "draws", "choices", "arms")
 _MIGRATIONS: Final = {
     1: ("ALTER TABLE outbox RENAME COLUMN door TO endpoint",),
     2: (
@@ -45,12 +46,9 @@ _MIGRATIONS: Final = {
         request BLOB NOT NULL, inverse BLOB NOT NULL, token BLOB NOT NULL, expires INTEGER NOT NULL) WITHOUT ROWID""",
     ),
     6: ("CREATE TABLE arms (experiment TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID",),
-    # Rows are in the order of what persons are called here, which says nothing of who came when.
+    # Rows are in the order of the participants' pseudonyms, which does not depend on time.
     7: (
-        *(
-            f"ALTER TABLE {table} RENAME TO {table}_of_one"
-            for table in ("payments", "numbers", "draws", "choices", "arms")
-        ),
+        *(f"ALTER TABLE {table} RENAME TO {table}_of_one" for table in _KEYED_TABLES),
         """CREATE TABLE payments (person BLOB NOT NULL, experiment TEXT NOT NULL, version INTEGER NOT NULL,
         model TEXT NOT NULL, epsilon REAL NOT NULL, delta REAL NOT NULL, local_epsilon REAL NOT NULL,
         day INTEGER NOT NULL, reports INTEGER NOT NULL, made INTEGER NOT NULL, period INTEGER NOT NULL,
@@ -70,7 +68,7 @@ _MIGRATIONS: Final = {
         """CREATE TABLE arms (person BLOB NOT NULL, experiment TEXT NOT NULL, body BLOB NOT NULL,
         PRIMARY KEY (person, experiment)) WITHOUT ROWID""",
         "INSERT INTO arms SELECT x'', experiment, body FROM arms_of_one",
-        *(f"DROP TABLE {table}_of_one" for table in ("payments", "numbers", "draws", "choices", "arms")),
+        *(f"DROP TABLE {table}_of_one" for table in _KEYED_TABLES),
         "ALTER TABLE outbox ADD COLUMN person BLOB NOT NULL DEFAULT x''",
         "CREATE INDEX outbox_of_person ON outbox (person, experiment)",
         "CREATE INDEX choices_by_due ON choices (due)",
@@ -79,18 +77,18 @@ _MIGRATIONS: Final = {
         "CREATE TABLE people (mark BLOB NOT NULL)",
     ),
 }
-"""What makes a marked ledger of each version one of the next."""
-_MARKED_FIRST: Final = 2
-"""Version that `_SCHEMA` makes."""
-_EARLIER: Final = {
+"""Statements that migrate a marked ledger from a version to the next."""
+_FIRST_MARKED_VERSION: Final = 2
+"""The version of `_SCHEMA`."""
+_UNVERSIONED_COLUMNS: Final = {
     "payments": {"experiment", "version", "model", "epsilon", "delta", "local_epsilon"},
     "numbers": {"experiment", "seed", "people", "number"},
 }
-"""Tables of ledgers of the time before versions, and the columns that they all have."""
+"""Tables of ledgers without a version, and the columns that all of them have."""
 
 
 def bring_up_to_date(database: sqlite3.Connection, today: int) -> int:
-    """Make a file a ledger of this version; return which version it was of, 0 if it was of this one or empty."""
+    """Migrate a file to this version; return its old version, or 0 if it was current or empty."""
     (application,) = database.execute("PRAGMA application_id").fetchone()
     (version,) = database.execute("PRAGMA user_version").fetchone()
     if (application, version) == (_APPLICATION, VERSION):
@@ -98,20 +96,20 @@ def bring_up_to_date(database: sqlite3.Connection, today: int) -> int:
     if application == _APPLICATION and version > VERSION:
         raise InputError("a newer version wrote the ledger", field="ledger", remedy="update the application")
     is_new = not database.execute("SELECT 1 FROM sqlite_master").fetchone()
-    if application == 0 and _is_earlier(database):
-        _mark(database, today)
-        version = _MARKED_FIRST
+    if application == 0 and _is_unversioned(database):
+        _mark_as_ledger(database, today)
+        version = _FIRST_MARKED_VERSION
     elif not (application == _APPLICATION and version in _MIGRATIONS and _is_sound(database)):
-        raise damaged()
-    for before in range(version, VERSION):
-        for statement in _MIGRATIONS[before]:
+        raise damaged_error()
+    for old_version in range(version, VERSION):
+        for statement in _MIGRATIONS[old_version]:
             database.execute(statement)
     database.execute(f"PRAGMA user_version={VERSION}")
     return 0 if is_new else version
 
 
-def _mark(database: sqlite3.Connection, today: int) -> None:
-    """Make an empty file, or a ledger of the time before versions, a marked ledger."""
+def _mark_as_ledger(database: sqlite3.Connection, today: int) -> None:
+    """Turn an empty file, or a ledger without a version, into a marked ledger."""
     for statement in _SCHEMA:
         database.execute(statement)
     if "day" not in _columns(database, "payments"):  # what was paid some day counts as paid today
@@ -120,24 +118,21 @@ def _mark(database: sqlite3.Connection, today: int) -> None:
 
 
 def _is_sound(database: sqlite3.Connection) -> bool:
-    """Tell whether a marked ledger has the columns that all of them have."""
-    return all(columns <= _columns(database, table) for table, columns in _EARLIER.items())
+    """Return whether a marked ledger has the columns that all ledgers have."""
+    return all(columns <= _columns(database, table) for table, columns in _UNVERSIONED_COLUMNS.items())
 
 
-def _is_earlier(database: sqlite3.Connection) -> bool:
-    """Tell whether a file without a mark is empty, or a ledger of a version that wrote no mark."""
+def _is_unversioned(database: sqlite3.Connection) -> bool:
+    """Return whether a file without a mark is empty, or a ledger of a version that wrote no mark."""
     tables = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-    return all(_EARLIER.get(table, {""}) <= _columns(database, table) for table in tables)
+    return all(_UNVERSIONED_COLUMNS.get(table, {""}) <= _columns(database, table) for table in tables)
 
 
 def _columns(database: sqlite3.Connection, table: str) -> set[str]:
     return {name for (name,) in database.execute("SELECT name FROM pragma_table_info(?)", (table,))}
 
 
-def damaged() -> InputError:
-    """Return the error about a file that is no ledger, or none any more."""
-    return InputError(
-        "the file is damaged, or not a ledger",
-        field="ledger",
-        remedy="put a copy of it back, or name another file: a new one does not know what was reported",
-    )
+def damaged_error() -> InputError:
+    """Return the error about a file that is damaged or no ledger."""
+    remedy = "put a copy of it back, or name another file: a new one does not know what was reported"
+    return InputError("the file is damaged, or not a ledger", field="ledger", remedy=remedy)

@@ -1,4 +1,4 @@
-"""Cases of an audit: a claim on a whole, by samples of two neighbours, or one part of a mechanism, by its law."""
+"""Cases of an audit: claims tested by samples of two neighbours, and parts of mechanisms tested by their law."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,28 +11,37 @@ from numpy.typing import NDArray
 from privateer_core.accounting.accountant import account
 from privateer_core.accounting.events import Event, Gaussian, Pure
 from privateer_core.mechanisms import Mechanism
-from privateer_lab.audit.law import LaplaceLaw, Law, NormalLaw, noise_surprise, surprise
-from privateer_lab.audit.lower_bounds import LowerBounds, Scores, attack
+from privateer_core.privacy.terms import Terms
+from privateer_lab.audit.law import (
+    LaplaceLaw,
+    Law,
+    LowerBounds,
+    NormalLaw,
+    Scores,
+    attack,
+    counts_p_value,
+    noise_p_value,
+)
 
 CHANNELS: Final = "channels"
-"""Stands for a mechanism where what is attacked belongs to none."""
+"""The mechanism of attacks that belong to no mechanism."""
 ANY: Final = "any"
-"""Stands for a trust model, and for a calibration, where what is attacked is the same under all."""
+"""The trust model and the calibration of attacks that are the same under all of them."""
 Sampler = Callable[[int, int], Scores]
-"""Scores of ``count`` independent observations of neighbour 0 or 1: (who, count)."""
+"""Scores of ``count`` independent observations of neighbour 0 or 1: (neighbour, count)."""
 Integers = NDArray[np.int64]
 Observe = Callable[[int, int], Any]
-"""Observations of neighbour 0 or 1: (who, count)."""
+"""Observations of neighbour 0 or 1: (neighbour, count)."""
 DELTA: Final = 1e-6
 """Delta at which the epsilon of normal noise is stated."""
-_DIGITS: Final = 9
-_CERTAIN: Final = 50.0
-"""Score of an observation that one of the neighbours alone can cause."""
+_SCORE_DECIMALS: Final = 9
+_MAX_SCORE: Final = 50.0
+"""Largest absolute score: that of an observation which only one neighbour can cause."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A claim, and how to attack it."""
+    """A privacy claim, and the attack on it."""
 
     name: str  # name of the attack
     mechanism: str  # class of the mechanism, or name of the algorithm, by which attacks are chosen on the command line
@@ -45,135 +54,127 @@ class Case:
     event: Event
     sample: Sampler  # larger scores speak for neighbour 0
     count: int  # observations of each neighbour
-    # whether the accountant finds that the claim, a paper's, does not hold: experiments that make it run in simulation
-    # alone, and an attack should break it
+    # whether the claim is a paper's that the accountant refutes: such experiments run in simulation alone, and
+    # an attack should break it
     unsafe: bool = False
+
+    @classmethod
+    def from_terms(cls, name: str, terms: Terms, sample: Sampler, count: int) -> "Case":
+        """Build the attack on the claim of a round's terms."""
+        assert terms.event is not None
+        kind, claim = type(terms.mechanism).__name__, (terms.epsilon, terms.delta, terms.event)
+        return cls(name, kind, terms.model, terms.calibration, *claim, sample, count)
 
 
 @dataclass(frozen=True)
 class MechanismPart:
-    """A part of a mechanism, and how to attack it alone."""
+    """A part of a mechanism, and the attack on that part alone."""
 
-    name: str  # what is drawn
-    mechanism: str  # class of the mechanism
+    name: str  # the random quantity
+    mechanism: str  # class of the mechanism, or name of the algorithm
     # as of `privateer_lab.audit.case.Case`
     model: str
     calibration: str
-    sampler: str  # what the mechanism calls to draw it
-    # what this part by itself reveals about the two neighbours; None: nothing is claimed of it but its law
+    sampler: str  # the function that draws the quantity
+    # the privacy loss of this part alone for the two neighbours; None: only the law of the part is claimed
     event: Event | None
     delta: float  # where epsilon is stated
     observe: Observe  # makes observations through the mechanism
     score: Callable[[Any], Scores]  # scores observations; larger ones speak for neighbour 0
-    surprise: Callable[[int, Any], float]  # P-value of observations of a neighbour: (who, observations)
+    p_value: Callable[[int, Any], float]  # P-value of observations of a neighbour: (neighbour, observations)
     count: int  # observations of each neighbour
 
     @cached_property
     def epsilon(self) -> float | None:
-        """The claim."""
+        """The claimed epsilon at ``delta``; None if only the law is claimed."""
         return None if self.event is None else account(self.event).epsilon(self.delta)
 
-    def examine(self, alarm: float) -> "Examined":
-        """Observe both neighbours; bound and law raise a false alarm with a chance of at most ``alarm`` each."""
-        seen = [self.observe(who, self.count) for who in (0, 1)]
-        law = min(1.0, 2 * min(self.surprise(who, one) for who, one in enumerate(seen)))
+    def examine(self, false_alarm_rate: float) -> "PartResult":
+        """Attack the part; bound and law have a false-alarm probability of at most ``false_alarm_rate`` each."""
+        observations = [self.observe(neighbour, self.count) for neighbour in (0, 1)]
+        p_value = min(1.0, 2 * min(self.p_value(neighbour, sample) for neighbour, sample in enumerate(observations)))
         if self.event is None or self.epsilon is None:
-            return Examined(None, law, law >= alarm)
-        left, right = map(self.score, seen)
-        found = attack(left, right, self.event, self.epsilon, self.delta, alarm)
-        return Examined(found, law, law >= alarm and found.stands(self.epsilon))
+            return PartResult(None, p_value, p_value >= false_alarm_rate)
+        left, right = map(self.score, observations)
+        bounds = attack(left, right, self.event, self.epsilon, self.delta, false_alarm_rate)
+        return PartResult(bounds, p_value, p_value >= false_alarm_rate and bounds.is_consistent_with(self.epsilon))
 
 
 @dataclass(frozen=True)
-class Examined:
-    """The finding about a part of a mechanism."""
+class PartResult:
+    """The result of attacking a part of a mechanism."""
 
-    evidence: LowerBounds | None  # bounds; None where nothing is claimed but a law
-    law: float  # how likely such observations, or stranger ones, are by the law (a p-value)
-    holds: bool  # whether claim and law stand
+    bounds: LowerBounds | None  # lower bounds; None if only the law is claimed
+    p_value: float  # p-value of the observations under the claimed law
+    is_satisfied: bool  # whether neither claim nor law is rejected
 
 
 @dataclass(frozen=True)
 class Outcomes:
-    """Observations that are one of a few outcomes, whose chances are known under both neighbours, (2, outcomes)."""
+    """Categorical observations with known probabilities under both neighbours, (2, outcomes)."""
 
-    chances: Scores
+    probabilities: Scores
+    event: Event | None = None  # privacy event of an outcome; None: only the probabilities are claimed
 
-    def score(self, seen: Integers) -> Scores:
-        """Return the logarithm of how much likelier each is under neighbour 0."""
+    def score(self, outcomes: Integers) -> Scores:
+        """Return the log-likelihood ratio of each outcome, neighbour 0 to neighbour 1."""
         with np.errstate(divide="ignore", invalid="ignore"):
-            ratio = np.log(self.chances[0]) - np.log(self.chances[1])
-        return np.asarray(np.round(np.clip(np.nan_to_num(ratio), -_CERTAIN, _CERTAIN), _DIGITS)[seen])
+            ratio = np.log(self.probabilities[0]) - np.log(self.probabilities[1])
+        return np.asarray(np.round(np.clip(np.nan_to_num(ratio), -_MAX_SCORE, _MAX_SCORE), _SCORE_DECIMALS)[outcomes])
 
-    def surprise(self, who: int, seen: Integers) -> float:
-        """Return the p-value of the counts."""
-        return surprise(np.bincount(seen, minlength=self.chances.shape[1]), self.chances[who])
+    def p_value(self, neighbour: int, draws: Integers) -> float:
+        """Return the p-value of the outcome counts of a neighbour."""
+        return counts_p_value(np.bincount(draws, minlength=self.probabilities.shape[1]), self.probabilities[neighbour])
 
 
 @dataclass(frozen=True)
 class Noise:
-    """Observations of whole numbers (n, numbers) with independent noise; ``own`` are those of the part."""
+    """Observations of whole numbers (n, numbers) with independent noise; the part has the columns ``tested``."""
 
     laws: tuple[Law, ...]
-    own: tuple[int, ...]
-    exact: Integers  # what the numbers would be without noise, (2, numbers)
+    tested: tuple[int, ...]
+    exact: Integers  # the numbers of each neighbour without noise, (2, numbers)
 
-    def score(self, seen: Integers) -> Scores:
-        """Return the logarithm of how much likelier the own numbers are under neighbour 0."""
+    def score(self, observed: Integers) -> Scores:
+        """Return the log-likelihood ratio of the tested numbers, neighbour 0 to neighbour 1."""
         left, right = (
-            sum((self.laws[k].log(seen[:, k] - exact[k]) for k in self.own), np.zeros(len(seen)))
+            sum((self.laws[k].log_density(observed[:, k] - exact[k]) for k in self.tested), np.zeros(len(observed)))
             for exact in self.exact
         )
-        return np.asarray(np.round(np.clip(left - right, -_CERTAIN, _CERTAIN), _DIGITS))
+        return np.asarray(np.round(np.clip(left - right, -_MAX_SCORE, _MAX_SCORE), _SCORE_DECIMALS))
 
-    def surprise(self, who: int, seen: Integers) -> float:
-        """Return the p-value of the noise, by number and by pair."""
-        return noise_surprise(seen - self.exact[who], self.laws, self.own)
+    def p_value(self, neighbour: int, observed: Integers) -> float:
+        """Return the p-value of the noise of single numbers and of pairs."""
+        return noise_p_value(observed - self.exact[neighbour], self.laws, self.tested)
 
     @property
-    def event(self) -> Event:
-        """What normal or Laplace noise of the own numbers reveals: its curve is exact for these neighbours."""
-        moved = np.abs(self.exact[0] - self.exact[1])
-        normal = [moved[k] / law.deviation for k in self.own if isinstance(law := self.laws[k], NormalLaw)]
-        if normal:
-            return Gaussian(1.0, float(np.linalg.norm(normal)))
-        return Pure(float(sum(moved[k] / law.scale for k in self.own if isinstance(law := self.laws[k], LaplaceLaw))))
+    def event(self) -> Event | None:
+        """The privacy event of the tested numbers' normal or Laplace noise; None if both neighbours have the same."""
+        sensitivities = np.abs(self.exact[0] - self.exact[1])
+        if not sensitivities.any():
+            return None
+        tested = [(sensitivities[k], self.laws[k]) for k in self.tested]
+        ratios = [distance / law.standard_deviation for distance, law in tested if isinstance(law, NormalLaw)]
+        if ratios:
+            return Gaussian(1.0, float(np.linalg.norm(ratios)))
+        return Pure(float(sum(distance / law.scale for distance, law in tested if isinstance(law, LaplaceLaw))))
 
 
-def noise_part(
+def build_part(
     name: str,
     mechanism: Mechanism,
     model: str,
     sampler: str,
     observe: Observe,
-    noise: Noise,
+    law: Noise | Outcomes,
     count: int,
     *,
     calibration: str = "tight",
     event: Event | None = None,
     delta: float | None = None,
 ) -> MechanismPart:
-    """Return the part whose observations are numbers with noise; by default its event is that of the noise."""
-    claim = event or noise.event
-    at = delta if delta is not None else DELTA if isinstance(claim, Gaussian) else 0.0
-    kind = type(mechanism).__name__
-    return MechanismPart(
-        name, kind, model, calibration, sampler, claim, at, observe, noise.score, noise.surprise, count
-    )
-
-
-def outcome_part(
-    name: str,
-    mechanism: Mechanism,
-    model: str,
-    sampler: str,
-    observe: Observe,
-    outcomes: Outcomes,
-    count: int,
-    event: Event | None,
-) -> MechanismPart:
-    """Return the part whose observations are outcomes, at a delta of 0."""
-    kind = type(mechanism).__name__
-    return MechanismPart(
-        name, kind, model, "tight", sampler, event, 0.0, observe, outcomes.score, outcomes.surprise, count
-    )
+    """Build the part whose observations have this law; its default event is that of the law."""
+    kind, claim = type(mechanism).__name__, event or law.event
+    at_delta = delta if delta is not None else DELTA if isinstance(claim, Gaussian) else 0.0
+    claims = (model, calibration, sampler, claim, at_delta)
+    return MechanismPart(name, kind, *claims, observe, law.score, law.p_value, count)

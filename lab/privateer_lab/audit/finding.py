@@ -17,19 +17,18 @@ class AuditFinding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     calibration: str
     epsilon: float | None
     delta: float | None
-    # epsilon that is proved at delta; None where nothing is claimed but a law, and for a channel, which tells something
-    # or nothing
+    # lower bound of epsilon at delta; None if only a law is claimed, and for a channel
     lower_bound: float | None
-    confidence: float | None  # with which all lower bounds and laws of a run hold together; None for a channel
+    confidence: float | None  # of all lower bounds and laws of a run together; None for a channel
     samples: int
     verdict: Literal["holds", "broken"]
     unsafe: bool = False  # whether the claim is a paper's that the accountant does not confirm
-    # of a part: how likely its observations, or stranger ones, are by the law that it must have (a p-value)
+    # of a part: p-value of its observations under the law that it must have
     law: float | None = None
 
     @property
     def holds(self) -> bool:
-        """Whether the claim stands."""
+        """Whether no attack broke the claim."""
         return self.verdict == "holds"
 
 
@@ -37,12 +36,12 @@ class Audit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An audit as `privateer audit --json` writes it."""
 
     format: str
-    # privateer, at: the version that attacked itself, and when, in UTC
+    # privateer, at: the audited version, and the time in UTC
     privateer: str
     at: datetime
     holds: bool
     broken: tuple[str, ...]
     unsafe: tuple[str, ...]
     attacks: int
-    false_alarm: float  # chance that true claims are reported as broken
+    false_alarm: float  # probability that any true claim is reported as broken
     findings: tuple[AuditFinding, ...]

@@ -1,7 +1,6 @@
-"""Whether noise has the law that was certified: exact tests of counts, by number and by pair of numbers."""
+"""Lower confidence bounds of epsilon and delta from samples of two neighbours, and p-values of noise."""
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Final, Protocol
@@ -9,47 +8,165 @@ from typing import Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
-from scipy.stats import binom
+from scipy.stats import beta, binom
+
+from privateer_core.accounting.accountant import account
+from privateer_core.accounting.events import Event, Gaussian
+from privateer_core.accounting.gaussian import gaussian_epsilon
+
+Scores = NDArray[np.float64]
+_MAX_THRESHOLDS: Final = 200
+"""Largest number of thresholds among which the training half of the samples selects one."""
+_MAX_DISTINCT_SCORES: Final = 64
+"""Largest number of distinct scores for which each score is an event."""
+_EPSILON_FRACTIONS: Final = (0.0, 0.25, 0.5, 1.0)
+"""Epsilons, as fractions of the claim, at which delta is compared with the claimed curve."""
+_N_BOUNDS: Final = 4 * (len(_EPSILON_FRACTIONS) + 2)
+"""Clopper-Pearson bounds of one attack, which share its false-alarm rate (Bonferroni)."""
+
+
+@dataclass(frozen=True)
+class LowerBounds:
+    """Lower confidence bounds of an attack."""
+
+    lower_bound: float  # lower bound of epsilon at the claimed delta
+    excess: float  # largest lower bound of delta minus the claimed delta; above 0 the claim is broken
+
+    def is_consistent_with(self, epsilon: float) -> bool:
+        """Whether the bounds refute neither the claimed epsilon nor the claimed curve."""
+        return self.excess <= 0 and self.lower_bound <= epsilon * (1 + 1e-9)
+
+
+def attack(left: Scores, right: Scores, event: Event, epsilon: float, delta: float, alarm_rate: float) -> LowerBounds:
+    """Compute lower bounds of epsilon at ``delta`` and of delta, and compare delta with the claimed curve, ``event``.
+
+    Larger scores of the observations of both neighbours favour the left one; a true claim fails with ``alarm_rate``.
+    """
+    curve, bound_rate = account(event), alarm_rate / _N_BOUNDS
+    train_halves, test_halves = zip(*(np.array_split(sample, 2) for sample in (left, right)), strict=True)
+    lower, excess = 0.0, -1.0
+    for sign in (1, -1):
+        train, test = ([np.sort(sign * half) for half in halves[::sign]] for halves in (train_halves, test_halves))
+        events = _select_events(train)
+        train_bounds, test_bounds = (_probability_bounds(events, halves, bound_rate) for halves in (train, test))
+        lower = max(lower, _best_bound(_epsilon_bounds(train_bounds, delta), _epsilon_bounds(test_bounds, delta)))
+        for point in (fraction * epsilon for fraction in _EPSILON_FRACTIONS):
+            delta_bound = _best_bound(_delta_bounds(train_bounds, point), _delta_bounds(test_bounds, point))
+            excess = max(excess, delta_bound - curve.delta(point))
+    if isinstance(event, Gaussian):
+        lower = max(lower, _gaussian_epsilon_bound(left, right, delta, bound_rate))
+    return LowerBounds(lower, excess)
+
+
+@dataclass(frozen=True)
+class _ScoreEvents:
+    """Events of a score: at least a value, or equal to it."""
+
+    values: Scores
+    is_equality: NDArray[np.bool_]
+
+    def count_hits(self, sorted_scores: Scores) -> NDArray[np.int64]:
+        """Count the sorted scores in each event."""
+        below = np.searchsorted(sorted_scores, self.values, side="left")
+        above = np.searchsorted(sorted_scores, self.values, side="right")
+        return np.asarray(np.where(self.is_equality, above, len(sorted_scores)) - below)
+
+
+def _select_events(samples: list[Scores]) -> _ScoreEvents:
+    """Choose the events to test: single scores if they are few, and thresholds at scores or their quantiles."""
+    values = np.unique(np.concatenate(samples))
+    distinct = values if len(values) <= _MAX_DISTINCT_SCORES else values[:0]
+    if len(values) > _MAX_THRESHOLDS:
+        values = np.unique(np.quantile(values, np.linspace(0, 1, _MAX_THRESHOLDS)))
+    return _ScoreEvents(np.concatenate([distinct, values]), np.arange(len(distinct) + len(values)) < len(distinct))
+
+
+_ProbabilityBounds = tuple[Scores, Scores]
+"""Lower bounds of the events' probabilities for the left scores, and upper bounds for the right scores."""
+
+
+def _bound_below(hits: NDArray[np.int64], trials: int, alpha: float) -> Scores:
+    positive_hits = np.maximum(hits, 1)
+    return np.where(hits > 0, beta.ppf(alpha, positive_hits, trials - positive_hits + 1), 0.0)
+
+
+def _bound_above(hits: NDArray[np.int64], trials: int, alpha: float) -> Scores:
+    capped_hits = np.minimum(hits, trials - 1)
+    return np.where(hits < trials, beta.isf(alpha, capped_hits + 1, trials - capped_hits), 1.0)
+
+
+def _probability_bounds(events: _ScoreEvents, samples: list[Scores], alpha: float) -> _ProbabilityBounds:
+    left, right = samples
+    lower = _bound_below(events.count_hits(left), len(left), alpha)
+    return lower, _bound_above(events.count_hits(right), len(right), alpha)
+
+
+def _epsilon_bounds(bounds: _ProbabilityBounds, delta: float) -> Scores:
+    low, high = bounds
+    return np.log(np.maximum(low - delta, np.finfo(float).tiny) / high)
+
+
+def _delta_bounds(bounds: _ProbabilityBounds, epsilon: float) -> Scores:
+    low, high = bounds
+    return low - math.exp(epsilon) * high
+
+
+def _best_bound(train_bounds: Scores, test_bounds: Scores) -> float:
+    """Return the test half's bound of the event that has the largest bound in the training half."""
+    return float(test_bounds[np.argmax(train_bounds)])
+
+
+def _gaussian_epsilon_bound(left: Scores, right: Scores, delta: float, alpha: float) -> float:
+    """Return a lower bound of normal noise's epsilon from the errors of one threshold (Gaussian trade-off function).
+
+    The threshold is selected on the first tenth of the scores, and its errors are counted on the others.
+    """
+    n_train = min(len(left), len(right)) // 10
+    threshold = float(np.median(np.concatenate([left[:n_train], right[:n_train]])))
+    left, right = left[n_train:], right[n_train:]
+    miss_rate = _bound_above((left < threshold).sum(keepdims=True), len(left), alpha)
+    false_positive_rate = _bound_above((right >= threshold).sum(keepdims=True), len(right), alpha)
+    mu = float((ndtri(1 - false_positive_rate) - ndtri(miss_rate))[0])
+    return gaussian_epsilon(delta, 1 / mu) if mu > 1e-6 else 0.0
+
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
-_CELLS: Final = 16
-"""Cells of about the same chance, into which the values of one number are counted."""
-_OF_PAIR: Final = 4
-"""Cells of a number beside those of another one."""
+_CELLS_PER_NUMBER: Final = 16
+"""Cells of about the same probability, into which the values of one number are counted."""
+_CELLS_PER_PAIRED_NUMBER: Final = 4
+"""Cells of each number when pairs of numbers are counted."""
 
 
 class Law(Protocol):
-    """The law of one whole number of noise."""
+    """The probability distribution of one whole number of noise."""
 
-    def cells(self, values: Integers, count: int) -> tuple[Integers, Array]:
-        """Return the cell of each value, and the exact chances of the cells, of which there are about ``count``."""
-        ...
+    def assign_cells(self, values: Integers, count: int) -> tuple[Integers, Array]:
+        """Return the cell of each value, and the exact probabilities of the about ``count`` cells."""
 
-    def log(self, values: Integers) -> Array:
-        """Return the logarithm of each value's chance or density, but for a constant."""
-        ...
+    def log_density(self, values: Integers) -> Array:
+        """Return each value's log-probability or log-density up to a constant."""
 
 
-def _cut(values: Integers, edges: Integers, below: Array) -> tuple[Integers, Array]:
-    """Return cells that end with ``edges``, and their chances, from those of values up to each edge."""
-    return np.searchsorted(edges, values, side="left"), np.diff(below, prepend=0.0, append=1.0)
+def _assign_cells(values: Integers, upper_edges: Integers, below: Array) -> tuple[Integers, Array]:
+    """Return cells with these upper edges, and their probabilities, from the distribution function at the edges."""
+    return np.searchsorted(upper_edges, values, side="left"), np.diff(below, prepend=0.0, append=1.0)
 
 
 @dataclass(frozen=True)
 class NormalLaw:
     """Normal noise, rounded to whole numbers."""
 
-    deviation: float
+    standard_deviation: float
 
-    def cells(self, values: Integers, count: int) -> tuple[Integers, Array]:
+    def assign_cells(self, values: Integers, count: int) -> tuple[Integers, Array]:
         """Cut at quantiles."""
-        edges = np.unique(np.rint(self.deviation * ndtri(np.arange(1, count) / count))).astype(np.int64)
-        return _cut(values, edges, ndtr((edges + 0.5) / self.deviation))
+        upper_edges = np.unique(np.rint(self.standard_deviation * ndtri(np.arange(1, count) / count))).astype(np.int64)
+        return _assign_cells(values, upper_edges, ndtr((upper_edges + 0.5) / self.standard_deviation))
 
-    def log(self, values: Integers) -> Array:
-        """Return the logarithm of the density."""
-        return np.asarray(-np.square(values / self.deviation) / 2)
+    def log_density(self, values: Integers) -> Array:
+        """Return the log-density of each value up to a constant."""
+        return np.asarray(-np.square(values / self.standard_deviation) / 2)
 
 
 @dataclass(frozen=True)
@@ -58,34 +175,34 @@ class LaplaceLaw:
 
     scale: int
 
-    def cells(self, values: Integers, count: int) -> tuple[Integers, Array]:
+    def assign_cells(self, values: Integers, count: int) -> tuple[Integers, Array]:
         """Cut at quantiles."""
-        share = np.arange(1, count) / count
-        tail = np.log(2 * np.minimum(share, 1 - share))
-        edges = np.unique(np.rint(self.scale * np.where(share < 0.5, tail, -tail))).astype(np.int64)
-        step = math.exp(-1 / self.scale)
-        above = np.exp(-(np.abs(edges) + (edges >= 0)) / self.scale) / (1 + step)
-        return _cut(values, edges, np.where(edges >= 0, 1 - above, above))
+        levels = np.arange(1, count) / count
+        tail = np.log(2 * np.minimum(levels, 1 - levels))
+        upper_edges = np.unique(np.rint(self.scale * np.where(levels < 0.5, tail, -tail))).astype(np.int64)
+        decay = math.exp(-1 / self.scale)
+        above = np.exp(-(np.abs(upper_edges) + (upper_edges >= 0)) / self.scale) / (1 + decay)
+        return _assign_cells(values, upper_edges, np.where(upper_edges >= 0, 1 - above, above))
 
-    def log(self, values: Integers) -> Array:
+    def log_density(self, values: Integers) -> Array:
         """Return the logarithm of the chance."""
         return np.asarray(-np.abs(values) / self.scale)
 
 
 @dataclass(frozen=True)
 class BinomialLaw:
-    """A number of bits."""
+    """A binomial number of bits."""
 
     trials: int
     probability: float
 
-    def cells(self, values: Integers, count: int) -> tuple[Integers, Array]:
+    def assign_cells(self, values: Integers, count: int) -> tuple[Integers, Array]:
         """Cut at quantiles."""
-        share = np.arange(1, count) / count
-        edges = np.unique(binom.ppf(share, self.trials, self.probability)).astype(np.int64)
-        return _cut(values, edges, binom.cdf(edges, self.trials, self.probability))
+        levels = np.arange(1, count) / count
+        upper_edges = np.unique(binom.ppf(levels, self.trials, self.probability)).astype(np.int64)
+        return _assign_cells(values, upper_edges, binom.cdf(upper_edges, self.trials, self.probability))
 
-    def log(self, values: Integers) -> Array:
+    def log_density(self, values: Integers) -> Array:
         """Return the logarithm of the chance."""
         return np.asarray(binom.logpmf(values, self.trials, self.probability))
 
@@ -96,45 +213,31 @@ class UniformLaw:
 
     below: int
 
-    def cells(self, values: Integers, count: int) -> tuple[Integers, Array]:
-        """Cut into equal parts."""
+    def assign_cells(self, values: Integers, count: int) -> tuple[Integers, Array]:
+        """Assign values to cells of equal width."""
         return values * count // self.below, np.full(count, 1 / count)
 
-    def log(self, values: Integers) -> Array:
-        """Return zeros: all values are as likely."""
+    def log_density(self, values: Integers) -> Array:
+        """Return zeros, since all values have the same probability."""
         return np.zeros(len(values))
 
 
-def surprise(counts: Integers, chances: Array) -> float:
-    """Return a p-value of counts of independent observations, exact for any number of them.
-
-    The least of the two-sided binomial p-values of single cells, times the cells (Bonferroni).
-    """
+def counts_p_value(counts: Integers, probabilities: Array) -> float:
+    """Return cells' smallest two-sided binomial p-value times their number (Bonferroni), valid at every sample size."""
     total = int(counts.sum())
-    least = np.minimum(binom.cdf(counts, total, chances), binom.sf(counts - 1, total, chances)).min()
-    return float(min(1.0, 2 * len(counts) * least))
+    min_tail = np.minimum(binom.cdf(counts, total, probabilities), binom.sf(counts - 1, total, probabilities)).min()
+    return float(min(1.0, 2 * len(counts) * min_tail))
 
 
-def noise_surprise(noise: Integers, laws: tuple[Law, ...], own: tuple[int, ...]) -> float:
-    """Return a p-value of noise (n, numbers): each of its ``own`` numbers has its law, and none follows from another.
+def noise_p_value(noise: Integers, laws: tuple[Law, ...], tested: tuple[int, ...]) -> float:
+    """Return a p-value of noise (n, numbers): the ``tested`` numbers follow their laws and are pairwise independent.
 
-    Pairs of own numbers are counted, and pairs of an own one and another.
+    Pairs with at least one tested number are counted. All p-values are combined by Bonferroni's inequality.
     """
-    single = [_counted(*laws[k].cells(noise[:, k], _CELLS)) for k in own]
-    rough = {k: laws[k].cells(noise[:, k], _OF_PAIR) for k in range(noise.shape[1])}
-    pairs = [pair for pair in combinations(rough, 2) if set(pair) & set(own)]
-    both = [_counted(*_paired(rough[one], rough[other])) for one, other in pairs]
-    return _least([*single, *both])
-
-
-def _paired(one: tuple[Integers, Array], other: tuple[Integers, Array]) -> tuple[Integers, Array]:
-    return one[0] * len(other[1]) + other[0], np.outer(one[1], other[1]).ravel()
-
-
-def _counted(cells: Integers, chances: Array) -> float:
-    return surprise(np.bincount(cells, minlength=len(chances)), chances)
-
-
-def _least(found: Iterable[float]) -> float:
-    values = list(found)
-    return min(1.0, len(values) * min(values))
+    tested_cells = [laws[k].assign_cells(noise[:, k], _CELLS_PER_NUMBER) for k in tested]
+    coarse_cells = [laws[k].assign_cells(noise[:, k], _CELLS_PER_PAIRED_NUMBER) for k in range(noise.shape[1])]
+    for (i, (rows, row_pmf)), (j, (columns, column_pmf)) in combinations(enumerate(coarse_cells), 2):
+        if i in tested or j in tested:
+            tested_cells.append((rows * len(column_pmf) + columns, np.outer(row_pmf, column_pmf).ravel()))
+    p_values = [counts_p_value(np.bincount(cells, minlength=len(pmf)), pmf) for cells, pmf in tested_cells]
+    return min(1.0, len(p_values) * min(p_values))

@@ -1,161 +1,128 @@
-"""Attacks along the wire: from the client library's sealed reports to what the server holds after opening."""
+"""Attacks on the report path, from the client library's sealed reports to the reports that the server opens."""
 
 import asyncio
-import math
 import tempfile
 from functools import cache
 from pathlib import Path
 
 import numpy as np
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from privateer_client.participation import Participation
 from privateer_core.algorithms import ALGORITHMS, algorithm, parse_spec
-from privateer_core.policies.decisions import Arms, by_age
+from privateer_core.policies.decisions import Arms
 from privateer_core.primitives.questions import KeyedMeans
-from privateer_core.privacy.terms_verification import Limits
 from privateer_core.privacy.trust import TRUST
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.spec import Spec
-from privateer_core.wire.envelope import binding, decode_envelope, header_of, split_sealed
-from privateer_lab.audit.case import Case, Sampler
-from privateer_lab.audit.lower_bounds import Scores
-from privateer_lab.audit.views import batches as batch_view
-from privateer_lab.audit.views import log_likelihood, model_of
-from privateer_lab.audit.views import reports as report_view
-from privateer_server.intake.opening import REPORT_ID_SIZE, Opener
-from privateer_server.rounds.open_round import OpenRound, first_round
+from privateer_core.wire.envelope import decode_envelope, split_sealed
+from privateer_lab.audit.case import Case
+from privateer_lab.audit.first_rounds import FirstRound
+from privateer_lab.audit.law import Scores
+from privateer_lab.audit.views import attack_batches as batch_view
+from privateer_lab.audit.views import attack_reports as report_view
+from privateer_lab.audit.views import log_likelihood, model_for
+from privateer_server.rounds.open_round import OpenRound
 from privateer_shuffler.pool.placed_round import PlacedRound
 from privateer_shuffler.pool.pool import Pool
 from privateer_shuffler.pool.round import Label
 from privateer_shuffler.pool.round_file import RoundStore
 
-LIMITS = Limits(math.inf, 0.1, math.inf, honest_fraction=1.0, min_batch=100, arms="hidden", curator=True)
-ALONE, BATCHED = model_of(report_view), model_of(batch_view)
-"""The trust models whose reports are attacked one by one, and in batches."""
+SINGLE_REPORT_MODEL, BATCH_MODEL = model_for(report_view), model_for(batch_view)
+"""Trust models whose reports are attacked as single reports, and as batches."""
+_BATCH_ROUND = (BATCH_MODEL, "hidden")
+"""Arguments for a round with two symbols, for which few batches give the largest lower bounds."""
 _EPSILON, _DELTA = 1.0, 0.01
-_BATCH = 100
-_BATCHES_AT_ONCE = 20
-_CONTEXT = 0.3
+_BATCH_SIZE = 100
+_N_CONCURRENT_BATCHES = 20
+_CONTEXT_VALUE = 0.3
 _REWARDS = (1.0, 0.0)
 """The two neighbours' rewards, in the same bin: the worst pair of a signed symbol."""
 
 
-def audit_spec(model: str, arms: str = "seen") -> Spec:
-    """Return the experiment that is attacked: the first that chooses an arm by context, and asks for keyed means."""
+def audit_spec(model: str, visibility: str = "visible") -> Spec:
+    """Build the spec of the audited experiment: of the first contextual algorithm that asks for keyed means."""
     kinds = [algorithm(name).spec for name in ALGORITHMS]
-    arms_by_key = [kind for kind in kinds if issubclass(kind, ArmsSpec) and kind.question is KeyedMeans]
-    firsts = (next(iter(kind.instances().values())) for kind in arms_by_key)
-    data = next(first for first in firsts if first.dimension).model_dump(mode="json", exclude_none=True)
-    data["experiment"] |= {"name": "audit", "arms": ["a", "b"], "horizon": 100_000, "round_size": _BATCH}
-    data["context"] = {"features": {"x": {"low": 0.0, "high": 1.0}}}
-    data["privacy"] = {"model": model, "arms": arms, **TRUST[model].example}
+    keyed_classes = [kind for kind in kinds if issubclass(kind, ArmsSpec) and kind.question is KeyedMeans]
+    examples = (next(iter(kind.instances().values())) for kind in keyed_classes)
+    tables = next(example for example in examples if example.dimension).model_dump(mode="json", exclude_none=True)
+    tables["experiment"] |= {"name": "audit", "arms": ["a", "b"], "horizon": 100_000, "round_size": _BATCH_SIZE}
+    tables["context"] = {"features": {"x": {"low": 0.0, "high": 1.0}}}
+    tables["privacy"] = {"model": model, "arm_visibility": visibility, **TRUST[model].example}
     if TRUST[model].promises:
-        data["privacy"]["epsilon"] = _EPSILON
+        tables["privacy"]["epsilon"] = _EPSILON
     if TRUST[model].batched:
-        data["privacy"] |= {"delta": _DELTA, "min_batch": _BATCH, "honest_fraction": 1.0}
-    return parse_spec(data)
+        tables["privacy"] |= {"delta": _DELTA, "min_batch": _BATCH_SIZE, "honest_fraction": 1.0}
+    return parse_spec(tables)
 
 
 @cache
-def opened(model: str, arms: str = "seen") -> tuple[OpenRound, Opener]:
-    """Open a first round; return it with the server's key to it."""
-    opener = Opener(X25519PrivateKey.generate())
-    return first_round(audit_spec(model, arms), opener.public_key), opener
-
-
-def _shuffled_round() -> tuple[OpenRound, Opener]:
-    """Open a round of two symbols, of which the few batches that the wire allows prove most."""
-    return opened(BATCHED, "hidden")
+def open_audit_round(model: str, visibility: str = "visible") -> FirstRound:
+    """Open a first round of the audited experiment."""
+    return FirstRound.open(audit_spec(model, visibility))
 
 
 def wire_cases(samples: int) -> list[Case]:
-    """Return attacks on sealed reports, one by one and in batches."""
-    first, sums = _statistics()
-    count = max(160, samples // 500)
-    return [
-        _case("sealed reports", opened(ALONE)[0], _reports, samples // 20),
-        _case("first place of a batch", _shuffled_round()[0], first, count),
-        _case("agreements in a batch", _shuffled_round()[0], sums, count),
-    ]
+    """Build the attacks on single sealed reports and on batches of them."""
+    report_terms = open_audit_round(SINGLE_REPORT_MODEL).opened.step.policy.terms
+    batch_terms = open_audit_round(*_BATCH_ROUND).opened.step.policy.terms
+    batches, count = cache(_score_batches), max(160, samples // 500)
+
+    def batch_case(name: str, statistic: int) -> Case:
+        def sample(neighbour: int, n_batches: int) -> Scores:
+            return np.asarray(batches(neighbour, n_batches)[:, statistic])
+
+        return Case.from_terms(name, batch_terms, sample, count)
+
+    single_reports = Case.from_terms("sealed reports", report_terms, _score_reports, samples // 20)
+    return [single_reports, batch_case("first place of a batch", 0), batch_case("agreements in a batch", 1)]
 
 
-def _case(name: str, current: OpenRound, sample: Sampler, count: int) -> Case:
-    terms = current.step.policy.terms
-    assert terms.event is not None
-    kind, claim = type(terms.mechanism).__name__, (terms.epsilon, terms.delta)
-    return Case(name, kind, terms.model, terms.calibration, *claim, terms.event, sample, count)
+def _seal_reports(first_round: FirstRound, rewards: Scores) -> list[bytes]:
+    """Seal the reports of participants who all play the first arm visibly."""
+    participation, arms = first_round.join(), Arms(np.zeros(len(rewards), np.int64))
+    coins = participation.draw_coins(len(rewards))
+    return participation.make_reports(np.full((len(rewards), 1), _CONTEXT_VALUE), coins, arms, rewards)
 
 
-def _sealed(current: OpenRound, rewards: Scores) -> list[bytes]:
-    """Seal the reports of people who all are seen to play the first arm."""
-    participation = Participation(current.publication, "audit", LIMITS)
-    coins, arms = participation.coins(len(rewards)), Arms(np.zeros(len(rewards), np.int64))
-    return participation.reports(np.full((len(rewards), 1), _CONTEXT), coins, arms, rewards)
-
-
-def _held(current: OpenRound, opener: Opener, sealed: list[bytes]) -> Scores:
-    """Score what the server makes of sealed reports, one by one."""
-    header = header_of(current.round, current.digest)
-    plain = opener.open(sealed, binding(header, current.round.model))
-    policy, mechanism = current.step.policy, current.mechanism
-    contents = [report[REPORT_ID_SIZE:] for report in plain]
-    reports = mechanism.parse(by_age(contents)[0] if policy.tells_age else b"".join(contents))
-    contexts, arms = np.full((len(reports), 1), _CONTEXT), Arms(np.zeros(len(reports), np.int64))
-    left, right = (
-        log_likelihood(
-            mechanism, policy.contribute(contexts, reports["slot"], arms, np.full(len(reports), reward)), reports
-        )
-        for reward in _REWARDS
-    )
+def _score_opened_reports(first_round: FirstRound, sealed: list[bytes]) -> Scores:
+    """Open sealed reports as the server does, and return the log-likelihood ratio of each report."""
+    policy, reports = first_round.opened.step.policy, first_round.open_reports(sealed)
+    contexts, arms = np.full((len(reports), 1), _CONTEXT_VALUE), Arms(np.zeros(len(reports), np.int64))
+    rewards = (np.full(len(reports), reward) for reward in _REWARDS)
+    contributions = (policy.contribute(contexts, reports["slot"], arms, reward) for reward in rewards)
+    left, right = (log_likelihood(policy.terms.mechanism, contribution, reports) for contribution in contributions)
     return np.asarray(np.round(left - right, 6))
 
 
-def _reports(who: int, count: int) -> Scores:
-    current, opener = opened(ALONE)
-    return _held(current, opener, _sealed(current, np.full(count, _REWARDS[who])))
+def _score_reports(neighbour: int, count: int) -> Scores:
+    first_round = open_audit_round(SINGLE_REPORT_MODEL)
+    return _score_opened_reports(first_round, _seal_reports(first_round, np.full(count, _REWARDS[neighbour])))
 
 
-def _statistics() -> tuple[Sampler, Sampler]:
-    """Return two statistics of the same batches, which are sealed once; bounds may depend on each other."""
-    batches = cache(_batches)
-
-    def first(who: int, count: int) -> Scores:
-        return np.asarray(batches(who, count)[:, 0])
-
-    def sums(who: int, count: int) -> Scores:
-        return np.asarray(batches(who, count)[:, 1])
-
-    return first, sums
-
-
-def _batches(who: int, count: int) -> Scores:
-    """Send whole batches through the shuffler's pool; score the first place, and all, (count, 2).
-
-    The person in question arrives first; the others' rewards are half and half.
-    """
-    current, opener = _shuffled_round()
-    rewards = (np.arange(_BATCH) % 2).astype(float)
-    rewards[0] = _REWARDS[who]
+def _score_batches(neighbour: int, count: int) -> Scores:
+    """Shuffle batches with the target first, and return the scores of the first place and of all places, (count, 2)."""
+    first_round = open_audit_round(*_BATCH_ROUND)
+    rewards = (np.arange(_BATCH_SIZE) % 2).astype(float)
+    rewards[0] = _REWARDS[neighbour]
     scores: list[tuple[float, float]] = []
     while len(scores) < count:
-        sealed = [_sealed(current, rewards) for _ in range(min(_BATCHES_AT_ONCE, count - len(scores)))]
-        for permuted in asyncio.run(_all_shuffled(current, sealed)):
-            seen = _held(current, opener, permuted)
-            scores.append((float(seen[0]), round(float(seen.sum()), 6)))
+        sealed = [_seal_reports(first_round, rewards) for _ in range(min(_N_CONCURRENT_BATCHES, count - len(scores)))]
+        for permuted in asyncio.run(_shuffle_batches(first_round.opened, sealed)):
+            scores_by_place = _score_opened_reports(first_round, permuted)
+            scores.append((float(scores_by_place[0]), round(float(scores_by_place.sum()), 6)))
     return np.array(scores)
 
 
-async def _all_shuffled(current: OpenRound, batches: list[list[bytes]]) -> list[list[bytes]]:
-    """Shuffle batches side by side, each through a pool of its own, since a pool mostly waits for the disk."""
-    return await asyncio.gather(*(_shuffled(current, sealed) for sealed in batches))
+async def _shuffle_batches(open_round: OpenRound, batches: list[list[bytes]]) -> list[list[bytes]]:
+    """Shuffle batches concurrently, each in its own pool, since a pool mostly waits for the disk."""
+    return await asyncio.gather(*(_shuffle_batch(open_round, sealed) for sealed in batches))
 
 
-async def _shuffled(current: OpenRound, sealed: list[bytes]) -> list[bytes]:
+async def _shuffle_batch(open_round: OpenRound, sealed: list[bytes]) -> list[bytes]:
+    """Pass sealed reports through a shuffler's pool, which then erases them; return the batch's reports."""
     with tempfile.TemporaryDirectory(prefix="privateer-audit-") as folder:
-        label = Label(current.round, current.digest)
+        label = Label(open_round.round, open_round.digest)
         pool = Pool(PlacedRound(await asyncio.to_thread(RoundStore.create, Path(folder), label)))
         await pool.hold(sealed)
         batch = await pool.batch()
         await pool.forget()
-    return split_sealed(decode_envelope(batch), current.round)
+    return split_sealed(decode_envelope(batch), open_round.round)

@@ -1,12 +1,12 @@
-"""Runs the attacks and collects what they find.
+"""The audit: all attacks, and their findings.
 
-Parts are attacked by themselves, too: each draw that hides something has its own claim and its own law.
+Parts of mechanisms are attacked separately, too: each draw that protects data has its own claim and its own law.
 """
 
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from importlib.metadata import version
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -15,224 +15,206 @@ from privateer_client.participation import Participation
 from privateer_core.plugins import Plugins
 from privateer_core.privacy.trust import TRUST
 from privateer_lab.audit.case import ANY, CHANNELS, Case, Integers, MechanismPart, Noise
-from privateer_lab.audit.channels import channels
+from privateer_lab.audit.channels import channel_checks
 from privateer_lab.audit.finding import FORMAT, AuditFinding
-from privateer_lab.audit.gain_rounds import gain_cases
-from privateer_lab.audit.law import Law, UniformLaw
-from privateer_lab.audit.lower_bounds import attack
+from privateer_lab.audit.law import Law, LowerBounds, UniformLaw, attack
 from privateer_lab.audit.mechanisms.bounded_vectors import vector_cases, vector_parts
-from privateer_lab.audit.mechanisms.events import event_cases, event_parts
-from privateer_lab.audit.mechanisms.groups import group_cases, group_parts
-from privateer_lab.audit.mechanisms.hits import hit_cases, hit_parts
+from privateer_lab.audit.mechanisms.hits import (
+    event_cases,
+    event_parts,
+    group_parts,
+    hit_cases,
+    hit_parts,
+    visible_group_cases,
+)
 from privateer_lab.audit.mechanisms.keyed import keyed_cases, keyed_parts
 from privateer_lab.audit.mechanisms.moments import moment_cases, moment_parts
 from privateer_lab.audit.mechanisms.running_sums import running_cases, running_parts
-from privateer_lab.audit.sealed_reports import ALONE, LIMITS, opened, wire_cases
-from privateer_lab.audit.whole_experiments import claiming_algorithms, experiment_cases
+from privateer_lab.audit.sealed_reports import SINGLE_REPORT_MODEL, open_audit_round, wire_cases
+from privateer_lab.audit.sent_coins import coin_parts
+from privateer_lab.audit.sent_reports import path_cases
+from privateer_lab.audit.whole_experiments import claiming_algorithms, experiment_cases, gain_cases
 from privateer_shuffler.shuffle import Groups, RandomBelow, RandomPlaces
 
-PARTS: Final = Plugins[Callable[[], list[MechanismPart]]](
-    "privateer.parts", "distribution that brings it", "--mechanism"
-)
-"""What returns the parts of other mechanisms than the core's, by a name of theirs."""
-HIDES_NOTHING: Final = frozenset({"bernoulli", "rounded", "Ball.on_grid", "BitVectors._integers"})
-"""What mechanisms draw beside their parts: rounding, on which accuracy alone depends."""
-_COINS, _RESTARTS, _BATCHES = 6_000, 400, 4_000
-_PLACES: Final = 16
+_ORIGIN: Final = "distribution that brings it"
+PARTS: Final = Plugins[Callable[[], list[MechanismPart]]]("privateer.parts", _ORIGIN, "--mechanism")
+"""Functions that return the parts of mechanisms outside the core, by name."""
+ROUNDING: Final = frozenset({"draw_signs", "round_stochastically", "Ball.round_to_grid", "round_to_integers"})
+"""Samplers that mechanisms use for rounding alone, on which no privacy depends."""
+_N_COINS, _N_RESTARTS, _N_BATCHES = 6_000, 400, 4_000
+_N_PLACES: Final = 16
 _NEIGHBOURS: Final = ((0.1, 1.0), (0.9, 0.0))
-"""Contexts and rewards of two people: coins and places must have the same law for both."""
+"""Contexts and rewards of two participants: coins and places must have the same law for both."""
 FALSE_ALARM: Final = 1e-4
-"""Chance that an audit of true claims reports any of them as broken."""
-ATTACKS: Final = Plugins[Callable[[int], list[Case]]]("privateer.attacks", "distribution that brings it", "--mechanism")
-"""What returns attacks with about so many observations of each neighbour, by the name of what is attacked."""
+"""Probability that an audit of true claims reports a broken claim."""
+ATTACKS: Final = Plugins[Callable[[int], list[Case]]]("privateer.attacks", _ORIGIN, "--mechanism")
+"""Functions from a number of observations to attacks, by the name of the attacked algorithm or mechanism."""
 
 
-def parts() -> list[MechanismPart]:
-    """Return all parts."""
-    keyed = [*keyed_parts(), *event_parts(), *group_parts(), *hit_parts()]
-    own = [*keyed, *vector_parts(), *running_parts(), *moment_parts()]
-    return [*own, *device_parts(), *(part for made in PARTS.values() for part in made())]
+def all_parts() -> list[MechanismPart]:
+    """Return the parts of all mechanisms and devices."""
+    keyed, others = (keyed_parts, event_parts, group_parts, hit_parts), (vector_parts, running_parts, moment_parts)
+    return [part for make_parts in (*keyed, *others, device_parts, *PARTS.values()) for part in make_parts()]
 
 
 def device_parts() -> list[MechanismPart]:
-    """Return the parts that belong to no mechanism; of each its law alone is claimed."""
-    bytes_of_coins: tuple[Law, ...] = (UniformLaw(256),) * 4
-    places: tuple[Law, ...] = (UniformLaw(_PLACES),) * 1
+    """Return the parts that belong to no mechanism, of which only the law is claimed."""
+    coin_byte_laws: tuple[Law, ...] = (UniformLaw(256),) * 4
+    place_laws: tuple[Law, ...] = (UniformLaw(_N_PLACES),)
     return [
-        _part("coins of a device", _coins, bytes_of_coins, _COINS),
-        _part("coins of a device that starts again", _restarted, bytes_of_coins * 2, _RESTARTS),
-        _part("places of a batch", _places, places, _BATCHES),
-        _part("places of one kind in a batch of kinds", _places_of_a_kind, places, _BATCHES),
+        _law_part("coins of a device", _observe_coins, coin_byte_laws, _N_COINS),
+        _law_part("coins of a device that starts again", _observe_restarted_coins, coin_byte_laws * 2, _N_RESTARTS),
+        _law_part("places of a batch", _observe_places, place_laws, _N_BATCHES),
+        _law_part("places of one kind in a batch of kinds", _observe_places_of_kind, place_laws, _N_BATCHES),
     ]
 
 
-def _part(name: str, observe: Callable[[int, int], Integers], laws: tuple[Law, ...], count: int) -> MechanismPart:
+def _law_part(name: str, observe: Callable[[int, int], Integers], laws: tuple[Law, ...], count: int) -> MechanismPart:
     noise = Noise(laws, tuple(range(len(laws))), np.zeros((2, len(laws)), np.int64))
-    return MechanismPart(name, CHANNELS, ANY, ANY, "", None, 0.0, observe, noise.score, noise.surprise, count)
+    return MechanismPart(name, CHANNELS, ANY, ANY, "", None, 0.0, observe, noise.score, noise.p_value, count)
 
 
-def _device() -> Participation:
-    return Participation(opened(ALONE)[0].publication, "audit", LIMITS)
+def _join_device() -> Participation:
+    return open_audit_round(SINGLE_REPORT_MODEL).join()
 
 
-def _bytes(coins: Any) -> Integers:
+def _split_coin_bytes(coins: Any) -> Integers:
     return np.ascontiguousarray(coins).astype("<u4").view(np.uint8).reshape(len(coins), -1).astype(np.int64)
 
 
-def _coins(who: int, count: int) -> Integers:
-    """Return coins as a device has drawn them when it has seen its context and its reward."""
-    device, (context, reward) = _device(), _NEIGHBOURS[who]
-    contexts, coins = np.full((count, 1), context), device.coins(count)
-    made = device.policy.contribute(contexts, coins, device.decide(contexts, coins), np.full(count, reward))
-    return _bytes(made.coins)
+def _observe_coins(neighbour: int, count: int) -> Integers:
+    """Draw coins on a device that knows its context and its reward."""
+    device, (context, reward) = _join_device(), _NEIGHBOURS[neighbour]
+    contexts, coins = np.full((count, 1), context), device.draw_coins(count)
+    contribution = device.policy.contribute(contexts, coins, device.decide(contexts, coins), np.full(count, reward))
+    return _split_coin_bytes(contribution.coins)
 
 
-def _restarted(who: int, count: int) -> Integers:
-    """Return the first coins of a device, and those after it starts again: neither say anything of the other."""
-    del who
-    return _bytes(np.array([[int(_device().coins(1)[0]) for _ in range(2)] for _ in range(count)]))
+def _observe_restarted_coins(neighbour: int, count: int) -> Integers:
+    """Draw the first coins of a device before and after a restart."""
+    del neighbour
+    return _split_coin_bytes(np.array([[int(_join_device().draw_coins(1)[0]) for _ in range(2)] for _ in range(count)]))
 
 
-def _places(who: int, count: int) -> Integers:
-    """Return the place of the first person to arrive, or of the last."""
-    batches = (RandomPlaces(range(_PLACES), RandomBelow()) for _ in range(count))
-    return np.array([[places.draw() for _ in range(_PLACES)][-who] for places in batches])[:, None]
+def _observe_places(neighbour: int, count: int) -> Integers:
+    """Draw the place of the first participant of a batch (neighbour 0), or of the last."""
+    batches = (RandomPlaces(range(_N_PLACES), RandomBelow()) for _ in range(count))
+    return np.array([[places.draw() for _ in range(_N_PLACES)][-neighbour] for places in batches])[:, None]
 
 
-def _places_of_a_kind(who: int, count: int) -> Integers:
-    """Return the place of the first person's message of a kind, or the last person's, among those of that kind."""
-    drawn = [Groups(range(2 * _PLACES), _PLACES, 1, 2, RandomBelow()).draw(_PLACES) for _ in range(count)]
-    return np.array([order[1 if who == 0 else -1] - _PLACES for order in drawn])[:, None]
+def _observe_places_of_kind(neighbour: int, count: int) -> Integers:
+    """Draw the place of the first (neighbour 0) or last participant's message among the messages of its kind."""
+    orders = [Groups(range(2 * _N_PLACES), _N_PLACES, 1, 2, RandomBelow()).draw(_N_PLACES) for _ in range(count)]
+    return np.array([order[1 if neighbour == 0 else -1] - _N_PLACES for order in orders])[:, None]
 
 
-def cases(samples: int, chosen: set[str] | None = None) -> list[Case]:
-    """Return all attacks, with about ``samples`` observations of each neighbour where these are cheap.
-
-    ``chosen`` are the algorithms whose experiments are played to be attacked; None: all.
-    """
-    return [*_quick_cases(samples), *experiment_cases(samples, chosen)]
+def cases(samples: int, algorithms: set[str] | None = None) -> list[Case]:
+    """Build all attacks, or those on ``algorithms``, with about ``samples`` observations where these are cheap."""
+    return [*_quick_cases(samples), *experiment_cases(samples, algorithms), *path_cases(samples, algorithms)]
 
 
 def _quick_cases(samples: int) -> list[Case]:
-    """Return the attacks that play no experiment to be made."""
-    return [
-        *wire_cases(samples),
-        *keyed_cases(samples),
-        *event_cases(samples),
-        *group_cases(samples),
-        *hit_cases(samples),
-        *gain_cases(samples),
-        *vector_cases(samples),
-        *running_cases(samples),
-        *moment_cases(samples),
-        *attacks_of_algorithms(samples),
-    ]
+    """Build the attacks that need no simulated experiment."""
+    keyed = (keyed_cases, event_cases, visible_group_cases, hit_cases, gain_cases)
+    makers = (wire_cases, *keyed, vector_cases, running_cases, moment_cases, plugin_cases)
+    return [case for make_cases in makers for case in make_cases(samples)]
 
 
-def mechanisms() -> set[str]:
-    """Return the names of what can be attacked: mechanisms, algorithms and channels."""
-    made: list[Case | MechanismPart] = [*_quick_cases(1000), *parts()]
-    return {one.mechanism for one in made if one.model != ANY} | claiming_algorithms() | {CHANNELS}
+def target_names() -> set[str]:
+    """Return the names of all targets: mechanisms, algorithms and channels."""
+    attacks: list[Case | MechanismPart] = [*_quick_cases(1000), *all_parts()]
+    return {case.mechanism for case in attacks if case.model != ANY} | claiming_algorithms() | {CHANNELS}
 
 
-def attacked() -> set[tuple[str, str, str]]:
-    """Return mechanism or algorithm, trust model and calibration of every claim that is attacked."""
-    attacks: list[Case | MechanismPart] = [*cases(1000), *parts()]
-    return {(one.mechanism, one.model, one.calibration) for one in attacks if one.model != ANY}
+def attacked_claims() -> set[tuple[str, str, str]]:
+    """Return the (mechanism or algorithm, trust model, calibration) of every attacked claim."""
+    attacks: list[Case | MechanismPart] = [*cases(1000), *all_parts()]
+    return {(case.mechanism, case.model, case.calibration) for case in attacks if case.model != ANY}
 
 
 def audit(
-    samples: int, chosen: set[str], *, model: str | None = None, calibration: str | None = None
+    samples: int, targets: set[str], *, model: str | None = None, calibration: str | None = None
 ) -> tuple[int, Iterator[AuditFinding]]:
-    """Return the number of attacks, and their findings one by one.
+    """Return the number of attacks on ``targets``, under one model and calibration if given, and their findings."""
 
-    chosen: names out of `mechanisms`.
-    model, calibration: attack claims under this trust model and calibration alone, where given.
-    """
+    def is_selected(case: Case | MechanismPart) -> bool:
+        is_model_attacked = model in (None, case.model) and calibration in (None, case.calibration)
+        return case.mechanism in targets and (is_model_attacked or case.model == ANY)
 
-    def wanted(one: Case | MechanismPart) -> bool:
-        same = model in (None, one.model) and calibration in (None, one.calibration)
-        return one.mechanism in chosen and (same or one.model == ANY)
-
-    attacks, pieces = list(filter(wanted, cases(samples, chosen))), list(filter(wanted, parts()))
-    checks = {name: check for name, check in channels().items() if is_about(name, model)} if CHANNELS in chosen else {}
+    attacks = list(filter(is_selected, cases(samples, targets)))
+    selected_parts = list(filter(is_selected, [*all_parts(), *coin_parts(samples, targets)]))
+    all_checks = channel_checks() if CHANNELS in targets else {}
+    checks = {name: check for name, check in all_checks.items() if is_about(name, model)}
     # A part has a bound and a law.
-    alarm = FALSE_ALARM / max(1, len(attacks) + 2 * len(pieces))
+    false_alarm_rate = FALSE_ALARM / max(1, len(attacks) + 2 * len(selected_parts))
 
     def findings() -> Iterator[AuditFinding]:
         for name, check in checks.items():
-            yield _checked(name, check)
-        for part in pieces:
-            yield _examined(part, alarm)
+            yield AuditFinding(name, CHANNELS, ANY, ANY, None, None, None, None, 1, "holds" if check() else "broken")
+        for part in selected_parts:
+            yield _examine_part(part, false_alarm_rate)
         for case in attacks:
-            yield _attacked(case, alarm)
+            yield _run_attack(case, false_alarm_rate)
 
-    return len(checks) + len(pieces) + len(attacks), findings()
+    return len(checks) + len(selected_parts) + len(attacks), findings()
 
 
 def is_about(channel: str, model: str | None) -> bool:
-    """Whether the check of a channel is about a trust model: its name may end with that of another one."""
-    named = channel.rpartition(", ")[2]
-    return model is None or named not in TRUST or named == model
+    """Whether the check of a channel applies to a trust model; its name may end with another model's name."""
+    named_model = channel.rpartition(", ")[2]
+    return model is None or named_model not in TRUST or named_model == model
 
 
-def _attacked(case: Case, alarm: float) -> AuditFinding:
-    left, right = (case.sample(who, case.count) for who in (0, 1))
-    found = attack(left, right, case.event, case.epsilon, case.delta, alarm)
+def _run_attack(case: Case, false_alarm_rate: float) -> AuditFinding:
+    """Sample both neighbours, attack the samples, and judge the lower bound against the claim."""
+    left, right = (case.sample(neighbour, case.count) for neighbour in (0, 1))
+    bounds = attack(left, right, case.event, case.epsilon, case.delta, false_alarm_rate)
+    is_satisfied = bounds.is_consistent_with(case.epsilon)
+    return _build_finding(case, case.name, bounds, is_satisfied=is_satisfied, unsafe=case.unsafe)
+
+
+def _examine_part(part: MechanismPart, false_alarm_rate: float) -> AuditFinding:
+    outcome = part.examine(false_alarm_rate)
+    name, is_satisfied = f"part: {part.name}", outcome.is_satisfied
+    return _build_finding(part, name, outcome.bounds, is_satisfied=is_satisfied, law=outcome.p_value)
+
+
+def _build_finding(
+    case: Case | MechanismPart, name: str, bounds: LowerBounds | None, *, is_satisfied: bool, **details: Any
+) -> AuditFinding:
+    """Build the finding of an attack or of a test of a sampler, with the claim it is about."""
     return AuditFinding(
-        attack=case.name,
+        attack=name,
         mechanism=case.mechanism,
         model=case.model,
         calibration=case.calibration,
         epsilon=case.epsilon,
-        delta=case.delta,
-        lower_bound=found.lower_bound,
+        delta=None if case.event is None else case.delta,
+        lower_bound=bounds.lower_bound if bounds else None,
         confidence=1 - FALSE_ALARM,
         samples=case.count,
-        verdict="holds" if found.stands(case.epsilon) else "broken",
-        unsafe=case.unsafe,
+        verdict="holds" if is_satisfied else "broken",
+        **details,
     )
 
 
-def _examined(part: MechanismPart, alarm: float) -> AuditFinding:
-    found = part.examine(alarm)
-    return AuditFinding(
-        attack=f"part: {part.name}",
-        mechanism=part.mechanism,
-        model=part.model,
-        calibration=part.calibration,
-        epsilon=part.epsilon,
-        delta=None if part.event is None else part.delta,
-        lower_bound=found.evidence.lower_bound if found.evidence else None,
-        confidence=1 - FALSE_ALARM,
-        samples=part.count,
-        verdict="holds" if found.holds else "broken",
-        law=found.law,
-    )
-
-
-def _checked(name: str, check: Callable[[], bool]) -> AuditFinding:
-    verdict: Literal["holds", "broken"] = "holds" if check() else "broken"
-    return AuditFinding(name, CHANNELS, ANY, ANY, None, None, None, None, 1, verdict)
-
-
-def summary(findings: list[AuditFinding]) -> dict[str, Any]:
-    """Return figures over findings, and what found them and when; what is known to be unsafe counts apart."""
-    wrong = [finding for finding in findings if not finding.holds]
-    broken, known = (sorted({one.mechanism for one in wrong if one.unsafe is unsafe}) for unsafe in (False, True))
+def summarize_findings(findings: list[AuditFinding]) -> dict[str, Any]:
+    """Summarize findings, with version and time; broken claims that are known to be unsafe are listed separately."""
+    failures = {(finding.mechanism, finding.unsafe) for finding in findings if not finding.holds}
+    broken, exempt = (sorted(name for name, unsafe in failures if unsafe is expected) for expected in (False, True))
     return {
         "format": FORMAT,
         "privateer": version("privateer-lab"),
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
         "holds": not broken,
         "broken": broken,
-        "unsafe": known,
+        "unsafe": exempt,
         "attacks": len(findings),
         "false_alarm": FALSE_ALARM,
         "findings": [msgspec.structs.asdict(finding) for finding in findings],
     }
 
 
-def attacks_of_algorithms(samples: int) -> list[Case]:
-    """Return the attacks that installed distributions bring."""
+def plugin_cases(samples: int) -> list[Case]:
+    """Build the attacks of installed plug-ins."""
     return [case for attacks in ATTACKS.values() for case in attacks(samples)]

@@ -1,4 +1,4 @@
-"""Following a server's public log: every entry and head is checked, and heads that others were shown are compared."""
+"""An auditor of a server's transparency log: it checks all entries and heads, and compares heads of other clients."""
 
 import base64
 import binascii
@@ -9,13 +9,13 @@ import msgspec
 
 from privateer_core.errors import Malformed, ProofInvalid, Unavailable, Untrusted
 from privateer_core.wire.envelope import MEDIA_TYPE
-from privateer_core.wire.identity import SIGNED_HEADER, check_signed, key_changed, read_keys
-from privateer_core.wire.merkle import Peaks, consistent
+from privateer_core.wire.identity import SIGNED_HEADER, key_changed_error, parse_public_keys, verify_signature
+from privateer_core.wire.merkle import Peaks, is_consistent
 from privateer_core.wire.publication import decode_publication, digest
-from privateer_core.wire.transparency_log import Entry, Head, check_order, forked
+from privateer_core.wire.transparency_log import Entry, Head, check_order, fork_error
 
-_BYTES_MAX: Final = 64 << 20
-_GONE: Final = frozenset({404, 410})
+_MAX_BODY_BYTES: Final = 64 << 20
+_GONE_STATUSES: Final = frozenset({404, 410})
 _REMEDY: Final = "keep the evidence, and ask the server's operator"
 
 
@@ -29,7 +29,7 @@ class AuditorState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LogFindings(msgspec.Struct, frozen=True):
-    """Counts of an audit: entries that are new, publications that were read, and those that are not served."""
+    """Counts of an audit: log size, new entries, publications read, and publications that are not served."""
 
     size: int
     entries: int
@@ -46,169 +46,153 @@ class LogContradiction(Exception):
 
 
 class LogSource:
-    """A server's public pages.
-
-    url: its address.
-    http: how to reach it.
-    field: what errors call the address.
-    """
+    """A server's public pages, fetched with one client; errors name ``field``."""
 
     def __init__(self, url: str, http: httpx.Client, field: str = "URL") -> None:
         self.url, self._http, self._field = url.rstrip("/"), http, field
 
-    def get(self, page: str, **asked: Any) -> httpx.Response:
-        """Return the answer of a page, whatever it is."""
+    def get(self, page: str, **query: Any) -> httpx.Response:
+        """Fetch a page; a missing page is returned, too."""
         headers = {"accept": MEDIA_TYPE}
         try:
-            with self._http.stream("GET", f"{self.url}{page}", params=asked, headers=headers) as answer:
-                response = _read(answer)
+            with self._http.stream("GET", f"{self.url}{page}", params=query, headers=headers) as stream:
+                response = _read_limited(stream)
         except (httpx.HTTPError, httpx.InvalidURL):
             raise Unavailable("no answer from the server", field=self._field, remedy="is this its address?") from None
-        if response is None or (response.status_code not in _GONE and not response.is_success):
-            raise self._other()
+        if response is None or (response.status_code not in _GONE_STATUSES and not response.is_success):
+            raise self._unexpected_answer()
         return response
 
-    def read(self, page: str, **asked: Any) -> Any:
-        """Return a page's JSON."""
+    def read(self, page: str, **query: Any) -> Any:
+        """Fetch the JSON object of a page."""
         try:
-            return msgspec.json.decode(self.get(page, **asked).content, type=dict[str, Any])
+            return msgspec.json.decode(self.get(page, **query).content, type=dict[str, Any])
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            raise self._other() from None
+            raise self._unexpected_answer() from None
 
-    def key(self) -> bytes:
-        """Return the key that the server names; nobody else vouches for it."""
-        named = read_keys(str(self.read("/log/key").get("key", "")), self._field)
-        if len(named) != 1:
-            raise self._other()
-        return next(iter(named))
+    def fetch_key(self) -> bytes:
+        """Fetch the public key that the server states, which nothing else confirms."""
+        keys = parse_public_keys(str(self.read("/log/key").get("key", "")), self._field)
+        if len(keys) != 1:
+            raise self._unexpected_answer()
+        return next(iter(keys))
 
-    def head(self, key: bytes) -> Head:
-        """Return the head of the log, which this key has signed."""
-        return Head.open(self.shown(), key)
+    def fetch_head(self, key: bytes) -> Head:
+        """Fetch the head of the log, and check its signature by this key."""
+        return Head.verify(self.fetch_head_text(), key)
 
-    def shown(self) -> str:
-        """Return what the server shows as the head of its log."""
+    def fetch_head_text(self) -> str:
+        """Fetch the signed text of the head of the log."""
         response = self.get("/log/head")
-        if response.status_code in _GONE:
-            raise self._other()
+        if response.status_code in _GONE_STATUSES:
+            raise self._unexpected_answer()
         return response.text
 
-    def consistency(self, first: int, second: int) -> list[bytes]:
-        """Return what the server gives as the proof that its log of one size begins with that of another."""
-        hashes = self.read("/log/consistency", first=first, second=second).get("hashes", [])
+    def check_consistency(self, first: Head, second: Head) -> None:
+        """Check, by the server's proof, that the log of the second head continues the log of the first."""
+        hashes = self.read("/log/consistency", first=first.size, second=second.size).get("hashes", [])
         try:
-            return [base64.b64decode(one, validate=True) for one in hashes]
+            proof = [base64.b64decode(encoded, validate=True) for encoded in hashes]
         except (TypeError, ValueError, binascii.Error):
-            return []
+            proof = []
+        if not is_consistent(first.size, first.root, second.size, second.root, proof):
+            raise fork_error()
 
-    def _other(self) -> Unavailable:
+    def _unexpected_answer(self) -> Unavailable:
         return Unavailable("not the answer of a learning server", field=self._field, remedy="is this its address?")
 
 
-def audit(source: LogSource, key: bytes | None, before: AuditorState | None) -> tuple[AuditorState, LogFindings]:
-    """Check all that is new in a log, and return what to keep.
-
-    key: the key that the server must have; None: that of the state, or the one that it names.
-    """
-    known = bytes.fromhex(before.key) if before else None
-    pinned = key or known or source.key()
-    last = Head.open(before.head, bytes.fromhex(before.key)) if before else None
+def audit(source: LogSource, key: bytes | None, previous: AuditorState | None) -> tuple[AuditorState, LogFindings]:
+    """Check a log's new entries by the given key, else the state's or the server's own; return new state and counts."""
+    stored_key = bytes.fromhex(previous.key) if previous else None
+    expected_key = key or stored_key or source.fetch_key()
+    last_head = Head.verify(previous.head, bytes.fromhex(previous.key)) if previous else None
     try:
-        head = source.head(pinned)
-        check_order(head, last)
-        return _followed(source, pinned, head, last, before)
+        head = source.fetch_head(expected_key)
+        check_order(head, last_head)
+        return _follow_log(source, expected_key, head, last_head, previous)
     except Untrusted as error:
-        shown = source.shown()
-        raise LogContradiction(error, {"known": before.head if before else None, "head": shown}) from None
+        head_text = source.fetch_head_text()
+        raise LogContradiction(error, {"known": previous.head if previous else None, "head": head_text}) from None
 
 
-def _followed(
-    source: LogSource, key: bytes, head: Head, last: Head | None, before: AuditorState | None
+def _follow_log(
+    source: LogSource, key: bytes, head: Head, last_head: Head | None, previous: AuditorState | None
 ) -> tuple[AuditorState, LogFindings]:
-    peaks = Peaks(last.size, before.peaks) if last and before else Peaks(0, [])
-    versions = dict(before.versions) if before else {}
+    """Read the entries since the last head, refuse another history or publication, and count what is served."""
+    peaks = Peaks(last_head.size, previous.peaks) if last_head and previous else Peaks(0, [])
+    versions = dict(previous.versions) if previous else {}
     entries = list[Entry]()
     while peaks.size < head.size:
-        new = _entries(source, peaks.size, head.size)
-        for entry in new:
+        new_entries = _read_entries(source, peaks.size, head.size)
+        for entry in new_entries:
             peaks.add(entry.leaf)
-        entries += new
+        entries += new_entries
     if peaks.root != head.root:
-        if last and not consistent(
-            last.size, last.root, head.size, head.root, source.consistency(last.size, head.size)
-        ):
-            raise forked()
+        if last_head:
+            source.check_consistency(last_head, head)
         raise ProofInvalid("the entries of the log are not those of its head", field="entries", remedy=_REMEDY)
     for entry in entries:
-        _check_version(entry, versions)
-    read = sum(_is_served(source, entry, key) for entry in entries)
+        if entry.version <= versions.get(entry.experiment, 0):
+            detail = f"the log has another publication of {entry.experiment} at version {entry.version} or later before"
+            raise ProofInvalid(detail, field="version", remedy=_REMEDY)
+        versions[entry.experiment] = entry.version
+    n_served = sum(_is_served(source, entry, key) for entry in entries)
     state = AuditorState(key.hex(), head.signed, peaks.hashes, versions)
-    return state, LogFindings(head.size, len(entries), read, len(entries) - read)
+    return state, LogFindings(head.size, len(entries), n_served, len(entries) - n_served)
 
 
-def _entries(source: LogSource, start: int, end: int) -> list[Entry]:
-    listed = source.read("/log/entries", start=start, end=end).get("entries")
+def _read_entries(source: LogSource, start: int, end: int) -> list[Entry]:
+    """Fetch entries from `start` on; refuse an answer that has none, too many or malformed ones."""
+    rows = source.read("/log/entries", start=start, end=end).get("entries")
     try:
-        found = [Entry(one["experiment"], one["version"], bytes.fromhex(one["digest"])) for one in listed]
+        entries = [Entry(row["experiment"], row["version"], bytes.fromhex(row["digest"])) for row in rows]
     except (TypeError, KeyError, ValueError):
-        found = []
-    if not found or len(found) > end - start:
+        entries = []
+    if not entries or len(entries) > end - start:
         raise ProofInvalid("the server does not list the entries of its log", field="entries", remedy=_REMEDY)
-    return found
-
-
-def _check_version(entry: Entry, versions: dict[str, int]) -> None:
-    """Refuse a second publication of a version, or an older version after a newer one."""
-    if entry.version <= versions.get(entry.experiment, 0):
-        detail = f"the log has another publication of {entry.experiment} at version {entry.version} or later before"
-        raise ProofInvalid(detail, field="version", remedy=_REMEDY)
-    versions[entry.experiment] = entry.version
+    return entries
 
 
 def _is_served(source: LogSource, entry: Entry, key: bytes) -> bool:
-    """Whether the server serves a publication, which must be the one in the log, and signed."""
+    """Whether the server serves the publication of an entry, which must be signed and match the entry."""
     response = source.get(f"/experiments/{entry.experiment}/policy/{entry.version}")
-    if response.status_code in _GONE:
+    if response.status_code in _GONE_STATUSES:
         return False
-    check_signed(response.headers.get(SIGNED_HEADER, ""), response.content, {key})
+    verify_signature(response.headers.get(SIGNED_HEADER, ""), response.content, {key})
     try:
         facts = decode_publication(response.content).round
+        served = (facts.experiment, facts.version, digest(response.content))
     except Malformed:
-        facts = None
-    if facts is None or (facts.experiment, facts.version, digest(response.content)) != (
-        entry.experiment,
-        entry.version,
-        entry.digest,
-    ):
+        served = None
+    if served != (entry.experiment, entry.version, entry.digest):
         detail = f"version {entry.version} of {entry.experiment} is not the publication in the log"
         raise ProofInvalid(detail, field="digest", remedy=_REMEDY)
     return True
 
 
 def compare(source: LogSource, state: AuditorState, other: str) -> Head:
-    """Check that a head that somebody else was shown is of the same log, and return it."""
+    """Check that a head from another client is of the same log, and return it."""
     key = bytes.fromhex(state.key)
     try:
-        own, theirs = Head.open(state.head, key), Head.open(other, key)
-        if own.origin != theirs.origin:
-            raise key_changed()
-        first, second = sorted((own, theirs), key=lambda head: head.size)
+        known_head, other_head = Head.verify(state.head, key), Head.verify(other, key)
+        if known_head.origin != other_head.origin:
+            raise key_changed_error()
+        first, second = sorted((known_head, other_head), key=lambda head: head.size)
         check_order(second, first)
         if first.size and first.size < second.size:
-            proof = source.consistency(first.size, second.size)
-            if not consistent(first.size, first.root, second.size, second.root, proof):
-                raise forked()
+            source.check_consistency(first, second)
     except Untrusted as error:
         raise LogContradiction(error, {"known": state.head, "head": other}) from None
-    return theirs
+    return other_head
 
 
-def _read(answer: httpx.Response) -> httpx.Response | None:
-    """Return a whole answer, or None: one that does not end is not read to its end."""
+def _read_limited(response: httpx.Response) -> httpx.Response | None:
+    """Read a response with a size limit; return None if its body is longer."""
     body = bytearray()
-    for chunk in answer.iter_bytes():
+    for chunk in response.iter_bytes():
         body += chunk
-        if len(body) > _BYTES_MAX:
+        if len(body) > _MAX_BODY_BYTES:
             return None
-    kept = {name: answer.headers[name] for name in (SIGNED_HEADER, "content-type") if name in answer.headers}
-    return httpx.Response(answer.status_code, headers=kept, content=bytes(body))
+    headers = {name: response.headers[name] for name in (SIGNED_HEADER, "content-type") if name in response.headers}
+    return httpx.Response(response.status_code, headers=headers, content=bytes(body))

@@ -1,4 +1,4 @@
-"""Views of a promise's adversary on one person, scored by how much likelier they are from one of two neighbours."""
+"""Adversaries' observations of one participant, scored by the likelihood ratio of two neighbours."""
 
 import math
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from privateer_core.mechanisms.event_symbol import EventSymbol
 from privateer_core.mechanisms.grouped_bit import GroupedBit
 from privateer_core.mechanisms.named_symbol import NamedSymbol
 from privateer_core.mechanisms.screened_moments import GRID as MOMENT_GRID
-from privateer_core.mechanisms.screened_moments import Moments, ScreenedMoments
+from privateer_core.mechanisms.screened_moments import ScreenedMoments
 from privateer_core.mechanisms.signed_symbol import SignedSymbol
 from privateer_core.mechanisms.vectors.vector_bits import BitVectors
 from privateer_core.mechanisms.vectors.vector_noise import CentralVectors, GaussianVectors
@@ -29,58 +29,57 @@ from privateer_core.primitives.public_coins import bucket, sign
 from privateer_core.privacy.trust import TRUST, Trust
 from privateer_core.sampling.entropy import SecureNoise
 from privateer_lab.audit.case import Case, Sampler
-from privateer_lab.audit.lower_bounds import Scores
+from privateer_lab.audit.law import Scores
 
 Coins = NDArray[np.uint32]
-Maker = Callable[[Coins], Any]
-"""What one person contributes with each of some public coins (n,): a contribution of length n."""
-_NUMBERS_AT_ONCE: Final = 4000
-"""Numbers of one release, in which several people stand who have keys of their own."""
-_MESSAGES_AT_ONCE: Final = 200_000
-_MESSAGES_MAX: Final = 20_000
-"""Larger batches are drawn from the distribution of their sums."""
-_LABEL: Final = 1e-3
-"""What public signs add to a score: too little to reorder scores, and enough to tell equal ones apart."""
+Contributor = Callable[[Coins], Any]
+"""Function from public coins (n,) to a participant's n contributions with these coins."""
+_NUMBERS_PER_RELEASE: Final = 4000
+"""Numbers of one release, in which several independent participants have keys of their own."""
+_MESSAGES_PER_CHUNK: Final = 200_000
+_MAX_MESSAGES_PER_BATCH: Final = 20_000
+"""Messages of a batch above which its sums are simulated."""
+_LABEL_STEP: Final = 1e-3
+"""Score difference by which equal scores with different public signs are told apart."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """Two neighbours, and what stands between them and the adversary."""
+    """Two neighbours, and the mechanism and batch that protect them from the adversary."""
 
     mechanism: Mechanism  # the mechanism that randomizes, adds up and releases
-    neighbours: tuple[Maker, Maker]  # what each of the two contributes
-    # what everybody else in a batch contributes, which the adversary knows, and the people of a batch in all
-    others: Maker | None = None
-    people: int = 1
-    arm: int = 0  # Of groups that are seen: that of the person. The adversary knows everybody's.
+    neighbours: tuple[Contributor, Contributor]
+    # contributor of all other participants of a batch, whom the adversary knows, and the batch size
+    others: Contributor | None = None
+    n_participants: int = 1
+    arm: int = 0  # of groups that are seen: the target's group; the adversary knows all groups
 
 
-def view(trust: Trust) -> Callable[[Target], Sampler]:
-    """Return the attack on what the adversary of a trust model sees."""
+Attack = Callable[[Target], Sampler]
+"""Function from two neighbours to samples of their scores, by one adversary's view."""
+
+
+def select_attack(trust: Trust) -> Attack:
+    """Return the attack by the adversary of a trust model."""
     if trust.batched:
-        return batches
-    return releases if trust.curated else reports
+        return attack_batches
+    return attack_releases if trust.curated else attack_reports
 
 
-def model_of(attack: Callable[[Target], Sampler]) -> str:
-    """Return the trust model with a promise whose adversary sees what is attacked."""
-    return next(row.name for row in TRUST.values() if row.promises and view(row) is attack)
+def model_for(attack: Attack) -> str:
+    """Return the name of the trust model whose adversary runs this attack."""
+    return next(row.name for row in TRUST.values() if row.promises and select_attack(row) is attack)
 
 
 def mechanism_case(
-    name: str,
-    attack: Callable[[Target], Sampler],
-    target: Target,
-    claim: tuple[float, float],
-    count: int,
-    calibration: str = "tight",
+    name: str, attack: Attack, target: Target, claim: tuple[float, float], count: int, calibration: str = "tight"
 ) -> Case:
-    """Return an attack on a mechanism's claim of (epsilon, delta), under the trust model whose adversary sees it."""
-    row = TRUST[model_of(attack)]
-    event = row.event(target.mechanism, target.people)
+    """Build an attack on a mechanism's claim of (epsilon, delta), under the trust model of the attack."""
+    trust = TRUST[model_for(attack)]
+    event = trust.event(target.mechanism, target.n_participants)
     assert event is not None
-    kind = type(target.mechanism).__name__
-    return Case(name, kind, row.name, calibration, *claim, event, attack(target), count)
+    mechanism_name = type(target.mechanism).__name__
+    return Case(name, mechanism_name, trust.name, calibration, *claim, event, attack(target), count)
 
 
 def draw_coins(count: int) -> Coins:
@@ -88,182 +87,180 @@ def draw_coins(count: int) -> Coins:
     return (SecureNoise().words(count) >> np.uint64(32)).astype(np.uint32)
 
 
-def reports(target: Target) -> Sampler:
-    """Attack reports one by one; the adversary sees their coins."""
+def attack_reports(target: Target) -> Sampler:
+    """Attack single reports; the adversary sees their coins."""
     mechanism = target.mechanism
 
-    def sample(who: int, count: int) -> Scores:
-        made = target.neighbours[who](draw_coins(count))
-        rows = mechanism.parse(mechanism.randomize(made, SecureNoise()).tobytes())
-        coins = rows["slot"] if rows.dtype.names else made.coins
+    def sample(neighbour: int, count: int) -> Scores:
+        contribution = target.neighbours[neighbour](draw_coins(count))
+        rows = mechanism.parse(mechanism.randomize(contribution, SecureNoise()).tobytes())
+        coins = rows["slot"] if rows.dtype.names else contribution.coins
         left, right = (log_likelihood(mechanism, maker(coins), rows) for maker in target.neighbours)
-        return np.asarray(np.round(left - right, 6) + _public_signs(mechanism, coins))
+        return np.asarray(np.round(left - right, 6) + _public_labels(mechanism, coins))
 
     return sample
 
 
-def _public_signs(mechanism: Mechanism, coins: Coins) -> Scores:
-    """Label scores by coins, which must not depend on the record: each sign of two keys makes an event of its own."""
+def _public_labels(mechanism: Mechanism, coins: Coins) -> Scores:
+    """Return score offsets by the coins' public signs of two keys, which must not depend on the record."""
     if isinstance(mechanism, EventSymbol):
-        return np.asarray(_LABEL * mechanism.names(coins))
+        return np.asarray(_LABEL_STEP * mechanism.is_key_report(coins))
     if not isinstance(mechanism, SignedSymbol):
         return np.zeros(len(coins))
     keys = np.arange(min(2, mechanism.layout.keys))
-    return np.asarray(_LABEL * (sign(mechanism.layout.hashes(coins[:, None], keys)) @ 3**keys))
+    return np.asarray(_LABEL_STEP * (sign(mechanism.layout.hashes(coins[:, None], keys)) @ 3**keys))
 
 
 @singledispatch
-def log_likelihood(mechanism: Any, made: Any, rows: NDArray[Any]) -> Scores:
-    """Return the logarithm of each report's probability or density, but for a constant, if ``made`` was contributed.
-
-    made: one contribution for each of the reports ``rows`` (n,), with the same coins; values are 0 or 1.
-    """
-    del made, rows
+def log_likelihood(mechanism: Any, contribution: Any, rows: NDArray[Any]) -> Scores:
+    """Return each report's log-likelihood, (n,), up to a constant, given its contribution with the same coins."""
+    del contribution, rows
     raise TypeError(f"no likelihood of a report of {type(mechanism).__name__}")
 
 
 @log_likelihood.register
-def _vector_likelihood(mechanism: VectorSymbol, made: BoundedVectors, rows: NDArray[Any]) -> Scores:
-    own = (mechanism.own(made) == rows["symbol"].astype(np.int64)[:, None]).any(axis=1)
-    return np.asarray(mechanism.epsilon * own)
+def _vector_likelihood(mechanism: VectorSymbol, contribution: BoundedVectors, rows: NDArray[Any]) -> Scores:
+    is_own_symbol = (mechanism.own_symbols(contribution) == rows["symbol"].astype(np.int64)[:, None]).any(axis=1)
+    return np.asarray(mechanism.epsilon * is_own_symbol)
 
 
 @log_likelihood.register
-def _normal_likelihood(mechanism: GaussianVectors, made: BoundedVectors, rows: NDArray[Any]) -> Scores:
-    off = rows - mechanism.ball.clip(made.values) / mechanism.ball.step
-    return np.asarray(-np.square(off).sum(axis=1) / (2 * mechanism.standard_deviation**2))
+def _normal_likelihood(mechanism: GaussianVectors, contribution: BoundedVectors, rows: NDArray[Any]) -> Scores:
+    errors = rows - mechanism.ball.clip(contribution.values) / mechanism.ball.step
+    return np.asarray(-np.square(errors).sum(axis=1) / (2 * mechanism.standard_deviation**2))
 
 
 @log_likelihood.register
-def _symbol_likelihood(mechanism: SignedSymbol, made: KeyedValues, rows: NDArray[Any]) -> Scores:
+def _symbol_likelihood(mechanism: SignedSymbol, contribution: KeyedValues, rows: NDArray[Any]) -> Scores:
+    """Compute the log-likelihood of each row's symbol, given what a contributor holds."""
     symbols: NDArray[np.uint16] = rows["symbol"]
-    response, keyed = mechanism.response, made.keys >= 0
-    hashes = mechanism.layout.hashes(made.coins, np.maximum(made.keys, 0))
-    own = 2 * bucket(hashes, mechanism.buckets) + ((2 * made.values - 1) * sign(hashes) > 0)
-    truth = np.where(keyed, own, 2 * mechanism.buckets)
-    likely = np.where(symbols == truth, math.log(response.truth), math.log(response.other))
-    return np.where(keyed | mechanism.elsewhere, likely, -math.log(response.symbols))
+    response, has_key = mechanism.response, contribution.keys >= 0
+    hashes = mechanism.layout.hashes(contribution.coins, np.maximum(contribution.keys, 0))
+    own_symbols = 2 * bucket(hashes, mechanism.buckets) + ((2 * contribution.values - 1) * sign(hashes) > 0)
+    truth = np.where(has_key, own_symbols, 2 * mechanism.buckets)
+    log_probabilities = np.where(symbols == truth, math.log(response.truth), math.log(response.other))
+    return np.where(has_key | mechanism.elsewhere, log_probabilities, -math.log(response.symbols))
 
 
 @log_likelihood.register
-def _event_likelihood(mechanism: EventSymbol, made: KeyedValues, rows: NDArray[Any]) -> Scores:
-    tells = (made.values > 0) | mechanism.names(made.coins)
-    truth = np.where((made.keys >= 0) & tells, made.keys + 1, 0)
+def _event_likelihood(mechanism: EventSymbol, contribution: KeyedValues, rows: NDArray[Any]) -> Scores:
+    is_event_report = (contribution.values > 0) | mechanism.is_key_report(contribution.coins)
+    truth = np.where((contribution.keys >= 0) & is_event_report, contribution.keys + 1, 0)
     return np.where(rows["symbol"] == truth, math.log(mechanism.response.truth), math.log(mechanism.response.other))
 
 
 @log_likelihood.register
-def _named_likelihood(mechanism: NamedSymbol, made: KeyedValues, rows: NDArray[Any]) -> Scores:
+def _named_likelihood(mechanism: NamedSymbol, contribution: KeyedValues, rows: NDArray[Any]) -> Scores:
+    """Compute the log-likelihood of each row's symbol, which names a key and a level."""
     symbols: NDArray[np.uint16] = rows["symbol"]
-    levels = np.where(made.values > 0, mechanism.levels - 1, 0)
-    response, truth = mechanism.response, mechanism.truth(made, levels)
-    likely = np.where(symbols == truth, math.log(response.truth), math.log(response.other))
-    return np.where(truth >= 0, likely, -math.log(response.symbols))
+    levels = np.where(contribution.values > 0, mechanism.levels - 1, 0)
+    response, truth = mechanism.response, mechanism.true_symbols(contribution, levels)
+    log_probabilities = np.where(symbols == truth, math.log(response.truth), math.log(response.other))
+    return np.where(truth >= 0, log_probabilities, -math.log(response.symbols))
 
 
 @log_likelihood.register
-def _grouped_likelihood(mechanism: GroupedBit, made: KeyedValues, rows: NDArray[Any]) -> Scores:
-    local = np.array(mechanism.epsilons)[mechanism.groups_of(made.coins)]
-    own = rows["symbol"] == np.where(made.keys < 0, -1, made.values > 0)
-    # People who have nothing to tell send either bit with the same probability.
-    return np.where(made.keys < 0, -math.log(2), np.where(own, local, 0.0) - np.log1p(np.exp(local)))
+def _grouped_likelihood(mechanism: GroupedBit, contribution: KeyedValues, rows: NDArray[Any]) -> Scores:
+    """Compute the log-likelihood of each row's bit, with the epsilon of the coin's group."""
+    local = np.array(mechanism.epsilons)[mechanism.coin_groups(contribution.coins)]
+    is_true = rows["symbol"] == np.where(contribution.keys < 0, -1, contribution.values > 0)
+    # Participants without a value send either bit with the same probability.
+    return np.where(contribution.keys < 0, -math.log(2), np.where(is_true, local, 0.0) - np.log1p(np.exp(local)))
 
 
-def releases(target: Target) -> Sampler:
-    """Attack a curator's releases; the adversary knows everybody else, and takes them away.
+def attack_releases(target: Target) -> Sampler:
+    """Attack a curator's releases; the adversary subtracts the data of all other participants.
 
-    Several people who have keys of their own stand in one release: noise is independent from number to number, so each
-    of them is an observation.
+    A release has several participants with separate keys. The noise of its numbers is independent, so that each
+    participant is an observation.
     """
     if isinstance(target.mechanism, ScreenedMoments):
-        return screened(target)
-    mechanism, people = _widened(target.mechanism)
-    none = {name: 0.0 for name in ("standard_deviation", "scale") if hasattr(mechanism, name)}
-    silent: Mechanism = msgspec.structs.replace(mechanism, **none)
-    coins = np.arange(people, dtype=np.uint32)
+        return attack_screened_releases(target)
+    mechanism, n_participants = _widen_keys(target.mechanism)
+    zero_noise = {name: 0.0 for name in ("standard_deviation", "scale") if hasattr(mechanism, name)}
+    noiseless: Mechanism = msgspec.structs.replace(mechanism, **zero_noise)
+    coins = np.arange(n_participants, dtype=np.uint32)
 
-    def total(who: int) -> Any:
-        made = target.neighbours[who](coins)
+    def total(neighbour: int) -> Any:
+        record = target.neighbours[neighbour](coins)
         if isinstance(target.mechanism, CentralSums | CellPairs):
-            own = np.where(made.keys >= 0, made.keys + target.mechanism.layout.keys * np.arange(people), -1)
-            made = replace(made, keys=own)
-        # Not parsed: protection is the noise, even if the curator did not hold people to the ball.
-        return mechanism.add(mechanism.empty(), mechanism.randomize(made, SecureNoise()))
+            first_keys = target.mechanism.layout.keys * np.arange(n_participants)
+            record = replace(record, keys=np.where(record.keys >= 0, record.keys + first_keys, -1))
+        # Not parsed: protection is the noise, even if the curator did not clip vectors to the ball.
+        return mechanism.add(mechanism.empty(), mechanism.randomize(record, SecureNoise()))
 
-    exact = [released_numbers(silent.release(total(who), SecureNoise()), people) for who in (0, 1)]
+    def release(curator: Mechanism, aggregated: Any) -> NDArray[np.float64]:
+        return released_numbers(curator.release(aggregated, SecureNoise()), n_participants)
 
-    def sample(who: int, count: int) -> Scores:
-        added, scores = total(who), []
-        for _ in range(-(-count // people)):
-            seen = released_numbers(mechanism.release(added, SecureNoise()), people)
-            scores.append(noise_density(mechanism, seen - exact[0]) - noise_density(mechanism, seen - exact[1]))
+    exact = [release(noiseless, total(neighbour)) for neighbour in (0, 1)]
+
+    def sample(neighbour: int, count: int) -> Scores:
+        aggregated, scores = total(neighbour), []
+        for _ in range(-(-count // n_participants)):
+            numbers = release(mechanism, aggregated)
+            left, right = (log_noise_density(mechanism, numbers - neighbour_numbers) for neighbour_numbers in exact)
+            scores.append(left - right)
         return np.concatenate(scores)[:count]
 
     return sample
 
 
-def screened(target: Target) -> Sampler:
-    """Attack releases that choose features: as likely as the choices, one after the other, times the block's noise.
-
-    Everybody else is in the sums, and the adversary knows their records, which are the same beside either neighbour.
-    """
+def attack_screened_releases(target: Target) -> Sampler:
+    """Attack releases that choose features, all other records known: score chosen sequences, and moments' noise."""
     mechanism = target.mechanism
     assert isinstance(mechanism, ScreenedMoments)
-    known = mechanism.empty()
-    if target.others and target.people > 1:
-        others = target.others(np.zeros(target.people, np.uint32))
-        known = mechanism.add(known, mechanism.randomize(others, SecureNoise()))
+    other_total = mechanism.empty()
+    if target.others and target.n_participants > 1:
+        others = target.others(np.zeros(target.n_participants, np.uint32))
+        other_total = mechanism.add(other_total, mechanism.randomize(others, SecureNoise()))
 
-    def total(who: int) -> Moments:
-        return mechanism.add(known, mechanism.randomize(target.neighbours[who](np.zeros(1, np.uint32)), SecureNoise()))
-
-    totals = [total(who) for who in (0, 1)]
-    scores = [mechanism.scores(one) / mechanism.scale if mechanism.screened else np.zeros(0) for one in totals]
+    records = [mechanism.randomize(maker(np.zeros(1, np.uint32)), SecureNoise()) for maker in target.neighbours]
+    totals = [mechanism.add(other_total, record) for record in records]
+    scores = [
+        mechanism.score_features(sums) / mechanism.scale if mechanism.screened else np.zeros(0) for sums in totals
+    ]
     blocks: dict[tuple[int, ...], list[NDArray[np.float64]]] = {}
 
-    def likelihood(who: int, release: SecondMomentSums) -> float:
-        chosen, left = release.chosen.tolist(), mechanism.candidates
+    def log_density(neighbour: int, release: SecondMomentSums) -> float:
+        chosen, candidates = release.chosen.tolist(), mechanism.candidates
         if tuple(chosen) not in blocks:
-            blocks[tuple(chosen)] = [mechanism.block(one, chosen) / MOMENT_GRID**2 for one in totals]
-        found = 0.0
-        for one in chosen:
-            found += float(scores[who][one] - logsumexp(scores[who][left]))
-            left = left[left != one]
+            blocks[tuple(chosen)] = [mechanism.select_block(candidate, chosen) / MOMENT_GRID**2 for candidate in totals]
+        log_probability = 0.0
+        for candidate in chosen:
+            log_probability += float(scores[neighbour][candidate] - logsumexp(scores[neighbour][candidates]))
+            candidates = candidates[candidates != candidate]
         upper = np.triu_indices(len(release.moments))
-        off = (release.moments - blocks[tuple(chosen)][who])[upper] ** 2 / release.variances[upper]
-        return found - float(off.sum()) / 2
+        squared_errors = (release.moments - blocks[tuple(chosen)][neighbour])[upper] ** 2 / release.variances[upper]
+        return log_probability - float(squared_errors.sum()) / 2
 
-    def sample(who: int, count: int) -> Scores:
-        released = (mechanism.release(totals[who], SecureNoise()) for _ in range(count))
-        return np.array([likelihood(0, one) - likelihood(1, one) for one in released])
+    def sample(neighbour: int, count: int) -> Scores:
+        releases_seen = (mechanism.release(totals[neighbour], SecureNoise()) for _ in range(count))
+        return np.array([log_density(0, release) - log_density(1, release) for release in releases_seen])
 
     return sample
 
 
-def _widened(mechanism: Mechanism) -> tuple[Mechanism, int]:
-    """Return the mechanism with keys for several people, and how many."""
+def _widen_keys(mechanism: Mechanism) -> tuple[Mechanism, int]:
+    """Return the mechanism with keys for several participants, and their number."""
     if not isinstance(mechanism, CentralSums | CellPairs):
         return mechanism, 1
     layout = mechanism.layout
-    people = max(1, _NUMBERS_AT_ONCE // max(1, layout.keys * (layout.groups + 1)))
-    wide = replace(layout, thresholds=np.tile(layout.thresholds, (people, 1)))
-    return msgspec.structs.replace(mechanism, layout=wide), people
+    n_participants = max(1, _NUMBERS_PER_RELEASE // max(1, layout.keys * (layout.groups + 1)))
+    wide_layout = replace(layout, thresholds=np.tile(layout.thresholds, (n_participants, 1)))
+    return msgspec.structs.replace(mechanism, layout=wide_layout), n_participants
 
 
-def released_numbers(release: Any, people: int) -> NDArray[np.float64]:
-    """Return everything private in a release, shape (people, numbers)."""
+def released_numbers(release: Any, n_participants: int) -> NDArray[np.float64]:
+    """Return all private numbers of a release, shape (participants, numbers)."""
     if isinstance(release, CellHits):
-        parts = [*sums_of_parts(release)]
+        arrays = [*part_sums(release)]
     else:
-        parts = [release.sums] + ([release.hits] if hasattr(release, "hits") else [])
-    return np.concatenate([part.reshape(people, -1) for part in parts], axis=1)
+        arrays = [release.sums] + ([release.hits] if hasattr(release, "hits") else [])
+    return np.concatenate([array.reshape(n_participants, -1) for array in arrays], axis=1)
 
 
-def sums_of_parts(release: CellHits) -> NDArray[np.float64]:
-    """Return the sums whose noise is independent, (P, keys, groups): of each part of values, the last first.
-
-    Where a number stands beside the value they are those of products of parts.
-    """
+def part_sums(release: CellHits) -> NDArray[np.float64]:
+    """Return the sums with independent noise, (parts, keys, groups); parts, or products with a number, are reversed."""
     if release.products is not None:
         return release.products.reshape(-1, *release.hits.shape)
     if release.squares is None:
@@ -272,8 +269,8 @@ def sums_of_parts(release: CellHits) -> NDArray[np.float64]:
     return np.asarray(np.tensordot(np.linalg.inv(release.parts.moments), moments, 1)[::-1])
 
 
-def noise_density(mechanism: Mechanism, noise: NDArray[np.float64]) -> Scores:
-    """Return the logarithm of the density of noise (n, numbers), but for a constant."""
+def log_noise_density(mechanism: Mechanism, noise: NDArray[np.float64]) -> Scores:
+    """Return the log-density of noise (n, numbers), up to a constant."""
     if isinstance(mechanism, CentralSums | CellPairs) and mechanism.scale:
         return np.asarray(-np.abs(noise).sum(axis=1) / mechanism.scale)
     assert isinstance(mechanism, CentralSums | CentralVectors)
@@ -281,100 +278,91 @@ def noise_density(mechanism: Mechanism, noise: NDArray[np.float64]) -> Scores:
     return np.asarray(-np.square(noise).sum(axis=1) / (2 * (mechanism.standard_deviation * unit) ** 2))
 
 
-def batches(target: Target) -> Sampler:
-    """Attack permuted batches; the adversary knows everybody else of a batch."""
+def attack_batches(target: Target) -> Sampler:
+    """Attack permuted batches; the adversary knows all other participants of a batch."""
     if isinstance(target.mechanism, BitVectors):
-        few = target.mechanism.messages * target.people <= _MESSAGES_MAX
-        score = _summed_bits if few else _simulated_bits
+        is_simulated_directly = target.mechanism.messages * target.n_participants <= _MAX_MESSAGES_PER_BATCH
+        score_batches = _score_summed_bits if is_simulated_directly else _score_simulated_sums
     else:
-        score = _permuted
-    at_once = max(1, min(2000, _MESSAGES_AT_ONCE // (target.people * target.mechanism.messages)))
+        score_batches = _score_permuted_batches
+    chunk_size = max(1, min(2000, _MESSAGES_PER_CHUNK // (target.n_participants * target.mechanism.messages)))
 
-    def sample(who: int, count: int) -> Scores:
-        steps = [min(at_once, count - start) for start in range(0, count, at_once)]
-        return np.concatenate([score(target, who, step) for step in steps])
+    def sample(neighbour: int, count: int) -> Scores:
+        chunk_sizes = [min(chunk_size, count - start) for start in range(0, count, chunk_size)]
+        return np.concatenate([score_batches(target, neighbour, n_batches) for n_batches in chunk_sizes])
 
     return sample
 
 
-def _permuted(target: Target, who: int, count: int) -> Scores:
-    """Score batches of a few messages a person.
+def _score_permuted_batches(target: Target, neighbour: int, count: int) -> Scores:
+    """Score permuted batches of reports with a few messages.
 
-    With the order gone, a batch is as likely under a person as the mean, over every choice of so many of its messages,
-    of how much likelier these are from that person than from the others. No order enters this score; places are
-    attacked along the wire.
+    The likelihood of a permuted batch is the mean likelihood ratio, target to others, over all subsets of messages that
+    may be the target's. The score ignores the order, which `sealed_reports` attacks.
     """
     assert target.others is not None
     mechanism, others = target.mechanism, target.others
-    one = mechanism.randomize(target.neighbours[who](_own_coins(target, count)), SecureNoise())
-    rest = mechanism.randomize(others(draw_coins(count * (target.people - 1))), SecureNoise())
-    batch = np.concatenate([one.reshape(count, -1), rest.reshape(count, -1)], axis=1).ravel()
+    target_reports = mechanism.randomize(target.neighbours[neighbour](_draw_target_coins(target, count)), SecureNoise())
+    other_reports = mechanism.randomize(others(draw_coins(count * (target.n_participants - 1))), SecureNoise())
+    batch = np.concatenate([target_reports.reshape(count, -1), other_reports.reshape(count, -1)], axis=1).ravel()
     rows = mechanism.parse(batch.tobytes())
-    known = log_likelihood(mechanism, others(rows["slot"]), rows)
+    other_likelihoods = log_likelihood(mechanism, others(rows["slot"]), rows)
+    # If arms are seen, the reports of the target's arm alone may be the target's.
+    is_candidate = mechanism.coin_groups(rows["slot"]) == target.arm if isinstance(mechanism, GroupedBit) else 1.0
     left, right = (
-        _chosen(
-            np.exp(log_likelihood(mechanism, maker(rows["slot"]), rows) - known).reshape(count, -1)
-            * _may_be_own(target, rows).reshape(count, -1),
-            mechanism.messages,
-        )
+        np.exp(log_likelihood(mechanism, maker(rows["slot"]), rows) - other_likelihoods) * is_candidate
         for maker in target.neighbours
     )
+    left, right = (_symmetric_polynomial(ratios.reshape(count, -1), mechanism.messages) for ratios in (left, right))
     # Sums differ in their last digits by the order of reports, which must not split equal scores.
     return np.asarray(np.round(np.log(left / right), 9))
 
 
-def _own_coins(target: Target, count: int) -> Coins:
-    """Draw coins of the person's arm, where arms are seen; else any."""
+def _draw_target_coins(target: Target, count: int) -> Coins:
+    """Draw the target's coins: those of its arm if arms are seen, else uniform coins."""
     if not isinstance(target.mechanism, GroupedBit):
         return draw_coins(count)
-    found = np.zeros(0, np.uint32)
-    while len(found) < count:
+    accepted = np.zeros(0, np.uint32)
+    while len(accepted) < count:
         coins = draw_coins(4 * count)
-        found = np.append(found, coins[target.mechanism.groups_of(coins) == target.arm])
-    return found[:count]
+        accepted = np.append(accepted, coins[target.mechanism.coin_groups(coins) == target.arm])
+    return accepted[:count]
 
 
-def _may_be_own(target: Target, rows: NDArray[Any]) -> NDArray[np.bool_]:
-    """Which reports of batches may be the person's: where arms are seen, those of the person's arm."""
-    if not isinstance(target.mechanism, GroupedBit):
-        return np.ones(len(rows), np.bool_)
-    return np.asarray(target.mechanism.groups_of(rows["slot"]) == target.arm)
-
-
-def _chosen(factors: NDArray[np.float64], messages: int) -> NDArray[np.float64]:
-    """Return the sum, over every choice of so many of a row's factors (n, all), of their products; shape (n,)."""
-    sums = np.zeros((messages + 1, len(factors)))
+def _symmetric_polynomial(factors: NDArray[np.float64], degree: int) -> NDArray[np.float64]:
+    """Return the elementary symmetric polynomial of a degree of each row's factors (n, all); shape (n,)."""
+    sums = np.zeros((degree + 1, len(factors)))
     sums[0] = 1.0
     for factor in factors.T:
         sums[1:] += sums[:-1] * factor
-    return np.asarray(sums[messages])
+    return np.asarray(sums[degree])
 
 
-def _summed_bits(target: Target, who: int, count: int) -> Scores:
-    """Score the sums of batches of bits, message by message."""
+def _score_summed_bits(target: Target, neighbour: int, count: int) -> Scores:
+    """Score the sums of batches whose bits are all drawn and added up."""
     assert target.others is not None
-    mechanism, size = target.mechanism, target.people
-    values = target.others(draw_coins(count * size)).values.reshape(count, size, -1)
-    values[:, 0] = target.neighbours[who](draw_coins(count)).values
-    made = BoundedVectors(np.zeros(count * size, np.uint32), values.reshape(count * size, -1))
-    messages = mechanism.randomize(made, SecureNoise()).reshape(count, -1)
+    mechanism, n_participants = target.mechanism, target.n_participants
+    values = target.others(draw_coins(count * n_participants)).values.reshape(count, n_participants, -1)
+    values[:, 0] = target.neighbours[neighbour](draw_coins(count)).values
+    records = BoundedVectors(np.zeros(count * n_participants, np.uint32), values.reshape(count * n_participants, -1))
+    messages = mechanism.randomize(records, SecureNoise()).reshape(count, -1)
     totals = [mechanism.add(mechanism.empty(), batch) for batch in messages]
-    return _linear(target, [mechanism.release(total, SecureNoise()) for total in totals])
+    return _project_sums(target, [mechanism.release(total, SecureNoise()) for total in totals])
 
 
-def _simulated_bits(target: Target, who: int, count: int) -> Scores:
-    """Score the sums of batches that have too many bits to be sent here."""
+def _score_simulated_sums(target: Target, neighbour: int, count: int) -> Scores:
+    """Score simulated sums of batches with too many bits to draw each."""
     assert target.others is not None
-    values = target.others(np.zeros(target.people, np.uint32)).values
-    values[0] = target.neighbours[who](np.zeros(1, np.uint32)).values[0]
-    batch, rng = BoundedVectors(np.zeros(target.people, np.uint32), values), np.random.default_rng()
-    return _linear(target, [target.mechanism.simulate(batch, rng) for _ in range(count)])
+    values = target.others(np.zeros(target.n_participants, np.uint32)).values
+    values[0] = target.neighbours[neighbour](np.zeros(1, np.uint32)).values[0]
+    batch, rng = BoundedVectors(np.zeros(target.n_participants, np.uint32), values), np.random.default_rng()
+    return _project_sums(target, [target.mechanism.simulate(batch, rng) for _ in range(count)])
 
 
-def _linear(target: Target, released: list[Any]) -> Scores:
-    """Project sums on the difference of the neighbours, weighted as if noise was normal."""
+def _project_sums(target: Target, releases: list[Any]) -> Scores:
+    """Project sums on the difference of the neighbours, scaled as for normal noise."""
     assert isinstance(target.mechanism, BitVectors)
-    ends = [maker(np.zeros(1, np.uint32)).values for maker in target.neighbours]
-    left, right = (target.mechanism.ball.clip(end)[0] for end in ends)
-    sums = np.array([release.sums for release in released])
-    return np.asarray(sums @ (left - right) / released[0].noise)
+    neighbour_values = [maker(np.zeros(1, np.uint32)).values for maker in target.neighbours]
+    left, right = (target.mechanism.ball.clip(vector)[0] for vector in neighbour_values)
+    sums = np.array([release.sums for release in releases])
+    return np.asarray(sums @ (left - right) / releases[0].noise)

@@ -1,94 +1,119 @@
-"""Attacks on whole experiments of every algorithm: an adversary who sees every round, and knows everybody but one."""
+"""Attacks on whole experiments of every algorithm, by an adversary who knows all participants but the target."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from privateer_core.accounting.events import Event, Gaussian, Parallel
 from privateer_core.algorithms import ALGORITHMS, algorithm
-from privateer_core.mechanisms import AnyMechanism, GroupedBit
-from privateer_core.policies.decisions import Plays, Points
-from privateer_core.policies.policy import Policy
-from privateer_core.spec.adjustment import learned_names, with_numbers
+from privateer_core.answer.policy_view import PolicyView
+from privateer_core.mechanisms import GroupedBit
+from privateer_core.policies.decisions import Arms, Plays, Points
+from privateer_core.policies.gain_policy import N_KEYS, GainPolicy
+from privateer_core.policies.policy import ArmsPolicy, Policy
+from privateer_core.primitives.contributions import KeyedValues
+from privateer_core.primitives.questions import KeyedHits
+from privateer_core.privacy.terms import Terms, calibrate
+from privateer_core.privacy.trust import TIGHT
+from privateer_core.spec.adjustment import append_numbers, learned_names
+from privateer_core.spec.privacy import Privacy
 from privateer_core.spec.spec import Spec
 from privateer_lab.audit.case import Case, Sampler
-from privateer_lab.audit.lower_bounds import Scores
-from privateer_lab.audit.views import Coins, Maker, Target, view
+from privateer_lab.audit.law import Scores
+from privateer_lab.audit.views import (
+    Coins,
+    Contributor,
+    Target,
+    attack_batches,
+    attack_releases,
+    attack_reports,
+    mechanism_case,
+    model_for,
+    select_attack,
+)
 from privateer_server.rounds.loop import Schedule
 
 _SEED: Final = 7
-_BEYOND: Final = 9.0
-"""Rewards of the target in units of their bound: what protects a person must not depend on what they observe."""
-_HERE, _THERE = 0.1, 0.9
-"""Contexts, the same in every feature."""
+_REWARD_BOUNDS: Final = 9.0
+"""Rewards of the target in units of their bound: protection must not depend on the size of rewards."""
+_TARGET_CONTEXT, _OTHER_CONTEXT = 0.1, 0.9
+"""Value of every feature of the target, and of other participants."""
 
 
-class TargetPerson(NamedTuple):
-    """Somebody whose features are all at ``place``, and who observes rewards at ``side`` times `_BEYOND` bounds."""
+class Neighbour(NamedTuple):
+    """A participant with the same value of all features, and rewards of ``reward_factor * _REWARD_BOUNDS`` bounds."""
 
-    place: float
-    side: float
+    context: float
+    reward_factor: float
 
 
-_PAIRS: Final = {
-    "opposite rewards": (TargetPerson(_HERE, 1.0), TargetPerson(_HERE, -1.0)),
-    "another context": (TargetPerson(_HERE, 1.0), TargetPerson(_THERE, 1.0)),
+_NEIGHBOUR_PAIRS: Final = {
+    "opposite rewards": (Neighbour(_TARGET_CONTEXT, 1.0), Neighbour(_TARGET_CONTEXT, -1.0)),
+    "another context": (Neighbour(_TARGET_CONTEXT, 1.0), Neighbour(_OTHER_CONTEXT, 1.0)),
 }
-_OTHERS: Final = TargetPerson(_THERE, -1.0)
-_LEAST, _BYTES = 1000, 40
-"""Fewest observations of an attack, and the bytes of one for which as many are made as the command says."""
-_BITS_AT_ONCE: Final = 20.0
-"""Messages of one bit that take as long as a byte of others."""
+_OTHER_PARTICIPANT: Final = Neighbour(_OTHER_CONTEXT, -1.0)
+_MIN_OBSERVATIONS, _FULL_SAMPLE_BYTES = 1000, 40
+"""Smallest number of observations of an attack, and the largest observation for which all samples are drawn."""
+_BITS_PER_BYTE_TIME: Final = 20.0
+"""Number of one-bit messages that take as much time as a byte of other messages."""
 
 
-def experiment_cases(samples: int, chosen: set[str] | None = None) -> list[Case]:
-    """Return attacks on all algorithms, or the chosen, under every trust model with a claim, as instances calibrate it.
+def experiment_cases(samples: int, algorithms: set[str] | None = None) -> list[Case]:
+    """Build attacks on all or the chosen algorithms, under every trust model and calibration with a claim.
 
-    Where rounds hand out records, there is no release to attack: only attacks of the algorithm's own know what follows.
+    Rounds that hand out records have no release to attack; plug-ins attack these algorithms.
     """
-    claims = (claim for claim in _claims() if chosen is None or claim[0] in chosen)
-    return [case for name, instance, spec in claims for case in _cases(name, instance, spec, samples)]
+    return [case for claim in iterate_claims(algorithms) for case in _instance_cases(*claim[:3], samples)]
 
 
 def claiming_algorithms() -> set[str]:
-    """Return the names of the algorithms that are attacked."""
-    return {name for name, _, _ in _claims()}
+    """Return the names of all algorithms with a privacy claim."""
+    return {name for name, *_ in iterate_claims()}
 
 
-def _claims() -> Iterator[tuple[str, str, Spec]]:
-    """Yield algorithm, instance and spec wherever something is promised."""
-    for name in ALGORITHMS:
+def iterate_claims(algorithms: set[str] | None = None) -> Iterator[tuple[str, str, Spec, Terms]]:
+    """Yield algorithm, instance, spec and first terms of each privacy claim of all or the chosen algorithms."""
+    for name in (name for name in ALGORITHMS if algorithms is None or name in algorithms):
         for instance, spec in algorithm(name).spec.instances().items():
-            if spec.privacy.trust.promises and (terms := spec.planned("")) and terms.event:
-                yield name, instance, spec
+            if spec.privacy.trust.promises and (terms := spec.first_terms("")) and terms.event:
+                yield name, instance, spec, terms
 
 
-def _cases(name: str, instance: str, spec: Spec, samples: int) -> Iterator[Case]:
-    asking = _most_asked(list(rounds(spec)))
+def iterate_tight_claims(algorithms: set[str] | None) -> Iterator[tuple[str, str, Spec, Terms]]:
+    """Yield the claims that are calibrated as tightly as their proof allows."""
+    return (claim for claim in iterate_claims(algorithms) if claim[2].privacy.trust.calibration == TIGHT)
+
+
+def _instance_cases(name: str, instance: str, spec: Spec, samples: int) -> Iterator[Case]:
+    """Make the cases of one algorithm, a pair of neighbours each; pairs that differ by context need features."""
+    rounds = _select_target_rounds(list(simulate_rounds(spec)))
     claim = (spec.privacy.model, spec.privacy.trust.calibration, spec.privacy.bound, spec.privacy.delta)
-    for pair, people in _PAIRS.items():
-        if people[0].place == people[1].place or spec.dimension:
-            sample = _sampler(spec, asking, people)
-            yield Case(f"{instance}, {pair}", name, *claim, _worst(asking), sample, _count(asking, samples))
+    for pair, neighbours in _NEIGHBOUR_PAIRS.items():
+        if neighbours[0].context == neighbours[1].context or spec.dimension:
+            sample = _summed_sampler(spec, rounds, neighbours)
+            yield Case(f"{instance}, {pair}", name, *claim, _claimed_event(rounds), sample, _n_samples(rounds, samples))
 
 
-def _most_asked(policies: list[Policy]) -> list[Policy]:
-    """Return the rounds that ask the person whom most rounds ask; the promise counts on one.
+def _select_target_rounds(policies: list[Policy]) -> list[Policy]:
+    """Return the policies of the rounds that invite the most often invited participant.
 
-    Where whoever comes is asked, and a device reports once, the target comes last: most is known of the others then.
+    If rounds invite all participants, and each reports once, it is the last round, when the adversary knows most.
     """
     draws = [policy.draw for policy in policies]
     if draws[0] is None:
         return policies[-1:]
-    asked = np.array([np.isin(np.arange(draw.people), draw.asked()) for draw in draws if draw is not None])
-    target = int(np.argmax(asked.sum(axis=0)))
-    return [policy for policy, has in zip(policies, asked[:, target], strict=True) if has]
+    is_invited = np.array([np.isin(np.arange(draw.people), draw.select_participants()) for draw in draws if draw])
+    target = int(np.argmax(is_invited.sum(axis=0)))
+    return [policy for policy, is_asked in zip(policies, is_invited[:, target], strict=True) if is_asked]
 
 
-def _worst(policies: list[Policy]) -> Event:
-    """Return the claim: a person is in one round, and normal noise of several is ordered by its size."""
+def _claimed_event(policies: list[Policy]) -> Event:
+    """Return the claimed event of a participant in one of these rounds."""
     events = tuple(event for policy in policies if (event := policy.terms.event))
     normal = [event for event in events if isinstance(event, Gaussian)]
     if len(normal) == len(events):
@@ -96,77 +121,138 @@ def _worst(policies: list[Policy]) -> Event:
     return Parallel(events)
 
 
-def _count(policies: list[Policy], samples: int) -> int:
-    """Return how many observations are made: fewer where each is long."""
+def _n_samples(policies: list[Policy], samples: int) -> int:
+    """Return the number of observations, which is smaller if observations are large."""
     size = 0.0
     for terms in (policy.terms for policy in policies):
-        each = 1 / _BITS_AT_ONCE if terms.mechanism.message_bits == 1 else terms.mechanism.report_size
-        person = terms.messages * each
-        size += max(1, terms.honest) * person
-    return min(samples // 8, max(_LEAST, int(samples * _BYTES / size)))
+        message_size = 1 / _BITS_PER_BYTE_TIME if terms.mechanism.message_bits == 1 else terms.mechanism.report_size
+        participant_size = terms.messages * message_size
+        size += max(1, terms.honest) * participant_size
+    return min(samples // 8, max(_MIN_OBSERVATIONS, int(samples * _FULL_SAMPLE_BYTES / size)))
 
 
-def _largest_group(mechanism: AnyMechanism) -> int:
-    """Return the arm that most people have, where arms are groups that are seen: an arm may have nobody."""
-    return int(np.argmax(mechanism.layout.shares[0])) if isinstance(mechanism, GroupedBit) else 0
+def _summed_sampler(spec: Spec, policies: list[Policy], neighbours: tuple[Neighbour, Neighbour]) -> Sampler:
+    """Return a sampler of the sum of the target's scores over these rounds."""
+    attack, samplers = select_attack(spec.privacy.trust), []
+    for policy in policies:
+        mechanism, people = policy.terms.mechanism, (*neighbours, _OTHER_PARTICIPANT)
+        left, right, others = (partial(_contribute, spec, policy, person) for person in people)
+        # If arms are seen, the arm with the largest share is attacked, since other arms may be empty.
+        arm = int(np.argmax(mechanism.layout.shares[0])) if isinstance(mechanism, GroupedBit) else 0
+        samplers.append(attack(Target(mechanism, (left, right), others, policy.terms.honest, arm)))
 
-
-def _sampler(spec: Spec, policies: list[Policy], people: tuple[TargetPerson, TargetPerson]) -> Sampler:
-    """Add up what all rounds that ask the target say for the left neighbour."""
-    attack = view(spec.privacy.trust)
-    targets = [
-        Target(
-            policy.terms.mechanism,
-            (_maker(spec, policy, people[0]), _maker(spec, policy, people[1])),
-            _maker(spec, policy, _OTHERS),
-            policy.terms.honest,
-            _largest_group(policy.terms.mechanism),
-        )
-        for policy in policies
-    ]
-    samplers = [attack(target) for target in targets]
-
-    def sample(who: int, count: int) -> Scores:
-        return np.asarray(np.sum([one(who, count) for one in samplers], axis=0))
+    def sample(neighbour: int, count: int) -> Scores:
+        return np.asarray(np.sum([sampler(neighbour, count) for sampler in samplers], axis=0))
 
     return sample
 
 
-def _maker(spec: Spec, policy: Policy, person: TargetPerson) -> Maker:
-    def make(coins: Coins) -> Any:
-        contexts = np.full((len(coins), spec.dimension), person.place)
-        return contribution(spec, policy, contexts, coins, _BEYOND * person.side)
-
-    return make
+def _contribute(spec: Spec, policy: Policy, person: Neighbour, coins: Coins) -> Any:
+    contexts = np.full((len(coins), spec.dimension), person.context)
+    return contribution(spec, policy, contexts, coins, _REWARD_BOUNDS * person.reward_factor)
 
 
-def rounds(spec: Spec) -> Iterator[Policy]:
-    """Play an experiment in which all people observe the middle reward; yield the policies of its rounds."""
+def simulate_rounds(spec: Spec) -> Iterator[Policy]:
+    """Simulate an experiment whose participants all observe the middle reward; yield the policies of its rounds."""
     schedule, rng = Schedule(spec), np.random.default_rng(_SEED)
     step = schedule.open(_SEED)
     while step.batch:
         yield step.policy
         contexts = rng.random((step.batch, spec.dimension))
-        made = contribution(spec, step.policy, contexts, rng.integers(0, 2**32, step.batch, dtype=np.uint32), 0.0)
-        step = schedule.close(step, step.policy.terms.mechanism.simulate(made, rng), _SEED)
+        reports = contribution(spec, step.policy, contexts, rng.integers(0, 2**32, step.batch, dtype=np.uint32), 0.0)
+        step = schedule.close(step, step.policy.terms.mechanism.simulate(reports, rng), _SEED)
 
 
-def contribution(spec: Spec, policy: Policy, contexts: NDArray[np.float64], coins: Coins, side: float) -> Any:
-    """Return what n people contribute whose rewards are ``side`` bounds from the middle of their range.
+def contribution(spec: Spec, policy: Policy, contexts: NDArray[np.float64], coins: Coins, reward_factor: float) -> Any:
+    """Return the contributions of n participants with the outcomes of `observe_outcomes`."""
+    return policy.contribute(contexts, coins, *observe_outcomes(spec, policy, contexts, coins, reward_factor))
 
-    Where a report has coins of its own, everybody's choice has the same coins: the adversary sees what was chosen.
+
+def observe_outcomes(
+    spec: Spec, policy: Policy, contexts: NDArray[np.float64], coins: Coins, reward_factor: float
+) -> tuple[Any, NDArray[np.float64]]:
+    """Return decisions for n participants, and rewards ``reward_factor`` half-ranges from the middle.
+
+    If reports have coins of their own, all choices have the same coins, since the adversary sees the arms.
     """
     decisions = policy.decide(contexts, np.zeros_like(coins) if policy.fresh_coins else coins)
-    reward = spec.reward.middle + side * spec.reward.half_range
+    reward = spec.reward.middle + reward_factor * spec.reward.half_range
     if isinstance(decisions, Plays):
         rewards: NDArray[np.float64] = np.full((len(coins), len(decisions.actions)), reward)
-    elif isinstance(decisions, Points) and isinstance(shown := decisions.shown, dict):
+    elif isinstance(decisions, Points) and isinstance(points := decisions.first_points, dict):
         # A report on two points tells the difference of their rewards, which is largest at opposite ends.
         ends = (reward, 2 * spec.reward.middle - reward)
-        rewards = np.repeat(policy.read(spec, dict(zip(shown, ends, strict=True)))[0], len(coins), axis=0)
+        rewards = np.repeat(policy.read(spec, dict(zip(points, ends, strict=True)))[0], len(coins), axis=0)
     else:
         rewards = np.repeat(policy.read(spec, reward)[0], len(coins))
-    if learned := len(learned_names(spec.reward.adjust)):
+    if n_extra := len(learned_names(spec.reward.covariates)):
         # Numbers from before lie at the ends of their bounds, as rewards do.
-        rewards = with_numbers(rewards, np.full((len(coins), learned), np.clip((1 + side) / 2, 0.0, 1.0)))
-    return policy.contribute(contexts, coins, decisions, rewards)
+        rewards = append_numbers(rewards, np.full((len(coins), n_extra), np.clip((1 + reward_factor) / 2, 0.0, 1.0)))
+    return decisions, rewards
+
+
+_N_ARMS, _SEEN_ARM, _SINGLE_ARM, _GAIN_SEED = 3, 0, 1, 0x5EED
+_BATCH: Final = 100
+_SINGLE_ARM_CONTEXT: Final = 0.9
+"""Context in which the policy gives the single arm; at `_TARGET_CONTEXT` it gives the seen arm."""
+
+
+@dataclass(frozen=True)
+class Halves(ArmsPolicy):
+    """A policy that gives one arm below the middle of a feature, and another arm above it."""
+
+    version: int
+    terms: Terms
+
+    @override
+    def decide(self, contexts: NDArray[np.float64], coins: Coins) -> Arms:
+        return Arms(np.where(contexts[:, 0] < (_TARGET_CONTEXT + _SINGLE_ARM_CONTEXT) / 2, _SEEN_ARM, _SINGLE_ARM))
+
+    @override
+    def contribute(
+        self, contexts: NDArray[np.float64], coins: Coins, decisions: Any, rewards: NDArray[np.float64]
+    ) -> KeyedValues:
+        raise NotImplementedError("it asks nobody")
+
+    @override
+    def view(self, spec: Any) -> PolicyView:
+        raise NotImplementedError("nobody reads it")
+
+
+def gain_policy(privacy: Privacy) -> GainPolicy[Halves]:
+    """Build the policy of a small round as a learner does."""
+    terms = calibrate(privacy, _BATCH, KeyedHits.from_keys(N_KEYS, _GAIN_SEED, 0.5 if privacy.trust.curated else None))
+    return GainPolicy(1, _SINGLE_ARM, _GAIN_SEED, np.ones(_N_ARMS, np.bool_), Halves(1, terms), terms)
+
+
+def gain_contributor(policy: GainPolicy[Halves], context: float, reward: float, arm: int = _SEEN_ARM) -> Contributor:
+    """Build the contributor of a participant who was seen with an arm."""
+
+    def contribute(coins: Coins) -> KeyedValues:
+        people = len(coins)
+        contexts, rewards = np.full((people, 1), context), np.full(people, reward)
+        return policy.contribute(contexts, coins, Arms(np.full(people, arm)), rewards)
+
+    return contribute
+
+
+def gain_cases(samples: int, factor: float = 1.0) -> list[Case]:
+    """Build attacks on neighbours with the same seen arm, and unequal records; ``factor`` divides the noise."""
+    batched: Any = {"delta": 0.1, "min_batch": _BATCH, "honest_fraction": 1.0, "local_epsilon_max": 12.0}
+    promises = {
+        attack_reports: ({"delta": 0.0}, samples),
+        attack_batches: (batched, max(2000, samples // 4)),
+        attack_releases: ({"delta": 0.0}, samples),
+    }
+    cases = []
+    for attack, (promise, count) in promises.items():
+        privacy = Privacy.model_validate({"model": model_for(attack), "epsilon": 1.0, **promise})
+        policy = gain_policy(privacy)
+        mechanism = policy.terms.mechanism if factor == 1.0 else policy.terms.mechanism.with_less_noise(factor)
+        others = gain_contributor(policy, _SINGLE_ARM_CONTEXT, 0.0, _SINGLE_ARM)
+        for label, context in (("opposite rewards", _TARGET_CONTEXT), ("another context, too", _SINGLE_ARM_CONTEXT)):
+            pair = (gain_contributor(policy, _TARGET_CONTEXT, 1.0), gain_contributor(policy, context, 0.0))
+            target = Target(mechanism, pair, others, _BATCH)
+            claim = (privacy.bound, privacy.delta)
+            cases.append(mechanism_case(f"gain, seen arm, {label}", attack, target, claim, count))
+    return cases

@@ -1,1 +1,1 @@
-"""Policies to compare with, found by name: what others do with the same people (docs/baselines.md)."""
+"""Baseline policies, which play the same participants as an experiment (docs/baselines.md)."""

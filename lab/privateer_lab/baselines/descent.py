@@ -11,13 +11,13 @@ from privateer_core.mechanisms.vectors.vector_symbol import VectorSymbol
 from privateer_core.primitives.bounded_vectors import BoundedVectors
 from privateer_core.primitives.clipping import Ball
 from privateer_core.spec.arms import ArmsSpec
-from privateer_lab.baselines.base import Baseline, Visitors
+from privateer_lab.baselines.run import Baseline, Visitors
 
 Array = NDArray[np.float64]
-_WARM: Final = 0.05
-"""Share of the people who are dealt their arms in turn before the greedy policy starts."""
-_START: Final = 2000
-"""People by which the first steps are shortened."""
+_WARM_START_SHARE: Final = 0.05
+"""Share of participants who get arms in turn before the greedy policy starts."""
+_STEP_OFFSET: Final = 2000
+"""Number of participants added to the step count, which shortens the first steps."""
 
 
 class Descent(Baseline):
@@ -36,16 +36,16 @@ class Descent(Baseline):
 
     def __init__(self, spec: ArmsSpec, seed: int) -> None:
         super().__init__(spec, seed)
-        self.models = self._start()  # shape (arms, coordinates): parameters
+        self.models = self._initial_models()  # shape (arms, coordinates): parameters
         arms, coordinates = self.models.shape
         self.dealt, self.greedy = self._mechanism(coordinates), self._mechanism(arms * coordinates)
         self.curvature = 1 / (4 * arms * (spec.dimension + 1))
-        self.seen = 0
+        self.n_seen = 0
 
     def _mechanism(self, coordinates: int) -> VectorSymbol:
         return VectorSymbol.calibrated(Ball("l2", 1.0, coordinates), self.spec.privacy.bound, 0)
 
-    def _start(self) -> Array:
+    def _initial_models(self) -> Array:
         """Return the parameters of all arms before any report, shape (arms, coordinates)."""
         raise NotImplementedError
 
@@ -58,44 +58,44 @@ class Descent(Baseline):
         raise NotImplementedError
 
     def open(self, batch: int) -> None:
-        """Begin a round of ``batch`` people."""
+        """Begin a round of ``batch`` participants."""
         self.batch = batch
-        self.warm = batch > 0 and self.seen < _WARM * self.spec.experiment.horizon
+        self.warm = batch > 0 and self.n_seen < _WARM_START_SHARE * self.spec.experiment.horizon
         self.total = np.zeros_like(self.models)
-        self.place = 0
+        self.position = 0
 
     def choose(self, visitors: Visitors) -> NDArray[np.int64]:
-        """Return arms in turn at first, then those of the largest estimate, shape (n,)."""
+        """Return arms in turn during the warm start, then the arms with the largest estimates, shape (n,)."""
         n = len(visitors)
         if self.warm:
-            self.place += n
-            return np.arange(self.place - n, self.place) % len(self.models)
+            self.position += n
+            return np.arange(self.position - n, self.position) % len(self.models)
         return np.asarray(self.logits(visitors.contexts).argmax(axis=1))
 
     def learn(self, visitors: Visitors, arms: NDArray[np.int64], values: Array) -> None:
-        """Add up these people's reports."""
+        """Add the gradients that these participants report."""
         gradients = self.gradients(visitors.contexts, arms, values)
         if self.warm:
             for arm in range(len(self.models)):
-                self.total[arm] += self._sum(self.dealt, gradients[arms == arm])
+                self.total[arm] += self._sum_reports(self.dealt, gradients[arms == arm])
             return
         vectors = np.zeros((len(arms), *self.models.shape))
         vectors[np.arange(len(arms)), arms] = gradients
-        self.total += self._sum(self.greedy, vectors.reshape(len(arms), -1)).reshape(self.models.shape)
+        self.total += self._sum_reports(self.greedy, vectors.reshape(len(arms), -1)).reshape(self.models.shape)
 
     def gradients(self, contexts: Array, arms: NDArray[np.int64], values: Array) -> Array:
-        """Return the gradients of these people's logistic losses in their arms' parameters, shape (n, coordinates)."""
-        played = np.take_along_axis(self.logits(contexts), arms[:, None], axis=1)
-        return np.asarray((expit(played) - values[:, None]) * self.slopes(contexts, arms))
+        """Return the gradients of the logistic losses in the played arms' parameters, shape (n, coordinates)."""
+        arm_logits = np.take_along_axis(self.logits(contexts), arms[:, None], axis=1)
+        return np.asarray((expit(arm_logits) - values[:, None]) * self.slopes(contexts, arms))
 
-    def _sum(self, mechanism: VectorSymbol, vectors: Array) -> Array:
+    def _sum_reports(self, mechanism: VectorSymbol, vectors: Array) -> Array:
         coins = np.zeros(len(vectors), np.uint32)  # the distribution of a sum does not depend on them
         return mechanism.simulate(BoundedVectors(coins, vectors), self.rng).sums
 
     def close(self) -> None:
-        """Take a step."""
-        self.seen += self.batch
-        self.models = self.models - self.total / (self.curvature * (self.seen + _START))
+        """Update the models by a gradient step."""
+        self.n_seen += self.batch
+        self.models = self.models - self.total / (self.curvature * (self.n_seen + _STEP_OFFSET))
 
 
 def centred(contexts: Array) -> Array:
@@ -109,7 +109,7 @@ class Logistic(Descent):
     Features and the constant are scaled so that x has at most length 1, and so has every gradient: nothing is clipped.
     """
 
-    def _start(self) -> Array:
+    def _initial_models(self) -> Array:
         return np.zeros((self.spec.arm_count, self.spec.dimension + 1))
 
     def logits(self, contexts: Array) -> Array:
@@ -134,13 +134,14 @@ class Network(Descent):
         """Hidden units of every arm, as many as the authors'."""
         return 2 * self.spec.dimension
 
-    def _start(self) -> Array:
+    def _initial_models(self) -> Array:
+        """Draw the weights of a network for each arm; its output starts at 0."""
         arms, inner = self.spec.arm_count, self.hidden * (self.spec.dimension + 1)
         weights = self.rng.normal(size=(arms, inner))
         outer = self.rng.normal(size=(arms, self.hidden)) / math.sqrt(self.hidden)
         return np.concatenate([weights, outer, np.zeros((arms, 1))], axis=1)
 
-    def _parts(self, models: Array) -> tuple[Array, Array, Array]:
+    def _split_parameters(self, models: Array) -> tuple[Array, Array, Array]:
         """Return hidden weights (..., hidden, d + 1), output weights (..., hidden) and constants (...) of models."""
         inner = self.hidden * (self.spec.dimension + 1)
         weights = models[..., :inner].reshape(*models.shape[:-1], self.hidden, -1)
@@ -148,13 +149,13 @@ class Network(Descent):
 
     def logits(self, contexts: Array) -> Array:
         """Return the logits of every arm's estimated mean reward, shape (n, arms)."""
-        weights, outer, constant = self._parts(self.models)
+        weights, outer, constant = self._split_parameters(self.models)
         units = np.tanh(np.einsum("khd,nd->nkh", weights, centred(contexts)))
         return np.asarray(np.einsum("nkh,kh->nk", units, outer) + constant)
 
     def slopes(self, contexts: Array, arms: NDArray[np.int64]) -> Array:
         """Return the gradients of the logits of these arms in their parameters, shape (n, coordinates)."""
-        weights, outer, _ = self._parts(self.models[arms])
+        weights, outer, _ = self._split_parameters(self.models[arms])
         inputs = centred(contexts)
         units = np.tanh(np.einsum("nhd,nd->nh", weights, inputs))
         inner = (outer * (1 - units**2))[:, :, None] * inputs[:, None, :]

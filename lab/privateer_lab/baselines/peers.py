@@ -1,9 +1,10 @@
-"""Libraries that others wrote, and Privateer's own algorithms, beside an experiment: the same people for all."""
+"""Comparison of an experiment with other algorithms and libraries on the same participants."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from operator import methodcaller
 from typing import Any, Final
 
 import numpy as np
@@ -13,24 +14,23 @@ from privateer_core.errors import SpecError
 from privateer_core.policies.decisions import Arms
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.spec import Spec
-from privateer_lab.baselines.base import Baseline, Visitors
-from privateer_lab.baselines.boosting import BoostedTrees, PrivateBoosting
-from privateer_lab.baselines.libraries import MabWiser, VowpalWabbit, library
-from privateer_lab.baselines.run import BaselinePeople, Constant, Uniform, play_together
-from privateer_lab.simulation.devices import SeededNoise
-from privateer_lab.simulation.summary import regret_figures
+from privateer_lab.baselines.libraries import BoostedTrees, MabWiser, PrivateBoosting, VowpalWabbit, import_library
+from privateer_lab.baselines.run import Baseline, BaselinePeople, Constant, Uniform, Visitors, play_together
+from privateer_lab.simulation.scores import SeededNoise
+from privateer_lab.simulation.simulate import regret_figures
+from privateer_lab.simulation.simulation import draw_coins
 from privateer_server.rounds.loop import Schedule
 
 _LIBRARIES: Final = {"Vowpal Wabbit": "vowpalwabbit", "mabwiser": "mabwiser.mab", "DP-EBM": "interpret.privacy"}
 _EXPLORERS: Final = {"epsilon-greedy": "--epsilon 0.05", "SquareCB": "--squarecb", "cover": "--cover 5"}
-_PAIRS: Final = {"SquareCB, pairs": "--squarecb -q ff"}
-Maker = Callable[[ArmsSpec, int], Baseline]
-CHANCE = "at random"
+_PAIR_EXPLORERS: Final = {"SquareCB, pairs": "--squarecb -q ff"}
+BaselineFactory = Callable[[ArmsSpec, int], Baseline]
+RANDOM_ARMS = "at random"
 BEST_ARM = "best constant arm"
 
 
-class Own(Baseline):
-    """The experiment itself: its policy decides, devices randomize, and its learner learns from the release."""
+class OwnPolicy(Baseline):
+    """The experiment itself: its policy chooses arms, devices randomize, and its learner learns from the release."""
 
     def __init__(self, spec: ArmsSpec, seed: int) -> None:
         super().__init__(spec, seed)
@@ -42,9 +42,6 @@ class Own(Baseline):
     def _seed(self) -> int:
         return int(self.rng.integers(2**63))
 
-    def _drawn(self, people: int) -> NDArray[np.uint32]:
-        return self.rng.integers(0, 2**32, people, dtype=np.uint32)
-
     def open(self, batch: int) -> None:
         """Begin a round."""
         mechanism: Any = self.step.policy.terms.mechanism
@@ -52,23 +49,23 @@ class Own(Baseline):
 
     def choose(self, visitors: Visitors) -> NDArray[np.int64]:
         """Return the policy's arms, (n,)."""
-        self.coins = self._drawn(len(visitors))
+        self.coins = draw_coins(self.rng, len(visitors))
         policy: Any = self.step.policy
-        return np.asarray(policy.decide(self._known(visitors), self.coins).arms)
+        return np.asarray(policy.decide(self._policy_contexts(visitors), self.coins).arms)
 
-    def _known(self, visitors: Visitors) -> NDArray[np.float64]:
-        """Return the columns of contexts that the experiment looks at: all of them, or none."""
+    def _policy_contexts(self, visitors: Visitors) -> NDArray[np.float64]:
+        """Return the columns of contexts that the experiment uses: all or none."""
         return visitors.contexts[:, : self.spec.dimension]
 
     def learn(self, visitors: Visitors, arms: NDArray[np.int64], values: NDArray[np.float64]) -> None:
-        """Randomize and add up reports, unless the experiment has stopped by itself."""
+        """Randomize and add up reports, unless the experiment has stopped."""
         if self.total is None:
             return
         policy: Any = self.step.policy
-        coins = self._drawn(len(arms)) if policy.fresh_coins else self.coins
-        contributed = policy.contribute(self._known(visitors), coins, Arms(arms), values)
+        coins = draw_coins(self.rng, len(arms)) if policy.fresh_coins else self.coins
+        contributions = policy.contribute(self._policy_contexts(visitors), coins, Arms(arms), values)
         mechanism = policy.terms.mechanism
-        self.total = mechanism.add(self.total, mechanism.randomize(contributed, self.noise))
+        self.total = mechanism.add(self.total, mechanism.randomize(contributions, self.noise))
 
     def close(self) -> None:
         """Release the round's sums, and learn."""
@@ -77,38 +74,35 @@ class Own(Baseline):
             self.step = self.schedule.close(self.step, mechanism.release(self.total, self.noise), self._seed())
 
 
-class Clocked(Baseline):
-    """A baseline, and the seconds of processor time that it takes.
+class TimedBaseline(Baseline):
+    """A baseline whose seconds of processor time are measured, for deciding and for learning."""
 
-    deciding, learning: seconds.
-    """
-
-    def __init__(self, made: Baseline) -> None:
-        self.made, self.deciding, self.learning = made, 0.0, 0.0
-        self.at_once = made.at_once
+    def __init__(self, baseline: Baseline) -> None:
+        self.baseline, self.deciding, self.learning = baseline, 0.0, 0.0
+        self.at_once = baseline.at_once
 
     def open(self, batch: int) -> None:
         """Begin a round."""
-        self._learns(self.made.open, batch)
+        self._time_learning(self.baseline.open, batch)
 
     def choose(self, visitors: Visitors) -> NDArray[np.int64]:
-        """Return the arms that are chosen, (n,)."""
+        """Return the baseline's arms, (n,)."""
         started = time.process_time()
-        arms = self.made.choose(visitors)
+        arms = self.baseline.choose(visitors)
         self.deciding += time.process_time() - started
         return arms
 
     def learn(self, visitors: Visitors, arms: NDArray[np.int64], values: NDArray[np.float64]) -> None:
-        """Learn."""
-        self._learns(self.made.learn, visitors, arms, values)
+        """Pass rewards to the baseline."""
+        self._time_learning(self.baseline.learn, visitors, arms, values)
 
     def close(self) -> None:
         """End the round."""
-        self._learns(self.made.close)
+        self._time_learning(self.baseline.close)
 
-    def _learns(self, part: Callable[..., None], *arguments: Any) -> None:
+    def _time_learning(self, method: Callable[..., None], *arguments: Any) -> None:
         started = time.process_time()
-        part(*arguments)
+        method(*arguments)
         self.learning += time.process_time() - started
 
 
@@ -116,24 +110,24 @@ class Clocked(Baseline):
 class Contestant:
     """A policy to compare."""
 
-    spec: ArmsSpec  # its rounds, and what it knows of arms and features
-    make: Maker  # makes it, for a spec and a seed
+    spec: ArmsSpec  # rounds, arms and features that the policy knows
+    make: BaselineFactory  # factory from a spec and a seed
 
 
-def contestants(spec: Spec, others: Sequence[Spec] = (), peers: Sequence[str] = ()) -> dict[str, Contestant]:
-    """Return the policies to compare, by name: the experiment's own is the first, and random arms are the last.
+def select_policies(spec: Spec, others: Sequence[Spec] = (), peers: Sequence[str] = ()) -> dict[str, Contestant]:
+    """Return the policies to compare by name: the experiment's own, other algorithms', selected peers', random arms."""
+    specs = [_check_arms_spec(variant) for variant in (spec, *others)]
+    entrants = {f"Privateer, {variant.algorithm.name}": Contestant(variant, OwnPolicy) for variant in specs}
+    arms_spec = specs[0]
+    peer_makers = _select_peers(peers, {**find_peers(arms_spec), BEST_ARM: Constant, RANDOM_ARMS: Uniform})
+    for start, module in _LIBRARIES.items():
+        if any(name.startswith(start) for name in peer_makers):
+            import_library(module)  # refuses a missing library before any policy plays
+    return entrants | {name: Contestant(arms_spec, make) for name, make in peer_makers.items()}
 
-    others: the same experiment with other algorithms.
-    peers: parts of the names of those who are wanted beside Privateer; all of them by default.
-    """
-    own = {f"Privateer, {one.algorithm.name}": Contestant(_played(one), Own) for one in (spec, *others)}
-    known = _played(spec)
-    beside = _chosen(peers, {**peers_of(known), BEST_ARM: Constant, CHANCE: Uniform})
-    _check_installed(beside)
-    return own | {name: Contestant(known, make) for name, make in beside.items()}
 
-
-def _played(spec: Spec) -> ArmsSpec:
+def _check_arms_spec(spec: Spec) -> ArmsSpec:
+    """Return the spec if it has arms and no sources; refuse others."""
     if not isinstance(spec, ArmsSpec):
         raise SpecError("peers choose an arm for each person", field="SPEC", remedy="choose a spec with arms")
     if spec.sources:
@@ -141,74 +135,58 @@ def _played(spec: Spec) -> ArmsSpec:
     return spec
 
 
-def _chosen(peers: Sequence[str], makers: dict[str, Maker]) -> dict[str, Maker]:
-    for part in peers:
-        if not any(part.lower() in name.lower() for name in makers):
-            known = "; ".join(makers)
-            raise SpecError(
-                f"no peer of this experiment has {part!r} in its name", field="--peer", remedy=f"choose from {known}"
-            )
-    return {
-        name: make for name, make in makers.items() if not peers or any(part.lower() in name.lower() for part in peers)
-    }
+def _select_peers(peers: Sequence[str], makers: dict[str, BaselineFactory]) -> dict[str, BaselineFactory]:
+    """Select the peers whose names hold a text of ``peers``, by default all; refuse a text that no name holds."""
+    matches = {text: [name for name in makers if text.lower() in name.lower()] for text in peers}
+    for text, names in matches.items():
+        if not names:
+            detail, remedy = f"no peer of this experiment has {text!r} in its name", f"choose from {'; '.join(makers)}"
+            raise SpecError(detail, field="--peer", remedy=remedy)
+    selected = {name for names in matches.values() for name in names} if peers else set(makers)
+    return {name: make for name, make in makers.items() if name in selected}
 
 
-def peers_of(spec: ArmsSpec) -> dict[str, Maker]:
-    """Return what makes each peer, by name, whether or not its library is installed.
+def find_peers(spec: ArmsSpec) -> dict[str, BaselineFactory]:
+    """Return the factory of each peer by name, whether or not its library is installed.
 
-    Those that look at contexts play where there are any, and DP-EBM where a curator promises an epsilon and a delta.
+    Contextual peers need features, and DP-EBM needs central trust with an epsilon and a delta.
     """
-    explorers = _EXPLORERS | (_PAIRS if spec.dimension else {})
-    found: dict[str, Maker] = {
-        f"Vowpal Wabbit, {name}": partial(VowpalWabbit, options) for name, options in explorers.items()
-    }
+    explorers = _EXPLORERS | (_PAIR_EXPLORERS if spec.dimension else {})
     policies = ("LinTS", "LinUCB") if spec.dimension else ("ThompsonSampling", "UCB1")
-    found |= {f"mabwiser, {name}": partial(MabWiser, partial(_made, name)) for name in policies}
+    makers: dict[str, BaselineFactory] = {}
+    makers |= {f"Vowpal Wabbit, {name}": partial(VowpalWabbit, options) for name, options in explorers.items()}
+    makers |= {f"mabwiser, {name}": partial(MabWiser, methodcaller(name)) for name in policies}
     if spec.dimension:
-        found["boosted trees"] = BoostedTrees
+        makers["boosted trees"] = BoostedTrees
     trust = spec.privacy.trust
     if spec.dimension and trust.curated and trust.promises and spec.privacy.delta:
-        found["DP-EBM"] = PrivateBoosting
-    return found
+        makers["DP-EBM"] = PrivateBoosting
+    return makers
 
 
-def _made(name: str, policies: Any) -> Any:
-    return getattr(policies, name)()
-
-
-def _check_installed(beside: dict[str, Maker]) -> None:
-    """Refuse a missing library before the first of the others plays."""
-    for start, module in _LIBRARIES.items():
-        if any(name.startswith(start) for name in beside):
-            library(module)
-
-
-def compare(entered: dict[str, Contestant], people: ArmsSpec, seeds: range) -> Iterator[dict[str, Any]]:
-    """Play each policy with the people of each seed, one after the other, and give a row for each run.
-
-    people: the spec that has the people, with all features that anybody looks at.
-    """
+def compare(entrants: dict[str, Contestant], population_spec: ArmsSpec, seeds: range) -> Iterator[dict[str, Any]]:
+    """Play each policy with each seed's participants, who have all features that any policy uses; yield runs' rows."""
     for seed in seeds:
-        for name, one in entered.items():
-            clocked = Clocked(one.make(one.spec, seed))
-            (run,) = play_together(one.spec, {name: clocked}, seed, BaselinePeople(people, seed))
+        for name, contestant in entrants.items():
+            clocked = TimedBaseline(contestant.make(contestant.spec, seed))
+            (run,) = play_together(contestant.spec, {name: clocked}, seed, BaselinePeople(population_spec, seed))
             figures = {"regret": run.regret, "reward": run.reward}
             yield {"policy": name, "seed": seed, **figures, "deciding": clocked.deciding, "learning": clocked.learning}
 
 
-def side_by_side(rows: Sequence[dict[str, Any]], people: int) -> dict[str, dict[str, Any]]:
-    """Return the figures of each policy over its runs: rewards, regret, and people a second of processor time."""
-    found = {}
+def summarize_by_policy(rows: Sequence[dict[str, Any]], n_participants: int) -> dict[str, dict[str, Any]]:
+    """Return each policy's figures over its runs: rewards, regret, and participants per second of processor time."""
+    figures = {}
     for name in dict.fromkeys(row["policy"] for row in rows):
-        own = [row for row in rows if row["policy"] == name]
-        deciding, learning = (sum(row[part] for row in own) for part in ("deciding", "learning"))
-        rewards = np.array([row["reward"] for row in own])
-        found[name] = {
+        policy_rows = [row for row in rows if row["policy"] == name]
+        deciding, learning = (sum(row[phase] for row in policy_rows) for phase in ("deciding", "learning"))
+        rewards = np.array([row["reward"] for row in policy_rows])
+        figures[name] = {
             "reward_mean": float(rewards.mean()),
-            "reward_error": float(rewards.std(ddof=1) / len(own) ** 0.5) if len(own) > 1 else None,
+            "reward_error": float(rewards.std(ddof=1) / len(policy_rows) ** 0.5) if len(policy_rows) > 1 else None,
             "rewards": rewards.tolist(),
-            **regret_figures([row["regret"] for row in own]),
-            "decisions_per_second": len(own) * people / deciding,
-            "people_per_second": len(own) * people / (deciding + learning),
+            **regret_figures([row["regret"] for row in policy_rows]),
+            "decisions_per_second": len(policy_rows) * n_participants / deciding,
+            "people_per_second": len(policy_rows) * n_participants / (deciding + learning),
         }
-    return found
+    return figures

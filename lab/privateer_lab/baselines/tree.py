@@ -7,22 +7,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer_core.spec.arms import ArmsSpec
-from privateer_lab.baselines.base import Baseline, Visitors
+from privateer_lab.baselines.run import Baseline, Visitors
 
 
 class ContextBins:
-    """Bins that tile the unit cube; they are numbered from 0 in the order of their making.
-
-    dimension: number of features.
-    lower, upper (bins, dimension): corners.
-    """
+    """Bins that tile the unit cube, numbered from 0 in order of creation, with their corners, (bins, dimension)."""
 
     def __init__(self, dimension: int) -> None:
-        self.depths = np.zeros(1, np.int64)  # shape (bins,): how often each bin's way from the cube was halved
+        self.depths = np.zeros(1, np.int64)  # shape (bins,): number of halvings from the cube to each bin
         self.lower, self.upper = np.zeros((1, dimension)), np.ones((1, dimension))
         self._node = np.zeros(1, np.int64)  # node of each bin
         self._bin = np.zeros(1, np.int64)  # bin of each node that is a leaf
-        self._left = np.full(1, -1, np.int64)  # left child of each node, -1 at leaves; the right one comes next
+        self._left_child = np.full(1, -1, np.int64)  # left child of each node, -1 at leaves; the right one comes next
         self._feature, self._middle = np.zeros(1, np.int64), np.zeros(1)
 
     def __len__(self) -> int:
@@ -31,47 +27,45 @@ class ContextBins:
     def locate(self, contexts: NDArray[np.float64]) -> NDArray[np.int64]:
         """Return the bin of each context, shape (n,); ``contexts`` (n, dimension) are in [0, 1]."""
         nodes = np.zeros(len(contexts), np.int64)
-        inner = np.arange(len(contexts) if self._left[0] >= 0 else 0)
+        inner = np.arange(len(contexts) if self._left_child[0] >= 0 else 0)
         while len(inner):
-            at = nodes[inner]
-            nodes[inner] = self._left[at] + (contexts[inner, self._feature[at]] >= self._middle[at])
-            inner = inner[self._left[nodes[inner]] >= 0]
+            parents = nodes[inner]
+            nodes[inner] = self._left_child[parents] + (
+                contexts[inner, self._feature[parents]] >= self._middle[parents]
+            )
+            inner = inner[self._left_child[nodes[inner]] >= 0]
         return self._bin[nodes]
 
-    def longest(self, which: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
-        """Return a longest edge of each of these bins, ties broken at random (Ma et al. 2025, Algorithm 1)."""
-        width = (self.upper - self.lower)[which]
+    def longest_edges(self, bins: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
+        """Return a longest edge of each bin, with ties broken at random (Ma et al. 2025, Algorithm 1)."""
+        width = (self.upper - self.lower)[bins]
         return np.asarray((width + np.min(width) / 2 * rng.random(width.shape)).argmax(axis=1))
 
-    def halve(self, which: NDArray[np.int64], features: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Halve these bins across these features.
-
-        The lower half keeps the bin's number; upper halves get the next ones. Return, for every bin that there is
-        now, the number of the bin that it was or was part of.
-        """
-        count, rows = len(self), np.arange(len(which))
-        middle = (self.lower[which, features] + self.upper[which, features]) / 2
-        nodes = self._node[which]
-        first = len(self._left) + 2 * rows
-        self._left[nodes], self._feature[nodes], self._middle[nodes] = first, features, middle
-        new = count + rows
-        self._grow(np.stack([which, new], axis=1).ravel())
-        origin = np.concatenate([np.arange(count), which])
+    def halve(self, bins: NDArray[np.int64], features: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Halve bins across features: lower halves keep numbers, upper ones get the next; return new bins' origins."""
+        n_bins, rows = len(self), np.arange(len(bins))
+        middle = (self.lower[bins, features] + self.upper[bins, features]) / 2
+        nodes = self._node[bins]
+        left_children = len(self._left_child) + 2 * rows
+        self._left_child[nodes], self._feature[nodes], self._middle[nodes] = left_children, features, middle
+        upper_bins = n_bins + rows
+        self._add_leaves(np.stack([bins, upper_bins], axis=1).ravel())
+        origin = np.concatenate([np.arange(n_bins), bins])
         self._node = self._node[origin]
-        self._node[which], self._node[new] = first, first + 1
+        self._node[bins], self._node[upper_bins] = left_children, left_children + 1
         self.depths, self.lower, self.upper = self.depths[origin], self.lower[origin], self.upper[origin]
-        self.depths[which] += 1
-        self.depths[new] += 1
-        self.upper[which, features] = self.lower[new, features] = middle
+        self.depths[bins] += 1
+        self.depths[upper_bins] += 1
+        self.upper[bins, features] = self.lower[upper_bins, features] = middle
         return origin
 
-    def _grow(self, bins: NDArray[np.int64]) -> None:
-        """Add nodes for new leaves of these bins."""
-        more = len(bins)
+    def _add_leaves(self, bins: NDArray[np.int64]) -> None:
+        """Add leaf nodes for these bins."""
+        n_added = len(bins)
         self._bin = np.concatenate([self._bin, bins])
-        self._left = np.concatenate([self._left, np.full(more, -1, np.int64)])
-        self._feature = np.concatenate([self._feature, np.zeros(more, np.int64)])
-        self._middle = np.concatenate([self._middle, np.zeros(more)])
+        self._left_child = np.concatenate([self._left_child, np.full(n_added, -1, np.int64)])
+        self._feature = np.concatenate([self._feature, np.zeros(n_added, np.int64)])
+        self._middle = np.concatenate([self._middle, np.zeros(n_added)])
 
 
 class CubeTree(Baseline):
@@ -89,8 +83,7 @@ class CubeTree(Baseline):
     # width, burst: U(s, T) = sqrt(width log(T/s) / s), and 2 c_0
     width: ClassVar[float] = 0.5
     burst = 0.5
-    columns_max: ClassVar[int] = 8
-    """A cube bursts into 2^8 at once."""
+    columns_max: ClassVar[int] = 8  # a cube bursts into 2^8 at once
 
     def __init__(self, spec: ArmsSpec, seed: int) -> None:
         super().__init__(spec, seed)
@@ -106,42 +99,43 @@ class CubeTree(Baseline):
         return np.asarray((self.rng.random(active.shape) * active).argmax(axis=1))
 
     def learn(self, visitors: Visitors, arms: NDArray[np.int64], values: NDArray[np.float64]) -> None:
-        """Count these people's pulls and rewards, shape (n,)."""
+        """Add pulls and rewards of these participants, shape (n,)."""
         cells = self.bins.locate(visitors.contexts) * self.active.shape[1] + arms
         size = self.active.size
         self.pulls += np.bincount(cells, minlength=size).reshape(self.active.shape)
         self.sums += np.bincount(cells, values, size).reshape(self.active.shape)
 
     def close(self) -> None:
-        """Drop arms, burst cubes."""
-        least = np.where(self.active, self.pulls, np.inf).min(axis=1)
-        radius = np.where(least > 0, self.radius(np.maximum(least, 1.0)), np.inf)
+        """Eliminate arms, and burst cubes."""
+        min_pulls = np.where(self.active, self.pulls, np.inf).min(axis=1)
+        radius = np.where(min_pulls > 0, self.radius(np.maximum(min_pulls, 1.0)), np.inf)
         means = np.where(self.active, self.sums / np.maximum(self.pulls, 1.0), -np.inf)
         self.active = self.active & (means >= means.max(axis=1, keepdims=True) - 2 * radius[:, None])
-        ready = (radius <= self.tolerance()) & (self.bursts < self.most_bursts) & (self.active.sum(axis=1) > 1)
-        self._burst(np.flatnonzero(ready))
+        is_ready = (radius <= self.tolerance()) & (self.bursts < self.most_bursts) & (self.active.sum(axis=1) > 1)
+        self._burst(np.flatnonzero(is_ready))
 
     @property
     def bursts(self) -> NDArray[np.int64]:
-        """How often each cube's way from the whole burst, shape (bins,)."""
+        """The number of bursts from the unit cube to each cube, shape (bins,)."""
         return self.bins.depths // self.spec.dimension
 
     def radius(self, pulls: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return U(s, T) at this many pulls of every arm in each cube, both shape (bins,)."""
+        """Return U(s, T) for these pulls of every arm in each cube, both of shape (bins,)."""
         expected = self.spec.experiment.horizon * 0.5**self.bins.depths
         return np.asarray(np.sqrt(self.width * np.maximum(1.0, np.log(expected / pulls)) / pulls))
 
     def tolerance(self) -> NDArray[np.float64]:
-        """Return the radius at which each cube is known well enough to burst, shape (bins,)."""
+        """Return the radius at which each cube bursts, shape (bins,)."""
         return np.asarray(self.burst * 0.5**self.bursts)
 
-    def _burst(self, which: NDArray[np.int64]) -> None:
-        for feature in range(self.spec.dimension if len(which) else 0):
-            origin = self.bins.halve(which, np.full(len(which), feature))
-            fresh = np.isin(origin, which)
+    def _burst(self, cubes: NDArray[np.int64]) -> None:
+        """Halve these cubes along every feature; halves keep the arms, and start without pulls."""
+        for feature in range(self.spec.dimension if len(cubes) else 0):
+            origin = self.bins.halve(cubes, np.full(len(cubes), feature))
+            is_halved = np.isin(origin, cubes)
             self.active = self.active[origin]
-            self.pulls, self.sums = (old[origin] * ~fresh[:, None] for old in (self.pulls, self.sums))
-            which = np.flatnonzero(fresh)
+            self.pulls, self.sums = (counts[origin] * ~is_halved[:, None] for counts in (self.pulls, self.sums))
+            cubes = np.flatnonzero(is_halved)
 
 
 class Abse(CubeTree):

@@ -1,4 +1,4 @@
-"""Measures what grows as people report to real services: memory, disks, logs, and how long a restart takes."""
+"""Soak test of real services: growth of memory, disks and logs with reports, and restart times."""
 
 import os
 import sqlite3
@@ -10,112 +10,111 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
-from privateer_core.wire.keys import own_key
-from privateer_lab.bench.path import EXPERIMENTS, publication, report
-from privateer_lab.bench.processor_time import cpu_seconds, memory_of
-from privateer_lab.bench.uploads import bench_spec, seal_round
+from privateer_core.wire.keys import load_or_create_key
+from privateer_lab.bench.path import N_EXPERIMENTS, bench_spec, cpu_seconds, fetch_policy, report, rss_mib, seal_round
 from privateer_lab.load.driver import run_load
-from privateer_lab.services.processes import IssuerProcess, Services, free_port, running
-from privateer_lab.services.rest import create
-from privateer_server.store.schema import FILE
+from privateer_lab.services.processes import IssuerProcess, Services, free_port, run_services
+from privateer_lab.services.rest import create_experiment
+from privateer_server.store.schema import STORE_FILE
 from privateer_shuffler.pool.round_file import SUFFIX
 from privateer_shuffler.pool.spent_tokens import TOKENS_FILE
 
 LOOK: Final = 100_000
-"""Reports between two looks."""
+"""Reports between two measurements."""
 _BATCH: Final = 100
-"""Reports an upload."""
-_WITH_TOKENS: Final = 4000
-"""People with upload tokens at each service; each costs the issuer a signature."""
+"""Reports per upload."""
+_N_TOKENS: Final = 4000
+"""Participants with upload tokens at each service; each token needs a signature of the issuer."""
 _ENDPOINTS: Final = ("server", "shuffler")
-_TABLES: Final = "SELECT tbl_name, sum(pgsize) FROM dbstat JOIN sqlite_master USING (name) GROUP BY tbl_name"
+_FiguresByTable = dict[str, dict[str, float]]
+_TABLE_SIZES_QUERY: Final = "SELECT tbl_name, sum(pgsize) FROM dbstat JOIN sqlite_master USING (name) GROUP BY tbl_name"
 
 
-def bench_soak(people: int, look: int = LOOK, with_tokens: int = _WITH_TOKENS) -> Iterator[dict[str, dict[str, float]]]:
-    """Have people report, round after round, each sealed ahead; yield the memory of every process after every look.
+def bench_soak(n_participants: int, look: int = LOOK, n_tokens: int = _N_TOKENS) -> Iterator[_FiguresByTable]:
+    """Send rounds of reports that are sealed beforehand; yield the memory of every process after each measurement.
 
-    people: in all; a whole number of looks reports through the shuffler.
-    look: people between two looks: a round of each of a few experiments.
-    with_tokens: people who report afterwards to each of the two services, one by one with upload tokens.
+    n_participants: their number, rounded to measurements; they report through the shuffler.
+    look: participants between two measurements: a round of each of a few experiments.
+    n_tokens: participants who then report to each of the two services, in single uploads with tokens.
 
-    Yields
-    ------
-    dict
-        Figures by table. ``memory`` has the people so far, and the MiB of each process, such as ``server`` and ``server
-        1``, the first process that it started; this process, which seals and sends all reports, is the ``generator``.
-        At the end come ``seconds`` of restarts after a kill, ``MiB on disk`` by file and table, and ``bytes`` of what
-        one person, round or token adds.
+    Figures are by table. ``memory`` has the people so far, and the MiB of each process, such as ``server`` and ``server
+    1``, the first process that it started; this process, which seals and sends all reports, is the ``generator``. At
+    the end come ``seconds`` of restarts after a kill, ``MiB on disk`` by file and table, and ``bytes`` of what one
+    person, round or token adds.
     """
-    each, looks = look // EXPERIMENTS, max(1, people // look)
-    names = [f"bench-{number}" for number in range(EXPERIMENTS)]
-    spending = {f"tokens-{endpoint}": endpoint for endpoint in _ENDPOINTS}
+    n_each, n_looks = look // N_EXPERIMENTS, max(1, n_participants // look)
+    names = [f"bench-{number}" for number in range(N_EXPERIMENTS)]
+    token_experiments = {f"tokens-{endpoint}": endpoint for endpoint in _ENDPOINTS}
     with tempfile.TemporaryDirectory(prefix="privateer-") as folder, Path(folder, "log").open("wb") as log:
         data = Path(folder, "data")
-        issuing = IssuerProcess(",".join(spending), free_port())
-        with running(data, free_port(), free_port(), log=log, issuing=issuing) as at:
+        issuer_process = IssuerProcess(",".join(token_experiments), free_port())
+        with run_services(data, free_port(), free_port(), log=log, issuing=issuer_process) as services:
             for name in names:
-                create(at.admin, bench_spec(name, "shuffler", each, looks + 1), at.token)
-            key = own_key(at.sender_key, "--data")
-            for seen in range(1, looks + 1):
-                rounds = [seal_round(publication(at.server, name), name, each, _BATCH, key) for name in names]
-                report(at.server, at.shuffler, names, rounds, seen + 1)
-                yield {"memory": {"people": seen * look} | _memory(at)}
-            logged = os.fstat(log.fileno()).st_size
-            for name, endpoint in spending.items():
-                create(at.admin, bench_spec(name, endpoint, with_tokens), at.token)
-                shuffler = at.shuffler if endpoint == "shuffler" else None
-                run_load(name, at.server, shuffler, users=with_tokens, batch=1, issuer=at.issuer)
-            seconds = {name: figure for service in _ENDPOINTS for name, figure in _restart(at, service).items()}
-        sizes = _sizes(data)
+                create_experiment(services.admin, bench_spec(name, "shuffler", n_each, n_looks + 1), services.token)
+            key = load_or_create_key(services.sender_key, "--data")
+            for look_number in range(1, n_looks + 1):
+                rounds = [seal_round(fetch_policy(services.server, name), name, n_each, _BATCH, key) for name in names]
+                report(services.server, services.shuffler, names, rounds, look_number + 1)
+                yield {"memory": {"people": look_number * look} | _measure_memory(services)}
+            log_bytes = os.fstat(log.fileno()).st_size
+            for name, endpoint in token_experiments.items():
+                create_experiment(services.admin, bench_spec(name, endpoint, n_tokens), services.token)
+                shuffler = services.shuffler if endpoint == "shuffler" else None
+                run_load(name, services.server, shuffler, users=n_tokens, batch=1, issuer=services.issuer)
+            seconds = {name: figure for service in _ENDPOINTS for name, figure in _restart(services, service).items()}
+        sizes = _measure_sizes(data)
         yield {
             "seconds": seconds,
             "MiB on disk": {name: size / (1 << 20) for name, size in sizes.items()},
-            "bytes": _bytes(data, sizes, with_tokens) | {"log, a person": logged / (looks * look)},
+            "bytes": _compute_added_bytes(data, sizes, n_tokens) | {"log, a person": log_bytes / (n_looks * look)},
         }
 
 
-def _memory(at: Services) -> dict[str, float]:
-    sizes = {"generator": memory_of(os.getpid())[0]}
+def _measure_memory(services: Services) -> dict[str, float]:
+    """Measure resident memory in MiB of the generator and of the services' processes."""
+    sizes = {"generator": rss_mib(os.getpid())[0]}
     for name in ("shuffler", "server"):
-        size, *children = memory_of(at.processes.pid(name))
+        size, *children = rss_mib(services.processes.pid(name))
         sizes |= {name: size} | {f"{name} {number}": child for number, child in enumerate(children, 1)}
     return sizes
 
 
-def _restart(at: Services, service: str) -> dict[str, float]:
-    at.processes.kill(service)
+def _restart(services: Services, service: str) -> dict[str, float]:
+    """Kill and restart a service; return the seconds until it is ready."""
+    services.processes.kill(service)
     started = time.perf_counter()
-    at.processes.start(service)
-    at.processes.wait(service)
+    services.processes.start(service)
+    services.processes.wait(service)
     return {
         f"restart of the {service}": time.perf_counter() - started,
-        f"restart of the {service}, processor time": cpu_seconds(at.processes.pid(service)),
+        f"restart of the {service}, processor time": cpu_seconds(services.processes.pid(service)),
     }
 
 
-def _sizes(data: Path) -> Counter[str]:
-    """Return the bytes of each table with its indexes, by service, file and table; rounds of a shuffler are one."""
+def _measure_sizes(data: Path) -> Counter[str]:
+    """Return the bytes of each table with indexes by service, file and table; all rounds of a shuffler are added."""
     sizes = Counter[str]()
     for path in sorted(data.glob("*/*.db")) + sorted(data.glob("*/*.sqlite")):
         service, is_round = path.parent.name, path.match(f"shuffler/*{SUFFIX}")
         with closing(sqlite3.connect(path)) as db:
-            for table, size in db.execute(_TABLES):
+            for table, size in db.execute(_TABLE_SIZES_QUERY):
                 sizes[f"{service}/{f'*{SUFFIX}' if is_round else path.name}: {table}"] += size
     return sizes
 
 
-def _bytes(data: Path, sizes: Mapping[str, int], tokens: int) -> dict[str, float]:
-    spent, file = f"server/{FILE}: spent_tokens", f"server/{FILE}: "
-    with closing(sqlite3.connect(data / "server" / FILE)) as db:
+def _compute_added_bytes(data: Path, sizes: Mapping[str, int], tokens: int) -> dict[str, float]:
+    """Compute the bytes on disk that a round, an experiment and a spent token add."""
+    spent_table, store_prefix = f"server/{STORE_FILE}: spent_tokens", f"server/{STORE_FILE}: "
+    with closing(sqlite3.connect(data / "server" / STORE_FILE)) as db:
         rounds, experiments = (
             db.execute(f"SELECT count(*) FROM {table}").fetchone()[0]  # noqa: S608 - our own names
             for table in ("rounds", "experiments")
         )
-    published = sum(size for name, size in sizes.items() if name.startswith(file) and name != spent)
+    published = sum(size for name, size in sizes.items() if name.startswith(store_prefix) and name != spent_table)
     journal = sum(size for name, size in sizes.items() if name.startswith("server/journal.db"))
     return {
         "server, a round": published / rounds,
         "journal, an experiment": journal / experiments,
-        "server, a spent token": sizes[spent] / tokens,
+        "server, a spent token": sizes[spent_table] / tokens,
         "shuffler, a spent token": sizes[f"shuffler/{TOKENS_FILE}: spent"] / tokens,
     }

@@ -1,4 +1,4 @@
-"""``account``: calculators of privacy; what was promised, whether it holds, and what was spent."""
+"""``account``: privacy calculators, verification of certificates, and the device's ledger."""
 
 import math
 import sqlite3
@@ -9,13 +9,13 @@ from typing import Annotated, Any
 
 import msgspec
 import typer
+from typer import Argument, Option
 
 from privateer_client.ledger.account_protocol import COSTS, Payment
 from privateer_client.ledger.ledger import Ledger, default_path
 from privateer_core.accounting.accountant import account
-from privateer_core.accounting.amplification import amplified_local_epsilon
+from privateer_core.accounting.amplification import amplified_local_epsilon, clones_local_epsilon
 from privateer_core.accounting.binomial import shuffled_bits_probability, shuffled_bits_trials
-from privateer_core.accounting.clones import clones_local_epsilon
 from privateer_core.accounting.events import (
     Approximate,
     Event,
@@ -38,20 +38,23 @@ from privateer_core.accounting.numerics import check
 from privateer_core.errors import SpecError
 from privateer_core.privacy.certificate import Certificate, Claim, Verdict, recompute
 from privateer_core.privacy.record_verification import read_certificates
-from privateer_lab.cli.ask import Name, claimed
+from privateer_lab.audit.crowds import tightness
+from privateer_lab.cli.ask import Name, claim_rows
 from privateer_lab.cli.command_line import URL, Json, Url
 from privateer_lab.cli.input_files import read_document
 from privateer_lab.cli.output import print_json, print_rows, print_table, screen
-from privateer_lab.figures import name_of, named
-from privateer_lab.services.rest import ask
+from privateer_lab.render.words import figure_name, name_figures
+from privateer_lab.services.rest import request_json
 
-Epsilon = Annotated[float, typer.Option(help="Epsilon of the promise.")]
-Delta = Annotated[float, typer.Option(help="Delta of the promise.")]
-Sensitivity = Annotated[float, typer.Option(help="L2 distance between neighbours.")]
-Batch = Annotated[int, typer.Option(help="Number of reports that are shuffled together.")]
+Epsilon = Annotated[float, Option(help="Epsilon of the promise.")]
+Delta = Annotated[float, Option(help="Delta of the promise.")]
+Sensitivity = Annotated[float, Option(help="L2 distance between neighbours.")]
+Batch = Annotated[int, Option(help="Number of reports that are shuffled together.")]
 
 accounts = typer.Typer(help="Calculate privacy, and check records and certificates.", no_args_is_help=True)
-_ROUNDS_SHOWN = 20
+_MAX_ROUNDS = 20
+_BATCHES = [90, 300, 900, 9000]
+_ALPHABETS = [2, 3, 5, 17, 65]
 _COLUMNS = ("version", "batch", "received", "honest", "released")
 
 
@@ -71,8 +74,8 @@ def register(app: typer.Typer) -> None:
     app.add_typer(accounts, name="account")
 
 
-def _show(title: str, result: dict[str, Any], as_json: bool) -> None:
-    print_json(result) if as_json else print_table(title, named(result))
+def _show_figures(title: str, result: dict[str, Any], as_json: bool) -> None:
+    print_json(result) if as_json else print_table(title, name_figures(result))
 
 
 @accounts.command()
@@ -87,7 +90,7 @@ def classic_gaussian(epsilon: Epsilon, delta: Delta, sensitivity: Sensitivity = 
         "true_epsilon_at_delta": gaussian_epsilon(delta, standard_deviation, sensitivity),
         "exact_standard_deviation": gaussian_standard_deviation(epsilon, delta, sensitivity),
     }
-    _show("classic Gaussian", result, as_json)
+    _show_figures("classic Gaussian", result, as_json)
 
 
 @accounts.command()
@@ -103,7 +106,7 @@ def gaussian(epsilon: Epsilon, delta: Delta, sensitivity: Sensitivity = 1.0, as_
         "exact": curve.exact,
         "proof": curve.proof,
     }
-    _show("analytic Gaussian", result, as_json)
+    _show_figures("analytic Gaussian", result, as_json)
 
 
 @accounts.command()
@@ -112,11 +115,11 @@ def amplification(
     delta: Delta,
     batch: Batch,
     bound: Annotated[
-        Bound, typer.Option(help="clones: any pure message; subset: subset selection; others: randomized response.")
+        Bound, Option(help="clones: any pure message; subset: subset selection; others: randomized response.")
     ] = Bound.CLONES,
-    symbols: Annotated[int, typer.Option(help="Size of the alphabet, for k-ary and subset.")] = 2,
-    own: Annotated[int, typer.Option(help="How many symbols are a person's own, for subset.")] = 1,
-    limit: Annotated[float, typer.Option(help="Largest local epsilon to consider.")] = 16.0,
+    symbols: Annotated[int, Option(help="Size of the alphabet, for k-ary and subset.")] = 2,
+    own: Annotated[int, Option(help="How many symbols are a person's own, for subset.")] = 1,
+    limit: Annotated[float, Option(help="Largest local epsilon to consider.")] = 16.0,
     as_json: Json = False,
 ) -> None:
     """Compute the largest local epsilon of one message whose shuffled batch keeps a promise."""
@@ -145,17 +148,39 @@ def amplification(
         "exact": curve.exact,
         "proof": curve.proof,
     }
-    _show("amplification by shuffling", result, as_json)
+    _show_figures("amplification by shuffling", result, as_json)
+
+
+@accounts.command("tightness")
+def show_tightness(
+    epsilon: Epsilon = 1.0,
+    delta: Delta = 1e-6,
+    batch: Annotated[list[int], Option(min=1, help="Reports shuffled together. Repeat it for more.")] = _BATCHES,
+    symbols: Annotated[list[int], Option(min=2, help="Size of the alphabet. Repeat it for more.")] = _ALPHABETS,
+    limit: Annotated[float, Option(help="Largest local epsilon to consider.")] = 16.0,
+    as_json: Json = False,
+) -> None:
+    """Compare the local epsilon that a shuffled batch allows with one that a known crowd shows to be too much.
+
+    Between both no proof is known. The column variance says how much noise a perfect proof could save at most.
+    """
+    check("--epsilon", epsilon, 0 < epsilon <= limit <= 16, "above 0 and at most --limit, which is at most 16")
+    check("--delta", delta, 0 < delta < 1, "above 0 and below 1")
+    rows = [{"batch": n, **tightness(epsilon, delta, n, size, limit)} for n in batch for size in symbols]
+    if as_json:
+        print_json(rows)
+        return
+    print_rows(f"local epsilon at epsilon {epsilon:g}, delta {delta:g}", [dict(name_figures(row)) for row in rows])
 
 
 @accounts.command()
 def shuffled_bits(
     epsilon: Epsilon,
     delta: Delta,
-    coordinates: Annotated[int, typer.Option(min=1, help="Number of coordinates of the vector.")],
+    coordinates: Annotated[int, Option(min=1, help="Number of coordinates of the vector.")],
     batch: Batch,
-    levels: Annotated[int, typer.Option(min=1, help="Number of steps of one coordinate.")] = 10,
-    honest_fraction: Annotated[float, typer.Option(help="Share of the batch whose noise counts.")] = 1.0,
+    levels: Annotated[int, Option(min=1, help="Number of steps of one coordinate.")] = 10,
+    honest_fraction: Annotated[float, Option(help="Share of the batch whose noise counts.")] = 1.0,
     as_json: Json = False,
 ) -> None:
     """Compute the bits that hide a shuffled sum of vectors, for each person and in all."""
@@ -175,15 +200,15 @@ def shuffled_bits(
         "against_analytic_gaussian": standard_deviation / exact,
         "bits_sent_per_person": coordinates * (levels + bits),
     }
-    _show("shuffled bits", result, as_json)
+    _show_figures("shuffled bits", result, as_json)
 
 
 @accounts.command()
 def compose(
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="JSON or TOML file with an event, or a list (TOML: key events).")
+        Path, Argument(metavar="FILE", help="JSON or TOML file with an event, or a list (TOML: key events).")
     ],
-    delta: Annotated[list[float], typer.Option(help="Delta at which to report epsilon. Repeat it for more.")] = [1e-6],  # noqa: B006 - typer copies it
+    delta: Annotated[list[float], Option(help="Delta at which to report epsilon. Repeat it for more.")] = [1e-6],  # noqa: B006 - typer copies it
     as_json: Json = False,
 ) -> None:
     """Compute the privacy of events on the same record, in sequence. docs/accounting.md names the events."""
@@ -192,16 +217,16 @@ def compose(
     event = read_event({"event": "sequential", "events": events} if isinstance(events, list) else value)
     curve = account(event)
     result: dict[str, Any] = {"exact": curve.exact, "proof": curve.proof}
-    result["curve"] = [{"delta": d, "epsilon": finite(curve.epsilon(d))} for d in delta]
+    result["curve"] = [{"delta": d, "epsilon": finite_or_none(curve.epsilon(d))} for d in delta]
     if as_json:
         print_json(result)
         return
     rows = [(f"epsilon at delta {row['delta']:g}", row["epsilon"]) for row in result["curve"]]
-    print_table("composition", [*rows, (name_of("exact"), curve.exact), ("proof", curve.proof)])
+    print_table("composition", [*rows, (figure_name("exact"), curve.exact), ("proof", curve.proof)])
 
 
-def finite(value: float) -> float | None:
-    """Return a number for JSON, which has no infinity: None stands for it."""
+def finite_or_none(value: float) -> float | None:
+    """Return a finite number, or None, since JSON has no infinity."""
     return value if math.isfinite(value) else None
 
 
@@ -210,42 +235,43 @@ def experiment(name: Name, url: Url = URL, as_json: Json = False) -> None:
 
     The command refuses an answer whose rounds do not make its certificates.
     """
-    record = ask("GET", f"{url}/experiments/{name}/privacy")
+    record = request_json("GET", f"{url}/experiments/{name}/privacy")
     certificates = read_certificates(record)
     if as_json:
         print_json(record)
         return
     for cohort, certificate in certificates.items():
-        whose = f"a person of {cohort}" if cohort else "one person"
+        subject = f"a person of {cohort}" if cohort else "one person"
         for claim in certificate.claims:
-            rows = [("about", claim.about), *claimed(claim.epsilon, claim.delta)]
-            rows += [*_each(claim), (name_of("exact"), claim.exact), ("proof", claim.proof)]
-            print_table(f"{name}: {whose}'s privacy against {claim.against}", rows)
+            rows = [("about", claim.about), *claim_rows(claim.epsilon, claim.delta)]
+            rows += [*_report_cost_rows(claim), (figure_name("exact"), claim.exact), ("proof", claim.proof)]
+            print_table(f"{name}: {subject}'s privacy against {claim.against}", rows)
         _print_assumptions(certificate)
     for promise in [*record.get("sources", []), record]:
         if promise.get("rounds"):
             print_rounds(promise["rounds"])
 
 
-def _each(claim: Claim) -> list[tuple[str, Any]]:
-    """Return what one of several reports costs; several messages of one report are one."""
+def _report_cost_rows(claim: Claim) -> list[tuple[str, Any]]:
+    """Return table rows with the cost of one report, if a claim is of several reports."""
     if not (isinstance(claim.event, Repeated) and isinstance(claim.event.of, Parallel)):
         return []
     cost = account(claim.event.of).epsilon(claim.delta)
-    return [("reports", claim.event.count), ("epsilon of one report", finite(cost))]
+    return [("reports", claim.event.count), ("epsilon of one report", finite_or_none(cost))]
 
 
 def print_rounds(rounds: list[dict[str, Any]]) -> None:
-    """Print a table of an experiment's last rounds, with those parameters of their mechanism that are numbers.
+    """Print a table of an experiment's last rounds, with the numeric parameters of their mechanism.
 
-    The epsilon of a mechanism is that of one message by itself, and not the promise. We show that of the whole report.
+    The epsilon of a mechanism is that of one message, and not the promise; the table has that of the whole report.
     """
-    rows = [{key: row[key] for key in _COLUMNS} | _numbers(row["mechanism"]) for row in rounds[-_ROUNDS_SHOWN:]]
-    shown = [dict(named(row)) for row in rows]
-    print_rows(f"the last {len(shown)} of {len(rounds)} rounds: {rounds[-1]['mechanism']['type']}", shown)
+    rows = [{key: row[key] for key in _COLUMNS} | _select_numbers(row["mechanism"]) for row in rounds[-_MAX_ROUNDS:]]
+    shown_rows = [dict(name_figures(row)) for row in rows]
+    print_rows(f"the last {len(shown_rows)} of {len(rounds)} rounds: {rounds[-1]['mechanism']['type']}", shown_rows)
 
 
-def _numbers(mechanism: dict[str, Any]) -> dict[str, int | float]:
+def _select_numbers(mechanism: dict[str, Any]) -> dict[str, int | float]:
+    """Select a mechanism's numbers; its epsilon becomes the local epsilon of all its repeats."""
     numbers = {key: value for key, value in mechanism.items() if isinstance(value, int | float)}
     if "epsilon" not in numbers:
         return numbers
@@ -253,9 +279,7 @@ def _numbers(mechanism: dict[str, Any]) -> dict[str, int | float]:
 
 
 def verify(
-    file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="A certificate, or a privacy record that holds one, as JSON.")
-    ],
+    file: Annotated[Path, Argument(metavar="FILE", help="A certificate, or a privacy record that holds one, as JSON.")],
     as_json: Json = False,
 ) -> None:
     """Recompute every claim of a certificate from nothing but the file; exit with 1 if one does not hold.
@@ -265,24 +289,25 @@ def verify(
     certificates = read_certificates(read_document(file))
     verdicts = {cohort: recompute(certificate) for cohort, certificate in certificates.items()}
     if as_json:
-        claims = {cohort: msgspec.to_builtins(found) for cohort, found in verdicts.items()}
-        sources = [{"name": name, "claims": found} for name, found in claims.items() if name]
-        own = {"experiment": certificates[""].experiment, "claims": claims[""]}
-        print_json(own | ({"sources": sources} if sources else {}))
+        claims = {cohort: msgspec.to_builtins(cohort_verdicts) for cohort, cohort_verdicts in verdicts.items()}
+        sources = [{"name": name, "claims": cohort_verdicts} for name, cohort_verdicts in claims.items() if name]
+        document = {"experiment": certificates[""].experiment, "claims": claims[""]}
+        print_json(document | ({"sources": sources} if sources else {}))
     else:
         for cohort, certificate in certificates.items():
             _print_verdicts(cohort, certificate, verdicts[cohort])
-    if not all(verdict.holds for found in verdicts.values() for verdict in found):
+    if not all(verdict.holds for cohort_verdicts in verdicts.values() for verdict in cohort_verdicts):
         raise typer.Exit(1)
 
 
 def _print_verdicts(cohort: str, certificate: Certificate, verdicts: list[Verdict]) -> None:
-    whose = f"{certificate.experiment}, source {cohort}" if cohort else certificate.experiment
+    """Print a table for each verdict on a certificate, then what the certificate assumes."""
+    subject = f"{certificate.experiment}, source {cohort}" if cohort else certificate.experiment
     for verdict in verdicts:
-        claim = [(f"claimed {key}", value) for key, value in claimed(verdict.epsilon, verdict.delta)]
-        found = [] if verdict.epsilon is None else [("delta", verdict.found)]
-        rows = [("about", verdict.about), *claim, *found, ("proof", verdict.proof)]
-        print_table(f"{whose}: against {verdict.against}", [*rows, ("holds", "yes" if verdict.holds else "NO")])
+        claim = [(f"claimed {key}", value) for key, value in claim_rows(verdict.epsilon, verdict.delta)]
+        delta_rows = [] if verdict.epsilon is None else [("delta", verdict.found)]
+        rows = [("about", verdict.about), *claim, *delta_rows, ("proof", verdict.proof)]
+        print_table(f"{subject}: against {verdict.against}", [*rows, ("holds", "yes" if verdict.holds else "NO")])
     _print_assumptions(certificate)
 
 
@@ -291,66 +316,66 @@ def _print_assumptions(certificate: Certificate) -> None:
 
 
 def ledger(
-    path: Annotated[Path | None, typer.Option(help="The device's ledger; default PRIVATEER_LEDGER.")] = None,
-    delta: Annotated[float, typer.Option(help="The delta at which the composed epsilon is read.")] = 1e-5,
+    path: Annotated[Path | None, Option(help="The device's ledger; default PRIVATEER_LEDGER.")] = None,
+    delta: Annotated[float, Option(help="The delta at which the composed epsilon is read.")] = 1e-5,
     as_json: Json = False,
 ) -> None:
     """Show what this device has spent, by experiment, by server and together, and which reports still wait."""
     if not 0 <= delta < 1:
         raise SpecError("must be at least 0 and below 1", field="--delta", remedy="1e-5 is usual")
-    payments, waiting = _held(path or default_path())
+    payments, waiting = _read_ledger(path or default_path())
     rows: list[dict[str, Any]] = [
         {
-            name: finite(value) if isinstance(value, float) else value
-            for name, value in vars(one).items()
+            name: finite_or_none(value) if isinstance(value, float) else value
+            for name, value in vars(payment).items()
             if name not in ("period", "pinned")
         }
-        | {"waiting": one.experiment in waiting}
-        for one in payments
+        | {"waiting": payment.experiment in waiting}
+        for payment in payments
     ]
-    by_server = {one.server: [other for other in payments if other.server == one.server] for one in payments}
-    servers = {server: _sums(paid) for server, paid in by_server.items()}
-    composed = {"epsilon_composed": _composed(payments, delta), "at_delta": delta}
-    spent = {"experiments": len(payments), **_sums(payments), **composed, "waiting": len(waiting)}
+    groups = {payment.server: [other for other in payments if other.server == payment.server] for payment in payments}
+    servers = {server: _sum_costs(server_payments) for server, server_payments in groups.items()}
+    composed = {"epsilon_composed": _composed_epsilon(payments, delta), "at_delta": delta}
+    totals = {"experiments": len(payments), **_sum_costs(payments), **composed, "waiting": len(waiting)}
     if as_json:
-        print_json({"payments": rows, "servers": servers, "spent": spent})
+        print_json({"payments": rows, "servers": servers, "spent": totals})
         return
     for row in rows:
-        print_table(str(row.pop("experiment")), named(row | {"day": _date(row["day"])}))
+        print_table(str(row.pop("experiment")), name_figures(row | {"day": _format_day(row["day"])}))
     for server, sums in servers.items():
-        print_table(f"at {server}", named(sums))
-    print_table("together", named(spent))
+        print_table(f"at {server}", name_figures(sums))
+    print_table("together", name_figures(totals))
 
 
-def _held(where: Path) -> tuple[list[Payment], set[str]]:
-    """Return the payments of a ledger, and the experiments whose reports wait. The file may be anything."""
-    if not where.is_file():
-        raise SpecError(f"there is no ledger at {where}", field="--path", remedy="name the device's ledger")
+def _read_ledger(path: Path) -> tuple[list[Payment], set[str]]:
+    """Read the payments of a ledger, and the experiments with pending reports; refuse other files."""
+    if not path.is_file():
+        raise SpecError(f"there is no ledger at {path}", field="--path", remedy="name the device's ledger")
     try:
-        device = Ledger(where)
-        payments, waiting = device.payments(), {report.experiment for report in device.waiting()}
+        device = Ledger(path)
+        payments, waiting = device.payments(), {report.experiment for report in device.pending_reports()}
         msgspec.convert([vars(payment) for payment in payments], list[Payment])
     except (sqlite3.Error, msgspec.ValidationError, TypeError):
         raise SpecError("not a ledger, or a damaged one", field="--path", remedy="name the device's ledger") from None
     return payments, waiting
 
 
-def _date(day: int) -> str:
-    """Return the date of a day since 1970, or the number itself if somebody wrote an impossible one."""
+def _format_day(day: int) -> str:
+    """Return the date of a day since 1970, or the number itself if it is out of range."""
     try:
         return str(date(1970, 1, 1) + timedelta(days=day))
     except OverflowError:
         return str(day)
 
 
-def _sums(payments: list[Payment]) -> dict[str, float | None]:
-    """Return the sums that the ledger's limits are compared with."""
-    return {f"{cost}_in_sum": finite(sum(getattr(one, cost) for one in payments)) for cost in COSTS}
+def _sum_costs(payments: list[Payment]) -> dict[str, float | None]:
+    """Return the sums of costs, which the ledger's limits bound."""
+    return {f"{cost}_in_sum": finite_or_none(sum(getattr(payment, cost) for payment in payments)) for cost in COSTS}
 
 
-def _composed(payments: list[Payment], delta: float) -> float | None:
-    """Return the epsilon of all payments together by the accountant; None if one of them had no promise."""
+def _composed_epsilon(payments: list[Payment], delta: float) -> float | None:
+    """Return the composed epsilon of all payments; None if any payment has no promise."""
     if any(math.isinf(payment.epsilon) for payment in payments):
         return None
     events = tuple(Approximate(payment.epsilon, payment.delta) for payment in payments)
-    return finite(account(Sequential(events)).epsilon(delta)) if events else 0.0
+    return finite_or_none(account(Sequential(events)).epsilon(delta)) if events else 0.0

@@ -1,6 +1,6 @@
-"""The command line: ``privateer``. Errors are one line and exit code 2.
+"""The command line: ``privateer``. Errors are one line, and exit code 2, 3 or 4.
 
-A command's module is imported when somebody runs the command: the list of all commands needs none of them.
+A command's module is imported when the command runs; the list of commands imports none.
 """
 
 import sys
@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
+from typer import Argument, Option
 from typer._click.exceptions import ClickException as UsageError  # typer brings its own click, unnamed
 from typer.core import TyperCommand, TyperGroup
 from typing_extensions import override
 
-from privateer_core.errors import PluginError, PrivateerError, printable
+from privateer_core.errors import PluginError, PrivateerError, exit_code, printable
 from privateer_core.plugins import Plugins
 from privateer_lab.simulation.parallel import JOBS_MAX, SEEDS_MAX, Backend
 
@@ -33,7 +34,7 @@ COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "serve": ("run", "Run one service alone: server, shuffler or issuer."),
     },
     "Ask: begin experiments, and read what was learned": {
-        "create": ("ask", "Begin an experiment from a spec, or check the spec."),
+        "create": ("create", "Begin an experiment from a spec, or check the spec."),
         "list": ("ask", "List the experiments of a server."),
         "answer": ("ask", "Say which option, for whom, how much better, and how sure."),
         "analyze": ("analyze", "Show the effects of a test that is over, from a file of its rows."),
@@ -60,14 +61,14 @@ COMMANDS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "peers": ("try_out", "Compare an experiment with libraries that others wrote."),
     },
 }
-"""The commands by heading: the module in ``privateer_lab.cli`` that has each, and what it does."""
+"""Commands by heading, with the module in ``privateer_lab.cli`` and a line of help."""
 PLUGINS: Final = Plugins[Callable[[typer.Typer], None]]("privateer.commands", "distribution that brings it", "command")
-"""What adds a command to the command line, by the command's name; ``account-x`` adds to the group ``account``."""
+"""Functions that add a command, by the command's name; ``account-x`` adds to the group ``account``."""
 _PAPERS: Final = {"reproduce": "Make figures and tables of papers again."}
 """Commands of the distribution privateer-papers."""
-_LAST: Final = list(COMMANDS)[-1]
+_LAST_HEADING: Final = list(COMMANDS)[-1]
 _MODULES: Final = {name: module for commands in COMMANDS.values() for name, (module, _) in commands.items()}
-_WAY: Final = """Learn which option works best for whom, from people whose data never leaves their device in the clear.
+_HELP: Final = """Learn which option works best for whom, from people whose data never leaves their device in the clear.
 
 From a question to an answer in six commands:
 
@@ -81,47 +82,42 @@ From a question to an answer in six commands:
 Without services, in place of 3 to 6: privateer simulate spec.toml
 If the file says what people got, and what came of it: spec-from data.csv --arm COLUMN --reward COLUMN
 All commands: privateer --help. More on one: privateer COMMAND --help"""
-"""What ``privateer`` alone says."""
-Url = Annotated[str, typer.Option(envvar="PRIVATEER_URL", help="Address of the server.")]
-AdminUrl = Annotated[str, typer.Option(envvar="PRIVATEER_ADMIN_URL", help="Address of the server's private listener.")]
+"""Output of ``privateer`` without a command."""
+Url = Annotated[str, Option(envvar="PRIVATEER_URL", help="Address of the server.")]
+AdminUrl = Annotated[str, Option(envvar="PRIVATEER_ADMIN_URL", help="Address of the server's private listener.")]
 ShufflerAdminUrl = Annotated[
-    str, typer.Option(envvar="PRIVATEER_SHUFFLER_ADMIN_URL", help="Address of the shuffler's private listener.")
+    str, Option(envvar="PRIVATEER_SHUFFLER_ADMIN_URL", help="Address of the shuffler's private listener.")
 ]
-ShufflerUrl = Annotated[str, typer.Option(envvar="PRIVATEER_SHUFFLER", help="Address of the shuffler.")]
-Token = Annotated[str | None, typer.Option(envvar="PRIVATEER_ADMIN_TOKEN", help="Admin token of the server.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-ServerPort = Annotated[int, typer.Option(envvar="PRIVATEER_PORT", min=1, max=65535, help="The server's port.")]
-ShufflerPort = Annotated[int, typer.Option(min=1, max=65535, help="The shuffler's port.")]
-AdminPort = Annotated[
-    int, typer.Option(envvar="PRIVATEER_ADMIN_PORT", min=1, max=65535, help="The server's private port.")
-]
-ShufflerAdminPort = Annotated[int, typer.Option(min=1, max=65535, help="The shuffler's private port.")]
-IssuerPort = Annotated[int, typer.Option(min=1, max=65535, help="The issuer's port.")]
-IssuerAdminPort = Annotated[int, typer.Option(min=1, max=65535, help="The issuer's private port.")]
-SpecFile = Annotated[Path, typer.Argument(metavar="SPEC", help="The spec, a TOML file.")]
-PeopleSpec = Annotated[Path, typer.Argument(metavar="SPEC", help="The spec, a TOML file with a population section.")]
-Set = Annotated[list[str], typer.Option("--set", help="Set a key of the spec: section.key=value. May be repeated.")]
-Users = Annotated[int | None, typer.Option(min=1, help="Number of people; the spec's by default.")]
+ShufflerUrl = Annotated[str, Option(envvar="PRIVATEER_SHUFFLER", help="Address of the shuffler.")]
+Token = Annotated[str | None, Option(envvar="PRIVATEER_ADMIN_TOKEN", help="Admin token of the server.")]
+Json = Annotated[bool, Option("--json", help="Print JSON.")]
+ServerPort = Annotated[int, Option(envvar="PRIVATEER_PORT", min=1, max=65535, help="The server's port.")]
+ShufflerPort = Annotated[int, Option(min=1, max=65535, help="The shuffler's port.")]
+AdminPort = Annotated[int, Option(envvar="PRIVATEER_ADMIN_PORT", min=1, max=65535, help="The server's private port.")]
+ShufflerAdminPort = Annotated[int, Option(min=1, max=65535, help="The shuffler's private port.")]
+IssuerPort = Annotated[int, Option(min=1, max=65535, help="The issuer's port.")]
+IssuerAdminPort = Annotated[int, Option(min=1, max=65535, help="The issuer's private port.")]
+SpecFile = Annotated[Path, Argument(metavar="SPEC", help="The spec, a TOML file.")]
+PeopleSpec = Annotated[Path, Argument(metavar="SPEC", help="The spec, a TOML file with a population section.")]
+Set = Annotated[list[str], Option("--set", help="Set a key of the spec: section.key=value. May be repeated.")]
+Users = Annotated[int | None, Option(min=1, help="Number of people; the spec's by default.")]
 Person = Annotated[
-    str | None, typer.Option(metavar="COLUMN", help="Column of people, if some have several rows: each counts once.")
+    str | None, Option(metavar="COLUMN", help="Column of people, if some have several rows: each counts once.")
 ]
 Cluster = Annotated[
     str | None,
-    typer.Option(metavar="COLUMN", help="Column of what rows depend on each other by, as shops: errors are theirs."),
+    Option(metavar="COLUMN", help="Column of what rows depend on each other by, as shops: errors are theirs."),
 ]
-LowerIsBetter = Annotated[
-    bool, typer.Option("--lower-is-better", help="Less of the reward is better, as of waiting times.")
-]
-Missing = Annotated[list[str], typer.Option(help="A text that stands for no value, such as 999. May be repeated.")]
+Control = Annotated[str | None, Option(help="Option with which the others are compared; the first by name by default.")]
+LowerIsBetter = Annotated[bool, Option("--lower-is-better", help="Less of the reward is better, as of waiting times.")]
+Missing = Annotated[list[str], Option(help="A text that stands for no value, such as 999. May be repeated.")]
 Population = Annotated[
     str | None,
-    typer.Option(
-        help="Other simulated people: an environment, a TOML file with a population section, or module:Class."
-    ),
+    Option(help="Other simulated people: an environment, a TOML file with a population section, or module:Class."),
 ]
-Seeds = Annotated[int, typer.Option(min=1, max=SEEDS_MAX, help="Number of independent runs of each setting.")]
-Jobs = Annotated[int | None, typer.Option(min=1, max=JOBS_MAX, help="Number of processes; one a core by default.")]
-On = Annotated[Backend, typer.Option(help="Run processes here, or on a Ray cluster.")]
+Seeds = Annotated[int, Option(min=1, max=SEEDS_MAX, help="Number of independent runs of each setting.")]
+Jobs = Annotated[int | None, Option(min=1, max=JOBS_MAX, help="Number of processes; one a core by default.")]
+On = Annotated[Backend, Option(help="Run processes here, or on a Ray cluster.")]
 URL = "http://127.0.0.1:8000"
 ADMIN_URL = "http://127.0.0.1:8002"
 SHUFFLER_URL = "http://127.0.0.1:8001"
@@ -129,12 +125,12 @@ SHUFFLER_ADMIN_URL = "http://127.0.0.1:8003"
 
 
 @cache
-def command(name: str) -> Any:
-    """Import a command of ours, or a group of commands, with what plug-ins add to it."""
+def load_command(name: str) -> Any:
+    """Import a command, or a group with the commands of plug-ins; `PluginError` if it is not installed."""
     app = typer.Typer()
     if name in _MODULES:
         import_module(f"privateer_lab.cli.{_MODULES[name]}").register(app)
-        _say([_added(plugin, app) for plugin in PLUGINS if plugin.startswith(f"{name}-")])
+        _add_plugins([plugin for plugin in PLUGINS if plugin.startswith(f"{name}-")], app)
     elif name in PLUGINS:
         PLUGINS[name](app)
     else:
@@ -142,22 +138,17 @@ def command(name: str) -> Any:
     return typer.main.get_group(app).commands[name]
 
 
-def _added(plugin: str, app: typer.Typer) -> PluginError | None:
-    """Add a plug-in's commands; return what is wrong with it."""
-    try:
-        PLUGINS[plugin](app)
-    except PluginError as problem:
-        return problem
-    return None
-
-
-def _say(problems: list[PluginError | None]) -> None:
-    for problem in filter(None, problems):
-        print(f"privateer: {printable(str(problem))}", file=sys.stderr)
+def _add_plugins(plugins: list[str], app: typer.Typer) -> None:
+    """Add the commands of plug-ins; print an error if a plug-in cannot be loaded."""
+    for plugin in plugins:
+        try:
+            PLUGINS[plugin](app)
+        except PluginError as error:
+            print(f"privateer: {printable(str(error))}", file=sys.stderr)
 
 
 class _Commands(TyperGroup):
-    """The commands, each as a line of help until somebody runs it."""
+    """A command group that imports a command when it is run."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
@@ -165,12 +156,12 @@ class _Commands(TyperGroup):
             for name, (_, line) in commands.items():
                 self.add_command(TyperCommand(name, help=line, rich_help_panel=heading))
         for name, line in _PAPERS.items():
-            self.add_command(TyperCommand(name, help=line, rich_help_panel=_LAST, hidden=name not in PLUGINS))
+            self.add_command(TyperCommand(name, help=line, rich_help_panel=_LAST_HEADING, hidden=name not in PLUGINS))
 
     @override
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        name, found, rest = super().resolve_command(ctx, args)
-        return name, command(name) if name in _MODULES or name in _PAPERS else found, rest
+        name, resolved, rest = super().resolve_command(ctx, args)
+        return name, load_command(name) if name in _MODULES or name in _PAPERS else resolved, rest
 
 
 app = typer.Typer(
@@ -182,11 +173,11 @@ app = typer.Typer(
 )
 
 
-_say([_added(one, app) for one in PLUGINS if one not in _PAPERS and one.partition("-")[0] not in _MODULES])
+_add_plugins([name for name in PLUGINS if name not in _PAPERS and name.partition("-")[0] not in _MODULES], app)
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(is_requested: bool) -> None:
+    if is_requested:
         print(f"privateer {version('privateer-lab')}")
         raise typer.Exit
 
@@ -195,19 +186,15 @@ def _print_version(wanted: bool) -> None:
 def _root(
     context: typer.Context,
     _: Annotated[
-        bool, typer.Option("--version", help="Print the version and stop.", callback=_print_version, is_eager=True)
+        bool, Option("--version", help="Print the version and stop.", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
     if context.invoked_subcommand is None:
-        print(_WAY)
-
-
-def _plain(message: str) -> str:
-    return message.replace("Value error, ", "").replace("Input should be", "must be")
+        print(_HELP)
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line; the process exits with 0, with 2 on an error of the user's, or as the command says."""
+    """Run the command line; the process exits with the code of an error's kind, or as the command says."""
     try:
         code = app(arguments, standalone_mode=False)
     except typer.Exit as stop:
@@ -216,11 +203,12 @@ def main(arguments: list[str] | None = None) -> None:
         code = 130
     except UsageError as error:
         if message := error.format_message():  # without arguments the help says it all
-            print(f"privateer: {_plain(message)}", file=sys.stderr)
+            message = message.replace("Value error, ", "").replace("Input should be", "must be")
+            print(f"privateer: {message}", file=sys.stderr)
         code = 2
     except PrivateerError as error:
         print(f"privateer: {printable(str(error))}", file=sys.stderr)
-        code = 2
+        code = exit_code(error)
     except BrokenPipeError:
         sys.stderr.close()
         code = 0

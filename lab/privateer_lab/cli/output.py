@@ -16,19 +16,16 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from privateer_core.errors import SpecError, printable
-from privateer_lab.figures import readable
+from privateer_lab.render.words import format_figure
 
 T = TypeVar("T")
-_WIDE = 10_000
-"""Columns of an output that is no terminal, so that nothing wraps."""
-screen = Console(highlight=False, width=None if sys.stdout.isatty() else _WIDE)
+_UNLIMITED_WIDTH = 10_000
+"""Width of an output that is no terminal, so that no line is wrapped."""
+screen = Console(highlight=False, width=None if sys.stdout.isatty() else _UNLIMITED_WIDTH)
 
 
 def open_folder(folder: Path, field: str) -> None:
-    """Make a folder and check that files can be written there, before anything runs whose figures it is for.
-
-    field: the option that names it.
-    """
+    """Create a folder, and refuse one without room for files, before a long run starts; ``field`` is the option."""
     for path in (folder, *folder.parents):
         if path.exists() and not path.is_dir():
             raise SpecError(f"{path} is a file, not a folder", field=field, remedy="name a folder, or move the file")
@@ -37,9 +34,9 @@ def open_folder(folder: Path, field: str) -> None:
         pass
 
 
-def begin(what: str, takes: str) -> None:
-    """Say on standard error what begins, and how long it may take; for people, so not beside JSON."""
-    typer.echo(f"privateer: {printable(what)}: {takes} ...", err=True)
+def announce(task: str, duration: str) -> None:
+    """Print a task that starts, and its expected duration, on standard error."""
+    typer.echo(f"privateer: {printable(task)}: {duration} ...", err=True)
 
 
 def print_json(value: Any) -> None:
@@ -53,63 +50,69 @@ def print_table(title: str, rows: Iterable[tuple[str, Any]]) -> None:
     table.add_column(style="bold")
     table.add_column(justify="right")
     for name, value in rows:
-        table.add_row(_cell(name), _cell("infinite" if value is None and "epsilon" in name else value))
-    print_titled(title, table)
+        table.add_row(_format_cell(name), _format_cell("infinite" if value is None and "epsilon" in name else value))
+    _print_titled(title, table)
 
 
 def print_rows(title: str, rows: Sequence[Mapping[str, Any]], *, words_left: bool = False) -> None:
-    """Print a table with a column for each key of the rows; words are at the left if that is wanted."""
+    """Print a table with a column for each key of the rows; ``words_left`` aligns words left."""
     table = Table()
     columns = list(dict.fromkeys(key for row in rows for key in row))
     for name in columns:
         is_words = words_left and any(isinstance(row.get(name), str) and row[name] for row in rows)
-        table.add_column(_cell(name), justify="left" if is_words else "right")
+        table.add_column(_format_cell(name), justify="left" if is_words else "right")
     for row in rows:
-        table.add_row(*(_cell(row.get(name, "")) for name in columns))
-    print_titled(title, table)
+        table.add_row(*(_format_cell(row.get(name, "")) for name in columns))
+    _print_titled(title, table)
 
 
-def _cell(value: Any) -> str:
-    return escape(printable(readable(value)))
+def _format_cell(value: Any) -> str:
+    return escape(printable(format_figure(value)))
 
 
-def print_titled(title: str, table: Table) -> None:
+def _print_titled(title: str, table: Table) -> None:
     """Print a table under its title, which may be the longer of the two."""
-    screen.print(printable(title), style="italic", markup=False, soft_wrap=True)
+    print_lines([title], style="italic")
     screen.print(table)
 
 
+def print_lines(lines: Iterable[str], style: str | None = None) -> None:
+    """Print each text in a line of its own, without markup and control characters."""
+    for line in lines:
+        screen.print(printable(line), style=style, soft_wrap=True, markup=False)
+
+
 @contextmanager
-def _terminable() -> Iterator[None]:
-    """Treat SIGTERM as Ctrl-C within the block."""
+def interrupt_on_sigterm() -> Iterator[None]:
+    """Raise KeyboardInterrupt on SIGTERM within the block."""
 
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, stop)
+    previous_handler = signal.signal(signal.SIGTERM, stop)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGTERM, previous_handler)
 
 
-def progress(items: Iterable[T], total: int, label: str, before: int = 0) -> list[T]:
+def progress(items: Iterable[T], total: int, label: str, n_done: int = 0) -> list[T]:
     """Collect ``items`` behind a progress bar on standard error, which only a terminal shows.
 
-    A ``total`` of 0 means that it is not known; of it ``before`` have come already. Ctrl-C and SIGTERM end the work and
-    its processes: what has come so far is returned, if anything has, and a line says how much that is.
+    A ``total`` of 0 is unknown; ``n_done`` items were collected earlier. Ctrl-C and SIGTERM end the work and its
+    processes: the items so far are returned, if there are any, and a line states their number.
     """
     columns = (TextColumn(label), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     bar = Progress(*columns, console=Console(stderr=True), transient=True, disable=not Console(stderr=True).is_terminal)
-    with _terminable(), bar:
-        task = bar.add_task(label, total=total or None, completed=before)
-        done: list[T] = []
+    with interrupt_on_sigterm(), bar:
+        task = bar.add_task(label, total=total or None, completed=n_done)
+        collected: list[T] = []
         try:
             for item in items:
-                done.append(item)
+                collected.append(item)
                 bar.advance(task)
         except KeyboardInterrupt:
-            if not before + len(done):
+            if not n_done + len(collected):
                 raise
-            typer.echo(f"privateer: interrupted after {before + len(done)} of {total or 'more'} {label}", err=True)
-        return done
+            typer.echo(f"privateer: interrupted after {n_done + len(collected)} of {total or 'more'} {label}", err=True)
+        return collected

@@ -1,4 +1,4 @@
-"""``plan``: what an experiment can be expected to earn, in words, and what would change that."""
+"""``plan``: the expected reward of an experiment, and of changes to its spec."""
 
 import math
 import time
@@ -10,35 +10,43 @@ import msgspec
 import typer
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
+from typer import Option
 
 from privateer_core.answer.facts import Table as TypedTable
 from privateer_core.errors import printable
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.privacy import BATCH_MAX
-from privateer_lab.answer_tables import rows_of
-from privateer_lab.cli.chosen_algorithm import candidates, chosen_algorithm, is_to_be_chosen, write_name
+from privateer_lab.cli.chosen_algorithm import candidate_specs, is_to_be_chosen, select_algorithm, write_name
 from privateer_lab.cli.command_line import Jobs, Json, On, PeopleSpec, Population, Set, Users
-from privateer_lab.cli.input_files import spec_of_tables
-from privateer_lab.cli.output import begin, open_folder, print_json, print_rows, progress, screen
-from privateer_lab.environments import check_files, with_people
+from privateer_lab.cli.input_files import spec_from_tables
+from privateer_lab.cli.output import announce, open_folder, print_json, print_lines, print_rows, progress, screen
+from privateer_lab.environments import check_files, with_population
 from privateer_lab.planning.admission import concerns_before_start
 from privateer_lab.planning.algorithm_choice import AlgorithmChoice
-from privateer_lab.planning.expectation.choices import VariedSpec, choices_of, listed, peopled
-from privateer_lab.planning.expectation.expected import Expectation, expectation
+from privateer_lab.planning.expectation.choices import VariedSpec, join_names, list_choices, with_default_population
+from privateer_lab.planning.expectation.expected import Expectation, Unit, choose_unit, summarize_runs, write_sentences
 from privateer_lab.planning.expectation.partial_runs import PartialRun
-from privateer_lab.planning.expectation.search import SECONDS, Search
-from privateer_lab.planning.expectation.tests import found_by_tests, words_of_tests
-from privateer_lab.planning.expectation.words import Unit, sentences, shown
+from privateer_lab.planning.expectation.search import SECONDS, Search, describe_tests, plan_tests
 from privateer_lab.planning.feature_sets.budget import FeatureBudget, feature_budgets
-from privateer_lab.planning.plans import batches, epsilons_of, first_rounds, outcome, trust_models, with_finite
-from privateer_lab.simulation.delayed_reports import assumed
+from privateer_lab.planning.plans import (
+    check_epsilons,
+    check_trust_models,
+    describe_batches,
+    describe_first_rounds,
+    drop_infinity,
+    summarize_promise,
+)
+from privateer_lab.render.tables import part_tables
+from privateer_lab.simulation.delayed_reports import describe_assumptions
 from privateer_lab.simulation.parallel import SEEDS_MAX
 from privateer_lab.toml_file import read_tables
 
-_PROMISES: Final = ("as it is", "trust", "epsilon")
-"""Kinds of changes that are other promises: their regret is drawn."""
-_OTHER: Final = "the file has other settings or people"
-"""Why the name of an algorithm is not written that was chosen for what options say."""
+_PROMISE_KINDS: Final = ("as it is", "trust", "epsilon")
+"""Kinds of changes of the privacy promise, whose regret is plotted."""
+_LABELLED_KINDS: Final = ("features", "algorithm")
+"""Kinds of changes that are named in table rows."""
+_UNWRITTEN_REASON: Final = "the file has other settings or people"
+"""Reason for not writing the name of an algorithm that was chosen under other options."""
 
 
 def register(app: typer.Typer) -> None:
@@ -49,191 +57,180 @@ def register(app: typer.Typer) -> None:
 def plan(
     spec: PeopleSpec,
     models: Annotated[
-        str | None, typer.Option(help="Compare these trust models alone, separated by commas, and the spec.")
+        str | None, Option(help="Compare these trust models alone, separated by commas, and the spec.")
     ] = None,
     epsilons: Annotated[
-        str | None, typer.Option(help="Compare these values of epsilon alone, separated by commas, and the spec.")
+        str | None, Option(help="Compare these values of epsilon alone, separated by commas, and the spec.")
     ] = None,
     population: Population = None,
     users: Users = None,
     seconds: Annotated[
-        float, typer.Option(min=0.1, max=86_400, help="How long to compute, on two cores with nothing else to do.")
+        float, Option(min=0.1, max=86_400, help="How long to compute, on two cores with nothing else to do.")
     ] = SECONDS,
     seeds: Annotated[
         int | None,
-        typer.Option(min=1, max=SEEDS_MAX, help="Run each line so often to its end instead, however long it takes."),
+        Option(min=1, max=SEEDS_MAX, help="Instead, run each line to its end so many times, however long it takes."),
     ] = None,
-    plot: Annotated[Path | None, typer.Option(help="Draw regret against people, as PNG and SVG of this name.")] = None,
+    plot: Annotated[Path | None, Option(help="Draw regret against people, as PNG and SVG of this name.")] = None,
     jobs: Jobs = None,
     backend: On = "processes",
     settings: Set = [],  # noqa: B006 - typer's way to say none
     as_json: Json = False,
 ) -> None:
-    """Say in words what an experiment can be expected to earn, and what would change that, before you ask anybody."""
-    asked_for = (_models(models), _epsilons(epsilons))
+    """Say what an experiment can be expected to earn, and what would change that, before you ask anybody."""
+    model_names = None if models is None else check_trust_models(models.split(","), field="--models")
+    requested = (model_names, _parse_epsilons(epsilons))
     if plot is not None:
         open_folder(plot.parent, "--plot")
     tables = read_tables(spec, settings, "SPEC")
-    choice, unwritten = None, ""
+    choice, obstacle = None, ""
     if is_to_be_chosen(tables):
-        choice = _chosen(tables, population, users, as_json=as_json)
-        is_other = bool(settings or users or population)
-        unwritten = _OTHER if is_other else write_name(spec, tables, choice.name)
+        choice = _choose(tables, population, users, as_json=as_json)
+        obstacle = _UNWRITTEN_REASON if settings or users or population else write_name(spec, tables, choice.name)
         tables["algorithm"]["name"] = choice.name
     started = time.process_time()
-    parsed = spec_of_tables(tables, spec.parent, users)
-    parsed = peopled(parsed) if population is None else with_people(parsed, population)
+    parsed = spec_from_tables(tables, spec.parent, users)
+    parsed = with_default_population(parsed) if population is None else with_population(parsed, population)
     check_files(parsed)
     if not as_json:
-        takes = (
-            f"about {seconds:g} seconds on two quiet cores"
-            if seeds is None
-            else f"{seeds} whole run{'s' * (seeds > 1)} of each"
-        )
-        takes += ", and what the promises take that you name" if any(asked_for) else ""
-        begin(f"trying {parsed.name} and changes of it on simulated people", takes)
-    choices, refused = choices_of(parsed, *asked_for)
-    budgets = _budgets(choices)
-    limit = seconds if seeds is None and not any(asked_for) else math.inf
-    tests = found_by_tests(choices, limit, jobs, backend)
+        runs_text = f"{seeds} whole run{'s' * (seeds > 1)} of each" if seeds else ""
+        duration = runs_text or f"about {seconds:g} seconds on two quiet cores"
+        duration += ", and what the promises take that you name" if any(requested) else ""
+        announce(f"trying {parsed.name} and changes of it on simulated people", duration)
+    choices, refused = list_choices(parsed, *requested)
+    budgets = _compute_budgets(choices)
+    limit = seconds if seeds is None and not any(requested) else math.inf
+    tests = plan_tests(choices, limit, jobs, backend)
     search = Search(choices, lambda runs, total: progress(runs, total, "runs"), jobs, backend)
     if seeds is None:
-        search.within(seconds, started)
+        search.run_within(seconds, started)
     else:
-        search.whole(seeds)
-    runs, unplayed = search.runs, search.refused
-    if 0 in unplayed:
-        raise unplayed[0].error
+        search.run_fully(seeds)
+    runs, unplayable = search.runs, search.refused
+    if 0 in unplayable:
+        raise unplayable[0].error
     if 0 not in runs:
         raise typer.Exit(130)
-    found = expectation(parsed, choices, runs)
-    result = _result(found, choices, runs, tests) | {"features": msgspec.to_builtins(budgets)}
-    result |= {"refused": [one.row for one in (*refused, *unplayed.values())]}
+    expected = summarize_runs(parsed, choices, runs)
+    result = _build_result(expected, choices, runs, tests) | {"features": msgspec.to_builtins(budgets)}
+    result |= {"refused": [refused_spec.as_row for refused_spec in (*refused, *unplayable.values())]}
     if choice is not None:
-        told = {"name": choice.name, "earned": choice.earned, "single": choice.single, "written": not unwritten}
-        result |= {"algorithm": told, "words": [*_written(spec, choice, unwritten), *result["words"]]}
+        facts = {"name": choice.name, "earned": choice.rewards, "single": choice.single, "written": not obstacle}
+        result |= {"algorithm": facts, "words": [*_algorithm_sentences(spec, choice, obstacle), *result["words"]]}
     if as_json:
         print_json(result)
     else:
-        _print(found, result)
-        _print_budgets(budgets, shown(found))
+        _print_expectation(expected, result)
+        _print_budgets(budgets, choose_unit(expected))
     if plot is not None:
-        _draw(result["outcomes"], parsed.name, found.counts, plot)
+        from privateer_lab.render.pictures import draw_plan, save_figure
+
+        save_figure(draw_plan(parsed.name, expected.counts, result["outcomes"]).figure, plot)
     if search.is_interrupted:
         raise typer.Exit(130)
 
 
-def _chosen(tables: dict[str, Any], population: str | None, users: int | None, *, as_json: bool) -> AlgorithmChoice:
-    """Choose the algorithm of a spec that leaves it open, for the people that are asked for."""
+def _choose(tables: dict[str, Any], population: str | None, users: int | None, *, as_json: bool) -> AlgorithmChoice:
+    """Choose the algorithm of a spec that leaves it open, for this population."""
     if users is not None and isinstance(tables.get("experiment"), dict):
         tables = tables | {"experiment": tables["experiment"] | {ArmsSpec.people_key: users}}
-    specs = candidates(tables, population)
+    specs = candidate_specs(tables, population)
     if not as_json:
-        begin("trying algorithms on these people", "some seconds")
-    return chosen_algorithm(specs)
+        announce("trying algorithms on these people", "some seconds")
+    return select_algorithm(specs)
 
 
-def _written(path: Path, choice: AlgorithmChoice, unwritten: str) -> list[str]:
-    """Say which algorithm was chosen and why, and what was written."""
-    if unwritten:
-        done = f"Not written into {path}, since {unwritten}: write algorithm.name = {choice.name!r} there yourself."
+def _algorithm_sentences(path: Path, choice: AlgorithmChoice, obstacle: str) -> list[str]:
+    """Return sentences about the chosen algorithm, and about writing its name."""
+    if obstacle:
+        status = f"Not written into {path}, since {obstacle}: write algorithm.name = {choice.name!r} there yourself."
     else:
-        done = f"Wrote algorithm.name = {choice.name!r} into {path}."
-    return [done, choice.sentence]
+        status = f"Wrote algorithm.name = {choice.name!r} into {path}."
+    return [status, choice.sentence]
 
 
-def _budgets(choices: Sequence[VariedSpec]) -> list[FeatureBudget]:
-    """Return which features pay under the spec's promise and other trust models, where it chooses by some."""
-    own = choices[0].spec
-    if not choices[0].is_contextual or not isinstance(own, ArmsSpec) or len(own.features) < 2 or own.sources:
+def _compute_budgets(choices: Sequence[VariedSpec]) -> list[FeatureBudget]:
+    """Return the features that pay under each trust model, if the spec chooses by at least two features."""
+    spec = choices[0].spec
+    if not choices[0].is_contextual or not isinstance(spec, ArmsSpec) or len(spec.features) < 2 or spec.sources:
         return []
-    return feature_budgets(own, [one.variant for one in choices if one.kind in _PROMISES[:2]])
+    return feature_budgets(spec, [choice.variant for choice in choices if choice.kind in _PROMISE_KINDS[:2]])
 
 
-def _result(
-    found: Expectation,
+def _build_result(
+    expected: Expectation,
     choices: Sequence[VariedSpec],
     runs: Mapping[int, Sequence[PartialRun]],
     tests: list[dict[str, Any]],
 ) -> dict[str, Any]:
-    """Return all that is said, in words and in figures."""
-    spec, variants = choices[0].spec, [choice.variant for choice in choices if choice.kind in _PROMISES]
+    """Build the JSON document of the plan."""
+    spec, variants = choices[0].spec, [choice.variant for choice in choices if choice.kind in _PROMISE_KINDS]
     outcomes = [
-        outcome(choices[place].variant, [one.run for one in some])
-        for place, some in sorted(runs.items())
-        if choices[place].kind in _PROMISES
+        summarize_promise(choices[index].variant, [partial_run.run for partial_run in partial_runs])
+        for index, partial_runs in sorted(runs.items())
+        if choices[index].kind in _PROMISE_KINDS
     ]
+    rows = zip(sorted(runs), expected.rows, strict=True)
+    gaining = {index for index, row in rows if row.margin is not None and (row.gains or expected.gains_late(row))}
     return {
         "experiment": spec.name,
-        "words": [*words_of_tests(spec, tests), *sentences(found)],
-        "expected": msgspec.to_builtins(found),
-        "people": msgspec.to_builtins(found.people),
-        "outcomes": with_finite(outcomes),
-        "assumed": assumed(spec),
+        "words": [*describe_tests(spec, tests), *write_sentences(expected)],
+        "expected": msgspec.to_builtins(expected),
+        "people": msgspec.to_builtins(expected.people),
+        "outcomes": drop_infinity(outcomes),
+        "assumed": describe_assumptions(spec),
         "foreseen": msgspec.to_builtins(tests),
-        "batches": batches(variants),
-        "first_rounds": with_finite(first_rounds(variants)),
-        "warnings": _warnings(choice for choice in choices if choice.kind in _PROMISES),
+        "batches": describe_batches(variants),
+        "first_rounds": drop_infinity(describe_first_rounds(variants)),
+        "warnings": _collect_warnings(
+            (choice, index in gaining) for index, choice in enumerate(choices) if choice.kind in _PROMISE_KINDS
+        ),
     }
 
 
-def _warnings(choices: Iterable[VariedSpec]) -> list[str]:
-    """Return what probably is not meant, each once; what only a change brings says which one."""
-    found: dict[str, str] = {}
-    for one in choices:
-        for concern in concerns_before_start(one.spec):
-            found.setdefault(concern, "" if one.kind == "as it is" else f"with {one.change}: ")
-    return [where + concern for concern, where in found.items()]
+def _collect_warnings(choices: Iterable[tuple[VariedSpec, bool]]) -> list[str]:
+    """Return each warning once, of choices and whether they gain; warnings of a change alone name the change."""
+    prefixes: dict[str, str] = {}
+    for choice, gains in choices:
+        for concern in concerns_before_start(choice.spec, gains=gains):
+            prefixes.setdefault(concern, "" if choice.kind == "as it is" else f"with {choice.change}: ")
+    return [prefix + concern for concern, prefix in prefixes.items()]
 
 
-def _models(text: str | None) -> list[str] | None:
-    return None if text is None else trust_models(text.split(","), field="--models")
-
-
-def _epsilons(text: str | None) -> list[float] | None:
+def _parse_epsilons(text: str | None) -> list[float] | None:
+    """Parse numbers between commas into epsilons, None without a text; refuse others."""
     if text is None:
         return None
     try:
-        return epsilons_of([float(one) for one in text.split(",")], "--epsilons")
+        return check_epsilons([float(number) for number in text.split(",")], "--epsilons")
     except ValueError:
-        return epsilons_of([], "--epsilons")
+        return check_epsilons([], "--epsilons")
 
 
-def _print(found: Expectation, result: dict[str, Any]) -> None:
-    """Print the answer in words, then the figures, then what they rest on."""
-    for line in result["words"]:
-        screen.print(printable(line), soft_wrap=True, markup=False)
-    _print_table(found)
+def _print_expectation(expected: Expectation, result: dict[str, Any]) -> None:
+    """Print the plan: sentences, figures, assumptions and warnings."""
+    print_lines(result["words"])
+    _print_table(expected)
     _print_foreseen(result["foreseen"])
     if result["first_rounds"]:
         print_rows("what a first round asks for", result["first_rounds"])
     for row in result["batches"]:
-        screen.print(_batches(row))
-    for row in result["refused"]:
-        said = f"{_named(row)} is not possible: {row['why']}"
-        screen.print(printable(said), markup=False, soft_wrap=True)
-    for line in result["assumed"]:
-        screen.print(line, soft_wrap=True)
+        screen.print(_format_batches(row))
+    print_lines(f"{_format_promise(row)} is not possible: {row['why']}" for row in result["refused"])
+    print_lines(result["assumed"])
     for warning in result["warnings"]:
         screen.print(f"warning: {warning}")
 
 
-def _print_table(found: Expectation) -> None:
-    unit, what = shown(found), found.counts
+def _print_table(expected: Expectation) -> None:
+    """Print the expected rewards of the spec and its variants, with the note on 'pays after'."""
+    unit, noun = choose_unit(expected), expected.counts
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.add_column("what is other")
-    for heading in (
-        "expected",
-        "95 %",
-        "above the best single",
-        "by the end",
-        "pays after",
-        "runs",
-        "learned from",
-        "than the spec",
-    ):
+    headings = ("expected", "95 %", "above the best single", "by the end", "pays after", "runs", "learned from")
+    for heading in (*headings, "than the spec"):
         table.add_column(heading, justify="right")
-    for row in found.rows:
+    for row in expected.rows:
         figures = (
             unit.write(row.value),
             unit.margin(row.margin),
@@ -242,95 +239,69 @@ def _print_table(found: Expectation) -> None:
             "" if row.pays_after is None else f"{row.pays_after:,}",
             f"{row.runs}",
             f"{row.learned_from:,} of {row.reach:,}" if row.learned_from < row.reach else f"{row.learned_from:,}",
-            found.compared(row),
+            expected.compare_with_spec(row),
         )
-        table.add_row(printable(row.change), *figures)
+        label = f"{row.kind}: {row.change}" if row.kind in _LABELLED_KINDS else row.change
+        table.add_row(printable(label), *figures)
     screen.print(table)
     screen.print(
-        f"'pays after' is how many {what} it takes until the policy earns more than the best single option; nothing: "
-        "never in this run. 'level' is what may be chance.",
+        f"'pays after' is how many {noun} it takes until the policy earns more than the best single option, and from "
+        "there to the end; nothing: it does not, or that may be chance. 'level' is what may be chance among so many "
+        "lines; nothing: one run says neither.",
         soft_wrap=True,
     )
 
 
 def _print_budgets(budgets: Sequence[FeatureBudget], unit: Unit) -> None:
-    """Print which features pay under each promise, and what would change that."""
+    """Print a table of the features that pay under each promise."""
 
-    def written(value: float | None) -> str:
+    def format_value(value: float | None) -> str:
         return "" if value is None else unit.write(value)
 
     rows = [
         {
-            "promise": _named({"model": one.model, "epsilon": one.epsilon}),
-            "features that pay": listed(one.features) if one.features else "no feature",
-            "algorithm": one.algorithm,
-            "they earn": written(one.value),
-            "one option for all": written(one.single),
-            "another feature": f"{one.another}: {written(one.with_another)}" if one.another else "",
-            "twice the people": written(one.with_twice_people),
-            "twice epsilon": written(one.with_twice_epsilon),
+            "promise": _format_promise({"model": budget.model, "epsilon": budget.epsilon}),
+            "features that pay": join_names(budget.features) if budget.features else "no feature",
+            "algorithm": budget.algorithm,
+            "they earn": format_value(budget.value),
+            "one option for all": format_value(budget.single),
+            "another feature": f"{budget.another}: {format_value(budget.with_another)}" if budget.another else "",
+            "twice the people": format_value(budget.with_twice_people),
+            "twice epsilon": format_value(budget.with_twice_epsilon),
         }
-        for one in budgets
+        for budget in budgets
     ]
     if rows:
         print_rows("features that pay, estimated without runs", rows)
 
 
 def _print_foreseen(foreseen: list[dict[str, Any]]) -> None:
-    """Print what is found under each promise; promises that find the same have one table."""
-    tables = [(found, promise) for promise in foreseen for found in promise["tables"]]
+    """Print the expected tables of tests, with one table for promises with equal results."""
+    tables = [(table, promise) for promise in foreseen for table in promise["tables"]]
     while tables:
         first = tables[0][0]
-        alike = [_named(promise) for found, promise in tables if found == first]
-        (titled,) = rows_of(msgspec.convert(first, TypedTable))
-        print_rows(titled.title if len(alike) == len(foreseen) else f"{', '.join(alike)}: {titled.title}", titled.rows)
-        tables = [(found, promise) for found, promise in tables if found != first]
+        promises = [_format_promise(promise) for table, promise in tables if table == first]
+        (titled_table,) = part_tables(msgspec.convert(first, TypedTable))
+        prefix = "" if len(promises) == len(foreseen) else f"{', '.join(promises)}: "
+        print_rows(prefix + titled_table.title, titled_table.rows)
+        tables = [(table, promise) for table, promise in tables if table != first]
 
 
-def _named(promise: dict[str, Any]) -> str:
+def _format_promise(promise: dict[str, Any]) -> str:
     return str(promise["model"]) + (f" at epsilon {promise['epsilon']:g}" if promise["epsilon"] else "")
 
 
-def _batches(row: dict[str, Any]) -> str:
-    """Say which batches let a report cost more than the promise by itself."""
+def _format_batches(row: dict[str, Any]) -> str:
+    """Return a sentence about the batch sizes with which a single report may cost more than the promise."""
     epsilon, limit = row["epsilon"], row["local_epsilon_max"]
     if limit <= epsilon:
         return f"A shuffled promise of epsilon {epsilon:g} lets no report cost more by itself: see local_epsilon_max."
     costs = {2 * epsilon: row["min_batch_to_double"], limit: row["min_batch_at_max"]}
-    said = [
+    limits = ", and ".join(
         f"{cost:g} if min_batch is at least {batch:,}"
         if batch is not None
         else f"{cost:g} with no min_batch up to {BATCH_MAX:,}"
         for cost, batch in costs.items()
         if cost <= limit
-    ]
-    return f"A shuffled promise of epsilon {epsilon:g} lets a report of one message cost epsilon {', and '.join(said)}."
-
-
-def _draw(outcomes: list[dict[str, Any]], name: str, what: str, path: Path) -> None:
-    from privateer_lab.pages.plots import COLOURS, panels, save
-
-    models = list(dict.fromkeys(row["model"] for row in outcomes))
-    epsilons = list(dict.fromkeys(row["epsilon"] for row in outcomes))
-    figure, axes = panels(len(models), f"{name}: mean regret")
-    top = max(point["regret_worst"] for row in outcomes for point in row["path"])
-    for axis, model in zip(axes, models, strict=True):
-        for row in (row for row in outcomes if row["model"] == model):
-            people = [point["people"] for point in row["path"]]
-            colour = COLOURS[epsilons.index(row["epsilon"]) % len(COLOURS)]
-            mean = [point["regret_mean"] for point in row["path"]]
-            worst = [point["regret_worst"] for point in row["path"]]
-            axis.plot(people, mean, color=colour, label=f"epsilon {row['epsilon']:g}" if row["epsilon"] else "")
-            axis.plot(people, worst, color=colour, linewidth=0.7, linestyle=":")
-        axis.axhline(
-            outcomes[0]["best_constant_regret"] / outcomes[0]["people"], color="#555555", linestyle="--", linewidth=0.8
-        )
-        axis.set_xscale("log")
-        axis.set_ylim(0, top * 1.05)
-        axis.set_title(model, fontsize=9)
-        axis.set_xlabel(what)
-    axes[0].set_ylabel(f"mean regret of all {what} so far")
-    # Beside the curves: within the axes it would hide some of them.
-    title = "dotted: worst seed\ndashed: best constant option"
-    axes[len(models) - 1].legend(title=title, title_fontsize=7, fontsize=7, loc="upper left", bbox_to_anchor=(1.01, 1))
-    save(figure, path)
+    )
+    return f"A shuffled promise of epsilon {epsilon:g} lets a report of one message cost epsilon {limits}."

@@ -1,17 +1,17 @@
 """``up``, ``serve``: services on this machine; ``demo``, ``bench``: whole experiments."""
 
 import os
-import signal
 import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import httpx
 import typer
+from typer import Option
 
 from privateer_core.errors import SpecError
 from privateer_lab.audit.transparency_log import LogSource
@@ -24,14 +24,14 @@ from privateer_lab.cli.command_line import (
     ShufflerAdminPort,
     ShufflerPort,
 )
-from privateer_lab.cli.output import begin, print_json, print_table, screen
-from privateer_lab.figures import named
-from privateer_lab.services.processes import IssuerProcess, Services, free_port, running
+from privateer_lab.cli.output import announce, interrupt_on_sigterm, print_json, print_table, screen
+from privateer_lab.render.words import name_figures
+from privateer_lab.services.processes import IssuerProcess, Services, free_port, run_services
 
-Data = Annotated[Path, typer.Option(help="Folder for keys and databases.")]
-Host = Annotated[str, typer.Option(envvar="PRIVATEER_HOST", help="Address of the public listener.")]
-Port = Annotated[int, typer.Option(envvar="PRIVATEER_PORT", min=1, max=65535, help="Port of the public listener.")]
-DataOf = Annotated[Path, typer.Option(envvar="PRIVATEER_DATA", help="Folder for keys and databases.")]
+Data = Annotated[Path, Option(help="Folder for keys and databases.")]
+Host = Annotated[str, Option(envvar="PRIVATEER_HOST", help="Address of the public listener.")]
+Port = Annotated[int, Option(envvar="PRIVATEER_PORT", min=1, max=65535, help="Port of the public listener.")]
+DataFolder = Annotated[Path, Option(envvar="PRIVATEER_DATA", help="Folder for keys and databases.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -44,47 +44,43 @@ def register(app: typer.Typer) -> None:
         app.command()(command)
 
 
-def server(host: Host = "127.0.0.1", port: Port = 8000, data: DataOf = Path("data/server")) -> None:
+def server(host: Host = "127.0.0.1", port: Port = 8000, data: DataFolder = Path("data/server")) -> None:
     """Run the server. Further settings come from the environment (docs/configuration.md)."""
     _serve("server", host, port, data)
 
 
-def shuffler(host: Host = "127.0.0.1", port: Port = 8001, data: DataOf = Path("data/shuffler")) -> None:
+def shuffler(host: Host = "127.0.0.1", port: Port = 8001, data: DataFolder = Path("data/shuffler")) -> None:
     """Run the shuffler. Further settings come from the environment (docs/configuration.md)."""
     _serve("shuffler", host, port, data)
 
 
 def issuer(
     experiments: Annotated[
-        str, typer.Option(envvar="PRIVATEER_EXPERIMENTS", help="Names of experiments, separated by commas.")
+        str, Option(envvar="PRIVATEER_EXPERIMENTS", help="Names of experiments, separated by commas.")
     ],
     attestation: Annotated[
-        str, typer.Option(envvar="PRIVATEER_ATTESTATION", help="How it knows devices: hmac, open, or another plug.")
+        str, Option(envvar="PRIVATEER_ATTESTATION", help="How it knows devices: hmac, open, or another plug.")
     ],
     host: Host = "127.0.0.1",
     port: Port = 8004,
-    data: DataOf = Path("data/issuer"),
+    data: DataFolder = Path("data/issuer"),
 ) -> None:
     """Run the issuer of upload tokens. Further settings come from the environment (docs/configuration.md)."""
     _serve("issuer", host, port, data, PRIVATEER_EXPERIMENTS=experiments, PRIVATEER_ATTESTATION=attestation)
 
 
 def _serve(service: str, host: str, port: int, data: Path, **settings: str) -> None:
-    """Run a service with these settings; it must not read the command line of this program as its own."""
+    """Run a service with these settings, and without this program's command line."""
     os.environ.update(PRIVATEER_HOST=host, PRIVATEER_PORT=str(port), PRIVATEER_DATA=str(data), **settings)
     import_module(f"privateer_{service}.app").main([])
 
 
 @contextmanager
-def _until_signalled() -> Iterator[None]:
+def _stop_on_signal() -> Iterator[None]:
     """End the block on SIGINT and SIGTERM; the services would otherwise outlive this process."""
-
-    def stop(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    signal.signal(signal.SIGTERM, stop)
     try:
-        yield
+        with interrupt_on_sigterm():
+            yield
     except KeyboardInterrupt:
         screen.print("stopping")
 
@@ -96,44 +92,38 @@ def up(
     admin_port: AdminPort = 8002,
     shuffler_admin_port: ShufflerAdminPort = 8003,
     token: Annotated[
-        str | None, typer.Option(envvar="PRIVATEER_ADMIN_TOKEN", help="The server's admin token; made up if not given.")
+        str | None, Option(envvar="PRIVATEER_ADMIN_TOKEN", help="The server's admin token; made up if not given.")
     ] = None,
-    tokens: Annotated[
-        str, typer.Option(help="Experiments whose reports need upload tokens: an issuer runs, too.")
-    ] = "",
+    tokens: Annotated[str, Option(help="Experiments whose reports need upload tokens: an issuer runs, too.")] = "",
     issuer_port: IssuerPort = 8004,
     issuer_admin_port: IssuerAdminPort = 8005,
 ) -> None:
     """Run a server and a shuffler here until you interrupt them."""
-    private = (admin_port, shuffler_admin_port)
-    issuing = IssuerProcess(tokens, issuer_port, admin_port=issuer_admin_port) if tokens else None
-    with (
-        _until_signalled(),
-        running(data, server_port, shuffler_port, token, private, issuing=issuing) as services,
-    ):
+    private_ports = (admin_port, shuffler_admin_port)
+    issuer_process = IssuerProcess(tokens, issuer_port, admin_port=issuer_admin_port) if tokens else None
+    ports = (server_port, shuffler_port)
+    with _stop_on_signal(), run_services(data, *ports, token, private_ports, issuing=issuer_process) as services:
         screen.print(f"server    {services.server}  (private: {services.admin})")
         screen.print(f"shuffler  {services.shuffler}  (private: {services.shuffler_admin})")
         if services.issuer:
             screen.print(f"issuer    {services.issuer}  (private: http://127.0.0.1:{issuer_admin_port})")
         screen.print(f"dashboard {services.server}/")
         with httpx.Client() as http:
-            screen.print(f"log key   {LogSource(services.server, http).key().hex()}")
-        shown = "..." if token else services.token  # the operator knows the token that they gave
-        at = "" if services.admin == ADMIN_URL else f" --admin-url {services.admin}"
-        line = f"PRIVATEER_ADMIN_TOKEN={shown} privateer create SPEC.toml{at}"
+            screen.print(f"log key   {LogSource(services.server, http).fetch_key().hex()}")
+        shown_token = "..." if token else services.token  # the operator knows the token that they gave
+        admin_option = "" if services.admin == ADMIN_URL else f" --admin-url {services.admin}"
+        line = f"PRIVATEER_ADMIN_TOKEN={shown_token} privateer create SPEC.toml{admin_option}"
         screen.print(f"create an experiment:\n  {line}", soft_wrap=True)
         services.processes.watch()
 
 
 def demo(
     context: typer.Context,
-    users: Annotated[int, typer.Option(min=2000, help="Number of simulated people.")] = 30_000,
-    keep: Annotated[
-        bool | None, typer.Option(help="Keep the services running at the end; by default in a terminal.")
-    ] = None,
-    out: Annotated[Path, typer.Option(metavar="FILE.html", help="The page with the picture.")] = Path("out/demo.html"),
+    users: Annotated[int, Option(min=2000, help="Number of simulated people.")] = 30_000,
+    keep: Annotated[bool | None, Option(help="Keep the services running at the end; by default in a terminal.")] = None,
+    out: Annotated[Path, Option(metavar="FILE.html", help="The page with the picture.")] = Path("out/demo.html"),
     web: Annotated[
-        bool, typer.Option("--web", help="Serve a page instead, on which every visitor is a device, until Ctrl-C.")
+        bool, Option("--web", help="Serve a page instead, on which every visitor is a device, until Ctrl-C.")
     ] = False,
 ) -> None:
     """Start services, create a shuffled experiment, have people take part over HTTP, and show what it learned.
@@ -144,27 +134,27 @@ def demo(
 
     is_watched = sys.stdin.isatty() and sys.stdout.isatty()
     if web:
-        _refuse_beside_web(context)
+        _refuse_web_options(context)
     if out.is_dir():
         raise SpecError(f"{out} is a folder", field="--out", remedy="name a file")
 
-    with _until_signalled():
+    with _stop_on_signal():
         if web:
             run_web_demo()
             return
         with (
             tempfile.TemporaryDirectory(prefix="privateer-") as folder,
-            running(Path(folder), free_port(), free_port(), quiet=True) as services,
+            run_services(Path(folder), free_port(), free_port(), quiet=True) as services,
         ):
-            begin(f"{users:,} simulated people take part over HTTP", "a minute or so")
+            announce(f"{users:,} simulated people take part over HTTP", "a minute or so")
             page = run_demo(services, users, out)
             if is_watched if keep is None else keep:
-                _stay(services, page, is_watched)
+                _keep_running(services, page, is_watched)
         screen.print("The services have stopped. To start services that stay: privateer up")
 
 
-def _refuse_beside_web(context: typer.Context) -> None:
-    """Refuse options that say nothing of a page of visitors."""
+def _refuse_web_options(context: typer.Context) -> None:
+    """Refuse options that do nothing with --web."""
     for name in ("users", "keep", "out"):
         source = context.get_parameter_source(name)
         if source is not None and source.name != "DEFAULT":
@@ -172,8 +162,8 @@ def _refuse_beside_web(context: typer.Context) -> None:
             raise SpecError("does nothing with --web", field=f"--{name}", remedy=remedy)
 
 
-def _stay(services: Services, page: str, is_watched: bool) -> None:
-    """Leave the services running until somebody has looked."""
+def _keep_running(services: Services, page: str, is_watched: bool) -> None:
+    """Keep the services running until the user stops them."""
     screen.print(
         f"The services still run. Look at them in a browser:\n"
         f"  {services.server}/  the dashboard\n"
@@ -188,49 +178,33 @@ def _stay(services: Services, page: str, is_watched: bool) -> None:
 
 
 def bench(
-    users: Annotated[int, typer.Option(min=4000, help="Number of people in each run.")] = 40_000,
+    users: Annotated[int, Option(min=4000, help="Number of people in each run.")] = 40_000,
     soak: Annotated[
-        int,
-        typer.Option(min=0, help="Instead: have so many people report, and show how memory, disks and logs grow."),
+        int, Option(min=0, help="Instead: have so many people report, and show how memory, disks and logs grow.")
     ] = 0,
     databases: Annotated[
         tuple[str, str] | None,
-        typer.Option(help="Instead: compare one server with two on these PostgreSQL databases, for store and journal."),
+        Option(help="Instead: compare one server with two on these PostgreSQL databases, for store and journal."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Annotated[bool, Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Measure what a report costs on its way, in multiples of opening one, and how fast accountant and devices are."""
-    from privateer_lab.bench import (
-        LOOK,
-        bench_accountant,
-        bench_answers,
-        bench_decisions,
-        bench_path,
-        bench_replicas,
-        bench_soak,
-    )
+    """Measure what a report costs on its way, in multiples of opening one."""
+    from privateer_lab.bench import LOOK, bench_answers, bench_path, bench_replicas, bench_soak
 
     if not as_json:
-        begin("starting services and measuring them", "one to five minutes")
+        announce("starting services and measuring them", "one to five minutes")
     if soak:
         for rows in bench_soak(soak, min(soak, LOOK)):
             if as_json:
                 print_json(rows)
             else:
                 for title, figures in rows.items():
-                    print_table(title, named({name: round(figure, 2) for name, figure in figures.items()}))
+                    print_table(title, name_figures({name: round(figure, 2) for name, figure in figures.items()}))
         return
-    if databases:
-        tables = bench_replicas(users, *databases)
-        result: dict[str, Any] = {"servers": tables}
-    else:
-        path, accountant = bench_path(users) | bench_answers(users), bench_accountant()
-        device = bench_decisions()
-        result = {"report path": path, "accountant": accountant, "decisions": device}
-        tables = path | {"accountant": accountant, "decisions, in microseconds": device}
+    tables = bench_replicas(users, *databases) if databases else bench_path(users) | bench_answers(users)
     if as_json:
-        print_json(result)
+        print_json({"servers" if databases else "report path": tables})
         return
     screen.print("Each figure of the report path is processor time a report, in multiples of opening one.")
     for title, figures in tables.items():
-        print_table(title, named(figures))
+        print_table(title, name_figures(figures))

@@ -1,5 +1,5 @@
-"""``privateer doctor``: looks at the data and the answers of services that run or are stopped, and changes nothing.
+"""``privateer doctor``: read-only checks of the data and responses of running or stopped services.
 
-It takes no lock of an SQLite file, and leaves none beside it; PostgreSQL it asks in transactions that cannot write. It
-shows no key, and nothing about people: it quotes names of experiments and files, and versions.
+It takes no lock of an SQLite file, and leaves no file beside it; its transactions in PostgreSQL are read-only. It shows
+no key, and nothing about participants: it quotes names of experiments and files, and versions.
 """

@@ -1,4 +1,4 @@
-"""What the doctor looks at where a server has its data."""
+"""Checks of a server's data, keys and listeners."""
 
 import sqlite3
 import time
@@ -14,173 +14,174 @@ from privateer_core.errors import PluginError, SpecError
 from privateer_core.serving.store.copies import is_held
 from privateer_core.serving.store.database import Database
 from privateer_core.serving.store.sqlite import SqliteDatabase, make_tables
-from privateer_core.wire.keys import UNREADABLE_KEY
+from privateer_core.wire.keys import UNREADABLE_KEY_REMEDY
 from privateer_lab.doctor import credentials
-from privateer_lab.doctor.checkup import Checkup, Level
-from privateer_lab.doctor.listeners import NAME_IT, Listeners, listed_keys
-from privateer_lab.doctor.stored_data import (
+from privateer_lab.doctor.checkup import (
     MIB,
     RESTORE,
     UNREADABLE,
+    Checkup,
+    Level,
     check_clock,
+    check_data,
     check_disk,
     check_writable,
-    connected,
-    has_data,
-    viewed,
+    open_database,
+    open_file_view,
 )
+from privateer_lab.doctor.places import NAME_REMEDY, Listeners, fetch_listed_keys
 from privateer_server.algorithms import LEARNERS, learner_for
 from privateer_server.data import KEYS_FOLDER
 from privateer_server.publication_log import IDENTITY_FILE
-from privateer_server.rounds.agreement import Agreement, KeyFindings, compare
+from privateer_server.rounds.agreement import Agreement, KeyFindings, compare_store_and_journal
 from privateer_server.settings import ServerSettings
 from privateer_server.store.journal import Journal
 from privateer_server.store.records import BackupRecord
 from privateer_server.store.round_keys import KeyTable, RoundKeys, read_keys
 from privateer_server.store.schema import (
-    FILE,
     JOURNAL_FILE,
     JOURNAL_KIND,
     JOURNAL_SCHEMA,
+    STORE_FILE,
     STORE_KIND,
     STORE_SCHEMA,
 )
 from privateer_server.store.store import Store
 
-_CLOSING: Final = 8
-"""A round that closes writes what it publishes to journal and database, each by way of its log, and once more."""
-_TRIES: Final = 10
-"""A round may close between two questions to a server; it does not again and again."""
+_N_CLOSING_WRITES: Final = 8
+"""Writes of a publication when a round closes: to journal and database, with their logs, twice."""
+_MAX_TRIES: Final = 10
+"""Largest number of requests: a round may close between two requests."""
 BACKUP_SECONDS: Final = 8 * 86_400
-"""The alert `PrivateerBackupFails` waits as long: whoever makes one a week has a day more."""
-_OLD_COPY: Final = (
+"""Age of a backup from which there is a warning, as for the alert `PrivateerBackupFails`."""
+_OLD_COPY_REMEDY: Final = (
     "stop, and start with the journal and the newest copy of the database; else go on, and lose the round"
 )
 _KEYS_REMEDY: Final = "put the file back if you moved it; else start the server, which gives the round up"
 
 
 def examine_server(settings: ServerSettings) -> Checkup:
-    """Look at a server's data, its keys and its listeners."""
-    found, listeners = Checkup("server"), Listeners.of(settings)
+    """Check a server's data, keys and listeners."""
+    checkup, listeners = Checkup("server"), Listeners.from_settings(settings)
     folder = None if settings.database else settings.data
-    journal = _journal_file(settings)
-    if folder and not has_data(found, folder, journal.parent):
-        return found
-    held = is_held(folder / FILE) if folder else None
-    trusted = credentials.check_trusted(found, "shufflers", settings.shuffler_keys)
-    credentials.check_trusted(found, "senders", settings.sender_keys)
+    journal = settings.journal or settings.data / JOURNAL_FILE
+    if folder and not check_data(checkup, folder, journal.parent):
+        return checkup
+    is_in_use = is_held(folder / STORE_FILE) if folder else None
+    trusted_ids = credentials.check_trusted(checkup, "shufflers", settings.shuffler_keys)
+    credentials.check_trusted(checkup, "senders", settings.sender_keys)
     if settings.admin_tokens:
-        credentials.check_admin_tokens(found, settings.admin_tokens)
+        credentials.check_admin_tokens(checkup, settings.admin_tokens)
     for problem in (problems := [*ALGORITHMS.problems(), *LEARNERS.problems()]):
-        found.fail("algorithms", problem.detail, problem.remedy or "")
+        checkup.fail("algorithms", problem.detail, problem.remedy or "")
     if not problems:
-        found.ok("algorithms", f"{len(ALGORITHMS)} are installed")
-    store_key = credentials.store_key(found, settings.store_key_file) if settings.database else None
-    agreement = found.settled(lambda seen: _examine_data(seen, settings, store_key), once=held is False)
-    identity = settings.identity or (folder / IDENTITY_FILE if folder else None)
-    logged = agreement.logged if agreement else 0
-    public = credentials.check_identity_key(found, identity, folder, logged) if identity else None
+        checkup.ok("algorithms", f"{len(ALGORITHMS)} are installed")
+    store_key = credentials.find_store_key(checkup, settings.store_key_file) if settings.database else None
+    agreement = checkup.settle(lambda attempt: _examine_data(attempt, settings, store_key), is_final=is_in_use is False)
+    identity = settings.publication_key or (folder / IDENTITY_FILE if folder else None)
+    n_published = agreement.logged if agreement else 0
+    public_key = credentials.check_identity_key(checkup, identity, folder, n_published) if identity else None
     if agreement:
-        _check_experiments(found, agreement, trusted)
+        _check_experiments(checkup, agreement, trusted_ids)
     rounds = agreement.open_rounds if agreement else {}
-    here = sorted(name for name, facts in rounds.items() if facts.endpoint == "server")
-    credentials.check_upload_tokens(found, settings.tokens, settings.host, here)
-    check_clock(found, folder, agreement.last_time if agreement else 0.0)
+    server_experiments = sorted(name for name, facts in rounds.items() if facts.endpoint == "server")
+    credentials.check_upload_tokens(checkup, settings.tokens, settings.host, server_experiments)
+    check_clock(checkup, folder, agreement.last_time if agreement else 0.0)
     if folder:
         if agreement:
-            _check_backup(found, agreement.store.backup)
-        needed = _CLOSING * (agreement.largest if agreement else 0)
-        check_writable(found, folder, journal, journal.parent)
-        check_disk(found, [folder, journal.parent], needed)
-    answers = listeners.check(found, held)
-    if answers and folder:
-        _check_rounds_of(found, listeners, folder / KEYS_FOLDER)
-    credentials.check_signer(found, public, listeners.public, answers=answers)
-    return found
+            _check_backup(checkup, agreement.store.backup)
+        required_bytes = _N_CLOSING_WRITES * (agreement.max_round_bytes if agreement else 0)
+        check_writable(checkup, folder, journal, journal.parent)
+        check_disk(checkup, [folder, journal.parent], required_bytes)
+    is_answering = listeners.check(checkup, is_in_use)
+    if is_answering and folder:
+        _check_open_rounds(checkup, listeners, folder / KEYS_FOLDER)
+    credentials.check_signer(checkup, public_key, listeners.public, is_answering=is_answering)
+    return checkup
 
 
-def _journal_file(settings: ServerSettings) -> Path:
-    return settings.journal or settings.data / JOURNAL_FILE
-
-
-def _examine_data(found: Checkup, settings: ServerSettings, store_key: bytes | None) -> Agreement | None:
-    """Look at store, journal and keys."""
+def _examine_data(checkup: Checkup, settings: ServerSettings, store_key: bytes | None) -> Agreement | None:
+    """Check store, journal and keys; return what both agree on, or None if one cannot be read."""
     folder = settings.data / KEYS_FOLDER
-    before = {path.stem for path in folder.glob("*.key")}
+    earlier_key_ids = {path.stem for path in folder.glob("*.key")}
     if settings.database:
-        journal = connected(found, "journal", settings.journal_database, JOURNAL_SCHEMA, "PRIVATEER_JOURNAL_DATABASE")
-        store = connected(found, "database", settings.database, STORE_SCHEMA, "PRIVATEER_DATABASE")
+        url, setting = settings.journal_database, "PRIVATEER_JOURNAL_DATABASE"
+        journal = open_database(checkup, "journal", url, JOURNAL_SCHEMA, setting)
+        store = open_database(checkup, "database", settings.database, STORE_SCHEMA, "PRIVATEER_DATABASE")
     else:
-        journal = _journal_view(found, _journal_file(settings))
-        store = viewed(found, "database", settings.data / FILE, STORE_KIND)
+        journal = _open_journal_view(checkup, settings.journal or settings.data / JOURNAL_FILE)
+        store = open_file_view(checkup, "database", settings.data / STORE_FILE, STORE_KIND)
     with ExitStack() as stack:
         for database in filter(None, (journal, store)):
             stack.callback(database.close)
         if not (journal and store):
             return None
-        agreement = _compared(found, Store(store), Journal(journal))
+        agreement = _compare_stores(checkup, Store(store), Journal(journal))
         if agreement:
-            _check_journal(found, agreement)
+            _check_journal(checkup, agreement)
             if not settings.database:
-                _check_filed_keys(found, agreement, folder, before)
+                _check_filed_keys(checkup, agreement, folder, earlier_key_ids)
             elif store_key:
-                _check_shared_keys(found, agreement, journal, store_key)
+                _check_shared_keys(checkup, agreement, journal, store_key)
     return agreement
 
 
-def _journal_view(found: Checkup, path: Path) -> SqliteDatabase | None:
-    """Return a view of the journal, or an empty one where there is none: a restored server has none at first."""
+def _open_journal_view(checkup: Checkup, path: Path) -> SqliteDatabase | None:
+    """Return a view of the journal, or an empty journal if there is none, as after a restore."""
     if path.exists():
-        return viewed(found, "journal", path, JOURNAL_KIND)
+        return open_file_view(checkup, "journal", path, JOURNAL_KIND)
     remedy = "set PRIVATEER_JOURNAL to the one it had; without it a start gives the open rounds up"
-    found.warn("journal", f"there is no {path.name}", remedy)
+    checkup.warn("journal", f"there is no {path.name}", remedy)
     empty = sqlite3.connect(":memory:", isolation_level=None)
     make_tables(empty, JOURNAL_KIND)
     return SqliteDatabase(empty)
 
 
-def _compared(found: Checkup, store: Store, journal: Journal) -> Agreement | None:
+def _compare_stores(checkup: Checkup, store: Store, journal: Journal) -> Agreement | None:
+    """Compare the database with the journal, and add what is found to the checkup; None if either cannot be read."""
     try:
-        agreement = compare(store, journal)
+        agreement = compare_store_and_journal(store, journal)
         _ = agreement.open_rounds, agreement.public_keys, agreement.last_time
     except UNREADABLE as error:
-        found.refuse_unreadable("database", "an experiment in it cannot be read", error, RESTORE)
+        checkup.refuse_unreadable("database", "an experiment in it cannot be read", error, RESTORE)
         return None
-    holds = f"experiments: {len(agreement.experiments):,}, open rounds: {len(agreement.open_rounds):,}"
-    found.ok("database", f"the database and the journal are whole, schema {agreement.store.database.version}: {holds}")
-    for wrong, names in agreement.store.disagreements.items():
-        found.each(Level.FAIL, "database", names, "{}: " + wrong.value, RESTORE)
+    version, n_rounds = agreement.store.database.version, len(agreement.open_rounds)
+    counts = f"experiments: {len(agreement.experiments):,}, open rounds: {n_rounds:,}"
+    checkup.ok("database", f"the database and the journal are whole, schema {version}: {counts}")
+    for disagreement, names in agreement.store.disagreements.items():
+        checkup.add_all(Level.FAIL, "database", names, "{}: " + disagreement.value, RESTORE)
     return agreement
 
 
-def _check_journal(found: Checkup, agreement: Agreement) -> None:
-    """Say what a start would mend, and what it could not."""
-    before = len(found.all)
-    given_up = [f"{name}: {reason}" for name, reason in agreement.given_up.items()]
-    found.each(Level.WARN, "journal", given_up, "a start gives up the open round of {}", _OLD_COPY)
+def _check_journal(checkup: Checkup, agreement: Agreement) -> None:
+    """Add findings about differences of journal and database, which a start may repair."""
+    n_checks_before = len(checkup.checks)
+    abandoned = [f"{name}: {reason}" for name, reason in agreement.give_up_reasons.items()]
+    checkup.add_all(Level.WARN, "journal", abandoned, "a start gives up the open round of {}", _OLD_COPY_REMEDY)
     detail, remedy = "{} was published, and is not in the database", "restore a backup that has it"
-    found.each(Level.WARN, "journal", agreement.lost, detail, remedy)
+    checkup.add_all(Level.WARN, "journal", agreement.lost, detail, remedy)
     detail = "{} was deleted, and an earlier copy has brought it back"
-    found.each(Level.WARN, "journal", agreement.returned, detail, "start the server, which deletes it again")
+    checkup.add_all(Level.WARN, "journal", agreement.returned, detail, "start the server, which deletes it again")
     if agreement.is_forked:
         remedy = "start with the journal of this database, or with the database of this journal: no other way goes on"
-        found.fail("journal", "the log in the journal is not the one in the database", remedy)
-    if len(found.all) == before:
-        found.ok("journal", "the journal and the database agree")
+        checkup.fail("journal", "the log in the journal is not the one in the database", remedy)
+    if len(checkup.checks) == n_checks_before:
+        checkup.ok("journal", "the journal and the database agree")
 
 
-def _check_backup(found: Checkup, last: BackupRecord) -> None:
-    """Say when `privateer backup` was complete last; a server may have other backups, or none."""
-    before = f"the last complete one was made {_age(last.completed)}" if last.completed else "none was complete before"
-    if last.is_incomplete:
-        detail = f"the backup that was begun {_age(last.begun)} is not complete; {before}"
-        found.warn("backup", detail, "nothing, if it is under way; else see the server's log, and make another")
-    elif last.completed and time.time() - last.completed > BACKUP_SECONDS:
-        found.warn("backup", f"the last backup was made {_age(last.completed)}", "find out why none was made since")
-    elif last.completed:
-        found.ok("backup", f"the last backup was made {_age(last.completed)}, of {-(-last.bytes // MIB):,} MiB")
+def _check_backup(checkup: Checkup, backup: BackupRecord) -> None:
+    """Add a finding about the last backup by `privateer backup`."""
+    age = _age(backup.completed)
+    previous = f"the last complete one was made {age}" if backup.completed else "none was complete before"
+    if backup.is_incomplete:
+        detail = f"the backup that was begun {_age(backup.begun)} is not complete; {previous}"
+        checkup.warn("backup", detail, "nothing, if it is under way; else see the server's log, and make another")
+    elif backup.completed and time.time() - backup.completed > BACKUP_SECONDS:
+        checkup.warn("backup", f"the last backup was made {age}", "find out why none was made since")
+    elif backup.completed:
+        checkup.ok("backup", f"the last backup ({-(-backup.bytes // MIB):,} MiB) was made {age}")
     else:
-        found.ok("backup", "privateer backup was never used here")
+        checkup.ok("backup", "privateer backup was never used here")
 
 
 def _age(moment: float) -> str:
@@ -188,63 +189,65 @@ def _age(moment: float) -> str:
     return f"{hours // 24:,} days ago" if hours >= 48 else f"{hours} hours ago" if hours else "within the last hour"
 
 
-def _check_filed_keys(found: Checkup, agreement: Agreement, folder: Path, before: Collection[str]) -> None:
+def _check_filed_keys(checkup: Checkup, agreement: Agreement, folder: Path, earlier_key_ids: Collection[str]) -> None:
+    """Check the round keys in the folder's files against the rounds that are open."""
     try:
         keys = read_keys(folder)
     except PermissionError:
-        found.fail("round keys", f"a .key file of {folder.name} cannot be read", UNREADABLE_KEY)
+        checkup.fail("round keys", f"a .key file of {folder.name} cannot be read", UNREADABLE_KEY_REMEDY)
     else:
-        _check_keys(found, agreement.examine_keys(*keys, before))
+        _check_keys(checkup, agreement.examine_keys(*keys, earlier_key_ids))
 
 
-def _check_keys(found: Checkup, keys: KeyFindings) -> None:
-    """Check that every open round has its key and its sums, and that no key of a closed round is left."""
-    if keys.broken:
-        detail = f"{keys.broken:,} files hold no key, or not that of their name"
-        found.fail("round keys", detail, _KEYS_REMEDY)
-    found.each(Level.FAIL, "round keys", keys.lost, "the key of the open round of {} is lost", _KEYS_REMEDY)
-    found.each(Level.FAIL, "round keys", keys.unread, "the sums of the open round of {} do not open", _KEYS_REMEDY)
-    if keys.left:
-        detail = f"keys of {keys.left:,} closed rounds are not erased"
-        found.warn("round keys", detail, "start the server, which erases them; if it runs, see the disk and its log")
-    if not any((keys.broken, keys.lost, keys.unread, keys.left)):
-        found.ok("round keys", f"open rounds: {keys.rounds:,}; each has its key, and there is no other")
+def _check_keys(checkup: Checkup, keys: KeyFindings) -> None:
+    """Check that every open round has its key and sums, and that keys of closed rounds are erased."""
+    if keys.n_broken:
+        detail = f"{keys.n_broken:,} files hold no key, or not that of their name"
+        checkup.fail("round keys", detail, _KEYS_REMEDY)
+    checkup.add_all(Level.FAIL, "round keys", keys.lost, "the key of the open round of {} is lost", _KEYS_REMEDY)
+    checkup.add_all(Level.FAIL, "round keys", keys.unread, "the sums of the open round of {} do not open", _KEYS_REMEDY)
+    if keys.n_unerased:
+        detail = f"keys of {keys.n_unerased:,} closed rounds are not erased"
+        checkup.warn("round keys", detail, "start the server, which erases them; if it runs, see the disk and its log")
+    if not any((keys.n_broken, keys.lost, keys.unread, keys.n_unerased)):
+        checkup.ok("round keys", f"open rounds: {keys.rounds:,}; each has its key, and there are no other keys")
 
 
-def _check_shared_keys(found: Checkup, agreement: Agreement, journal: Database, store_key: bytes) -> None:
+def _check_shared_keys(checkup: Checkup, agreement: Agreement, journal: Database, store_key: bytes) -> None:
+    """Check the round keys in the journal's database against the rounds that are open."""
     try:
         keys = RoundKeys(KeyTable(journal, store_key))
-        wanted = [facts.public_key for facts in agreement.open_rounds.values()]
-        findings = agreement.examine_keys({key: opener for key in wanted if (opener := keys.find(key))})
+        public_keys = [facts.public_key for facts in agreement.open_rounds.values()]
+        findings = agreement.examine_keys({key: opener for key in public_keys if (opener := keys.find_decryptor(key))})
     except SpecError as error:
-        found.refuse("round keys", error)
+        checkup.refuse("round keys", error)
     except OSError as error:
-        found.refuse_unreadable("round keys", "the keys in the journal's database cannot be read", error, RESTORE)
+        checkup.refuse_unreadable("round keys", "the keys in the journal's database cannot be read", error, RESTORE)
     else:
-        _check_keys(found, findings)
+        _check_keys(checkup, findings)
 
 
-def _check_experiments(found: Checkup, agreement: Agreement, trusted: set[str]) -> None:
-    """Check that experiments have their algorithms, and open rounds a shuffler that is trusted where they need one."""
-    for one in agreement.experiments:
+def _check_experiments(checkup: Checkup, agreement: Agreement, trusted_ids: set[str]) -> None:
+    """Check that the algorithms of experiments are installed, and that shufflers of open rounds are trusted."""
+    for experiment in agreement.experiments:
         try:
-            learner_for(parse_spec(msgspec.json.decode(one.spec)))
+            learner_for(parse_spec(msgspec.json.decode(experiment.spec)))
         except PluginError as problem:
-            found.fail("algorithms", f"{one.name} stands still: {problem}", problem.remedy or "")
-    asking = [one for one in agreement.experiments if one.name in agreement.open_rounds]
-    strangers = [one.name for one in asking if one.standing.shuffler not in trusted | {""}]
+            checkup.fail("algorithms", f"{experiment.name} stands still: {problem}", problem.remedy or "")
+    receiving = [experiment for experiment in agreement.experiments if experiment.name in agreement.open_rounds]
+    untrusted = [experiment.name for experiment in receiving if experiment.state.shuffler not in trusted_ids | {""}]
     remedy = "put its public key back, or release the claim (docs/operations/keys.md)"
-    found.each(Level.FAIL, "shufflers", strangers, "{} is claimed by a shuffler that is not trusted", remedy)
+    checkup.add_all(Level.FAIL, "shufflers", untrusted, "{} is claimed by a shuffler that is not trusted", remedy)
     shuffled = sorted(name for name, facts in agreement.open_rounds.items() if facts.endpoint == "shuffler")
-    if not trusted:
+    if not trusted_ids:
         remedy = "put its public key where PRIVATEER_SHUFFLER_KEYS says"
-        found.each(Level.FAIL, "shufflers", shuffled, "{} needs a shuffler, and none is trusted", remedy)
+        checkup.add_all(Level.FAIL, "shufflers", shuffled, "{} needs a shuffler, and none is trusted", remedy)
 
 
-def _check_rounds_of(found: Checkup, listeners: Listeners, folder: Path) -> None:
-    """Check that the server that answers is the one with these keys; one of its rounds may just have closed."""
-    for _ in range(_TRIES):
-        listed = listed_keys(listeners.public)
+def _check_open_rounds(checkup: Checkup, listeners: Listeners, folder: Path) -> None:
+    """Check that the server at the listeners has the open rounds of this folder."""
+    for _ in range(_MAX_TRIES):
+        listed = fetch_listed_keys(listeners.public)
         if not listed or any((folder / f"{key}.key").exists() for key in listed):
             return
-    found.fail("answers", f"the server at {listeners.public} has other open rounds than this folder", NAME_IT)
+    checkup.fail("answers", f"the server at {listeners.public} has other open rounds than this folder", NAME_REMEDY)

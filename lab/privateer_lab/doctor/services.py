@@ -1,7 +1,7 @@
-"""What the doctor looks at in all services here, above all at shuffler and issuer, and what it says of that.
+"""Checks of all services on this machine, above all of shuffler and issuer.
 
-The stores find out themselves whether they are whole and agree. How many reports a shuffler holds, and who had tokens
-of an issuer, stays unsaid.
+The stores check their own consistency. The number of reports at a shuffler, and the holders of an issuer's tokens, are
+not shown.
 """
 
 import sqlite3
@@ -24,209 +24,216 @@ from privateer_core.wire.token_keys import Directory
 from privateer_issuer.store import DATABASE, IssuerFindings, examine
 from privateer_issuer.store import FILE as ISSUER_FILE
 from privateer_lab.doctor import credentials
-from privateer_lab.doctor.checkup import Check, Checkup, Level
-from privateer_lab.doctor.listeners import NAME_IT, Listeners, check_shown_clock, get, listed_keys, page
-from privateer_lab.doctor.places import IssuerPlace, ServicePlaces
-from privateer_lab.doctor.server import examine_server
-from privateer_lab.doctor.stored_data import (
+from privateer_lab.doctor.checkup import (
     UNREADABLE,
+    Check,
+    Checkup,
+    Level,
     check_clock,
+    check_data,
     check_disk,
     check_secret,
     check_writable,
-    connected,
-    has_data,
-    shown,
-    viewed,
+    display_name,
+    open_database,
+    open_file_view,
 )
+from privateer_lab.doctor.places import (
+    NAME_REMEDY,
+    IssuerPlace,
+    Listeners,
+    ServicePlaces,
+    check_shown_clock,
+    fetch,
+    fetch_listed_keys,
+    fetch_object,
+)
+from privateer_lab.doctor.server import examine_server
 from privateer_server.publication_log import IDENTITY_FILE
 from privateer_server.settings import ServerSettings
 from privateer_shuffler.pool.round import Label
 from privateer_shuffler.pool.round_file import REPAIR, ROUND_DATABASE, SUFFIX, read_label
 from privateer_shuffler.pool.spent_tokens import TOKENS_DATABASE, TOKENS_FILE, SpentFindings
 from privateer_shuffler.pool.spent_tokens import examine as examine_spent
-from privateer_shuffler.pool.store import HISTORY_DATABASE, HISTORY_FILE, unknown_rounds
-from privateer_shuffler.resources import KEY_FILE, PIN_FILE, pinned_keys
+from privateer_shuffler.pool.store import HISTORY_DATABASE, HISTORY_FILE, describe_unknown_rounds
+from privateer_shuffler.resources import KEY_FILE, PIN_FILE, read_pinned_keys
 from privateer_shuffler.settings import ShufflerSettings
 
-_NEXT: Final = 3
-"""A shuffler's next round reserves its places, and a round that ends is overwritten by way of its log."""
+_N_ROUNDS_ON_DISK: Final = 3
+"""Rounds whose size a shuffler needs: the reserved next round, and the log of an overwritten round."""
 _DAY: Final = 86_400
-_START: Final = "start the issuer, which does it; if it runs, see its disk and its log"
-_OTHER: Final = (
+_ISSUER: Final = "start the issuer, which does it; if it runs, see its disk and its log"
+_SERVER_URL_REMEDY: Final = (
     "correct PRIVATEER_SERVER_URL: the private port is 8002 unless it was changed; if it is right, another process has "
     "the server's port: find out which"
 )
-_CLAIM: Final = (
+_CLAIM_REMEDY: Final = (
     "put the earlier shuffler.key back; else trust the new one, and release the claim (docs/operations/keys.md)"
 )
-_TRUST: Final = "give its public key file to the server's operator, for PRIVATEER_SHUFFLER_KEYS"
-_NEW_KEY: Final = (
+_TRUST_REMEDY: Final = "give its public key file to the server's operator, for PRIVATEER_SHUFFLER_KEYS"
+_NEW_KEY_REMEDY: Final = (
     "put the server's identity.key back; if its operator has replaced it, set PRIVATEER_SERVER_KEY "
     "(docs/operations/keys.md)"
 )
-_BACKWARDS: Final = "never put earlier files back; move the round's database away and lose what it holds"
+_ROLLBACK_REMEDY: Final = "never put earlier files back; move the round's database away and lose what it holds"
 
 
 def examine_all(places: ServicePlaces) -> list[Check]:
-    """Look at all services that are here, and at the key of who sends reports."""
+    """Check all services on this machine, and the key of the sender of reports."""
     findings = list[Check]()
     if places.server:
-        findings += examine_server(places.server).all
+        findings += examine_server(places.server).checks
     if places.shuffler:
-        findings += examine_shuffler(places.shuffler, places.server).all
+        findings += examine_shuffler(places.shuffler, places.server).checks
     if places.issuer:
-        findings += examine_issuer(places.issuer).all
+        findings += examine_issuer(places.issuer).checks
     if places.sender:
-        found, (private, public) = Checkup("sender"), places.sender
-        check_secret(found, private)
-        if key := credentials.signing_key(found, private, "--data"):
-            credentials.check_public_half(found, key, public)
-        findings += found.all
+        checkup, (private, public) = Checkup("sender"), places.sender
+        check_secret(checkup, private)
+        if key := credentials.find_signing_key(checkup, private, "--data"):
+            credentials.check_public_half(checkup, key, public)
+        findings += checkup.checks
     return findings
 
 
 def examine_shuffler(settings: ShufflerSettings, server: ServerSettings | None = None) -> Checkup:
-    """Look at a shuffler's data, its keys and its listeners.
-
-    server: its server's settings, if that is here.
-    """
-    found, folder = Checkup("shuffler"), None if settings.database else settings.data
-    if folder and not has_data(found, folder):
-        return found
+    """Check a shuffler's data, keys and listeners, and its server's if that is on this machine."""
+    checkup, folder = Checkup("shuffler"), None if settings.database else settings.data
+    if folder and not check_data(checkup, folder):
+        return checkup
     field = "PRIVATEER_DATA" if folder else "PRIVATEER_SIGNING_KEY"
-    key = credentials.signing_key(found, settings.signing_key or settings.data / KEY_FILE, field)
+    key = credentials.find_signing_key(checkup, settings.signing_key or settings.data / KEY_FILE, field)
     if key:
         if settings.public_key_file:
-            credentials.check_public_half(found, key, settings.public_key_file)
-        _check_trust(found, key, server.shuffler_keys if server else None)
-    credentials.check_trusted(found, "senders", settings.sender_keys)
-    held = is_held(folder / HISTORY_FILE) if folder else None
-    pin, names = None, list[str]()
+            credentials.check_public_half(checkup, key, settings.public_key_file)
+        if server:
+            _check_trust(checkup, key, server.shuffler_keys)
+    credentials.check_trusted(checkup, "senders", settings.sender_keys)
+    is_in_use = is_held(folder / HISTORY_FILE) if folder else None
+    server_keys, experiments = None, list[str]()
     if folder:
-        check_writable(found, folder)
-        pin = _read_pin(found, folder / PIN_FILE)
-        names = found.settled(lambda seen: _examine_rounds(seen, folder), once=held is False)
-        found.settled(lambda seen: _examine_spent(seen, folder, settings.tokens), once=held is False)
-        credentials.check_upload_tokens(found, settings.tokens, settings.host, names)
-        check_clock(found, folder)
+        check_writable(checkup, folder)
+        server_keys = _read_pin(checkup, folder / PIN_FILE)
+        experiments = checkup.settle(lambda attempt: _examine_rounds(attempt, folder), is_final=is_in_use is False)
+        checkup.settle(lambda attempt: _examine_spent(attempt, folder, settings.tokens), is_final=is_in_use is False)
+        credentials.check_upload_tokens(checkup, settings.tokens, settings.host, experiments)
+        check_clock(checkup, folder)
         held_bytes = sum(path.stat().st_size for path in folder.glob(f"*{SUFFIX}") if path.exists())
-        check_disk(found, [folder], _NEXT * held_bytes)
+        check_disk(checkup, [folder], _N_ROUNDS_ON_DISK * held_bytes)
     else:
-        store_key = credentials.store_key(found, settings.store_key_file)
-        pin = found.settled(lambda seen: _examine_pool(seen, settings, store_key), once=False)
-    _check_answers(found, settings, held, key)
-    _check_server_key(found, settings.server_key or pin or frozenset(), settings.server_url, server)
+        store_key = credentials.find_store_key(checkup, settings.store_key_file)
+        server_keys = checkup.settle(lambda attempt: _examine_pool(attempt, settings, store_key), is_final=False)
+    _check_answers(checkup, settings, is_in_use, key)
+    _check_server_key(checkup, settings.server_key or server_keys or frozenset(), settings.server_url, server)
     if key:
-        _check_claims(found, names, settings.server_url, signing_key_id(key.public_key()))
-    return found
+        _check_claims(checkup, experiments, settings.server_url, signing_key_id(key.public_key()))
+    return checkup
 
 
-def _check_claims(found: Checkup, names: list[str], url: str, own: str) -> None:
-    """Check that no other key has the claim of an experiment whose reports are held: nobody would take them."""
-    holders = {name: page(f"{url}/experiments/{name}").get("shuffler") for name in names}
-    others = [name for name, shuffler in holders.items() if shuffler not in (None, own)]
+def _check_claims(checkup: Checkup, experiments: list[str], url: str, own_id: str) -> None:
+    """Check that no other shuffler key has the claim of an experiment with reports, which would be refused."""
+    holders = {name: fetch_object(f"{url}/experiments/{name}").get("shuffler") for name in experiments}
+    contested = [name for name, shuffler in holders.items() if shuffler not in (None, own_id)]
     detail = "another shuffler, or this one with an earlier key, has the claim of {}: the server refuses its batch"
-    found.each(Level.FAIL, "trust", others, detail, _CLAIM)
+    checkup.add_all(Level.FAIL, "trust", contested, detail, _CLAIM_REMEDY)
 
 
-def _read_pin(found: Checkup, path: Path) -> frozenset[bytes] | None:
-    """Return the keys of the server that a shuffler has met."""
+def _read_pin(checkup: Checkup, path: Path) -> frozenset[bytes] | None:
+    """Read the pinned keys of a shuffler's server; return None, with a finding, if they are invalid."""
     try:
-        return pinned_keys(path)
+        return read_pinned_keys(path)
     except SpecError as error:
-        found.refuse("server key", error)
+        checkup.refuse("server key", error)
         return None
 
 
-def _check_server_key(found: Checkup, known: frozenset[bytes], url: str, server: ServerSettings | None) -> None:
-    """Compare the key of the server that answers, or else of the one that is here, with what the shuffler knows."""
-    key = page(f"{url}/log/key").get("key")
+def _check_server_key(checkup: Checkup, known_keys: frozenset[bytes], url: str, server: ServerSettings | None) -> None:
+    """Compare the server's current key, by its listener or its file, with the keys that the shuffler knows."""
+    key = fetch_object(f"{url}/log/key").get("key")
     if key is None and server:
         with suppress(SpecError, OSError):
-            own = read_signing_key(server.identity or server.data / IDENTITY_FILE, "PRIVATEER_IDENTITY")
-            key = public_hex(own)
-    if not known or key is None:
+            path = server.publication_key or server.data / IDENTITY_FILE
+            key = public_hex(read_signing_key(path, "PRIVATEER_PUBLICATION_KEY"))
+    if not known_keys or key is None:
         return
-    if key in {one.hex() for one in known}:
-        found.ok("server key", "the server has the key that this shuffler knows")
+    if key in {known_key.hex() for known_key in known_keys}:
+        checkup.ok("server key", "the server has the key that this shuffler knows")
     else:
         detail = "the server signs with another key than this shuffler knows: it follows no new round"
-        found.fail("server key", detail, _NEW_KEY)
+        checkup.fail("server key", detail, _NEW_KEY_REMEDY)
 
 
-def _check_trust(found: Checkup, key: Ed25519PrivateKey, trusted: Sequence[Path] | None) -> None:
-    """Check that the server knows the shuffler's key."""
-    if trusted is None:
-        return
-    if signing_key_id(key.public_key()) in credentials.ids_of(public_key_files(trusted)):
-        found.ok("trust", "the server trusts this shuffler's key")
+def _check_trust(checkup: Checkup, key: Ed25519PrivateKey, key_places: Sequence[Path]) -> None:
+    """Check that the server trusts the shuffler's key."""
+    if signing_key_id(key.public_key()) in credentials.read_key_ids(public_key_files(key_places)):
+        checkup.ok("trust", "the server trusts this shuffler's key")
     else:
-        found.fail("trust", "the server does not trust this shuffler's key", _TRUST)
+        checkup.fail("trust", "the server does not trust this shuffler's key", _TRUST_REMEDY)
 
 
-def _examine_rounds(found: Checkup, folder: Path) -> list[str]:
-    """Check the files of rounds, and that the history knows what they are of; return their experiments."""
-    labels, broken = list[Label](), 0
+def _examine_rounds(checkup: Checkup, folder: Path) -> list[str]:
+    """Check the databases of rounds, and that the history has these rounds; return their experiments."""
+    labels, n_broken = list[Label](), 0
     for path in sorted(folder.glob(f"*{SUFFIX}")):
         if not path.exists():  # a running shuffler has delivered it
             continue
-        view = viewed(found, "rounds", path, ROUND_DATABASE)
-        label = _label(found, path, view) if view else None
+        view = open_file_view(checkup, "rounds", path, ROUND_DATABASE)
+        label = _read_label(checkup, path, view) if view else None
         labels += [label] if label else []
-        broken += label is None
-    if not broken:
-        found.ok("rounds", f"open rounds: {len(labels):,}; their databases are whole")
+        n_broken += label is None
+    if not n_broken:
+        checkup.ok("rounds", f"open rounds: {len(labels):,}; their databases are whole")
     # A round is in the history before it has a database.
-    if history := viewed(found, "history", folder / HISTORY_FILE, HISTORY_DATABASE):
+    if history := open_file_view(checkup, "history", folder / HISTORY_FILE, HISTORY_DATABASE):
         with closing(history):
-            wrong = unknown_rounds(history, labels)
-        found.each(Level.FAIL, "history", wrong, "{}", _BACKWARDS)
-        if not wrong:
+            disagreements = describe_unknown_rounds(history, labels)
+        checkup.add_all(Level.FAIL, "history", disagreements, "{}", _ROLLBACK_REMEDY)
+        if not disagreements:
             version = HISTORY_DATABASE.version
-            found.ok("history", f"{HISTORY_FILE} knows every round that is open, schema {version}")
+            checkup.ok("history", f"{HISTORY_FILE} knows every round that is open, schema {version}")
     return sorted(label.round.experiment for label in labels)
 
 
-def _label(found: Checkup, path: Path, view: SqliteDatabase) -> Label | None:
+def _read_label(checkup: Checkup, path: Path, view: SqliteDatabase) -> Label | None:
+    """Read the label of a round's file and close it; None, and a finding, if it is damaged or has none."""
     with closing(view), view.driver() as db:
         try:
-            known = read_label(db)
+            labelled = read_label(db)
         except (sqlite3.Error, msgspec.DecodeError, TypeError):
-            found.fail("rounds", f"{shown(path)} is damaged", REPAIR)
+            checkup.fail("rounds", f"{display_name(path)} is damaged", REPAIR)
             return None
-    if known is None:
-        found.warn("rounds", f"{shown(path)} is of no round", "nothing: the next start deletes it")
+    if labelled is None:
+        checkup.warn("rounds", f"{display_name(path)} is of no round", "nothing: the next start deletes it")
         return None
-    return known[0]
+    return labelled[0]
 
 
-def _examine_spent(found: Checkup, folder: Path, tokens: TokenSettings) -> SpentFindings | None:
-    """Check the file of tokens that were spent in earlier rounds, which is there once reports come with tokens."""
+def _examine_spent(checkup: Checkup, folder: Path, tokens: TokenSettings) -> SpentFindings | None:
+    """Check the file of tokens spent in earlier rounds; None without it, or if it cannot be read."""
     path = folder / TOKENS_FILE
     if not path.exists():
         if tokens.required:
             remedy = "nothing, if the shuffler never started with tokens; else put it back"
-            found.warn("spent tokens", f"there is no {TOKENS_FILE}: earlier tokens would count again", remedy)
+            checkup.warn("spent tokens", f"there is no {TOKENS_FILE}: earlier tokens would count again", remedy)
         return None
-    view = viewed(found, "spent tokens", path, TOKENS_DATABASE)
+    view = open_file_view(checkup, "spent tokens", path, TOKENS_DATABASE)
     if view is None:
         return None
     with closing(view):
         findings = examine_spent(view)
-    for wrong in findings.disagreements:
+    for disagreement in findings.disagreements:
         remedy = "put the file back; else start the issuer on an empty folder, which makes new keys"
-        found.fail("spent tokens", f"{TOKENS_FILE}: {wrong}", remedy)
+        checkup.fail("spent tokens", f"{TOKENS_FILE}: {disagreement}", remedy)
     if not findings.disagreements:
-        found.ok("spent tokens", f"{TOKENS_FILE} is whole, schema {findings.database.version}")
+        checkup.ok("spent tokens", f"{TOKENS_FILE} is whole, schema {findings.database.version}")
     return findings
 
 
-def _examine_pool(found: Checkup, settings: ShufflerSettings, store_key: bytes | None) -> frozenset[bytes] | None:
-    """Look at the database that replicas of a shuffler share, and return the keys of the server that they have met."""
+def _examine_pool(checkup: Checkup, settings: ShufflerSettings, store_key: bytes | None) -> frozenset[bytes] | None:
+    """Check the database that replicas of a shuffler share; return the server keys that they have pinned."""
     from privateer_shuffler.pool.shared_store import SHUFFLER, SharedStore
 
-    database = connected(found, "database", settings.database, SHUFFLER, "PRIVATEER_DATABASE")
+    database = open_database(checkup, "database", settings.database, SHUFFLER, "PRIVATEER_DATABASE")
     if database is None:
         return None
     with closing(database):
@@ -234,97 +241,97 @@ def _examine_pool(found: Checkup, settings: ShufflerSettings, store_key: bytes |
             return None
         try:
             store = SharedStore(database, StoreKey(store_key), with_tokens=False)
-            findings, known = store.examine(), store.server_keys()
+            findings, server_keys = store.examine(), store.server_keys()
         except UNREADABLE as error:
-            found.refuse_unreadable("rounds", "a round in the database cannot be read", error, REPAIR)
+            checkup.refuse_unreadable("rounds", "a round in the database cannot be read", error, REPAIR)
             return None
-    for wrong in findings.disagreements:
-        found.fail("rounds", wrong, _BACKWARDS)
+    for disagreement in findings.disagreements:
+        checkup.fail("rounds", disagreement, _ROLLBACK_REMEDY)
     if not findings.disagreements:
-        found.ok("rounds", "the history knows every round that is open, and their secrets decrypt")
-    return known
+        checkup.ok("rounds", "the history knows every round that is open, and their secrets decrypt")
+    return server_keys
 
 
 def _check_answers(
-    found: Checkup, settings: ShufflerSettings, held: bool | None, key: Ed25519PrivateKey | None
+    checkup: Checkup, settings: ShufflerSettings, is_in_use: bool | None, key: Ed25519PrivateKey | None
 ) -> None:
-    listeners = Listeners.of(settings)
-    answers = listeners.check(found, held)
-    if answers and key:
-        listed = listed_keys(listeners.public)
-        if listed and listed != [public_hex(key)]:
+    """Check that the shuffler answers with this folder's key, and that its server's private listener answers."""
+    listeners = Listeners.from_settings(settings)
+    is_answering = listeners.check(checkup, is_in_use)
+    if is_answering and key:
+        shown_keys = fetch_listed_keys(listeners.public)
+        if shown_keys and shown_keys != [public_hex(key)]:
             detail = f"the shuffler at {listeners.public} signs with another key than that of this folder"
-            found.fail("answers", detail, NAME_IT)
+            checkup.fail("answers", detail, NAME_REMEDY)
     url = settings.server_url
-    health, metrics = get(f"{url}/healthz"), get(f"{url}/metrics")
+    health, metrics = fetch(f"{url}/healthz"), fetch(f"{url}/metrics")
     if health is None:
-        level = Level.FAIL if answers else Level.WARN
-        found.each(level, "its server", [url], "no server answers at {}", "start it, or correct PRIVATEER_SERVER_URL")
+        level = Level.FAIL if is_answering else Level.WARN
+        remedy = "start it, or correct PRIVATEER_SERVER_URL"
+        checkup.add_all(level, "its server", [url], "no server answers at {}", remedy)
     elif metrics is None or not metrics.is_success:
         detail = f"what answers at {url} is not a server's private listener, which takes batches"
-        found.fail("its server", detail, _OTHER)
+        checkup.fail("its server", detail, _SERVER_URL_REMEDY)
     else:
-        found.ok("its server", f"the server's private listener answers at {url}")
-        check_shown_clock(found, metrics.text, url)
+        checkup.ok("its server", f"the server's private listener answers at {url}")
+        check_shown_clock(checkup, metrics.text, url)
 
 
 def examine_issuer(place: IssuerPlace) -> Checkup:
-    """Look at an issuer's folder and listeners."""
-    found = Checkup("issuer")
-    if not has_data(found, place.data):
-        return found
-    held = is_held(place.data / ISSUER_FILE)
-    found.settled(lambda seen: _examine_keys(seen, place), once=held is False)
+    """Check an issuer's folder and listeners."""
+    checkup = Checkup("issuer")
+    if not check_data(checkup, place.data):
+        return checkup
+    is_in_use = is_held(place.data / ISSUER_FILE)
+    checkup.settle(lambda attempt: _examine_keys(attempt, place), is_final=is_in_use is False)
     if place.secrets and place.secrets.is_file():
-        check_secret(found, place.secrets)
+        check_secret(checkup, place.secrets)
     elif place.secrets:
-        found.fail("permissions", f"there is no {place.secrets.name}", "correct PRIVATEER_ATTESTATION_SECRETS")
-    check_writable(found, place.data)
-    check_clock(found, place.data)
-    check_disk(found, [place.data])
-    if place.listeners and place.listeners.check(found, held):
-        _check_shown(found, place.listeners.public, place.shown)
-    return found
+        detail = f"PRIVATEER_ATTESTATION_SECRETS names {place.secrets.name}, which does not exist"
+        checkup.fail("permissions", detail, "put the file back, or correct the setting")
+    check_writable(checkup, place.data)
+    check_clock(checkup, place.data)
+    check_disk(checkup, [place.data])
+    if place.listeners and place.listeners.check(checkup, is_in_use):
+        url, path = place.listeners.public, place.public_keys_file
+        response = fetch(f"{url}/token-keys")
+        if response is not None and response.is_success and path.exists() and response.content != path.read_bytes():
+            checkup.fail("answers", f"the issuer at {url} shows other keys than {path.name}", NAME_REMEDY)
+    return checkup
 
 
-def _check_shown(found: Checkup, url: str, shown: Path) -> None:
-    """Compare the keys that the issuer shows with those that the services read."""
-    answer = get(f"{url}/token-keys")
-    if answer is not None and answer.is_success and shown.exists() and answer.content != shown.read_bytes():
-        found.fail("answers", f"the issuer at {url} shows other keys than {shown.name}", NAME_IT)
-
-
-def _examine_keys(found: Checkup, place: IssuerPlace) -> IssuerFindings | None:
-    """Check that each experiment has a key that lasts, that no expired key could still sign, and what others see."""
-    view = viewed(found, "database", place.data / ISSUER_FILE, DATABASE)
+def _examine_keys(checkup: Checkup, place: IssuerPlace) -> IssuerFindings | None:
+    """Check that experiments have valid keys, that expired keys are erased, and the file of public keys."""
+    view = open_file_view(checkup, "database", place.data / ISSUER_FILE, DATABASE)
     if view is None:
         return None
     with closing(view):
-        own = examine(view)
-    found.ok("database", f"{ISSUER_FILE} is whole, schema {own.database.version}")
-    before, now = len(found.all), time.time()
+        findings = examine(view)
+    checkup.ok("database", f"{ISSUER_FILE} is whole, schema {findings.database.version}")
+    n_checks_before, now = len(checkup.checks), time.time()
     detail = "tokens of {} are counted, and it has no key"
-    found.each(Level.WARN, "keys", own.without_key, detail, _START)
+    checkup.add_all(Level.WARN, "keys", findings.without_key, detail, _ISSUER)
     detail = "the newest key of {} has expired: no token of it counts"
-    found.each(Level.FAIL, "keys", own.expired(now), detail, _START)
+    checkup.add_all(Level.FAIL, "keys", findings.list_expired(now), detail, _ISSUER)
     detail = "the key of {} has lived for half of its time, and has no successor"
-    found.each(Level.WARN, "keys", own.due(now), detail, _START)
-    if left := own.unerased(now):
-        found.warn("keys", f"private halves of {left:,} expired keys are not erased", _START)
-    if not own.keys:
-        found.warn("keys", "there is no key", "nothing, if the issuer never started; else see PRIVATEER_EXPERIMENTS")
-    elif len(found.all) == before:
-        oldest = max((now - key.not_before) / _DAY for key in own.newest.values())
-        first = min((key.not_after - now) / _DAY for key in own.newest.values())
-        found.ok("keys", f"keys of {len(own.keys):,} experiments: {oldest:.0f} days old at most, {first:.0f} days left")
+    checkup.add_all(Level.WARN, "keys", findings.list_due(now), detail, _ISSUER)
+    if n_unerased := findings.count_unerased(now):
+        checkup.warn("keys", f"private halves of {n_unerased:,} expired keys are not erased", _ISSUER)
+    if not findings.keys:
+        checkup.warn("keys", "there is no key", "nothing, if the issuer never started; else see PRIVATEER_EXPERIMENTS")
+    elif len(checkup.checks) == n_checks_before:
+        max_age = max((now - key.not_before) / _DAY for key in findings.newest_keys.values())
+        days_left = min((key.not_after - now) / _DAY for key in findings.newest_keys.values())
+        ages = f"{max_age:.0f} days old at most, {days_left:.0f} days left"
+        checkup.ok("keys", f"keys of {len(findings.keys):,} experiments: {ages}")
     try:
-        directory = Directory.decode(place.shown.read_bytes())
-        public = {(name, key.id) for name in directory.experiments for key in directory.keys(name)}
+        directory = Directory.decode(place.public_keys_file.read_bytes())
+        shown_keys = {(name, key.id) for name in directory.experiments for key in directory.keys(name)}
     except (OSError, Malformed):
-        public = set()
-    if public and public <= own.ids:
-        found.ok("keys", f"{place.shown.name} shows public halves of these keys")
+        shown_keys = set()
+    if shown_keys and shown_keys <= findings.ids:
+        checkup.ok("keys", f"{place.public_keys_file.name} shows public halves of these keys")
     else:
-        detail = f"{place.shown.name} does not show the keys of this folder"
-        found.fail("keys", detail, "restart the issuer, which writes the file, or correct PRIVATEER_PUBLIC_KEY_FILE")
-    return own
+        detail = f"{place.public_keys_file.name} does not show the keys of this folder"
+        checkup.fail("keys", detail, "restart the issuer, which writes the file, or correct PRIVATEER_PUBLIC_KEY_FILE")
+    return findings

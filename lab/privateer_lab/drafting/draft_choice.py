@@ -1,4 +1,4 @@
-"""What a draft keeps of what its data offer: the algorithm, the features and the options that earn most."""
+"""Choice of a draft's algorithm, features and arms: those with the highest reward in simulated runs."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -9,40 +9,41 @@ from privateer_core.errors import SpecError
 from privateer_core.spec.arms import ArmsSpec
 from privateer_lab.drafting.logged_people import LoggedPeople
 from privateer_lab.environments import environment_for
-from privateer_lab.planning.algorithm_choice import AlgorithmChoice, Drawn, choice_of
-from privateer_lab.planning.feature_sets.afforded import affordable, unnoised, with_some
-from privateer_lab.planning.other_algorithms import every_algorithm, with_own_rounds
+from privateer_lab.planning.algorithm_choice import AlgorithmChoice, QuantileVariant, choose_algorithm
+from privateer_lab.planning.feature_sets.afforded import build_affordable_specs, count_noiseless, with_features
+from privateer_lab.planning.other_algorithms import build_variants, with_own_rounds
 
 Tables = Mapping[str, Any]
 
 
-def choice_for_log(people: LoggedPeople, tables: Tables, cut: Tables) -> AlgorithmChoice | SpecError:
-    """Return what earns most on the people of a log.
-
-    tables, cut: those of the draft, and the same with cut points of numbers from the data.
-    """
-    known, specs = people.people, every_algorithm(tables, own_rounds=True)
-    # Without noise a feature that tells nothing costs next to nothing.
-    pays = people.spec.privacy.trust.promises
-    # Two tests, of the model and of each feature, keep what is chance out.
-    kept = affordable(tables, people.outcomes, differ=people.differs) if pays else None
-    found = choice_of(specs, lambda _spec, _seed: known, _drawn(tables, cut), kept)
-    if isinstance(found, SpecError) or found.kept is None:
-        return found
-    return replace(found, unnoised=unnoised(tables, people.outcomes) if people.differs else 0)
+def choose_for_log(logged: LoggedPeople, tables: Tables, cut_tables: Tables) -> AlgorithmChoice | SpecError:
+    """Choose the algorithm, features and arms with the highest reward on a log's people, with or without cut points."""
+    environment, specs = logged.environment, build_variants(tables, own_rounds=True)
+    # Without noise an uninformative feature costs next to nothing.
+    is_private = logged.spec.privacy.trust.promises
+    # Two tests, of the model and of each feature, exclude chance findings.
+    candidates = build_affordable_specs(tables, logged.outcomes, differ=logged.has_interactions) if is_private else None
+    make_variant = _make_cut_variant(tables, cut_tables)
+    choice = choose_algorithm(specs, lambda _spec, _seed: environment, make_variant, candidates)
+    if isinstance(choice, SpecError) or choice.kept_features is None:
+        return choice
+    return replace(choice, n_without_privacy=count_noiseless(logged.outcomes) if logged.has_interactions else 0)
 
 
-def choice_for_classes(path: Path, tables: Tables, cut: Tables) -> AlgorithmChoice | SpecError:
-    """Return what earns most on the people of a file who have a class."""
-    people = {"path": str(path.resolve())}
-    tables, cut = (dict(one) | {"population": dict(one["population"]) | people} for one in (tables, cut))
-    return choice_of(every_algorithm(tables, own_rounds=True), environment_for, _drawn(tables, cut))
+def choose_for_classes(path: Path, tables: Tables, cut_tables: Tables) -> AlgorithmChoice | SpecError:
+    """Choose the algorithm, features and arms with the highest reward on the labelled participants of a file."""
+    source = {"path": str(path.resolve())}
+    plain, cut = (dict(table) | {"population": dict(table["population"]) | source} for table in (tables, cut_tables))
+    return choose_algorithm(build_variants(plain, own_rounds=True), environment_for, _make_cut_variant(plain, cut))
 
 
-def _drawn(tables: Tables, cut: Tables) -> Drawn:
-    def drawn(spec: ArmsSpec) -> ArmsSpec | None:
-        some = {"experiment": dict(tables["experiment"]) | {"arms": list(spec.options)}}
-        usual, changed = (with_some(dict(one) | some, list(spec.features)) for one in (tables, cut))
-        return with_own_rounds(changed, spec.algorithm.name) if changed != usual else None
+def _make_cut_variant(tables: Tables, cut_tables: Tables) -> QuantileVariant:
+    """Make the function that gives a spec cut points at quantiles; it returns None if nothing changes."""
 
-    return drawn
+    def with_quantiles(spec: ArmsSpec) -> ArmsSpec | None:
+        experiment = {"experiment": dict(tables["experiment"]) | {"arms": list(spec.options)}}
+        drafts = (dict(table) | experiment for table in (tables, cut_tables))
+        plain, changed = (with_features(draft, list(spec.features)) for draft in drafts)
+        return with_own_rounds(changed, spec.algorithm.name) if changed != plain else None
+
+    return with_quantiles

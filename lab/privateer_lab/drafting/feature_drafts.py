@@ -1,4 +1,4 @@
-"""Features of a spec made from columns: what each becomes, and why others are left out."""
+"""Drafts of a spec's features from columns, with the reasons why columns are left out."""
 
 import math
 import re
@@ -14,53 +14,58 @@ from privateer_core.errors import SpecError
 from privateer_core.spec.categories import OTHER
 from privateer_core.spec.context import COLUMNS_MAX, FEATURES_MAX, Context
 from privateer_core.spec.sections import parse_section
-from privateer_lab.drafting.toml_values import key_of, toml
-from privateer_lab.tables import shortened
+from privateer_lab.drafting.toml_values import format_key, to_toml
+from privateer_lab.tables import shorten
 from privateer_lab.tables.data_column import DataColumn
 from privateer_lab.tables.data_table import TableRows
-from privateer_lab.tables.remarks import PEOPLE, code_remarks, far_codes
-from privateer_lab.tables.rewards import INNER, inner_bounds, tidy
+from privateer_lab.tables.rewards import (
+    INNER_QUANTILES,
+    PARTICIPANT_NAME,
+    compute_inner_bounds,
+    describe_codes,
+    find_far_codes,
+    round_off_errors,
+)
 
 LEVELS: Final = 15
-"""Most levels that are taken from data: with others they are 4 columns."""
+"""Most levels that are taken from data: with OTHER they are 4 columns."""
 TEXT_MAX: Final = 256
-"""Most letters of a feature's name and of a level."""
-_RARE: Final = 0.01
-_FEW: Final = 10
-"""A level of fewer people, or of a smaller share of them, is not named: somebody might be known by it.
+"""Most characters of a feature's name and of a level."""
+_MIN_LEVEL_SHARE: Final = 0.01
+_MIN_ROWS: Final = 10
+"""A level of fewer participants, or of a smaller share, is not named, since it might identify a participant.
 
-Of tables of 20 times as many rows or fewer they are named, and a sentence says so.
+In tables of at most 20 times as many rows levels are named, and a sentence says so.
 """
-_QUARTERS: Final = (0.25, 0.5, 0.75)
-_DRAWN: Final = 17
-"""Cut points of numbers, for 16 parts with as many rows each."""
-_CODES: Final = 8
-_SKEWED: Final = 8.0
-"""Numbers crowd if the inner 98 in 100 have so many times the range of the inner half."""
-_MANY: Final = 1000
-"""Rows from which whole numbers that are all different are taken for identifiers, whatever their order."""
-_DENSE: Final = 1.2
-_LONG: Final = 100_000
-"""Whole numbers from here on that are all different and have as many digits are identifiers, of fewer rows, too."""
-_DATES: Final = "its values are dates"
-_IDENTIFIER: Final = re.compile(r"(^|[_\W])(id|uid|uuid|guid|key|hash|token|email|phone|ip|ssn)$", re.IGNORECASE)
-_CAMEL: Final = re.compile(r"[a-z](Id|ID|Uuid|UUID)$")
-_HOURS: Final = re.compile(r"^(hour|hr|hour_?of_?day)$", re.IGNORECASE)
-_WEEKDAYS: Final = re.compile(r"^(weekday|dow|day_?of_?week)$", re.IGNORECASE)
-_MONTHS: Final = re.compile(r"^(month|month_?of_?year)$", re.IGNORECASE)
-"""Names of numbers that come round; only of these, as 0 to 23 may be anything."""
-_DATE: Final = re.compile(r"^\d{4}-\d\d?-\d\d?\b|^\d\d?[./]\d\d?[./]\d\d(\d\d)?\b")
+_QUARTILES: Final = (0.25, 0.5, 0.75)
+_N_QUANTILES: Final = 17
+"""Number of cut points of numbers, for 16 bins with as many rows each."""
+_MAX_CODES: Final = 8
+_SKEWED_RANGE_RATIO: Final = 8.0
+"""Numbers are skewed if the inner 98 % have more than this multiple of the range of the inner half."""
+_MIN_IDENTIFIER_ROWS: Final = 1000
+"""Fewest rows with which distinct whole numbers are taken for identifiers, whatever their order."""
+_DENSE_RANGE_RATIO: Final = 1.2
+_MIN_LONG_IDENTIFIER: Final = 100_000
+"""Distinct whole numbers from here on, all with as many digits, are identifiers in shorter tables, too."""
+_ID_NAME: Final = re.compile(r"(^|[_\W])(id|uid|uuid|guid|key|hash|token|email|phone|ip|ssn)$", re.IGNORECASE)
+_CAMEL_CASE_NAME: Final = re.compile(r"[a-z](Id|ID|Uuid|UUID)$")
+_HOUR_NAME: Final = re.compile(r"^(hour|hr|hour_?of_?day)$", re.IGNORECASE)
+_WEEKDAY_NAME: Final = re.compile(r"^(weekday|dow|day_?of_?week)$", re.IGNORECASE)
+_MONTH_NAME: Final = re.compile(r"^(month|month_?of_?year)$", re.IGNORECASE)
+"""Names of cyclic numbers; the name is required, since 0 to 23 may be anything."""
+_DATE_TEXT: Final = re.compile(r"^\d{4}-\d\d?-\d\d?\b|^\d\d?[./]\d\d?[./]\d\d(\d\d)?\b")
 
 
 @dataclass
 class FeatureDrafts:
-    """Lines of ``[context.features]`` by feature, and what is said of them; ``full`` if a column had no room."""
+    """Lines of ``[context.features]`` by feature, with notes; ``is_full`` if a column exceeded a spec's limits."""
 
     by_name: dict[str, str] = field(default_factory=dict)
     public: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-    columns: int = 0
-    full: bool = False
+    n_columns: int = 0
+    is_full: bool = False
 
     @property
     def lines(self) -> list[str]:
@@ -68,254 +73,238 @@ class FeatureDrafts:
         return list(self.by_name.values())
 
     @property
-    def confirm(self) -> list[str]:
-        """What somebody has to confirm."""
-        return self.confirm_of(self.by_name)
+    def confirmations(self) -> list[str]:
+        """Sentences about data that become public, to be confirmed."""
+        return self.list_public(self.by_name)
 
-    def confirm_of(self, names: Iterable[str]) -> list[str]:
-        """Return what somebody has to confirm who keeps these features."""
-        return [f"{shortened(name)}: {self.public[name]}" for name in names if name in self.public]
+    def list_public(self, names: Iterable[str]) -> list[str]:
+        """Return the sentences to be confirmed if these features are kept."""
+        return [f"{shorten(name)}: {self.public[name]}" for name in names if name in self.public]
 
-    def kept(self, names: Iterable[str], why: str) -> list[str]:
-        """Return lines of which those of other features are comments."""
-        kept = {*names}
-        return [f"# {why}", *(line if name in kept else f"# {line}" for name, line in self.by_name.items())]
+    def format_lines(self, names: Iterable[str], reason: str) -> list[str]:
+        """Return the lines of all features, with all but ``names`` commented out."""
+        chosen = {*names}
+        is_partial = 0 < len(chosen) < len(self.by_name)
+        hint = ["# to ask for another, uncomment it: `privateer plan` says what both earn"] if is_partial else []
+        return [f"# {reason}", *hint, *(line if name in chosen else f"# {line}" for name, line in self.by_name.items())]
 
-    def take(self, name: str, table: Mapping[str, Any], from_data: str | None) -> None:
-        """Add a feature, if there is room for it; ``from_data`` says what of it becomes public."""
+    def add(self, name: str, table: Mapping[str, Any], from_data: str | None) -> None:
+        """Add a feature unless the spec is full; ``from_data`` describes the data that become public."""
         remark = "  # from the data: confirm that it may be public" if from_data else ""
-        line = f"{key_of(name)} = {toml(table)}{remark}"
-        width = _columns_of(line)
-        if len(self.by_name) == FEATURES_MAX or self.columns + width > COLUMNS_MAX:
-            self.full = True
+        line = f"{format_key(name)} = {to_toml(table)}{remark}"
+        features = parse_section(Context, {"features": tomllib.loads(line)}).features
+        width = sum(feature.columns for feature in features.values())
+        if len(self.by_name) == FEATURES_MAX or self.n_columns + width > COLUMNS_MAX:
+            self.is_full = True
             self.leave_out(name, f"a spec has at most {FEATURES_MAX} features and {COLUMNS_MAX} columns")
             return
         self.by_name[name] = line
-        self.columns += width
+        self.n_columns += width
         if from_data:
             self.public[name] = from_data
 
-    def leave_out(self, name: str, why: str) -> None:
-        """Say why a column is no feature."""
-        self.notes.append(f"{shortened(name)} is left out: {why}.")
+    def leave_out(self, name: str, reason: str) -> None:
+        """Note why a column is no feature."""
+        self.notes.append(f"{shorten(name)} is left out: {reason}.")
 
 
-def _columns_of(line: str) -> int:
-    """Return the columns of a feature as its line of a spec has it."""
-    features = parse_section(Context, {"features": tomllib.loads(line)}).features
-    return sum(feature.columns for feature in features.values())
-
-
-def features_of(
+def draft_features(
     profiles: Sequence[DataColumn],
     bounds: Mapping[str, tuple[float, float]],
     *,
-    drawn: bool = False,
-    is_asked: bool = False,
+    quantiles: bool = False,
+    is_requested: bool = False,
     rows: str = "every row",
 ) -> FeatureDrafts:
-    """Make features of columns, in their order.
+    """Draft features from columns, in their order, with public bounds or, with ``quantiles``, cut points from the data.
 
-    bounds: those of numbers that are public already, by column.
-    drawn: whether all other numbers have cut points from the data, with as many rows between one and the next.
-    is_asked: whether somebody named these columns, so that dates are levels.
-    rows: which rows these are, as others of the table may have other values.
+    Dates are levels if the user requested these columns. ``rows`` labels these rows, if others of the table differ.
     """
-    found = FeatureDrafts()
+    drafts = FeatureDrafts()
     for profile in profiles:
         if profile.is_constant and profile.gaps < profile.rows:
             value = " that has a value" if profile.gaps else ""
-            found.leave_out(profile.name, f"{rows}{value} has the same value")
+            drafts.leave_out(profile.name, f"{rows}{value} has the same value")
             continue
-        _add(found, profile, bounds.get(profile.name), drawn=drawn, is_asked=is_asked)
-    return found
+        _draft_feature(drafts, profile, bounds.get(profile.name), quantiles=quantiles, is_requested=is_requested)
+    return drafts
 
 
-def no_feature(found: FeatureDrafts) -> SpecError:
-    """Make the error of a table of which no column makes a feature."""
-    why = f" ({found.notes[0].rstrip('.')})" if found.notes else ""
-    remedy = "give numbers, yes or no, or few levels"
-    return SpecError(f"no column makes a feature{why}", field="table", remedy=remedy)
-
-
-def _add(
-    found: FeatureDrafts, profile: DataColumn, bounds: tuple[float, float] | None, *, drawn: bool, is_asked: bool
+def _draft_feature(
+    drafts: FeatureDrafts,
+    column: DataColumn,
+    bounds: tuple[float, float] | None,
+    *,
+    quantiles: bool,
+    is_requested: bool,
 ) -> None:
-    """Add a feature, or say why there is none."""
-    name, gaps = profile.name, {"missing": True} if profile.gaps else {}
-    if len(name) > TEXT_MAX or not name.isprintable():
-        found.leave_out(name, f"its name has more than {TEXT_MAX} letters, or some that control a screen; rename it")
-    elif profile.gaps == profile.rows:
-        found.leave_out(name, "it has no values")
+    """Add the feature of a column, or note why it has none."""
+    name, gaps = column.name, {"missing": True} if column.gaps else {}
+    if not _is_level(name):
+        drafts.leave_out(name, f"its name has more than {TEXT_MAX} letters, or some that control a screen; rename it")
+    elif column.gaps == column.rows:
+        drafts.leave_out(name, "it has no values")
     elif bounds is not None:
-        if profile.numbers is None:
-            what, field = "has values that are not numbers", f"--bounds {shortened(name)}"
-            raise SpecError(what, field=field, remedy="give no bounds of it")
-        found.take(name, {"low": bounds[0], "high": bounds[1], **gaps}, None)
-    elif why := identifies(profile):
-        found.leave_out(name, why)
-    elif not is_asked and _is_dates(profile):
-        found.leave_out(name, f"{_DATES}: make a number of them, such as the days since then")
-    elif profile.is_boolean:
-        found.take(name, {"boolean": True, **gaps}, None)
-    elif (numbers := profile.numbers) is not None:
-        _add_numbers(found, profile, numbers, gaps, drawn=drawn)
+        if column.numbers is None:
+            detail, field = "has values that are not numbers", f"--bounds {shorten(name)}"
+            raise SpecError(detail, field=field, remedy="give no bounds of it")
+        drafts.add(name, {"low": bounds[0], "high": bounds[1], **gaps}, None)
+    elif reason := explain_identifier(column):
+        drafts.leave_out(name, reason)
+    elif not is_requested and _is_dates(column):
+        drafts.leave_out(name, "its values are dates: make a number of them, such as the days since then")
+    elif column.is_boolean:
+        drafts.add(name, {"boolean": True, **gaps}, None)
+    elif (numbers := column.numbers) is not None:
+        _add_numbers(drafts, column, numbers, gaps, quantiles=quantiles)
     else:
-        _add_levels(found, profile, gaps, is_asked=is_asked)
-    if profile.gaps and not profile.is_constant:
-        infinite = f", {profile.infinite:,} of which are infinite numbers" if profile.infinite else ""
-        found.notes.append(f"{shortened(name)}: {profile.gaps:,} of {profile.rows:,} rows have no value{infinite}.")
-    found.notes += code_remarks(profile) if bounds is None else []
+        _add_levels(drafts, column, gaps, is_requested=is_requested)
+    if column.gaps and not column.is_constant:
+        infinite = f", {column.infinite:,} of which are infinite numbers" if column.infinite else ""
+        drafts.notes.append(f"{shorten(name)}: {column.gaps:,} of {column.rows:,} rows have no value{infinite}.")
+    drafts.notes += describe_codes(column) if bounds is None else []
 
 
-def identifies(profile: DataColumn) -> str | None:
-    """Say why a column tells rows or people from each other, and nothing else; None if it does not seem so."""
+def explain_identifier(profile: DataColumn) -> str | None:
+    """Return why a column seems to be an identifier of rows or participants; None if it does not."""
     numbers, distinct = profile.numbers, len(profile.counts)
-    unless = f"; if it is a number like others, give its bounds: --bounds {shortened(profile.name)}=LOW:HIGH"
-    if numbers is not None and distinct == len(numbers) > _FEW and _whole(numbers):
+    remedy = f"; if it is a number like others, give its bounds: --bounds {shorten(profile.name)}=LOW:HIGH"
+    if numbers is not None and distinct == len(numbers) > _MIN_ROWS and _are_whole(numbers):
         steps = np.diff(numbers)
-        if (steps == 1).all() or (len(numbers) >= 10 * _FEW and ((steps > 0).all() or (steps < 0).all())):
-            return f"its values count the rows{unless}"
-        is_long = numbers.min() >= _LONG and len(f"{numbers.min():.0f}") == len(f"{numbers.max():.0f}")
-        is_dense = np.ptp(numbers) < _DENSE * len(numbers)
-        if len(numbers) >= _MANY or (len(numbers) >= 10 * _FEW and (is_dense or is_long)):
-            return f"every row has a whole number of its own, as identifiers do{unless}"
-    many = distinct > max(LEVELS, profile.rows / (2 * _FEW))
-    if many and any(pattern.search(profile.name) for pattern in (_IDENTIFIER, _CAMEL, PEOPLE)):
-        return "its name and its many values say that it identifies people" + (unless if numbers is not None else "")
+        if (steps == 1).all() or (len(numbers) >= 10 * _MIN_ROWS and ((steps > 0).all() or (steps < 0).all())):
+            return f"its values count the rows{remedy}"
+        is_long = numbers.min() >= _MIN_LONG_IDENTIFIER and len(f"{numbers.min():.0f}") == len(f"{numbers.max():.0f}")
+        is_dense = np.ptp(numbers) < _DENSE_RANGE_RATIO * len(numbers)
+        if len(numbers) >= _MIN_IDENTIFIER_ROWS or (len(numbers) >= 10 * _MIN_ROWS and (is_dense or is_long)):
+            return f"every row has a whole number of its own, as identifiers do{remedy}"
+    is_varied = distinct > max(LEVELS, profile.rows / (2 * _MIN_ROWS))
+    if is_varied and any(pattern.search(profile.name) for pattern in (_ID_NAME, _CAMEL_CASE_NAME, PARTICIPANT_NAME)):
+        return "its name and its many values say that it identifies people" + (remedy if numbers is not None else "")
     return None
 
 
 def _add_numbers(
-    found: FeatureDrafts, profile: DataColumn, numbers: NDArray[np.float64], gaps: dict[str, Any], *, drawn: bool
+    drafts: FeatureDrafts, profile: DataColumn, numbers: NDArray[np.float64], gaps: dict[str, Any], *, quantiles: bool
 ) -> None:
-    numbers = numbers[~np.isin(numbers, far_codes(numbers))]
-    if len(profile.counts) <= _CODES and _whole(numbers):
+    """Draft a numeric column as a feature that is cyclic, or has cut points or bounds; note possible codes."""
+    numbers = numbers[~np.isin(numbers, find_far_codes(numbers))]
+    if len(profile.counts) <= _MAX_CODES and _are_whole(numbers):
         note = f"has {len(profile.counts)} whole numbers: if they are codes, list them as levels instead."
-        found.notes.append(f"{shortened(profile.name)} {note}")
-    if (turn := _turn(profile.name, numbers)) is not None:
-        found.take(profile.name, {"low": turn[0], "high": turn[1], "cyclic": True, **gaps}, None)
+        drafts.notes.append(f"{shorten(profile.name)} {note}")
+    if (period := _find_period(profile.name, numbers)) is not None:
+        drafts.add(profile.name, {"low": period[0], "high": period[1], "cyclic": True, **gaps}, None)
         return
-    if drawn and len(cuts := _drawn(numbers)) > 1:
-        said = f"it has cut points, which are from the data: {toml(cuts)}"
-        found.take(profile.name, {"quantiles": cuts, **gaps}, said)
+    reason, cuts = "", _compute_quantiles(numbers) if quantiles else []
+    first, lower, upper, last = np.quantile(numbers, (INNER_QUANTILES[0], 0.25, 0.75, INNER_QUANTILES[1]))
+    if len(cuts) < 2 and last - first > _SKEWED_RANGE_RATIO * (upper - lower):
+        reason = "its numbers crowd, so that "
+        cuts = [rounded(cut) for cut in np.quantile(numbers, np.linspace(*INNER_QUANTILES, 11))]
+    if len(cuts) > 1 and cuts[0] < cuts[-1]:
+        confirmation = f"{reason}it has cut points, which are from the data: {to_toml(cuts)}"
+        drafts.add(profile.name, {"quantiles": cuts, **gaps}, confirmation)
         return
-    quarters = np.quantile(numbers, (INNER[0], 0.25, 0.75, INNER[1]))
-    if quarters[3] - quarters[0] > _SKEWED * (quarters[2] - quarters[1]):
-        cuts = _cuts(numbers)
-        if cuts[0] < cuts[-1]:
-            said = f"its numbers crowd, so that it has cut points, which are from the data: {toml(cuts)}"
-            found.take(profile.name, {"quantiles": cuts, **gaps}, said)
-            return
-    low, high = inner_bounds(numbers)
-    said = f"low = {toml(low)} and high = {toml(high)} hold about 98 in 100 rows, rounded outward"
-    found.take(profile.name, {"low": low, "high": high, **gaps}, said)
+    low, high = compute_inner_bounds(numbers)
+    confirmation = f"low = {to_toml(low)} and high = {to_toml(high)} hold about 98 in 100 rows, rounded outward"
+    drafts.add(profile.name, {"low": low, "high": high, **gaps}, confirmation)
 
 
-def _turn(name: str, numbers: NDArray[np.float64]) -> tuple[int, int] | None:
-    """Return where hours of the day, whole weekdays or months begin and come round; None of other numbers."""
+def _find_period(name: str, numbers: NDArray[np.float64]) -> tuple[int, int] | None:
+    """Return the first value and the period's end of hours, whole weekdays or months; None for other numbers."""
     low, high = float(numbers.min()), float(numbers.max())
-    # Up to 12 the clock may have two halves.
-    if _HOURS.match(name) and low >= 0 and 12 < high <= 24:
+    # Hours up to 12 may be of a 12-hour clock.
+    if _HOUR_NAME.match(name) and low >= 0 and 12 < high <= 24:
         return 0, 24
-    if _WEEKDAYS.match(name) and _whole(numbers) and low >= 0 and high <= 7 and (low > 0 or high < 7):
+    if _WEEKDAY_NAME.match(name) and _are_whole(numbers) and low >= 0 and high <= 7 and (low > 0 or high < 7):
         # From 1 to 6 either numbering is right: a circle may begin anywhere.
         return (0, 7) if low == 0 else (1, 8)
-    if _MONTHS.match(name) and _whole(numbers) and low >= 0 and high <= 12 and (low > 0 or high < 12):
+    if _MONTH_NAME.match(name) and _are_whole(numbers) and low >= 0 and high <= 12 and (low > 0 or high < 12):
         return (0, 12) if low == 0 else (1, 13)
     return None
 
 
-def _whole(numbers: NDArray[np.float64]) -> bool:
+def _are_whole(numbers: NDArray[np.float64]) -> bool:
     return bool((numbers == np.round(numbers)).all())
 
 
-def _cuts(numbers: NDArray[np.float64]) -> list[float]:
-    """Return eleven cut points of two digits."""
-    return [rounded(cut) for cut in np.quantile(numbers, np.linspace(*INNER, 11))]
-
-
-def _drawn(numbers: NDArray[np.float64]) -> list[float]:
-    """Return cut points with as many rows between one and the next, of the digits they need; maybe none."""
-    # A number that many rows have comes several times, so that they are a part of their own.
-    cuts, times = np.unique(np.quantile(numbers, np.linspace(*INNER, _DRAWN)), return_counts=True)
+def _compute_quantiles(numbers: NDArray[np.float64]) -> list[float]:
+    """Return quantiles, rounded to the digits that keep them distinct; empty if there are fewer than two."""
+    # A frequent number is repeated, so that its rows are a bin of their own.
+    cuts, counts = np.unique(np.quantile(numbers, np.linspace(*INNER_QUANTILES, _N_QUANTILES)), return_counts=True)
     if len(cuts) < 2:
         return []
     gaps = np.diff(cuts)
     nearest = np.minimum(np.append(gaps, np.inf), np.insert(gaps, 0, np.inf)).tolist()
-    found = [_to_unit(cut, gap) for cut, gap in zip(cuts.tolist(), nearest, strict=True)]
-    return [cut for cut, count in zip(found, times.tolist(), strict=True) for _ in range(count)]
-
-
-def _to_unit(value: float, gap: float) -> float:
-    """Return a number of so many digits that it is off by a quarter of a gap at most."""
-    unit = 10.0 ** math.floor(math.log10(gap / 2))
-    return tidy(round(value / unit) * unit)
+    # Each cut is rounded to within a quarter of the nearest gap.
+    units = [10.0 ** math.floor(math.log10(gap / 2)) for gap in nearest]
+    rounded_cuts = [round_off_errors(round(cut / unit) * unit) for cut, unit in zip(cuts.tolist(), units, strict=True)]
+    return [cut for cut, count in zip(rounded_cuts, counts.tolist(), strict=True) for _ in range(count)]
 
 
 def rounded(value: float) -> float:
-    """Return a number of two digits."""
+    """Return a number rounded to two digits."""
     return float(f"{value:.2g}")
 
 
-def _add_levels(found: FeatureDrafts, profile: DataColumn, gaps: dict[str, Any], *, is_asked: bool) -> None:
-    levels, others = _frequent(profile)
+def _add_levels(drafts: FeatureDrafts, profile: DataColumn, gaps: dict[str, Any], *, is_requested: bool) -> None:
+    """Draft a column of texts as a feature with its frequent levels, or leave it out if it has none."""
+    levels, n_rare = _find_frequent_levels(profile)
     if not levels:
-        found.leave_out(profile.name, _hint(profile))
+        drafts.leave_out(profile.name, _suggest_levels(profile))
         return
-    said = f"the names of its {len(levels)} levels are from the data"
-    if few := sum(profile.counts[value] < _FEW for value in levels):
-        said += f"; {few} of them {'has' if few == 1 else 'have'} fewer than {_FEW} rows: somebody may be known by that"
-    if others:
-        said += f"; {others:,} rows of rarer ones count as '{OTHER}'"
-    elif is_asked and OTHER not in levels and (len(levels) + len(gaps)).bit_count() == 1 < len(levels) + len(gaps):
-        last, name = shortened(levels[-1]), shortened(profile.name)
-        found.notes.append(
+    remark = f"the names of its {len(levels)} levels are from the data"
+    if n := sum(profile.counts[value] < _MIN_ROWS for value in levels):
+        have = "has" if n == 1 else "have"
+        remark += f"; {n} of them {have} fewer than {_MIN_ROWS} rows: somebody may be known by that"
+    if n_rare:
+        remark += f"; {n_rare:,} rows of rarer ones count as '{OTHER}'"
+    elif is_requested and OTHER not in levels and (len(levels) + len(gaps)).bit_count() == 1 < len(levels) + len(gaps):
+        last, name = shorten(levels[-1]), shorten(profile.name)
+        drafts.notes.append(
             f"{name}: no row has another level, and one that is not listed counts as {last!r}: the segment is called "
             f"{name}={last} or {OTHER}."
         )
-    found.take(profile.name, {"levels": levels, **gaps}, said)
+    drafts.add(profile.name, {"levels": levels, **gaps}, remark)
 
 
-def _hint(profile: DataColumn) -> str:
-    """Say what a column of many texts could become."""
-    many = "it has too many different values"
+def _suggest_levels(profile: DataColumn) -> str:
+    """Suggest a replacement for a column of many texts."""
+    problem = "it has too many different values"
     if any(" " in text for text, _ in profile.counts.most_common(100)):
-        return f"{many}, which are texts: make a column of a few topics, or a number such as their length"
-    return f"{many}, as names and dates do; make a column of fewer kinds, or a number of it"
+        return f"{problem}, which are texts: make a column of a few topics, or a number such as their length"
+    return f"{problem}, as names and dates do; make a column of fewer kinds, or a number of it"
 
 
 def _is_dates(profile: DataColumn) -> bool:
     """Whether most values are dates."""
     texts = [text for text, _ in profile.counts.most_common(100)]
-    return sum(bool(_DATE.match(text)) for text in texts) > len(texts) / 2
+    return sum(bool(_DATE_TEXT.match(text)) for text in texts) > len(texts) / 2
 
 
-def _frequent(profile: DataColumn) -> tuple[list[str], int]:
-    """Return the frequent levels, the most frequent first, and how many rows have others."""
-    counts, known = profile.counts, profile.rows - profile.gaps
-    least = max(_FEW if known > 20 * _FEW else 1, _RARE * known)
-    frequent = [value for value, count in counts.most_common(LEVELS) if count >= least and _is_level(value)]
-    covered = sum(counts[value] for value in frequent)
-    # What is different in most rows is no level of anything.
-    return (frequent if covered >= known / 2 else []), known - covered
+def _find_frequent_levels(profile: DataColumn) -> tuple[list[str], int]:
+    """Return the frequent levels, the most frequent first, and the number of rows with other levels."""
+    counts, n_observed = profile.counts, profile.rows - profile.gaps
+    min_rows = max(_MIN_ROWS if n_observed > 20 * _MIN_ROWS else 1, _MIN_LEVEL_SHARE * n_observed)
+    frequent = [value for value, count in counts.most_common(LEVELS) if count >= min_rows and _is_level(value)]
+    n_covered = sum(counts[value] for value in frequent)
+    # Values that are unique in most rows are no levels.
+    return (frequent if n_covered >= n_observed / 2 else []), n_observed - n_covered
 
 
 def _is_level(text: str) -> bool:
-    """Whether a spec takes a text as a level."""
+    """Whether a text is a valid level, or name of a feature."""
     return len(text) <= TEXT_MAX and text.isprintable()
 
 
-def segment_lines(rows: TableRows, segments: Sequence[str], confirm: list[str]) -> list[str]:
-    """Return the section of segments, with the quarters of numbers as cuts; nothing without any."""
-    if not segments:
+def format_segments(rows: TableRows, names: Sequence[str], confirm: list[str]) -> list[str]:
+    """Format the section of segments, with the quartiles of numbers as cuts; empty without segments."""
+    if not names:
         return []
     lines = []
-    for name in segments:
+    for name in names:
         column = rows.column(name)
         if column.numbers is None or column.is_boolean:
             continue
-        cuts = sorted({rounded(one) for one in np.quantile(column.numbers, _QUARTERS).tolist()})
-        lines.append(f"{key_of(name)} = {toml(cuts)}  # from the data: confirm that it may be public")
-        confirm.append(f"{shortened(name)}: the cuts {toml(cuts)} of its segments are from the data")
-    return ["[segments]", f"by = {toml(list(segments))}", *(["", "[segments.cuts]", *lines] if lines else []), ""]
+        cuts = sorted({rounded(cut) for cut in np.quantile(column.numbers, _QUARTILES).tolist()})
+        lines.append(f"{format_key(name)} = {to_toml(cuts)}  # from the data: confirm that it may be public")
+        confirm.append(f"{shorten(name)}: the cuts {to_toml(cuts)} of its segments are from the data")
+    return ["[segments]", f"features = {to_toml(list(names))}", *(["", "[segments.cuts]", *lines] if lines else []), ""]

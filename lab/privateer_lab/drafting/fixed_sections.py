@@ -1,4 +1,4 @@
-"""Sections of a draft that no column decides: people and rounds, the promise, the algorithm, people with a class."""
+"""Sections of a draft that depend on no column: experiment, privacy, algorithm, and a labelled population."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -7,102 +7,96 @@ from privateer_core.algorithms import read_spec
 from privateer_core.privacy.trust import TRUST
 from privateer_core.spec.spec import example_promises
 from privateer_lab.drafting.feature_drafts import rounded
-from privateer_lab.drafting.toml_values import toml
-from privateer_lab.planning.plans import epsilons_of, trust_models
+from privateer_lab.drafting.toml_values import to_toml
+from privateer_lab.planning.plans import check_epsilons, check_trust_models
 
-_ROUND: Final = 1000
-"""People of a usual first round."""
-_ROUNDS: Final = 30
-"""Rounds of people who are no crowd to hide in, where a usual round would be a large part of all."""
-_SHARE: Final = 0.05
-_MEASURING: Final = 1000
-"""People who measure a gain, at least: of fewer no shuffled batch is made."""
-_SLIPS: Final = 0.1
-"""Delta times people, at most: what a promise may miss, over all people together."""
-_CROWD: Final = 5000
-"""People from whom on a draft has a shuffler: at the same epsilon a report in a crowd tells many times as much."""
+_ROUND_SIZE: Final = 1000
+"""Participants of a usual first round."""
+_N_ROUNDS: Final = 30
+"""Number of rounds where participants are too few to be shuffled, and a usual round would be a large part of them."""
+_EVALUATION_FRACTION: Final = 0.05
+_MIN_GAIN_PARTICIPANTS: Final = 1000
+"""Fewest participants who measure a gain: fewer make no shuffled batch."""
+_MAX_FAILURES: Final = 0.1
+"""Largest delta times participants: the expected number of broken promises."""
+_MIN_CROWD: Final = 5000
+"""Fewest participants for a shuffler: at the same epsilon a shuffled report is many times as informative."""
 
 
-def opening(name: str, arms: Sequence[str], rows: int, *, measures: bool) -> list[str]:
-    """Return the section of the experiment.
-
-    name, arms: the experiment's name, and its options.
-    rows: rows of the table, one a person.
-    measures: whether the last people measure what choosing by features gains.
-    """
-    people = _round_number(rows)
-    few, size = (_CROWD, people // _ROUNDS) if measures else (_ROUND, people)
-    measured = f"gain_share = {_SHARE:g}  # of the people, the last ones, measure what choosing by context gains"
+def format_experiment_section(name: str, arms: Sequence[str], rows: int, model: str, *, measures: bool) -> list[str]:
+    """Format the experiment's section: small first rounds if its model is batched, a last one that ``measures``."""
+    # The spec is public and the exact number of rows is private, so that the horizon has two digits.
+    unit = int(10 ** max(0, len(str(rows)) - 2))
+    horizon = max(1, rows // unit * unit)
+    limit, size = (_MIN_CROWD, horizon // _N_ROUNDS) if measures else (_ROUND_SIZE, horizon)
+    remark = "of the people, the last ones, measure what choosing by context gains"
+    fraction = f"evaluation_fraction = {_EVALUATION_FRACTION:g}  # {remark}"
     return [
         "[experiment]",
-        f"name = {toml(name)}",
-        f"arms = {toml(list(arms))}",
-        f"horizon = {people}  # people who take part",
-        *([f"round_size = {max(1, size)}"] if rows < few else []),
-        *([measured] if measures and _SHARE * rows >= _MEASURING else []),
+        f"name = {to_toml(name)}",
+        f"arms = {to_toml(list(arms))}",
+        f"horizon = {horizon}  # people who take part",
+        *([f"round_size = {max(1, size)}"] if rows < limit and not (measures and TRUST[model].batched) else []),
+        *([fraction] if measures and _EVALUATION_FRACTION * rows >= _MIN_GAIN_PARTICIPANTS else []),
         "",
     ]
-
-
-def _round_number(rows: int) -> int:
-    """Return a number of two digits that is no larger: everybody may read it, and one row more is nobody's business."""
-    unit = int(10 ** max(0, len(str(rows)) - 2))
-    return max(1, rows // unit * unit)
 
 
 def with_filled_rounds(text: str) -> str:
-    """Return a draft whose horizon its rounds fill: a rest below the smallest round would not be asked."""
-    while beyond := (spec := read_spec(text)).out_of_reach(spec.cohorts[0], 0):
-        people = spec.experiment.horizon
-        text = text.replace(f"horizon = {people} ", f"horizon = {people - beyond} ", 1)
+    """Reduce a draft's horizon to what its rounds fill: a rest below the smallest round would not be invited."""
+    while n_unreached := (spec := read_spec(text)).count_unreachable(spec.cohorts[0], 0):
+        horizon = spec.experiment.horizon
+        text = text.replace(f"horizon = {horizon} ", f"horizon = {horizon - n_unreached} ", 1)
     return text
 
 
-def promise_for(people: int, model: str | None = None, epsilon: float | None = None) -> dict[str, Any]:
-    """Return a promise that so many people can have, at epsilon 1 if no other is wanted."""
-    crowd, wanted = people >= _CROWD, None if model is None else trust_models(model, tuple(TRUST), "--model")[0]
+def choose_promise(n_participants: int, model: str | None = None, epsilon: float | None = None) -> dict[str, Any]:
+    """Choose a privacy promise for a number of participants, by default at epsilon 1."""
+    is_shuffled = n_participants >= _MIN_CROWD
+    required = None if model is None else check_trust_models(model, tuple(TRUST), "--model")[0]
     promise = next(
-        one
-        for one in example_promises()
-        if (TRUST[one["model"]].shuffled == crowd if wanted is None else one["model"] == wanted)
+        example
+        for example in example_promises().values()
+        if (TRUST[example["model"]].shuffled == is_shuffled if required is None else example["model"] == required)
     )
-    promise |= (
-        {"epsilon": epsilons_of(1.0 if epsilon is None else epsilon, "--epsilon")[0]} if "epsilon" in promise else {}
-    )
-    return promise | ({"delta": min(promise["delta"], rounded(_SLIPS / people))} if "delta" in promise else {})
+    if "epsilon" in promise:
+        promise["epsilon"] = check_epsilons(1.0 if epsilon is None else epsilon, "--epsilon")[0]
+    if "delta" in promise:
+        promise["delta"] = min(promise["delta"], rounded(_MAX_FAILURES / n_participants))
+    return promise
 
 
-def trusted(promise: dict[str, Any]) -> str:
-    """Say whom people have to trust for a promise, why the draft has it, and what would change that."""
-    said = f"privacy.model is {toml(promise['model'])}"
+def explain_trust(promise: dict[str, Any]) -> str:
+    """Describe a promise: who must be trusted, why the draft has it, and how to change it."""
+    text = f"privacy.model is {to_toml(promise['model'])}"
     if not TRUST[promise["model"]].shuffled:
-        return f"{said}: people trust nobody but their own device. Fewer than {_CROWD:,} are no crowd to hide in."
-    alone = next(one["model"] for one in example_promises() if not TRUST[one["model"]].shuffled)
+        return f"{text}: people trust nobody but their own device. Fewer than {_MIN_CROWD:,} are no crowd to hide in."
+    local_model = next(name for name in example_promises() if not TRUST[name].shuffled)
     return (
-        f"{said}, since {_CROWD:,} people or more are a crowd to hide in. The promise holds if somebody runs the "
+        f"{text}, since {_MIN_CROWD:,} people or more are a crowd to hide in. The promise holds if somebody runs the "
         "shuffler whom the server does not control, and nine in ten reports of a batch are honest; "
         "`privateer account experiment` says what holds if not. "
-        f"To have people trust nobody: model = {toml(alone)}, without delta."
+        f"To have people trust nobody: model = {to_toml(local_model)}, without delta."
     )
 
 
-def closing(promise: dict[str, Any], fitting: str) -> list[str]:
-    """Return the sections that no data decide: a promise, and the algorithm."""
+def format_closing_sections(promise: dict[str, Any], fitting: str) -> list[str]:
+    """Format the sections that depend on no data: the privacy promise and the algorithm."""
     return [
         "[privacy]  # what you promise to each person: `privateer plan` shows what it costs in rewards",
-        *(f"{key} = {toml(value)}" for key, value in promise.items()),
+        *(f"{key} = {to_toml(value)}" for key, value in promise.items()),
         "",
-        algorithm_section(fitting),
+        format_algorithm_section(fitting),
     ]
 
 
-def algorithm_section(name: str) -> str:
-    """Return the section that names an algorithm."""
-    return f"[algorithm]\nname = {toml(name)}"
+def format_algorithm_section(name: str) -> str:
+    """Format the section that names an algorithm."""
+    return f"[algorithm]\nname = {to_toml(name)}"
 
 
-def labelled_people(path: str, label: str, classes: list[str], arms: Sequence[str]) -> list[str]:
-    """Return the section of people who are a file's rows, whose class in the column ``label`` is their right arm."""
+def format_labelled_population(path: str, label: str, classes: list[str], arms: Sequence[str]) -> list[str]:
+    """Format the population of a file's rows, whose class in the column ``label`` is the right arm."""
     lines = ["", "[population]  # simulated people: the rows, whose class is the right arm", 'name = "csv"']
-    lines += [f"path = {toml(path)}", f"label = {toml(label)}", 'ignore = ["*"]']
-    return lines + ([f"classes = {toml(classes)}"] if list(arms) != classes else [])
+    lines += [f"path = {to_toml(path)}", f"label = {to_toml(label)}", 'ignore = ["*"]']
+    return lines + ([f"classes = {to_toml(classes)}"] if list(arms) != classes else [])

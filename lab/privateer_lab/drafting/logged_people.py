@@ -1,4 +1,4 @@
-"""People made from a log: its rows, and what a model that is fitted to it expects of every option."""
+"""Simulated participants from a log: its rows, and each arm's expected reward by a fitted model."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,96 +9,85 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
-from scipy.stats import chi2, f
 
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.categories import OTHER, Boolean, Categorical
-from privateer_core.spec.features import Feature, Numeric, Ranked
-from privateer_lab.clusters import design_effect, error_of_mean
-from privateer_lab.drafting.column_choice import parts_of_numbers
+from privateer_core.spec.features import Feature
+from privateer_lab.analysis.clusters import cluster_standard_error, design_effect
+from privateer_lab.drafting.drawn_options import find_dependent_features
 from privateer_lab.drafting.outcome_model import (
-    BESIDE,
+    ADDITIVE,
     BY_ARM,
-    TOGETHER,
+    INTERACTIONS,
     LoggedRows,
     OutcomeModel,
-    fitted,
-    propensities,
-    with_means_of_rows,
+    estimate_propensities,
+    fit_outcome_model,
+    with_observed_arm_means,
 )
-from privateer_lab.drafting.toml_values import toml
-from privateer_lab.environments.rows import OF, ObservedRewards, RowPeople
-from privateer_lab.planning.feature_sets.outcomes import PotentialOutcomes
-from privateer_lab.tables import shortened
+from privateer_lab.drafting.toml_values import to_toml
+from privateer_lab.environments.rows import OF_ARM, ObservedRewards, RowPeople
+from privateer_lab.planning.feature_sets.outcomes import PotentialOutcomes, encode_cells
+from privateer_lab.tables import shorten
 from privateer_lab.tables.data_column import DataColumn
 
 Array = NDArray[np.float64]
-_GROUPS: Final = 5
-_UNEVEN: Final = 1e-6
-"""Probability by chance below which options were not given at random."""
-_SUSPECT: Final = 1e-3
-"""Probability by chance below which this is suspected where the model contradicts the rows."""
-_CELLS: Final = 8
-_DUST: Final = 1e-9
-_TELLING: Final = 0.6
-"""Share of variance from which a feature is probably an outcome itself."""
-_WHAT: Final = {
+_N_CALIBRATION_GROUPS: Final = 5
+_ROUNDING_ERROR: Final = 1e-9
+_SUSPICIOUS_R2: Final = 0.6
+"""Share of explained variance above which a feature is probably an outcome."""
+_MODEL_LABELS: Final = {
     BY_ARM: "the means of the options alone, which no feature makes clearly better",
-    BESIDE: "features beside the options",
-    TOGETHER: "features and options together",
+    ADDITIVE: "features beside the options",
+    INTERACTIONS: "features and options together",
 }
-_DIFFERS: Final = "the best option differs between people"
-_ALIKE: Final = {
-    BESIDE: "the best option is the same for everybody, as far as these rows tell",
-    TOGETHER: "what options do differs between people, and one is best for all",
+_DIFFER: Final = "the best option differs between people"
+_TIE_LABELS: Final = {
+    ADDITIVE: "the best option is the same for everybody, as far as these rows tell",
+    INTERACTIONS: "what options do differs between people, and one is best for all",
 }
-_APART: Final = 3.0
-"""Standard errors of the mean of an option's rows by which the model may expect another one, where options are few."""
-_NORMAL: Final = 0.00135
-"""Probability above so many standard errors."""
+_MIN_ERRORS: Final = 3.0
+"""Standard errors between an arm's expected and observed mean that count as a contradiction, for few arms."""
+_TAIL_PROBABILITY: Final = 0.00135
+"""Probability of a normal number above so many standard errors."""
 
 
 @dataclass(frozen=True)
 class LoggedPeople:
-    """Rows of a log as simulated people."""
+    """Rows of a log as simulated participants."""
 
-    spec: ArmsSpec  # whose features and options they have
+    spec: ArmsSpec  # of the features and arms
     rows: LoggedRows  # contexts, options and rewards
-    model: OutcomeModel  # what may be expected of them
-    reward: str  # what their rewards are called
-    known: Array | None = None  # shape (n,): the probability of each row's option; None: the log does not have it
+    model: OutcomeModel  # of expected rewards
+    reward_name: str
+    propensities: Array | None = None  # shape (n,): of each row's arm; None: not in the log
 
     @cached_property
     def outcomes(self) -> PotentialOutcomes:
-        """What each option would have brought each row, without bias, in whatever way options were given.
+        """Unbiased estimates of each row's reward under every arm (doubly robust), for any assignment of arms.
 
         Source: Dudik, Langford and Li 2011, Doubly robust policy evaluation and learning (ICML).
         """
-        rows, rewards = self.rows, self.model.unseen.copy()
-        likely = (
-            propensities(rows, rewards.shape[1], by_features=bool(self.uneven)) if self.known is None else self.known
-        )
-        left = rows.rewards - self.model.held_out
-        rewards[np.arange(len(left)), rows.arms] += left / likely
-        expected, mean = self.model.unseen.mean(axis=1), float(rows.rewards.mean())
-        return PotentialOutcomes(
-            self.spec.features, rows.contexts, rewards, expected, mean, float(np.square(left).mean())
-        )
-
-    @property
-    def means(self) -> Array:
-        """Expected rewards in their own unit, shape (n, arms)."""
-        return self._in_units(self._expected)
+        rows, rewards = self.rows, self.model.cross_fitted_means.copy()
+        likely = self.propensities
+        if likely is None:
+            likely = estimate_propensities(rows, rewards.shape[1], by_features=bool(self.uneven_features))
+        residuals = rows.rewards - self.model.held_out
+        rewards[np.arange(len(residuals)), rows.arms] += residuals / likely
+        mean_expected, mean = self.model.cross_fitted_means.mean(axis=1), float(rows.rewards.mean())
+        cells = encode_cells(self.spec.features, rows.contexts)
+        return PotentialOutcomes(cells, rewards, mean_expected, mean, float(np.square(residuals).mean()))
 
     @cached_property
-    def _expected(self) -> Array:
-        """Means of the model, which is cautious: where chance gave options they have those of their rows."""
-        is_plain = self.model.kind == BY_ARM or self._shifted_by(_SUSPECT)
-        return self.model.means if is_plain else with_means_of_rows(self.rows, self.model.means)
+    def means(self) -> Array:
+        """Expected rewards in their own unit, shape (n, arms); randomized arms have the means of their rows."""
+        is_plain = self.model.kind == BY_ARM or self.uneven_features
+        means = self.model.means if is_plain else with_observed_arm_means(self.rows, self.model.means)
+        return self._in_units(means)
 
     @property
-    def got(self) -> Array:
-        """Rewards that people got, in their own unit, (n,)."""
+    def observed_rewards(self) -> Array:
+        """Observed rewards in their own unit, (n,)."""
         return self._in_units(self.rows.rewards)
 
     def _in_units(self, scaled: Array) -> Array:
@@ -106,104 +95,103 @@ class LoggedPeople:
         return np.asarray(np.clip(reward.low + reward.span * scaled, reward.low, reward.high))
 
     @property
-    def people(self) -> RowPeople:
-        """Simulated people."""
-        law = None if self.rows.binary else ObservedRewards(self.got, self._in_units(self.model.held_out))
+    def environment(self) -> RowPeople:
+        """The environment of simulated participants."""
+        law = None if self.rows.binary else ObservedRewards(self.observed_rewards, self._in_units(self.model.held_out))
         return RowPeople(self.rows.contexts, self.means, self.spec.reward, law)
 
     def write(self, path: Path, options: Sequence[str]) -> str:
-        """Write a Parquet file; return the ``[population]`` that names it, for a spec beside it with some options."""
+        """Write a Parquet file; return the ``[population]`` that names it, for a spec with these arms."""
         import pyarrow as pa
         from pyarrow import parquet
 
         columns: dict[str, Any] = {
-            name: _written(feature, values)
+            name: _to_file_values(feature, values)
             for (name, feature), values in zip(self.spec.features.items(), self.rows.contexts.T, strict=True)
         }
         expected = {
-            arm: _fresh(columns, f"{self.reward}{OF}{arm}", values)
+            arm: _add_column(columns, f"{self.reward_name}{OF_ARM}{arm}", values)
             for arm, values in zip(self.spec.options, self.means.T, strict=True)
         }
-        kept = [expected[arm] for arm in options]
-        lines = [
-            "",
-            "[population]  # simulated people: rows of the file, and what a model expects of them",
-            'name = "rows"',
-        ]
-        lines += [f"path = {toml(path.name)}"]
-        lines += [f"# rewards = {toml([*expected.values()])}"] if len(kept) < len(expected) else []
-        lines += [f"rewards = {toml(kept)}"]
+        arm_columns = [expected[arm] for arm in options]
+        title = "[population]  # simulated people: rows of the file, and what a model expects of them"
+        section = ["", title, 'name = "rows"', f"path = {to_toml(path.name)}"]
+        section += [f"# rewards = {to_toml([*expected.values()])}"] if len(arm_columns) < len(expected) else []
+        section += [f"rewards = {to_toml(arm_columns)}"]
         if not self.rows.binary:
-            got = _fresh(columns, self.reward, self.got)
-            held_out = _fresh(columns, f"expected {self.reward}", self._in_units(self.model.held_out))
-            lines.append(f"observed = {toml({'got': got, 'expected': held_out})}")
+            observed = _add_column(columns, self.reward_name, self.observed_rewards)
+            held_out = _add_column(columns, f"expected {self.reward_name}", self._in_units(self.model.held_out))
+            section.append(f"observed = {to_toml({'got': observed, 'expected': held_out})}")
         parquet.write_table(pa.table(columns), path)
-        return "\n".join([*lines, ""])
+        return "\n".join([*section, ""])
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Sentences about the model: what it is, how well it fits, and what these people are worth."""
-        return (*self._fit(), *self._by_cluster(), *(self.contradictions or [self._worth()]), *self._warnings())
+        """Sentences about the model: its kind, its fit, and the expected rewards."""
+        means = self.contradictions or [self._say_means()]
+        return (*self._say_fit(), *self._say_design(), *means, *self._say_risks())
 
     @cached_property
     def contradictions(self) -> list[str]:
-        """Why nothing is said of options: the model expects other means of them than their own rows have.
+        """Arms whose expected mean contradicts the mean of their own rows, as a sentence; empty without any.
 
-        Where options were given at random their people are alike, so that features cannot explain what they differ by.
+        Randomized arms have similar participants, so that features cannot explain differences between arms.
         """
         options, model = self.spec.options, self.means.mean(axis=0)
         if self.model.kind == BY_ARM:
             return []
-        most = max(_APART, float(ndtri(1 - _NORMAL / len(options))))
-        apart = []
+        max_errors = max(_MIN_ERRORS, float(ndtri(1 - _TAIL_PROBABILITY / len(options))))
+        arms = []
         for arm, (option, expected) in enumerate(zip(options, model.tolist(), strict=True)):
-            own = self.rows.arms == arm
-            got = self.got[own]
-            # Rows that are all alike may be so by chance: one more of another kind is allowed for.
-            error = np.hypot(error_of_mean(got, self.rows.of(own).units), self.spec.reward.span / len(got))
-            if abs(expected - got.mean()) > most * error:
-                apart.append(f"{expected:.3g} of {shortened(option)}, whose rows have {got.mean():.3g}")
-        if not apart:
+            is_arm = self.rows.arms == arm
+            observed = self.observed_rewards[is_arm]
+            # Equal rewards may be equal by chance: the error allows for one other reward.
+            error_of_mean = cluster_standard_error(observed, self.rows.select(is_arm).units)
+            standard_error = np.hypot(error_of_mean, self.spec.reward.span / len(observed))
+            if abs(expected - observed.mean()) > max_errors * standard_error:
+                arms.append(f"{expected:.3g} of {shorten(option)}, whose rows have {observed.mean():.3g}")
+        if not arms:
             return []
         return [
-            f"Nothing is said of options: the model expects {', '.join(apart)}, {_APART:g} standard errors away or "
+            f"Nothing is said of options: the model expects {', '.join(arms)}, {_MIN_ERRORS:g} standard errors away or "
             "more. A feature that was measured after the choice takes the effect of options: leave it out with "
             "--ignore. Or options were given by features, for which the model allows. Until you know, do not believe "
             "what plan and simulate say of options."
         ]
 
     @property
-    def differs(self) -> bool:
-        """Whether the model says clearly more of options where features tell people apart."""
-        return self.model.kind == TOGETHER
+    def has_interactions(self) -> bool:
+        """Whether the model with interactions of features and arms is clearly better."""
+        return self.model.kind == INTERACTIONS
 
     @property
-    def _is_one_best(self) -> bool:
-        """Whether one option is best for all of these people, or as good as the best."""
-        return self._most - float(self.means.mean(axis=0).max()) < _DUST * self.spec.reward.span
+    def _has_single_best(self) -> bool:
+        """Whether one arm is best, or as good as the best, for all participants."""
+        return self._best_reward - float(self.means.mean(axis=0).max()) < _ROUNDING_ERROR * self.spec.reward.span
 
     @property
-    def _most(self) -> float:
+    def _best_reward(self) -> float:
         return float(self.means.max(axis=1).mean())
 
-    def _fit(self) -> list[str]:
+    def _say_fit(self) -> list[str]:
+        """Say which model the people have, its losses on rows not seen, and its calibration."""
         model, losses = self.model, self.model.losses
-        what = "log loss" if self.rows.binary else "squared error"
+        loss_name = "log loss" if self.rows.binary else "squared error"
         scale = 1.0 if self.rows.binary else self.spec.reward.span**2
-        listed = ", ".join(f"{name} {scale * loss:.5g}" for name, loss in losses.items())
-        order = np.array_split(np.argsort(model.held_out, kind="stable"), _GROUPS)
-        pairs = [(self._in_units(model.held_out[some]).mean(), self.got[some].mean()) for some in order]
-        fifths = ", ".join(f"{expected:.3g} ({seen:.3g})" for expected, seen in pairs)
-        best = "" if self.contradictions else _ALIKE.get(model.kind, "") if self._is_one_best else _DIFFERS
-        kind = f"{_WHAT[model.kind]}{': ' if best else ''}{best}"
+        loss_list = ", ".join(f"{name} {scale * loss:.5g}" for name, loss in losses.items())
+        groups = np.array_split(np.argsort(model.held_out, kind="stable"), _N_CALIBRATION_GROUPS)
+        pairs = [(self._in_units(model.held_out[rows]).mean(), self.observed_rewards[rows].mean()) for rows in groups]
+        fifths = ", ".join(f"{expected:.3g} ({observed:.3g})" for expected, observed in pairs)
+        best = "" if self.contradictions else _TIE_LABELS.get(model.kind, "") if self._has_single_best else _DIFFER
+        kind = f"{_MODEL_LABELS[model.kind]}{': ' if best else ''}{best}"
         return [
-            f"Simulated people: {len(self.got):,} rows, drawn with replacement, and a model of {kind}.",
-            f"Rows that it had not seen: {what} {listed}; R2 {self._r2:.4f}.",
+            f"Simulated people: {len(self.observed_rewards):,} rows, drawn with replacement, and a model of {kind}.",
+            f"Rows that it had not seen: {loss_name} {loss_list}; R2 {self._r2:.4f}.",
             f"Calibration, expected (observed) by fifths of what was expected: {fifths}.",
         ]
 
-    def _by_cluster(self) -> list[str]:
-        """Say what a trial of such clusters costs, of which plan and simulate know nothing."""
+    def _say_design(self) -> list[str]:
+        """Describe the design effect of clusters, which plan and simulate do not know."""
         rows = self.rows
         if rows.clusters is None:
             return []
@@ -216,125 +204,71 @@ class LoggedPeople:
 
     @property
     def _r2(self) -> float:
-        """Share of the variance of rewards that the model tells of rows that it had not seen."""
+        """Share of the variance of rewards that the model explains on held-out rows."""
         return 1 - float(((self.rows.rewards - self.model.held_out) ** 2).mean() / self.rows.rewards.var())
 
-    def _worth(self) -> str:
+    def _say_means(self) -> str:
+        """Compare expected rewards of each option for everybody with those of everybody's best option."""
         means = self.means.mean(axis=0)
-        if self._is_one_best and float(np.ptp(means)) < _DUST * self.spec.reward.span:
+        if self._has_single_best and float(np.ptp(means)) < _ROUNDING_ERROR * self.spec.reward.span:
             return f"Expected of every option: {means[0]:.3g}. All are equal, as far as these rows tell."
-        told = ", ".join(
-            f"{shortened(arm)} {mean:.3g}" for arm, mean in zip(self.spec.options, means.tolist(), strict=True)
-        )
-        more = f"{self._most:.3g} if everybody had their best option"
-        most = "nothing more is to be had by context" if self._is_one_best else more
-        return f"Expected if everybody had the same option: {told}; {most}."
+        pairs = zip(self.spec.options, means.tolist(), strict=True)
+        rewards = ", ".join(f"{shorten(arm)} {mean:.3g}" for arm, mean in pairs)
+        best_reward = f"{self._best_reward:.3g} if everybody had their best option"
+        comparison = "nothing more is to be had by context" if self._has_single_best else best_reward
+        return f"Expected if everybody had the same option: {rewards}; {comparison}."
 
     @cached_property
-    def uneven(self) -> list[str]:
-        """Features by which shares of options differ: they were given by them, or these were measured after it."""
-        return self._shifted_by(_UNEVEN)
+    def uneven_features(self) -> list[str]:
+        """Features that depend on the arm: arms were assigned by them, or they were measured afterwards."""
+        return find_dependent_features(self.spec.features, self.rows, self.propensities)
 
-    def _shifted_by(self, chance: float) -> list[str]:
-        features = zip(self.spec.features.items(), self.rows.contexts.T, strict=True)
-        least = chance / len(self.spec.features)
-        return [
-            name for (name, feature), values in features if _probability(_cells(feature, values), self.rows) < least
-        ]
-
-    def _warnings(self) -> list[str]:
-        chosen = list(map(shortened, self.uneven))
-        told = f"Features tell {self._r2:.0%} of how rewards vary, which is rare"
-        uneven = (
-            f"Shares of options differ by {', '.join(chosen)}. Either options were not given at random, and the model "
-            "takes what differs between these people for what options do, as far as features do not say it; or that "
-            "was measured after the choice, and options changed it: leave it out with --ignore."
+    def _say_risks(self) -> list[str]:
+        """Warn of features that tell too much of rewards, and of options whose shares differ by features."""
+        names = list(map(shorten, self.uneven_features))
+        r2_sentence = f"Features tell {self._r2:.0%} of how rewards vary, which is rare"
+        assignment = "at random" if self.propensities is None else "with the log's propensities"
+        uneven_sentence = (
+            f"Shares of options differ by {', '.join(names)}, by more than chance does in one log of 1,000. Either "
+            "that was measured after the choice, and options changed it: leave it out with --ignore, since no device "
+            f"knows it before. Or options were not given {assignment}, and the model takes what differs between these "
+            "people for what options do, as far as features do not say it."
         )
-        found = {
-            f"{told}: leave out with --ignore what is known only after the choice.": self._r2 > _TELLING,
-            uneven: bool(chosen),
-        }
-        return [sentence for sentence, holds in found.items() if holds]
+        suspicion = f"{r2_sentence}: leave out with --ignore what is known only after the choice."
+        return [suspicion] * (self._r2 > _SUSPICIOUS_R2) + [uneven_sentence] * bool(names)
 
 
-def _fresh(columns: dict[str, Any], name: str, values: Array) -> str:
-    """Add a column by a name that no other one has; return the name."""
+def _add_column(columns: dict[str, Any], name: str, values: Array) -> str:
+    """Add a column under a unique name; return the name."""
     while name in columns:
         name += "'"
     columns[name] = values
     return name
 
 
-def logged_people(
+def fit_logged_people(
     spec: ArmsSpec,
     columns: list[DataColumn],
-    chosen: NDArray[np.int64],
+    arms: NDArray[np.int64],
     rewards: Array,
-    called: str,
-    known: Array | None = None,
+    reward_name: str,
+    propensities: Array | None = None,
     clusters: NDArray[np.int64] | None = None,
 ) -> LoggedPeople:
-    """Fit a model to rows, all of which have an option and a reward.
-
-    columns: those of the spec's features, in their order.
-    chosen (n,): the place of each row's option among the spec's.
-    rewards (n,): in the spec's unit.
-    called: what rewards are called.
-    known (n,): the probability of each row's option, where the log has it.
-    clusters (n,): what rows depend on each other by; None: they are independent.
-    """
-    contexts = np.stack(
-        [one.read_as(feature) for feature, one in zip(spec.features.values(), columns, strict=True)], axis=1
-    )
+    """Fit a model to rows with an arm's index, features' columns and a reward in the spec's unit, maybe clustered."""
+    pairs = zip(spec.features.values(), columns, strict=True)
+    contexts = np.stack([column.read_as(feature) for feature, column in pairs], axis=1)
     scaled = spec.reward.scaled_all(rewards)
-    levels = [isinstance(feature, Boolean | Categorical) for feature in spec.features.values()]
-    rows = LoggedRows(contexts, levels, chosen, scaled, spec.reward.kind == "binary", clusters)
-    return LoggedPeople(spec, rows, fitted(rows, len(spec.options)), called, known)
+    is_categorical = [isinstance(feature, Boolean | Categorical) for feature in spec.features.values()]
+    rows = LoggedRows(contexts, is_categorical, arms, scaled, spec.reward.kind == "binary", clusters)
+    return LoggedPeople(spec, rows, fit_outcome_model(rows, len(spec.options)), reward_name, propensities)
 
 
-def _written(feature: Feature, values: Array) -> list[Any]:
-    """Return a column for a file: rare levels have no name of their own."""
+def _to_file_values(feature: Feature, values: Array) -> list[Any]:
+    """Return a feature's values for a file; rare levels are written as the level of others."""
     if isinstance(feature, Categorical):
         names = [*map(str, feature.levels), OTHER]
-        return [None if np.isnan(one) else names[min(int(one), len(names) - 1)] for one in values]
+        return [None if np.isnan(code) else names[min(int(code), len(names) - 1)] for code in values]
     if isinstance(feature, Boolean):
-        return [None if np.isnan(one) else bool(one) for one in values]
-    return [None if np.isnan(one) else one for one in values.tolist()]
-
-
-def _cells(feature: Feature, values: Array) -> NDArray[np.int64]:
-    """Return a cell for each row: its level, or its part of the numbers."""
-    is_number = isinstance(feature, Numeric | Ranked)
-    cells = parts_of_numbers(values, _CELLS) if is_number else np.nan_to_num(values, nan=-1.0)
-    return np.asarray(np.unique(cells, return_inverse=True)[1])
-
-
-def _probability(cells: NDArray[np.int64], rows: LoggedRows) -> float:
-    """Return the probability by chance of shares that differ as much between cells (Pearson's chi-squared test)."""
-    counts = np.zeros((int(cells.max()) + 1, int(rows.arms.max()) + 1))
-    np.add.at(counts, (cells, rows.arms), 1)
-    is_frequent = counts.sum(axis=1) >= _CELLS * counts.shape[1]
-    if rows.clusters is not None:
-        kept = is_frequent[cells]
-        return _probability_by_cluster(cells[kept], rows.of(kept))
-    counts = counts[is_frequent]
-    expected = counts.sum(axis=1, keepdims=True) * counts.sum(axis=0) / max(counts.sum(), 1)
-    freedom = (counts.shape[0] - 1) * (counts.shape[1] - 1)
-    if freedom < 1 or not (expected > 0).all():
-        return 1.0
-    return float(chi2.sf(((counts - expected) ** 2 / expected).sum(), freedom))
-
-
-def _probability_by_cluster(cells: NDArray[np.int64], rows: LoggedRows) -> float:
-    """Return the same where sums by cluster are what is independent (Hotelling's test of their products)."""
-    groups, options = (one[:, None] == np.unique(one)[:-1] for one in (cells, rows.arms))
-    products = (groups - groups.mean(axis=0))[:, :, None] * (options - options.mean(axis=0))[:, None, :]
-    sums = np.zeros((len(np.unique(rows.units)), products[0].size))
-    np.add.at(sums, rows.units, products.reshape(len(cells), -1))
-    n_clusters, freedom = sums.shape
-    if not 0 < freedom < n_clusters:
-        return 1.0
-    total = sums.sum(axis=0)
-    distance = float(total @ np.linalg.pinv(n_clusters * np.cov(sums.T, ddof=1).reshape(freedom, freedom)) @ total)
-    free = n_clusters - freedom
-    return float(f.sf(distance * free / (freedom * (n_clusters - 1)), freedom, free))
+        return [None if np.isnan(value) else bool(value) for value in values]
+    return [None if np.isnan(value) else value for value in values.tolist()]

@@ -1,9 +1,8 @@
-"""A model of what comes of an option for whom, fitted to logged outcomes.
+"""A model of rewards by arm and features, fitted to logged outcomes.
 
-Simulated people are made of it, so it must not find differences that are not there. Three models are compared on rows
-that they have not seen, and the simplest stays unless a larger one is clearly better: the means of the options; boosted
-trees of the features beside the option; and trees in which both meet, so that the best option may differ from person to
-person.
+Simulated participants are made from it, so it must not find spurious differences. Three models are compared on held-out
+rows, and the simplest is kept unless a larger one is clearly better: the means of the arms; boosted trees with additive
+effects of features and arm; and trees with interactions, so that the best arm may differ between participants.
 """
 
 from collections.abc import Sequence
@@ -14,35 +13,35 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logit
 
-from privateer_lab.clusters import design_effect, error_of_mean
+from privateer_lab.analysis.clusters import cluster_standard_error, design_effect
 
 Array = NDArray[np.float64]
 Arms = NDArray[np.int64]
-BY_ARM, BESIDE, TOGETHER = "arms", "features", "interactions"
-_FOLDS: Final = 4
-_TREES: Final = 60
-_RATE: Final = 0.2
-_LEAVES: Final = 4
-_CLEARLY: Final = 2.0
-"""Standard errors by which a larger model must be better on rows that it has not seen."""
-_LEAST: Final = 200
-"""Rows below which the means of the options are all that is fitted."""
-_LEAF: Final = (20, 0.01)
-"""Rows of a leaf: at least so many, and so large a share."""
-_CLIP: Final = 1e-4
-_UNLIKELY: Final = 0.1
-"""No option is taken for less likely than so much of its share: few rows would stand for too many."""
+BY_ARM, ADDITIVE, INTERACTIONS = "arms", "features", "interactions"
+_N_FOLDS: Final = 4
+_MAX_TREES: Final = 60
+_LEARNING_RATE: Final = 0.2
+_MAX_LEAVES: Final = 4
+_MIN_STANDARD_ERRORS: Final = 2.0
+"""Standard errors by which a larger model must be better on held-out rows."""
+_MIN_ROWS: Final = 200
+"""Fewest rows for trees; with fewer rows only the means of the arms are fitted."""
+_MIN_LEAF_SIZE: Final = (20, 0.01)
+"""Smallest leaf, as a number and as a share of rows."""
+_MIN_PROBABILITY: Final = 1e-4
+_MIN_RELATIVE_PROPENSITY: Final = 0.1
+"""Smallest propensity relative to an arm's share: smaller ones would give a few rows too much weight."""
 _FACTORS: Final = np.linspace(0.0, 2.0, 41)
-"""Factors of differences between options that are tried: trees that stop early find them too small."""
+"""Candidate factors of differences between arms, which early-stopped trees underestimate."""
 
 
 @dataclass(frozen=True)
 class OutcomeModel:
-    """What may be expected of every option, and how well that fits rows that the model had not seen."""
+    """Expected rewards of every arm, and the model's fit on held-out rows."""
 
     kind: str  # which of the three models it is
     means: Array  # shape (n, arms): expected rewards, scaled to [0, 1]
-    unseen: Array  # shape (n, arms): the same, of models of other rows
+    cross_fitted_means: Array  # shape (n, arms): the same, of models of other rows
     held_out: Array  # shape (n,): what a model of the other rows expects of the option that each row got
     # mean loss of each model on rows that it had not seen: deviance / 2 of yes and no, squared error of numbers
     losses: dict[str, float]
@@ -50,7 +49,7 @@ class OutcomeModel:
 
 @dataclass(frozen=True)
 class LoggedRows:
-    """Rows of a log as the model takes them."""
+    """Rows of a log as inputs of the model."""
 
     contexts: Array  # shape (n, features): numbers, places of levels, NaN where nothing is known
     levels: Sequence[bool]  # which features are levels
@@ -61,27 +60,27 @@ class LoggedRows:
 
     @property
     def units(self) -> Arms:
-        """Shape (n,): the place of what each row depends on others by, from 0 on."""
+        """The index of each row's cluster, or of the row itself without clusters; shape (n,)."""
         places = np.arange(len(self.arms)) if self.clusters is None else self.clusters
         return np.asarray(np.unique(places, return_inverse=True)[1])
 
     @property
     def folds(self) -> Arms:
         """The fold of each row, (n,), all of a cluster in one."""
-        return (np.random.default_rng(0).permutation(int(self.units.max()) + 1) % _FOLDS)[self.units]
+        return (np.random.default_rng(0).permutation(int(self.units.max()) + 1) % _N_FOLDS)[self.units]
 
-    def of(self, rows: Any) -> "LoggedRows":
-        """Return some of the rows."""
+    def select(self, rows: Any) -> "LoggedRows":
+        """Return a subset of the rows."""
         clusters = None if self.clusters is None else self.clusters[rows]
         return LoggedRows(self.contexts[rows], self.levels, self.arms[rows], self.rewards[rows], self.binary, clusters)
 
-    def table(self, arms: Arms) -> Array:
-        """Return what trees are grown on, the option first, shape (n, 1 + features)."""
+    def tree_inputs(self, arms: Arms) -> Array:
+        """Return the inputs of trees, the arm first, shape (n, 1 + features)."""
         return np.column_stack([arms, self.contexts])
 
 
-def fitted(rows: LoggedRows, arms: int) -> OutcomeModel:
-    """Fit the models, and return the one that is to be believed.
+def fit_outcome_model(rows: LoggedRows, arms: int) -> OutcomeModel:
+    """Fit the three models, and return the simplest model that no larger model clearly beats.
 
     Source: Friedman 2001, Greedy function approximation (Annals of Statistics), as scikit-learn has it.
     """
@@ -90,89 +89,86 @@ def fitted(rows: LoggedRows, arms: int) -> OutcomeModel:
 
     # Trees are small: on a busy machine threads would wait for each other most of the time.
     with threadpool_limits(1, user_api="openmp"):
-        return _fitted(rows, arms)
+        return _select_and_fit(rows, arms)
 
 
-def _fitted(rows: LoggedRows, arms: int) -> OutcomeModel:
-    units = rows.units
+def _select_and_fit(rows: LoggedRows, arms: int) -> OutcomeModel:
+    """Select the model with the least loss on held-out rows, and predict each row's means in and out of sample."""
     folds = rows.folds
-    held_out = {BY_ARM: _held_out_means(rows, folds, arms)}
-    if len(rows.rewards) >= _LEAST and (rows.contexts != rows.contexts[0]).any():
-        trees = {kind: _held_out_trees(rows, folds, kind) for kind in (BESIDE, TOGETHER)}
-        counts = {kind: 1 + int(_losses(rows, one).mean(axis=1).argmin()) for kind, one in trees.items()}
-        held_out |= {kind: one[counts[kind] - 1] for kind, one in trees.items()}
-    losses = {kind: _losses(rows, one) for kind, one in held_out.items()}
-    kind = _believed(losses, units)
-    told = {name: float(one.mean()) for name, one in losses.items()}
-    if kind == BY_ARM:
-        means = np.tile(_means(rows, arms), (len(rows.rewards), 1))
-        unseen = np.stack([_means(rows.of(folds != fold), arms) for fold in range(_FOLDS)])[folds]
-        return OutcomeModel(kind, _with_mean(rows, means), unseen, held_out[kind], told)
-    means, unseen = _grown(rows, rows, kind, counts[kind], arms), np.empty((len(folds), arms))
+    arm_means = np.stack([_shrunken_means(rows.select(folds != fold), arms) for fold in range(_N_FOLDS)])[folds]
+    held_out = {BY_ARM: _take_own(rows, arm_means)}
+    if len(rows.rewards) >= _MIN_ROWS and (rows.contexts != rows.contexts[0]).any():
+        staged = {kind: _predict_held_out_by_tree(rows, folds, kind) for kind in (ADDITIVE, INTERACTIONS)}
+        last_tree = {kind: int(_compute_losses(rows, means).mean(axis=1).argmin()) for kind, means in staged.items()}
+        held_out |= {kind: means[last_tree[kind]] for kind, means in staged.items()}
+    losses = {selected: _compute_losses(rows, predicted) for selected, predicted in held_out.items()}
+    selected = _select_model(losses, rows.units)
+    mean_losses = {name: float(predicted.mean()) for name, predicted in losses.items()}
+    if selected == BY_ARM:
+        means = np.tile(_shrunken_means(rows, arms), (len(rows.rewards), 1))
+        return OutcomeModel(selected, _with_mean(rows, means), arm_means, held_out[selected], mean_losses)
+    n_trees = 1 + last_tree[selected]
+    means, unseen = _fit_and_predict(rows, rows, selected, n_trees, arms), np.empty((len(folds), arms))
     for out in (folds == fold for fold in np.unique(folds)):
-        unseen[out] = _grown(rows.of(~out), rows.of(out), kind, counts[kind], arms)
-    if kind == TOGETHER:
-        factor = _factor(rows, unseen)
-        means, unseen = _stretched(means, factor), _stretched(unseen, factor)
-    return OutcomeModel(kind, _with_mean(rows, means), unseen, _got(rows, unseen), told)
+        unseen[out] = _fit_and_predict(rows.select(~out), rows.select(out), selected, n_trees, arms)
+    if selected == INTERACTIONS:
+        stretched = (_take_own(rows, _stretch(unseen, factor)) for factor in _FACTORS.tolist())
+        factor = float(_FACTORS[int(np.argmin([_compute_losses(rows, expected).mean() for expected in stretched]))])
+        means, unseen = _stretch(means, factor), _stretch(unseen, factor)
+    return OutcomeModel(selected, _with_mean(rows, means), unseen, _take_own(rows, unseen), mean_losses)
 
 
-def propensities(rows: LoggedRows, arms: int, *, by_features: bool) -> Array:
-    """Return with which probability each row got its option, (n,): its share, or what features of other rows say."""
+def estimate_propensities(rows: LoggedRows, arms: int, *, by_features: bool) -> Array:
+    """Estimate the probability of each row's arm, (n,): the arm's share, or a cross-fitted prediction by features."""
     shares = np.bincount(rows.arms, minlength=arms) / len(rows.arms)
     if not by_features:
         return np.asarray(shares[rows.arms])
     from sklearn.ensemble import HistGradientBoostingClassifier
     from threadpoolctl import threadpool_limits
 
-    folds, found = rows.folds, np.empty(len(rows.arms))
+    folds, estimates = rows.folds, np.empty(len(rows.arms))
     with threadpool_limits(1, user_api="openmp"):
         for out in (folds == fold for fold in np.unique(folds)):
             trees = HistGradientBoostingClassifier(
-                max_iter=_TREES // 3,
-                learning_rate=_RATE,
-                max_leaf_nodes=_LEAVES,
+                max_iter=_MAX_TREES // 3,
+                learning_rate=_LEARNING_RATE,
+                max_leaf_nodes=_MAX_LEAVES,
                 categorical_features=list(rows.levels),
             ).fit(rows.contexts[~out], rows.arms[~out])
-            told, places = trees.predict_proba(rows.contexts[out]), np.searchsorted(trees.classes_, rows.arms[out])
-            found[out] = told[np.arange(len(told)), np.minimum(places, len(trees.classes_) - 1)]
-    return np.maximum(found, _UNLIKELY * shares[rows.arms])
+            chances = trees.predict_proba(rows.contexts[out])
+            columns = np.searchsorted(trees.classes_, rows.arms[out])
+            estimates[out] = chances[np.arange(len(chances)), np.minimum(columns, len(trees.classes_) - 1)]
+    return np.maximum(estimates, _MIN_RELATIVE_PROPENSITY * shares[rows.arms])
 
 
-def _got(rows: LoggedRows, means: Array) -> Array:
-    """Return what is expected of the option that each row got."""
+def _take_own(rows: LoggedRows, means: Array) -> Array:
+    """Return the expected reward of each row's own arm."""
     return np.asarray(means[np.arange(len(means)), rows.arms])
 
 
-def _stretched(means: Array, factor: float) -> Array:
-    """Return means whose differences between options are so many times as large, on the scale of log odds."""
-    odds = logit(means)
-    middle = odds.mean(axis=1, keepdims=True)
-    return _clipped(expit(middle + factor * (odds - middle)))
+def _stretch(means: Array, factor: float) -> Array:
+    """Multiply the differences between arms by a factor, on the scale of log odds."""
+    log_odds = logit(means)
+    middle = log_odds.mean(axis=1, keepdims=True)
+    return _clipped(expit(middle + factor * (log_odds - middle)))
 
 
-def _factor(rows: LoggedRows, unseen: Array) -> float:
-    """Return the factor of differences that fits best what the model had not seen."""
-    losses = [_losses(rows, _got(rows, _stretched(unseen, factor))).mean() for factor in _FACTORS.tolist()]
-    return float(_FACTORS[int(np.argmin(losses))])
-
-
-def _believed(losses: dict[str, Array], units: Arms) -> str:
+def _select_model(losses: dict[str, Array], units: Arms) -> str:
     """Return the largest model that is clearly better than all smaller ones."""
-    kinds = [kind for kind in (BY_ARM, BESIDE, TOGETHER) if kind in losses]
+    kinds = [kind for kind in (BY_ARM, ADDITIVE, INTERACTIONS) if kind in losses]
     return next(
         kind
-        for place, kind in reversed(list(enumerate(kinds)))
-        if all(_is_better(losses[smaller] - losses[kind], units) for smaller in kinds[:place])
+        for index, kind in reversed(list(enumerate(kinds)))
+        if all(_is_better(losses[smaller] - losses[kind], units) for smaller in kinds[:index])
     )
 
 
-def _is_better(gained: Array, units: Arms) -> bool:
-    error = error_of_mean(gained, units)
-    return bool(error > 0 and gained.mean() > _CLEARLY * error)
+def _is_better(gains: Array, units: Arms) -> bool:
+    standard_error = cluster_standard_error(gains, units)
+    return bool(standard_error > 0 and gains.mean() > _MIN_STANDARD_ERRORS * standard_error)
 
 
-def _losses(rows: LoggedRows, expected: Array) -> Array:
+def _compute_losses(rows: LoggedRows, expected: Array) -> Array:
     """Return the loss of each row, shape (..., n)."""
     if not rows.binary:
         return np.asarray((rows.rewards - expected) ** 2)
@@ -180,94 +176,77 @@ def _losses(rows: LoggedRows, expected: Array) -> Array:
 
 
 def _clipped(means: Array) -> Array:
-    return np.clip(means, _CLIP, 1 - _CLIP)
+    return np.clip(means, _MIN_PROBABILITY, 1 - _MIN_PROBABILITY)
 
 
-def _means(rows: LoggedRows, arms: int) -> Array:
-    """Return the mean of every option, (arms,), drawn together as far as they do not differ more than by chance.
+def _shrunken_means(rows: LoggedRows, arms: int) -> Array:
+    """Return the mean of every arm, (arms,), shrunken towards the common mean by a random-effects model.
 
-    Source: DerSimonian and Laird 1986, Meta-analysis in clinical trials: the variance between options by moments.
+    Source: DerSimonian and Laird 1986, Meta-analysis in clinical trials: the variance between arms by moments.
     """
     counts = np.bincount(rows.arms, minlength=arms).astype(np.float64)
     means = np.bincount(rows.arms, rows.rewards, minlength=arms) / np.maximum(counts, 1)
     effect = 1.0 if rows.clusters is None else design_effect(rows.rewards, rows.arms, rows.units)
-    precision = counts / max(float(rows.rewards.var()) * effect, _CLIP**2)
+    precision = counts / max(float(rows.rewards.var()) * effect, _MIN_PROBABILITY**2)
     common = float(precision @ means / precision.sum())
     excess = float(precision @ (means - common) ** 2) - (arms - 1)
     between = max(0.0, excess / float(precision.sum() - (precision**2).sum() / precision.sum()))
     return _clipped(common + (means - common) * between * precision / (1 + between * precision))
 
 
-def _held_out_means(rows: LoggedRows, folds: Arms, arms: int) -> Array:
-    found = np.empty(len(rows.rewards))
-    for fold in np.unique(folds):
-        out = folds == fold
-        found[out] = _means(rows.of(~out), arms)[rows.arms[out]]
-    return found
-
-
-def _trees(rows: LoggedRows, kind: str, count: int) -> Any:
-    """Return unfitted trees of a model."""
+def _make_trees(rows: LoggedRows, kind: str, count: int) -> Any:
+    """Make boosted trees, unfitted, of an arm and features that interact or only add up."""
     from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
     features = list(range(1, 1 + len(rows.levels)))
     return (HistGradientBoostingClassifier if rows.binary else HistGradientBoostingRegressor)(
         max_iter=count,
-        learning_rate=_RATE,
-        max_leaf_nodes=_LEAVES,
-        min_samples_leaf=max(_LEAF[0], int(_LEAF[1] * len(rows.rewards))),
+        learning_rate=_LEARNING_RATE,
+        max_leaf_nodes=_MAX_LEAVES,
+        min_samples_leaf=max(_MIN_LEAF_SIZE[0], int(_MIN_LEAF_SIZE[1] * len(rows.rewards))),
         l2_regularization=1.0,
         categorical_features=[True, *rows.levels],
-        interaction_cst=[[0], features] if kind == BESIDE else None,
+        interaction_cst=[[0], features] if kind == ADDITIVE else None,
         early_stopping=False,
         random_state=0,
     )
 
 
-def _staged(model: Any, rows: LoggedRows, table: Array) -> Array:
-    """Return what is expected after each tree, shape (trees, n)."""
-    if rows.binary:
-        return np.stack([_clipped(one[:, 1]) for one in model.staged_predict_proba(table)])
-    return np.stack([_clipped(one) for one in model.staged_predict(table)])
+def _predict_held_out_by_tree(rows: LoggedRows, folds: Arms, kind: str) -> Array:
+    """Return the predictions for each row's own arm by models of the other folds, (trees, n)."""
+    predictions = np.empty((_MAX_TREES, len(rows.rewards)), np.float64)
+    for out in (folds == fold for fold in np.unique(folds)):
+        train, test = rows.select(~out), rows.select(out)
+        model = _make_trees(train, kind, _MAX_TREES).fit(train.tree_inputs(train.arms), train.rewards)
+        table = test.tree_inputs(test.arms)
+        staged = (means[:, 1] for means in model.staged_predict_proba(table)) if rows.binary else None
+        predictions[:, out] = np.stack([_clipped(means) for means in staged or model.staged_predict(table)])
+    return predictions
 
 
-def _held_out_trees(rows: LoggedRows, folds: Arms, kind: str) -> Array:
-    """Return what models of the other folds expect of the option that each row got, (trees, n)."""
-    found = np.empty((_TREES, len(rows.rewards)), np.float64)
-    for fold in np.unique(folds):
-        out = folds == fold
-        known, unknown = rows.of(~out), rows.of(out)
-        model = _trees(known, kind, _TREES).fit(known.table(known.arms), known.rewards)
-        found[:, out] = _staged(model, unknown, unknown.table(unknown.arms))
-    return found
-
-
-def _grown(rows: LoggedRows, people: LoggedRows, kind: str, count: int, arms: int) -> Array:
-    """Return what trees of rows expect of every option for people, (n, arms)."""
-    model = _trees(rows, kind, count).fit(rows.table(rows.arms), rows.rewards)
-    tables = [people.table(np.full(len(people.rewards), arm)) for arm in range(arms)]
-    return np.stack([_expected(model, people, table) for table in tables], axis=1)
-
-
-def _expected(model: Any, people: LoggedRows, table: Array) -> Array:
-    return _clipped(model.predict_proba(table)[:, 1] if people.binary else model.predict(table))
+def _fit_and_predict(rows: LoggedRows, test: LoggedRows, kind: str, count: int, arms: int) -> Array:
+    """Fit trees to ``rows``, and predict the reward of every arm for the rows ``test``, (n, arms)."""
+    model = _make_trees(rows, kind, count).fit(rows.tree_inputs(rows.arms), rows.rewards)
+    tables = [test.tree_inputs(np.full(len(test.rewards), arm)) for arm in range(arms)]
+    means = [model.predict_proba(table)[:, 1] if rows.binary else model.predict(table) for table in tables]
+    return _clipped(np.stack(means, axis=1))
 
 
 def _with_mean(rows: LoggedRows, means: Array) -> Array:
-    """Return means moved alike for everybody, so that those of what people got have the mean of the rewards."""
-    return np.asarray(expit(logit(means) + _move(_got(rows, means), float(rows.rewards.mean()))))
+    """Shift all means by the same log odds, so that those of the observed arms average to the mean reward."""
+    return np.asarray(expit(logit(means) + _find_shift(_take_own(rows, means), float(rows.rewards.mean()))))
 
 
-def with_means_of_rows(rows: LoggedRows, means: Array) -> Array:
-    """Return means moved option by option to that of its rows, whose people are like all where chance gave it."""
-    moves = [_move(some, wanted) for some, wanted in zip(means.T, _means(rows, means.shape[1]).tolist(), strict=True)]
-    return np.asarray(expit(logit(means) + np.array(moves)))
+def with_observed_arm_means(rows: LoggedRows, means: Array) -> Array:
+    """Shift each arm's means to the mean of its rows, which represent all participants if arms were randomized."""
+    pairs = zip(means.T, _shrunken_means(rows, means.shape[1]).tolist(), strict=True)
+    return np.asarray(expit(logit(means) + np.array([_find_shift(arm_means, target) for arm_means, target in pairs])))
 
 
-def _move(means: Array, wanted: float) -> float:
-    """Return by how much log odds have to move for means to have the mean that is wanted."""
-    odds, low, high = logit(means), -5.0, 5.0
+def _find_shift(means: Array, target: float) -> float:
+    """Return the shift of log odds that gives means the target average."""
+    log_odds, low, high = logit(means), -5.0, 5.0
     for _ in range(40):
         middle = (low + high) / 2
-        low, high = (middle, high) if expit(odds + middle).mean() < wanted else (low, middle)
+        low, high = (middle, high) if expit(log_odds + middle).mean() < target else (low, middle)
     return (low + high) / 2

@@ -1,4 +1,4 @@
-"""The rewards of a draft: their section of the spec, from what came of each row's option."""
+"""The section of a draft's rewards, from the outcomes of a log's rows."""
 
 import math
 
@@ -6,51 +6,54 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer_lab.drafting.feature_drafts import rounded
-from privateer_lab.drafting.toml_values import toml
-from privateer_lab.tables import shortened
-from privateer_lab.tables.rewards import HIGHER, LOWER, is_yes_or_no, reward_bounds, tidy, turned
+from privateer_lab.drafting.toml_values import to_toml
+from privateer_lab.tables import shorten
+from privateer_lab.tables.rewards import (
+    HIGHER_REMARK,
+    LOWER_REMARK,
+    compute_reward_bounds,
+    is_yes_or_no,
+    reverse_rewards,
+    round_off_errors,
+)
 
 
-def reward_section(
+def format_reward_section(
     rewards: NDArray[np.float64] | None,
     name: str | None,
-    given: tuple[float, float] | None,
+    given_bounds: tuple[float, float] | None,
     notes: list[str],
     lower_is_better: bool,
 ) -> tuple[list[str], list[str], NDArray[np.float64] | None]:
-    """Return the section of a log's rewards, what of it somebody has to confirm, and rewards of which more is better.
-
-    Of numbers it says where their bounds come from, and how much they vary between them.
-    """
+    """Format a log's reward section; return it, sentences on bounds and moments, and rewards, more being better."""
     if name is None or rewards is None:
         return [], [], None
-    is_binary, what, bounds = given is None and is_yes_or_no(rewards), shortened(name), reward_bounds(rewards, given)
+    is_binary = given_bounds is None and is_yes_or_no(rewards)
+    label, bounds = shorten(name), compute_reward_bounds(rewards, given_bounds)
     if not is_binary:
-        notes.append(bounds.clipped(rewards, what))
+        notes.append(bounds.describe_clipping(rewards, label))
     if not lower_is_better:
-        notes.append(HIGHER)
+        notes.append(HIGHER_REMARK)
     else:
-        rewards, bounds = turned(rewards, bounds, is_binary=is_binary)
-        instead = "no where it was yes" if is_binary else "its negative"
-        notes.append(f"{LOWER.format(reward=what)}: the reward of the spec is {instead}, and apps report that.")
+        rewards, bounds = reverse_rewards(rewards, bounds, is_binary=is_binary)
+        other = "no where it was yes" if is_binary else "its negative"
+        notes.append(f"{LOWER_REMARK.format(reward=label)}: the reward of the spec is {other}, and apps report that.")
     low, high = bounds.low, bounds.high
     inside = np.clip(rewards, low, high)
     if is_binary:
         mean = float(inside.mean())
-        rate = rounded(mean) if mean < 0.5 else tidy(1 - rounded(1 - mean))  # of what is rare
+        rate = rounded(mean) if mean < 0.5 else round_off_errors(1 - rounded(1 - mean))  # of what is rare
         share = "without it, which counts as 1" if lower_is_better else "who say yes"
-        said = f"{what}: base_rate = {rate:g} of [reward], the share {share}, is from the data"
-        return (
-            ["[reward]  # from the data: confirm that it may be public", f"base_rate = {rate:g}", ""],
-            [said],
-            rewards,
-        )
-    told = {"base_rate": rounded(float(inside.mean())), "deviation": rounded(float(inside.std()))}
-    most = math.sqrt(max(0.0, (told["base_rate"] - low) * (high - told["base_rate"])))
-    usual = {"base_rate": low < told["base_rate"] < high, "deviation": 0 < told["deviation"] <= most}
-    lines = [f"{key} = {toml(one)}  # after clipping, from the data" for key, one in told.items() if usual[key]]
-    keys = (["low", "high"] if bounds.is_from_data else []) + [key for key in told if usual[key]]
-    said = f"{what}: {', '.join(keys)} of [reward] are from the data; its bounds: {bounds.words}"
+        confirmation = f"{label}: base_rate = {rate:g} of [reward], the share {share}, is from the data"
+        section = ["[reward]  # from the data: confirm that it may be public", f"base_rate = {rate:g}", ""]
+        return section, [confirmation], rewards
+    mean, deviation = rounded(float(inside.mean())), rounded(float(inside.std()))
+    stats = {"base_rate": mean} if low < mean < high else {}
+    if 0 < deviation <= math.sqrt(max(0.0, (mean - low) * (high - mean))):
+        stats["standard_deviation"] = deviation
+    lines = [f"{key} = {to_toml(value)}  # after clipping, from the data" for key, value in stats.items()]
+    keys = [*(["low", "high"] if bounds.is_from_data else []), *stats]
+    confirmation = f"{label}: {', '.join(keys)} of [reward] are from the data; its bounds: {bounds.words}"
     remark = "  # from the data: confirm that it may be public" if keys else ""
-    section = ["[reward]" + remark, 'kind = "numeric"', f"low = {toml(low)}", f"high = {toml(high)}", *lines, ""]
-    return section, [said] if keys else [], rewards
+    section = ["[reward]" + remark, 'kind = "numeric"', f"low = {to_toml(low)}", f"high = {to_toml(high)}", *lines, ""]
+    return section, [confirmation] if keys else [], rewards

@@ -1,7 +1,7 @@
 """A spec made from the columns of a data frame or a file: a draft, whose bounds and levels become public.
 
-`draft` is for notebooks: ``print(draft(frame).text)``. What it takes from the data somebody has to confirm, since
-everybody may read a spec.
+`draft` is for notebooks: ``print(draft(frame).text)``. Parts that come from the data have to be confirmed, since
+a spec is public.
 """
 
 import os
@@ -13,39 +13,46 @@ from typing import Any, Final
 import numpy as np
 
 from privateer_core.algorithms import read_spec
-from privateer_lab.clusters import few_clusters
-from privateer_lab.drafting.column_choice import most_relevant_first, without_copies
-from privateer_lab.drafting.feature_drafts import FeatureDrafts, features_of, identifies, no_feature, segment_lines
+from privateer_core.errors import SpecError
+from privateer_lab.analysis.clusters import few_cluster_warnings
+from privateer_lab.drafting.column_choice import drop_redundant_columns, sort_by_relevance
+from privateer_lab.drafting.feature_drafts import FeatureDrafts, draft_features, explain_identifier, format_segments
 from privateer_lab.drafting.fixed_sections import (
-    closing,
-    labelled_people,
-    opening,
-    promise_for,
-    trusted,
+    choose_promise,
+    explain_trust,
+    format_closing_sections,
+    format_experiment_section,
+    format_labelled_population,
     with_filled_rounds,
 )
-from privateer_lab.drafting.given_away import columns_that_tell
-from privateer_lab.drafting.reward_drafts import reward_section
+from privateer_lab.drafting.given_away import find_leaks
+from privateer_lab.drafting.reward_drafts import format_reward_section
 from privateer_lab.drafting.written_draft import EVERYBODY, Draft, LoggedChoices
-from privateer_lab.planning.other_algorithms import by_features, with_effects
-from privateer_lab.tables import shortened
-from privateer_lab.tables.data_table import SAMPLE, DataTable, TableRows, check_apart, check_named
+from privateer_lab.planning.other_algorithms import contextual_algorithms, effect_algorithm
+from privateer_lab.tables import shorten
+from privateer_lab.tables.data_table import (
+    MAX_SAMPLE_ROWS,
+    DataTable,
+    TableRows,
+    check_columns_exist,
+    check_distinct_columns,
+)
 from privateer_lab.tables.log_rows import (
     ArmNames,
     LogRows,
-    arms_of,
-    classes_of,
     complete_rows,
+    read_arms,
+    read_classes,
     read_log_rows,
-    rewards_of,
+    read_rewards,
 )
-from privateer_lab.tables.remarks import code_remarks, table_remarks
+from privateer_lab.tables.rewards import describe_codes, describe_table
 
 EVERYBODY_LINE: Final = 'everybody = { levels = ["everybody"] }  # nobody is told apart'
-_FIXED: Final = (
+_FIXED_ALLOCATION_LINE: Final = (
     'allocation = "fixed"  # finds most; without this line worse options get fewer people, and less is found'
 )
-_TOLD: Final = "it tells the outcome nearly without error, and no device knows it before it chooses"
+_LEAK_REASON: Final = "it tells the outcome nearly without error, and no device knows it before it chooses"
 
 
 def draft(
@@ -127,127 +134,114 @@ def draft(
     """
     path, bounds = (str(frame) if isinstance(frame, str | Path) else None), dict(bounds or {})
     table = DataTable(frame, missing=missing)
-    named = [one for one in (arm, reward, label, person, cluster) if one]
-    check_named([*bounds, *named, *ignore, *segments], table.header)
+    named = [name for name in (arm, reward, label, person, cluster) if name]
+    check_columns_exist([*bounds, *named, *ignore, *segments], table.header)
     columns = {"--arm": arm, "--reward": reward, "--label": label, "--person": person, "--cluster": cluster}
-    check_apart(columns, segments)
-    whole = table.read(most=SAMPLE)
-    notes = [
-        *_about(whole),
-        *table_remarks(whole, [one for one in (arm, reward, label, *segments) if one], person or cluster),
-    ]
-    rows, log = _kept_rows(whole, named, (arm, reward, person, cluster), notes)
-    names = ArmNames.given(arms)
+    check_distinct_columns(columns, segments)
+    whole = table.read(max_rows=MAX_SAMPLE_ROWS)
+    notes = describe_table(whole, [name for name in (arm, reward, label, *segments) if name], person or cluster)
+    rows, log = _select_rows(whole, named, (arm, reward, person, cluster), notes)
+    names = ArmNames.from_names(arms)
     if arm and not arms:
-        names = (log.arms if log else arms_of(rows.column(arm))).with_control(control)
-    classes = classes_of(rows.column(label)) if label else ArmNames.given(())
-    every = "every row" if rows.kept == whole.kept else "every row that counts"
-    which = "the first row of each person" if person else every
-    asked = (rows, which), {*named, *ignore}, bounds, segments, (log, arm, cluster)
-    features = _features(*asked)
-    confirm, notes = (
-        _named_options(arm or label, names if arm else classes, arms) + features.confirm,
-        notes + features.notes,
-    )
-    notes += [*names.notes(shortened(arm or label or "--arms")), *_half_a_log(arm, reward, label)]
+        names = (log.arms if log else read_arms(rows.column(arm))).with_control(control)
+    classes = read_classes(rows.column(label)) if label else ArmNames.from_names(())
+    all_rows = "every row" if rows.n_rows == whole.n_rows else "every row that counts"
+    row_label = "the first row of each person" if person else all_rows
+    arguments = (rows, row_label), {*named, *ignore}, bounds, segments, (log, arm, cluster)
+    features = _draft_features(*arguments)
+    confirm = features.confirmations
+    if (column := arm or label) and not arms:
+        n_arms = len((names if arm else classes).values)
+        confirm.insert(0, f"{shorten(column)}: the names of the {n_arms} options are from the data")
+    notes += [*features.notes, *names.notes(shorten(column or "--arms")), *_suggest_log_options(arm, reward, label)]
     if not names.values and not classes.values:
         notes.append("No options are given: rename first and second in experiment.arms, or give --arms.")
     options = names.allowed or classes.allowed or ["first", "second"]
-    rewards = log.rewards if log else rewards_of(rows.column(reward)) if reward else None
-    told, said, rewards = reward_section(rewards, reward, bounds.get(reward or ""), notes, lower_is_better)
-    notes += code_remarks(rows.column(reward)) if reward else []
-    is_test, promise = bool(segments) or EVERYBODY_LINE in features.lines, promise_for(rows.total, model, epsilon)
-    sections = opening(name, options, rows.total, measures=not is_test)
-    sections += ["[context.features]", *features.lines, "", *told]
-    notes += [] if model else [trusted(promise)]
-    confirm += said
-    sections += segment_lines(rows, segments, confirm)
-    sections += closing(promise, with_effects() if is_test else by_features()[0])
-    sections += [_FIXED] if is_test else []
+    rewards = log.rewards if log else read_rewards(rows.column(reward)) if reward else None
+    section, public, rewards = format_reward_section(rewards, reward, bounds.get(reward or ""), notes, lower_is_better)
+    notes += describe_codes(rows.column(reward)) if reward else []
+    is_test, promise = bool(segments) or EVERYBODY_LINE in features.lines, choose_promise(rows.total, model, epsilon)
+    sections = format_experiment_section(name, options, rows.total, promise["model"], measures=not is_test)
+    sections += ["[context.features]", *features.lines, "", *section]
+    notes += [] if model else [explain_trust(promise)]
+    confirm += public
+    sections += format_segments(rows, segments, confirm)
+    sections += format_closing_sections(promise, effect_algorithm() if is_test else contextual_algorithms()[0])
+    sections += [_FIXED_ALLOCATION_LINE] if is_test else []
     if path and label:
-        sections += labelled_people(os.path.relpath(path, seen_from), label, list(classes.values), options)
-        sections += ['missing = "drop"  # rows without a class'] if rows.kept < whole.kept else []
+        sections += format_labelled_population(os.path.relpath(path, seen_from), label, list(classes.values), options)
+        sections += ['missing = "drop"  # rows without a class'] if rows.n_rows < whole.n_rows else []
     played = None
     if log and reward and rewards is not None and not arms:
         order = np.array([list(names.values).index(value) for value in log.arms.values])
         played = LoggedChoices(log.rows, order[log.chosen], rewards, reward, lower_is_better, cluster)
     labelled = Path(path) if path and label else None
     text = with_filled_rounds("\n".join(sections) + "\n")
-    made = Draft(text, tuple(confirm), tuple(notes), played, labelled, features)
+    drafted = Draft(text, tuple(confirm), tuple(notes), played, labelled, features)
     if (played or labelled) and not is_test:
-        made = replace(made, drawn=_features(*asked, drawn=True))
-    read_spec(made.text)
-    return made
+        drafted = replace(drafted, drawn=_draft_features(*arguments, quantiles=True))
+    read_spec(drafted.text)
+    return drafted
 
 
-def _kept_rows(
-    rows: TableRows, named: list[str], log: tuple[str | None, ...], notes: list[str]
+def _select_rows(
+    rows: TableRows, required: list[str], log: tuple[str | None, ...], notes: list[str]
 ) -> tuple[TableRows, LogRows | None]:
-    """Return the rows that have what was named, and the log that they are if that is an option and a reward."""
+    """Return the rows with a value in all named columns, and their log if an arm and a reward are named."""
     arm, reward, person, cluster = log
+    if rows.n_rows < rows.total:
+        sample = f"Of {rows.total:,} rows a random sample of {rows.n_rows:,} was kept; all figures are of these."
+        notes.insert(0, sample)
     if arm and reward:
-        found = read_log_rows(rows, arm, reward, person, cluster=cluster)
-        few = few_clusters(len(found.rows.column(cluster).counts), shortened(cluster)) if cluster else []
-        notes += [*found.remarks, *(f"Warning: {warning}." for warning in (*found.warnings, *few))]
-        return found.rows, found
-    return complete_rows(rows, named, notes) if named else rows, None
+        log_rows = read_log_rows(rows, arm, reward, person, cluster=cluster)
+        warnings = few_cluster_warnings(len(log_rows.rows.column(cluster).counts), shorten(cluster)) if cluster else []
+        notes += [*log_rows.remarks, *(f"Warning: {warning}." for warning in (*log_rows.warnings, *warnings))]
+        return log_rows.rows, log_rows
+    return complete_rows(rows, required, notes) if required else rows, None
 
 
-def _named_options(column: str | None, names: ArmNames, arms: Sequence[str]) -> list[str]:
-    """Say that names of options are from the data."""
-    if column is None or arms:
-        return []
-    return [f"{shortened(column)}: the names of the {len(names.values)} options are from the data"]
-
-
-def _half_a_log(arm: str | None, reward: str | None, label: str | None) -> list[str]:
-    """Say how people are made of a log, where rows may be one: an outcome among features is known too late."""
+def _suggest_log_options(arm: str | None, reward: str | None, label: str | None) -> list[str]:
+    """Suggest the missing column of a log, since an outcome among the features is known too late."""
     if label or (arm and reward):
         return []
-    wanted = {"--arm COLUMN names what people got": arm, "--reward COLUMN what came of it": reward}
-    missing = " and ".join(way for way, given in wanted.items() if not given)
+    options = {"--arm COLUMN names what people got": arm, "--reward COLUMN what came of it": reward}
+    missing = " and ".join(option for option, column in options.items() if not column)
     return [f"If the rows are a log of earlier choices, {missing}: no device knows these columns before it chooses."]
 
 
-def _about(rows: TableRows) -> list[str]:
-    if rows.kept == rows.total:
-        return []
-    return [f"Of {rows.total:,} rows a random sample of {rows.kept:,} was kept; all figures are of these."]
-
-
-def _features(
+def _draft_features(
     named_rows: tuple[TableRows, str],
-    outside: set[str],
+    excluded: set[str],
     bounds: Mapping[str, tuple[float, float]],
     segments: Sequence[str],
     log: tuple[LogRows | None, str | None, str | None],
     *,
-    drawn: bool = False,
+    quantiles: bool = False,
 ) -> FeatureDrafts:
-    """Make features of columns: of a wide table of those that tell most about options.
-
-    A log without any makes the test of everybody.
-    """
-    rows, which = named_rows
+    """Draft a log's features, of a wide table those that interact most; none make a test of all participants."""
+    rows, row_label = named_rows
     if segments:
-        return features_of([rows.column(name) for name in segments], bounds, drawn=drawn, is_asked=True, rows=which)
+        profiles = [rows.column(name) for name in segments]
+        return draft_features(profiles, bounds, quantiles=quantiles, is_requested=True, rows=row_label)
     rows_log, arm, cluster = log
-    profiles = [one for one in rows.columns.values() if one.name not in outside]
+    profiles = [column for column in rows.columns.values() if column.name not in excluded]
     by_name = (None if name is None else rows.column(name) for name in (arm, cluster))
-    profiles, notes = without_copies(profiles, *by_name)
+    profiles, notes = drop_redundant_columns(profiles, *by_name)
     if rows_log:
-        told = columns_that_tell([one for one in profiles if not identifies(one)], rows_log.rewards)
-        notes += [f"{shortened(one.name)} is left out: {_TOLD}." for one in profiles if one.name in told]
-        profiles = [one for one in profiles if one.name not in told]
-    found = features_of(profiles, bounds, drawn=drawn, rows=which)
-    if found.full and rows_log and arm:
-        profiles = most_relevant_first(profiles, rows.column(arm), rows_log.rewards)
-        found = features_of(profiles, bounds, drawn=drawn, rows=which)
-        found.notes.append("Features that tell most about which option is better for whom were taken first.")
-    found.notes = notes + found.notes
-    if not found.by_name and not rows_log:
-        raise no_feature(found)
-    if not found.by_name:
-        found.by_name[EVERYBODY] = EVERYBODY_LINE
-        found.notes.append("No column makes a feature: this is the spec of a test among everybody.")
-    return found
+        leaks = find_leaks([column for column in profiles if not explain_identifier(column)], rows_log.rewards)
+        notes += [f"{shorten(column.name)} is left out: {_LEAK_REASON}." for column in profiles if column.name in leaks]
+        profiles = [column for column in profiles if column.name not in leaks]
+    drafts = draft_features(profiles, bounds, quantiles=quantiles, rows=row_label)
+    if drafts.is_full and rows_log and arm:
+        profiles = sort_by_relevance(profiles, rows.column(arm), rows_log.rewards)
+        drafts = draft_features(profiles, bounds, quantiles=quantiles, rows=row_label)
+        drafts.notes.append("Features that tell most about which option is better for whom were taken first.")
+    drafts.notes = notes + drafts.notes
+    if not drafts.by_name and not rows_log:
+        detail = f" ({drafts.notes[0].rstrip('.')})" if drafts.notes else ""
+        remedy = "give numbers, yes or no, or few levels"
+        raise SpecError(f"no column makes a feature{detail}", field="table", remedy=remedy)
+    if not drafts.by_name:
+        drafts.by_name[EVERYBODY] = EVERYBODY_LINE
+        drafts.notes.append("No column makes a feature: this is the spec of a test among everybody.")
+    return drafts

@@ -1,26 +1,24 @@
-"""Values of a file as TOML, whatever letters their names have."""
+"""Formatting of values and keys as TOML, whatever characters they contain."""
 
 import json
 from collections.abc import Mapping
 from typing import Any
 
 
-def toml(value: Any) -> str:
-    """Write a value as TOML; letters that control a terminal or turn what follows around are written by number."""
+def to_toml(value: Any) -> str:
+    """Format a value as TOML; control characters and marks of text direction are escaped."""
     if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{key_of(key)} = {toml(one)}" for key, one in value.items()) + " }"
+        return "{ " + ", ".join(f"{format_key(key)} = {to_toml(member)}" for key, member in value.items()) + " }"
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(toml, value)) + "]"
-    return _text(value) if isinstance(value, str) else json.dumps(value)
+        return "[" + ", ".join(map(to_toml, value)) + "]"
+    if not isinstance(value, str):
+        return json.dumps(value)
+    # JSON's escapes of characters beyond 16 bits are not TOML's.
+    quoted = json.dumps(value, ensure_ascii=False)
+    return "".join(character if character.isprintable() else f"\\U{ord(character):08x}" for character in quoted)
 
 
-def key_of(name: str) -> str:
-    """Write the name of a key."""
-    plain = name.isascii() and name.replace("-", "").replace("_", "").isalnum()
-    return name if plain else toml(name)
-
-
-def _text(text: str) -> str:
-    """Quote a text; JSON's way with letters beyond 16 bits is not TOML's."""
-    quoted = json.dumps(text, ensure_ascii=False)
-    return "".join(one if one.isprintable() else f"\\U{ord(one):08x}" for one in quoted)
+def format_key(name: str) -> str:
+    """Format a key, quoted unless it is a bare key."""
+    is_bare = name.isascii() and name.replace("-", "").replace("_", "").isalnum()
+    return name if is_bare else to_toml(name)

@@ -1,4 +1,4 @@
-"""A draft of a spec, and the file that is written of it once it is known what earns most on its people."""
+"""A draft of a spec, and its file, which has the algorithm with the highest reward in simulated runs."""
 
 import os
 from dataclasses import dataclass, field
@@ -13,16 +13,16 @@ from numpy.typing import NDArray
 from privateer_core.algorithms import read_spec
 from privateer_core.errors import SpecError
 from privateer_core.spec.arms import ArmsSpec
-from privateer_core.spec.sections import toml_tables
+from privateer_core.spec.sections import parse_toml
 from privateer_core.spec.spec import Spec
-from privateer_lab.drafting.column_choice import propensities_of
-from privateer_lab.drafting.draft_choice import choice_for_classes, choice_for_log
+from privateer_lab.drafting.column_choice import find_propensities
+from privateer_lab.drafting.draft_choice import choose_for_classes, choose_for_log
 from privateer_lab.drafting.feature_drafts import FeatureDrafts
-from privateer_lab.drafting.fixed_sections import algorithm_section, with_filled_rounds
-from privateer_lab.drafting.logged_people import LoggedPeople, logged_people
-from privateer_lab.drafting.toml_values import toml
+from privateer_lab.drafting.fixed_sections import format_algorithm_section, with_filled_rounds
+from privateer_lab.drafting.logged_people import LoggedPeople, fit_logged_people
+from privateer_lab.drafting.toml_values import to_toml
 from privateer_lab.planning.algorithm_choice import AlgorithmChoice
-from privateer_lab.planning.other_algorithms import by_features, with_own_rounds
+from privateer_lab.planning.other_algorithms import contextual_algorithms, with_own_rounds
 from privateer_lab.tables.data_column import DataColumn
 from privateer_lab.tables.data_table import TableRows
 
@@ -31,22 +31,22 @@ EVERYBODY: Final = "everybody"
 
 @dataclass(frozen=True)
 class Draft:
-    """A spec to be completed, and what has to be known about it.
+    """A spec to be completed, with sentences about it.
 
     Attributes
     ----------
     text
         The spec, as TOML.
     confirm
-        Sentences about what comes from the data and becomes public.
+        Sentences about parts that come from the data and become public.
     notes
-        Sentences about what else was decided, such as columns that were left out.
+        Sentences about further decisions, such as columns that were left out.
     log
-        The rows of a log, with what was chosen and what came of it; None where the draft is of none.
+        The rows of a log, with arms and rewards; None if the draft has no log.
     labelled
-        The file whose rows are people that have a class; None where the draft is of none.
+        The file whose rows are labelled participants; None if the draft has no labels.
     bounded, drawn
-        Its features, and the same with cut points of numbers from the data.
+        The features, and the same with cut points of numbers from the data.
     """
 
     text: str
@@ -64,115 +64,128 @@ class Draft:
 
     @cached_property
     def people(self) -> LoggedPeople | None:
-        """Simulated people made from the log; None without one. The model is fitted when they are first asked for."""
-        return self.log.people(cast(ArmsSpec, self.spec)) if self.log else None
+        """Simulated participants from the log; None without a log. The model is fitted at first use."""
+        return self.log.fit_people(cast(ArmsSpec, self.spec)) if self.log else None
 
     @property
     def choice(self) -> AlgorithmChoice | None:
-        """The algorithm that earns most in runs with these people; None where none was tried."""
-        return self._tried if isinstance(self._tried, AlgorithmChoice) else None
+        """The algorithm with the highest reward in simulated runs; None if no algorithm was tried."""
+        return self._choice_or_error if isinstance(self._choice_or_error, AlgorithmChoice) else None
 
     @property
-    def chosen(self) -> list[str]:
-        """Why the draft has its algorithm, or why none was tried; nothing where there are no people to try it on."""
-        if isinstance(self._tried, SpecError):
-            return [f"No algorithm was tried on these people: {self._tried}."]
-        return [self._tried.sentence] if self._tried else []
+    def choice_notes(self) -> list[str]:
+        """Reasons for the draft's algorithm, or why no algorithm was tried; empty without simulated participants."""
+        if isinstance(self._choice_or_error, SpecError):
+            return [f"No algorithm was tried on these people: {self._choice_or_error}."]
+        if self.choice:
+            is_all = self.choice.kept_features is None and self.choice.n_features > 0
+            return [*([f"{self.choice.reason}."] if is_all else []), self.choice.sentence]
+        n_features, is_test = len(self.spec.features), self.spec.algorithm.name not in contextual_algorithms()
+        if is_test or not self.people:
+            return []
+        return [f"{n_features} of {n_features} features kept, because nothing was tried: rows contradict the model."]
+
+    def next_step(self, file: Path) -> str:
+        """Recommend `privateer plan`, and the best single arm with remedies where it earns more than the draft."""
+        if not (self.choice and self.choice.shortfall):
+            return f"Next: privateer plan {file}"
+        promise = ", or another promise (--model, --epsilon)" if self.spec.privacy.trust.promises else ""
+        return (
+            f"Next: {self.choice.shortfall}. Give it to everybody, unless options may have changed. What would help: "
+            f"more people{promise}. What each earns: privateer plan {file}"
+        )
 
     @cached_property
-    def _tried(self) -> AlgorithmChoice | SpecError | None:
-        """What was found in runs, in which people are drawn; None of a test, or where no people are to be believed."""
-        tables = toml_tables(self.text)
-        if tables["algorithm"]["name"] not in by_features() or not (self.log or self.labelled):
+    def _choice_or_error(self) -> AlgorithmChoice | SpecError | None:
+        """The result of simulated runs; None for a test, or if there are no credible simulated participants."""
+        tables = parse_toml(self.text)
+        if tables["algorithm"]["name"] not in contextual_algorithms() or not (self.log or self.labelled):
             return None
         if self.people and self.people.contradictions:
             return None
-        cut = toml_tables(self._with_cuts(self.text))
+        text = self.text
+        if self.bounded and self.drawn:
+            text = text.replace("\n".join(self.bounded.lines), "\n".join(self.drawn.lines))
+        cut = parse_toml(text)
         if self.labelled:
-            return choice_for_classes(self.labelled, tables, cut)
+            return choose_for_classes(self.labelled, tables, cut)
         assert self.people is not None
-        return choice_for_log(self.people, tables, cut)
-
-    def _with_cuts(self, text: str) -> str:
-        """Return the spec with cut points of numbers from the data, where it has features of both kinds."""
-        if not (self.bounded and self.drawn):
-            return text
-        return text.replace("\n".join(self.bounded.lines), "\n".join(self.drawn.lines))
+        return choose_for_log(self.people, tables, cut)
 
     @property
     def _features(self) -> FeatureDrafts | None:
-        return self.drawn if self.choice and self.choice.drawn is not None and self.drawn else self.bounded
+        return self.drawn if self.choice and self.choice.quantile_reward is not None and self.drawn else self.bounded
 
     @property
     def confirmed(self) -> tuple[str, ...]:
-        """What somebody has to confirm of the file that `write` writes."""
+        """Sentences to confirm about the file that `write` writes."""
         if not (self.choice and self.bounded and self._features):
             return self.confirm
-        others = [one for one in self.confirm if one not in self.bounded.confirm]
-        names, kept = self._features.by_name, self.choice.kept
-        comments = [] if kept is None else self._features.confirm_of([one for one in names if one not in kept])
-        used = self._features.confirm_of(names if kept is None else kept)
-        return (*others, *used, *(f"as a comment, {one}" for one in comments))
+        sentences = [sentence for sentence in self.confirm if sentence not in self.bounded.confirmations]
+        names, chosen = self._features.by_name, self.choice.kept_features
+        commented = [] if chosen is None else self._features.list_public([name for name in names if name not in chosen])
+        confirmations = self._features.list_public(names if chosen is None else chosen)
+        return (*sentences, *confirmations, *(f"as a comment, {sentence}" for sentence in commented))
 
     @property
     def fitted(self) -> str:
-        """The spec as TOML, with the algorithm and the features of `choice`, and the cut points if they earn more."""
+        """The spec as TOML, with the algorithm, features and arms of `choice`, and quantiles if they earn more."""
         if not (self.choice and self.bounded and self._features):
             return self.text
-        text, name, kept = self.text, self.choice.name, self.choice.kept
-        tables = toml_tables(text)
-        if self.choice.left_out:
-            every, some = (f"arms = {toml(list(one))}" for one in (self.spec.options, self.choice.options))
-            text = text.replace(every, f"# {self.choice.why_fewer}\n# {every}\n{some}", 1)
-        lines = self._features.lines if kept is None else self._features.kept(kept, self.choice.why)
-        head = "# [context.features]" if kept == () else "[context.features]"
-        text = text.replace("\n".join(["[context.features]", *self.bounded.lines]), "\n".join([head, *lines])).replace(
-            algorithm_section(tables["algorithm"]["name"]), algorithm_section(name)
-        )
-        if kept == ():
-            text = text.replace("\ngain_share", "\n# gain_share")
-        own, size = with_own_rounds(tables, name), tables["experiment"].get("round_size")
-        if own is not None and size not in (None, own.experiment.round_size):
-            text = text.replace(f"round_size = {size}\n", "", 1)
+        text, name, selected = self.text, self.choice.name, self.choice.kept_features
+        tables = parse_toml(text)
+        if self.choice.dropped:
+            all_arms, arms_line = (f"arms = {to_toml(list(arms))}" for arms in (self.spec.options, self.choice.options))
+            text = text.replace(all_arms, f"# {self.choice.options_reason}\n# {all_arms}\n{arms_line}", 1)
+        lines = self._features.lines if selected is None else self._features.format_lines(selected, self.choice.reason)
+        head = "# [context.features]" if selected == () else "[context.features]"
+        text = text.replace("\n".join(["[context.features]", *self.bounded.lines]), "\n".join([head, *lines]))
+        text = text.replace(format_algorithm_section(tables["algorithm"]["name"]), format_algorithm_section(name))
+        if selected == ():
+            text = text.replace("\nevaluation_fraction", "\n# evaluation_fraction")
+        variant, round_size = with_own_rounds(tables, name), tables["experiment"].get("round_size")
+        if variant is not None and round_size not in (None, variant.experiment.round_size):
+            text = text.replace(f"round_size = {round_size}\n", "", 1)
         return with_filled_rounds(text)
 
     def write(self, path: "str | os.PathLike[str]") -> None:
-        """Write the spec with the algorithm of `choice`, and beside it the people of a log, whom it then names."""
+        """Write the spec with the algorithm of `choice`, and a population file from the log, which the spec names."""
         file, text = Path(path), self.fitted
         if self.people:
-            some = self.choice.options if self.choice and self.choice.left_out else self.spec.options
-            text += self.people.write(people_file(file), some)
+            options = self.choice.options if self.choice and self.choice.dropped else self.spec.options
+            text += self.people.write(population_path(file), options)
         file.write_text(text, encoding="utf-8")
 
     def __str__(self) -> str:
         return self.text
 
     def _repr_html_(self) -> str:
-        said = "".join(f"<li>{escape(one)}</li>" for one in (*self.confirm, *self.notes))
-        return f"<pre>{escape(self.text)}</pre><ul>{said}</ul>"
+        items = "".join(f"<li>{escape(sentence)}</li>" for sentence in (*self.confirm, *self.notes))
+        return f"<pre>{escape(self.text)}</pre><ul>{items}</ul>"
 
 
-def people_file(spec: Path) -> Path:
-    """Return the file of people beside a spec."""
+def population_path(spec: Path) -> Path:
+    """Return the path of a spec's population file."""
     return spec.with_name(f"{spec.stem}.people.parquet")
 
 
 @dataclass(frozen=True)
 class LoggedChoices:
-    """The rows of a log that have an option and a reward."""
+    """The rows of a log that have an arm and a reward."""
 
     rows: TableRows
-    chosen: NDArray[np.int64]
+    arms: NDArray[np.int64]
     rewards: NDArray[np.float64]  # of which more is better
-    name: str  # what the table calls them
-    is_turned: bool  # whether less of that is better
+    reward_name: str  # what the table calls them
+    is_negated: bool  # whether less of that is better
     cluster: str | None  # what rows depend on each other by
 
-    def people(self, spec: ArmsSpec) -> LoggedPeople:
-        """Return simulated people made of the rows."""
-        everybody = DataColumn(EVERYBODY, (EVERYBODY,), np.zeros(self.rows.kept, np.int64))
+    def fit_people(self, spec: ArmsSpec) -> LoggedPeople:
+        """Fit simulated participants to the rows."""
+        everybody = DataColumn(EVERYBODY, (EVERYBODY,), np.zeros(self.rows.n_rows, np.int64))
         columns = [self.rows.columns.get(name, everybody) for name in spec.features]
-        turned = f"{'not' if spec.reward.kind == 'binary' else 'negative'} {self.name}"
-        clusters = self.rows.column(self.cluster).places if self.cluster else None
-        called, known = turned if self.is_turned else self.name, propensities_of(self.rows.columns.values())
-        return logged_people(spec, columns, self.chosen, self.rewards, called, known, clusters)
+        negated_name = f"{'not' if spec.reward.kind == 'binary' else 'negative'} {self.reward_name}"
+        clusters = self.rows.column(self.cluster).codes if self.cluster else None
+        name = negated_name if self.is_negated else self.reward_name
+        propensities = find_propensities(self.rows.columns.values())
+        return fit_logged_people(spec, columns, self.arms, self.rewards, name, propensities, clusters)

@@ -1,4 +1,4 @@
-"""The interface of environments: contexts, rewards, delays, and the truth that nobody else sees."""
+"""The interface of environments: contexts, rewards, delays, and the true expected rewards."""
 
 import math
 from abc import ABC, abstractmethod
@@ -16,8 +16,8 @@ from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.sections import Section
 
 Array = NDArray[np.float64]
-_SPREAD: Final = 2.0
-"""Standard deviation of the logarithm of a heavy-tailed delay: half of them are below .14 of the mean."""
+_LOG_STANDARD_DEVIATION: Final = 2.0
+"""Standard deviation of the logarithm of a heavy-tailed delay: half of the delays are below .14 of the mean."""
 
 
 class Delay(Section):
@@ -34,41 +34,41 @@ class Delay(Section):
     law: Literal["fixed", "exponential", "heavy-tailed"]
     mean: float = Field(ge=0, le=1e9, allow_inf_nan=False)
 
-    def draw(self, people: int, rng: np.random.Generator) -> Array:
-        """Draw the delays of n people, shape (n,)."""
+    def draw(self, n_participants: int, rng: np.random.Generator) -> Array:
+        """Draw the delays of n participants, shape (n,)."""
         if self.law == "fixed" or not self.mean:
-            return np.full(people, self.mean)
+            return np.full(n_participants, self.mean)
         if self.law == "exponential":
-            return rng.exponential(self.mean, people)
-        return rng.lognormal(self._location, _SPREAD, people)
+            return rng.exponential(self.mean, n_participants)
+        return rng.lognormal(self._location, _LOG_STANDARD_DEVIATION, n_participants)
 
-    def at_most(self, delays: Array) -> Array:
-        """Return the probability that a delay is at most each of these; 0 for negative ones."""
+    def cumulative_probability(self, delays: Array) -> Array:
+        """Return the cumulative distribution function of a delay at ``delays``; 0 for negative values."""
         if self.law == "fixed" or not self.mean:
             return np.asarray(delays >= self.mean, np.float64)
         positive = np.maximum(delays, 0.0)
         if self.law == "exponential":
             return np.asarray(-np.expm1(-positive / self.mean))
         with np.errstate(divide="ignore"):
-            return np.asarray(ndtr((np.log(positive) - self._location) / _SPREAD))
+            return np.asarray(ndtr((np.log(positive) - self._location) / _LOG_STANDARD_DEVIATION))
 
     @property
     def _location(self) -> float:
-        return math.log(self.mean) - _SPREAD**2 / 2
+        return math.log(self.mean) - _LOG_STANDARD_DEVIATION**2 / 2
 
 
 @dataclass(frozen=True)
 class PlayedRewards:
-    """Expected rewards of what was played, summed over the times that something was played.
+    """Expected rewards of decisions, summed over the number of decisions.
 
     Attributes
     ----------
     times
-        How often something was played: once a person, or once a round of actions that affect everybody.
+        The number of decisions: one a participant, or one a round of actions that affect all participants.
     expected, best
-        The sum that the decisions may expect, and the sum of the best option each time.
+        The expected sum of the decisions, and that of the best option each time.
     by_option
-        The sum if one option had been played each time, shape (options,).
+        The expected sum of each constant option, shape (options,).
     """
 
     times: int
@@ -78,50 +78,50 @@ class PlayedRewards:
 
 
 class Environment(ABC):
-    """Simulated people, one after the other; features and rewards are in their own units.
+    """Simulated participants in sequence; features and rewards are in their own units.
 
-    Those who each play one arm have rewards 0 or 1; other environments have `rewards`, `play` and `facts` of their own.
+    The defaults are for one arm a participant and rewards 0 or 1; others override `rewards`, `play` and `facts`.
     """
 
     @abstractmethod
-    def contexts(self, seen: int, people: int, rng: np.random.Generator) -> Array:
-        """Return contexts of the people after the first ``seen``, shape (n, d + more); no device sees what is last."""
+    def contexts(self, n_previous: int, n_participants: int, rng: np.random.Generator) -> Array:
+        """Return the contexts of the participants after the first ``n_previous``, (n, d + hidden columns)."""
 
     @abstractmethod
     def means(self, contexts: Array) -> Array:
         """Return the expected reward of every option, shape (n, options), for contexts as `contexts` returns them."""
 
     def rewards(self, contexts: Array, decisions: Any, rng: np.random.Generator) -> Array:
-        """Draw rewards: of ``Arms`` one a person, shape (n,); of ``Plays`` an average a play, shape (n, plays)."""
+        """Draw rewards: for ``Arms`` one a participant, (n,); for ``Plays`` an average a play, (n, plays)."""
         means: Array = self.means(contexts)[np.arange(len(contexts)), decisions.arms]
         return np.asarray(rng.random(len(means)) < means, np.float64)
 
     def play(self, decisions: Any, contexts: Array) -> PlayedRewards:
-        """Return what the decisions of the people with these contexts may expect, and what else they could expect."""
+        """Return the expected rewards of decisions, of the best options, and of each constant option."""
         means = self.means(contexts)
         expected = means[np.arange(len(means)), decisions.arms].sum()
         return PlayedRewards(len(means), float(expected), float(np.amax(means, axis=1).sum()), means.sum(axis=0))
 
     def before(self, contexts: Array, names: Sequence[str]) -> Array:
-        """Return people's numbers from before the choice, (n, names), that adjust rewards; NaN where there is none."""
+        """Return covariates from before the choice that adjust rewards, (n, names); NaN where missing."""
         return np.full((len(contexts), len(names)), np.nan)
 
     def facts(self, _policy: Policy) -> dict[str, float]:
-        """Return figures about a policy that only the truth gives."""
+        """Return figures about a policy that depend on the true rewards."""
         return {}
 
 
 class EnvironmentSection(Section, ABC):
-    """The ``[population]`` of one environment; it makes the environment.
+    """The ``[population]`` of an environment, which makes the environment.
 
     Attributes
     ----------
     needs
-        The kind of spec for which this environment has people.
+        The class of specs that this environment supports.
     delay
-        How long after their choices they report; by default after the spec's conversion window.
+        The delay between choice and report; by default the spec's conversion window.
     late
-        Whether reports of these people can come late.
+        Whether reports can be late.
     """
 
     needs: ClassVar[type] = ArmsSpec
@@ -136,5 +136,5 @@ class EnvironmentSection(Section, ABC):
         Raises
         ------
         SpecError
-            If it does not fit the spec, or a file cannot be used.
+            If it is incompatible with the spec, or a file cannot be used.
         """

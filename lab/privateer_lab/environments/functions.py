@@ -1,4 +1,4 @@
-"""People whose mean rewards are formulas of their context, or the same for everybody."""
+"""Environments whose mean rewards are formulas of the context, or constant."""
 
 import math
 from collections.abc import Callable
@@ -15,36 +15,35 @@ from privateer_core.policies.decisions import Arms
 from privateer_core.policies.policy import Policy
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.features import Feature
-from privateer_lab.environments.density import Seed
 from privateer_lab.environments.environment import Array, EnvironmentSection, PlayedRewards
-from privateer_lab.environments.mixed import Independent, levels_of, places_of, shares_of, slots_of
-from privateer_lab.environments.synthetic import Drift, SwapDrift, Synthetic, SyntheticSection
+from privateer_lab.environments.mixed import IndependentFeatures, compute_level_shares, count_levels, read_level_codes
+from privateer_lab.environments.synthetic import Drift, Seed, SwapDrift, Synthetic, SyntheticSection
 
-_WAVES: Final = 128
+_N_WAVES: Final = 128
 _STEEPNESS: Final = 1.5
 _HALF_WAVES: Final = np.arange(1, 5)
-"""Half waves of a shape function's parts along a feature's range."""
+"""Numbers of half waves of a shape function's terms along a feature's range."""
 
 
 class RiseDrift(Drift):
-    """After the first phase the arm opposite the best one in the list becomes better than that, for good.
+    """After the first phase the arm opposite the best arm in the list becomes better, permanently.
 
-    Nothing that is played often changes, so whoever takes rewards for independent draws notices late.
+    The arms that are played often do not change, so learners that assume stationary rewards notice late.
     """
 
     name: Literal["rise"]
     by: float = Field(default=0.2, ge=0, le=1, allow_inf_nan=False)  # how much better it becomes
 
-    def means(self, first: Callable[[Array], Array], contexts: Array, phases: Array) -> Array:
-        """Return means as they were, or with the risen arm's, shape (n, arms)."""
-        means = np.array(first(contexts))
+    def means(self, initial_means: Callable[[Array], Array], contexts: Array, phases: Array) -> Array:
+        """Return the initial means in phase 0, and later those with the risen arm, shape (n, arms)."""
+        means = np.array(initial_means(contexts))
         risen = means.shape[1] - 1 - means.argmax(axis=1, keepdims=True)
         higher = np.minimum(means.max(axis=1, keepdims=True) + self.by, 1.0)
         return np.where((phases[:, None] > 0) & (np.arange(means.shape[1]) == risen), higher, means)
 
 
 class BernoulliSection(SyntheticSection):
-    """Rewards 0 or 1; one arm, in the middle of the list, is better than all others, which are alike."""
+    """Rewards 0 or 1; the arm in the middle of the list is best, and all others have equal means."""
 
     name: Literal["bernoulli"] = "bernoulli"
     # best, gap: the mean reward of the best arm, and what others lack of it
@@ -59,7 +58,7 @@ class BernoulliSection(SyntheticSection):
         return self
 
     def means(self, contexts: Array, arms: int) -> Array:
-        """Return the mean of every arm, the same for everybody, shape (n, K)."""
+        """Return the mean of every arm, the same in all contexts, shape (n, K)."""
         means = np.where(np.arange(arms) == arms // 2, self.best, self.best - self.gap)
         return np.broadcast_to(means, (len(contexts), arms))
 
@@ -73,30 +72,27 @@ class BernoulliSection(SyntheticSection):
 
 
 class Bernoulli(Synthetic):
-    """People among whom one arm is the best for all."""
+    """Environment in which one arm is best for all participants."""
 
     def __init__(self, section: BernoulliSection, spec: ArmsSpec) -> None:
         super().__init__(section, spec.arm_count, 0)
-        self._last = spec.experiment.horizon - 1
+        self._last_participant = spec.experiment.horizon - 1
 
     def play(self, decisions: Arms, contexts: Array) -> PlayedRewards:
-        """Return what people may expect; where means stand still the best arm's sum is that of all who could play it.
-
-        So no last digit makes a constant arm worse than the best one.
-        """
+        """Return expected rewards; with constant means, sums are products, so that rounding causes no regret."""
         if self.period or not len(contexts):
             return super().play(decisions, contexts)
-        means, people = self.means(contexts[:1])[0], len(contexts)
-        chosen = np.bincount(decisions.arms, minlength=len(means))
-        return PlayedRewards(people, float(chosen @ means), float(people * means.max()), people * means)
+        means, n = self.means(contexts[:1])[0], len(contexts)
+        arm_counts = np.bincount(decisions.arms, minlength=len(means))
+        return PlayedRewards(n, float(arm_counts @ means), float(n * means.max()), n * means)
 
     def facts(self, policy: Policy) -> dict[str, float]:
-        """Return the share of people who get by a policy what is the best arm for the last person."""
-        people, rng = 1000, np.random.default_rng(0)
-        coins = rng.integers(0, 2**32, people, dtype=np.uint32)
-        arms = policy.decide(np.zeros((people, 0)), coins).arms
-        best = self.means(self.contexts(self._last, 1, rng))[0].argmax()
-        return {"best_share": float(np.mean(arms == best))}
+        """Return the share of participants to whom a policy gives the best arm of the last participant."""
+        n_participants, rng = 1000, np.random.default_rng(0)
+        coins = rng.integers(0, 2**32, n_participants, dtype=np.uint32)
+        arms = policy.decide(np.zeros((n_participants, 0)), coins).arms
+        best_arm = self.means(self.contexts(self._last_participant, 1, rng))[0].argmax()
+        return {"best_share": float(np.mean(arms == best_arm))}
 
 
 class PeaksSection(SyntheticSection):
@@ -126,18 +122,18 @@ class QuadrantsSection(SyntheticSection):
 
     def means(self, contexts: Array, _arms: int) -> Array:
         """Return 1/2 -+ sign((x1-1/2)(x2-1/2)) (1 - 4 max_j |((2 xj) mod 1)/2 - 1/4|)/2, shape (n, 2)."""
-        side = np.sign((contexts[:, 0] - 0.5) * (contexts[:, 1] - 0.5))
+        sign = np.sign((contexts[:, 0] - 0.5) * (contexts[:, 1] - 0.5))
         tent = 1 - 4 * np.abs(((2 * contexts) % 1) / 2 - 0.25).max(axis=1)
-        return np.stack([0.5 - 0.5 * side * tent, 0.5 + 0.5 * side * tent], axis=1)
+        return np.stack([0.5 - 0.5 * sign * tent, 0.5 + 0.5 * sign * tent], axis=1)
 
 
 class Shape(NamedTuple):
-    """How hard a smooth function is to learn."""
+    """The difficulty of a smooth function."""
 
     length: float
-    """Distance over which the mean rewards of an arm change, at one feature; times sqrt(d) at d, for alike slopes."""
+    """Length scale of an arm's mean reward with one feature; times sqrt(d) with d features, for equal slopes."""
     shared: float = 0.0
-    """The share of the variance that all arms have in common, which helps nobody to choose."""
+    """The share of the variance that all arms have in common, which is no help in choosing."""
     ridge: bool = False
     """Whether only one direction matters."""
 
@@ -162,33 +158,30 @@ class SmoothSection(SyntheticSection):
 
     def means(self, contexts: Array, arms: int) -> Array:
         """Return 1/(1 + exp(-1.5 g_k(x))), where g_k is a process of mean 0 and variance 1; shape (n, K)."""
-        frequencies, phases, heights = _waves(self.function, self.shape, arms, contexts.shape[1])
+        frequencies, phases, heights = _draw_waves(self.function, self.shape, arms, contexts.shape[1])
         waves = np.cos(contexts @ frequencies + phases)
         return np.asarray(expit(_STEEPNESS * (waves @ heights)), dtype=np.float64)
 
 
 @lru_cache
-def _waves(function: int, name: str, arms: int, features: int) -> tuple[Array, Array, Array]:
+def _draw_waves(function: int, name: str, arms: int, features: int) -> tuple[Array, Array, Array]:
     """Draw frequencies (d, waves), phases (waves,) and heights (waves, arms)."""
     shape = SHAPES[name]
     rng = np.random.default_rng([function, list(SHAPES).index(name), arms, features])
-    frequencies = _frequencies(shape, features, rng)
-    phases = rng.uniform(0.0, 2 * np.pi, _WAVES)
-    common, own = rng.standard_normal((_WAVES, 1)), rng.standard_normal((_WAVES, arms))
-    return frequencies, phases, np.sqrt(2 / _WAVES) * (np.sqrt(shape.shared) * common + np.sqrt(1 - shape.shared) * own)
-
-
-def _frequencies(shape: Shape, features: int, rng: np.random.Generator) -> Array:
-    """Draw normal frequencies, (d, waves), for the covariance exp(-||x - y||^2 / (2 length^2 d))."""
-    if not shape.ridge:
-        return np.asarray(rng.standard_normal((features, _WAVES)) / (shape.length * features**0.5))
-    direction = rng.standard_normal((features, 1))
-    direction /= np.linalg.norm(direction)
-    return np.asarray(direction * rng.standard_normal(_WAVES) / shape.length)
+    if shape.ridge:
+        direction = rng.standard_normal((features, 1))
+        direction /= np.linalg.norm(direction)
+        frequencies = direction * rng.standard_normal(_N_WAVES) / shape.length
+    else:  # the covariance is exp(-||x - y||^2 / (2 length^2 d))
+        frequencies = rng.standard_normal((features, _N_WAVES)) / (shape.length * features**0.5)
+    phases = rng.uniform(0.0, 2 * np.pi, _N_WAVES)
+    common, single = rng.standard_normal((_N_WAVES, 1)), rng.standard_normal((_N_WAVES, arms))
+    heights = np.sqrt(2 / _N_WAVES) * (np.sqrt(shape.shared) * common + np.sqrt(1 - shape.shared) * single)
+    return frequencies, phases, heights
 
 
 class ShapesSection(EnvironmentSection):
-    """Independent people, whose mean rewards are sums of shape functions, one of each feature."""
+    """Mean rewards that are sums of shape functions, one for each of the independent features."""
 
     name: Literal["shapes"]
     # the number of the functions: the same number and the same features give the same ones in every run
@@ -215,59 +208,55 @@ class ShapesSection(EnvironmentSection):
         return ShapesEnvironment(self, spec)
 
 
-class ShapesEnvironment(Independent):
-    """Every arm has four waves for each number, of which longer ones are higher, and a normal term for each level.
-
-    section: its functions.
-    spec: the experiment, of whose features each matters as much as the others.
-    """
+class ShapesEnvironment(IndependentFeatures):
+    """Environment of equally important shapes: four waves for a number, longer ones higher; normal terms for levels."""
 
     def __init__(self, section: ShapesSection, spec: ArmsSpec) -> None:
         super().__init__(spec.features.values(), section.missing, section.falling)
         rng = np.random.default_rng([section.function, 17, spec.arm_count, len(self._features)])
-        self._heights = _waves_of(len(self._features), spec.arm_count, rng)
+        self._heights = _draw_wave_heights(len(self._features), spec.arm_count, rng)
         self._height, self._reward = section.height / math.sqrt(len(self._features)), spec.reward
-        self._levels = [rng.standard_normal((levels_of(one) + 1, spec.arm_count)) for one in self._features]
-        # What can be left out is drawn last: people without it stay as they were.
+        self._levels = [rng.standard_normal((count_levels(feature) + 1, spec.arm_count)) for feature in self._features]
+        # Optional draws come last: environments without them do not change.
         for feature, terms in zip(self._features, self._levels, strict=True):
-            if section.matter is not None and section.matter < levels_of(feature):
-                shares = shares_of(feature, section.falling)
+            if section.matter is not None and section.matter < count_levels(feature):
+                shares = compute_level_shares(feature, section.falling)
                 terms[np.setdiff1d(np.arange(len(shares)), rng.choice(len(shares), section.matter, False, shares))] = 0
-        own, common = math.sqrt(1 - section.shared), math.sqrt(section.shared)
+        own_weight, joint = math.sqrt(1 - section.shared), math.sqrt(section.shared)
         if section.shared:
-            self._heights = own * self._heights + common * _waves_of(len(self._features), 1, rng)
-            self._levels = [own * one + common * rng.standard_normal((len(one), 1)) for one in self._levels]
+            self._heights = own_weight * self._heights + joint * _draw_wave_heights(len(self._features), 1, rng)
+            self._levels = [own_weight * terms + joint * rng.standard_normal((len(terms), 1)) for terms in self._levels]
         self._base = section.base + section.apart * rng.standard_normal(spec.arm_count)
-        self._drift, self._cycle = section.drift, spec.arm_count
+        self._drift, self._n_arms = section.drift, spec.arm_count
 
     @override
-    def contexts(self, seen: int, people: int, rng: np.random.Generator) -> Array:
-        drawn = super().contexts(seen, people, rng)
+    def contexts(self, n_before: int, n_participants: int, rng: np.random.Generator) -> Array:
+        contexts = super().contexts(n_before, n_participants, rng)
         if self._drift is None:
-            return drawn
-        return np.column_stack([drawn, (seen + np.arange(people)) // self._drift.period % self._cycle])
+            return contexts
+        return np.column_stack([contexts, (n_before + np.arange(n_participants)) // self._drift.period % self._n_arms])
 
     def means(self, contexts: Array) -> Array:
-        """Return the arms' own levels and the sum of what each feature does, within the bounds; shape (n, K)."""
+        """Return the arms' base means plus the sum of all features' effects, within the bounds; shape (n, K)."""
         if self._drift is None:
-            return self._first(contexts)
-        return self._drift.means(self._first, contexts[:, :-1], contexts[:, -1])
+            return self._initial_means(contexts)
+        return self._drift.means(self._initial_means, contexts[:, :-1], contexts[:, -1])
 
-    def _first(self, contexts: Array) -> Array:
-        parts = zip(self._features, contexts.T, self._heights, self._levels, strict=False)
-        whole = sum(_shaped(*part) for part in parts)
-        return np.asarray(self._reward.low + self._reward.span * np.clip(self._base + self._height * whole, 0.0, 1.0))
+    def _initial_means(self, contexts: Array) -> Array:
+        terms = zip(self._features, contexts.T, self._heights, self._levels, strict=False)
+        effect = sum(_feature_effect(*term) for term in terms)
+        return np.asarray(self._reward.low + self._reward.span * np.clip(self._base + self._height * effect, 0.0, 1.0))
 
 
-def _waves_of(features: int, arms: int, rng: np.random.Generator) -> Array:
-    """Draw heights of waves, (features, arms, waves), of functions that have the variance 1."""
+def _draw_wave_heights(features: int, arms: int, rng: np.random.Generator) -> Array:
+    """Draw heights of waves, (features, arms, waves), of functions with variance 1."""
     heights = np.array([_HALF_WAVES**-1.0 * rng.standard_normal((arms, len(_HALF_WAVES))) for _ in range(features)])
     return np.asarray(heights / np.sqrt(np.square(heights).sum(axis=2, keepdims=True) / 2))
 
 
-def _shaped(feature: Feature, values: Array, heights: Array, levels: Array) -> Array:
-    """Return what one feature does to each arm, (n, arms), with a standard deviation of about 1."""
-    if levels_of(feature):
-        return np.asarray(levels[slots_of(feature, values)])
-    waves = np.cos(np.pi * places_of(feature, values)[:, None] * _HALF_WAVES) @ heights.T
+def _feature_effect(feature: Feature, values: Array, heights: Array, levels: Array) -> Array:
+    """Return a feature's effect on each arm, (n, arms), with a standard deviation of about 1."""
+    if count_levels(feature):
+        return np.asarray(levels[read_level_codes(feature, values)])
+    waves = np.cos(np.pi * feature.encode(values)[:, :1] * _HALF_WAVES) @ heights.T
     return np.asarray(np.where(np.isnan(values)[:, None], levels[-1], waves))

@@ -1,65 +1,123 @@
-"""People by a formula: as many as are wanted, and independent of each other."""
+"""Synthetic environments: densities of contexts on the unit cube, and drifting mean rewards."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from typing import Annotated, Any, ClassVar, Literal
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
 from privateer_core.errors import SpecError
 from privateer_core.spec.arms import ArmsSpec
+from privateer_core.spec.context import FEATURES_MAX
 from privateer_core.spec.features import Numeric, Ranked
 from privateer_core.spec.sections import Section
-from privateer_lab.environments.density import AtomsDensity, ShiftedDensity, UniformDensity, VariedDensity
 from privateer_lab.environments.environment import Array, Environment, EnvironmentSection
 
-AnyDensity = UniformDensity | ShiftedDensity | VariedDensity | AtomsDensity
+Seed = Annotated[int, Field(ge=0, lt=2**31)]
+
+
+class Density(Section, ABC):
+    """A distribution of contexts on the unit cube; a box holds its lower faces, and upper ones where the cube ends."""
+
+    max_features: ClassVar[int] = FEATURES_MAX  # features that it may have at most
+    name: str
+
+    @abstractmethod
+    def sample(self, n_participants: int, features: int, rng: np.random.Generator) -> Array:
+        """Draw independent contexts, shape (n, d)."""
+
+
+class UniformDensity(Density):
+    """Contexts uniform on the unit cube."""
+
+    name: Literal["uniform"] = "uniform"
+
+    def sample(self, n_participants: int, features: int, rng: np.random.Generator) -> Array:
+        """Draw points of the cube, shape (n, d)."""
+        return rng.random((n_participants, features))
+
+
+class ShiftedDensity(Density):
+    """Density c ||x - 1/2||_inf^gamma, c = 2^gamma (d + gamma)/d: fewer people in the middle (Ma et al. 2025)."""
+
+    # The distance from the middle, r in [0, 1/2], has the distribution function (2r)^(d + gamma). The authors' sampler
+    # takes (2r)^(d (gamma + 1)), which at two features is the distribution of twice their gamma.
+
+    name: Literal["shifted"] = "shifted"
+    gamma: float = Field(ge=0, le=100, allow_inf_nan=False)
+
+    def sample(self, n_participants: int, features: int, rng: np.random.Generator) -> Array:
+        """Draw a face of the cube, a point of the face, and the distance; shape (n, d)."""
+        positions = rng.uniform(-1.0, 1.0, (n_participants, features))
+        faces = rng.integers(0, features, n_participants)
+        positions[np.arange(n_participants), faces] = rng.choice([-1.0, 1.0], n_participants)
+        distance = rng.random((n_participants, 1)) ** (1 / (features + self.gamma))
+        return np.asarray((1 + positions * distance) / 2)
+
+
+class VariedDensity(Density):
+    """A constant density in every cell of a grid."""
+
+    max_features: ClassVar[int] = 5  # else there would be more cells than there is memory for
+    name: Literal["varied"] = "varied"
+    # the highest density divided by the lowest; those between are evenly spaced in their logarithm
+    ratio: float = Field(default=40.0, ge=1, le=1e6, allow_inf_nan=False)
+    side: Literal[2, 4] = 4  # cells along a feature
+    seed: Seed = 0  # decides which cell has which density
+
+    def sample(self, n_participants: int, features: int, rng: np.random.Generator) -> Array:
+        """Draw a cell, and a point of the cell; shape (n, d)."""
+        probabilities = _draw_cell_probabilities(self.ratio, self.side**features, self.seed)
+        cells = rng.choice(len(probabilities), n_participants, p=probabilities)
+        corners = np.stack(np.unravel_index(cells, [self.side] * features), axis=1)
+        return np.asarray((corners + rng.random((n_participants, features))) / self.side)
+
+
+@lru_cache
+def _draw_cell_probabilities(ratio: float, cells: int, seed: int) -> Array:
+    levels = np.random.default_rng([seed, 6]).permutation(ratio ** np.linspace(0.0, 1.0, cells))
+    return np.asarray(levels / levels.sum())
+
+
+AnyDensity = UniformDensity | ShiftedDensity | VariedDensity
 
 
 class Drift(Section, ABC):
-    """How mean rewards move."""
+    """The drift of mean rewards."""
 
     period: int = Field(ge=1)  # people in a phase: person i is in phase i // period
 
-    def cycle(self, _arms: int) -> int:
-        """Return the phases after which all is as in the first, and which start at 0 again; 0 if there is no end."""
-        return 0
-
     @abstractmethod
-    def means(self, first: Callable[[Array], Array], contexts: Array, phases: Array) -> Array:
-        """Return the means, (n, arms), of contexts (n, d) in phases (n,), by what they were ``first``."""
+    def means(self, initial_means: Callable[[Array], Array], contexts: Array, phases: Array) -> Array:
+        """Return the means, (n, arms), of contexts (n, d) in phases (n,), given the function of initial means."""
 
 
 class SwapDrift(Drift):
-    """In phase i, arm k of K has the mean rewards that arm k + i (mod K) began with."""
+    """Drift by rotation: in phase i, arm k of K has the initial mean rewards of arm k + i (mod K)."""
 
     name: Literal["swap"]
 
-    def cycle(self, arms: int) -> int:
-        """Return the number of arms."""
-        return arms
-
-    def means(self, first: Callable[[Array], Array], contexts: Array, phases: Array) -> Array:
-        """Return means with the arms turned, shape (n, arms)."""
-        began = first(contexts)
-        arms = began.shape[1]
-        turned = (np.arange(arms) + phases.astype(np.int64)[:, None]) % arms
-        return np.asarray(np.take_along_axis(began, turned, axis=1))
+    def means(self, initial_means: Callable[[Array], Array], contexts: Array, phases: Array) -> Array:
+        """Return means with rotated arms, shape (n, arms)."""
+        means = initial_means(contexts)
+        arms = means.shape[1]
+        arm_order = (np.arange(arms) + phases.astype(np.int64)[:, None]) % arms
+        return np.asarray(np.take_along_axis(means, arm_order, axis=1))
 
 
 class SlideDrift(Drift):
-    """In phase i, mean rewards at x1 are those that x1 - i step began with, folded back into [0, 1] at its ends."""
+    """Drift by translation: in phase i, means at x1 are the initial means at x1 - i step, reflected into [0, 1]."""
 
     name: Literal["slide"]
     step: float = Field(ge=-1, le=1, allow_inf_nan=False)
 
-    def means(self, first: Callable[[Array], Array], contexts: Array, phases: Array) -> Array:
-        """Return means at the places moved, shape (n, arms)."""
+    def means(self, initial_means: Callable[[Array], Array], contexts: Array, phases: Array) -> Array:
+        """Return initial means at the moved contexts, shape (n, arms)."""
         moved = contexts.copy()
         moved[:, 0] = 1 - np.abs(1 - (contexts[:, 0] - self.step * phases) % 2)
-        return first(moved)
+        return initial_means(moved)
 
 
 class SyntheticSection(EnvironmentSection):
@@ -77,64 +135,40 @@ class SyntheticSection(EnvironmentSection):
     def environment(self, spec: ArmsSpec, _seed: int) -> "Synthetic":
         """Make the environment, which is the same for every seed."""
         fields = (("experiment.arms", spec.arm_count), ("context.features", len(spec.features)))
-        for (field, has), wants in zip(fields, self.sizes, strict=True):
-            if wants and has != wants:
-                message = f"population {self.name!r} has {wants}, not {has}"
+        for (field, actual), required in zip(fields, self.sizes, strict=True):
+            if required and actual != required:
+                message = f"population {self.name!r} has {required}, not {actual}"
                 raise SpecError(message, field=field, remedy="make them agree")
         for name, feature in spec.features.items():
             if not isinstance(feature, Numeric | Ranked) or feature.missing:
                 message = f"population {self.name!r} has numbers only, and nobody's is missing"
                 raise SpecError(message, field=f"context.features.{name}", remedy="set population.name = 'mixed'")
-        if len(spec.features) > self.density.most:
-            message = f"the density {self.density.name!r} is for at most {self.density.most} features"
+        if len(spec.features) > self.density.max_features:
+            message = f"the density {self.density.name!r} is for at most {self.density.max_features} features"
             raise SpecError(message, field="population.density", remedy="choose another density")
         return Synthetic(self, spec.arm_count, len(spec.features))
 
 
 class Synthetic(Environment):
-    """Contexts of a density, and rewards 0 or 1 with the means of a formula, which may drift.
-
-    density: the distribution of contexts.
-    """
+    """Environment with contexts of a density, and 0 or 1 rewards with means by formula, which may drift."""
 
     def __init__(self, section: SyntheticSection, arms: int, features: int) -> None:
         self._section, self._drift, self.density = section, section.drift, section.density
         self._arms, self._features = arms, features
-        # people in a phase, within which means stand still; 0 if they never move
-        self.period = self._drift.period if self._drift else 0
-        # phases after which means are as in the first; 1 if they never move, 0 if that never happens
-        self.cycle = self._drift.cycle(arms) if self._drift else 1
+        self.period = self._drift.period if self._drift else 0  # people in a phase; 0: means never move
 
-    def contexts(self, seen: int, people: int, rng: np.random.Generator) -> Array:
+    def contexts(self, n_previous: int, n_participants: int, rng: np.random.Generator) -> Array:
         """Draw contexts, (n, d); if means drift, (n, d + 1) with each person's phase last."""
-        contexts = self.density.sample(people, self._features, rng)
-        return np.column_stack([contexts, self._phase(seen + np.arange(people))]) if self.period else contexts
+        contexts = self.density.sample(n_participants, self._features, rng)
+        if not self.period:
+            return contexts
+        return np.column_stack([contexts, (n_previous + np.arange(n_participants)) // self.period])
 
     def means(self, contexts: Array) -> Array:
-        """Return the truth at the time of contexts as `contexts` returns them, shape (n, arms)."""
+        """Return the mean rewards at the participants' times, shape (n, arms)."""
         if self._drift is None:
-            return self._first(contexts)
-        return self._drift.means(self._first, contexts[:, : self._features], contexts[:, self._features])
+            return self._initial_means(contexts)
+        return self._drift.means(self._initial_means, contexts[:, : self._features], contexts[:, self._features])
 
-    def _first(self, contexts: Array) -> Array:
+    def _initial_means(self, contexts: Array) -> Array:
         return self._section.means(contexts, self._arms)
-
-    def _phase(self, people: NDArray[np.int64]) -> Any:
-        phases = people // self.period
-        return phases % self.cycle if self.cycle else phases
-
-    def phases(self, seen: int, people: int) -> Iterator[tuple[int, int]]:
-        """Yield the phases of the ``people`` after the first ``seen``, in order, and how many people are in each."""
-        end = seen + people
-        while seen < end:
-            last = min(end, (seen // self.period + 1) * self.period) if self.period else end
-            yield int(self._phase(np.array(seen))) if self.period else 0, last - seen
-            seen = last
-
-    def averages(self, low: Array, high: Array, phase: int) -> tuple[Array, float]:
-        """Return the mean reward of every arm over the people in a box, (arms,), and of each person's best arm."""
-        points, weights = self.density.quadrature(low, high)
-        if not weights.sum() > 0:
-            weights = np.ones(len(points))
-        means = self.means(np.column_stack([points, np.full(len(points), phase)]) if self.period else points)
-        return np.average(means, axis=0, weights=weights), float(np.average(means.max(axis=1), weights=weights))

@@ -9,25 +9,24 @@ from typing import Any, Final, NamedTuple, NoReturn
 from urllib.parse import quote
 
 from privateer_core.algorithms import parse_spec
-from privateer_core.errors import NotFound, PrivateerError, SpecError, printable
+from privateer_core.errors import PrivateerError, SpecError, exit_code, printable
 from privateer_core.spec.spec import Spec
 from privateer_core.wire.envelope import REPORTS_PER_BODY_MAX
-from privateer_core.wire.keys import own_key, publish_key
-from privateer_lab.environments import default_environment, population_named
-from privateer_lab.figures import named, readable
-from privateer_lab.load.driver import Interrupted, run_load
-from privateer_lab.load.endpoints import patiently
-from privateer_lab.load.populations import kept_people, people_of_file
-from privateer_lab.load.result import LoadResult
-from privateer_lab.services.rest import ask
+from privateer_core.wire.keys import load_or_create_key, publish_key
+from privateer_lab.environments import default_environment, read_population
+from privateer_lab.load.driver import Interruption, LoadResult, run_load
+from privateer_lab.load.endpoints import retry_while_busy
+from privateer_lab.load.populations import find_population_in_folder, load_stored_population
+from privateer_lab.render.words import format_figure, name_figures
+from privateer_lab.services.rest import request_json
 from privateer_lab.toml_file import apply_setting
 
-_BATCH: Final = 100
-_KEY: Final = Path("data/sender.key")
-"""Where ``privateer up`` leaves a key."""
-_SPECS: Final = "PRIVATEER_SPECS"
-"""Names a folder with specs, where there is no command line that keeps their people: in a container."""
-_RANGES: Final = {
+_DEFAULT_BATCH: Final = 100
+_SENDER_KEY_PATH: Final = Path("data/sender.key")
+"""The path of the key that ``privateer up`` writes."""
+_SPECS_VARIABLE: Final = "PRIVATEER_SPECS"
+"""Environment variable of a folder of specs, for containers, where ``create`` stores no population."""
+_OPTION_RANGES: Final = {
     "users": (1, 10**10),
     "concurrency": (1, 1000),
     "batch": (1, REPORTS_PER_BODY_MAX),
@@ -36,14 +35,15 @@ _RANGES: Final = {
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line."""
+    """An argument parser with errors of one line."""
 
     def error(self, message: str) -> NoReturn:
-        """Say what is wrong, and exit with 2."""
+        """Print an error, and exit with 2."""
         self.exit(2, f"privateer: {message} (see privateer load --help)\n")
 
 
-def _parser() -> argparse.ArgumentParser:
+def _make_parser() -> argparse.ArgumentParser:
+    """Make the parser of the command's options, with defaults from the environment variables."""
     parser = _Parser(prog="privateer load", description="Have simulated people take part in an experiment over HTTP.")
     add = parser.add_argument
     add("name", metavar="NAME", help="name of the experiment")
@@ -53,9 +53,9 @@ def _parser() -> argparse.ArgumentParser:
     users = "number of people; by default those whom the horizon still asks, or all from whom the experiment draws"
     add("--users", type=int, help=users)
     add("--concurrency", type=int, default=4, help="number of uploads under way at a time")
-    batch = f"people in one upload; by default 1, as real devices send, or {_BATCH} with a sender's key"
+    batch = f"people in one upload; by default 1, as real devices send, or {_DEFAULT_BATCH} with a sender's key"
     add("--batch", type=int, help=batch)
-    add("--sender-key", type=Path, default=_sender_key(), help="key whose owner the services trust with a batch")
+    add("--sender-key", type=Path, default=_find_sender_key(), help="key whose owner the services trust with a batch")
     issuer = os.environ.get("PRIVATEER_ISSUER")
     add("--issuer", default=issuer, help="address of the issuer of upload tokens; people then send one by one")
     add("--attestation-secrets", type=Path, help="file with the secret that the issuer shares with the backend")
@@ -70,34 +70,35 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _sender_key() -> Path | None:
-    """Return the key that the environment names, or that ``privateer up`` left here.
-
-    If the environment also says where its public half belongs, the key is made and published.
-    """
+def _find_sender_key() -> Path | None:
+    """Return the key that the environment or ``privateer up`` names; create it if the environment names both halves."""
     named, published = os.environ.get("PRIVATEER_SENDER_KEY"), os.environ.get("PRIVATEER_SENDER_PUBLIC_KEY_FILE")
     if not named:
-        return _KEY if _KEY.exists() else None
+        return _SENDER_KEY_PATH if _SENDER_KEY_PATH.exists() else None
     if published:
-        publish_key(own_key(Path(named), "PRIVATEER_SENDER_KEY"), Path(published))
+        publish_key(load_or_create_key(Path(named), "PRIVATEER_SENDER_KEY"), Path(published))
     return Path(named)
 
 
 class LoadPeople(NamedTuple):
-    """The population that a load run plays, and where it was found."""
+    """The population of a load run, and its origin."""
 
     population: dict[str, Any]
     origin: str
 
     def __str__(self) -> str:
-        """Return the sentence that a load run begins with."""
+        """Return the first sentence of a load run."""
         keys = ", ".join(f"{key} = {value}" for key, value in self.population.items() if key != "name")
         return f"simulated people: {self.population.get('name')}{keys and f' ({keys})'}, {self.origin}"
 
 
-def _people(options: argparse.Namespace, spec: Spec) -> LoadPeople:
-    """Find the people that ``--population``, ``--path`` and ``--set`` describe; by default those of the spec."""
-    people = _named_people(options.population) if options.population else _usual_people(spec, options.cohort)
+def _find_people(options: argparse.Namespace, spec: Spec) -> LoadPeople:
+    """Find the population of ``--population``, ``--path`` and ``--set``; by default that of the spec."""
+    if named := options.population:
+        origin = f"those of {named}" if named.endswith(".toml") else "as --population names them"
+        people = LoadPeople(read_population(named), origin)
+    else:
+        people = _default_people(spec, options.cohort)
     tables = {"population": dict(people.population)}
     if options.path is not None:
         tables["population"]["path"] = options.path
@@ -106,35 +107,30 @@ def _people(options: argparse.Namespace, spec: Spec) -> LoadPeople:
     return LoadPeople(tables["population"], people.origin)
 
 
-def _named_people(named: str) -> LoadPeople:
-    """Return the people of ``--population``."""
-    origin = f"those of {named}" if named.endswith(".toml") else "as --population names them"
-    return LoadPeople(population_named(named), origin)
-
-
-def _usual_people(spec: Spec, cohort: str) -> LoadPeople:
-    """Return the people of the spec, if it was created here or is at hand, and the first that fit otherwise."""
-    if (kept := kept_people(spec, cohort)) is not None:
-        return LoadPeople(kept, "those of the spec that privateer create was given here")
+def _default_people(spec: Spec, cohort: str) -> LoadPeople:
+    """Return the population of the spec, if it is stored or in a folder of specs; else the first compatible one."""
+    if (stored := load_stored_population(spec, cohort)) is not None:
+        return LoadPeople(stored, "those of the spec that privateer create was given here")
     unknown = "nobody here knows those of its spec (name them with --population SPEC.toml)"
-    if folder := os.environ.get(_SPECS):
-        if written := people_of_file(spec, Path(folder), cohort):
-            return LoadPeople(written[0], f"those of {written[1].name}")
-        unknown = f"its spec is not in {_SPECS} (name the folder of the spec there)"
+    if folder := os.environ.get(_SPECS_VARIABLE):
+        if local := find_population_in_folder(spec, Path(folder), cohort):
+            return LoadPeople(local[0], f"those of {local[1].name}")
+        unknown = f"its spec is not in {_SPECS_VARIABLE} (name the folder of the spec there)"
     return LoadPeople(default_environment(spec), f"the first that fit: {unknown}")
 
 
-def _checked(options: argparse.Namespace) -> argparse.Namespace:
-    for name, (least, most) in _RANGES.items():
+def _check_options(options: argparse.Namespace) -> argparse.Namespace:
+    """Set the sender's key and the batch that follow from other options; refuse values out of range."""
+    for name, (low, high) in _OPTION_RANGES.items():
         value = getattr(options, name)
-        if value is not None and not least <= value <= most:
-            raise SpecError(f"must be {least} to {most}", field=f"--{name}", remedy="choose another number")
+        if value is not None and not low <= value <= high:
+            raise SpecError(f"must be {low} to {high}", field=f"--{name}", remedy="choose another number")
     if options.sender_key is not None and not options.sender_key.is_file():
         raise SpecError(f"there is no file {options.sender_key}", field="--sender-key", remedy="name the key's file")
     if options.issuer:
-        options.sender_key = None  # tokens are for those whom no trusted sender vouches for
+        options.sender_key = None  # tokens replace a trusted sender's key
     if options.batch is None:
-        options.batch = _BATCH if options.sender_key else 1
+        options.batch = _DEFAULT_BATCH if options.sender_key else 1
     if options.batch > 1 and options.sender_key is None:
         detail, remedy = "several people's reports at once need a sender's key", "name one with --sender-key, or give 1"
         raise SpecError(detail, field="--batch", remedy=remedy)
@@ -142,37 +138,38 @@ def _checked(options: argparse.Namespace) -> argparse.Namespace:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line of the load driver; exit with 2 on an error of the user's, with 130 on Ctrl-C."""
+    """Run the command line of the load driver; exit with the code of an error, or with 130 on Ctrl-C."""
     try:
-        options = _checked(_parser().parse_args(arguments))
-        people = _people(options, _spec(options))
-        result = _load(options, people)
+        options = _check_options(_make_parser().parse_args(arguments))
+        load_people = _find_people(options, _fetch_spec(options))
+        result = _run_load(options, load_people)
     except PrivateerError as error:
         print(f"privateer: {printable(str(error))}", file=sys.stderr)
-        sys.exit(2)
+        sys.exit(exit_code(error))
     except KeyboardInterrupt as stop:
-        if isinstance(stop, Interrupted):
+        if isinstance(stop, Interruption):
             print("privateer: interrupted; so far:", file=sys.stderr)
-            _show(stop.result, people, options.json)
+            _print_result(stop.result, load_people, options.json)
         sys.exit(130)
-    _show(result, people, options.json)
+    _print_result(result, load_people, options.json)
 
 
-def _load(options: argparse.Namespace, people: LoadPeople) -> LoadResult:
-    how = {name: getattr(options, name) for name in ("users", "concurrency", "batch", "seed", "cohort", "sender_key")}
-    how |= {"issuer": options.issuer, "attestation_secret": _secret(options.attestation_secrets)}
+def _run_load(options: argparse.Namespace, load_people: LoadPeople) -> LoadResult:
+    """Run the load, announcing its people on stderr when it starts."""
+    args = {name: getattr(options, name) for name in ("users", "concurrency", "batch", "seed", "cohort", "sender_key")}
+    args |= {"issuer": options.issuer, "attestation_secret": _read_secret(options.attestation_secrets)}
 
-    def begins() -> None:
-        print(f"privateer: {printable(str(people))}", file=sys.stderr)
+    def announce() -> None:
+        print(f"privateer: {printable(str(load_people))}", file=sys.stderr)
         if not options.json:
             print("privateer: they take part over HTTP: hundreds to thousands a second ...", file=sys.stderr)
 
-    at = options.name, options.url, options.shuffler
-    return run_load(*at, population=people.population, begins=begins, **how)
+    services = options.name, options.url, options.shuffler
+    return run_load(*services, population=load_people.population, on_start=announce, **args)
 
 
-def _secret(path: Path | None) -> bytes | None:
-    """Return the first secret of a file, as the issuer reads it."""
+def _read_secret(path: Path | None) -> bytes | None:
+    """Read the first secret of a file, as the issuer does; None without a file; refuse a file without secrets."""
     if path is None:
         return None
     try:
@@ -182,23 +179,24 @@ def _secret(path: Path | None) -> bytes | None:
         raise SpecError(detail, field="--attestation-secrets", remedy=remedy) from None
 
 
-def _spec(options: argparse.Namespace) -> Spec:
-    """Return the spec of the experiment, as its server publishes it."""
+def _fetch_spec(options: argparse.Namespace) -> Spec:
+    """Fetch the spec of the experiment, as its server publishes it."""
     page = f"{options.url.rstrip('/')}/experiments/{quote(options.name, safe='')}"
-    spec = patiently(lambda: ask("GET", page)).get("spec")
+    spec = retry_while_busy(lambda: request_json("GET", page)).get("spec")
     if not isinstance(spec, dict):
         remedy = "its public port is 8000 unless you changed it"
-        raise NotFound("this is not a learning server", field="--url", remedy=remedy)
+        raise SpecError("this is not a learning server", field="--url", remedy=remedy)
     return parse_spec(spec)
 
 
-def _show(result: LoadResult, people: LoadPeople, as_json: bool) -> None:
+def _print_result(result: LoadResult, load_people: LoadPeople, as_json: bool) -> None:
+    """Print what was counted, as JSON or as lines."""
     figures = result.as_dict()
     if as_json:
-        print(json.dumps({**figures, "population": people.population}, indent=2))
+        print(json.dumps({**figures, "population": load_people.population}, indent=2))
         return
-    accepted = f"accepted_by_{figures.pop('endpoint')}"  # what a shuffler accepted may not be counted yet
+    accepted = f"accepted_by_{figures.pop('endpoint')}"  # reports at a shuffler may not be counted yet
     del figures["people"]
-    for name, value in named({accepted if key == "accepted" else key: one for key, one in figures.items()}):
-        print(f"{name:40} {readable(value) or 'none'}")
+    for name, value in name_figures({accepted if key == "accepted" else key: total for key, total in figures.items()}):
+        print(f"{name:40} {format_figure(value) or 'none'}")
     print(result.account.sentence if result.account else "What is counted is not known: the server did not say.")

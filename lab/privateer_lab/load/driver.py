@@ -1,57 +1,102 @@
-"""Simulated people who take part over HTTP, round after round, with a progress bar."""
+"""The driver of load runs: simulated participants follow policies and upload reports over HTTP."""
 
 import asyncio
-import math
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+import msgspec
 import numpy as np
-from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from privateer_client.participation import Participation
+from privateer_core.answer.people import People
 from privateer_core.errors import Conflict, InputError, Unavailable
 from privateer_core.policies.decisions import Arms, Decisions, Plays
 from privateer_core.privacy.terms_verification import Limits
 from privateer_core.wire.keys import read_signing_key
 from privateer_lab.environments import Environment, default_environment, environment_for
 from privateer_lab.load.endpoints import ServerCounts
-from privateer_lab.load.result import LoadResult
 from privateer_lab.load.wire import Wire
-from privateer_lab.simulation.devices import arms_before, received, scaled, scaled_rewards
+from privateer_lab.simulation.scores import Score, draw_past_arms, encode_contexts, scale_rewards, sum_rewards
+
+
+@dataclass
+class LoadResult(Score):
+    """The outcome of a load run."""
+
+    # people, not_asked: participants who chose, and those not invited to report, since no round was open
+    people: int = 0
+    not_asked: int = 0
+    # accepted, refused: the reports that ``endpoint`` accepted, and the others by reason
+    accepted: int = 0
+    endpoint: str = "server"  # who took the reports: ``server`` or ``shuffler``, which holds them until a batch is full
+    # the account of the experiment's participants at the end of the run, as far as server and run know; None: the
+    # server did not say
+    account: People | None = None
+    refused: Counter[str] = field(default_factory=Counter)
+    # versions, rounds: policies that participants followed, and those that asked for reports
+    versions: int = 0
+    rounds: int = 0
+    over: bool = False  # whether the experiment is over
+    facts: dict[str, float] = field(default_factory=dict)  # figures of the last policy by the true rewards
+    # bytes_sent, messages_sent: the bodies of all uploads, and the sealed messages in them
+    bytes_sent: int = 0
+    messages_sent: int = 0
+    # waits, waited: the number of answers with ``Retry-After``, and the seconds that participants waited for them
+    waits: int = 0
+    waited: float = 0.0
+    seconds: float = 0.0
+
+    @property
+    def people_per_second(self) -> float:
+        """Participants per second over the whole run."""
+        return self.people / self.seconds if self.seconds else 0.0
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return all figures for ``--json``."""
+        figures = {name: value for name, value in vars(self).items() if name not in ("played", "facts", "account")}
+        del figures["people"]
+        figures |= {"took_part": self.people - self.not_asked, "people": msgspec.to_builtins(self.account)}
+        rates = ("regret", "uniform_regret", "best_constant_regret", "people_per_second")
+        figures |= self.facts | {"refused": dict(self.refused), "reward_mean": self.reward / max(1, self.played.times)}
+        return figures | {name: getattr(self, name) for name in rates}
+
 
 LIMITS: Final = Limits(
-    epsilon=math.inf, delta=0.5, local_epsilon=math.inf, honest_fraction=1.0, min_batch=1, arms="hidden", curator=True
+    epsilon=inf,
+    delta=0.5,
+    local_epsilon=inf,
+    honest_fraction=1.0,
+    min_batch=1,
+    arm_visibility="hidden",
+    allow_central=True,
 )
-"""Simulated people accept every promise that is kept."""
-_UPLOAD_BYTES: Final = 1 << 20
-_BREATH: Final = 0.2
-"""Seconds between questions, so that a server that is away is not asked all the time."""
-_PATIENCE: Final = 600.0
-"""Seconds that the server may take to learn from a round, or a shuffler to deliver it."""
-_FILL: Final = 10.0
-"""Seconds after which a round that is still open has lost reports."""
-_COUNTING: Final = 60.0
-"""Seconds that a shuffler and the server may take to count what was accepted."""
-_STILL: Final = 2.0
-"""Seconds without a batch after which the reports at a shuffler are too few for one."""
-_FULL: Final = ("round-closed", "round-unknown")
-"""Reasons of people who came to a round that was full: others are asked in their place."""
+"""Simulated participants accept every promise that is kept."""
+_MAX_UPLOAD_BYTES: Final = 1 << 20
+_POLL_SECONDS: Final = 0.2
+"""Seconds between requests for a policy."""
+_POLICY_TIMEOUT_SECONDS: Final = 600.0
+"""Longest time for the server to learn from a round, or for a shuffler to deliver it."""
+_FILL_TIMEOUT_SECONDS: Final = 10.0
+"""Longest time for an open round to close, after which it has lost reports."""
+_SETTLE_TIMEOUT_SECONDS: Final = 60.0
+"""Longest time for shuffler and server to count accepted reports."""
+_IDLE_SECONDS: Final = 2.0
+"""Seconds without a batch after which the reports at a shuffler are too few for a batch."""
+_FULL_ROUND_REASONS: Final = ("round-closed", "round-unknown")
+"""Refusals by a full round: other participants are invited instead."""
 Advance: TypeAlias = Callable[[int], None]
-"""Is called with the number of people who have just taken part."""
+"""Callback with the number of participants of an upload."""
 
 
 class Driver:
-    """People in groups of one upload, some groups at a time, who follow the newest policy round by round.
-
-    wire: the experiment's services.
-    population: the table of a spec that names the people; None: those that fit the experiment.
-    seed: seeds the environment, contexts and rewards.
-    cohort: the source of these people; empty for the experiment's own people.
-    """
+    """Driver of simulated participants, who follow the newest policy in concurrent groups of one upload each."""
 
     def __init__(self, wire: Wire, population: dict[str, Any] | None, seed: int, cohort: str = "") -> None:
         self.wire, self.population, self.seed, self.cohort = wire, population, seed, cohort
@@ -59,8 +104,8 @@ class Driver:
         self.result = LoadResult()
         self.environment: Environment | None = None
         self._options: tuple[str, ...] = ()
-        self.closed = self.ended = False
-        self._at_start: ServerCounts | None = None
+        self.is_round_closed = self.is_over = False
+        self._initial_counts: ServerCounts | None = None
         self._is_replacing = False
 
     async def run(
@@ -68,195 +113,193 @@ class Driver:
         users: int | None,
         concurrency: int,
         batch: int,
-        progress: Advance,
-        begins: Callable[[], None] = lambda: None,
+        on_progress: Advance,
+        on_start: Callable[[], None] = lambda: None,
     ) -> LoadResult:
-        """Have people take part until all have, or the experiment is over, or it waits for people who are not there."""
+        """Simulate participants until all have taken part, the experiment is over, or too few are left for a round."""
         try:
-            part = await self._next(None)
-            self._at_start = await self.wire.counts()
-            people = self._people(part, users)
-            begins()
-            while not self.ended:
-                answered = self._answered()
-                await self._answer(part, self._groups(part, people, batch), concurrency, progress)
-                part = await self._after(part, people, self._answered() - answered)
+            current = await self._fetch_next(None)
+            self._initial_counts = await self.wire.counts()
+            total = self._count_participants(current, users)
+            on_start()
+            while not self.is_over:
+                n_answered = self._count_answered()
+                await self._upload_groups(current, self._split_uploads(current, total, batch), concurrency, on_progress)
+                current = await self._follow_next_round(current, total, self._count_answered() - n_answered)
         finally:
-            self.result.bytes_sent = self.wire.sent
-            self.result.waits, self.result.waited = self.wire.patience.waits, self.wire.patience.seconds
+            self.result.bytes_sent = self.wire.bytes_sent
+            self.result.waits, self.result.waited = self.wire.backoff.waits, self.wire.backoff.seconds
         return self.result
 
     async def settle(self) -> None:
-        """Wait until what was accepted is counted, or so little waits at the shuffler that no batch comes of it."""
-        latest, since, before = time.monotonic() + _COUNTING, time.monotonic(), -1
-        while (counts := await self.wire.counts()) and self._at_start:
-            waiting = max(0, self.result.accepted - (counts.n_decided - self._at_start.n_decided))
-            people, now = counts.people, time.monotonic()
-            self.result.over = counts.status not in ("open", "paused", "draining")
-            # Others may have reports there, so that no more is known than what this run has sent.
-            is_held = people.held.at_shuffler is None
-            self.result.account = people.with_shuffler(waiting, people.unknown) if is_held else people
-            since, before = (since if waiting == before else now), waiting
-            is_closing = bool(people.held.in_open_round) and not people.held.needed
-            is_still = waiting < people.held.needed and now >= since + _STILL
-            is_settled = not is_closing and (not waiting or not is_held or is_still)
-            if is_settled or now >= latest:
+        """Wait until accepted reports are counted, or too few for a batch are left at the shuffler."""
+        deadline, unchanged_since, previous = time.monotonic() + _SETTLE_TIMEOUT_SECONDS, time.monotonic(), -1
+        while (counts := await self.wire.counts()) and self._initial_counts:
+            n_pending = max(0, self.result.accepted - (counts.n_decided - self._initial_counts.n_decided))
+            account, now = counts.people, time.monotonic()
+            self.result.over = counts.status.is_over
+            # Other clients may have reports there, so that only this run's own reports are known.
+            is_held = account.held.at_shuffler is None
+            self.result.account = account.with_shuffler(n_pending, account.unknown) if is_held else account
+            unchanged_since, previous = (unchanged_since if n_pending == previous else now), n_pending
+            is_closing = bool(account.held.in_open_round) and not account.held.needed
+            is_still = n_pending < account.held.needed and now >= unchanged_since + _IDLE_SECONDS
+            is_settled = not is_closing and (not n_pending or not is_held or is_still)
+            if is_settled or now >= deadline:
                 return
-            await asyncio.sleep(_BREATH)
+            await asyncio.sleep(_POLL_SECONDS)
 
-    def _people(self, part: Participation, users: int | None) -> int:
-        """Return how many people there are, by default those whom the horizon still asks.
+    def _count_participants(self, participation: Participation, users: int | None) -> int:
+        """Return the number of participants, by default of the horizon's remaining invitations.
 
-        Only some of those whom a public draw asks may be among them.
+        With a public draw the participants may include only some of those drawn.
         """
-        draw = part.policy.draw
+        draw = participation.policy.draw
         if draw is None:
             self._is_replacing = users is None
-            return self._asked(part) if users is None else users
-        if users is not None and users > draw.people:
-            people = draw.people
-            raise InputError(f"the experiment has {people} people", field="--users", remedy=f"at most {people}")
+            return self._count_invited(participation) if users is None else users
+        if users is not None and users > (n := draw.people):
+            raise InputError(f"the experiment has {n} people", field="--users", remedy=f"at most {n}")
         return users or draw.people
 
-    def _asked(self, part: Participation) -> int:
-        """Return how many people of this cohort the horizon still asks, where its policy asks anybody."""
-        if self._at_start is None:
+    def _count_invited(self, participation: Participation) -> int:
+        """Return how many participants of the cohort the horizon still invites; 0 if the policy asks for no reports."""
+        if self._initial_counts is None:
             raise Unavailable("the server does not say whom it still asks", field="--users", remedy="give a number")
-        asked = self._at_start.people.not_asked + self._at_start.people.unknown
-        source = part.spec.source(self.cohort)
-        most = part.spec.experiment.horizon if source is None else source.people
-        return min(asked, most) if part.asks or part.waits else 0
+        n_invited = self._initial_counts.people.not_asked + self._initial_counts.people.unknown
+        source = participation.spec.source(self.cohort)
+        horizon = participation.spec.experiment.horizon if source is None else source.participants
+        return min(n_invited, horizon) if participation.is_report_requested or participation.is_turn_pending else 0
 
-    def _left(self, people: int) -> int:
-        """Return how many are to come; the horizon asks others instead of those who came to a full round."""
-        n_full = sum(self.result.refused[reason] for reason in _FULL) if self._is_replacing else 0
-        return people + n_full - self.result.people
+    def _count_remaining(self, n_participants: int) -> int:
+        """Return the number of remaining participants; those refused by a full round are replaced."""
+        n_full = sum(self.result.refused[reason] for reason in _FULL_ROUND_REASONS) if self._is_replacing else 0
+        return n_participants + n_full - self.result.people
 
-    def _groups(self, part: Participation, people: int, batch: int) -> Iterator[int]:
-        """Yield the sizes of the uploads of the people who answer a round, until it is closed."""
-        if part.waits:
+    def _split_uploads(self, participation: Participation, n_participants: int, batch: int) -> Iterator[int]:
+        """Yield the sizes of a round's uploads, until it is closed."""
+        if participation.is_turn_pending:
             return
-        left = self._left(people)
-        if part.policy.draw is not None:
-            left = int(np.count_nonzero(part.policy.draw.asked() < people))
-        elif part.asks:
-            left = min(left, part.round.batch)
-        most = max(1, min(batch, _UPLOAD_BYTES // part.round.report_size))
-        while left > 0 and not self.closed:
-            group = min(most, left)
-            left -= group
-            yield group
+        n_remaining = self._count_remaining(n_participants)
+        if participation.policy.draw is not None:
+            n_remaining = int(np.count_nonzero(participation.policy.draw.select_participants() < n_participants))
+        elif participation.is_report_requested:
+            n_remaining = min(n_remaining, participation.round.batch)
+        max_size = max(1, min(batch, _MAX_UPLOAD_BYTES // participation.round.report_size))
+        while n_remaining > 0 and not self.is_round_closed:
+            size = min(max_size, n_remaining)
+            n_remaining -= size
+            yield size
 
-    async def _answer(self, part: Participation, groups: Iterator[int], concurrency: int, progress: Advance) -> None:
-        """Have groups of people upload their reports; those who come to a full round are turned away."""
-        self.closed = False
+    async def _upload_groups(self, current: Participation, sizes: Iterator[int], n: int, on_progress: Advance) -> None:
+        """Upload the reports of groups of participants, ``n`` at a time; a full round refuses them."""
+        self.is_round_closed = False
 
         async def work() -> None:
-            for people in groups:
-                await self._group(part, people)
-                progress(people)
+            for size in sizes:
+                await self._upload_group(current, size)
+                on_progress(size)
 
         async with asyncio.TaskGroup() as tasks:
-            for _ in range(concurrency):
+            for _ in range(n):
                 tasks.create_task(work())
 
-    async def _group(self, part: Participation, people: int) -> None:
-        reports = self._play(part, people)
-        if not part.asks:
-            self.result.not_asked += people
+    async def _upload_group(self, current: Participation, size: int) -> None:
+        """Play a group of people, upload their reports if any are asked for, and add up the outcome."""
+        reports = self._play(current, size)
+        if not current.is_report_requested:
+            self.result.not_asked += size
             return
-        accepted, refused = await self.wire.send(part.header, b"".join(reports), people, part.round.endpoint)
+        accepted, refused = await self.wire.send(current.header, b"".join(reports), size, current.round.endpoint)
         self.result.accepted += accepted
         self.result.refused.update(refused)
-        self.result.messages_sent += people * part.round.messages
-        # Whoever comes next follows the next policy; those who are drawn for this round have no other.
-        if part.policy.draw is None and not {"round-closed", "round-unknown"}.isdisjoint(refused):
-            self.closed = True
+        self.result.messages_sent += size * current.round.messages
+        # Later participants follow the next policy; those who are drawn for this round have no other.
+        self.is_round_closed |= current.policy.draw is None and not refused.keys().isdisjoint(_FULL_ROUND_REASONS)
 
-    def _play(self, part: Participation, people: int) -> list[bytes]:
-        """Have people choose and be rewarded; return their sealed reports, if the round asks for them."""
-        environment, coins = self._environment(part), part.coins(people)
-        raw = environment.contexts(self.result.people, people, self.rng)
-        contexts = scaled(raw, part.spec)
-        decisions = self._decisions(part, contexts, coins)
+    def _play(self, current: Participation, n_participants: int) -> list[bytes]:
+        """Simulate choices and rewards of participants; return their sealed reports, if the round asks for them."""
+        environment, coins = self._ensure_environment(current), current.draw_coins(n_participants)
+        raw = environment.contexts(self.result.people, n_participants, self.rng)
+        contexts = encode_contexts(raw, current.spec)
+        decisions: Decisions
+        if source := current.spec.source(self.cohort):
+            decisions = Arms(draw_past_arms(source, len(current.spec.options), len(contexts), self.rng))
+        else:
+            decisions = current.decide(contexts, coins)
         rewards = environment.rewards(raw, decisions, self.rng)
-        self.result.people += people
+        self.result.people += n_participants
         if isinstance(decisions, Plays):
-            return part.reports(contexts, coins, decisions, rewards) if part.asks else []
-        self.result.add(environment.play(decisions, raw), received(rewards, part.spec))
-        values = scaled_rewards(rewards, part.spec, environment.before(raw, tuple(part.spec.reward.adjust)))
-        if not part.asks:
+            return current.make_reports(contexts, coins, decisions, rewards) if current.is_report_requested else []
+        self.result.add(environment.play(decisions, raw), sum_rewards(rewards, current.spec))
+        values = scale_rewards(rewards, current.spec, environment.before(raw, tuple(current.spec.reward.covariates)))
+        if not current.is_report_requested:
             return []
         if self.cohort:
-            return part.recorded(contexts, decisions.arms, values)
-        return part.reports(contexts, coins, decisions, values)
+            return current.make_past_reports(contexts, decisions.arms, values)
+        return current.make_reports(contexts, coins, decisions, values)
 
-    def _decisions(self, part: Participation, contexts: NDArray[np.float64], coins: NDArray[np.uint32]) -> Decisions:
-        """Return what people play now, or what those of a source have played before."""
-        source = part.spec.source(self.cohort)
-        if source is None:
-            return part.decide(contexts, coins)
-        return Arms(arms_before(source, len(part.spec.options), len(contexts), self.rng))
-
-    async def _after(self, part: Participation, people: int, answered: int) -> Participation:
-        """Follow the policy after a round that so many people have answered, unless nobody is left to do so."""
-        self.result.over = part.round.batch == 0
-        if part.policy.draw is None:
-            self.ended = not part.waits and self._left(people) <= 0
+    async def _follow_next_round(self, current: Participation, total: int, n_answered: int) -> Participation:
+        """Return the next policy after a round with ``n_answered`` reports, unless no participants remain."""
+        self.result.over = current.round.batch == 0
+        if current.policy.draw is None:
+            self.is_over = not current.is_turn_pending and self._count_remaining(total) <= 0
         else:
-            is_short = answered < part.round.batch and not part.round.deadline
-            self.ended = is_short or self.result.over
-        if self.ended:
-            return part
-        # Reports that were refused or lost leave room in a round that is still open, which more people may fill.
-        fills = part.policy.draw is None and not part.waits and not self.closed
-        return await self._next(part, fills)
+            is_short = n_answered < current.round.batch and not current.round.deadline
+            self.is_over = is_short or self.result.over
+        if self.is_over:
+            return current
+        # Refused or lost reports leave capacity in an open round, which more participants may fill.
+        may_fill = current.policy.draw is None and not current.is_turn_pending and not self.is_round_closed
+        return await self._fetch_next(current, may_fill)
 
-    def _answered(self) -> int:
-        """Return how many reports were accepted, or came when the round was full."""
+    def _count_answered(self) -> int:
+        """Return how many reports were accepted, or refused by a full round."""
         return self.result.accepted + self.result.refused["round-closed"]
 
-    async def _next(self, old: Participation | None, fills: bool = False) -> Participation:
-        """Fetch the policy after ``old``; return ``old`` if none comes in time, and end the run unless it fills."""
+    async def _fetch_next(self, old: Participation | None, may_fill: bool = False) -> Participation:
+        """Fetch the policy after ``old``; on timeout return ``old``, and end the run unless ``may_fill``."""
         deadline = max(0.0, old.round.deadline - time.time()) if old else 0.0
-        latest = time.monotonic() + deadline + (_FILL if fills else _PATIENCE)
-        while time.monotonic() < latest:
+        end_time = time.monotonic() + deadline + (_FILL_TIMEOUT_SECONDS if may_fill else _POLICY_TIMEOUT_SECONDS)
+        while time.monotonic() < end_time:
             body = await self.wire.fetch(old.header.digest if old else None)
             if body is not None:
                 return self._join(body)
-            await asyncio.sleep(_BREATH)
+            await asyncio.sleep(_POLL_SECONDS)
         if old is None or not self.result.people:
             raise Unavailable("the server publishes no policy", field="--url", remedy="look at its log")
-        self.ended = not fills
+        self.is_over = not may_fill
         return old
 
     def _join(self, body: bytes) -> Participation:
-        part = Participation(body, self.wire.name, LIMITS, self.cohort, is_paused=self.wire.is_paused)
-        environment = self._environment(part)
+        """Take part in a new version: note its round and facts, and what its policy is expected to earn."""
+        participation = Participation(body, self.wire.name, LIMITS, self.cohort, is_paused=self.wire.is_paused)
+        environment = self._ensure_environment(participation)
         self.result.versions += 1
-        self.result.rounds += part.round.batch > 0
-        self.result.endpoint = part.round.endpoint
-        self.result.facts = environment.facts(part.policy)
-        nobody = environment.contexts(self.result.people, 0, self.rng)
-        decisions = part.decide(scaled(nobody, part.spec), part.coins(0))
+        self.result.rounds += participation.round.batch > 0
+        self.result.endpoint = participation.round.endpoint
+        self.result.facts = environment.facts(participation.policy)
+        no_contexts = environment.contexts(self.result.people, 0, self.rng)
+        decisions = participation.decide(encode_contexts(no_contexts, participation.spec), participation.draw_coins(0))
         if isinstance(decisions, Plays):
-            played = environment.play(decisions, nobody)
-            self.result.add(played, played.expected)
-        return part
+            expected_rewards = environment.play(decisions, no_contexts)
+            self.result.add(expected_rewards, expected_rewards.expected)
+        return participation
 
-    def _environment(self, part: Participation) -> Environment:
+    def _ensure_environment(self, participation: Participation) -> Environment:
+        """Make the environment at the first version; refuse later versions with other arms."""
         if self.environment is None:
-            population = self.population or default_environment(part.spec)
-            self.environment = environment_for(part.spec, self.seed, population)
-            self._options = part.spec.options
-        if part.spec.options != self._options:
+            population = self.population or default_environment(participation.spec)
+            self.environment = environment_for(participation.spec, self.seed, population)
+            self._options = participation.spec.options
+        if participation.spec.options != self._options:
             detail = "an arm was added while people took part, and they are simulated for the others"
             raise Conflict(detail, field="NAME", remedy="start the load again")
         return self.environment
 
 
-class Interrupted(KeyboardInterrupt):
-    """Ctrl-C ended a run; ``result`` is what was known then."""
+class Interruption(KeyboardInterrupt):
+    """The interruption of a run by Ctrl-C; ``result`` is its partial result."""
 
     def __init__(self, result: LoadResult) -> None:
         super().__init__()
@@ -277,52 +320,46 @@ def run_load(
     sender_key: Path | None = None,
     issuer: str | None = None,
     attestation_secret: bytes | None = None,
-    begins: Callable[[], None] = lambda: None,
-    each: Callable[[LoadResult], None] = lambda _: None,
+    on_start: Callable[[], None] = lambda: None,
+    on_progress: Callable[[LoadResult], None] = lambda _: None,
 ) -> LoadResult:
-    """Drive simulated people through an experiment.
+    """Simulate participants of an experiment over HTTP; only shuffled reports need the shuffler.
 
-    name, server, shuffler: the experiment, and its services; the shuffler only if its reports are shuffled.
-    users: how many people there are: of those whom the experiment draws from its population, the others never answer.
-        None: those whom the horizon still asks, or the whole population.
-    population, seed: the table of a spec that names the people, None: those that fit the experiment; and the seed of
-        contexts and rewards.
-    concurrency, batch: uploads under way at a time, and people in one; real devices send 1.
-    cohort: the source to which these people belong; empty for the experiment's own people.
-    sender_key: file of a private key that the services trust with several people's reports at once.
-    issuer, attestation_secret: the issuer of upload tokens, if reports need some, and what the application's backend
-        shares with it.
-    begins: is called before anybody takes part, once the experiment is known and these people fit it.
-    each: is called with what is counted so far, whenever people have taken part.
+    users: the number of participants; the rest of a drawn population never answers. None: those whom the horizon still
+        invites, or the whole population.
+    population, cohort: None is the default population of the experiment; empty, its own source.
+    sender_key: file of a private key that the services trust with several participants' reports at once.
+    attestation_secret: the secret that the issuer of upload tokens shares with the application's backend.
+    on_start, on_progress: called once the population is known to be compatible; after each upload, with the result.
     """
     console = Console(stderr=True)
     columns = (TextColumn("people"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     sender = read_signing_key(sender_key, "--sender-key") if sender_key else None
 
     async def drive() -> tuple[LoadResult, bool]:
-        started, whole = time.perf_counter(), True
+        start, is_complete = time.perf_counter(), True
         async with Wire.open(name, server, shuffler, concurrency, sender, issuer, attestation_secret) as wire:
             driver = Driver(wire, population, seed, cohort)
 
-            def advance(people: int) -> None:
-                bar.advance(task, people)
-                each(driver.result)
+            def advance(n_participants: int) -> None:
+                bar.advance(task, n_participants)
+                on_progress(driver.result)
 
             try:
-                await driver.run(users, concurrency, batch, advance, begins)
+                await driver.run(users, concurrency, batch, advance, on_start)
             except asyncio.CancelledError:  # by Ctrl-C
-                whole = False
-            driver.result.seconds = time.perf_counter() - started
-            if whole:
+                is_complete = False
+            driver.result.seconds = time.perf_counter() - start
+            if is_complete:
                 await driver.settle()
-        return driver.result, whole
+        return driver.result, is_complete
 
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("people", total=users)
         try:
-            result, whole = asyncio.run(drive())
+            result, is_finished = asyncio.run(drive())
         except ExceptionGroup as group:
             raise group.exceptions[0] from None
-    if not whole:
-        raise Interrupted(result) if result.people else KeyboardInterrupt
+    if not is_finished:
+        raise Interruption(result) if result.people else KeyboardInterrupt
     return result

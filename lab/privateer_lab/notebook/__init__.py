@@ -1,1 +1,1 @@
-"""The functions of `privateer_lab` for notebooks, a file for each of them and what it returns."""
+"""The functions of `privateer_lab` for notebooks, a module for each function and its result."""

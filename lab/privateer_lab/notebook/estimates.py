@@ -1,4 +1,4 @@
-"""Estimates of weighted means of rewards, with intervals that hold where few rewards decide."""
+"""Estimates of weighted means of rewards, with confidence intervals that are valid for rare rewards, too."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -8,32 +8,32 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaincinv, stdtrit
 
-from privateer_lab.clusters import error_of_mean
+from privateer_lab.analysis.clusters import cluster_standard_error
 
 Array = NDArray[np.float64]
-_MIN_EFFECTIVE: Final = 50.0
-"""Unusual rewards of equal weight from which on an interval is a normal one; their sum has a skewness of 1/7."""
-_MIN_EFFECTIVE_RATIO: Final = 20.0
-"""Rewards of equal weight from which on that of their mean is one, if no reward is usual."""
-_BEARING: Final = 0.25
-"""Share of people or clusters that bear so many rewards as few as there are, at most."""
+_MIN_EFFECTIVE_COUNT: Final = 50.0
+"""Least number of equally weighted rewards off the mode for a normal interval: the skewness of their sum is 1/7."""
+_MIN_EFFECTIVE_COUNT_OF_RATIO: Final = 20.0
+"""The same for a ratio estimate (self-normalized weights) if no reward has most of the weight."""
+_MAX_UNIT_SHARE: Final = 0.25
+"""Largest share of the units (participants or clusters) that the effective number of units has to reach."""
 
 
 @dataclass(frozen=True)
 class Value:
-    """An estimate with its interval.
+    """An estimate with its confidence interval.
 
     Attributes
     ----------
     name
-        What is estimated, or how.
+        The estimand or the estimator.
     value, error
         The estimate and its standard error, in the units of rewards. Of an exact interval the error is its width over
-        that of a normal one with an error of 1.
+        the width of a normal interval with a standard error of 1.
     low, high
-        The ends of the interval, within the range of rewards; NaN if nothing is known of that range.
+        The ends of the interval, within the range of rewards; NaN if that range is unknown.
     is_exact
-        Whether few rewards decide, so that the interval is one of exact limits.
+        Whether the interval has exact limits, because few rewards decide.
     """
 
     name: str
@@ -46,156 +46,138 @@ class Value:
 
 @dataclass(frozen=True)
 class RewardSample:
-    """Rewards of which means are estimated.
+    """Rewards for estimates of weighted means."""
 
-    Attributes
-    ----------
-    rewards
-        Shape (n,).
-    units
-        Shape (n,): whose each row is, as the places of people or clusters; rows of different ones are independent.
-    given_range
-        The least and the largest reward that is possible; None: 0 and 1 or, if some are beyond, those of the rows.
-    level
-        The probability with which each interval holds.
-    """
-
-    rewards: Array
-    units: NDArray[np.int64]
+    rewards: Array  # shape (n,)
+    units: NDArray[np.int64]  # shape (n,): each row's participant or cluster; different units are independent
+    # the least and the largest possible reward; None: 0 and 1 or, if rewards are beyond, those of the rows
     given_range: tuple[float, float] | None
-    level: float
+    level: float  # the confidence level of each interval
 
     @cached_property
     def range(self) -> tuple[float, float]:
-        """The least and the largest reward that is possible."""
+        """The least and the largest possible reward."""
         low, high = float(self.rewards.min()), float(self.rewards.max())
         return self.given_range or ((0.0, 1.0) if 0 <= low <= high <= 1 else (low, high))
 
     @property
-    def quantile(self) -> float:
-        """The half width of a normal interval with an error of 1."""
+    def t_quantile(self) -> float:
+        """The quantile of Student's t distribution: the half width of an interval with a standard error of 1."""
         return float(stdtrit(max(1, self.units.max()), (1 + self.level) / 2))
 
-    def mean(
-        self, name: str, weights: Array, rest: Array | float = 0.0, *, is_ratio: bool = False, is_gain: bool = False
+    def estimate_mean(
+        self, name: str, weights: Array, control: Array | float = 0.0, *, is_ratio: bool = False, is_gain: bool = False
     ) -> Value:
-        """Return the mean of weights, (n,), times rewards, plus the rest, (n,), which knows no reward of its row.
+        """Estimate the mean of weights, (n,), times rewards, plus a control variate, (n,), free of its row's reward.
 
-        An interval is normal where so many rewards differ from the most frequent one that their sum is. Otherwise it
-        has exact limits of a weighted count of them: Clopper and Pearson's if weights are equal, else those of Fay and
-        Feuer (1997), who add the largest weight for a reward that nobody has seen. Sums of rewards above and below the
-        most frequent one and the rest are combined as by Zou and Donner (2008), "MOVER".
+        The interval is normal if enough rewards differ from the mode (the most frequent reward). Otherwise it has
+        exact limits of their weighted count: Clopper and Pearson's if weights are equal, else those of Fay and Feuer
+        (1997), who add the largest weight for an unseen reward. Sums of rewards above and below the mode and the
+        control variate are combined as by Zou and Donner (2008), "MOVER".
 
-        Parameters
-        ----------
-        is_ratio
-            Weights are shares of their own sum, and the interval is that of rewards alone.
-        is_gain
-            The mean is a difference of two means of rewards.
+        is_ratio: weights are shares of their own sum, and the interval is that of rewards alone.
+        is_gain: the mean is a difference of two means of rewards.
         """
-        value = float(np.mean(weights * self.rewards + rest))
-        usual = _most_frequent(self.rewards, np.abs(weights))
-        rare, jumps = weights * (self.rewards - usual), self._jumps(weights, usual)
-        nothing = self.unknown(name, is_gain=is_gain)
+        value = float(np.mean(weights * self.rewards + control))
+        mode = _weighted_mode(self.rewards, np.abs(weights))
+        deviations, unseen_sums = weights * (self.rewards - mode), self._largest_unseen_sums(weights, mode)
+        unknown = self.unknown_mean(name, is_gain=is_gain)
         if not self.range[0] < self.range[1]:
-            return replace(nothing, value=value)
-        if is_ratio and np.abs(weights[self.rewards == usual]).sum() < np.abs(weights).sum() / 2:
-            is_exact = self._are_few(weights * (self.rewards - value), 0.0, _MIN_EFFECTIVE_RATIO)
+            return replace(unknown, value=value)
+        if is_ratio and np.abs(weights[self.rewards == mode]).sum() < np.abs(weights).sum() / 2:
+            is_exact = self._has_few_effective(weights * (self.rewards - value), 0.0, _MIN_EFFECTIVE_COUNT_OF_RATIO)
         else:
-            jump = float(np.abs(weights).max()) * max(self.range[1] - usual, usual - self.range[0])
-            is_exact = self._are_few(rare, jump, _MIN_EFFECTIVE)
+            unseen_size = float(np.abs(weights).max()) * max(self.range[1] - mode, mode - self.range[0])
+            is_exact = self._has_few_effective(deviations, unseen_size, _MIN_EFFECTIVE_COUNT)
         if is_exact:
-            cap = self.range[1] - self.range[0] if is_ratio else None
-            ends = [self._distances(self._by_unit(rare), jumps, cap)]
+            max_sum = self.range[1] - self.range[0] if is_ratio else None
+            distances = [self._unit_limits(self._sum_by_unit(deviations), unseen_sums, max_sum)]
             if not is_ratio:
-                ends += [self._distances_of_rest(weights * usual), (self.quantile * self.error_of(rest),) * 2]
-            down, up = np.sqrt(np.square(ends).sum(axis=0)).tolist()
-            error = (down + up) / 2 / self.quantile
+                control_half_width = self.t_quantile * self.standard_error(control)
+                distances += [self._limit_distances(weights * mode), (control_half_width, control_half_width)]
+            below, above = np.sqrt(np.square(distances).sum(axis=0)).tolist()
+            error = (below + above) / 2 / self.t_quantile
         else:
-            error = self.error_of(weights * (self.rewards - value) if is_ratio else weights * self.rewards + rest)
-            down = up = self.quantile * error
-        return Value(name, value, error, max(nothing.low, value - down), min(nothing.high, value + up), is_exact)
+            summands = weights * (self.rewards - value) if is_ratio else weights * self.rewards + control
+            error = self.standard_error(summands)
+            below = above = self.t_quantile * error
+        return Value(name, value, error, max(unknown.low, value - below), min(unknown.high, value + above), is_exact)
 
-    def unknown(self, name: str, *, is_gain: bool = False) -> Value:
-        """Return a mean, or a difference of two, of which nothing is known but the range of rewards, if that is."""
+    def unknown_mean(self, name: str, *, is_gain: bool = False) -> Value:
+        """Return a mean, or a difference of two means, that has no estimate: its interval is the range of rewards."""
         (low, high), nan = self.range, float("nan")
         low, high = (low - high, high - low) if is_gain else (low, high)
         return Value(name, nan, nan, low, high, True) if low < high else Value(name, nan, nan, nan, nan, True)
 
-    def error_of(self, parts: Array | float) -> float:
-        """Return the standard error of a mean of parts, (n,), whose sums by unit are independent."""
-        return error_of_mean(np.broadcast_to(parts, self.units.shape), self.units)
+    def standard_error(self, summands: Array | float) -> float:
+        """Return the standard error of the mean of summands, (n,), whose sums by unit are independent."""
+        return cluster_standard_error(np.broadcast_to(summands, self.units.shape), self.units)
 
-    def _are_few(self, parts: Array, jump: float, least: float) -> bool:
-        """Whether few rows, (n,) with one more that jumps, or few units make a sum, so that it is not normal."""
-        if _effective(parts, jump) < least:
+    def _has_few_effective(self, summands: Array, unseen_size: float, min_count: float) -> bool:
+        """Whether too few rows, (n,) and an unseen one, or too few units make a sum for it to be normal."""
+        if _effective_count(summands, unseen_size) < min_count:
             return True
-        sums = np.append(np.abs(self._by_unit(parts)), jump)
-        return bool(sums.sum() ** 2 < min(least, _BEARING * len(sums)) * np.square(sums).sum())  # Kish 1965
+        sums = np.append(np.abs(self._sum_by_unit(summands)), unseen_size)
+        return bool(sums.sum() ** 2 < min(min_count, _MAX_UNIT_SHARE * len(sums)) * np.square(sums).sum())  # Kish 1965
 
-    def _by_unit(self, parts: Array) -> Array:
-        return np.bincount(self.units, parts).astype(np.float64)
+    def _sum_by_unit(self, summands: Array) -> Array:
+        return np.bincount(self.units, summands).astype(np.float64)
 
-    def _jumps(self, weights: Array, usual: float) -> tuple[float, float]:
-        """Return how far rewards that nobody has seen, of one unit, may move the sum: up, and down."""
-        (largest, least), (low, high) = self._largest(weights), self.range
-        above, below = high - usual, usual - low
-        return max(largest * above, least * below), max(largest * below, least * above)
+    def _largest_unseen_sums(self, weights: Array, mode: float) -> tuple[float, float]:
+        """Return the largest amounts by which the unseen rewards of one unit may raise and lower the sum."""
+        (positive_sum, negative_sum), (low, high) = self._largest_unit_sums(weights), self.range
+        above, below = high - mode, mode - low
+        return max(positive_sum * above, negative_sum * below), max(positive_sum * below, negative_sum * above)
 
-    def _largest(self, parts: Array) -> tuple[float, float]:
-        """Return the largest sums of positive parts, (n,), and of negative ones that a unit has."""
-        up, down = (float(self._by_unit(np.maximum(side, 0)).max()) for side in (parts, -parts))
-        return up, down
+    def _largest_unit_sums(self, summands: Array) -> tuple[float, float]:
+        """Return a unit's largest sums of the positive and of the negative summands, (n,)."""
+        positive, negative = (float(self._sum_by_unit(np.maximum(signed, 0)).max()) for signed in (summands, -summands))
+        return positive, negative
 
-    def _distances_of_rest(self, parts: Array) -> tuple[float, float]:
-        """Return how far below and above a mean of weights times one reward the truth may be."""
-        differences = parts - _most_frequent(parts, np.ones(len(parts)))
-        jumps, sums = self._largest(differences), self._by_unit(differences)
-        if _effective(sums, max(jumps)) < _MIN_EFFECTIVE:
-            return self._distances(sums, jumps, None)
-        return (self.quantile * self.error_of(parts),) * 2
+    def _limit_distances(self, summands: Array) -> tuple[float, float]:
+        """Return the distances of the lower and the upper limit from the mean of summands, weights times one reward."""
+        differences = summands - _weighted_mode(summands, np.ones(len(summands)))
+        unseen_sums, sums = self._largest_unit_sums(differences), self._sum_by_unit(differences)
+        if _effective_count(sums, max(unseen_sums)) < _MIN_EFFECTIVE_COUNT:
+            return self._unit_limits(sums, unseen_sums, None)
+        return (self.t_quantile * self.standard_error(summands),) * 2
 
-    def _distances(self, sums: Array, jumps: tuple[float, float], cap: float | None) -> tuple[float, float]:
-        """Return how far below and above the mean of sums by unit the truth may be."""
+    def _unit_limits(self, sums: Array, unseen_sums: tuple[float, float], max_sum: float | None) -> tuple[float, float]:
+        """Return the distances of the lower and the upper exact limit from the mean of sums by unit."""
         n_rows = len(self.units)
         (up_low, up_high), (down_low, down_high) = (
-            _limits(part[part > 0] / n_rows, jump / n_rows, len(sums), cap, self.level)
-            for part, jump in zip((sums, -sums), jumps, strict=True)
+            _exact_limits(sizes[sizes > 0] / n_rows, unseen_sum / n_rows, len(sums), max_sum, self.level)
+            for sizes, unseen_sum in zip((sums, -sums), unseen_sums, strict=True)
         )
         return float(np.hypot(up_low, down_high)), float(np.hypot(up_high, down_low))
 
 
-def _most_frequent(values: Array, weights: Array) -> float:
-    """Return the value, (n,), with the most weight, (n,)."""
-    distinct, places = np.unique(values, return_inverse=True)
-    return float(distinct[np.bincount(places, weights).argmax()])
+def _weighted_mode(values: Array, weights: Array) -> float:
+    """Return the value, of (n,), with the largest total weight, (n,)."""
+    distinct, indices = np.unique(values, return_inverse=True)
+    return float(distinct[np.bincount(indices, weights).argmax()])
 
 
-def _effective(sums: Array, jump: float) -> float:
-    """Return how many equal summands have a sum as skewed as these and one more, of the largest size."""
-    sizes = np.append(np.abs(sums), jump)
+def _effective_count(sums: Array, unseen_size: float) -> float:
+    """Return the number of equal summands with a sum as skewed as the sum of these and an unseen one."""
+    sizes = np.append(np.abs(sums), unseen_size)
     cubes = float(np.square((sizes**3).sum()))
     return float(np.square(sizes).sum()) ** 3 / cubes if cubes else 0.0
 
 
-def _limits(sizes: Array, jump: float, n_units: int, cap: float | None, level: float) -> tuple[float, float]:
-    """Return how far below and above the sum of sizes, (k,), the expectation of such a sum may be.
+def _exact_limits(sizes: Array, unseen: float, n_units: int, cap: float | None, level: float) -> tuple[float, float]:
+    """Return the distances of the exact limits for the expected sum of sizes, (k,), below and above their sum.
 
-    Parameters
-    ----------
-    jump
-        The largest size.
-    n_units
-        How many units may each have added such a size, if there is no ``cap``, which is the largest sum.
+    Each of ``n_units`` may add an ``unseen`` size, the largest, if there is no ``cap``, the largest possible sum.
     """
     total, squares, tail = float(sizes.sum()), float(np.square(sizes).sum()), (1 - level) / 2
-    ends = []
-    for mean, variance, quantile in ((total, squares, tail), (total + jump, squares + jump**2, 1 - tail)):
+    limits = []
+    for mean, variance, quantile in ((total, squares, tail), (total + unseen, squares + unseen**2, 1 - tail)):
         if not mean:
-            ends.append(0.0)
+            limits.append(0.0)
             continue
         size = variance / mean
         n_trials, count = cap / size if cap else float(n_units), mean / size
         share = betaincinv(count, n_trials - count + 1, quantile) if count < n_trials + 1 else 1.0
-        ends.append(float(size * n_trials * share))
-    return total - min(total, ends[0]), max(total, ends[1]) - total
+        limits.append(float(size * n_trials * share))
+    return total - min(total, limits[0]), max(total, limits[1]) - total

@@ -1,38 +1,40 @@
-"""Plans in a notebook: what an experiment costs and earns under every promise."""
+"""Plans in a notebook: an experiment's regret and required participants under every trust model and epsilon."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 from privateer_core.spec.spec import Spec
-from privateer_lab.answer_tables import rows_of
-from privateer_lab.notebook.simulated import count_of
+from privateer_lab.notebook.simulated import check_n_seeds
 from privateer_lab.notebook.specs import SpecLike
-from privateer_lab.notebook.specs import spec as read
-from privateer_lab.notebook.tabular import ResultTable, Tabular, table_of
+from privateer_lab.notebook.specs import spec as read_spec
+from privateer_lab.notebook.tabular import ResultTable, Tabular, build_table
 from privateer_lab.planning.admission import concerns_before_start
 from privateer_lab.planning.expectation.choices import VariedSpec
 from privateer_lab.planning.expectation.search import Search
 from privateer_lab.planning.plans import (
     EPSILONS,
     MODELS,
-    batches,
-    epsilons_of,
-    foreseen,
-    outcome,
-    possible,
-    trust_models,
+    check_epsilons,
+    check_trust_models,
+    describe_batches,
+    find_possible,
+    plan_effects,
+    summarize_promise,
 )
-from privateer_lab.simulation.delayed_reports import assumed
+from privateer_lab.render.tables import part_tables
+from privateer_lab.simulation.delayed_reports import describe_assumptions
 from privateer_lab.simulation.parallel import Backend
+from privateer_lab.simulation.simulate import is_gaining
 
-_APART = ("people_needed", "path")
+_NESTED_FIELDS = ("people_needed", "path")
 
 
 @dataclass(frozen=True, repr=False)
 class Planned(Tabular):
-    """Costs and earnings of promises: a row for each trust model and epsilon.
+    """A plan of an experiment: a row of regret and costs for each trust model and epsilon.
 
     Attributes
     ----------
@@ -41,13 +43,13 @@ class Planned(Tabular):
     outcomes
         As ``privateer plan --json`` prints them.
     batches
-        How large batches must be for a report to cost more by itself, where reports are shuffled.
+        Batch sizes from which on a single report may have a larger epsilon, where reports are shuffled.
     foreseen
-        What each promise lets the learner find, where it knows.
+        Effects that the learner is expected to find under each promise, if it can predict them.
     refused
         Promises that are not possible, and why.
     warnings
-        What is allowed and probably not meant.
+        Settings that are allowed and probably not meant.
     """
 
     spec: Spec
@@ -60,26 +62,26 @@ class Planned(Tabular):
     @cached_property
     def table(self) -> ResultTable:
         """A row for each promise."""
-        return table_of(f"{self.spec.name}: plan", map(_row, self.outcomes))
+        return build_table(f"{self.spec.name}: plan", map(_flatten_outcome, self.outcomes))
 
     @property
     def notes(self) -> Sequence[str]:
-        """What is assumed and left out, and warnings."""
+        """Assumptions, promises left out, and warnings."""
         return [
-            *assumed(self.spec),
-            *(f"Left out: {one}" for one in self.refused),
-            *(f"Warning: {one}" for one in self.warnings),
+            *describe_assumptions(self.spec),
+            *(f"Left out: {note}" for note in self.refused),
+            *(f"Warning: {note}" for note in self.warnings),
         ]
 
     @cached_property
     def path(self) -> ResultTable:
-        """Regret a choice after so many choices, for each promise: the mean of all seeds, and the worst."""
+        """Regret a choice by the number of choices, for each promise: the mean of all seeds, and the worst."""
         rows = (
-            {"model": one["model"], "epsilon": one["epsilon"], **point}
-            for one in self.outcomes
-            for point in one["path"]
+            {"model": outcome["model"], "epsilon": outcome["epsilon"], **point}
+            for outcome in self.outcomes
+            for point in outcome["path"]
         )
-        return table_of(f"{self.spec.name}: regret a choice", rows)
+        return build_table(f"{self.spec.name}: regret a choice", rows)
 
 
 def plan(
@@ -93,7 +95,7 @@ def plan(
     jobs: int | None = 1,
     backend: Backend = "processes",
 ) -> Planned:
-    """Return what an experiment costs and earns under several promises, as ``privateer plan`` does.
+    """Plan an experiment under several trust models and values of epsilon, as ``privateer plan`` does.
 
     Parameters
     ----------
@@ -112,41 +114,46 @@ def plan(
     Examples
     --------
     >>> import privateer_lab as lab
-    >>> made = lab.plan("examples/peaks-shuffle.toml", trust=["central"], epsilon=[1, 4], users=3000, seeds=1)
-    >>> made.to_arrow().select(["model", "epsilon", "people"]).to_pylist()[0]
+    >>> planned = lab.plan("examples/peaks-shuffle.toml", trust=["central"], epsilon=[1, 4], users=3000, seeds=1)
+    >>> planned.to_arrow().select(["model", "epsilon", "people"]).to_pylist()[0]
     {'model': 'central', 'epsilon': 1.0, 'people': 3000}
     """
-    parsed, seeds = read(spec, users=users, people=people), count_of(seeds)
-    wanted, refused = possible(parsed, trust_models(trust), epsilons_of(epsilon))
-    search = Search([VariedSpec("trust", "", one) for one in wanted], lambda runs, _: list(runs), jobs, backend)
-    search.whole(seeds)
-    unplayed, played = search.refused, {place: [one.run for one in runs] for place, runs in search.runs.items()}
-    if not played:
-        raise unplayed[0].error
+    parsed, seeds = read_spec(spec, users=users, people=people), check_n_seeds(seeds)
+    promises, refused = find_possible(parsed, check_trust_models(trust), check_epsilons(epsilon))
+    choices = [VariedSpec("trust", "", promise) for promise in promises]
+    search = Search(choices, lambda runs, _: list(runs), jobs, backend)
+    search.run_fully(seeds)
+    runs_by_index = {index: [seed.run for seed in runs] for index, runs in search.runs.items()}
+    if not runs_by_index:
+        raise search.refused[0].error
+    concerns = (
+        concerns_before_start(promise.spec, gains=is_gaining(runs_by_index.get(index, [])))
+        for index, promise in enumerate(promises)
+    )
     return Planned(
         parsed,
-        tuple(outcome(wanted[place], runs) for place, runs in played.items()),
-        table_of("batches", batches(wanted)),
-        table_of("what can be found", _findings(foreseen([wanted[place] for place in played]))),
-        tuple(_left_out(one.row) for one in (*refused, *unplayed.values())),
-        tuple(dict.fromkeys(concern for one in wanted for concern in concerns_before_start(one.spec))),
+        tuple(summarize_promise(promises[index], runs) for index, runs in runs_by_index.items()),
+        build_table("batches", describe_batches(promises)),
+        build_table("what can be found", _expected_rows(plan_effects([promises[index] for index in runs_by_index]))),
+        tuple(_describe_refusal(refusal.as_row) for refusal in (*refused, *search.refused.values())),
+        tuple(dict.fromkeys(chain.from_iterable(concerns))),
     )
 
 
-def _row(outcome: Mapping[str, Any]) -> dict[str, Any]:
-    needed = {f"people_to_{float(share):.0%}": people for share, people in outcome["people_needed"].items()}
-    return {key: value for key, value in outcome.items() if key not in _APART} | needed
+def _flatten_outcome(outcome: Mapping[str, Any]) -> dict[str, Any]:
+    people_by_share = {f"people_to_{float(share):.0%}": people for share, people in outcome["people_needed"].items()}
+    return {key: value for key, value in outcome.items() if key not in _NESTED_FIELDS} | people_by_share
 
 
-def _left_out(refused: Mapping[str, Any]) -> str:
+def _describe_refusal(refused: Mapping[str, Any]) -> str:
     return f"{refused['model']} at epsilon {refused['epsilon']:g}: {refused['why']}"
 
 
-def _findings(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the rows of each promise's first table."""
+def _expected_rows(findings: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the rows of the first table of each promise's expected findings."""
     return [
-        {"model": one["model"], "epsilon": one["epsilon"], **row}
-        for one in found
-        for titled in rows_of(one["tables"][0])
+        {"model": finding["model"], "epsilon": finding["epsilon"], **row}
+        for finding in findings
+        for titled in part_tables(finding["tables"][0])
         for row in titled.rows
     ]

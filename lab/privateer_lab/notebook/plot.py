@@ -13,40 +13,47 @@ from privateer_core.errors import SpecError
 from privateer_core.privacy.certificate import Certificate, Claim, certify, read_certificate, recompute
 from privateer_core.privacy.record_verification import read_certificates
 from privateer_core.spec.spec import Spec
-from privateer_lab.answer_words import rows_drawn
 from privateer_lab.notebook.evaluation import Evaluation
 from privateer_lab.notebook.planned import Planned
-from privateer_lab.notebook.policies import Array, LoadedPolicy, address, draw_map
+from privateer_lab.notebook.policies import Array, LoadedPolicy, draw_map, experiment_url
 from privateer_lab.notebook.policies import policy as policy_of
 from privateer_lab.notebook.replayed import Replayed
 from privateer_lab.notebook.results import Found
 from privateer_lab.notebook.results import result as result_of
 from privateer_lab.notebook.simulated import Simulated
-from privateer_lab.notebook.specs import spec as read
-from privateer_lab.notebook.tabular import library
-from privateer_lab.picture import COLOURS, Picture, drawing, in_thousands
-from privateer_lab.services.rest import ask
+from privateer_lab.notebook.specs import spec as read_spec
+from privateer_lab.render.pictures import (
+    COLOURS,
+    DASHES,
+    GREY,
+    Picture,
+    draw_plan,
+    draw_regret,
+    draw_rows,
+    finish_regret,
+    open_picture,
+)
+from privateer_lab.render.words import IntervalRow, interval_rows, max_drawn_rows, omitted_rows_note
+from privateer_lab.services.rest import request_json
 
 __all__ = ["Picture", "effects", "policy", "privacy", "regret"]
 
-_DASHES: Final = ("-", "--", "-.", ":")
-_SHOWN: Final = 40
-"""Most effects of a picture."""
-_GREY: Final = "#777777"
-_EPSILONS: Final = 120
-_BEYOND: Final = 1.2
-"""The curve is read up to so many times the promised epsilon."""
+_MAX_EFFECTS: Final = 40
+"""Largest number of effects in a picture."""
+_N_EPSILONS: Final = 120
+_MAX_EPSILON_FACTOR: Final = 1.2
+"""Largest epsilon of the drawn privacy curve, as a multiple of the promised epsilon."""
 
 
 def policy(
     what: "LoadedPolicy | Simulated | Replayed | str | PathLike[str]", x: str | None = None, y: str | None = None
 ) -> Picture:
-    """Draw which arm a policy gives to whom: a map of two features, with the others in the middle.
+    """Draw the arm that a policy chooses, as a map of two features, with all other features at their medians.
 
     Parameters
     ----------
     what
-        A policy, what has one, or what `privateer_lab.policy` takes.
+        A policy, a result that has a policy, or a source that `privateer_lab.policy` takes.
     x, y
         Features to the right and up; the first two by default.
 
@@ -61,8 +68,8 @@ def policy(
     >>> lab.plot.policy(lab.simulate("examples/peaks-local.toml", users=3000, seeds=1))
     <picture: peaks-local: the arm that people get>
     """
-    found = what.policy if isinstance(what, Simulated | Replayed) else what
-    return draw_map(found if isinstance(found, LoadedPolicy) else policy_of(found), x, y)
+    source = what.policy if isinstance(what, Simulated | Replayed) else what
+    return draw_map(source if isinstance(source, LoadedPolicy) else policy_of(source), x, y)
 
 
 def regret(what: Simulated | Planned) -> Picture:
@@ -80,54 +87,18 @@ def regret(what: Simulated | Planned) -> Picture:
     <picture: peaks-local: reward lost per choice>
     """
     if isinstance(what, Planned):
-        return _planned(what)
+        return draw_plan(what.spec.name, "choices", what.outcomes)
     if not isinstance(what, Simulated):
         raise SpecError("has no regret", field="what", remedy="give what lab.simulate or lab.plan returned")
-    people, summary = what.runs[0].choices, what.summary
-    with drawing(f"{what.spec.name}: reward lost per choice") as (picture, (axis,)):
-        _draw_regret(axis, what.path.columns, COLOURS[0], "-", f"mean of {len(what.runs)} seeds", worst="worst seed")
-        axis.axhline(summary["uniform_regret"] / people, color=_GREY, linestyle=":", label="choosing at random")
-        best = summary["best_constant_regret"] / people
+    n_choices, summary = what.runs[0].choices, what.summary
+    with open_picture(f"{what.spec.name}: reward lost per choice") as (picture, (axis,)):
+        draw_regret(axis, what.path.columns, COLOURS[0], "-", f"mean of {len(what.runs)} seeds", worst="worst seed")
+        axis.axhline(summary["uniform_regret"] / n_choices, color=GREY, linestyle=":", label="choosing at random")
+        best = summary["best_constant_regret"] / n_choices
         axis.axhline(best, color=COLOURS[3], linestyle="--", label="the best arm for everybody")
-        _finish_regret(axis)
+        finish_regret(axis, "choices")
         axis.legend(fontsize=8)
     return picture
-
-
-def _planned(made: Planned) -> Picture:
-    models = list(dict.fromkeys(one["model"] for one in made.outcomes))
-    epsilons = list(dict.fromkeys(one["epsilon"] for one in made.outcomes))
-    title, width = f"{made.spec.name}: reward lost per choice, by trust model", max(6.6, 2.2 + 1.7 * len(models))
-    with drawing(title, len(models), width=width, height=3.3) as (picture, axes):
-        for axis, model in zip(axes, models, strict=True):
-            for one in (one for one in made.outcomes if one["model"] == model):
-                place = epsilons.index(one["epsilon"])
-                path = {name: [point[name] for point in one["path"]] for name in one["path"][0]}
-                look = COLOURS[place % len(COLOURS)], _DASHES[place % len(_DASHES)]
-                _draw_regret(axis, path, *look, f"epsilon {one['epsilon']:g}")
-            _finish_regret(axis, "" if axis is not axes[0] else None)
-            axis.set_title(model, fontsize=9)
-        axes[-1].legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.01, 1.0))
-    return picture
-
-
-def _draw_regret(axis: Any, path: Mapping[str, Any], colour: str, dashes: str, label: str, worst: str = "") -> None:
-    axis.plot(path["people"], path["regret_mean"], color=colour, linestyle=dashes, label=label)
-    if worst:
-        axis.fill_between(
-            path["people"], path["regret_mean"], path["regret_worst"], color=colour, alpha=0.18, label=worst
-        )
-
-
-def _finish_regret(axis: Any, label: str | None = None) -> None:
-    axis.set_xscale("log")
-    ticker = library("matplotlib.ticker")
-    axis.xaxis.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0)))
-    axis.xaxis.set_minor_formatter(ticker.NullFormatter())
-    in_thousands(axis)
-    axis.set_ylim(bottom=0)
-    axis.set_xlabel("choices so far")
-    axis.set_ylabel("reward lost per choice, in its units" if label is None else label)
 
 
 def effects(what: "Found | Simulated | Replayed | Evaluation | str") -> Picture:
@@ -136,7 +107,7 @@ def effects(what: "Found | Simulated | Replayed | Evaluation | str") -> Picture:
     Parameters
     ----------
     what
-        What `privateer_lab.result`, `simulate`, `replay` or `evaluate` returned; or an experiment's name or address.
+        A result of `privateer_lab.result`, `simulate`, `replay` or `evaluate`; or an experiment's name or address.
 
     Raises
     ------
@@ -151,67 +122,47 @@ def effects(what: "Found | Simulated | Replayed | Evaluation | str") -> Picture:
     <picture: mean reward, with 95 % intervals>
     """
     if isinstance(what, Evaluation):
-        rows = [(one.name, one.value, one.low, one.high, True) for one in what.values[:-1]]
-        return _forest(f"mean reward, with {_percent(what.level)} intervals", rows, "mean reward of a choice", None)
-    found = what.found if isinstance(what, Simulated | Replayed) else what
-    if isinstance(found, str):
-        found = result_of(found)
-    if found is None or not (found.said.estimates or found.said.effects):
+        rows = [IntervalRow(mean.name, mean.value, mean.low, mean.high) for mean in what.values[:-1]]
+        title = f"mean reward, with {100 * what.level:g} % intervals"
+        return _draw_estimates(title, rows, "mean reward of a choice")
+    result = what.found if isinstance(what, Simulated | Replayed) else what
+    if isinstance(result, str):
+        result = result_of(result)
+    if result is None or not (result.said.estimates or result.said.effects):
         remedy = "draw lab.plot.policy"
         raise SpecError("has an algorithm that estimates no effects", field="what", remedy=remedy)
-    rows = _estimates(found)
-    sure = "" if found.confidence is None else f", with {_percent(found.confidence)} intervals"
-    title = f"{found.experiment}: estimates{sure}"
-    return _forest(title, rows, *(("difference in mean reward", 0.0) if found.said.effects else ("estimate", None)))
+    confidence_label = "" if result.confidence is None else f", with {100 * result.confidence:g} % intervals"
+    label = "difference in mean reward" if result.said.effects else "estimate"
+    return _draw_estimates(f"{result.experiment}: estimates{confidence_label}", interval_rows(result.said), label)
 
 
-def _estimates(found: Found) -> list[tuple[str, float, float, float, bool]]:
-    """Return name, value, interval and whether it is decided of every estimate that there is, decided ones first."""
-    rows = [(one.name, one.value, one.low, one.high, one.decided is not False) for one in rows_drawn(found.said)]
-    rows = [row for row in rows if np.isfinite(row[1:4]).all()]
-    if not rows:
+def _draw_estimates(title: str, rows: list[IntervalRow], label: str) -> Picture:
+    """Draw the finite estimates with their intervals; refuse if there are none."""
+    finite = [row for row in rows if np.isfinite(row[1:4]).all()]
+    if not finite:
         raise SpecError("has no estimates yet", field="what", remedy="wait for more people")
-    return rows
-
-
-def _forest(title: str, rows: list[tuple[str, float, float, float, bool]], label: str, zero: float | None) -> Picture:
-    shown = rows[: max(_SHOWN, sum(decided for *_, decided in rows) if zero is not None else 0)]
-    with drawing(title, height=max(1.7, 0.9 + 0.27 * len(shown))) as (picture, (axis,)):
-        for place, (_, value, low, high, decided) in enumerate(shown):
-            if np.isnan(value):
-                continue
-            axis.plot([low, high], [place, place], color=COLOURS[0], linewidth=2, solid_capstyle="butt")
-            face = COLOURS[0] if decided else "white"
-            axis.plot([value], [place], marker="o", color=COLOURS[0], markerfacecolor=face, markersize=6)
-        if zero is not None:
-            axis.axvline(zero, color=_GREY, linewidth=1)
-            axis.plot([], [], "o", color=COLOURS[0], label="decided")
-            axis.plot([], [], "o", color=COLOURS[0], markerfacecolor="white", label="not decided")
-            axis.legend(
-                fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.55 / (0.9 + 0.27 * len(shown))), ncols=2
-            )
-        axis.set_yticks(range(len(shown)), [name for name, *_ in shown])
-        axis.set_ylim(len(shown) - 0.4, -0.6)
+    drawn_rows = finite[: max_drawn_rows(finite, _MAX_EFFECTS)]
+    with open_picture(title, height=max(1.7, 0.9 + 0.27 * len(drawn_rows))) as (picture, (axis,)):
+        draw_rows(axis, drawn_rows)
         axis.grid(visible=False, axis="y")
-        more = f"; {len(rows) - len(shown)} more are not shown" if len(rows) > len(shown) else ""
-        axis.set_xlabel(f"{label} (units of rewards){more}")
+        axis.set_xlabel(f"{label} (units of rewards){omitted_rows_note(len(drawn_rows), len(finite))}")
     return picture
 
 
 def privacy(what: "Simulated | Planned | Spec | Certificate | Mapping[str, Any] | str | PathLike[str]") -> Picture:
-    """Draw what the best attack on one person achieves: true positives against false ones, by the certified curve.
+    """Draw the curve of the best attack on one participant, as the certified privacy curve bounds it.
 
     Parameters
     ----------
     what
-        A spec as `privateer_lab.spec` takes it, or what was simulated: the promise is that of its first round, as
+        A spec as `privateer_lab.spec` takes it, or a simulation: the promise is that of the spec's first round, as
         planned, or of all rounds simulated. A certificate or privacy record, as a document; or the name or address of
         an experiment on a server.
 
     Raises
     ------
     PrivateerError
-        If there is no answer, or what is given promises nothing, or claims what does not follow from its events.
+        If there is no answer, no promise, or a claim that does not follow from its events.
 
     Examples
     --------
@@ -219,21 +170,20 @@ def privacy(what: "Simulated | Planned | Spec | Certificate | Mapping[str, Any] 
     >>> lab.plot.privacy("examples/peaks-shuffle.toml")
     <picture: peaks-shuffle: what the best attack on one person achieves>
     """
-    certificates = _certificates(what)
-    false = np.concatenate([[0.0], np.geomspace(1e-4, 1.0, 400)])
-    if not any(claim.epsilon is not None for one in certificates.values() for claim in one.claims):
-        raise SpecError(
-            "promises nothing", field="privacy.model", remedy="choose a trust model that promises something"
-        )
-    if not all(verdict.holds for one in certificates.values() for verdict in recompute(one)):
-        remedy = "privateer account verify says which"
-        raise SpecError("has a claim that does not hold", field="what", remedy=remedy)
+    certificates = _read_certificates_by_cohort(what)
+    fpr = np.concatenate([[0.0], np.geomspace(1e-4, 1.0, 400)])
+    if not any(claim.epsilon is not None for certificate in certificates.values() for claim in certificate.claims):
+        remedy = "choose a trust model that promises something"
+        raise SpecError("promises nothing", field="privacy.model", remedy=remedy)
+    if not all(verdict.holds for certificate in certificates.values() for verdict in recompute(certificate)):
+        remedy = "run privateer account verify to see which"
+        raise SpecError("has a privacy claim that does not hold", field="what", remedy=remedy)
     title = f"{certificates[''].experiment}: what the best attack on one person achieves"
-    with drawing(title, height=5.0, width=5.4) as (picture, (axis,)):
-        axis.plot([0, 1], [0, 1], color=_GREY, linestyle=":", label="guessing without seeing anything")
-        for place, (said, true) in enumerate(_attackers(certificates, false)):
-            look = {"color": COLOURS[(0, 3, 2, 4)[place % 4]], "linestyle": _DASHES[place % len(_DASHES)]}
-            axis.plot(false, true, label=said, **look)
+    with open_picture(title, height=5.0, width=5.4) as (picture, (axis,)):
+        axis.plot([0, 1], [0, 1], color=GREY, linestyle=":", label="guessing without seeing anything")
+        for index, (label, tpr) in enumerate(_list_attack_curves(certificates, fpr)):
+            line_style = {"color": COLOURS[(0, 3, 2, 4)[index % 4]], "linestyle": DASHES[index % len(DASHES)]}
+            axis.plot(fpr, tpr, label=label, **line_style)
         axis.set_aspect("equal")
         axis.set_xlim(0, 1)
         axis.set_ylim(0, 1)
@@ -243,81 +193,75 @@ def privacy(what: "Simulated | Planned | Spec | Certificate | Mapping[str, Any] 
     return picture
 
 
-def _attackers(certificates: Mapping[str, Certificate], false: Array) -> list[tuple[str, Array]]:
-    """Return who is curious about whom, with their curve; those who achieve the same are together."""
-    found: list[tuple[str, Array]] = []
+def _list_attack_curves(certificates: Mapping[str, Certificate], fpr: Array) -> list[tuple[str, Array]]:
+    """Return a label and true positive rates for each adversary and cohort; adversaries with equal rates are merged."""
+    curves: list[tuple[str, Array]] = []
     for cohort, certificate in certificates.items():
-        whose = f", people of {cohort}" if cohort else ""
-        own: list[tuple[str, Array]] = []
-        for claim in (one for one in certificate.claims if one.epsilon is not None):
-            true, said = true_positives(claim, false), f"epsilon {claim.epsilon:.3g}, delta {claim.delta:g}"
-            if own and np.array_equal(own[-1][1], true):
-                own[-1] = (f"{claim.against.partition(',')[0]}{whose}:\n{said}", true)
+        cohort_label = f", people of {cohort}" if cohort else ""
+        cohort_curves: list[tuple[str, Array]] = []
+        for claim in (candidate for candidate in certificate.claims if candidate.epsilon is not None):
+            tpr, guarantee = max_true_positive_rates(claim, fpr), f"epsilon {claim.epsilon:.3g}, delta {claim.delta:g}"
+            if cohort_curves and np.array_equal(cohort_curves[-1][1], tpr):
+                cohort_curves[-1] = (f"{claim.against.partition(',')[0]}{cohort_label}:\n{guarantee}", tpr)
             else:
-                own.append((f"{claim.against}{whose}:\n{said}", true))
-        found += own
-    return found
+                cohort_curves.append((f"{claim.against}{cohort_label}:\n{guarantee}", tpr))
+        curves += cohort_curves
+    return curves
 
 
-def _certificates(what: Any) -> dict[str, Certificate]:
-    """Return certificates by cohort; the experiment's own people are ""."""
-    if isinstance(what, Certificate):
-        return {"": what}
-    if isinstance(what, Simulated):
-        return {"": _read(what.summary["certificate"], what.spec)}
-    if isinstance(what, Planned):
-        what = what.spec
-    if isinstance(what, Mapping) and ("claims" in what or "certificate" in what):
-        return {"": read_certificate(what)} if "claims" in what else read_certificates(dict(what))
-    if isinstance(what, str) and not what.endswith(".toml") and "\n" not in what:
-        return read_certificates(ask("GET", f"{address(what)}/privacy", field="url"))
-    spec = read(what)
-    if spec.planned("") is None:
+def _read_certificates_by_cohort(source: Any) -> dict[str, Certificate]:
+    """Return certificates by cohort; the cohort of the experiment itself is ""."""
+    if isinstance(source, Certificate):
+        return {"": source}
+    if isinstance(source, Simulated):
+        if source.summary["certificate"] is None:
+            field = f"{source.spec.name}: privacy.model"
+            raise SpecError("promises nothing", field=field, remedy="choose another trust model")
+        return {"": read_certificate(source.summary["certificate"])}
+    if isinstance(source, Planned):
+        source = source.spec
+    if isinstance(source, Mapping) and ("claims" in source or "certificate" in source):
+        return {"": read_certificate(source)} if "claims" in source else read_certificates(dict(source))
+    if isinstance(source, str) and not source.endswith(".toml") and "\n" not in source:
+        return read_certificates(request_json("GET", f"{experiment_url(source)}/privacy", field="url"))
+    spec = read_spec(source)
+    if spec.first_terms("") is None:
         raise SpecError("asks nobody", field="spec", remedy="raise experiment.horizon")
-    planned = ((cohort, spec.planned(cohort)) for cohort in ("", *filter(None, spec.cohorts)))
+    planned = ((cohort, spec.first_terms(cohort)) for cohort in ("", *filter(None, spec.cohorts)))
     return {
-        cohort: certify(spec.name, spec.privacy_of(cohort), [terms], planned=True) for cohort, terms in planned if terms
+        cohort: certify(spec.name, spec.cohort_privacy(cohort), [terms], planned=True)
+        for cohort, terms in planned
+        if terms
     }
 
 
-def _read(document: Any, spec: Spec) -> Certificate:
-    if document is None:
-        raise SpecError("promises nothing", field=f"{spec.name}: privacy.model", remedy="choose another trust model")
-    return read_certificate(document)
+def max_true_positive_rates(claim: Claim, fpr: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the largest true positive rates, (n,), of an attack with these false positive rates.
 
-
-def _percent(level: float) -> str:
-    return f"{100 * level:g} %"
-
-
-def true_positives(claim: Claim, false: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the largest share of true positives, (n,), of an attack with these shares of false ones.
-
-    An attack says whether a person's record is this one or another one. At every epsilon with the curve's delta, true
-    positives are at most e^epsilon false + delta, and 1 - e^-epsilon (1 - delta - false) (Kairouz, Oh and Viswanath
-    2015; Dong, Roth and Su 2022). Where nothing is claimed they may be 1.
+    An attack tells a participant's record from an alternative record. At every epsilon with the curve's delta, the true
+    positive rate is at most e^epsilon false + delta, and 1 - e^-epsilon (1 - delta - false), where false is the false
+    positive rate (Kairouz, Oh and Viswanath 2015; Dong, Roth and Su 2022). Without a claim it may be 1.
     """
+    rates = np.ones_like(fpr)
+    for epsilon, delta in _certified_curve(claim):
+        lower, upper = np.exp(epsilon) * fpr + delta, 1 - np.exp(-epsilon) * (1 - delta - fpr)
+        rates = np.minimum(rates, np.minimum(lower, upper))
+    return np.clip(rates, fpr, 1.0)
+
+
+def _certified_curve(claim: Claim) -> list[tuple[float, float]]:
+    """Return pairs of epsilon and certified delta, with the claim's own pair; an empty list without a claim."""
     if claim.epsilon is None:
-        return np.ones_like(false)
-    found = np.ones_like(false)
-    for epsilon, delta in curve(claim):
-        lower, upper = np.exp(epsilon) * false + delta, 1 - np.exp(-epsilon) * (1 - delta - false)
-        found = np.minimum(found, np.minimum(lower, upper))
-    return np.clip(found, false, 1.0)
-
-
-def curve(claim: Claim) -> list[tuple[float, float]]:
-    """Return epsilons with the certified delta at each, the claim's own among them."""
-    assert claim.epsilon is not None
+        return []
     points = [(claim.epsilon, claim.delta)]
     if claim.event is not None:
-        steps = np.linspace(0.0, _BEYOND * claim.epsilon, _EPSILONS).tolist()
-        points += [(one, _delta(claim.event, one) + claim.sampling) for one in steps]
+        steps = np.linspace(0.0, _MAX_EPSILON_FACTOR * claim.epsilon, _N_EPSILONS).tolist()
+        points += [(step, _max_delta(claim.event, step) + claim.sampling) for step in steps]
     return [(epsilon, min(1.0, delta)) for epsilon, delta in points]
 
 
-def _delta(event: Event, epsilon: float) -> float:
-    """Return the curve at an epsilon; of rounds with other people in each the worst counts."""
+def _max_delta(event: Event, epsilon: float) -> float:
+    """Return the delta of an event at an epsilon: of rounds with disjoint participants, the largest."""
     if isinstance(event, Parallel):
-        return max(_delta(one, epsilon) for one in event.events)
+        return max(_max_delta(round_event, epsilon) for round_event in event.events)
     return account(event).delta(epsilon)

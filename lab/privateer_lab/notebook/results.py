@@ -7,14 +7,13 @@ from typing import Any
 
 from privateer_core.answer import Answer
 from privateer_core.answer.conclusion import Conclusion
-from privateer_lab.answer_tables import estimates_of, tables_of
-from privateer_lab.answer_words import sentences
-from privateer_lab.conclusion_tables import rule_rows
-from privateer_lab.notebook.policies import address
-from privateer_lab.notebook.tabular import ResultTable, Tabular, table_of
-from privateer_lab.picture import Picture
-from privateer_lab.services.rest import answer_at, ask
-from privateer_lab.shape_pictures import pictures_of_shapes
+from privateer_lab.notebook.policies import experiment_url
+from privateer_lab.notebook.tabular import ResultTable, Tabular, build_table
+from privateer_lab.render.conclusion_tables import rule_rows
+from privateer_lab.render.pictures import Picture, draw_shapes
+from privateer_lab.render.tables import answer_tables, estimate_rows
+from privateer_lab.render.words import sentences
+from privateer_lab.services.rest import fetch_answer_at, request_json
 
 
 @dataclass(frozen=True, repr=False)
@@ -26,17 +25,17 @@ class Found(Tabular):
     experiment
         The experiment's name.
     confidence
-        The probability with which all intervals hold.
+        The simultaneous confidence level of all intervals.
     recommended
-        The option that the experiment recommends, if any.
+        The arm that the experiment recommends, if any.
     stopped
-        Whether it asks nobody any more.
+        Whether the experiment has stopped asking participants.
     tables
-        Whatever else the experiment reports, by title.
+        All other tables of the experiment, by title.
     said
-        What was found, with the decision on every effect and its reason.
+        The result as the server returns it, with the decision on every effect and its reason.
     conclusion
-        What follows from it: which option, for whom, how much better, and how sure that is.
+        The conclusion: the arm to choose, for which participants, its gain, and how sure that is.
     """
 
     experiment: str
@@ -50,26 +49,26 @@ class Found(Tabular):
 
     @cached_property
     def table(self) -> ResultTable:
-        """A row for each effect of a group, or among everybody if there are no groups; else for each estimate or rule.
+        """A row for each effect, by group if there are groups; or for each estimate; or for each rule.
 
-        Rules are what people of each get, the first that applies; they are there where an algorithm chooses by context.
+        A rule gives an arm to participants with a context, and the first rule that applies decides.
         """
-        rows = next((one.rows() for one in self.tables.values()), []) if self.said.effects else self.estimates
+        rows = next((rendered.rows() for rendered in self.tables.values()), []) if self.said.effects else self.estimates
         rules = self.conclusion.rules
         if rules and not self.said.effects:
-            return table_of(f"{self.experiment}: rules", rule_rows(rules))
-        return table_of(f"{self.experiment}: estimates", rows)
+            return build_table(f"{self.experiment}: rules", rule_rows(rules))
+        return build_table(f"{self.experiment}: estimates", rows)
 
     @property
     def shapes(self) -> Sequence[Picture]:
-        """A picture of each feature's shape functions, where the algorithm learns some."""
-        return pictures_of_shapes(self.said)
+        """A picture of each feature's shape functions, if the algorithm learns shape functions."""
+        return draw_shapes(self.said)
 
     @property
     def notes(self) -> Sequence[str]:
-        """How sure it is, and what it recommends."""
-        sure = [] if self.confidence is None else [f"Intervals hold with a probability of {self.confidence:g}."]
-        return *sure, *sentences(self.conclusion, self.said)
+        """Sentences about the confidence level and the recommendation."""
+        confidence = [] if self.confidence is None else [f"Intervals hold with a probability of {self.confidence:g}."]
+        return *confidence, *sentences(self.conclusion, self.said)
 
 
 @dataclass(frozen=True, repr=False)
@@ -82,11 +81,11 @@ class History(Tabular):
     @cached_property
     def table(self) -> ResultTable:
         """A row for each round."""
-        return table_of(f"{self.experiment}: rounds", map(_flat, self.rounds))
+        return build_table(f"{self.experiment}: rounds", map(_flatten_round, self.rounds))
 
 
 def result(experiment: str) -> Found:
-    """Return what an experiment has found so far.
+    """Return the current result of an experiment on a server.
 
     Parameters
     ----------
@@ -99,12 +98,12 @@ def result(experiment: str) -> Found:
     PrivateerError
         If there is no answer, or no such experiment.
     """
-    published = answer_at(address(experiment), field="url")
-    return found_in(published.experiment, published.found, published.conclusion)
+    published = fetch_answer_at(experiment_url(experiment), field="url")
+    return build_result(published.experiment, published.result, published.conclusion)
 
 
 def history(experiment: str) -> History:
-    """Return the rounds of an experiment.
+    """Return the rounds of an experiment on a server.
 
     Parameters
     ----------
@@ -116,21 +115,20 @@ def history(experiment: str) -> History:
     PrivateerError
         If there is no answer, or no such experiment.
     """
-    answer = ask("GET", f"{address(experiment)}/history", field="url")
-    return History(answer["experiment"], tuple(answer["rounds"]))
+    document = request_json("GET", f"{experiment_url(experiment)}/history", field="url")
+    return History(document["experiment"], tuple(document["rounds"]))
 
 
-def found_in(experiment: str, said: Answer, conclusion: Conclusion) -> Found:
-    """Return what an answer and its conclusion say as tables."""
-    tables = {one.title: table_of(one.title, one.rows) for one in tables_of(said)}
-    estimates = estimates_of(said.estimates)
-    return Found(experiment, said.confidence, said.recommended, said.is_over, estimates, tables, said, conclusion)
+def build_result(experiment: str, result: Answer, conclusion: Conclusion) -> Found:
+    """Build the tables of a result and its conclusion."""
+    tables = {rendered.title: build_table(rendered.title, rendered.rows) for rendered in answer_tables(result)}
+    rows = estimate_rows(result.estimates)
+    return Found(experiment, result.confidence, result.recommended, result.is_over, rows, tables, result, conclusion)
 
 
-def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a round as one row: the epsilon of a mechanism is that of one message by itself, and not the promise."""
-    mechanism = {
-        f"mechanism_{key}": value for key, value in row["mechanism"].items() if not isinstance(value, list | dict)
-    }
-    rest = {key: value for key, value in row.items() if key not in ("mechanism", "figures")}
-    return {**rest, **mechanism, **row["figures"]}
+def _flatten_round(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a round as a flat row; the mechanism's epsilon is that of a single message, and not the promise."""
+    parameters = row["mechanism"].items()
+    mechanism = {f"mechanism_{key}": value for key, value in parameters if not isinstance(value, list | dict)}
+    other_columns = {key: value for key, value in row.items() if key not in ("mechanism", "figures")}
+    return {**other_columns, **mechanism, **row["figures"]}

@@ -1,4 +1,4 @@
-"""Simulated experiments and sweeps in a notebook: figures of every seed, regret over people, what was found."""
+"""Simulated experiments and sweeps in a notebook: figures and results of every seed, and the path of regret."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -15,23 +15,22 @@ from privateer_core.answer import Answer
 from privateer_core.answer.conclusion import Conclusion
 from privateer_core.errors import SpecError
 from privateer_core.spec.spec import Spec
-from privateer_lab.drafting.toml_values import toml
+from privateer_lab.drafting.toml_values import to_toml
 from privateer_lab.notebook.policies import LoadedPolicy
-from privateer_lab.notebook.results import Found, found_in
+from privateer_lab.notebook.results import Found, build_result
 from privateer_lab.notebook.specs import SpecLike
-from privateer_lab.notebook.specs import spec as read
-from privateer_lab.notebook.tabular import ResultTable, Tabular, table_of
-from privateer_lab.planning.plans import curve
-from privateer_lab.planning.sweep import SweepJournal, cells, product_of, read_journal
-from privateer_lab.planning.sweep import sweep as rows_of
-from privateer_lab.simulation.parallel import Backend, each
-from privateer_lab.simulation.simulate import figures_of, simulation, to_the_end
+from privateer_lab.notebook.specs import spec as read_spec
+from privateer_lab.notebook.tabular import ResultTable, Tabular, build_table
+from privateer_lab.planning.plans import average_regret_curve
+from privateer_lab.planning.sweep import SweepJournal, iterate_product, make_cells, read_journal
+from privateer_lab.planning.sweep import run_sweep as sweep_rows
+from privateer_lab.simulation.parallel import Backend, run_tasks
+from privateer_lab.simulation.simulate import list_figures, make_simulation, run_to_end, summarize
 from privateer_lab.simulation.simulation import Run
-from privateer_lab.simulation.summary import summary
 from privateer_server.conclusions.conclusion import conclude
 
-_POINTS: Final = 400
-"""Most rounds of a path that are kept."""
+_MAX_PATH_POINTS: Final = 400
+"""Largest number of rounds in a stored path."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -41,13 +40,13 @@ class Simulated(Tabular):
     Attributes
     ----------
     spec
-        The experiment's.
+        The experiment's spec.
     runs
-        One for each seed, in order.
+        The run of each seed, in order.
     policy
         The last policy of the first seed.
     found
-        What the first seed found; None if the algorithm reports nothing.
+        The result of the first seed; None if the algorithm reports nothing.
     summary
         Figures over all seeds, the promise, and whether it is true, as ``privateer simulate --json`` prints them.
     """
@@ -61,20 +60,20 @@ class Simulated(Tabular):
     @cached_property
     def table(self) -> ResultTable:
         """A row for each seed."""
-        return table_of(f"{self.spec.name}: simulated", ({"seed": run.seed, **run.figures()} for run in self.runs))
+        return build_table(f"{self.spec.name}: simulated", ({"seed": run.seed, **run.figures()} for run in self.runs))
 
     @property
     def notes(self) -> Sequence[str]:
-        """Mean regret, what is assumed, and warnings."""
-        mean, half = self.summary["regret_mean"], self.summary["regret_ci95"]
-        sure = "" if half is None else f" ± {half:,.0f}"
-        said = f"Mean regret is {mean:,.0f}{sure}; choosing at random loses {self.summary['uniform_regret']:,.0f}."
-        return said, *self.summary["assumed"], *(f"Warning: {one}" for one in self.summary["warnings"])
+        """Mean regret, assumptions, and warnings."""
+        mean, half_width = self.summary["regret_mean"], self.summary["regret_ci95"]
+        error = "" if half_width is None else f" ± {half_width:,.0f}"
+        regret = f"Mean regret is {mean:,.0f}{error}; choosing at random loses {self.summary['uniform_regret']:,.0f}."
+        return regret, *self.summary["assumed"], *(f"Warning: {note}" for note in self.summary["warnings"])
 
     @cached_property
     def path(self) -> ResultTable:
-        """Regret a choice after so many choices: the mean of all seeds, and the worst."""
-        return table_of(f"{self.spec.name}: regret a choice", curve(list(self.runs)))
+        """Regret a choice by the number of choices: the mean of all seeds, and the worst."""
+        return build_table(f"{self.spec.name}: regret a choice", average_regret_curve(list(self.runs)))
 
 
 def simulate(
@@ -86,16 +85,16 @@ def simulate(
     jobs: int | None = 1,
     backend: Backend = "processes",
 ) -> Simulated:
-    """Simulate an experiment with the people of its ``population``, as ``privateer simulate`` does.
+    """Simulate an experiment with its ``population``, as ``privateer simulate`` does.
 
     Parameters
     ----------
     spec
-        What `spec` takes.
+        A source that `spec` takes.
     people
-        Other people than those of the spec, as `spec` takes them.
+        A population in the place of the spec's, as `spec` takes it.
     users
-        The number of people; the spec's by default.
+        The number of participants; the spec's by default.
     seeds
         Number of independent runs: the seeds are 0, 1 and so on.
     jobs
@@ -106,54 +105,48 @@ def simulate(
     Raises
     ------
     SpecError
-        If the spec is invalid, or has no people.
+        If the spec is invalid, or has no population.
 
     Examples
     --------
     >>> import privateer_lab as lab
-    >>> made = lab.simulate("examples/peaks-local.toml", users=3000, seeds=2)
-    >>> len(made), made.to_arrow().column_names[:2]
+    >>> simulated = lab.simulate("examples/peaks-local.toml", users=3000, seeds=2)
+    >>> len(simulated), simulated.to_arrow().column_names[:2]
     (2, ['seed', 'regret'])
-    >>> made.summary["holds"]
+    >>> simulated.summary["holds"]
     True
     """
-    parsed, started = read(spec, users=users, people=people), time.perf_counter()
-    ended = each(_ended, [(parsed, seed) for seed in range(count_of(seeds))], jobs, backend)
-    runs = sorted(ended, key=lambda one: one[0].seed)
-    first = runs[0]
+    parsed, start_time = read_spec(spec, users=users, people=people), time.perf_counter()
+    outcomes = run_tasks(_run_to_end, [(parsed, seed) for seed in range(check_n_seeds(seeds))], jobs, backend)
+    seed_outcomes = sorted(outcomes, key=lambda outcome: outcome[0].seed)
+    first = seed_outcomes[0]
     return Simulated(
         parsed,
-        tuple(run for run, *_ in runs),
+        tuple(run for run, *_ in seed_outcomes),
         LoadedPolicy(parsed, first[1]),
-        found_in(parsed.name, *first[2:]) if first[2].says_something else None,
-        summary(parsed, [run for run, *_ in runs], started),
+        build_result(parsed.name, *first[2:]) if first[2].says_something else None,
+        summarize(parsed, [run for run, *_ in seed_outcomes], start_time),
     )
 
 
-def count_of(seeds: int) -> int:
-    """Return a number of seeds.
-
-    Raises
-    ------
-    SpecError
-        If it is none.
-    """
+def check_n_seeds(seeds: int) -> int:
+    """Return the number of seeds; raise a `SpecError` if it is no positive whole number."""
     if not (isinstance(seeds, int) and seeds >= 1):
         raise SpecError("must be a whole number of at least 1", field="seeds", remedy="4 is usual")
     return seeds
 
 
-def _ended(spec: Spec, seed: int) -> tuple[Run, Any, Answer, Conclusion]:
-    """Return a run, its last policy, what it found, and what follows."""
-    over = to_the_end(simulation(spec, seed))
-    answer = over.schedule.answer(over.step)
-    return _shorter(over.outcome()), over.step.policy, answer, conclude(over.schedule, over.step, answer)
+def _run_to_end(spec: Spec, seed: int) -> tuple[Run, Any, Answer, Conclusion]:
+    """Run a simulation to its end; return the run, its last policy, its result and conclusion."""
+    ended = run_to_end(make_simulation(spec, seed))
+    result = ended.schedule.answer(ended.step)
+    return (_thin_path(ended.outcome()), ended.step.policy, result, conclude(ended.schedule, ended.step, result))
 
 
-def _shorter(run: Run) -> Run:
-    """Keep some rounds of the path: there may be a great many."""
-    kept = np.unique(np.geomspace(1, len(run.path), _POINTS).astype(np.int64)) - 1
-    return replace(run, path=tuple(run.path[place] for place in kept))
+def _thin_path(run: Run) -> Run:
+    """Return a run with at most `_MAX_PATH_POINTS` rounds of its path."""
+    indices = np.unique(np.geomspace(1, len(run.path), _MAX_PATH_POINTS).astype(np.int64)) - 1
+    return replace(run, path=tuple(run.path[index] for index in indices))
 
 
 def sweep(
@@ -171,13 +164,13 @@ def sweep(
     Parameters
     ----------
     spec
-        What `spec` takes; it has a ``population``.
+        A source that `spec` takes; it has a ``population``.
     vary
         Values of keys by dotted name.
     users, seeds, jobs, backend
         As in `simulate`.
     out
-        A CSV file to which rows are added as they come. The same call goes on where it was interrupted.
+        A CSV file to which rows are appended. The same call continues an interrupted sweep.
 
     Raises
     ------
@@ -187,20 +180,20 @@ def sweep(
     Examples
     --------
     >>> import privateer_lab as lab
-    >>> made = lab.sweep("examples/peaks-local.toml", {"privacy.epsilon": [1, 4]}, users=2000, seeds=1)
-    >>> [(row["privacy.epsilon"], row["people"]) for row in made.rows()]
+    >>> table = lab.sweep("examples/peaks-local.toml", {"privacy.epsilon": [1, 4]}, users=2000, seeds=1)
+    >>> [(row["privacy.epsilon"], row["people"]) for row in table.rows()]
     [(1, 2000), (4, 2000)]
     """
-    parsed = read(spec, users=users)
+    parsed = read_spec(spec, users=users)
     if not all(isinstance(values, Sequence) and not isinstance(values, str) and values for values in vary.values()):
         detail = "must have a list of values for each key"
         raise SpecError(detail, field="vary", remedy="write {'privacy.epsilon': [1, 4]}")
-    made = product_of(vary)
-    wanted = cells(((tuple(map(toml, one.values())), read(parsed, one)) for one in made), seeds)
+    variations = iterate_product(vary)
+    grid = make_cells(((tuple(map(to_toml, keys.values())), read_spec(parsed, keys)) for keys in variations), seeds)
     with TemporaryDirectory() as folder:
         path = Path(out) if out is not None else Path(folder) / "sweep.csv"
-        with SweepJournal(path, vary, figures_of(wanted[0].spec)) as journal:
-            for _ in rows_of(wanted, journal, jobs, backend):
+        with SweepJournal(path, vary, list_figures(grid[0].spec)) as journal:
+            for _ in sweep_rows(grid, journal, jobs, backend):
                 pass
         columns = read_journal(path)
     return ResultTable(f"{parsed.name}: sweep", columns)

@@ -1,4 +1,4 @@
-"""Computes how small an effect can be found, and how many people it takes, under every trust model."""
+"""Minimum detectable effects and sample sizes of A/B tests, under every trust model."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -8,19 +8,26 @@ from typing import Any, Final
 from privateer_core.errors import SpecError
 from privateer_core.privacy.trust import TRUST
 from privateer_core.spec.spec import Spec
-from privateer_lab.answer_tables import rows_of
-from privateer_lab.notebook.evaluation import wanted
+from privateer_lab.notebook.evaluation import check_between
 from privateer_lab.notebook.specs import SpecLike
-from privateer_lab.notebook.specs import spec as read
-from privateer_lab.notebook.tabular import ResultTable, table_of
-from privateer_lab.planning.plain_tests import LEAST, LOOKS, PEOPLE, plain_test
-from privateer_lab.planning.plans import EPSILONS, Variant, epsilons_of, foreseen, trust_models, variants
+from privateer_lab.notebook.specs import spec as read_spec
+from privateer_lab.notebook.tabular import ResultTable, build_table
+from privateer_lab.planning.expectation.choices import DEFAULT_PARTICIPANTS, LEAST_EFFECT_COLUMN, LOOKS, make_plain_test
+from privateer_lab.planning.plans import (
+    EPSILONS,
+    Variant,
+    check_epsilons,
+    check_trust_models,
+    make_variants,
+    plan_effects,
+)
+from privateer_lab.render.tables import part_tables
 
 MODELS: Final = tuple(TRUST)
-_NEEDED = "people for the effect wanted"
-_STEPS: Final = 40
-_CLOSE: Final = 1e-3
-_MOST: Final = 10_000_000_000
+_REQUIRED_COLUMN = "people for the effect wanted"
+_MAX_ITERATIONS: Final = 40
+_RELATIVE_TOLERANCE: Final = 1e-3
+_MAX_PARTICIPANTS: Final = 10_000_000_000
 
 
 def detectable(
@@ -31,29 +38,29 @@ def detectable(
     epsilon: Iterable[float] | float = EPSILONS,
     **plan: Any,
 ) -> ResultTable:
-    """Return the smallest effects that an A/B test finds, under every trust model and epsilon.
+    """Return the minimum detectable effects of an A/B test, under every trust model and epsilon.
 
     Parameters
     ----------
     spec
-        A test with a control, as `spec` takes it; None: a plain one, as ``plan`` says.
+        A test with a control, as `spec` takes it; None: a plain test with the settings of ``plan``.
     people
-        People whose reports count; the spec's by default.
+        The number of participants whose reports count; the spec's by default.
     trust, epsilon
-        Trust models, and values of epsilon for those that promise something.
+        Trust models, and values of epsilon for the models that promise privacy.
     **plan
-        Of a plain test, whose shares of arms are fixed: ``arms`` (2 of them), the control's mean reward ``rate`` (.5),
+        Of a plain test, with fixed shares of the arms: number of ``arms`` (2), the control's mean reward ``rate`` (.5),
         ``power`` (.8), ``level`` (.05), most ``looks`` (8), ``delta`` (1e-6). Rewards are 0 or 1.
 
     Returns
     -------
-    A row for each promise and effect, in the units of rewards; the model that promises nothing is the yardstick:
-    ``times`` says how many times larger an effect must be than there.
+    A row for each promise and effect, in the units of rewards; the model without a promise is the baseline:
+    ``times`` is the ratio of the effect to the effect under that model.
 
     Raises
     ------
     SpecError
-        If there is no such plan, or the spec's learner foresees no effects.
+        If there is no such plan, or the spec's learner predicts no effects.
 
     Examples
     --------
@@ -63,8 +70,8 @@ def detectable(
     none None 0.01435
     central 1.0 0.0144
     """
-    found = _over(_planned(spec, people, None, plan), trust, epsilon, _least)
-    return _compared("the smallest effects that are found", found, LEAST)
+    promises = _rows_by_promise(_build_test(spec, people, None, plan), trust, epsilon, _smallest_effects)
+    return _compare_with_no_privacy("the smallest effects that are found", promises, LEAST_EFFECT_COLUMN)
 
 
 def sample_size(
@@ -75,19 +82,19 @@ def sample_size(
     epsilon: Iterable[float] | float = EPSILONS,
     **plan: Any,
 ) -> ResultTable:
-    """Return how many people it takes to find an effect, under every trust model and epsilon.
+    """Return the number of participants that a test needs to detect an effect, under every trust model and epsilon.
 
     Parameters
     ----------
     effect
         The effect, in the units of rewards.
     spec, trust, epsilon, **plan
-        As in `detectable`. With segments in the spec a row says how many people it takes in all for one of them.
+        As in `detectable`. With segments in the spec a row has the number of all participants for the segment's effect.
 
     Raises
     ------
     SpecError
-        If there is no such plan, or the spec's learner foresees no effects.
+        If there is no such plan, or the spec's learner predicts no effects.
 
     Examples
     --------
@@ -97,110 +104,108 @@ def sample_size(
     none 20592
     local 35508
     """
-    found = _over(_planned(spec, None, effect, plan), trust, epsilon, _enough)
-    return _compared(f"people for an effect of {effect:g}", found, "people")
+    promises = _rows_by_promise(_build_test(spec, None, effect, plan), trust, epsilon, _required_participants)
+    return _compare_with_no_privacy(f"people for an effect of {effect:g}", promises, "people")
 
 
-def _planned(spec: SpecLike | None, people: int | None, effect: float | None, plan: dict[str, Any]) -> Spec:
-    """Return the spec of a test with so many people, if given, that is to find an effect, if given."""
+def _build_test(spec: SpecLike | None, people: int | None, effect: float | None, plan: dict[str, Any]) -> Spec:
+    """Build the spec of a test with a number of participants and a target effect, each if given."""
     if effect is not None:
-        wanted(effect, "effect", 0.0, float("inf"))
+        check_between(effect, "effect", 0.0, float("inf"))
     if people is not None and not (isinstance(people, int) and people >= 1):
         raise SpecError("must be a whole number of at least 1", field="people", remedy="change it")
+    changes = {} if effect is None else {"algorithm.minimum_detectable_effect": effect}
     if spec is None:
-        base = plain_test(**plan)
-        return read(_sized(base, people or PEOPLE), {} if effect is None else {"algorithm.effect": effect})
+        return read_spec(_with_participants(make_plain_test(**plan), people or DEFAULT_PARTICIPANTS), changes)
     if plan:
         remedy = "set them in the spec"
         raise SpecError("must not be given beside a spec", field=next(iter(plan)), remedy=remedy)
-    base = read(spec, {} if effect is None else {"algorithm.effect": effect})
-    return base if people is None else _sized(base, people)
+    base = read_spec(spec, changes)
+    return base if people is None else _with_participants(base, people)
 
 
-def _sized(spec: Any, people: int) -> Spec:
-    """Return a test with so many people, whose first look has a part of them, no fewer than the test's own."""
-    size = min(people, max(spec.experiment.round_size, people // LOOKS))
-    return read(spec, {"experiment.horizon": people, "experiment.round_size": size})
+def _with_participants(spec: Any, n_participants: int) -> Spec:
+    """Return a test with another number of participants; its round size is at least the test's own."""
+    size = min(n_participants, max(spec.experiment.round_size, n_participants // LOOKS))
+    return read_spec(spec, {"experiment.horizon": n_participants, "experiment.round_size": size})
 
 
-def _over(
-    base: Spec, trust: Iterable[str], epsilon: Iterable[float] | float, found: Callable[[Spec], list[dict[str, Any]]]
+def _rows_by_promise(
+    base: Spec, trust: Iterable[str], epsilon: Iterable[float] | float, predict: Callable[[Spec], list[dict[str, Any]]]
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return rows for every promise, and why there are none for some."""
+    """Return rows for every trust model and epsilon, and the errors of impossible promises."""
     rows, refused = [], []
-    for model in trust_models(trust, MODELS):
-        for one in epsilons_of(epsilon) if TRUST[model].promises else [math.inf]:
+    for model in check_trust_models(trust, MODELS):
+        for value in check_epsilons(epsilon) if TRUST[model].promises else [math.inf]:
             try:
-                (variant,) = variants(base, [model], [one])
-                made = found(variant.spec)
+                (variant,) = make_variants(base, [model], [value])
+                effects = predict(variant.spec)
             except SpecError as error:
                 refused.append(error)
                 continue
             promise = {"model": model, "epsilon": variant.spec.privacy.epsilon, "delta": variant.spec.privacy.delta}
-            rows += [{**promise, **row} for row in made]
+            rows += [{**promise, **row} for row in effects]
     if not rows:
         raise refused[0]
     return rows, [str(error) for error in refused]
 
 
-def _foreseen(spec: Spec) -> list[dict[str, Any]]:
-    """Return the rows of the first table that the spec's learner foresees."""
-    tables = [table for one in foreseen([Variant("", 0.0, spec)]) for table in one["tables"][:1]]
-    if not tables or LEAST not in tables[0].names:
+def _predict_effects(spec: Spec) -> list[dict[str, Any]]:
+    """Return the rows of the first table of effects that the spec's learner predicts."""
+    tables = [table for prediction in plan_effects([Variant("", 0.0, spec)]) for table in prediction["tables"][:1]]
+    if not tables or LEAST_EFFECT_COLUMN not in tables[0].names:
         detail = "has a learner that foresees no effects"
         raise SpecError(detail, field="algorithm.name", remedy="give a test with a control, or no spec at all")
-    return [row for titled in rows_of(tables[0]) for row in titled.rows]
+    return [row for titled in part_tables(tables[0]) for row in titled.rows]
 
 
-def _least(spec: Spec) -> list[dict[str, Any]]:
-    people = spec.experiment.horizon
-    return [{**_place(row), "people": people, LEAST: row.get(LEAST)} for row in _foreseen(spec)]
+def _smallest_effects(spec: Spec) -> list[dict[str, Any]]:
+    """Build a row for each effect with the least effect that the horizon detects."""
+    n_participants = spec.experiment.horizon
+    return [
+        {**_effect_key(row), "people": n_participants, LEAST_EFFECT_COLUMN: row.get(LEAST_EFFECT_COLUMN)}
+        for row in _predict_effects(spec)
+    ]
 
 
-def _enough(spec: Spec) -> list[dict[str, Any]]:
-    """Return how many people each effect takes, in all."""
+def _required_participants(spec: Spec) -> list[dict[str, Any]]:
+    """Return the required number of participants for each effect."""
 
     @cache
-    def needed(people: int) -> list[dict[str, Any]]:
-        return _foreseen(_sized(spec, people))
+    def predict(n_participants: int) -> list[dict[str, Any]]:
+        return _predict_effects(_with_participants(spec, n_participants))
 
-    least = _fewest(spec)
-    first = needed(max(PEOPLE, least))
-    return [{**_place(row), "people": _settled(needed, place, least)} for place, row in enumerate(first)]
+    min_size = _min_participants(spec)
+    effects = predict(max(DEFAULT_PARTICIPANTS, min_size))
+    return [{**_effect_key(row), "people": _solve_size(predict, index, min_size)} for index, row in enumerate(effects)]
 
 
-def _fewest(spec: Any) -> int:
+def _min_participants(spec: Any) -> int:
     return max(int(spec.experiment.round_size), int(spec.privacy.min_batch) if spec.privacy.trust.batched else 0)
 
 
-def _settled(needed: Callable[[int], list[dict[str, Any]]], place: int, fewest: int) -> int:
-    """Return the number of people whose own plan needs as many for one effect: noise depends on how many there are.
-
-    Raises
-    ------
-    SpecError
-        If nobody can plan for so many.
-    """
-    people = max(PEOPLE, fewest)
-    for _ in range(_STEPS):
-        after = max(int(needed(people)[place][_NEEDED]), fewest)
-        if after > _MOST:
+def _solve_size(predict: Callable[[int], list[dict[str, Any]]], index: int, min_participants: int) -> int:
+    """Return the number of participants that an effect requires, on which noise depends; refuse a tiny effect."""
+    n_participants = max(DEFAULT_PARTICIPANTS, min_participants)
+    for _ in range(_MAX_ITERATIONS):
+        required = max(int(predict(n_participants)[index][_REQUIRED_COLUMN]), min_participants)
+        if required > _MAX_PARTICIPANTS:
             raise SpecError("is too small for any plan", field="effect", remedy="raise it, or epsilon")
-        if abs(after - people) <= _CLOSE * people:
+        if abs(required - n_participants) <= _RELATIVE_TOLERANCE * n_participants:
             break
-        people = after
-    return max(people, after)
+        n_participants = required
+    return max(n_participants, required)
 
 
-def _place(row: dict[str, Any]) -> dict[str, Any]:
+def _effect_key(row: dict[str, Any]) -> dict[str, Any]:
     return {name: row[name] for name in ("segment", "arm")}
 
 
-def _compared(title: str, found: tuple[list[dict[str, Any]], list[str]], figure: str) -> ResultTable:
-    """Return a table that also compares with the model that promises nothing, if it is there."""
-    rows, refused = found
-    plain = {(row["segment"], row["arm"]): row[figure] for row in rows if row["epsilon"] is None}
-    for row in rows if plain else ():
-        least = plain[row["segment"], row["arm"]]
-        row["times"] = row[figure] / least if row[figure] is not None and least is not None else None
-    return table_of(title, rows, [f"Left out: {one}" for one in refused])
+def _compare_with_no_privacy(title: str, promises: tuple[list[dict[str, Any]], list[str]], figure: str) -> ResultTable:
+    """Build a table that compares with the trust model without a promise, if that model is among the rows."""
+    rows, refused = promises
+    baselines = {(row["segment"], row["arm"]): row[figure] for row in rows if row["epsilon"] is None}
+    for row in rows if baselines else ():
+        baseline = baselines[row["segment"], row["arm"]]
+        row["times"] = row[figure] / baseline if row[figure] is not None and baseline is not None else None
+    return build_table(title, rows, [f"Left out: {reason}" for reason in refused])

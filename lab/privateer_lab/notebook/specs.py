@@ -8,17 +8,17 @@ from typing import Any, TypeAlias
 
 from privateer_core.algorithms import parse_spec
 from privateer_core.errors import SpecError
-from privateer_core.spec.sections import toml_tables
+from privateer_core.spec.sections import parse_toml
 from privateer_core.spec.spec import Spec
 from privateer_lab.cli.input_files import load_spec
 from privateer_lab.drafting.spec_draft import draft
-from privateer_lab.drafting.toml_values import toml
+from privateer_lab.drafting.toml_values import to_toml
 from privateer_lab.drafting.written_draft import Draft
-from privateer_lab.environments import check_population, with_people
+from privateer_lab.environments import check_population, with_population
 from privateer_lab.toml_file import apply_setting
 
 SpecLike: TypeAlias = Spec | Draft | Mapping[str, Any] | str | PathLike[str]
-"""What `spec` takes."""
+"""A source that `spec` takes."""
 _REMEDY = "give a dictionary, TOML text, or the path of a TOML file"
 
 
@@ -34,10 +34,10 @@ def spec(
     changes
         Values of keys by dotted name; None removes a key.
     users
-        The number of people, if given.
+        The number of participants, if given.
     people
-        Other simulated people: the name of an environment, a table of a ``[population]``, ``module:Class``, or a class
-        or an object with ``contexts``, ``means`` and ``rewards``. A draft of a log has people of its own.
+        Another population: the name of an environment, a table of a ``[population]``, ``module:Class``, or a class
+        or an object with ``contexts``, ``means`` and ``rewards``. A draft of a log has its own population.
 
     Raises
     ------
@@ -58,11 +58,11 @@ def spec(
         if "." not in key:
             remedy = "name a key of a section, as in {'privacy.epsilon': 2}"
             raise SpecError("is no key of a section", field=f"changes.{key}", remedy=remedy)
-    settings = [f"{key}={'' if value is None else toml(value)}" for key, value in (changes or {}).items()]
+    settings = [f"{key}={'' if value is None else to_toml(value)}" for key, value in (changes or {}).items()]
     if isinstance(source, PathLike) or (isinstance(source, str) and "\n" not in source and "=" not in source):
         parsed = load_spec(Path(source), settings, users)
-        return parsed if people is None else with_people(parsed, people)
-    tables = _tables(source)
+        return parsed if people is None else with_population(parsed, people)
+    tables = _read_tables(source)
     for setting in settings:
         apply_setting(tables, setting)
     parsed = parse_spec(tables)
@@ -70,32 +70,33 @@ def spec(
         tables["experiment"][parsed.people_key] = users
         parsed = parse_spec(tables)
     if people is None and "population" not in tables:
-        people = own_people(source)
+        people = draft_population(source)
     if people is not None:
-        return with_people(parsed, people)
-    if not isinstance(source, Spec):  # another spec was checked, and may have people of one's own
+        return with_population(parsed, people)
+    if not isinstance(source, Spec):  # a Spec has been checked already, and may have a population of objects
         check_population(parsed)
     return parsed
 
 
-def own_people(source: Any) -> Any:
-    """Return the people of a draft; None if it has none, or if there is no draft."""
-    found = source.people if isinstance(source, Draft) else None
-    return found.people if found else None
+def draft_population(source: Any) -> Any:
+    """Return the population of a draft; None if the source is no draft or has no population."""
+    drafted = source.people if isinstance(source, Draft) else None
+    return drafted.environment if drafted else None
 
 
-def _tables(source: Any) -> dict[str, Any]:
+def _read_tables(source: Any) -> dict[str, Any]:
+    """Read tables of a spec from a draft, a spec, TOML or a mapping, which is copied; refuse others."""
     if isinstance(source, Draft):
-        return toml_tables(source.text)
+        return parse_toml(source.text)
     if isinstance(source, Spec):
-        told = source.model_dump(exclude_none=True, exclude={"population"})
-        return told | ({} if source.population is None else {"population": dict(source.population)})
+        tables = source.model_dump(exclude_none=True, exclude={"population"})
+        return tables | ({} if source.population is None else {"population": dict(source.population)})
     if isinstance(source, str):
-        return toml_tables(source)
+        return parse_toml(source)
     if not isinstance(source, Mapping):
         raise SpecError("is no spec", field="spec", remedy=_REMEDY)
     return deepcopy(dict(source))
 
 
 spec_from = draft
-"""What notebooks call it, after the command."""
+"""The notebook's name of `draft`, as of the command."""

@@ -1,4 +1,4 @@
-"""Tables that notebooks show, and hand on to pandas, polars, pyarrow and Parquet files."""
+"""Tables of results for notebooks, with exports to pandas, polars, pyarrow and Parquet files."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,19 +15,13 @@ if TYPE_CHECKING:
     import polars
     import pyarrow
 
-_SHOWN: Final = 20
-"""Rows that are shown; all of them are handed on."""
-_CELL: Final = "text-align: right; padding: 0.15em 0.7em"
+_MAX_DISPLAYED_ROWS: Final = 20
+"""Largest number of rows in a displayed table; exports have all rows."""
+_CELL_STYLE: Final = "text-align: right; padding: 0.15em 0.7em"
 
 
-def library(name: str) -> Any:
-    """Import a library when somebody asks for what it makes.
-
-    Raises
-    ------
-    SpecError
-        If it is not installed; says what to type.
-    """
+def import_library(name: str) -> Any:
+    """Import an optional library on first use; if it is not installed, the error has the command that installs it."""
     try:
         return import_module(name)
     except ImportError:
@@ -36,7 +30,7 @@ def library(name: str) -> Any:
 
 
 class Tabular(ABC):
-    """A result with rows, which notebooks show and data frames take."""
+    """A result with a table of rows, for display in notebooks and for data frames."""
 
     @property
     @abstractmethod
@@ -45,18 +39,18 @@ class Tabular(ABC):
 
     @property
     def notes(self) -> Sequence[str]:
-        """Sentences that belong to the rows."""
+        """Sentences about the rows."""
         return ()
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return a dictionary for each row, by column."""
+        """Return the rows as dictionaries by column."""
         names = list(self.table.columns)
         return [dict(zip(names, row, strict=True)) for row in zip(*self.table.columns.values(), strict=True)]
 
     def to_arrow(self) -> "pyarrow.Table":
-        """Return the rows as a pyarrow table; a column of words and figures becomes one of words."""
-        pa = library("pyarrow")
-        return pa.table({name: _array(pa, values) for name, values in self.table.columns.items()})
+        """Return the rows as a pyarrow table; columns of mixed types become texts."""
+        pa = import_library("pyarrow")
+        return pa.table({name: _build_array(pa, values) for name, values in self.table.columns.items()})
 
     def to_pandas(self) -> "pandas.DataFrame":
         """Return the rows as a pandas data frame.
@@ -66,7 +60,7 @@ class Tabular(ABC):
         SpecError
             If pandas is not installed.
         """
-        library("pandas")
+        import_library("pandas")
         frame: pandas.DataFrame = self.to_arrow().to_pandas()
         return frame
 
@@ -78,55 +72,54 @@ class Tabular(ABC):
         SpecError
             If polars is not installed.
         """
-        frame: polars.DataFrame = library("polars").from_arrow(self.to_arrow())
+        frame: polars.DataFrame = import_library("polars").from_arrow(self.to_arrow())
         return frame
 
     def to_parquet(self, path: "str | PathLike[str]") -> None:
         """Write the rows to a Parquet file."""
-        library("pyarrow.parquet").write_table(self.to_arrow(), path)
+        import_library("pyarrow.parquet").write_table(self.to_arrow(), path)
 
     def __len__(self) -> int:
         return len(next(iter(self.table.columns.values()), ()))
 
     def __repr__(self) -> str:
-        cells = self._shown()
+        cells = self._format_cells()
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        lines = [
-            "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells
-        ]
-        return "\n".join([self.table.title, *lines, *self._more(), *self.notes])
+        lines = ["  ".join(map(str.rjust, row, widths)).rstrip() for row in cells]
+        return "\n".join([self.table.title, *lines, *self._truncation_note(), *self.notes])
 
     def _repr_html_(self) -> str:
-        head, *rows = self._shown()
-        body = "".join(_row(row, "td") for row in rows)
-        said = "".join(f"<p>{escape(one)}</p>" for one in [*self._more(), *self.notes])
+        """Return the table as HTML, which notebooks show."""
+        head, *rows = self._format_cells()
+        body = "".join(_html_row(row, "td") for row in rows)
+        notes = "".join(f"<p>{escape(note)}</p>" for note in [*self._truncation_note(), *self.notes])
         caption = f"<caption style='text-align: left'><b>{escape(self.table.title)}</b></caption>"
-        return f"<table>{caption}<thead>{_row(head, 'th')}</thead><tbody>{body}</tbody></table>{said}"
+        return f"<table>{caption}<thead>{_html_row(head, 'th')}</thead><tbody>{body}</tbody></table>{notes}"
 
-    def _shown(self) -> list[list[str]]:
-        """Return the head and the first rows as texts."""
-        from privateer_lab.figures import readable
+    def _format_cells(self) -> list[list[str]]:
+        """Return the header and the first rows as texts."""
+        from privateer_lab.render.words import format_figure
 
         columns = self.table.columns
-        rows = zip(*(values[:_SHOWN] for values in columns.values()), strict=True)
-        return [list(columns), *(["" if cell is None else readable(cell) for cell in row] for row in rows)]
+        rows = zip(*(values[:_MAX_DISPLAYED_ROWS] for values in columns.values()), strict=True)
+        return [list(columns), *(["" if cell is None else format_figure(cell) for cell in row] for row in rows)]
 
-    def _more(self) -> list[str]:
-        return [f"... and {len(self) - _SHOWN:,} more rows"] if len(self) > _SHOWN else []
+    def _truncation_note(self) -> list[str]:
+        return [f"... and {len(self) - _MAX_DISPLAYED_ROWS:,} more rows"] if len(self) > _MAX_DISPLAYED_ROWS else []
 
 
 @dataclass(frozen=True, repr=False)
 class ResultTable(Tabular):
-    """A table by itself.
+    """A table with a title and remarks.
 
     Attributes
     ----------
     title
-        What it is about.
+        The table's title.
     columns
         Values by name; all columns are equally long.
     remarks
-        Sentences that belong to it.
+        Sentences about the table.
 
     Examples
     --------
@@ -147,28 +140,29 @@ class ResultTable(Tabular):
 
     @property
     def table(self) -> "ResultTable":
-        """Itself."""
+        """The table itself."""
         return self
 
     @property
     def notes(self) -> Sequence[str]:
-        """Sentences that belong to it."""
+        """Sentences about the table."""
         return self.remarks
 
 
-def table_of(title: str, rows: Iterable[Mapping[str, Any]], remarks: Iterable[str] = ()) -> ResultTable:
-    """Make a table of rows; a row that lacks a column of another has None there."""
-    found = list(rows)
-    names = dict.fromkeys(name for row in found for name in row)
-    return ResultTable(title, {name: [row.get(name) for row in found] for name in names}, tuple(remarks))
+def build_table(title: str, rows: Iterable[Mapping[str, Any]], remarks: Iterable[str] = ()) -> ResultTable:
+    """Build a table of rows, with None where a row lacks a column."""
+    row_list = list(rows)
+    names = dict.fromkeys(name for row in row_list for name in row)
+    return ResultTable(title, {name: [row.get(name) for row in row_list] for name in names}, tuple(remarks))
 
 
-def _array(pa: Any, values: Sequence[Any]) -> Any:
+def _build_array(pa: Any, values: Sequence[Any]) -> Any:
+    """Build an Arrow array; values of mixed types become texts."""
     try:
         return pa.array(values)
-    except (pa.ArrowInvalid, pa.ArrowTypeError):  # words and figures
+    except (pa.ArrowInvalid, pa.ArrowTypeError):  # mixed types
         return pa.array([None if value is None else str(value) for value in values], pa.string())
 
 
-def _row(cells: Iterable[str], tag: str) -> str:
-    return "<tr>" + "".join(f"<{tag} style='{_CELL}'>{escape(cell)}</{tag}>" for cell in cells) + "</tr>"
+def _html_row(cells: Iterable[str], tag: str) -> str:
+    return "<tr>" + "".join(f"<{tag} style='{_CELL_STYLE}'>{escape(cell)}</{tag}>" for cell in cells) + "</tr>"

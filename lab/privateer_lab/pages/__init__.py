@@ -1,1 +1,1 @@
-"""Pages and figures: one HTML file each, which fetches nothing."""
+"""Pages as self-contained HTML files: reports and privacy reviews of experiments."""

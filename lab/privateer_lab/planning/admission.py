@@ -1,20 +1,24 @@
-"""Why services would refuse a spec: by limits that they have published, or by those that they are shipped with."""
+"""Checks of a spec against the limits of services, as they publish them or as shipped."""
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
-from privateer_core.errors import SpecError
-from privateer_core.privacy.order import concerns_of
+import msgspec
+
+from privateer_core.errors import PrivateerError, SpecError
+from privateer_core.privacy.cell_reports import describe_horizon_concerns
+from privateer_core.privacy.order import list_concerns
 from privateer_core.privacy.trust import TIGHT
-from privateer_core.serving.admission import ServerLimits, ShufflerLimits, refuse
+from privateer_core.serving.admission import ServerLimits, ShufflerLimits, raise_refusals
 from privateer_core.spec.spec import Spec
-from privateer_server.experiments.experiment_admission import find_experiment_refusals
+from privateer_lab.services.rest import request_json
+from privateer_server.experiments.experiment import find_experiment_refusals
 from privateer_server.rounds.loop import Schedule
 
 
 class KnownLimits(NamedTuple):
-    """Limits of the services, and a sentence for each service that did not say its own."""
+    """Limits of the services, and a sentence for each service whose limits are assumed."""
 
     server: ServerLimits = ServerLimits()
     shuffler: ShufflerLimits = ShufflerLimits()
@@ -22,17 +26,21 @@ class KnownLimits(NamedTuple):
 
 
 def check_admission(spec: Spec, limits: KnownLimits, begin: Callable[[Any], Any] | None = None) -> int:
-    """Return the people whom the first round asks, or raise all reasons for which the services would refuse it."""
-    people, refusals = _open(spec, limits, begin)
-    refuse(refusals, "; ".join(limits.assumed))
-    return people
+    """Return the batch size of the first round, or raise all refusals of the services."""
+    n_participants, refusals = _open(spec, limits, begin)
+    raise_refusals(refusals, "; ".join(limits.assumed))
+    return n_participants
 
 
-def concerns_before_start(spec: Spec) -> list[str]:
-    """Say what is probably not meant, and why services as they are shipped would refuse the spec."""
-    concerns = concerns_of(spec)
+def concerns_before_start(spec: Spec, *, gains: bool = False) -> list[str]:
+    """Return concerns about a spec, and the refusals of services as shipped.
+
+    gains: whether it gains in runs, so that it is wrong that its people tell little of features.
+    """
+    refuted = {*describe_horizon_concerns(spec)} if gains else set[str]()
+    concerns = [concern for concern in list_concerns(spec) if concern not in refuted]
     if spec.privacy.trust.calibration == TIGHT:
-        with suppress(SpecError):  # whoever tries the spec out hears of it
+        with suppress(SpecError):  # which a trial of the spec raises
             refusals = _open(spec, KnownLimits())[1]
             concerns += [f"services as they are shipped refuse this spec: {refusal}" for refusal in refusals]
     return concerns
@@ -42,3 +50,28 @@ def _open(spec: Spec, limits: KnownLimits, begin: Callable[[Any], Any] | None = 
     schedule = Schedule(spec)
     first = schedule.open(0, 1, begin(schedule) if begin else None)
     return first.batch, find_experiment_refusals(schedule, first, limits.server, limits.shuffler)
+
+
+_TIMEOUT_SECONDS: Final = 5.0
+"""Timeout of a request for limits."""
+LimitsT = TypeVar("LimitsT", ServerLimits, ShufflerLimits)
+
+
+def ask_limits(spec: Spec, admin_url: str, shuffler_url: str) -> KnownLimits:
+    """Request the limits of the services that a spec needs; those as shipped for a service that does not answer."""
+    assumed = list[str]()
+
+    def ask_service(service: str, url: str, field: str, kind: type[LimitsT]) -> LimitsT:
+        try:
+            return msgspec.convert(request_json("GET", f"{url}/limits", field=field, seconds=_TIMEOUT_SECONDS), kind)
+        except msgspec.ValidationError:
+            reason = "the answer is not a Privateer service's"
+        except PrivateerError as error:
+            reason = error.detail
+        assumed.append(f"limits of the {service} are taken as shipped: {reason} ({field})")
+        return kind()
+
+    server = ask_service("server", admin_url, "--admin-url", ServerLimits)
+    if not spec.privacy.trust.shuffled:
+        return KnownLimits(server, assumed=tuple(assumed))
+    return KnownLimits(server, ask_service("shuffler", shuffler_url, "--shuffler", ShufflerLimits), tuple(assumed))

@@ -1,4 +1,4 @@
-"""Which algorithm an experiment has, and which features: those that earn most in runs on simulated people."""
+"""Choice of an experiment's algorithm, features and arms by their mean reward in simulated runs."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -10,233 +10,257 @@ import numpy as np
 from privateer_core.errors import SpecError
 from privateer_core.spec.arms import ArmsSpec
 from privateer_lab.environments import Environment
-from privateer_lab.planning.expectation.kept_features import people_told
-from privateer_lab.planning.expectation.partial_runs import PartialRun, played
-from privateer_lab.planning.expectation.words import Unit
+from privateer_lab.planning.expectation.expected import Unit
+from privateer_lab.planning.expectation.partial_runs import PartialRun, restrict_to, run_partially
 from privateer_lab.planning.other_algorithms import (
-    by_features,
     candidate_names,
-    tables_of,
+    contextual_algorithms,
+    featureless_algorithm,
+    to_tables,
     with_own_rounds,
-    without_features,
 )
-from privateer_lab.tables import shortened
+from privateer_lab.tables import shorten
 
-_SECONDS: Final = 8.0
-"""Processor time after which no further run begins, unless it is a short one."""
-_RUN: Final = 4.0
-"""Processor time of a run: who is left then gets what the last policy gives."""
-_WIDE: Final = 1
-"""Specs with all features that are run in any case where fewer may be kept."""
-_AGAIN: Final = 3
-"""What earns most in a first run has a second one, so many of them."""
-_MORE: Final = 0.05
-"""Another algorithm than the usual one must earn more by such a share of what choosing by context could gain."""
-_DUST: Final = 1e-9
-People = Callable[[ArmsSpec, int], Environment]
-Tried = tuple[str, tuple[str, ...]]
+_SEARCH_SECONDS: Final = 8.0
+"""Processor time after which only short runs begin."""
+_RUN_SECONDS: Final = 4.0
+"""Longest processor time of a run; the remaining participants follow its last policy."""
+_MIN_FULL_RUNS: Final = 1
+"""Number of specs with all features that always run if subsets are candidates."""
+_N_REPEATED: Final = 3
+"""Number of candidates, best first, that have a second run."""
+_MIN_GAIN_SHARE: Final = 0.05
+"""Least advantage of an algorithm over the default one, as a share of the potential gain of contexts."""
+_ROUNDING_ERROR: Final = 1e-9
+MakeEnvironment = Callable[[ArmsSpec, int], Environment]
+Candidate = tuple[str, tuple[str, ...]]
 """An algorithm, and its features."""
-Drawn = Callable[[ArmsSpec], ArmsSpec | None]
+QuantileVariant = Callable[[ArmsSpec], ArmsSpec | None]
 
 
 @dataclass(frozen=True)
 class AlgorithmChoice:
-    """An algorithm, and what it and others earned."""
+    """A chosen algorithm, with the mean rewards of all candidates."""
 
-    name: str  # the one that was chosen
-    earned: Mapping[str, float]  # mean reward of a person, in the reward's unit, by algorithm
-    single: float  # that of the best single option
-    could: float  # what a choice by features could gain a person, if all were known
+    name: str  # of the chosen algorithm
+    rewards: Mapping[str, float]  # mean reward of a person, in the reward's unit, by algorithm
+    single: float  # that of the best single arm
+    max_gain: float  # the gain of a participant from the best arm by features
     is_rate: bool  # whether rewards are rates
-    # mean reward of a person with cut points of numbers from the data; None: nobody tried, or it is not clearly more
-    drawn: float | None = None
-    is_tie: bool = False  # whether all options are as good as each other for all of these people
-    kept: tuple[str, ...] | None = None  # the features that are kept; None: all of them
-    among: int = 0  # how many features there are
-    unnoised: int | None = None  # how many would be kept without privacy; None: nobody asked
-    # mean reward of a person with all features, in the algorithm for which it is most; None: nobody tried
-    with_all: float | None = None
-    # the options that are kept, and those that are not
+    # mean reward with cut points of numbers from the data; None: not tried, or not clearly more
+    quantile_reward: float | None = None
+    is_tie: bool = False  # whether all arms are equally good for all participants
+    kept_features: tuple[str, ...] | None = None  # the selected features; None: all
+    n_features: int = 0  # the number of all features
+    n_without_privacy: int | None = None  # the number of features without privacy; None: not computed
+    # mean reward with all features, by the best algorithm; None: not tried
+    full_reward: float | None = None
+    # the selected arms, and the dropped ones
     options: tuple[str, ...] = ()
-    left_out: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
+    best_option: str = ""  # the best single arm
+    subset_reward: float | None = None  # that of the best tried subset, if all features are selected
 
     @property
     def sentence(self) -> str:
-        """Say why."""
-        return " ".join((*self._features(), *self._options(), self._earned(), *self._others(), *self._plain()))
+        """The reasons for the choice, as a paragraph."""
+        return " ".join([*self._say_features(), self._say_means(), *self._say_others(), *self._say_plain()])
 
     @property
-    def why(self) -> str:
-        """Say in a line how many features are kept, and why not more."""
-        if self.kept is None:
-            return f"all {self.among} features"
-        few, more = f"{len(self.kept)} of {self.among} features", self.unnoised or 0
-        if self.kept and more > len(self.kept):
-            return f"{few}: more would cost more noise than they tell; without privacy {more}"
-        if self.kept:
-            return f"{few}: others add nothing to them that is more than chance"
-        unless = f"; without privacy {more} would" if more else ""
-        return f"{few}: none tells enough to earn more than one option for all{unless}"
+    def reason(self) -> str:
+        """The number of selected features, and the reason, in a line."""
+        if self.kept_features is None:
+            explanation = "fewer were not tried: `privateer plan` tries some"
+            if self.subset_reward is not None:
+                reward, fewer = self._unit.write(self.rewards[self.name]), self._unit.write(self.subset_reward)
+                explanation = f"in these runs they earn more than fewer do, {reward} instead of {fewer}"
+            return f"{self.n_features} of {self.n_features} features kept, because {explanation}"
+        fraction, n_more = f"{len(self.kept_features)} of {self.n_features} features", self.n_without_privacy or 0
+        if self.kept_features and n_more > len(self.kept_features):
+            return f"{fraction}: more would cost more noise than they tell; without privacy {n_more}"
+        if self.kept_features:
+            return f"{fraction}: others add nothing to them that is more than chance"
+        without_privacy = f"; without privacy {n_more} would" if n_more else ""
+        condition = "; if options are worth what these rows say"  # chance may say it of options that are alike
+        best_comparison = f"{condition}, {shorten(self.best_option)} for everybody earns more than trying others"
+        explanation = best_comparison if self.best_option and self.single > max(self.rewards.values()) else ""
+        return f"{fraction}: none tells enough to earn more than one option for all{without_privacy}{explanation}"
+
+    @property
+    def shortfall(self) -> str:
+        """Return a clause that says by how much the best single arm earns more; empty if it does not."""
+        single, reward = self._unit.write(self.single), self._unit.write(self.rewards[self.name])
+        if self.is_tie or self.single <= self.rewards[self.name] or single == reward:
+            return ""
+        option = f"{shorten(self.best_option)} for everybody" if self.best_option else "the best single option"
+        return f"{option} earns more than this draft on these people, {single} instead of {reward}"
 
     @property
     def _unit(self) -> Unit:
-        return Unit(self.is_rate, max(abs(one - self.single) for one in self.earned.values()))
+        return Unit(self.is_rate, max(abs(reward - self.single) for reward in self.rewards.values()))
 
-    def _features(self) -> Iterator[str]:
-        if self.kept is not None:
-            named = f" Kept: {', '.join(map(shortened, self.kept))}." if self.kept else ""
-            with_all = (
-                "" if self.with_all is None else f" With all of them it would earn {self._unit.write(self.with_all)}."
-            )
-            yield f"{self.why[0].upper()}{self.why[1:]}.{named}{with_all}"
-
-    def _options(self) -> Iterator[str]:
-        if self.left_out:
-            yield f"{self.why_fewer}. Left out: {', '.join(map(shortened, self.left_out))}."
+    def _say_features(self) -> Iterator[str]:
+        """Name the selected features, and the arms that were left out."""
+        if self.kept_features is not None:
+            kept_names = f" Kept: {', '.join(map(shorten, self.kept_features))}." if self.kept_features else ""
+            reward = None if self.full_reward is None else self._unit.write(self.full_reward)
+            comparison = f" With all of them it would earn {reward}." if reward else ""
+            yield f"{self.reason[0].upper()}{self.reason[1:]}.{kept_names}{comparison}"
+        if self.dropped:
+            yield f"{self.options_reason}. Left out: {', '.join(map(shorten, self.dropped))}."
 
     @property
-    def why_fewer(self) -> str:
-        """Say in a line how many options are kept, and why not more."""
-        kept = len(self.options)
-        return f"{kept} of {kept + len(self.left_out)} options: in this log the others add less than trying them costs"
+    def options_reason(self) -> str:
+        """The number of selected arms, and the reason, in a line."""
+        n = len(self.options)
+        return f"{n} of {n + len(self.dropped)} options: in this log the others add less than trying them costs"
 
-    def _earned(self) -> str:
-        write, plain = self._unit.write, self.name == without_features() and self.kept is None
-        why = ", since the spec has no [context.features]" if plain else ""
-        others = [f"{one!r} {write(value)}" for one, value in self.earned.items() if one != self.name]
-        compared = f" ({', '.join(others)})" if others else ""
-        most = max(self.earned.values())
-        more = ", more than any of them" if self.single > most and write(self.single) != write(most) else ""
-        single = "every option by itself" if self.is_tie else "the best single option"
+    def _say_means(self) -> str:
+        """Compare the chosen algorithm's reward with those of the others and of the best single option."""
+        write, is_plain = (self._unit.write, self.name == featureless_algorithm() and self.kept_features is None)
+        note = ", since the spec has no [context.features]" if is_plain else ""
+        comparisons = [f"{name!r} {write(value)}" for name, value in self.rewards.items() if name != self.name]
+        comparison = f" ({', '.join(comparisons)})" if comparisons else ""
+        highest = max(self.rewards.values())
+        remark = ", more than any of them" if self.single > highest and write(self.single) != write(highest) else ""
+        baseline = "every option by itself" if self.is_tie else "the best single option"
         return (
-            f"algorithm.name is {self.name!r}{why}: in runs on these people it earns {write(self.earned[self.name])}"
-            f"{compared}; {single} earns {write(self.single)}{more}."
+            f"algorithm.name is {self.name!r}{note}: in runs on these people it earns {write(self.rewards[self.name])}"
+            f"{comparison}; {baseline} earns {write(self.single)}{remark}."
         )
 
-    def _others(self) -> Iterator[str]:
-        """Say what was not tried, and why what earned more is not chosen."""
-        by_context = self.name != without_features()
-        untried = [repr(one) for one in candidate_names() if one not in self.earned]
-        if untried and by_context and not self.kept:
-            yield f"Not tried, as the spec does not fit or time was short: {', '.join(untried)}."
-        best = max((one for one in self.earned if one in by_features()), key=self.earned.__getitem__, default=self.name)
-        if by_context and self.could > 0 and best != self.name and self.earned[best] > self.earned[self.name]:
-            least = self._unit.points(_MORE * self.could)
-            yield f"Less than {least} more, a twentieth of what choosing by features could gain, do not count."
-        if self.drawn is not None:
-            earn = self._unit.write(self.drawn)
-            yield f"Cut points of numbers from the data earn {earn}: confirm that they may be public."
+    def _say_others(self) -> Iterator[str]:
+        """Name algorithms that were not tried, and say why a higher reward was not chosen."""
+        by_context = self.name != featureless_algorithm()
+        untried_names = [repr(name) for name in candidate_names() if name not in self.rewards]
+        if untried_names and by_context and not self.kept_features:
+            yield f"Not tried, as the spec does not fit or time was short: {', '.join(untried_names)}."
+        contextual = [name for name in self.rewards if name in contextual_algorithms()]
+        best = max(contextual, key=self.rewards.__getitem__, default=self.name)
+        if by_context and self.max_gain > 0 and best != self.name and self.rewards[best] > self.rewards[self.name]:
+            min_gain = self._unit.points(_MIN_GAIN_SHARE * self.max_gain)
+            yield f"Less than {min_gain} more, a twentieth of what choosing by features could gain, do not count."
+        if self.quantile_reward is not None:
+            reward = self._unit.write(self.quantile_reward)
+            yield f"Cut points of numbers from the data earn {reward}: confirm that they may be public."
 
-    def _plain(self) -> Iterator[str]:
-        """Say where the algorithm that knows no features is enough."""
-        plain = without_features()
-        if self.name == plain or plain not in self.earned:
+    def _say_plain(self) -> Iterator[str]:
+        """Say whether the algorithm without features is sufficient."""
+        plain = featureless_algorithm()
+        if self.name == plain or plain not in self.rewards:
             return
-        if self.could <= 0:
-            alike = "All options are equal" if self.is_tie else "One option is best"
+        if self.max_gain <= 0:
+            reason = "All options are equal" if self.is_tie else "One option is best"
             yield (
-                f"{alike} for all of these people, so features gain nothing here. {self.name!r} stays in "
+                f"{reason} for all of these people, so features gain nothing here. {self.name!r} stays in "
                 f"case yours differ; if not, leave out [context.features]: {plain!r}, which knows none, is enough."
             )
-        elif self.earned[plain] > self.earned[self.name]:
+        elif self.rewards[plain] > self.rewards[self.name]:
             yield f"{plain!r}, which knows no features, earns more: to use it, leave out [context.features]."
 
 
-def choice_of(
+def choose_algorithm(
     specs: Mapping[str, ArmsSpec],
-    people: People,
-    drawn: Drawn | None = None,
-    kept: Mapping[Tried, ArmsSpec] | None = None,
+    make_environment: MakeEnvironment,
+    make_quantile_variant: QuantileVariant | None = None,
+    subsets: Mapping[Candidate, ArmsSpec] | None = None,
 ) -> AlgorithmChoice | SpecError:
-    """Return what earns most of the algorithms that choose by features; a refusal where none of them can be run.
+    """Choose the contextual algorithm with the highest mean reward in runs; return an error if none of them can run.
 
-    specs: the same experiment by algorithm, at least one. Where none chooses by features, the other one is the choice.
-    people: makes the people of a spec and a seed.
-    drawn: returns a spec with cut points of numbers from the data, where it is another one.
-    kept: the experiment with fewer features and options, where these may be chosen: one of them is, unless all
-        features earn clearly more.
+    specs: the experiment by algorithm, at least one; the featureless one is chosen only if it is the only one.
+    make_environment: makes the environment of a spec and a seed.
+    make_quantile_variant: returns a spec with cut points of numbers from the data; None if it is the same.
+    subsets: the experiment with fewer features and arms, if allowed: a subset is chosen unless all features earn
+        clearly more.
     """
-    whole = {(name, tuple(spec.features)): spec for name, spec in specs.items()}
-    known = max(specs.values(), key=lambda spec: len(spec.features))
-    # Algorithms that learn slowly come last with all features: there is no time for all of them.
-    order = dict(reversed(whole.items())) if kept is not None else whole
-    every = {**(kept or {}), **{one: spec for one, spec in order.items() if one not in (kept or {})}}
-    runs, refused = _runs(every, people, known, len(whole) if kept is None else len(kept) + _WIDE)
-    wanted = [one for one in whole if one[0] in by_features()] or list(whole)
-    chosen = [one for one in wanted if one in runs] or [one for one in runs if one in (kept or {})]
-    if not chosen:
-        return refused[wanted[0]]
-    everybody = [one for some in runs.values() for one in some]
-    single = float(np.mean([one.single for one in everybody]))
-    could = float(np.mean([one.run.best_constant_regret / one.run.choices for one in everybody]))
-    is_tie = all(one.run.uniform_regret <= _DUST * one.run.choices for one in everybody)
-    # Where one option is best for everybody, nothing speaks for or against an algorithm.
-    margin = _MORE * could or np.inf
-    earned = {one: single + float(np.mean([run.gain for run in some])) for one, some in runs.items()}
-    found = _better(earned, max(chosen, key=earned.__getitem__), chosen[0], margin)
-    if kept is not None:
-        fewer = max((one for one in runs if one in kept or not one[1]), key=earned.__getitem__, default=found)
-        found = _better(earned, found, fewer, margin)
-    every[found], gain = _with_all_options(every[found], earned[found] - single, people, known)
-    earned[found] = single + gain
-    changed = drawn(every[found]) if drawn else None
-    gains = [one.gain for one in _runs({found: changed}, people, known, 1)[0].get(found, [])] if changed else []
-    by_cuts = single + float(np.mean(gains)) if gains else -np.inf
-    name, features = found
-    beside = [one for one in earned if one[1] == features or not one[1] or not features]
-    is_less = features != wanted[0][1]
+    full_specs = {(name, tuple(spec.features)): spec for name, spec in specs.items()}
+    full_spec = max(specs.values(), key=lambda spec: len(spec.features))
+    # Slow learners come last with all features, since time may not suffice for all of them.
+    order = dict(reversed(full_specs.items())) if subsets is not None else full_specs
+    every_spec = {**(subsets or {}), **{key: spec for key, spec in order.items() if key not in (subsets or {})}}
+    n_certain = len(full_specs) if subsets is None else len(subsets) + _MIN_FULL_RUNS
+    runs, refused = _run_all(every_spec, make_environment, full_spec, n_certain)
+    full = [key for key in full_specs if key[0] in contextual_algorithms()] or list(full_specs)
+    runnable = [key for key in full if key in runs] or [key for key in runs if key in (subsets or {})]
+    if not runnable:
+        return refused[full[0]]
+    all_runs = [run for repeats in runs.values() for run in repeats]
+    best_option = full_spec.options[max(all_runs, key=lambda run: run.single).arm]
+    single = float(np.mean([run.single for run in all_runs]))
+    max_gain = float(np.mean([run.run.best_constant_regret / run.run.choices for run in all_runs]))
+    is_tie = all(run.run.uniform_regret <= _ROUNDING_ERROR * run.run.choices for run in all_runs)
+    # If one arm is best for all participants, the runs are no evidence for or against an algorithm.
+    margin = _MIN_GAIN_SHARE * max_gain or np.inf
+    rewards = {key: single + float(np.mean([run.gain for run in repeats])) for key, repeats in runs.items()}
+    best = _prefer(rewards, max(runnable, key=rewards.__getitem__), runnable[0], margin)
+    if subsets is not None:
+        best_subset = max((key for key in runs if key in subsets or not key[1]), key=rewards.__getitem__, default=best)
+        best = _prefer(rewards, best, best_subset, margin)
+    every_spec[best], gain = _with_all_options(every_spec[best], rewards[best] - single, make_environment, full_spec)
+    rewards[best] = single + gain
+    variant = make_quantile_variant(every_spec[best]) if make_quantile_variant else None
+    variant_runs = _run_all({best: variant}, make_environment, full_spec, 1)[0].get(best, []) if variant else []
+    gains = [run.gain for run in variant_runs]
+    quantile_reward = single + float(np.mean(gains)) if gains else -np.inf
+    name, features = best
+    comparable = [key for key in rewards if key[1] == features or not key[1] or not features]
+    has_fewer_features = features != full[0][1]
     return AlgorithmChoice(
         name,
-        {one[0]: max(earned[other] for other in beside if other[0] == one[0]) for one in beside},
+        {key[0]: max(rewards[other] for other in comparable if other[0] == key[0]) for key in comparable},
         single,
-        could,
+        max_gain,
         specs[name].reward.is_rate,
-        by_cuts if by_cuts - earned[found] > margin else None,
+        quantile_reward if quantile_reward - rewards[best] > margin else None,
         is_tie,
-        features if is_less else None,
-        len(wanted[0][1]),
-        with_all=max(earned[one] for one in chosen) if is_less else None,
-        options=(options := every[found].options),
-        left_out=tuple(one for one in known.options if one not in options),
+        features if has_fewer_features else None,
+        len(full[0][1]),
+        full_reward=max(rewards[key] for key in runnable) if has_fewer_features else None,
+        options=(options := every_spec[best].options),
+        dropped=tuple(option for option in full_spec.options if option not in options),
+        best_option="" if is_tie else best_option,
+        subset_reward=max(
+            (rewards[key] for key in runs if key in (subsets or {}) and key[1] != features), default=None
+        ),
     )
 
 
-def _with_all_options(spec: ArmsSpec, gain: float, people: People, known: ArmsSpec) -> tuple[ArmsSpec, float]:
-    """Return the spec with all options, and what it gains, unless with fewer it gains more."""
-    tables = tables_of(spec)
-    tables["experiment"] |= {"arms": list(known.options)}
-    whole, one = with_own_rounds(tables, spec.algorithm.name), (spec.algorithm.name, tuple(spec.features))
-    if whole is None or spec.options == known.options:
+def _with_all_options(spec: ArmsSpec, gain: float, factory: MakeEnvironment, full: ArmsSpec) -> tuple[ArmsSpec, float]:
+    """Return the spec with all arms, and its gain, unless the given arms gain more."""
+    tables = to_tables(spec)
+    tables["experiment"] |= {"arms": list(full.options)}
+    spec_with_all, key = with_own_rounds(tables, spec.algorithm.name), (spec.algorithm.name, tuple(spec.features))
+    if spec_with_all is None or spec.options == full.options:
         return spec, gain
-    runs = _runs({one: whole}, people, known, 1)[0].get(one, [])
-    with_all = float(np.mean([run.gain for run in runs])) if runs else -np.inf
-    return (spec, gain) if gain > with_all else (whole, with_all)
+    runs = _run_all({key: spec_with_all}, factory, full, 1)[0].get(key, [])
+    gain_with_all = float(np.mean([run.gain for run in runs])) if runs else -np.inf
+    return (spec, gain) if gain > gain_with_all else (spec_with_all, gain_with_all)
 
 
-def _better(earned: Mapping[Tried, float], other: Tried, usual: Tried, margin: float) -> Tried:
-    """Return the usual one, unless the other earns clearly more."""
-    return other if earned[other] - earned[usual] > margin else usual
+def _prefer(rewards: Mapping[Candidate, float], challenger: Candidate, default: Candidate, margin: float) -> Candidate:
+    """Return the default candidate, unless the challenger earns clearly more."""
+    return challenger if rewards[challenger] - rewards[default] > margin else default
 
 
-def _runs(
-    specs: Mapping[Tried, ArmsSpec], people: People, known: ArmsSpec, first: int
-) -> tuple[dict[Tried, list[PartialRun]], dict[Tried, SpecError]]:
-    """Return runs of the first specs, and if there is time of others and again of the best; and what is refused."""
-    found: dict[Tried, list[PartialRun]] = {}
-    refused: dict[Tried, SpecError] = {}
-    started = time.process_time()
+def _run_all(
+    specs: Mapping[Candidate, ArmsSpec], factory: MakeEnvironment, full: ArmsSpec, n_certain: int
+) -> tuple[dict[Candidate, list[PartialRun]], dict[Candidate, SpecError]]:
+    """Run the first candidates, and as time allows all others and the best again; return runs and errors."""
+    runs: dict[Candidate, list[PartialRun]] = {}
+    errors: dict[Candidate, SpecError] = {}
+    start = time.process_time()
 
-    def tried(one: Tried, seed: int) -> None:
-        run = played(specs[one], seed, _RUN, lambda own: people_told(people(known, own), known, specs[one]))
+    def run_candidate(key: Candidate, seed: int) -> None:
+        run = run_partially(specs[key], seed, _RUN_SECONDS, lambda s: restrict_to(factory(full, s), full, specs[key]))
         if isinstance(run, PartialRun):
-            found.setdefault(one, []).append(run)
+            runs.setdefault(key, []).append(run)
         else:
-            refused[one] = run
+            errors[key] = run
 
-    for place, one in enumerate(specs):
-        if place < first or time.process_time() - started < _SECONDS:
-            tried(one, 0)
-    for one in sorted(found, key=lambda one: -found[one][0].gain)[:_AGAIN]:
-        if found[one][0].seconds < _RUN / 2 or time.process_time() - started < _SECONDS:
-            tried(one, 1)
-    return found, refused
+    for index, candidate in enumerate(specs):
+        if index < n_certain or time.process_time() - start < _SEARCH_SECONDS:
+            run_candidate(candidate, 0)
+    for candidate in sorted(runs, key=lambda key: -runs[key][0].gain)[:_N_REPEATED]:
+        if runs[candidate][0].seconds < _RUN_SECONDS / 2 or time.process_time() - start < _SEARCH_SECONDS:
+            run_candidate(candidate, 1)
+    return runs, errors

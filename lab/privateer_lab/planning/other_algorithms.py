@@ -1,4 +1,4 @@
-"""The algorithms of the registry by what they do: by features, without any, for effects; an experiment with others."""
+"""Algorithms of the registry by kind: contextual, featureless, for effects; and variants of an experiment."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -10,89 +10,82 @@ from privateer_core.primitives.questions import FeatureMeans, KeyedMeans, L2Vect
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.spec import Spec
 
-_BY_FEATURES: Final[tuple[type[Question], ...]] = (KeyedMeans, L2VectorSum, FeatureMeans)
-"""What algorithms ask that choose by features, the usual one first."""
-_OF_ROUNDS: Final = ("round_size", "round_growth")
+_CONTEXTUAL_QUESTIONS: Final[tuple[type[Question], ...]] = (KeyedMeans, L2VectorSum, FeatureMeans)
+"""Questions of contextual algorithms, the default one first."""
+_ROUND_KEYS: Final = ("round_size", "round_growth")
 
 
-def by_features() -> tuple[str, ...]:
-    """Return the names of the algorithms that choose by features, the first of each question."""
-    return tuple(_first(question, needs_context=True) for question in _BY_FEATURES)
+def contextual_algorithms() -> tuple[str, ...]:
+    """Return the names of contextual algorithms, the first of each question."""
+    return tuple(_find_first_algorithm(question, needs_context=True) for question in _CONTEXTUAL_QUESTIONS)
 
 
 def candidate_names() -> tuple[str, ...]:
-    """Return the names of all algorithms that are compared: `by_features`, and the one without."""
-    return (*by_features(), without_features())
+    """Return the names of all compared algorithms: `contextual_algorithms` and the featureless one."""
+    return (*contextual_algorithms(), featureless_algorithm())
 
 
-def without_features() -> str:
-    """Return the name of the algorithm that gives everybody the same option."""
-    return _first(SmallDomainMeans, needs_context=False)
+def featureless_algorithm() -> str:
+    """Return the name of the algorithm that ignores features."""
+    return _find_first_algorithm(SmallDomainMeans, needs_context=False)
 
 
-def _first(question: type[Question], *, needs_context: bool) -> str:
-    kinds = {one: algorithm(one).spec for one in ALGORITHMS}
-    return next(name for name, spec in kinds.items() if _asks(spec, question, needs_context))
-
-
-def _asks(spec: type[Spec], question: type[Question], needs_context: bool) -> bool:
-    if not issubclass(spec, ArmsSpec) or spec.question is not question:
-        return False
-    return spec.model_fields["context"].is_required() == needs_context
+def _find_first_algorithm(question: type[Question], *, needs_context: bool) -> str:
+    kinds = {name: algorithm(name).spec for name in ALGORITHMS}
+    asking = {name: kind for name, kind in kinds.items() if issubclass(kind, ArmsSpec) and kind.question is question}
+    return next(name for name, kind in asking.items() if kind.model_fields["context"].is_required() == needs_context)
 
 
 def with_algorithm(tables: Mapping[str, Any], name: str) -> ArmsSpec | None:
-    """Return the spec of these tables with another algorithm, in its usual settings; None where it cannot be."""
+    """Return the spec with another algorithm in its default settings; None if it is invalid."""
     changed = dict(tables) | {"algorithm": {"name": name}}
-    if name == without_features():
+    if name == featureless_algorithm():
         changed.pop("context", None)
-        changed["experiment"] = {key: one for key, one in changed["experiment"].items() if key != "gain_share"}
+        experiment = changed["experiment"].items()
+        changed["experiment"] = {key: setting for key, setting in experiment if key != "evaluation_fraction"}
     with suppress(SpecError):
         return cast(ArmsSpec, parse_spec(changed))
     return None
 
 
-def every_algorithm(tables: Mapping[str, Any], *, own_rounds: bool = False) -> dict[str, ArmsSpec]:
-    """Return the spec of these tables with each algorithm that it can have: those by features, and the one without.
-
-    With ``own_rounds`` rounds that grow begin as their algorithm has them, whatever the tables say.
-    """
+def build_variants(tables: Mapping[str, Any], *, own_rounds: bool = False) -> dict[str, ArmsSpec]:
+    """Return the spec with each valid algorithm by name; with ``own_rounds`` growing rounds have its default size."""
     specs = with_own_rounds if own_rounds else with_algorithm
-    found = {name: specs(tables, name) for name in candidate_names()}
-    return {name: spec for name, spec in found.items() if spec is not None}
+    variants = {name: specs(tables, name) for name in candidate_names()}
+    return {name: spec for name, spec in variants.items() if spec is not None}
 
 
 def with_own_rounds(tables: Mapping[str, Any], name: str) -> ArmsSpec | None:
-    """Return the spec of these tables with another algorithm, whose rounds are its own if they grow.
+    """Return the spec with another algorithm, with its default rounds if they grow.
 
-    Rounds of one size are those of the tables. Where rounds grow, such a first round would be most of the learning.
+    Rounds of constant size are those of the tables; as the first of growing rounds they would be too large.
     """
-    experiment = {key: one for key, one in tables["experiment"].items() if key != "round_size"}
-    own = with_algorithm(dict(tables) | {"experiment": experiment}, name)
-    return own if own is not None and own.experiment.round_growth > 0 else with_algorithm(tables, name)
+    experiment = {key: setting for key, setting in tables["experiment"].items() if key != "round_size"}
+    variant = with_algorithm(dict(tables) | {"experiment": experiment}, name)
+    return variant if variant is not None and variant.experiment.round_growth > 0 else with_algorithm(tables, name)
 
 
-def tables_of(spec: ArmsSpec) -> dict[str, Any]:
-    """Return the tables of a spec, without sizes of rounds that are the usual ones of its algorithm."""
+def to_tables(spec: ArmsSpec) -> dict[str, Any]:
+    """Return the tables of a spec, without round sizes that are its algorithm's defaults."""
     tables = spec.model_dump(exclude_none=True)
-    plain = {key: one for key, one in tables["experiment"].items() if key not in _OF_ROUNDS}
+    usual_experiment = {key: setting for key, setting in tables["experiment"].items() if key not in _ROUND_KEYS}
     try:
-        usual = cast(ArmsSpec, parse_spec(tables | {"experiment": plain})).experiment
+        usual = cast(ArmsSpec, parse_spec(tables | {"experiment": usual_experiment})).experiment
     except SpecError:  # the usual rounds are larger than the experiment
         return tables
-    kept = {key: tables["experiment"][key] for key in _OF_ROUNDS if getattr(usual, key) != tables["experiment"][key]}
-    return tables | {"experiment": plain | kept}
+    stated = {key: tables["experiment"][key] for key in _ROUND_KEYS if getattr(usual, key) != tables["experiment"][key]}
+    return tables | {"experiment": usual_experiment | stated}
 
 
-def with_effects() -> str:
-    """Return the name of the first algorithm that plans for an effect."""
+def effect_algorithm() -> str:
+    """Return the name of the first algorithm that plans for an effect size."""
     for name in ALGORITHMS:
         kind = algorithm(name).spec
-        if issubclass(kind, ArmsSpec) and plans_for_effects(kind):
+        if issubclass(kind, ArmsSpec) and is_effect_spec(kind):
             return name
     raise AssertionError("no algorithm plans for an effect")
 
 
-def plans_for_effects(kind: type[Spec]) -> bool:
-    """Tell whether specs of this kind say which effect they are to find."""
-    return "effect" in getattr(kind.model_fields["algorithm"].annotation, "model_fields", {})
+def is_effect_spec(kind: type[Spec]) -> bool:
+    """Whether specs of a class state an effect size to detect."""
+    return "minimum_detectable_effect" in getattr(kind.model_fields["algorithm"].annotation, "model_fields", {})

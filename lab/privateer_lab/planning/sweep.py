@@ -1,4 +1,4 @@
-"""Runs over many settings of a spec, in one tidy table; an interrupted sweep goes on with it."""
+"""Sweeps: runs over combinations of a spec's settings, in a table with which an interrupted sweep resumes."""
 
 import csv
 import fcntl
@@ -15,20 +15,21 @@ from typing import Any, Final, Self
 
 from privateer_core.errors import SpecError
 from privateer_core.spec.spec import Spec
-from privateer_lab.simulation.parallel import Backend, each
-from privateer_lab.simulation.simulate import Run, simulate_in_short
+from privateer_lab.simulation.parallel import Backend, run_tasks
+from privateer_lab.simulation.simulate import simulate_without_path
+from privateer_lab.simulation.simulation import Run
 from privateer_lab.tables.data_column import DataColumn
 from privateer_lab.tables.data_table import DataTable
 
 CELLS_MAX: Final = 100_000
 _DIGEST: Final = "spec"
-"""The column of digests, of which some have digits alone."""
-_WORDS: Final = {"True": True, "False": False}
+"""The column of digests, which may look like numbers."""
+_BOOLEANS: Final = {"True": True, "False": False}
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One row of the table to be: swept settings, the seed, and the spec that they make."""
+    """A row to be computed: swept settings, the seed, and the resulting spec."""
 
     settings: tuple[str, ...]
     spec: Spec
@@ -36,28 +37,28 @@ class Cell:
 
     @property
     def key(self) -> tuple[str, int]:
-        """What makes the row: the same spec, files of people and seed give the same row in every sweep."""
+        """The digest of spec and population files, and the seed, which determine the row in every sweep."""
         digest = hashlib.sha256(self.spec.model_dump_json(fallback=repr).encode())
         for population in (self.spec.population, *(source.population for source in self.spec.sources)):
             for path in str((population or {}).get("path", "")).split(","):
-                digest.update(_content(path.strip()))
+                digest.update(_hash_file(path.strip()))
         return digest.hexdigest()[:16], self.seed
 
 
 @lru_cache
-def _content(path: str) -> bytes:
-    """Return the digest of a file, or nothing if it cannot be read: the run will say so."""
+def _hash_file(path: str) -> bytes:
+    """Return the digest of a file; empty if it cannot be read, on which the run fails."""
     with suppress(OSError), open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").digest()
     return b""
 
 
 def parse_axes(options: list[str]) -> dict[str, list[str]]:
-    """Read keys and their values from ``section.key=value,value``; commas in brackets or quotes belong to the value."""
+    """Parse ``section.key=value,value``; commas in brackets or quotes belong to a value; refuse a repeated key."""
     axes: dict[str, list[str]] = {}
     for option in options:
         key, equals, text = option.partition("=")
-        key, values = key.strip(), _values(text)
+        key, values = key.strip(), _split_values(text)
         if not equals or "." not in key or key in axes or not all(values):
             remedy = "write section.key=value,value once for each key"
             raise SpecError(f"cannot read {option!r}", field="--vary", remedy=remedy)
@@ -65,49 +66,44 @@ def parse_axes(options: list[str]) -> dict[str, list[str]]:
     return axes
 
 
-def _values(text: str) -> list[str]:
+def _split_values(text: str) -> list[str]:
     """Split the values of an option at commas outside of brackets and quotes."""
-    parts, depth, quote = [""], 0, ""
+    values, depth, quote = [""], 0, ""
     for letter in text:
         if letter == "," and not depth and not quote:
-            parts.append("")
+            values.append("")
             continue
         if letter in "'\"" and quote in ("", letter):
             quote = "" if quote else letter
         elif not quote:
             depth += (letter in "[{") - (letter in "]}")
-        parts[-1] += letter
-    return [part.strip() for part in parts]
+        values[-1] += letter
+    return [value.strip() for value in values]
 
 
-def cells(made: Iterable[tuple[tuple[str, ...], Spec]], seeds: int) -> list[Cell]:
-    """Return all rows of a sweep."""
-    every = (Cell(settings, spec, seed) for settings, spec in made for seed in range(seeds))
-    found = list(itertools.islice(every, CELLS_MAX + 1))
-    if len(found) > CELLS_MAX:
+def make_cells(settings_and_specs: Iterable[tuple[tuple[str, ...], Spec]], seeds: int) -> list[Cell]:
+    """Make all cells of a sweep; refuse more than the maximum."""
+    all_cells = (Cell(settings, spec, seed) for settings, spec in settings_and_specs for seed in range(seeds))
+    limited = list(itertools.islice(all_cells, CELLS_MAX + 1))
+    if len(limited) > CELLS_MAX:
         raise SpecError(f"more than {CELLS_MAX} runs", field="--vary", remedy="sweep fewer values")
-    return found
+    return limited
 
 
-def combinations(axes: Mapping[str, list[str]]) -> Iterator[tuple[tuple[str, ...], list[str]]]:
+def iterate_combinations(axes: Mapping[str, list[str]]) -> Iterator[tuple[tuple[str, ...], list[str]]]:
     """Yield the values of each combination, and the ``section.key=value`` settings that make it."""
-    for made in product_of(axes):
-        yield tuple(made.values()), [f"{key}={value}" for key, value in made.items()]
+    for values in iterate_product(axes):
+        yield tuple(values.values()), [f"{key}={value}" for key, value in values.items()]
 
 
-def product_of(axes: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
+def iterate_product(axes: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
     """Yield the value of every key, for each combination."""
     for values in itertools.product(*axes.values()):
         yield dict(zip(axes, values, strict=True))
 
 
 class SweepJournal:
-    """A CSV file to which rows are appended as they come, each in one write; it is locked against other sweeps.
-
-    path: the file; a row at the end that was cut off, by a kill, is dropped.
-    axes: swept keys: the first columns.
-    figures: names of what runs measure: the columns after the seed.
-    """
+    """A locked CSV file of swept keys, seed and figures; a row is a single write; an incomplete last row is dropped."""
 
     def __init__(self, path: Path, axes: Iterable[str], figures: Iterable[str]) -> None:
         self.path, self.figures = path, list(figures)
@@ -115,12 +111,11 @@ class SweepJournal:
         self._file = path.open("a+", encoding="utf-8", newline="")
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self._done = self._recover()
+            self._written_keys = self._recover()
         except BlockingIOError:
             self._file.close()
-            raise SpecError(
-                f"another sweep writes {path}", field="--out", remedy="wait, or name another file"
-            ) from None
+            remedy = "wait, or name another file"
+            raise SpecError(f"another sweep writes {path}", field="--out", remedy=remedy) from None
         except (ValueError, csv.Error):
             self._file.close()
             raise SpecError(f"{path} holds another table", field="--out", remedy="name another file") from None
@@ -132,65 +127,66 @@ class SweepJournal:
         self._file.close()
 
     def _recover(self) -> set[tuple[str, int]]:
-        """Return the keys of the file's rows; begin the table if it is empty or was cut off in its first line."""
+        """Return the keys of the file's rows; start the table if its first line is missing or incomplete."""
         self._file.seek(0)
         text = self._file.read()
-        whole = text[: text.rfind("\n") + 1]
-        if not whole and _line(self.columns).startswith(text):
+        complete_lines = text[: text.rfind("\n") + 1]
+        if not complete_lines and _format_line(self.columns).startswith(text):
             self._file.truncate(0)
             self._append(self.columns)
             return set()
-        header, *rows = csv.reader(io.StringIO(whole))
+        header, *rows = csv.reader(io.StringIO(complete_lines))
         if header != self.columns or any(len(row) != len(header) for row in rows):
             raise ValueError("other columns")
         seed = self.columns.index("seed")
-        done = {(row[-1], int(row[seed])) for row in rows}
-        self._file.truncate(len(whole.encode()))
-        return done
+        written_keys = {(row[-1], int(row[seed])) for row in rows}
+        self._file.truncate(len(complete_lines.encode()))
+        return written_keys
 
     def _append(self, values: list[Any]) -> None:
-        self._file.write(_line(values))
+        self._file.write(_format_line(values))
         self._file.flush()
 
-    def missing(self, wanted: list[Cell]) -> list[Cell]:
-        """Return the rows that are not there yet, each once even if two settings make the same spec."""
-        return list({cell.key: cell for cell in wanted if cell.key not in self._done}.values())
+    def select_missing(self, cells: list[Cell]) -> list[Cell]:
+        """Return the cells without a row, without duplicates of equal specs."""
+        return list({cell.key: cell for cell in cells if cell.key not in self._written_keys}.values())
 
     def append(self, cell: Cell, run: Run) -> None:
         """Add a row."""
-        (digest, seed), found = cell.key, run.figures()
-        self._append([*cell.settings, seed, *(found.get(name, "") for name in self.figures), digest])
+        (digest, seed), figures = cell.key, run.figures()
+        self._append([*cell.settings, seed, *(figures.get(name, "") for name in self.figures), digest])
 
 
-def _line(values: list[Any]) -> str:
+def _format_line(values: list[Any]) -> str:
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerow(values)
     return text.getvalue()
 
 
-def sweep(wanted: list[Cell], journal: SweepJournal, jobs: int | None, backend: Backend) -> Iterator[Cell]:
-    """Fill in the missing rows, one by one as they come."""
-    for cell, run in each(_run, [(cell,) for cell in journal.missing(wanted)], jobs, backend):
+def run_sweep(cells: list[Cell], journal: SweepJournal, jobs: int | None, backend: Backend) -> Iterator[Cell]:
+    """Run the missing cells, append their rows, and yield each cell when it is done."""
+    for cell, run in run_tasks(_run_cell, [(cell,) for cell in journal.select_missing(cells)], jobs, backend):
         journal.append(cell, run)
         yield cell
 
 
-def _run(cell: Cell) -> tuple[Cell, Run]:
-    return cell, simulate_in_short(cell.spec, cell.seed)
+def _run_cell(cell: Cell) -> tuple[Cell, Run]:
+    return cell, simulate_without_path(cell.spec, cell.seed)
 
 
 def read_journal(journal: Path) -> dict[str, list[Any]]:
-    """Return the columns of a journal: what looks like a number is one, except for digests; None where nothing is."""
+    """Return the columns of a journal, with numbers parsed except in digests; None for empty cells."""
     columns = DataTable(journal, decimal=".").read().columns
-    return {name: column.texts.tolist() if name == _DIGEST else _cells(column) for name, column in columns.items()}
+    return {name: column.texts.tolist() if name == _DIGEST else _read_cells(column) for name, column in columns.items()}
 
 
-def _cells(column: DataColumn) -> list[Any]:
+def _read_cells(column: DataColumn) -> list[Any]:
+    """Read a column's cells as numbers, booleans or texts; gaps between numbers are None."""
     if column.numbers is None:
-        return [_WORDS.get(text, text) for text in column.texts.tolist()]
+        return [_BOOLEANS.get(text, text) for text in column.texts.tolist()]
     is_whole = all(text.lstrip("-").isdigit() for text in column.counts)
-    each = [*(int(text) if is_whole else float(text) for text in column.values), None]
-    return [each[place] for place in column.places.tolist()]
+    cell_values = [*(int(text) if is_whole else float(text) for text in column.values), None]
+    return [cell_values[code] for code in column.codes.tolist()]
 
 
 def write_parquet(journal: Path, path: Path) -> None:

@@ -1,1 +1,1 @@
-"""The services of this machine, what the command line asks services, and the demos."""
+"""Services as processes of this machine, requests of the command line to services, and the demos."""

@@ -16,40 +16,36 @@ from typing import BinaryIO, NamedTuple, NoReturn
 import httpx
 
 from privateer_core.errors import SpecError, Unavailable
-from privateer_core.wire.keys import own_key, publish_key
+from privateer_core.wire.keys import load_or_create_key, publish_key
 
 _START_SECONDS = 90.0
-_HERE = {"PRIVATEER_HOST": "127.0.0.1", "PRIVATEER_ADMIN_HOST": "127.0.0.1"}
-_FREE = range(20_000, 32_000)
-"""Ports that no system gives to connections by itself."""
-_PORTS = ("--server-port", "--shuffler-port", "--admin-port", "--shuffler-admin-port")
+_LOOPBACK_SETTINGS = {"PRIVATEER_HOST": "127.0.0.1", "PRIVATEER_ADMIN_HOST": "127.0.0.1"}
+_FREE_PORTS = range(20_000, 32_000)
+"""Ports outside of the ephemeral ranges of all systems."""
+_PORT_OPTIONS = ("--server-port", "--shuffler-port", "--admin-port", "--shuffler-admin-port")
 
 
 class Processes:
-    """The two processes, by name; they can be killed and started again on the same data.
-
-    quiet: whether they log only warnings and errors.
-    log: where they log; None: to standard error.
-    """
+    """Processes of services by name, to be killed and restarted on the same data; quiet ones log warnings alone."""
 
     def __init__(self, quiet: bool = False, log: BinaryIO | None = None) -> None:
         self._log = log
-        self._before = "import logging; logging.disable(logging.INFO); " if quiet else ""
+        self._logging_code = "import logging; logging.disable(logging.INFO); " if quiet else ""
         self._running: dict[str, subprocess.Popen[bytes]] = {}
-        self._how: dict[str, tuple[str, dict[str, str], str]] = {}
+        self._start_arguments: dict[str, tuple[str, dict[str, str], str]] = {}
 
-    def start(self, name: str, how: tuple[str, dict[str, str], str] | None = None) -> None:
+    def start(self, name: str, arguments: tuple[str, dict[str, str], str] | None = None) -> None:
         """Start a process by its module, environment and address, or as it was started before."""
-        module, environment, url = self._how[name] = how or self._how[name]
-        settings = os.environ | _HERE | {"PRIVATEER_PORT": url.rpartition(":")[2]} | environment
+        module, environment, url = self._start_arguments[name] = arguments or self._start_arguments[name]
+        settings = os.environ | _LOOPBACK_SETTINGS | {"PRIVATEER_PORT": url.rpartition(":")[2]} | environment
         # -P: modules in the working directory are not imported.
-        code = f"{self._before}from {module} import main; main()"
+        code = f"{self._logging_code}from {module} import main; main()"
         self._running[name] = subprocess.Popen([sys.executable, "-P", "-c", code], env=settings, stderr=self._log)
 
     def wait(self, name: str) -> None:
-        """Wait until a process is ready."""
-        deadline, url = time.monotonic() + _START_SECONDS, self._how[name][2]
-        with httpx.Client(timeout=2) as http:  # one for all: each reads all certificates
+        """Wait until a process is ready; `Unavailable` if it ends, or takes too long."""
+        deadline, url = time.monotonic() + _START_SECONDS, self._start_arguments[name][2]
+        with httpx.Client(timeout=2) as http:  # a single client, since each reads all certificates
             while time.monotonic() < deadline:
                 ready = _is_ready(http, url)
                 if self._running[name].poll() is not None:  # another process has answered
@@ -61,13 +57,13 @@ class Processes:
         raise Unavailable(f"the {name} is not ready after {_START_SECONDS:g} seconds", remedy=remedy)
 
     def watch(self) -> NoReturn:
-        """Check once a second that the processes run."""
+        """Check every second that all processes run, and raise an error when a process ends."""
         while True:
             for name, process in self._running.items():
                 if (code := process.poll()) is not None:
                     remedy = "see its log above, then start privateer up again"
-                    how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
-                    raise Unavailable(f"the {name} {how}", remedy=remedy)
+                    ending = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
+                    raise Unavailable(f"the {name} {ending}", remedy=remedy)
             time.sleep(1)
 
     def pid(self, name: str) -> int:
@@ -80,13 +76,14 @@ class Processes:
         self._running[name].wait()
 
     def stop(self) -> None:
-        """End both processes; the shuffler first, since it depends on the server."""
+        """End all processes, those started last first: the shuffler depends on the server."""
         for process in reversed(self._running.values()):
             process.terminate()
             process.wait(timeout=_START_SECONDS)
 
 
 def _is_ready(http: httpx.Client, url: str) -> bool:
+    """Tell whether a service answers that it is ready."""
     try:
         return http.get(f"{url}/readyz").status_code == httpx.codes.OK
     except httpx.TransportError:
@@ -107,11 +104,11 @@ class Services(NamedTuple):
 
 
 class IssuerProcess(NamedTuple):
-    """An issuer beside the services, which then take reports with upload tokens alone."""
+    """The settings of an issuer beside the services, which then accept only reports with upload tokens."""
 
-    experiments: str  # names of those that it issues tokens for, separated by commas
+    experiments: str  # names of the experiments that it issues tokens for, separated by commas
     port: int  # of its public listener
-    # attestation, secrets: how it knows devices, and the file of the secrets that it shares with the application's
+    # attestation, secrets: the kind of attestation of devices, and the file of secrets shared with the application's
     # backend
     attestation: str = "open"
     secrets: Path | None = None
@@ -119,7 +116,7 @@ class IssuerProcess(NamedTuple):
 
     @property
     def url(self) -> str:
-        """Its address."""
+        """The issuer's URL."""
         return f"http://127.0.0.1:{self.port}"
 
     def settings(self, data: Path) -> dict[str, str]:
@@ -133,50 +130,47 @@ class IssuerProcess(NamedTuple):
             "PRIVATEER_ATTESTATION": self.attestation,
             "PRIVATEER_PUBLIC_KEY_FILE": str(data / "tokens" / "issuer.json"),
             **({"PRIVATEER_ATTESTATION_SECRETS": str(self.secrets)} if self.secrets else {}),
-            **_HERE,
+            **_LOOPBACK_SETTINGS,
         }
 
-    def checks(self, data: Path, url: str) -> dict[str, str]:
-        """Return the further settings of a service at an address, which checks tokens."""
+    def token_settings(self, data: Path, url: str) -> dict[str, str]:
+        """Return the additional settings of a service at a URL that checks upload tokens."""
         return {
             "PRIVATEER_TOKENS": "required",
             "PRIVATEER_TOKEN_KEYS": str(data / "tokens"),
-            "PRIVATEER_ORIGIN": url.removeprefix("http://"),
+            "PRIVATEER_TOKEN_ORIGIN": url.removeprefix("http://"),
         }
 
 
 def free_port() -> int:
-    """Return a port of the loopback interface on which nobody listens now.
+    """Return a free port of the loopback interface.
 
-    It is below those that systems give to connections: one of these may be taken before the service listens.
+    It is below the ephemeral ports, since a system may give an ephemeral port away before the service listens.
     """
     while True:
-        port = secrets.choice(_FREE)
+        port = secrets.choice(_FREE_PORTS)
         with suppress(OSError), socket.socket() as probe:
             probe.bind(("127.0.0.1", port))
             return port
 
 
 def check_ports(ports: Mapping[str, int]) -> None:
-    """Check that nobody listens on these ports, given by the options that name them."""
+    """Check that ports, by their command-line options, are free."""
     with ExitStack() as probes:
         for option, port in ports.items():
             try:
                 probes.enter_context(socket.create_server(("127.0.0.1", port)))
             except OSError as error:
-                taken = error.errno == errno.EADDRINUSE
-                why = f"{port} is taken" if taken else f"cannot listen on {port}: {error.strerror}"
-                remedy = "stop the other services, or choose another port" if taken else "choose another port"
-                raise SpecError(why, field=option, remedy=remedy) from None
+                is_taken = error.errno == errno.EADDRINUSE
+                detail = f"{port} is taken" if is_taken else f"cannot listen on {port}: {error.strerror}"
+                remedy = "stop the other services, or choose another port" if is_taken else "choose another port"
+                raise SpecError(detail, field=option, remedy=remedy) from None
 
 
-def environments(data: Path, ports: tuple[int, int, int, int], token: str) -> dict[str, dict[str, str]]:
-    """Return the settings of both services with their data under ``data``, for listeners of the loopback interface.
-
-    ``ports`` are the server's and the shuffler's, then those of their private listeners.
-    """
+def service_settings(data: Path, ports: tuple[int, int, int, int], token: str) -> dict[str, dict[str, str]]:
+    """Return both services' settings, with data under ``data``; ports: server's, shuffler's, and their private ones."""
     server, shuffler, admin, shuffler_admin = map(str, ports)
-    common = _HERE | {"PRIVATEER_SENDER_KEYS": str(data / "senders")}
+    common = _LOOPBACK_SETTINGS | {"PRIVATEER_SENDER_KEYS": str(data / "senders")}
     return {
         "server": {
             "PRIVATEER_DATA": str(data / "server"),
@@ -198,7 +192,7 @@ def environments(data: Path, ports: tuple[int, int, int, int], token: str) -> di
 
 
 @contextmanager
-def running(
+def run_services(
     data: Path,
     server_port: int,
     shuffler_port: int,
@@ -210,33 +204,28 @@ def running(
     issuing: IssuerProcess | None = None,
     origins: str = "",
 ) -> Iterator[Services]:
-    """Start both services with their data under ``data``, and an issuer if it is wanted; stop them at the end.
-
-    ``private`` are the ports of the private listeners, the server's first; by default free ones. ``quiet`` services log
-    only warnings and errors, to ``log`` if that is given. ``origins`` are those whose pages may ask the services from a
-    browser.
-    """
+    """Run both services, and an issuer if given, for the block; pages of ``origins`` may send them requests."""
     ports = (server_port, shuffler_port, *(private or (free_port(), free_port())))
-    own = {"--issuer-port": issuing.port, "--issuer-admin-port": issuing.admin_port} if issuing else {}
-    check_ports({**dict(zip(_PORTS, ports, strict=True)), **own})
+    issuer_ports = {"--issuer-port": issuing.port, "--issuer-admin-port": issuing.admin_port} if issuing else {}
+    check_ports({**dict(zip(_PORT_OPTIONS, ports, strict=True)), **issuer_ports})
     for folder in (data / "server", data / "shuffler", data / "trusted"):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     token, key = token or secrets.token_urlsafe(24), data / "sender.key"
-    publish_key(own_key(key, "--data"), data / "senders" / "sender.pub")
+    publish_key(load_or_create_key(key, "--data"), data / "senders" / "sender.pub")
     server, shuffler, admin, shuffler_admin = (f"http://127.0.0.1:{port}" for port in ports)
-    at = Services(server, shuffler, admin, shuffler_admin, token, key, Processes(quiet, log))
-    allowed = {"PRIVATEER_ORIGINS": origins} if origins else {}
-    settings = {name: one | allowed for name, one in environments(data, ports, token).items()}
+    services = Services(server, shuffler, admin, shuffler_admin, token, key, Processes(quiet, log))
+    cors = {"PRIVATEER_CORS_ORIGINS": origins} if origins else {}
+    settings = {name: service | cors for name, service in service_settings(data, ports, token).items()}
     urls = {"server": server, "shuffler": shuffler}
     if issuing:
-        at = at._replace(issuer=issuing.url)
-        checked = {name: one | issuing.checks(data, urls[name]) for name, one in settings.items()}
-        settings, urls = {"issuer": issuing.settings(data) | allowed, **checked}, {"issuer": issuing.url, **urls}
+        services = services._replace(issuer=issuing.url)
+        checked = {name: service | issuing.token_settings(data, urls[name]) for name, service in settings.items()}
+        settings, urls = ({"issuer": issuing.settings(data) | cors, **checked}, {"issuer": issuing.url, **urls})
     try:
         # One after the other: a shuffler that follows experiments would warn that the server does not answer yet.
         for name, url in urls.items():
-            at.processes.start(name, (f"privateer_{name}.app", settings[name], url))
-            at.processes.wait(name)
-        yield at
+            services.processes.start(name, (f"privateer_{name}.app", settings[name], url))
+            services.processes.wait(name)
+        yield services
     finally:
-        at.processes.stop()
+        services.processes.stop()

@@ -1,119 +1,125 @@
-"""Sends the command line's requests to services. A server may be anybody's: what is read of an answer is bounded."""
+"""Requests of the command line to services. A server may be untrusted, so the size of a response is bounded."""
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Any, Final
 
 import httpx
 import msgspec
 
-from privateer_client.delivery import retry_seconds
+from privateer_client.delivery import parse_retry_after
 from privateer_core.answer.conclusion import PublishedAnswer
+from privateer_core.answer.people import People
 from privateer_core.answer.policy_view import PolicyView
 from privateer_core.errors import Deleted, NotFound, PrivateerError, SpecError, Unauthorized, Unavailable
+from privateer_core.privacy.trust import trust_of
 from privateer_core.spec.spec import Spec
-from privateer_core.wire.problem import slug_of
+from privateer_core.wire.problem import read_slug
 
-_ELSEWHERE: Final = {
+_WRONG_ADDRESS_HINTS: Final = {
     "--url": ("this is not a learning server", "its public port is 8000 unless you changed it"),
     "--admin-url": ("this is not the server's private listener", "its port is 8002 unless you changed it"),
     "--shuffler-admin-url": ("this is not the shuffler's private listener", "its port is 8003 unless you changed it"),
 }
-"""What to say if the address has no such page, by the option that named the address."""
+"""Error and remedy for an address without the requested page, by the option that names the address."""
 _CREATED: Final = 201
-_BUSY: Final = {502, 503, 504}
-"""Statuses of a service that cannot answer now, and of a balancer that finds none."""
-BYTES_MAX: Final = 64 << 20
-"""The largest answer that is read, in bytes: exports of experiments with thousands of actions need that."""
-_SECONDS: Final = 30.0
+_BUSY_STATUSES: Final = {502, 503, 504}
+"""Statuses of an overloaded service, and of a load balancer without a service."""
+MAX_RESPONSE_BYTES: Final = 64 << 20
+"""The largest size of a response, in bytes, which exports of experiments with thousands of actions need."""
+_TIMEOUT_SECONDS: Final = 30.0
 _CHUNK_SECONDS: Final = 600.0
-"""A server that copies a large database takes so long at most until the first byte of it."""
+"""Timeout of a chunk of a download: a server first copies a large database."""
 _CHUNK_BYTES: Final = 8 << 20
 _BYTES_PER_SECOND: Final = 64 << 10
-"""An answer may take longer if it advances at this rate."""
-_CONTROLS: Final = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-"""Characters that control a terminal, or turn the direction of what it shows. No service writes any."""
+"""Rate of a response from which on it may exceed its timeout."""
+_CONTROL_CHARACTERS: Final = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Control characters of terminals and marks of the direction of writing. No service writes them."""
 
 
 class RemoteError(PrivateerError):
-    """A problem that a service answered with."""
+    """An error that a service returned."""
 
 
-class Busy(RemoteError):
-    """The service cannot answer now."""
+class ServiceBusy(RemoteError):
+    """An error of a service that is temporarily unavailable."""
 
-    retry_after = 0.0  # seconds after which it wants the same request again; 0 if it did not say
-
-
-class NotThere(RemoteError):
-    """The service has no such thing."""
+    status = Unavailable.status
+    retry_after = 0.0  # seconds after which to retry the request; 0 if the service did not say
 
 
-class Endless(httpx.HTTPError):
-    """An answer is larger than any service's, takes longer, or is packed, which nobody asked for."""
+class RemoteNotFound(RemoteError):
+    """An error of a service that lacks the requested resource."""
+
+    status = NotFound.status
+
+
+class UnknownService(RemoteError):
+    """An error of a host that is no service of Privateer."""
+
+    status = Unavailable.status
+
+
+class UnboundedResponse(httpx.HTTPError):
+    """An error of a response that is too large, too slow, or compressed without request."""
 
 
 def bounded_request(
-    method: str, url: str, *, bytes_max: int = BYTES_MAX, seconds: float = _SECONDS, **options: Any
+    method: str, url: str, *, bytes_max: int = MAX_RESPONSE_BYTES, seconds: float = _TIMEOUT_SECONDS, **options: Any
 ) -> httpx.Response:
-    """Return the whole answer to a request.
-
-    bytes_max, seconds: how large it may be, and how long it may take beside a second for every 64 KiB.
-    """
+    """Send a request and return the whole response; refuse larger ones, and allow a second more for every 64 KiB."""
     headers = {"Accept-Encoding": "identity", **options.pop("headers", {})}
-    body, ends = bytearray(), time.monotonic() + seconds
-    with httpx.stream(method, url, timeout=seconds, headers=headers, **options) as answer:
-        if answer.headers.get("content-encoding", "identity") != "identity":
-            raise Endless("the answer is packed")
-        for chunk in answer.iter_raw():
+    body, deadline = bytearray(), time.monotonic() + seconds
+    with httpx.stream(method, url, timeout=seconds, headers=headers, **options) as response:
+        if response.headers.get("content-encoding", "identity") != "identity":
+            raise UnboundedResponse("the answer is packed")
+        for chunk in response.iter_raw():
             body += chunk
             if len(body) > bytes_max:
-                raise Endless(f"the answer has more than {bytes_max} bytes")
-            if time.monotonic() > ends + len(body) / _BYTES_PER_SECOND:
-                raise Endless("the answer does not come to an end")
-    kept = {"content-type": answer.headers.get("content-type", "")}
-    return httpx.Response(answer.status_code, headers=kept, content=bytes(body))
+                raise UnboundedResponse(f"the answer has more than {bytes_max} bytes")
+            if time.monotonic() > deadline + len(body) / _BYTES_PER_SECOND:
+                raise UnboundedResponse("the answer takes too long")
+    kept_headers = {"content-type": response.headers.get("content-type", "")}
+    return httpx.Response(response.status_code, headers=kept_headers, content=bytes(body))
 
 
-def ask(method: str, url: str, *, field: str = "--url", **options: Any) -> Any:
-    """Return the JSON answer of a service; ``field`` is the option that names its address."""
-    return _decoded(_asked(method, url, field, **options), field)
+def request_json(method: str, url: str, *, field: str = "--url", **options: Any) -> Any:
+    """Send a request, and return the JSON object of the response; ``field`` is the option that names the URL."""
+    return _decode_object(_request(method, url, field, **options), field)
 
 
-def create(admin: str, spec: Spec, token: str | None, start: Any = None) -> tuple[Any, bool]:
-    """Have a server's private listener create an experiment; raises what `ask` and `bearer` do.
-
-    ``start`` is the export that it begins with, if any. Returns the answer, and whether the experiment is new: the same
-    spec again changes nothing.
-    """
+def create_experiment(admin: str, spec: Spec, token: str | None, start: Any = None) -> tuple[Any, bool]:
+    """Create an experiment, warm from an export if given; return the response, and whether it is no repetition."""
     body, page, field = spec.without_people().model_dump(mode="json", exclude_none=True), "experiments", "--admin-url"
     if start is not None:
         body, page = {"spec": body, "start": start}, f"experiments/{spec.name}/warm-start"
-    response = _asked("POST", f"{admin}/{page}", field, json=body, headers=bearer(token))
-    return _decoded(response, field), response.status_code == _CREATED
+    response = _request("POST", f"{admin}/{page}", field, json=body, headers=admin_headers(token))
+    return _decode_object(response, field), response.status_code == _CREATED
 
 
-def fetch(url: str, *, field: str = "--url", **options: Any) -> bytes:
-    """Return the bytes that a service answers with, ``bytes_max`` at most; raises what `ask` does."""
-    return _asked("GET", url, field, **options).content
+def fetch_bytes(url: str, *, field: str = "--url", **options: Any) -> bytes:
+    """Send a GET request, and return the content of the response, at most ``bytes_max`` bytes."""
+    return _request("GET", url, field, **options).content
 
 
 @contextmanager
 def download(url: str, media_type: str, *, field: str = "--url", **options: Any) -> Iterator[Iterator[bytes]]:
-    """Return the chunks of what a service answers with; it may be large, and take long between two chunks."""
-    with _explained(url, field), httpx.stream("GET", url, timeout=_CHUNK_SECONDS, **options) as response:
+    """Yield the chunks of a large response, with a long timeout between two chunks; refuse another page."""
+    with _explain_failures(url, field), httpx.stream("GET", url, timeout=_CHUNK_SECONDS, **options) as response:
         if not response.is_success:
             problem = b"".join(islice(response.iter_bytes(_CHUNK_BYTES), 1))
-            raise _refusal(httpx.Response(response.status_code, content=problem), field)
+            raise _build_error(httpx.Response(response.status_code, content=problem), field)
         if response.headers.get("content-type") != media_type or "content-length" not in response.headers:
             raise Unavailable("the answer is not a backup", field=field, remedy="correct the address")
-        yield _whole(response, field)
+        yield _iter_chunks(response, field)
 
 
-def _whole(response: httpx.Response, field: str) -> Iterator[bytes]:
+def _iter_chunks(response: httpx.Response, field: str) -> Iterator[bytes]:
+    """Read an answer's body in chunks; refuse one that breaks off."""
     try:
         yield from response.iter_bytes(_CHUNK_BYTES)
     except httpx.HTTPError:
@@ -121,24 +127,24 @@ def _whole(response: httpx.Response, field: str) -> Iterator[bytes]:
         raise Unavailable(detail, field=field, remedy="see the server's log, and try again") from None
 
 
-def bearer(token: str | None) -> dict[str, bytes]:
-    """Return the header that carries the admin token."""
+def admin_headers(token: str | None) -> dict[str, bytes]:
+    """Return the header with the admin token; refuse a missing token."""
     if not token:
         remedy = "set it to the server's; for a new server, openssl rand -hex 16 makes one"
         raise SpecError("is not set", field="PRIVATEER_ADMIN_TOKEN", remedy=remedy)
     return {"Authorization": b"Bearer " + token.encode(errors="surrogateescape")}
 
 
-def published_answer(url: str, name: str) -> PublishedAnswer:
-    """Return the answer of an experiment on a server; raises what `answer_at` does."""
-    return answer_at(f"{url.rstrip('/')}/experiments/{name}")
+def fetch_answer(url: str, name: str) -> PublishedAnswer:
+    """Fetch the result of an experiment from a server."""
+    return fetch_answer_at(f"{url.rstrip('/')}/experiments/{name}")
 
 
-def answer_at(page: str, *, field: str = "--url") -> PublishedAnswer:
-    """Return the answer of the experiment whose pages are at an address, which the option ``field`` named."""
-    document = ask("GET", f"{page}/answer", field=field)
+def fetch_answer_at(experiment_url: str, *, field: str = "--url") -> PublishedAnswer:
+    """Fetch the result of an experiment by its URL, which the option ``field`` names; refuse another page."""
+    document = request_json("GET", f"{experiment_url}/answer", field=field)
     if isinstance(document, dict):
-        document["people"] = ask("GET", page, field=field).get("people")
+        document["people"] = request_json("GET", experiment_url, field=field).get("people")
     try:
         return msgspec.convert(document, PublishedAnswer)
     except msgspec.ValidationError:
@@ -146,81 +152,154 @@ def answer_at(page: str, *, field: str = "--url") -> PublishedAnswer:
         raise Unavailable("the answer is not that of an experiment", field=field, remedy=remedy) from None
 
 
-def policy_in(document: Any) -> PolicyView:
-    """Return the policy that a server sent."""
+def parse_policy(document: Any) -> PolicyView:
+    """Parse the policy in a server's response; `Unavailable` if it is none."""
     try:
         return msgspec.convert(document, PolicyView)
     except msgspec.ValidationError:
         raise Unavailable("the answer is not a policy", field="--url", remedy="correct the address") from None
 
 
-def _asked(method: str, url: str, field: str, **options: Any) -> httpx.Response:
-    with _explained(url, field):
+def _request(method: str, url: str, field: str, **options: Any) -> httpx.Response:
+    """Send a request and return a successful response; raise the error that another one means."""
+    with _explain_failures(url, field):
         response = bounded_request(method, url, **options)
     if not response.is_success:
-        raise _refusal(response, field)
+        raise _build_error(response, field)
     return response
 
 
 @contextmanager
-def _explained(url: str, field: str) -> Iterator[None]:
-    """Say why there is no answer."""
+def _explain_failures(url: str, field: str) -> Iterator[None]:
+    """Turn errors of a request into errors with a remedy."""
     try:
         yield
     except (httpx.InvalidURL, httpx.UnsupportedProtocol):
-        raise Unavailable("not a URL", field=field, remedy="write http://host:port") from None
-    except Endless as error:
-        raise Unavailable(
-            f"{error}, which is no Privateer server's", field=field, remedy="correct the address"
-        ) from None
+        raise SpecError("not a URL", field=field, remedy="write http://host:port") from None
+    except UnboundedResponse as error:
+        detail = f"{error}, which is no Privateer server's"
+        raise Unavailable(detail, field=field, remedy="correct the address") from None
     except httpx.HTTPError:
-        whole = httpx.URL(url)
-        address = f"{whole.scheme}://{whole.netloc.decode()}"  # without a name and a password
+        parsed = httpx.URL(url)
+        address = f"{parsed.scheme}://{parsed.netloc.decode()}"  # without a name and a password
         detail = f"no answer from the service at {address}"
         raise Unavailable(detail, field=field, remedy="is it running? privateer up") from None
 
 
-def _decoded(response: httpx.Response, field: str) -> dict[str, Any]:
-    answer = _object(response)
-    if answer is None:
+def _decode_object(response: httpx.Response, field: str) -> dict[str, Any]:
+    """Decode an answer's JSON object; refuse other answers."""
+    document = _parse_object(response)
+    if document is None:
         raise Unavailable("the answer is not a Privateer server's", field=field, remedy="correct the address")
-    return answer
+    return document
 
 
-def _refusal(response: httpx.Response, field: str) -> PrivateerError:
-    slug, problem = slug_of(response.content), _object(response) or {}
+def _build_error(response: httpx.Response, field: str) -> PrivateerError:
+    """Build the error that a response means to the person at the command line."""
+    slug, problem = read_slug(response.content), _parse_object(response) or {}
     if slug == Unauthorized.slug:
         remedy = "set PRIVATEER_ADMIN_TOKEN to the server's"
         return RemoteError("this is not the server's admin token", field="--token", remedy=remedy)
-    if slug == NotFound.slug and problem.get("detail") == "no such page" and field in _ELSEWHERE:
-        detail, remedy = _ELSEWHERE[field]
+    if slug == NotFound.slug and problem.get("detail") == "no such page" and field in _WRONG_ADDRESS_HINTS:
+        detail, remedy = _WRONG_ADDRESS_HINTS[field]
         return RemoteError(detail, field=field, remedy=remedy)
     if slug == NotFound.slug and problem.get("detail") == "no such experiment":
-        return NotThere("the server has no such experiment", field="NAME", remedy="privateer list")
+        return RemoteNotFound("the server has no such experiment", field="NAME", remedy="privateer list")
     if slug == Deleted.slug:
-        return NotThere("the experiment was deleted", field="NAME", remedy="privateer change log NAME says when")
-    kind = NotThere if slug == NotFound.slug else Busy if response.status_code in _BUSY else RemoteError
+        return RemoteNotFound("the experiment was deleted", field="NAME", remedy="privateer change log NAME says when")
+    is_busy = response.status_code in _BUSY_STATUSES
+    if "detail" not in problem and not is_busy:
+        detail = f"HTTP {response.status_code}, and not as a Privateer service answers"
+        return UnknownService(detail, field=field, remedy="correct the address")
+    kind = RemoteNotFound if slug == NotFound.slug else ServiceBusy if is_busy else RemoteError
     detail = str(problem.get("detail", f"HTTP {response.status_code}"))
-    refusal = kind(detail, field=problem.get("field"), remedy=problem.get("remedy"))
-    if isinstance(refusal, Busy):
-        refusal.retry_after = retry_seconds(response.headers.get("retry-after", ""))
-    return refusal
+    error = kind(detail, field=problem.get("field"), remedy=problem.get("remedy"))
+    if isinstance(error, ServiceBusy):
+        error.retry_after = parse_retry_after(response.headers.get("retry-after", ""))
+    return error
 
 
-def _object(response: httpx.Response) -> dict[str, Any] | None:
+def _parse_object(response: httpx.Response) -> dict[str, Any] | None:
+    """Parse an answer's JSON object, controls replaced; None if it is none."""
     try:
-        answer = _without_controls(response.json())
+        document = _replace_controls(response.json())
     except (ValueError, RecursionError):
         return None
-    return answer if isinstance(answer, dict) else None
+    return document if isinstance(document, dict) else None
 
 
-def _without_controls(value: Any) -> Any:
-    """Return a JSON value whose texts do nothing to a terminal."""
+def read_object(body: bytes) -> dict[str, Any]:
+    """Decode a body as a JSON object; empty if it is none."""
+    try:
+        return msgspec.json.decode(body, type=dict[str, Any])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return {}
+
+
+def _replace_controls(value: Any) -> Any:
+    """Return a JSON value with control characters of all texts replaced."""
     if isinstance(value, str):
-        return _CONTROLS.sub("?", value)
+        return _CONTROL_CHARACTERS.sub("?", value)
     if isinstance(value, list):
-        return [_without_controls(one) for one in value]
+        return [_replace_controls(element) for element in value]
     if isinstance(value, dict):
-        return {_without_controls(name): _without_controls(one) for name, one in value.items()}
+        return {_replace_controls(name): _replace_controls(element) for name, element in value.items()}
     return value
+
+
+_OPTION: Final = "--shuffler-admin-url"
+_REMEDY: Final = f"Its operator can tell: {_OPTION} or PRIVATEER_SHUFFLER_ADMIN_URL names its private listener"
+
+
+@dataclass(frozen=True)
+class ShufflerProgress:
+    """The number of sealed reports that a shuffler holds."""
+
+    held: int | None  # participants whose reports are held, in whole tenths of a batch; None: unknown
+    batch: int  # participants of a complete batch
+    # the smallest batch size that the shuffler's operator accepts; None: unknown
+    min_batch: int | None = None
+    full: bool = False  # whether a complete batch waits for the server
+    unknown: str = ""  # the reason why the number is unknown, and the remedy
+
+    @property
+    def _tenth(self) -> int:
+        return max(1, self.batch // 10)
+
+    def add_to(self, people: People) -> People:
+        """Return a server's account of participants with the shuffler's reports added, if their number is known."""
+        return people if self.held is None else people.with_shuffler(self.held, self._tenth - 1)
+
+    def document(self) -> dict[str, Any]:
+        """Return the fields for JSON."""
+        return asdict(self)
+
+    def sentence(self) -> str:
+        """Return a sentence for readers."""
+        if self.held is None:
+            return f"at the shuffler: not known here, since {self.unknown}"
+        min_batch_clause = f"; its operator takes batches of {self.min_batch:,} or more" if self.min_batch else ""
+        if self.full:
+            return f"at the shuffler: a complete batch waits for the server{min_batch_clause}"
+        tenth = self._tenth
+        range_text = f"{self.held:,}" if tenth == 1 else f"{self.held:,} to {min(self.held + tenth, self.batch) - 1:,}"
+        return f"at the shuffler: {range_text} of {self.batch:,} sealed reports wait{min_batch_clause}"
+
+
+def fetch_shuffler_progress(facts: Mapping[str, Any], url: str) -> ShufflerProgress | None:
+    """Fetch a shuffler's progress on a described experiment; None without a shuffler, or if nobody is asked."""
+    batch = facts.get("batch")
+    if not batch or not trust_of(facts["model"]).shuffled:
+        return None
+    if facts["shuffler"] is None:  # it claims an experiment before it holds anything
+        return ShufflerProgress(0, batch)
+    try:
+        status = request_json("GET", f"{url}/held", field=_OPTION)
+    except PrivateerError as error:
+        return ShufflerProgress(None, batch, unknown=f"{error.detail}. {_REMEDY}")
+    if status.get("shuffler") != facts["shuffler"]:
+        reason = f"the shuffler at {url} is not the one that has claimed it. {_REMEDY}"
+        return ShufflerProgress(None, batch, unknown=reason)
+    rounds = [row for row in status["rounds"] if row["experiment"] == facts["name"]]
+    n_held = sum(row["held"] for row in rounds)
+    return ShufflerProgress(n_held, batch, status["min_batch"], any(row["full"] for row in rounds))

@@ -1,4 +1,4 @@
-"""People who report some time after they have chosen, to the round that is open then."""
+"""Simulations with delayed reports, which go to the round that is open when they are due."""
 
 from dataclasses import dataclass
 from functools import reduce
@@ -16,23 +16,23 @@ from privateer_core.primitives.contributions import merged
 from privateer_core.privacy.trust import TRUST
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.spec import Spec
-from privateer_lab.environments import Environment, population_of
+from privateer_lab.environments import Environment, parse_population
 from privateer_lab.environments.environment import Delay
-from privateer_lab.simulation.devices import SeededNoise, scaled, scaled_rewards
-from privateer_lab.simulation.simulation import Simulation
+from privateer_lab.simulation.scores import SeededNoise, encode_contexts, scale_rewards
+from privateer_lab.simulation.simulation import Simulation, draw_coins
 from privateer_server.rounds.late_reports import shares_by_policy
-from privateer_server.rounds.loop import Decided, Step
+from privateer_server.rounds.loop import PolicyMix, Step
 
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class DelayedReports:
-    """People who have chosen and not yet reported, n of them."""
+    """Pending reports of n participants who have chosen."""
 
-    due: Array  # shape (n,): when each reports, in people who have come
-    # what each keeps: encoded context, (n, columns), coins, arm, points of it, (n, points, d), scaled reward or
-    # rewards, and the version that decided
+    due: Array  # shape (n,): when each reports, in participants who have arrived
+    # of each participant: encoded context, (n, columns), coins, arm, its points, (n, points, d), scaled reward or
+    # rewards, and the version of the deciding policy
     contexts: Array
     coins: NDArray[np.uint32]
     arms: NDArray[np.int64]
@@ -45,204 +45,191 @@ class DelayedReports:
 
     @property
     def decisions(self) -> Arms:
-        """What was decided for them."""
+        """The participants' decisions."""
         return Points(self.arms, self.points) if self.points.shape[1] else Arms(self.arms)
 
-    def at(self, places: NDArray[Any]) -> Self:
-        """Return those at some places."""
-        return type(self)(*(values[places] for values in vars(self).values()))
+    def select(self, indices: NDArray[Any]) -> Self:
+        """Return a subset by index."""
+        return type(self)(*(values[indices] for values in vars(self).values()))
 
-    def and_(self, others: Self) -> Self:
-        """Return all together."""
-        return type(self)(
-            *(np.concatenate(pair) for pair in zip(vars(self).values(), vars(others).values(), strict=True))
-        )
+    def append(self, other: Self) -> Self:
+        """Return these reports followed by others."""
+        return type(self)(*map(np.concatenate, zip(vars(self).values(), vars(other).values(), strict=True)))
 
 
 class LateSimulation(Simulation):
-    """A simulation with delays. Time is counted in people who have come.
-
-    now: the time.
-    lost: reports that no round took. A rest that reports after the last round is out of reach instead.
-    """
+    """A simulation with delays, whose time counts arrivals; ``n_lost`` reports before the end were in no round."""
 
     def __init__(self, spec: Spec, seed: int, environment: Environment | None = None) -> None:
-        super().__init__(spec, seed, one_by_one=True, environment=environment)
-        delay = delay_of(spec)
+        super().__init__(spec, seed, environment=environment)
+        delay = find_report_delay(spec)
         assert delay is not None, "the spec has one"
-        self.delay = delay
-        self.now, self.lost = 0.0, 0
-        self._opened: list[float] = [0.0]
+        self.delay, self.now, self.n_lost = delay, 0.0, 0
+        self._opening_times: list[float] = [0.0]
         self._policies: list[Any] = [self.step.policy]
-        self._ahead = np.zeros(0)
-        self.waiting = self._chosen(self.step.policy, self._ahead)
+        self._next_delays = np.zeros(0)
+        self.pending = self._simulate_choices(self.step.policy, self._next_delays)
 
     def close_round(self) -> None:
-        """Have people choose and report until the open round has its reports, and open the next one.
-
-        If so many do not come, the last policy stands and what was reported to the open round is lost.
-        """
+        """Simulate until the round is full, and open the next; if too few report, they are lost, the policy stays."""
         step = self.step
         if not step.policy.cohort:
-            self._forget(step.policy)
-            self._wait_for(step)
-            if len(self.waiting) < step.batch:
-                self.lost += len(self.waiting)
-                self.waiting = self.waiting.at(np.arange(0))
+            self._drop_refused(step.policy)
+            self._simulate_until_closed(step)
+            if len(self.pending) < step.batch:
+                self.n_lost += len(self.pending)
+                self.pending = self.pending.select(np.arange(0))
                 self.step = self.schedule.follow(step.state, step.policy.version + 1, self._seed(), asks=False)
                 return
         super().close_round()
-        self._opened.append(self.now)
+        self._opening_times.append(self.now)
         self._policies.append(self.step.policy)
 
-    def decided(self, step: Step) -> Decided:
-        """Return how many reports are expected on the decisions of each policy, from the law of the delays alone."""
+    def find_deciding_policies(self, step: Step) -> PolicyMix:
+        """Return the expected share of reports on each policy's decisions, from the distribution of delays alone."""
         if step.policy.cohort or not step.policy.mixes:
             return ()
-        own = [place for place, policy in enumerate(self._policies) if not policy.cohort]
-        opened = [self._opened[place] for place in own]
-        planned = self._planned(step.policy)
+        positions = [index for index, policy in enumerate(self._policies) if not policy.cohort]
+        opened = [self._opening_times[index] for index in positions]
+        planned = self._count_planned(step.policy)
         ends = float(planned) if self.people >= planned else np.inf
-        shares = shares_by_policy(opened, self._opened[-1], self.now, self.delay.at_most, ends)
-        return [(self._policies[place], float(share)) for place, share in zip(own, shares, strict=True) if share]
+        shares = shares_by_policy(opened, self._opening_times[-1], self.now, self.delay.cumulative_probability, ends)
+        return [(self._policies[index], float(share)) for index, share in zip(positions, shares, strict=True) if share]
 
     def release(self, step: Step) -> Any:
-        """Draw the release of a round; people of sources report on the past at once."""
+        """Draw the release of a round; participants of sources report on the past without delay."""
         if step.policy.cohort:
             return super().release(step)
-        order = np.argsort(self.waiting.due, kind="stable")
-        reporting, self.waiting = self.waiting.at(order[: step.batch]), self.waiting.at(order[step.batch :])
-        return self._released(step.policy, reporting)
+        order = np.argsort(self.pending.due, kind="stable")
+        reporting, self.pending = self.pending.select(order[: step.batch]), self.pending.select(order[step.batch :])
+        return self._draw_release(step.policy, reporting)
 
-    def _forget(self, policy: Policy) -> None:
-        """Drop reports that the round does not take: nothing is sent, and nothing is paid."""
-        taken = {int(version): policy.takes(int(version)) for version in np.unique(self.waiting.decided)}
-        kept = np.array([taken[version] for version in self.waiting.decided.tolist()], bool)
-        self.lost += len(kept) - int(kept.sum())
-        self.waiting = self.waiting.at(np.flatnonzero(kept))
+    def _drop_refused(self, policy: Policy) -> None:
+        """Drop reports that the round does not accept, which are not sent and cost nothing."""
+        is_accepted = {
+            int(version): policy.accepts_decisions_of(int(version)) for version in np.unique(self.pending.decided)
+        }
+        is_kept = np.array([is_accepted[version] for version in self.pending.decided.tolist()], bool)
+        self.n_lost += len(is_kept) - int(is_kept.sum())
+        self.pending = self.pending.select(np.flatnonzero(is_kept))
 
-    def _wait_for(self, step: Step) -> None:
-        """Have people choose until the round's last report comes."""
-        left = self._planned(step.policy) - self.people
+    def _simulate_until_closed(self, step: Step) -> None:
+        """Simulate choices until the round's last report is due."""
+        n_left = self._count_planned(step.policy) - self.people
         while True:
-            coming = self._ahead[:left]
-            due = np.sort(np.concatenate([self.waiting.due, self.people + np.arange(len(coming)) + coming]))
-            closes = due[step.batch - 1] if len(due) >= step.batch else np.inf
-            if self.people + len(coming) > closes or len(coming) == left:
+            coming = self._next_delays[:n_left]
+            due_times = np.sort(np.concatenate([self.pending.due, self.people + np.arange(len(coming)) + coming]))
+            closes = due_times[step.batch - 1] if len(due_times) >= step.batch else np.inf
+            if self.people + len(coming) > closes or len(coming) == n_left:
                 break
-            more = min(left - len(coming), max(step.batch, len(coming)))
-            self._ahead = np.append(self._ahead, self.delay.draw(more, self.rng))
-        choosing = int(np.clip(np.floor(closes - self.people) + 1, 0, len(coming))) if np.isfinite(closes) else left
-        first = self.people
-        delays, self._ahead = coming[:choosing], self._ahead[choosing:]
-        self.waiting = self.waiting.and_(self._chosen(step.policy, first + np.arange(choosing) + delays))
+            n_more = min(n_left - len(coming), max(step.batch, len(coming)))
+            self._next_delays = np.append(self._next_delays, self.delay.draw(n_more, self.rng))
+        n_new = int(np.clip(np.floor(closes - self.people) + 1, 0, len(coming))) if np.isfinite(closes) else n_left
+        n_previous = self.people
+        delays, self._next_delays = coming[:n_new], self._next_delays[n_new:]
+        self.pending = self.pending.append(self._simulate_choices(step.policy, n_previous + np.arange(n_new) + delays))
         if np.isfinite(closes):
             self.now = max(self.now, float(closes))
 
-    def _planned(self, policy: Policy) -> int:
-        """Return how many people choose until a policy's rounds are over: who measures the gain comes last."""
+    def _count_planned(self, policy: Policy) -> int:
+        """Return how many participants choose until a policy's rounds are over; those who measure gains come last."""
         table = self.spec.experiment
         return table.horizon if isinstance(policy, GainPolicy) else self.spec.learning.experiment.horizon
 
-    def _chosen(self, policy: Any, due: Array) -> DelayedReports:
-        """Have as many people choose now as there are times at which they report."""
-        raw = self.environment.contexts(self.people, len(due), self.rng)
-        coins = self.rng.integers(0, 2**32, len(due), dtype=np.uint32)
-        contexts = scaled(raw, self.spec)
+    def _simulate_choices(self, policy: Any, due_times: Array) -> DelayedReports:
+        """Simulate the choice of a participant for each time at which a report is due."""
+        raw = self.environment.contexts(self.people, len(due_times), self.rng)
+        coins = draw_coins(self.rng, len(due_times))
+        contexts = encode_contexts(raw, self.spec)
         decisions = policy.decide(contexts, coins)
         rewards = self.environment.rewards(raw, decisions, self.rng)
-        self._count(len(due), decisions, self.environment.play(decisions, raw), rewards)
-        decided = np.full(len(due), policy.version)
-        points = decisions.points if isinstance(decisions, Points) else np.zeros((len(due), 0, 0))
-        values = scaled_rewards(rewards, self.spec, self.environment.before(raw, tuple(self.spec.reward.adjust)))
-        return DelayedReports(due, contexts, coins, decisions.arms, points, values, decided)
+        self._count(len(due_times), decisions, self.environment.play(decisions, raw), rewards)
+        decided = np.full(len(due_times), policy.version)
+        points = decisions.points if isinstance(decisions, Points) else np.zeros((len(due_times), 0, 0))
+        values = scale_rewards(rewards, self.spec, self.environment.before(raw, tuple(self.spec.reward.covariates)))
+        return DelayedReports(due_times, contexts, coins, decisions.arms, points, values, decided)
 
-    def _released(self, policy: Any, reporting: DelayedReports) -> Any:
-        """Draw what is released of these people's reports."""
+    def _draw_release(self, policy: Any, reporting: DelayedReports) -> Any:
+        """Simulate the release of reports made by several policies; a curator adds its noise once."""
         mechanism = cast(Any, policy.terms.mechanism)
-        parts = self._parts(policy, reporting)
-        if not TRUST[policy.terms.model].curated or (len(parts) == 1 and not mechanism.continues):
-            return reduce(merged, (analyzer.simulate(mechanism, made, self.rng) for analyzer, made in parts))
+        batches = self._contributions_by_policy(policy, reporting)
+        if not TRUST[policy.terms.model].curated or (len(batches) == 1 and not mechanism.continues):
+            return reduce(merged, (analyzer.simulate(mechanism, batch, self.rng) for analyzer, batch in batches))
         # A curator adds its noise once, to all parts.
-        seeded, total = SeededNoise(self.rng), mechanism.resume(*self.left)
-        for analyzer, made in parts:
-            total = mechanism.merge(total, analyzer.tally(mechanism, mechanism.randomize(made, seeded).tobytes()))
+        seeded, total = SeededNoise(self.rng), mechanism.resume(*self.carried_total)
+        for analyzer, batch in batches:
+            total = mechanism.merge(total, analyzer.tally(mechanism, mechanism.randomize(batch, seeded).tobytes()))
         return self.settle(mechanism, total, seeded)
 
-    def _parts(self, policy: Any, reporting: DelayedReports) -> list[tuple[Any, Any]]:
-        """Return what people contribute, by the policies whose decisions must be told apart."""
-        coins = reporting.coins
-        if policy.fresh_coins:
-            coins = self.rng.integers(0, 2**32, len(reporting), dtype=np.uint32)
+    def _contributions_by_policy(self, policy: Any, reporting: DelayedReports) -> list[tuple[Any, Any]]:
+        """Return contributions by deciding policy, if the round distinguishes policies."""
+        coins = draw_coins(self.rng, len(reporting)) if policy.fresh_coins else reporting.coins
         versions = np.unique(reporting.decided) if policy.tells_age else [policy.version]
-        by_version = {one.version: one for one in self._policies}
-        parts = []
+        by_version = {deciding_policy.version: deciding_policy for deciding_policy in self._policies}
+        contributions = []
         for version in versions:
-            some = np.flatnonzero(reporting.decided == version) if policy.tells_age else np.arange(len(reporting))
-            few = reporting.at(some)
-            made = policy.contribute(few.contexts, coins[some], few.decisions, few.rewards)
-            parts.append((policy.analyzer(by_version[int(version)]), made))
-        return parts
+            rows = np.flatnonzero(reporting.decided == version) if policy.tells_age else np.arange(len(reporting))
+            reports = reporting.select(rows)
+            contribution = policy.contribute(reports.contexts, coins[rows], reports.decisions, reports.rewards)
+            contributions.append((policy.make_analyzer(by_version[int(version)]), contribution))
+        return contributions
 
     @override
-    def refused(self) -> dict[str, int]:
-        return {RoundClosed.slug: self.lost} if self.lost else {}
+    def count_refused(self) -> dict[str, int]:
+        return {RoundClosed.slug: self.n_lost} if self.n_lost else {}
 
     @override
     def facts(self) -> dict[str, float]:
-        """Return what the run has found, and the reports that no round took."""
-        return super().facts() | {"lost": self.lost}
+        """Return the run's facts, and the number of reports that no round accepted."""
+        return super().facts() | {"lost": self.n_lost}
 
 
-_DAY: Final = 86_400
+_DAY_SECONDS: Final = 86_400
 
 
-def waiting_of(spec: Spec) -> float:
-    """Return how many people choose in the spec's conversion window; 0 where nobody knows, or none is simulated.
-
-    The population's ``delay`` is what it says, whatever the window.
-    """
-    section = population_of(spec)
-    if section is None or section.delay is not None or not section.late or _return(spec):
+def expected_pending(spec: Spec) -> float:
+    """Return the people expected in the population's delay, or else in the conversion window; 0 if it is unknown."""
+    section = parse_population(spec)
+    if section is None or section.delay is not None or not section.late or _have_repeat_visits(spec):
         return 0.0
-    return spec.experiment.waiting or 0.0
+    return spec.experiment.n_choices_in_window or 0.0
 
 
-def delay_of(spec: Spec) -> Delay | None:
-    """Return the delay of simulated reports, the population's or that of the window; None: they come at once."""
-    section = population_of(spec)
+def find_report_delay(spec: Spec) -> Delay | None:
+    """Return the delay of simulated reports, the population's or that of the window; None without a delay."""
+    section = parse_population(spec)
     if section is not None and section.delay is not None:
         return section.delay
-    waiting = waiting_of(spec)
+    waiting = expected_pending(spec)
     return Delay(law="fixed", mean=waiting) if waiting else None
 
 
-def assumed(spec: Spec) -> list[str]:
-    """Say what a simulation assumes about a conversion window; nothing without one."""
-    section, window = population_of(spec), spec.experiment.conversion_window
+def describe_assumptions(spec: Spec) -> list[str]:
+    """Describe the simulation's assumption about a conversion window; empty without one."""
+    section, window = parse_population(spec), spec.experiment.conversion_window_seconds
     if section is None or not window:
         return []
-    days = window / _DAY
-    said = f"Devices report {days:,.3g} {'day' if days == 1 else 'days'} after choosing (experiment.conversion_window)."
+    days = window / _DAY_SECONDS
+    time = f"{days:,.3g} {'day' if days == 1 else 'days'}"
+    text = f"Devices report {time} after choosing (experiment.conversion_window_seconds)."
     if section.delay is not None:
-        return [f"{said} Simulated reports come as late as population.delay says instead."]
+        return [f"{text} Simulated reports come as late as population.delay says instead."]
     if not section.late:
-        return [f"{said} A round waits for its people, so that costs time and no regret; it is not simulated."]
-    if _return(spec):
-        return [f"{said} That is not simulated where people come back: reports come at once, and regret looks lower."]
-    arrivals = spec.experiment.arrivals
+        return [f"{text} A round waits for its people, so that costs time and no regret; it is not simulated."]
+    if _have_repeat_visits(spec):
+        return [f"{text} That is not simulated where people come back: reports come at once, and regret looks lower."]
+    arrivals = spec.experiment.arrivals_per_day
     if arrivals is None:
-        unknown = (
-            "Nobody can know how many people choose in between, and what that costs. Reports are simulated at once:"
-        )
-        remedy = "regret looks lower than it will be. Set experiment.arrivals to the people you expect a day."
-        return [f"{said} {unknown} {remedy}"]
-    waiting = f"{waiting_of(spec):,.0f}"
+        return [
+            f"{text} Nobody can know how many people choose in between, and what that costs. Reports are simulated at "
+            "once: regret looks lower than it will be. Set experiment.arrivals_per_day to the people you expect a day."
+        ]
+    pending = f"{expected_pending(spec):,.0f}"
     return [
-        f"{said} At experiment.arrivals = {arrivals:g} people a day, {waiting} choose in between: population.delay is "
-        f"fixed at {waiting} people."
+        f"{text} At experiment.arrivals_per_day = {arrivals:g} people a day, {pending} choose in between: "
+        f"population.delay is fixed at {pending} people."
     ]
 
 
-def _return(spec: Spec) -> bool:
+def _have_repeat_visits(spec: Spec) -> bool:
     return isinstance(spec, ArmsSpec) and spec.experiment.reports_per_person > 1

@@ -1,7 +1,7 @@
-"""Scores of a run against the truth that only simulations know: regret, and coverage of intervals."""
+"""Encoding of simulated contexts and rewards, seeded noise, regret scores, and checks of intervals."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias, TypeGuard
 
@@ -10,30 +10,82 @@ from numpy.typing import NDArray
 
 from privateer_core.answer import Answer
 from privateer_core.policies.policy import Comparing
+from privateer_core.spec.adjustment import append_numbers, expected_excess, select_learned_numbers
+from privateer_core.spec.context import encode_features
+from privateer_core.spec.experiment import Source
 from privateer_core.spec.spec import Spec
 from privateer_lab.environments import Environment, PlayedRewards
-from privateer_lab.simulation.devices import scaled
+
+Array: TypeAlias = NDArray[np.float64]
+
+
+def encode_contexts(raw: Array, spec: Spec) -> Array:
+    """Encode the features of raw contexts, (n, features + more), as devices do; shape (n, columns)."""
+    return encode_features(spec.features, raw)
+
+
+def scale_rewards(rewards: Array, spec: Spec, before: Array | None = None) -> Array:
+    """Clip rewards to the spec's bounds, and scale them to [0, 1]; guardrail columns are unchanged.
+
+    Covariates with learned slopes are the last columns; those in ``before``, (n, covariates), adjust the rewards.
+    """
+    reward = spec.reward
+    if not reward.covariates or before is None:
+        return _scale_within_bounds(rewards, spec, None)
+    adjusted = _scale_within_bounds(rewards, spec, expected_excess(reward.covariates, before, reward.span))
+    return append_numbers(adjusted, select_learned_numbers(reward.covariates, before))
+
+
+def _scale_within_bounds(rewards: Array, spec: Spec, offsets: Array | None) -> Array:
+    """Scale rewards to the unit interval; columns after those of rewards stay as they are."""
+    if rewards.ndim == 1:
+        return spec.reward.scaled_all(rewards, offsets)
+    shifts = None if offsets is None else offsets[:, None]
+    return np.column_stack([spec.reward.scaled_all(rewards[:, : spec.rewards], shifts), rewards[:, spec.rewards :]])
+
+
+def sum_rewards(rewards: Array, spec: Spec) -> float:
+    """Return the sum over participants of their reward, (n,), or of their mean reward, (n, rewards + guardrails)."""
+    return float((rewards if rewards.ndim == 1 else rewards[:, : spec.rewards].mean(axis=1)).sum())
+
+
+def draw_past_arms(source: Source, arms: int, n_participants: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Draw the past arms of a source's participants, independent of contexts; shape (n,)."""
+    shares = None if source.shares == "unknown" else np.array(source.shares)
+    return np.asarray(rng.choice(arms, n_participants, p=shares))
+
+
+class SeededNoise:
+    """Uniform words from a seeded generator."""
+
+    def __init__(self, seed: int | np.random.Generator) -> None:
+        self._rng = np.random.default_rng(seed)
+
+    def words(self, count: int) -> NDArray[np.uint64]:
+        """Return ``count`` words, shape (count,)."""
+        # The same words as `integers`, with less overhead for few words.
+        return self._rng.bit_generator.random_raw(count)
+
 
 Point: TypeAlias = tuple[int, float, float, float]
-"""How often anything was chosen, and the regrets of the choices, of the best constant option, and of random ones."""
-_DUST: Final = 1e-12
-"""What rounding adds to a sum, as a share of it."""
-Array = NDArray[np.float64]
-_PEOPLE: Final = 1 << 17
-"""People over whom the truth is averaged, at most: all of a table that has no more."""
-_NONE: Final = 1e-9
-"""An effect up to this is none."""
+"""The number of choices, and the regrets of the choices, of the best constant option, and of random options."""
+_ROUNDING_SHARE: Final = 1e-12
+"""Relative rounding error of a sum."""
+_MAX_TRUTH_PARTICIPANTS: Final = 1 << 17
+"""Most participants over whom true effects are averaged."""
+_MAX_NULL_EFFECT: Final = 1e-9
+"""Largest absolute effect that counts as none."""
 
 
 @dataclass
 class Score:
-    """Sums over all choices so far: rewards received, and what was played in expected rewards."""
+    """Sums over all choices so far: received rewards, and expected rewards."""
 
     reward: float = 0.0
     played: PlayedRewards = field(default_factory=lambda: PlayedRewards(0, 0.0, 0.0, np.zeros(1)))
 
     def add(self, played: PlayedRewards, reward: float) -> None:
-        """Count choices, and the rewards received for them."""
+        """Add choices, and the sum of their received rewards."""
         self.reward += reward
         so_far = self.played
         self.played = PlayedRewards(
@@ -45,114 +97,112 @@ class Score:
 
     @property
     def regret(self) -> float:
-        """Expected reward that the choices lost against the best option each time."""
+        """The regret of the choices: expected reward lost against the best option each time."""
         return self._below_best(self.played.expected)
 
     @property
     def best_constant_regret(self) -> float:
-        """Expected reward that the single option loses that is best on the whole."""
+        """The regret of the single option that is best overall."""
         return self._below_best(float(self.played.by_option.max()))
 
     @property
     def uniform_regret(self) -> float:
-        """Expected reward that options at random lose."""
+        """The regret of random options."""
         return self._below_best(float(self.played.by_option.mean()))
 
     def _below_best(self, expected: float) -> float:
-        """Return what is lost; sums in two orders differ by dust."""
-        lost = self.played.best - expected
-        return lost if lost > _DUST * abs(self.played.best) else 0.0
+        """Return the regret of an expected reward, without rounding errors."""
+        regret = self.played.best - expected
+        return regret if regret > _ROUNDING_SHARE * abs(self.played.best) else 0.0
 
     @property
     def point(self) -> Point:
-        """Where the choices stand."""
+        """The number of choices and the regrets."""
         return self.played.times, self.regret, self.best_constant_regret, self.uniform_regret
 
 
 class Judgement:
-    """Compares the intervals of every answer with the truth.
-
-    spec, environment: the experiment, and its people.
-    """
+    """The comparison of every answer's intervals with the true effects in the spec's environment."""
 
     def __init__(self, spec: Spec, environment: Environment) -> None:
         self._spec, self._environment = spec, environment
         self._truth: dict[str, float] = {}
         self._covered: dict[str, list[bool]] = {}
-        self._called: set[str] = set()
+        self._significant: set[str] = set()
         self._errors: dict[str, float] = {}
         self._widths: dict[str, float] = {}
         self._values: dict[str, float] = {}
-        self._people: tuple[Array, NDArray[np.int64]] | None = None
-        self._compared: list[tuple[str, int | None, int, int]] = []
+        self._sample: tuple[Array, NDArray[np.int64]] | None = None
+        self._comparisons: list[tuple[str, int | None, int, int]] = []
 
-    def see(self, policy: Comparing, answer: Answer) -> None:
-        """Judge the estimates of an answer."""
+    def add_answer(self, policy: Comparing, answer: Answer) -> None:
+        """Compare the estimates of an answer with the true effects."""
         if not answer.estimates:
             return
         self._truth = self._truth or self._true_effects(policy)
-        for one in answer.estimates:
-            self._values[one.name] = one.value
-            if one.name in self._truth:
-                truth = self._truth[one.name]
-                self._covered.setdefault(one.name, []).append(one.low <= truth <= one.high)
-                if one.low > 0 or one.high < 0:
-                    self._called.add(one.name)
-                self._errors[one.name], self._widths[one.name] = one.value - truth, (one.high - one.low) / 2
+        for estimate in answer.estimates:
+            self._values[estimate.name] = estimate.value
+            if estimate.name in self._truth:
+                truth = self._truth[estimate.name]
+                self._covered.setdefault(estimate.name, []).append(estimate.low <= truth <= estimate.high)
+                if estimate.low > 0 or estimate.high < 0:
+                    self._significant.add(estimate.name)
+                self._errors[estimate.name] = estimate.value - truth
+                self._widths[estimate.name] = (estimate.high - estimate.low) / 2
 
     def _true_effects(self, policy: Comparing) -> dict[str, float]:
+        """Compute each comparison's true effect in a sample of contexts, which is kept; empty groups have none."""
         rng = np.random.default_rng(0)
-        contexts = self._environment.contexts(0, min(_PEOPLE, self._spec.experiment.horizon), rng)
-        means, groups = self._environment.means(contexts), policy.groups(scaled(contexts, self._spec))
-        self._people, self._compared = (means, groups), list(policy.comparisons(self._spec))
-        found = {}
-        for name, group, arm, other in self._compared:
+        contexts = self._environment.contexts(0, min(_MAX_TRUTH_PARTICIPANTS, self._spec.experiment.horizon), rng)
+        means, groups = self._environment.means(contexts), policy.groups(encode_contexts(contexts, self._spec))
+        self._sample, self._comparisons = (means, groups), list(policy.comparisons(self._spec))
+        effects = {}
+        for name, group, arm, other in self._comparisons:
             chosen = means if group is None else means[groups == group]
             if len(chosen):
-                found[name] = float((chosen[:, arm] - chosen[:, other]).mean())
-        return found
+                effects[name] = float((chosen[:, arm] - chosen[:, other]).mean())
+        return effects
 
     def facts(self) -> dict[str, float]:
-        """Return the shares of intervals that hold the truth, at the end and at all looks; and of false positives.
+        """Return the coverage of intervals, at the end and at all looks, the rate of false positives, and errors.
 
-        Errors and half-widths are of the last estimates. What was never estimated counts nowhere: of nothing they are
-        nan, and nothing is lost afterwards.
+        Errors and half-widths are of the last estimates. Without any estimate they are nan, and the expected loss is 0.
         """
-        none = [name for name in self._covered if abs(self._truth[name]) <= _NONE]
-        some = [name for name in self._covered if name not in none]
+        null_effects = [name for name in self._covered if abs(self._truth[name]) <= _MAX_NULL_EFFECT]
+        real_effects = [name for name in self._covered if name not in null_effects]
         return {
             "judged": float(len(self._covered)),
-            "coverage": _mean([seen[-1] for seen in self._covered.values()]),
-            "coverage_at_all_looks": _mean([all(seen) for seen in self._covered.values()]),
-            "false_positives": _mean([name in self._called for name in none]),
-            "effects_called": _mean([name in self._called for name in some]),
+            "coverage": _mean([is_covered[-1] for is_covered in self._covered.values()]),
+            "coverage_at_all_looks": _mean([all(is_covered) for is_covered in self._covered.values()]),
+            "false_positives": _mean([name in self._significant for name in null_effects]),
+            "effects_called": _mean([name in self._significant for name in real_effects]),
             "effect_error": float(np.sqrt(_mean([error**2 for error in self._errors.values()]))),
             "half_width": _mean([*self._widths.values()]),
-            "welfare_lost": self._lost_afterwards(),
+            "welfare_lost": self._expected_loss(),
         }
 
-    def _lost_afterwards(self) -> float:
-        """Return what a person loses on average who gets the arm of the largest estimate in their group.
+    def _expected_loss(self) -> float:
+        """Return the mean loss if each participant gets the arm with the largest estimate in their group.
 
-        Where nothing is known of a group, that of all people decides; an arm that was never estimated is not taken.
+        A group without estimates gets the best arm of all participants; an arm without an estimate is never chosen.
         """
-        if self._people is None:
+        if self._sample is None:
             return 0.0
-        means, groups = self._people
-        known: dict[int | None, dict[int, float]] = {None: {}}
-        for name, group, arm, other in self._compared:
+        means, groups = self._sample
+        estimates: dict[int | None, dict[int, float]] = {None: {}}
+        for name, group, arm, other in self._comparisons:
             if name in self._values:
-                known.setdefault(group, {})[arm] = self._values[name]
-                known[group].setdefault(other, 0.0)
-        chosen = np.full(len(means), _largest(known[None]))
-        for group, values in known.items():
+                estimates.setdefault(group, {})[arm] = self._values[name]
+                estimates[group].setdefault(other, 0.0)
+        chosen = np.full(len(means), _find_best_arm(estimates[None]))
+        for group, values in estimates.items():
             if group is not None:
-                chosen[groups == group] = _largest(values)
+                chosen[groups == group] = _find_best_arm(values)
         return float((means.max(axis=1) - means[np.arange(len(means)), chosen]).mean())
 
 
-def _largest(values: dict[int, float]) -> int:
-    """Return the arm of the largest value; the first arm if there are none."""
+def _find_best_arm(values: dict[int, float]) -> int:
+    """Return the arm of the largest value; the first arm without values."""
     return max(values, key=lambda arm: values[arm]) if values else 0
 
 
@@ -160,6 +210,11 @@ def _mean(values: Sequence[float]) -> float:
     return float(np.mean(values)) if values else math.nan
 
 
-def compares(policy: Any) -> TypeGuard[Comparing]:
-    """Tell whether a policy's experiment estimates differences between arms."""
+def replace_nan(figures: Mapping[str, Any]) -> dict[str, Any]:
+    """Return figures with None in place of NaN, since documents have no NaN."""
+    return {name: None if isinstance(value, float) and math.isnan(value) else value for name, value in figures.items()}
+
+
+def is_comparing(policy: Any) -> TypeGuard[Comparing]:
+    """Whether a policy's experiment estimates differences between arms."""
     return hasattr(type(policy), "comparisons")

@@ -1,9 +1,9 @@
-"""An experiment in one process: simulated people choose and report round by round."""
+"""Simulation of an experiment in one process: participants choose and report round by round."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import Any, Final, TypeGuard, cast
+from typing import Any, Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from privateer_core.answer.people import HeldReports, People
 from privateer_core.errors import SpecError
 from privateer_core.policies.decisions import Arms, Decisions, Plays, message_size
-from privateer_core.policies.policy import Boxes
 from privateer_core.primitives.bounded_vectors import BoundedVectors
 from privateer_core.primitives.contributions import merged
 from privateer_core.privacy.terms import Terms
@@ -20,25 +19,30 @@ from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.context import COLUMNS_MAX
 from privateer_core.spec.spec import Spec
 from privateer_lab.environments import Environment, PlayedRewards, environment_for
-from privateer_lab.simulation.aggregation import BoxPeople, EnvironmentBoxes, can_aggregate
-from privateer_lab.simulation.devices import SeededNoise, arms_before, received, scaled, scaled_rewards
-from privateer_lab.simulation.scores import Judgement, Point, Score, compares
-from privateer_server.rounds.account import account_of
-from privateer_server.rounds.loop import Decided, Schedule, Step
+from privateer_lab.simulation.scores import (
+    Judgement,
+    Point,
+    Score,
+    SeededNoise,
+    draw_past_arms,
+    encode_contexts,
+    is_comparing,
+    scale_rewards,
+    sum_rewards,
+)
+from privateer_server.rounds.loop import PolicyMix, Schedule, Step, count_participants
 
-_BY_BOXES: Final = 2000
-"""Smaller rounds are drawn faster one by one."""
-_BLOCK: Final = 1 << 18
-"""Most people drawn one by one at a time."""
-_NUMBERS: Final = 1 << 21
-"""Most numbers at a time of contexts with many columns: memory that is used again costs no time."""
+_MAX_BLOCK_PARTICIPANTS: Final = 1 << 18
+"""Most participants of a block."""
+_MAX_BLOCK_NUMBERS: Final = 1 << 21
+"""Most numbers of a block's contexts with many columns, so that memory is reused."""
 FIGURES: Final = ("regret", "uniform_regret", "best_constant_regret", "reward", "people", "rounds")
-SENT: Final = ("messages", "bytes", "bits")
+COST_FIGURES: Final = ("messages", "bytes", "bits")
 
 
 @dataclass(frozen=True)
 class Costs:
-    """The costs of reports: how many people reported, their messages, and the bytes and bits in them before sealing."""
+    """The costs of reports: participants who reported, their messages, and the bytes and bits before sealing."""
 
     people: int = 0
     messages: int = 0
@@ -48,138 +52,133 @@ class Costs:
 
 @dataclass(frozen=True)
 class Run:
-    """The outcome of one seed. Regrets are sums of expected reward lost against the best option, over all choices."""
+    """The result of a seed. Regrets are sums of expected reward lost against the best option, over all choices."""
 
     seed: int
-    # regret, uniform_regret, best_constant_regret: the regret of the learned policy, of options at random, and of the
-    # single option that is best on the whole
+    # regret, uniform_regret, best_constant_regret: the regret of the learned policy, of random options, and of the
+    # single option that is best overall
     regret: float
     uniform_regret: float
     best_constant_regret: float
-    reward: float  # mean reward of a choice, in the reward's own units; expected where a choice is made for everybody
-    # people, rounds: people who chose, or reported on what was chosen for everybody; and rounds that were closed
+    reward: float  # mean reward of a choice, in its own units; expected if a choice is for all participants
+    # people, rounds: participants who chose, or reported on a choice for all participants; and closed rounds
     people: int
     rounds: int
-    account: People  # what became of each of those who were planned
-    # facts, costs: what the learner and the environment say of the end, by name; and what people sent
+    account: People  # of all planned participants
+    # facts, costs: final figures of learner and environment, by name; and the costs of reports
     facts: dict[str, float]
     costs: Costs
-    path: tuple[Point, ...]  # where the run stands after each round of the experiment's own people, and at the end
-    # the terms of the rounds of the experiment's own people, one for each event
+    path: tuple[Point, ...]  # after each round of the experiment's own participants, and at the end
+    # the terms of the rounds of the experiment's own participants, one for each event
     terms: tuple[Terms, ...] = field(default=(), compare=False, repr=False)
 
     @property
     def choices(self) -> int:
-        """How often anything was chosen."""
+        """The number of choices."""
         return self.path[-1][0]
 
     def figures(self) -> dict[str, float]:
-        """Return all figures by name, without the path; the names are those of `figures_of`."""
-        sent = {name: getattr(self.costs, name) for name in SENT}
-        return {name: getattr(self, name) for name in FIGURES} | self.facts | sent
+        """Return all figures by name, without the path; the names are those of `list_figures`."""
+        costs = {name: getattr(self.costs, name) for name in COST_FIGURES}
+        return {name: getattr(self, name) for name in FIGURES} | self.facts | costs
 
 
 class Simulation:
-    """A run under way; ``step`` is the open round, or the end. By default its people are the spec's population."""
+    """A run in progress; ``step`` is the open round, or the end. The default population is the spec's."""
 
-    def __init__(self, spec: Spec, seed: int, one_by_one: bool = False, environment: Environment | None = None) -> None:
+    def __init__(self, spec: Spec, seed: int, environment: Environment | None = None) -> None:
         self.spec, self.seed = spec, seed
         self.environment = environment or environment_for(spec, seed)
-        self.sources = {one.name: (one, environment_for(spec, seed, one.population)) for one in spec.sources}
+        self.sources = {past.name: (past, environment_for(spec, seed, past.population)) for past in spec.sources}
         self.rng = np.random.default_rng([seed, 1])
         self.schedule = Schedule(spec)
         self.step = self.schedule.open(self._seed())
-        self.cells: EnvironmentBoxes | None = None
-        if not one_by_one and _has_boxes(self.step.policy) and can_aggregate(self.environment, spec):
-            self.cells = EnvironmentBoxes(self.environment)
         self.people = self.rounds = 0
         self.choices = spec.experiment.horizon
         self.score, self.costs = Score(), Costs()
         self.terms: dict[Any, Terms] = {}
         self.path: list[Point] = []
-        self.left: tuple[Any, Any] = (self.step.policy.terms.mechanism, None)
-        self.judgement = Judgement(spec, self.environment) if compares(self.step.policy) else None
+        self.carried_total: tuple[Any, Any] = (self.step.policy.terms.mechanism, None)
+        self.judgement = Judgement(spec, self.environment) if is_comparing(self.step.policy) else None
 
     def _seed(self) -> int:
         return int(self.rng.integers(2**63))
 
     def close_round(self) -> None:
-        """Have the people of the open round report, and open the next one."""
+        """Simulate the reports of the open round, and open the next round."""
         step, terms = self.step, self.step.policy.terms
-        release, decided = self.release(step), self.decided(step)
+        release, decided = self.release(step), self.find_deciding_policies(step)
         self.rounds += 1
-        self._pay(step.batch, terms)
+        self._add_costs(step.batch, terms)
         if not step.policy.cohort:
             self.terms.setdefault((terms.event, terms.epsilon, terms.delta), terms)
             self.path.append(self.score.point)
         self.step = self.schedule.close(step, release, self._seed(), decided=decided)
-        if self.judgement and compares(self.step.policy):
-            self.judgement.see(self.step.policy, self.schedule.answer(self.step))
+        if self.judgement and is_comparing(self.step.policy):
+            self.judgement.add_answer(self.step.policy, self.schedule.answer(self.step))
 
-    def decided(self, _step: Step) -> Decided:
-        """Return which policies decided what a round's reports were about, as far as the learner knows: its own."""
+    def find_deciding_policies(self, _step: Step) -> PolicyMix:
+        """Return the policies that decided a round's reports, if they are not the round's own."""
         return ()
 
-    def _pay(self, people: int, terms: Terms) -> None:
-        messages, mechanism, paid = people * terms.messages, terms.mechanism, self.costs
-        size = message_size(self.step.policy)
-        bits = mechanism.message_bits + 8 * (size - mechanism.report_size)
-        sizes = (paid.bytes + messages * size, paid.bits + messages * bits)
-        self.costs = Costs(paid.people + people, paid.messages + messages, *sizes)
+    def _add_costs(self, n_participants: int, terms: Terms) -> None:
+        """Add what a round of people sends to the costs, in messages, bytes and bits."""
+        messages, mechanism, costs = n_participants * terms.messages, terms.mechanism, self.costs
+        message_bytes = message_size(self.step.policy)
+        bits = mechanism.message_bits + 8 * (message_bytes - mechanism.report_size)
+        sizes = (costs.bytes + messages * message_bytes, costs.bits + messages * bits)
+        self.costs = Costs(costs.people + n_participants, costs.messages + messages, *sizes)
 
     def release(self, step: Step) -> Any:
         """Draw the release of a round."""
         policy, mechanism = step.policy, cast(Any, step.policy.terms.mechanism)
         if policy.draw is not None:
-            # People and noise are drawn apart, round by round, so that trust models are compared on the same people.
-            people, noise = (np.random.default_rng([self.seed, stream, self.rounds + 1]) for stream in (2, 3))
-            return mechanism.simulate(self.play(policy, step.batch, people), noise)
-        if self.cells and step.batch >= _BY_BOXES and not policy.cohort and _has_boxes(policy):
-            return mechanism.simulate_counts(*self.play_boxes(policy, step.batch, self.cells), self.rng)
-        # One by one in blocks, so that memory does not grow with the number of people.
+            # Participants and noise have separate streams in each round, so that trust models share participants.
+            people_rng, noise_rng = (np.random.default_rng([self.seed, stream, self.rounds + 1]) for stream in (2, 3))
+            return mechanism.simulate(self.play(policy, step.batch, people_rng), noise_rng)
+        # Blocks bound the memory, whatever the number of participants.
         contribute = self.recall if policy.cohort else self.play
-        blocks = _blocks(step.batch, self.spec.dimension)
-        contributed = (contribute(policy, people, self.rng, step.seen + start) for start, people in blocks)
+        blocks = _split_into_blocks(step.batch, self.spec.dimension)
+        contributed = (contribute(policy, count, self.rng, step.n_reported + start) for start, count in blocks)
         # A curator adds its noise once, to all blocks.
         additive = not TRUST[policy.terms.model].curated or len(blocks) == 1
-        # Where coins ask people of a source about arms, they say something about what these people contribute.
+        # If coins select the arms that a source's participants report on, contributions depend on coins.
         independent = not (policy.cohort and cast(Any, policy).coins_ask)
         if additive and independent and hasattr(mechanism, "least"):  # no smaller crowd is released
-            return mechanism.simulate(_joined(contributed), self.rng)
+            return mechanism.simulate(_join_vectors(contributed), self.rng)
         if additive and independent and not mechanism.continues:
             return reduce(merged, (mechanism.simulate(block, self.rng) for block in contributed))
-        seeded, total = SeededNoise(self.rng), mechanism.resume(*self.left)
+        seeded, total = SeededNoise(self.rng), mechanism.resume(*self.carried_total)
         for block in contributed:
             total = mechanism.add(total, mechanism.randomize(block, seeded))
         return self.settle(mechanism, total, seeded)
 
     def settle(self, mechanism: Any, total: Any, seeded: SeededNoise) -> Any:
-        """Release a total, and keep what is left of it for the next round."""
-        release, left = mechanism.settle(total, seeded)
-        self.left = (mechanism, left)
+        """Release a total, and keep its remainder for the next round."""
+        release, carried = mechanism.settle(total, seeded)
+        self.carried_total = (mechanism, carried)
         return release
 
-    def recall(self, policy: Any, people: int, rng: np.random.Generator, seen: int) -> Any:
-        """Return what the next people of a source contribute about arms that they played before."""
+    def recall(self, policy: Any, n_participants: int, rng: np.random.Generator, n_previous: int) -> Any:
+        """Simulate the contributions of a source's next participants about their past arms."""
         source, environment = self.sources[policy.cohort]
-        raw = environment.contexts(seen, people, rng)
-        arms = arms_before(source, len(self.spec.options), people, rng)
-        rewards = scaled_rewards(environment.rewards(raw, Arms(arms), rng), self.spec)
-        coins = drawn_coins(rng, people)
-        return policy.recall(scaled(raw, self.spec), coins, arms, rewards)
+        raw = environment.contexts(n_previous, n_participants, rng)
+        arms = draw_past_arms(source, len(self.spec.options), n_participants, rng)
+        rewards = scale_rewards(environment.rewards(raw, Arms(arms), rng), self.spec)
+        return policy.recall(encode_contexts(raw, self.spec), draw_coins(rng, n_participants), arms, rewards)
 
-    def play(self, policy: Any, people: int, rng: np.random.Generator, _seen: int = 0) -> Any:
-        """Have ``people`` take part: count what is played and return what they contribute."""
-        return self.played(policy, self.environment.contexts(self.people, people, rng), rng)
+    def play(self, policy: Any, n_participants: int, rng: np.random.Generator, _n_previous: int = 0) -> Any:
+        """Simulate participants: add their rewards to the score, and return their contributions."""
+        return self.simulate_choices(policy, self.environment.contexts(self.people, n_participants, rng), rng)
 
-    def played(
+    def simulate_choices(
         self, policy: Any, raw: NDArray[np.float64], rng: np.random.Generator, reporting: Any = slice(None)
     ) -> Any:
-        """Have people with these contexts choose; return what those who report contribute."""
-        contexts, coins = scaled(raw, self.spec), drawn_coins(rng, len(raw))
-        return self.rewarded(policy, raw, coins, policy.decide(contexts, coins), rng, reporting)
+        """Simulate choices of participants with these contexts; return the contributions of those who report."""
+        contexts, coins = encode_contexts(raw, self.spec), draw_coins(rng, len(raw))
+        return self.simulate_rewards(policy, raw, coins, policy.decide(contexts, coins), rng, reporting)
 
-    def rewarded(
+    def simulate_rewards(
         self,
         policy: Any,
         raw: NDArray[np.float64],
@@ -188,79 +187,57 @@ class Simulation:
         rng: np.random.Generator,
         reporting: Any = slice(None),
     ) -> Any:
-        """Reward people for what their coins decided; return what those who report contribute, None: nobody does."""
-        people, contexts = len(raw), scaled(raw, self.spec)
+        """Simulate rewards of decisions; return the contributions of those who report, or None without reports."""
+        n_participants, contexts = len(raw), encode_contexts(raw, self.spec)
         rewards = self.environment.rewards(raw, decisions, rng)
-        self._count(people, decisions, self.environment.play(decisions, raw), rewards)
+        self._count(n_participants, decisions, self.environment.play(decisions, raw), rewards)
         if isinstance(decisions, Plays):
             return policy.contribute(contexts, coins, decisions, rewards)
-        if policy.fresh_coins:  # the coins that chose the arm would tell something about it
-            coins = drawn_coins(rng, people)
-        before = self.environment.before(raw, tuple(self.spec.reward.adjust))
-        if reporting is None:  # a policy that asks nobody may have no terms for what it would ask
+        if policy.fresh_coins:  # the coins that chose the arm would reveal it
+            coins = draw_coins(rng, n_participants)
+        before = self.environment.before(raw, tuple(self.spec.reward.covariates))
+        if reporting is None:  # a policy without reports may have no terms for them
             return None
-        parts = (contexts, coins, decisions.arms, scaled_rewards(rewards, self.spec, before))
-        contexts, coins, arms, rewards = (part[reporting] for part in parts)
+        inputs = (contexts, coins, decisions.arms, scale_rewards(rewards, self.spec, before))
+        contexts, coins, arms, rewards = (values[reporting] for values in inputs)
         return policy.contribute(contexts, coins, Arms(arms), rewards)
 
-    def choose(self, policy: Any, people: int) -> None:
-        """Have so many people choose, of whom nobody reports."""
-        self.played(policy, self.environment.contexts(self.people, people, self.rng), self.rng, None)
+    def choose(self, policy: Any, n_participants: int) -> None:
+        """Simulate choices of participants without reports."""
+        self.simulate_choices(policy, self.environment.contexts(self.people, n_participants, self.rng), self.rng, None)
 
-    def _count(self, people: int, decisions: Decisions, played: PlayedRewards, rewards: NDArray[np.float64]) -> None:
-        self.people += people
-        self.score.add(played, played.expected if isinstance(decisions, Plays) else received(rewards, self.spec))
+    def _count(self, n_new: int, decisions: Decisions, played: PlayedRewards, rewards: NDArray[np.float64]) -> None:
+        self.people += n_new
+        self.score.add(played, played.expected if isinstance(decisions, Plays) else sum_rewards(rewards, self.spec))
 
     def finish(self) -> bool:
-        """Play the last policy to the horizon; tell whether anything was left to choose."""
-        policy, before = self.step.policy, self.score.played.times
-        nobody = self.environment.contexts(self.people, 0, self.rng)
-        decisions = policy.decide(scaled(nobody, self.spec), np.zeros(0, np.uint32))
-        left = self.choices - self.people
+        """Simulate the last policy to the horizon; return whether choices remained."""
+        policy, n_before = self.step.policy, self.score.played.times
+        no_contexts = self.environment.contexts(self.people, 0, self.rng)
+        decisions = policy.decide(encode_contexts(no_contexts, self.spec), np.zeros(0, np.uint32))
+        n_remaining = self.choices - self.people
         if isinstance(decisions, Plays):
-            self._count(0, decisions, self.environment.play(decisions, nobody), nobody)
-        elif self.cells and left >= _BY_BOXES and _has_boxes(policy):
-            self.play_boxes(policy, left, self.cells)
+            self._count(0, decisions, self.environment.play(decisions, no_contexts), no_contexts)
         else:
-            for _, people in _blocks(left, self.spec.dimension):
-                self.choose(policy, people)
-        if more := self.score.played.times > before:
+            for _, n_block in _split_into_blocks(n_remaining, self.spec.dimension):
+                self.choose(policy, n_block)
+        if has_choices := self.score.played.times > n_before:
             self.path.append(self.score.point)
-        return more
-
-    def play_boxes(self, policy: Boxes, people: int, cells: EnvironmentBoxes) -> tuple[NDArray[np.int64], int]:
-        """Have ``people`` take part, drawn box by box; return their counts as ``simulate_counts`` takes them.
-
-        Expected rewards are those of the boxes, so regret has the same mean and a smaller variance.
-        """
-        phases = cells.environment.phases(self.people, people)
-        played = sum(self._play_phase(some, policy, cells.people_of(policy, phase)) for phase, some in phases)
-        return policy.count(np.asarray(played))
-
-    def _play_phase(self, people: int, policy: Boxes, here: BoxPeople) -> NDArray[np.int64]:
-        """Count ``people`` of one phase by box, arm and reward 0 or 1."""
-        visitors, shares, mixed = self.rng.multinomial(people, here.masses), policy.shares, policy.undecided
-        chosen = visitors[:, None] * (np.arange(shares.shape[1]) == shares.argmax(axis=1)[:, None])
-        chosen[mixed] = self.rng.multinomial(visitors[mixed], shares[mixed])
-        wins = self.rng.binomial(chosen, np.clip(here.means, 0.0, 1.0))
-        expected, best = float((chosen * here.means).sum()), float(visitors @ here.best)
-        self.people += people
-        self.score.add(PlayedRewards(people, expected, best, visitors @ here.means), float(wins.sum()))
-        return np.stack([chosen - wins, wins], axis=-1)
+        return has_choices
 
     def account(self) -> People:
-        """Return what has become of each of those who were planned."""
-        held = HeldReports(needed=self.step.batch)
-        return account_of(self.schedule, self.step, self.costs.people, held, self.refused())
+        """Return the account of all planned participants."""
+        held_reports = HeldReports(needed=self.step.batch)
+        return count_participants(self.schedule, self.step, self.costs.people, held_reports, self.count_refused())
 
-    def refused(self) -> dict[str, int]:
-        """Return how many reports no round took, by reason."""
+    def count_refused(self) -> dict[str, int]:
+        """Return the number of reports that no round accepted, by reason."""
         return {}
 
     def facts(self) -> dict[str, float]:
-        """Return what the learner and the environment say of where the run stands."""
-        judged = self.judgement.facts() if self.judgement else {}
-        return self.schedule.learner.figures(self.step.state) | self.environment.facts(self.step.policy) | judged
+        """Return figures of learner, environment and intervals for the current state."""
+        judged_facts = self.judgement.facts() if self.judgement else {}
+        return self.schedule.learner.figures(self.step.state) | self.environment.facts(self.step.policy) | judged_facts
 
     def outcome(self) -> Run:
         """Return the record of the run."""
@@ -281,33 +258,29 @@ class Simulation:
         )
 
 
-def drawn_coins(rng: np.random.Generator, people: int) -> NDArray[np.uint32]:
-    """Draw the coins of so many people."""
-    return rng.integers(0, 2**32, people, dtype=np.uint32)
+def draw_coins(rng: np.random.Generator, n_participants: int) -> NDArray[np.uint32]:
+    """Draw the coins of participants."""
+    return rng.integers(0, 2**32, n_participants, dtype=np.uint32)
 
 
-def _has_boxes(policy: Any) -> TypeGuard[Boxes]:
-    return hasattr(type(policy), "edges") and hasattr(type(policy), "count")
-
-
-def _joined(blocks: Iterator[BoundedVectors]) -> BoundedVectors:
-    parts = [(block.coins, block.values) for block in blocks]
-    coins, values = (np.concatenate(some) for some in zip(*parts, strict=True))
+def _join_vectors(blocks: Iterator[BoundedVectors]) -> BoundedVectors:
+    pairs = [(block.coins, block.values) for block in blocks]
+    coins, values = (np.concatenate(arrays) for arrays in zip(*pairs, strict=True))
     return BoundedVectors(coins, values)
 
 
-def _blocks(people: int, columns: int) -> list[tuple[int, int]]:
-    """Yield the first person and the size of each block."""
-    size = _BLOCK if columns <= COLUMNS_MAX else max(1, _NUMBERS // columns)
-    return [(start, min(size, people - start)) for start in range(0, people, size)]
+def _split_into_blocks(n_participants: int, columns: int) -> list[tuple[int, int]]:
+    """Return the index of the first participant and the size of each block."""
+    block_size = _MAX_BLOCK_PARTICIPANTS if columns <= COLUMNS_MAX else max(1, _MAX_BLOCK_NUMBERS // columns)
+    return [(start, min(block_size, n_participants - start)) for start in range(0, n_participants, block_size)]
 
 
 class ReturningSimulation(Simulation):
-    """A simulation in which people come in turn, all of them in every period, and report as their devices do.
+    """A simulation of returning participants, who visit in turn, all of them in every period.
 
-    So nobody is in one round twice. There are as many people as make the reports of the horizon, and no fewer than the
-    largest round has. Where a device reports one time of several, it draws in advance which one, and the experiment
-    ends when all people have come each time.
+    So no participant is in a round twice. Their number makes the reports of the horizon, and is no smaller than the
+    largest round. If a device reports on one of several visits, it draws the visit in advance, and the experiment
+    ends after the last visit of all participants.
     """
 
     def __init__(self, spec: ArmsSpec, seed: int, environment: Environment | None = None) -> None:
@@ -315,35 +288,35 @@ class ReturningSimulation(Simulation):
             if (spec.population or {}).get(key):
                 detail = "must not be given with experiment.reports_per_person above 1: nobody simulates both"
                 raise SpecError(detail, field=f"population.{key}", remedy="remove one of them")
-        super().__init__(spec, seed, one_by_one=True, environment=environment)
-        times, horizon = spec.experiment.reports_per_person, spec.experiment.horizon
-        people = horizon if spec.privacy.trust.draws_one else max(-(-horizon // times), spec.largest_batch())
-        self.choices = horizon * times // spec.reports
-        self._people = self.environment.contexts(0, people, self.rng)
-        self._drawn = self.rng.integers(0, times, people) if spec.privacy.trust.draws_one else None
+        super().__init__(spec, seed, environment=environment)
+        n_visits, horizon = spec.experiment.reports_per_person, spec.experiment.horizon
+        n_participants = horizon if spec.privacy.trust.draws_one else max(-(-horizon // n_visits), spec.largest_batch())
+        self.choices = horizon * n_visits // spec.reports
+        self._contexts = self.environment.contexts(0, n_participants, self.rng)
+        self._report_visits = self.rng.integers(0, n_visits, n_participants) if spec.privacy.trust.draws_one else None
 
-    def play(self, policy: Any, people: int, rng: np.random.Generator, _seen: int = 0) -> Any:
-        """Have people come until so many report; return what these contribute."""
-        here = self._reporting(self.people + np.arange(self._until(people)))
-        return self.played(policy, self._coming(len(here)), rng, here)
+    def play(self, policy: Any, n_reports: int, rng: np.random.Generator, _n_previous: int = 0) -> Any:
+        """Simulate visits until ``n_reports`` participants report; return their contributions."""
+        is_reporting = self._is_reporting(self.people + np.arange(self._count_visits(n_reports)))
+        return self.simulate_choices(policy, self._next_contexts(len(is_reporting)), rng, is_reporting)
 
-    def choose(self, policy: Any, people: int) -> None:
-        """Have so many people choose, of whom nobody reports."""
-        self.played(policy, self._coming(people), self.rng, np.zeros(people, bool))
+    def choose(self, policy: Any, n_participants: int) -> None:
+        """Simulate choices of participants without reports."""
+        self.simulate_choices(policy, self._next_contexts(n_participants), self.rng, np.zeros(n_participants, bool))
 
-    def _coming(self, people: int) -> NDArray[np.float64]:
-        return np.asarray(self._people[(self.people + np.arange(people)) % len(self._people)])
+    def _next_contexts(self, n_participants: int) -> NDArray[np.float64]:
+        return np.asarray(self._contexts[(self.people + np.arange(n_participants)) % len(self._contexts)])
 
-    def _reporting(self, visits: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Tell in which of these visits a person reports."""
-        if self._drawn is None:
+    def _is_reporting(self, visits: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Tell which visits are those at which their participants report."""
+        if self._report_visits is None:
             return np.ones(len(visits), bool)
-        times, people = np.divmod(visits, len(self._people))
-        return np.asarray(self._drawn[people] == times)
+        visit_numbers, participants = np.divmod(visits, len(self._contexts))
+        return np.asarray(self._report_visits[participants] == visit_numbers)
 
-    def _until(self, reports: int) -> int:
-        """Return how many people have to come until so many have reported."""
-        if self._drawn is None:
-            return reports
-        left = self._reporting(np.arange(self.people, self.choices))
-        return int(np.flatnonzero(left)[reports - 1]) + 1
+    def _count_visits(self, n_reports: int) -> int:
+        """Return how many visits make this number of reports."""
+        if self._report_visits is None:
+            return n_reports
+        is_reporting = self._is_reporting(np.arange(self.people, self.choices))
+        return int(np.flatnonzero(is_reporting)[n_reports - 1]) + 1

@@ -1,6 +1,5 @@
 """Columns that are filled from top to bottom, a block of rows at a time: numbers, values of features, categories."""
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, Final
@@ -8,27 +7,22 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer_core.errors import InputError
 from privateer_core.spec.features import Feature
-from privateer_lab.tables.data_column import DataColumn
-from privateer_lab.tables.marks import Texts, numbers_of, read_value
+from privateer_lab.tables.data_column import DataColumn, Texts, parse_numbers, read_value
 
 _VALUES_MAX: Final = 1000
 
 
-class Unfit(Exception):
-    """A value that a column does not hold; says which row and what is wrong, and never the value."""
+class InvalidCellError(Exception):
+    """The error of an invalid cell, with row and problem, but never the value."""
 
-    def __init__(self, wrong: NDArray[np.bool_], what: str, remedy: str) -> None:
-        super().__init__(what)
-        self.row, self.what, self.remedy = int(wrong.argmax()), what, remedy
+    def __init__(self, is_wrong: NDArray[np.bool_], detail: str, remedy: str) -> None:
+        super().__init__(detail)
+        self.row, self.detail, self.remedy = int(is_wrong.argmax()), detail, remedy
 
 
 class Column(ABC):
-    """One column, filled from top to bottom, a block of rows at a time.
-
-    optional: whether rows may have no value; NaN stands for it.
-    """
+    """One column, filled from top to bottom in blocks of rows; optional values may be missing, as NaN."""
 
     def __init__(self, name: str, *, optional: bool = False) -> None:
         self.name, self.optional = name, optional
@@ -36,16 +30,16 @@ class Column(ABC):
 
     @property
     def values(self) -> NDArray[Any]:
-        """What was read, shape (n,)."""
+        """The values so far, shape (n,)."""
         self._blocks = [np.concatenate(self._blocks)] if self._blocks else [np.empty(0)]
         return self._blocks[0]
 
-    def add(self, texts: Texts, known: NDArray[np.bool_] | None = None, decimal: str = ".") -> None:
-        """Append the next rows: the values of those that are ``known``, by default all, and gaps for the others."""
+    def add(self, texts: Texts, has_value: NDArray[np.bool_] | None = None, decimal: str = ".") -> None:
+        """Append rows: values where ``has_value``, by default in all rows, and gaps elsewhere."""
         values = self.read(texts, decimal)
-        if known is not None and not known.all():
-            filled = np.full(len(known), np.nan)
-            filled[known] = values
+        if has_value is not None and not has_value.all():
+            filled = np.full(len(has_value), np.nan)
+            filled[has_value] = values
             values = filled
         self._blocks.append(values)
 
@@ -58,106 +52,94 @@ class Numbers(Column):
     """Finite numbers."""
 
     def read(self, texts: Texts, decimal: str) -> NDArray[np.float64]:
-        """Return the numbers."""
-        numbers = numbers_of(texts, decimal)
+        """Return the numbers; `InvalidCellError` if a cell is none."""
+        numbers = parse_numbers(texts, decimal)
         if not np.isfinite(numbers).all():
             remedy = "correct it; or make the column 'column=value' features, or categories of population.project"
-            raise Unfit(~np.isfinite(numbers), "is not a number", remedy)
+            raise InvalidCellError(~np.isfinite(numbers), "is not a number", remedy)
         return numbers
 
 
 class Values(Column):
-    """A feature's values, as `privateer_core.spec.features.Feature.read` returns them.
-
-    name: the column's name.
-    feature: levels with or without an order, or yes or no; numbers are for `Numbers`.
-    """
+    """A feature's values as `Feature.read` returns them, by level or yes and no; `Numbers` has numbers."""
 
     def __init__(self, name: str, feature: Feature) -> None:
         super().__init__(name, optional=feature.missing)
         self._feature = feature
 
     def read(self, texts: Texts, decimal: str) -> NDArray[np.float64]:
-        """Return places of levels, and 1 or 0 for yes or no."""
+        """Return indices of levels, and 1 or 0 for yes or no; `InvalidCellError` for another value."""
         encoded = texts.dictionary_encode()
         levels: list[str] = encoded.dictionary.to_pylist()
-        each = np.array([self._number(text, decimal) for text in levels], np.float64)
-        numbers: NDArray[np.float64] = each[np.asarray(encoded.indices)] if levels else each
+        number_by_level = np.array([read_value(self._feature, self.name, text, decimal) for text in levels], np.float64)
+        numbers: NDArray[np.float64] = number_by_level[np.asarray(encoded.indices)] if levels else number_by_level
         if np.isnan(numbers).any():
-            raise Unfit(np.isnan(numbers), "is not a value of the feature", "correct it, or the feature in the spec")
+            remedy = "correct it, or the feature in the spec"
+            raise InvalidCellError(np.isnan(numbers), "is not a value of the feature", remedy)
         return numbers
-
-    def _number(self, text: str, decimal: str) -> float:
-        try:
-            return read_value(self._feature, self.name, text, decimal)
-        except InputError:
-            return math.nan
 
 
 class Categories(Column):
-    """Names by their numbers.
+    """Categories, numbered.
 
-    name: the column's name.
-    known: names and numbers; several names may have the same number. Otherwise names are numbered in the order in which
-        they first occur.
-    most: most names that are not known.
+    ``numbers_by_name`` may have equal numbers. Without it, names are numbered in the order in which they
+    first occur, up to ``max_names``.
     """
 
-    def __init__(self, name: str, known: Mapping[str, int] | None = None, most: float = _VALUES_MAX) -> None:
+    def __init__(
+        self, name: str, numbers_by_name: Mapping[str, int] | None = None, max_names: float = _VALUES_MAX
+    ) -> None:
         super().__init__(name)
-        self._open, self._most = known is None, most
-        self.names: dict[str, int] = dict(known or {})
+        self._is_open, self._max_names = numbers_by_name is None, max_names
+        self.names: dict[str, int] = dict(numbers_by_name or {})
 
     def read(self, texts: Texts, _decimal: str) -> NDArray[np.int32]:
-        """Return the numbers of names."""
+        """Return the numbers of names; `InvalidCellError` for an unknown name, or too many."""
         encoded = texts.dictionary_encode()
         levels: list[str] = encoded.dictionary.to_pylist()
-        for name in levels if self._open else ():
+        for name in levels if self._is_open else ():
             self.names.setdefault(name, len(self.names))
-        each = np.array([self.names.get(name, -1) for name in levels], np.int32)
-        numbers: NDArray[np.int32] = each[np.asarray(encoded.indices)]
+        number_by_level = np.array([self.names.get(name, -1) for name in levels], np.int32)
+        numbers: NDArray[np.int32] = number_by_level[np.asarray(encoded.indices)]
         if (numbers < 0).any():
             remedy = "correct it, or name its class in population.classes"
-            raise Unfit(numbers < 0, "is not one of the classes", remedy)
-        if self._open and (numbers >= self._most).any():
-            what = f"makes more than {self._most:,} different values"
-            raise Unfit(numbers >= self._most, what, "leave the column out")
+            raise InvalidCellError(numbers < 0, "is not one of the classes", remedy)
+        if self._is_open and (numbers >= self._max_names).any():
+            detail = f"makes more than {self._max_names:,} different values"
+            raise InvalidCellError(numbers >= self._max_names, detail, "leave the column out")
         return numbers
 
 
 class EncodedTexts(Column):
-    """A column's texts, of which each is kept once; of all rows, or of some.
-
-    rows: the rows that are kept, rising; None: all.
-    """
+    """A dictionary-encoded column of texts, of all rows, or of rising ``rows``."""
 
     def __init__(self, name: str, rows: NDArray[np.int64] | None = None) -> None:
         super().__init__(name, optional=True)
         self._rows, self._n_seen, self._decimal = rows, 0, "."
-        self._places_of: dict[str, int] = {}
+        self._codes: dict[str, int] = {}
 
-    def column(self, *, by_row: bool = False) -> DataColumn:
-        """Return what was kept; ``by_row`` if what a row's text is may not depend on other rows."""
-        places = np.concatenate(self._blocks) if self._blocks else np.empty(0, np.int64)
-        make = DataColumn if by_row else DataColumn.of
-        return make(self.name, tuple(self._places_of), places, self._decimal)
+    def build_column(self, *, by_row: bool = False) -> DataColumn:
+        """Build the column; ``by_row`` if a row's value must not depend on other rows."""
+        codes = np.concatenate(self._blocks) if self._blocks else np.empty(0, np.int64)
+        build = DataColumn if by_row else DataColumn.from_codes
+        return build(self.name, tuple(self._codes), codes, self._decimal)
 
-    def add(self, texts: Texts, known: NDArray[np.bool_] | None = None, decimal: str = ".") -> None:
-        """Keep the wanted ones of the next rows."""
-        known = np.ones(len(texts), bool) if known is None else known
-        rows = np.arange(len(known))
+    def add(self, texts: Texts, has_text: NDArray[np.bool_] | None = None, decimal: str = ".") -> None:
+        """Append the selected ones of the next rows."""
+        has_text = np.ones(len(texts), bool) if has_text is None else has_text
+        rows = np.arange(len(has_text))
         if self._rows is not None:
-            ends = np.searchsorted(self._rows, (self._n_seen, self._n_seen + len(known)))
+            ends = np.searchsorted(self._rows, (self._n_seen, self._n_seen + len(has_text)))
             rows = self._rows[ends[0] : ends[1]] - self._n_seen
-        self._n_seen += len(known)
+        self._n_seen += len(has_text)
         self._decimal = decimal
-        has_value = known[rows]
-        encoded = texts.take(np.cumsum(known)[rows[has_value]] - 1).dictionary_encode()
-        each = [self._places_of.setdefault(text, len(self._places_of)) for text in encoded.dictionary.to_pylist()]
+        row_has_value = has_text[rows]
+        encoded = texts.take(np.cumsum(has_text)[rows[row_has_value]] - 1).dictionary_encode()
+        new_codes = [self._codes.setdefault(text, len(self._codes)) for text in encoded.dictionary.to_pylist()]
         places = np.full(len(rows), -1)
-        places[has_value] = np.array(each, np.int64)[np.asarray(encoded.indices)]
+        places[row_has_value] = np.array(new_codes, np.int64)[np.asarray(encoded.indices)]
         self._blocks.append(places)
 
     def read(self, _texts: Texts, _decimal: str) -> NDArray[Any]:
-        """Return nothing: `add` keeps what there is."""
+        """Return an empty array, since `add` keeps the texts."""
         return np.empty(0)

@@ -1,111 +1,233 @@
-"""A column in outline: which texts there are, how many, and what they could be."""
+"""Parsing of a table's texts as gaps, yes or no, and numbers; and columns of texts, which are parsed on request."""
 
 import math
+import re
 from collections import Counter
+from collections.abc import Collection, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self, TypeAlias
+from typing import Any, Final, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privateer_core.errors import InputError, SpecError
 from privateer_core.spec.features import Feature, Numeric, Ranked
-from privateer_lab.tables import arrow, shortened
-from privateer_lab.tables.marks import NO, YES, is_padded, numbers_of, outcome_of, read_value
+from privateer_lab.tables import import_pyarrow, shorten
 
-Places: TypeAlias = NDArray[np.int64]
+Texts: TypeAlias = Any
+"""A ``pyarrow.StringArray``."""
+Array: TypeAlias = NDArray[np.float64]
+GAPS: Final = (
+    *("", "?", ".", "-", "--", "NA", "N/A", "n/a", "#N/A", "#NA", "<NA>", "NaN", "nan", "NaT", "NULL", "null", "None"),
+    *("missing", "Missing", "MISSING"),
+)
+"""Texts of missing values, with case: ``none`` is an ordinary word, and pandas writes ``None``."""
+_GROUP_DIGITS: Final = 3
+"""Digits of a group of thousands."""
+YES: Final = ("true", "yes", "t", "y")
+NO: Final = ("false", "no", "f", "n")
+_CURRENCY: Final = r"(?:[$€£¥₹%]|USD|EUR|GBP|CHF)?"
+_AMOUNT: Final = re.compile(rf"([+-]?)\s*{_CURRENCY}\s*([+-]?)((?:\d|[.,]\d).*?)\s*{_CURRENCY}")
+_GROUPED: Final = re.compile(r"\d{1,3}([,'’ \u00a0\u202f])\d{3}(?:\1\d{3})*(?:\.\d*)?")
+_WITH_COMMA: Final = re.compile(r"(?:\d{1,3}(?:[.'’ \u00a0\u202f]\d{3})+|\d*)(?:,\d+)?")
+_COMMA_POINT_SWAP: Final = str.maketrans(",.", ".,")
+_PADDED: Final = re.compile(r"[+-]?0\d")
+_COMMA_DECIMAL: Final = re.compile(r"\D{0,4}(?:\d+,(?:\d{1,2}|\d{4,})|\d{1,3}(?:\.\d{3})+,\d+)\D{0,4}")
+_POINT_DECIMAL: Final = re.compile(r"\D{0,4}(?:\d*\.(?:\d{1,2}|\d{4,})|\d{1,3}(?:,\d{3})+\.\d+)\D{0,4}")
+_AMBIGUOUS_COMMA: Final = re.compile(r"\D{0,4}\d+,\d{3}\D{0,4}")
+_THOUSANDS_POINTS: Final = re.compile(r"\D{0,4}[1-9]\d{0,2}(\.\d{3})+\D{0,4}")
+_WHOLE_NUMBER: Final = re.compile(r"\D{0,4}\d+\D{0,4}")
+
+
+def find_gaps(texts: Texts, extra_gaps: Collection[str] = ()) -> NDArray[np.bool_]:
+    """Return the mask of texts that are missing values, (n,)."""
+    pa = import_pyarrow()
+    return np.asarray(pa.compute.is_in(texts, value_set=pa.array([*GAPS, *extra_gaps])))
+
+
+def has_decimal_point(cell: str) -> bool:
+    """Whether a point in a text is certainly a decimal sign."""
+    return bool(_POINT_DECIMAL.fullmatch(cell))
+
+
+def has_grouping_points(cells: Collection[str]) -> bool:
+    """Whether points of a column's numbers separate thousands: only numbers from 1,000 on have a point."""
+    with_points = [cell for cell in cells if "." in cell]
+    whole_numbers = [cell for cell in cells if _WHOLE_NUMBER.fullmatch(cell)]
+    if not with_points or not all(_THOUSANDS_POINTS.fullmatch(cell) for cell in with_points):
+        return False
+    is_split = bool(whole_numbers) and all(sum(map(str.isdigit, cell)) < _GROUP_DIGITS + 1 for cell in whole_numbers)
+    return is_split or any(cell.count(".") > 1 for cell in with_points)
+
+
+def detect_decimal(cells: Collection[str], *, is_comma_free: bool) -> str:
+    """Detect a file's decimal sign by a sample of cells: more likely a comma where values are not separated by one."""
+    if any(map(has_decimal_point, cells)):
+        return "."
+    with_comma = any(_COMMA_DECIMAL.fullmatch(cell) for cell in cells)
+    return "," if with_comma or (is_comma_free and any(_AMBIGUOUS_COMMA.fullmatch(cell) for cell in cells)) else "."
+
+
+def parse_number(text: str, decimal: str = ".") -> float:
+    """Parse a number, with a sign of currency or thousands' separators; NaN if the text is no number."""
+    if decimal == "." or "." not in text:
+        try:
+            return math.nan if "_" in text else float(text.replace(decimal, "."))
+        except ValueError:
+            pass
+    amount = _AMOUNT.fullmatch(text)
+    if amount is None:
+        return math.nan
+    digits = amount[3]
+    if decimal == "," and _WITH_COMMA.fullmatch(digits):
+        digits = digits.translate(_COMMA_POINT_SWAP)
+    if grouped := _GROUPED.fullmatch(digits):
+        digits = digits.replace(grouped[1], "")
+    try:
+        return math.nan if "_" in digits else float(amount[1] + amount[2] + digits)
+    except ValueError:
+        return math.nan
+
+
+def parse_numbers(texts: Texts, decimal: str = ".") -> Array:
+    """Parse numbers, (n,); NaN where a text is no number."""
+    pa = import_pyarrow()
+    plain = texts
+    if decimal == ",":
+        has_points = pa.compute.any(pa.compute.match_substring(texts, ".")).as_py()
+        plain = None if has_points else pa.compute.replace_substring(texts, ",", ".")
+    try:
+        if plain is not None:
+            return np.asarray(plain.cast(pa.float64()), np.float64)
+    except pa.ArrowInvalid:  # which does not name the text, and does not know "+5"
+        pass
+    return np.array([parse_number(text, decimal) for text in texts.to_pylist()], np.float64)
+
+
+def is_padded(text: str) -> bool:
+    """Whether a text is a number with a leading zero, as a code such as 007."""
+    return bool(_PADDED.match(text))
+
+
+def sort_names(texts: Iterable[str]) -> list[str]:
+    """Sort names, as numbers if all are numbers, and as texts otherwise."""
+    numbers = {text: math.nan if is_padded(text) else parse_number(text) for text in texts}
+    if any(map(math.isnan, numbers.values())):
+        return sorted(numbers)
+    return sorted(numbers, key=lambda text: (numbers[text], text))
+
+
+def parse_outcome(text: str, decimal: str = ".") -> float:
+    """Parse a number, or 1 and 0 for yes and no; NaN for other texts."""
+    number = parse_number(text, decimal)
+    if math.isnan(number) and text.lower() in YES + NO:
+        return float(text.lower() in YES)
+    return number
+
+
+def read_value(feature: Feature, name: str, text: str, decimal: str = ".") -> float:
+    """Read a text as a feature's value, as a device does: a level, a number, or yes or no; NaN if it is no value."""
+    meanings: list[str | float | bool] = [text]
+    number = parse_number(text, decimal)
+    if math.isfinite(number):
+        meanings.append(int(number) if number == int(number) else number)
+    if text.lower() in YES + NO:
+        meanings.append(text.lower() in YES)
+    for meaning in meanings:
+        with suppress(InputError):
+            return feature.read(name, meaning)
+    return math.nan
+
+
+Codes: TypeAlias = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class DataColumn:
-    """The values of one column: each text once, and where it is."""
+    """A dictionary-encoded column of texts."""
 
     name: str  # the column's name
-    values: tuple[str, ...]  # the different texts, in the order in which they first occur
-    places: Places  # shape (rows,): the place among them of each row's text; -1 where there is none
+    values: tuple[str, ...]  # the distinct texts, by first occurrence
+    codes: Codes  # shape (rows,): the index of each row's text in ``values``; -1 where it is missing
     decimal: str = "."  # the decimal sign of its numbers
     infinite: int = 0  # rows of a column of numbers whose number is infinite; they have no value
 
     @classmethod
-    def of(cls, name: str, values: tuple[str, ...], places: Places, decimal: str = ".") -> Self:
-        """Return a column, in which infinite ones among numbers are gaps."""
-        column = cls(name, values, places, decimal)
+    def from_codes(cls, name: str, values: tuple[str, ...], codes: Codes, decimal: str = ".") -> Self:
+        """Make a column, in which infinite numbers count as missing."""
+        column = cls(name, values, codes, decimal)
         is_infinite = np.isinf(column.quantities)
         if not is_infinite.any() or np.isnan(column.quantities).any():
             return column
-        rows = is_infinite[places] & (places >= 0)
-        return cls(name, values, np.where(rows, -1, places), decimal, int(rows.sum()))
+        rows = is_infinite[codes] & (codes >= 0)
+        return cls(name, values, np.where(rows, -1, codes), decimal, int(rows.sum()))
 
     @property
     def rows(self) -> int:
-        """Rows in all."""
-        return len(self.places)
+        """The number of rows."""
+        return len(self.codes)
 
     @cached_property
     def gaps(self) -> int:
-        """Rows without a value."""
-        return int((self.places < 0).sum())
+        """The number of rows without a value."""
+        return int((self.codes < 0).sum())
 
     @cached_property
     def counts(self) -> Counter[str]:
-        """How often each text occurs."""
-        times = np.bincount(self.places[self.places >= 0], minlength=len(self.values)).tolist()
-        return Counter({value: count for value, count in zip(self.values, times, strict=True) if count})
+        """The number of rows of each text."""
+        counts = np.bincount(self.codes[self.codes >= 0], minlength=len(self.values)).tolist()
+        return Counter({value: count for value, count in zip(self.values, counts, strict=True) if count})
 
     @cached_property
     def quantities(self) -> NDArray[np.float64]:
-        """The number that each text of ``values`` writes, (values,); NaN where it writes none."""
-        return numbers_of(arrow().array(self.values, arrow().string()), self.decimal)
+        """The numbers of ``values``, (values,); NaN for other texts."""
+        return parse_numbers(import_pyarrow().array(self.values, import_pyarrow().string()), self.decimal)
 
     @cached_property
     def numbers(self) -> NDArray[np.float64] | None:
-        """All numbers in their order; None if something else occurs, codes such as 007, or nothing at all."""
+        """The numbers of all rows with a value; None if there are other texts, codes such as 007, or no values."""
         if not self.counts or any(map(is_padded, self.counts)):
             return None
-        each = self.quantities[self.places[self.places >= 0]]
-        return None if np.isnan(each).any() else each
+        numbers = self.quantities[self.codes[self.codes >= 0]]
+        return None if np.isnan(numbers).any() else numbers
 
     @cached_property
     def is_boolean(self) -> bool:
-        """Whether there is just yes and no, or just 1 and 0."""
+        """Whether the values are yes and no, or 1 and 0."""
         if len(self.counts) == 2 and {text.lower() for text in self.counts} <= set(YES + NO):
             return True
         return self.numbers is not None and np.array_equal(np.unique(self.numbers), [0, 1])
 
     @property
     def is_constant(self) -> bool:
-        """Whether all rows that have a value have the same."""
+        """Whether all rows with a value have the same value."""
         return len(self.counts) < 2
 
     @cached_property
     def outcomes(self) -> NDArray[np.float64]:
-        """Each row's number, or 1 and 0 for yes and no, (rows,); NaN where there is none."""
-        each = np.array([outcome_of(text, self.decimal) for text in self.values], np.float64)
-        return np.append(np.where(np.isfinite(each), each, np.nan), np.nan)[self.places]
+        """Each row's number, or 1 and 0 for yes and no, (rows,); NaN elsewhere."""
+        outcome_by_code = np.array([parse_outcome(text, self.decimal) for text in self.values], np.float64)
+        return np.append(np.where(np.isfinite(outcome_by_code), outcome_by_code, np.nan), np.nan)[self.codes]
 
     @property
     def texts(self) -> NDArray[Any]:
-        """Each row's text, (rows,); None where there is none."""
-        return np.array([*self.values, None], dtype=object)[self.places]
+        """Each row's text, (rows,); None where it is missing."""
+        return np.array([*self.values, None], dtype=object)[self.codes]
 
     def read_as(self, feature: Feature) -> NDArray[np.float64]:
-        """Return each row's value as a device reads it, (rows,); NaN where there is none."""
-        each = self.quantities
+        """Read each row's value as a device does, (rows,); NaN where it is missing; refuse an impossible value."""
+        value_by_code = self.quantities
         if not isinstance(feature, Numeric | Ranked):
-            each = np.array([self._value(feature, text) for text in self.values], np.float64)
-        values = np.append(each, np.nan)[self.places]
-        if np.isnan(values[self.places >= 0]).any():
+            numbers = [read_value(feature, self.name, text, self.decimal) for text in self.values]
+            value_by_code = np.array(numbers, np.float64)
+        values = np.append(value_by_code, np.nan)[self.codes]
+        if np.isnan(values[self.codes >= 0]).any():
             detail = "has a value that the feature cannot have"
-            raise SpecError(detail, field=shortened(self.name), remedy="leave such rows out, or the column")
+            raise SpecError(detail, field=shorten(self.name), remedy="leave such rows out, or the column")
         return values
 
-    def _value(self, feature: Feature, text: str) -> float:
-        try:
-            return read_value(feature, self.name, text, self.decimal)
-        except InputError:
-            return math.nan
-
-    def of_rows(self, rows: NDArray[Any]) -> Self:
-        """Return some of the rows."""
-        return type(self)(self.name, self.values, self.places[rows], self.decimal)
+    def select_rows(self, rows: NDArray[Any]) -> Self:
+        """Return a subset of the rows."""
+        return type(self)(self.name, self.values, self.codes[rows], self.decimal)

@@ -1,4 +1,4 @@
-"""Where a table's rows come from: CSV files, Parquet files and data frames, each as blocks of texts by column."""
+"""Sources of a table's rows: CSV files, Parquet files and data frames, each as blocks of texts by column."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,31 +8,24 @@ from typing import Any, Final
 
 import numpy as np
 
-from privateer_core.errors import SpecError
 from privateer_core.spec.columns import is_missing
-from privateer_lab.tables import TABLE, arrow, refused
-from privateer_lab.tables.dialect import Dialect
-from privateer_lab.tables.header import checked_header
-from privateer_lab.tables.marks import Texts
+from privateer_lab.tables import TABLE_FIELD, import_pyarrow, table_error
+from privateer_lab.tables.data_column import Texts
+from privateer_lab.tables.dialect import Dialect, check_header
 
-_BLOCK: Final = 2**20
+_BYTES: Final = 2**20
 """Bytes that pyarrow reads at a time; also the longest row."""
-_ROWS: Final = 2**14
-"""Rows that Python's reader makes columns of at a time."""
-_BATCH: Final = 2**16
-_PARQUET: Final = b"PAR1"
-FRAMES: Final = "give a data frame, a pyarrow table, a dict of columns, or the path of a CSV or Parquet file"
+_BLOCK_ROWS: Final = 2**14
+"""Rows of a block of Python's reader."""
+_PARQUET_BATCH_ROWS: Final = 2**16
+_PARQUET_MAGIC: Final = b"PAR1"
+FRAME_REMEDY: Final = "give a data frame, a pyarrow table, a dict of columns, or the path of a CSV or Parquet file"
 
 
 class TableSource(ABC):
-    """Rows with the same columns.
+    """Rows with the same columns, with their header, a name for messages, and the field of errors."""
 
-    name: what messages call it.
-    header: the names of its columns.
-    field: the field of errors.
-    """
-
-    # separator, decimal: what parts its values, and the decimal sign of its numbers
+    # separator, decimal: the separator of its values, and the decimal sign of its numbers
     separator = ","
     decimal = "."
 
@@ -46,34 +39,27 @@ class TableSource(ABC):
 
     @abstractmethod
     def blocks(self, names: Sequence[str]) -> Iterator[dict[str, Texts]]:
-        """Yield texts by column, some rows at a time; a value that is missing is an empty text."""
+        """Yield texts by column in blocks of rows; a missing value is an empty text."""
 
     def number(self, row: int) -> int:
-        """Return the number of a row, which counts from 0, as spreadsheets have it."""
+        """Return the number, as in a spreadsheet, of a row that counts from 0."""
         return row + 1
 
     def texts(self, column: Any, name: str) -> Texts:
-        """Return a column of pyarrow as texts: numbers in their shortest spelling."""
-        pa = arrow(self.field)
+        """Convert a column of pyarrow to texts, with numbers in their shortest format."""
+        pa = import_pyarrow(self.field)
         try:
             if pa.types.is_decimal(column.type):
                 column = column.cast(pa.float64())
             texts = pa.compute.cast(column, pa.string())
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             message = f"column {name!r} of {self.name} has values that are no numbers or texts"
-            raise refused(message, "leave the column out", self.field) from None
+            raise table_error(message, "leave the column out", self.field) from None
         return pa.compute.utf8_trim_whitespace(pa.compute.fill_null(texts, ""))
 
 
 class CsvFile(TableSource):
-    """A CSV file.
-
-    path: the file, plain or gzipped.
-    header: names of the columns, if the file has no header.
-    remark: rows that start with this are left out.
-    decimal: the decimal sign; by default it is found.
-    by_row: whether no byte may decide how other rows are read.
-    """
+    """A CSV file, plain or gzipped; rows with the remark are skipped, and by row no byte may affect other rows."""
 
     # Two readers share the work. Python's csv module checks encoding, quotes and widths; it counts rows as spreadsheets
     # do. pyarrow, which reads on after a wrong quote and cannot say in which row a value is, makes columns fast. It
@@ -84,35 +70,35 @@ class CsvFile(TableSource):
         path: Path,
         header: Sequence[str] | None = None,
         remark: str | None = None,
-        field: str = TABLE,
+        field: str = TABLE_FIELD,
         decimal: str | None = None,
         *,
         by_row: bool = False,
     ) -> None:
         self._path, self._remark, self._by_row = path, remark, by_row
-        self._dialect = Dialect.of(path, field, is_known=header is not None, is_utf8=by_row)
+        self._dialect = Dialect.detect(path, field, is_known=header is not None, is_utf8=by_row)
         self._header_row = 0
         if header is None:
             rows = self._dialect.records(path, field, head=True)
             self._header_row, cells = next(((row, cells) for row, cells in rows if cells), (0, []))
-            header = checked_header(cells, str(path), field)
+            header = check_header(cells, str(path), field)
         super().__init__(str(path), header, field)
         self.separator, self.decimal = self._dialect.separator, decimal or self._dialect.decimal
         self._count: int | None = None
 
     @property
     def rows(self) -> int:
-        """The number of rows, which are checked while they are counted."""
+        """The number of rows, which are checked during the count."""
         if self._count is None:
             self._count = sum(1 for _ in self._records())
         return self._count
 
     def number(self, row: int) -> int:
-        """Return the number of a row with the header and empty lines counted."""
+        """Return the number of a row, counting the header and empty lines."""
         return next(islice(self._records(), row, None))[0]
 
     def _records(self) -> Iterator[tuple[int, list[str]]]:
-        """Yield the rows with their numbers, from 1."""
+        """Yield each row's number, from 1, and cells."""
         for number, cells in self._dialect.records(self._path, self.field):
             if not cells or number == self._header_row:
                 continue
@@ -120,35 +106,34 @@ class CsvFile(TableSource):
                 continue
             if len(cells) != len(self.header):
                 message = f"row {number} of {self.name} has {len(cells)} columns, not {len(self.header)}"
-                raise refused(message, "correct or remove it", self.field)
+                raise table_error(message, "correct or remove it", self.field)
             yield number, cells
 
     def blocks(self, names: Sequence[str]) -> Iterator[dict[str, Texts]]:
-        """Yield texts of a file whose `rows` are fine."""
-        pa = arrow(self.field)
+        """Yield texts of a file whose `rows` are checked."""
+        pa = import_pyarrow(self.field)
         if not self.rows:
             return
         if self._by_row or self._has_quotes_after_blanks():
             rows = (cells for _, cells in self._records())
-            while block := list(islice(rows, _ROWS)):
+            while block := list(islice(rows, _BLOCK_ROWS)):
                 columns = dict(zip(self.header, zip(*block, strict=True), strict=True))
                 yield {name: pa.array([text.strip() for text in columns[name]], pa.string()) for name in names}
             return
         encoding = "utf8" if self._dialect.encoding == "utf-8-sig" else self._dialect.encoding
-        read = pa.csv.ReadOptions(use_threads=False, block_size=_BLOCK, column_names=self.header, encoding=encoding)
+        read = pa.csv.ReadOptions(use_threads=False, block_size=_BYTES, column_names=self.header, encoding=encoding)
         read.skip_rows_after_names = self._header_row
         # Only remarks still have another width.
-        parse = pa.csv.ParseOptions(
-            delimiter=self._dialect.separator, newlines_in_values=True, invalid_row_handler=lambda _: "skip"
-        )
+        separator = self._dialect.separator
+        parse = pa.csv.ParseOptions(delimiter=separator, newlines_in_values=True, invalid_row_handler=lambda _: "skip")
         convert = pa.csv.ConvertOptions(include_columns=names, column_types=dict.fromkeys(names, pa.string()))
         try:
             with pa.input_stream(self.name, compression="gzip" if self._dialect.is_gzip else None) as file:
                 for batch in pa.csv.open_csv(file, read, parse, convert):
                     yield {name: pa.compute.utf8_trim_whitespace(batch.column(name)) for name in names}
         except pa.ArrowInvalid:
-            message = f"{self.name} has a row of more than {_BLOCK >> 20} MiB"
-            raise refused(message, "shorten it", self.field) from None
+            message = f"{self.name} has a row of more than {_BYTES >> 20} MiB"
+            raise table_error(message, "shorten it", self.field) from None
 
     def _has_quotes_after_blanks(self) -> bool:
         """Whether a quote may open a text after a blank."""
@@ -159,18 +144,18 @@ class CsvFile(TableSource):
 class ParquetFile(TableSource):
     """A Parquet file."""
 
-    def __init__(self, path: Path, field: str = TABLE) -> None:
+    def __init__(self, path: Path, field: str = TABLE_FIELD) -> None:
         self._path = path
         try:
             names = self._open(field).schema_arrow.names
-        except (OSError, arrow(field).ArrowInvalid):
+        except (OSError, import_pyarrow(field).ArrowInvalid):
             message = f"cannot read {path}: it is no Parquet file, or damaged"
-            raise refused(message, "give the path of a CSV or Parquet file", field) from None
-        super().__init__(str(path), checked_header(names, str(path), field), field)
+            raise table_error(message, "give the path of a CSV or Parquet file", field) from None
+        super().__init__(str(path), check_header(names, str(path), field), field)
         self._columns = dict(zip(self.header, names, strict=True))
 
     def _open(self, field: str) -> Any:
-        return arrow(field).parquet.ParquetFile(self._path)
+        return import_pyarrow(field).parquet.ParquetFile(self._path)
 
     @property
     def rows(self) -> int:
@@ -178,26 +163,27 @@ class ParquetFile(TableSource):
         return int(self._open(self.field).metadata.num_rows)
 
     def blocks(self, names: Sequence[str]) -> Iterator[dict[str, Texts]]:
-        """Yield texts, a batch of rows at a time."""
-        wanted = [self._columns[name] for name in names]
-        for batch in self._open(self.field).iter_batches(_BATCH, columns=wanted):
+        """Yield texts in batches of rows."""
+        parquet_names = [self._columns[name] for name in names]
+        for batch in self._open(self.field).iter_batches(_PARQUET_BATCH_ROWS, columns=parquet_names):
             yield {name: self.texts(batch.column(self._columns[name]), name) for name in names}
 
 
 class Frame(TableSource):
     """A data frame of pandas or polars, a pyarrow table, or a mapping of names to values."""
 
-    def __init__(self, frame: Any, field: str = TABLE, *, by_row: bool = False) -> None:
+    def __init__(self, frame: Any, field: str = TABLE_FIELD, *, by_row: bool = False) -> None:
         self._by_row = by_row
-        names = list(frame) if isinstance(frame, Mapping) else _names(frame)
-        header = checked_header([str(name) for name in names], "it", field, is_file=False) if names else ()
+        attribute = getattr(frame, "column_names", getattr(frame, "columns", []))
+        names: list[Any] = list(frame if isinstance(frame, Mapping) else attribute)
+        header = check_header([str(name) for name in names], "it", field, is_file=False) if names else ()
         if not header:
-            raise refused("no columns", FRAMES, field)
+            raise table_error("no columns", FRAME_REMEDY, field)
         super().__init__("the frame", header, field)
-        self._values = {name: _column(frame[key]) for name, key in zip(header, names, strict=True)}
+        self._values = {name: _typed_column(frame[key]) for name, key in zip(header, names, strict=True)}
         lengths = {len(values) for values in self._values.values()}
         if len(lengths) > 1:
-            raise refused("its columns must have one length", "give a value for each row", field)
+            raise table_error("its columns must have one length", "give a value for each row", field)
         self._rows = lengths.pop()
 
     @property
@@ -206,7 +192,7 @@ class Frame(TableSource):
         return self._rows
 
     def values(self, name: str) -> Any:
-        """Return a column as the frame has it, as an array, (n,)."""
+        """Return a frame's column as an array, (n,)."""
         values = self._values[name]
         return np.asarray(values.to_numpy() if hasattr(values, "to_numpy") else values)
 
@@ -216,31 +202,27 @@ class Frame(TableSource):
         yield {name: self.texts(column, name) for name, column in columns.items()}
 
 
-def _names(frame: Any) -> list[Any]:
-    return list(getattr(frame, "column_names", getattr(frame, "columns", [])))
-
-
-def _column(column: Any) -> Any:
-    """Return a column of one type as it is, or its values: whole numbers beside a gap would become floats by numpy."""
+def _typed_column(column: Any) -> Any:
+    """Return a typed column unchanged, or a list of values, since numpy makes whole numbers beside a gap floats."""
     has_type = hasattr(column, "to_numpy") and getattr(column, "dtype", None) != np.dtype(object)
     return column if has_type or isinstance(column, np.ndarray) else list(column)
 
 
 def _as_arrow(values: Any, field: str, *, by_row: bool) -> Any:
-    """Return a column of pyarrow; ``by_row``, values of several types are spelled each alone."""
-    pa = arrow(field)
+    """Convert values to a column of pyarrow; with ``by_row`` values of mixed types are formatted separately."""
+    pa = import_pyarrow(field)
     is_mixed = isinstance(values, list) or getattr(values, "dtype", None) == np.dtype(object)
     try:
         if by_row and is_mixed:
             raise pa.ArrowInvalid
         column = values.to_arrow() if hasattr(values, "to_arrow") else pa.array(values, from_pandas=True)
     except (pa.ArrowException, OverflowError, UnicodeError):  # of several kinds
-        column = pa.array([None if is_missing(value) else _spelled(value) for value in values], pa.string())
+        column = pa.array([None if is_missing(value) else _format_value(value) for value in values], pa.string())
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
-def _spelled(value: Any) -> str:
-    """Return a value in its shortest spelling."""
+def _format_value(value: Any) -> str:
+    """Format a value in its shortest form."""
     if isinstance(value, bool | np.bool_):
         return str(bool(value)).lower()
     if isinstance(value, bytes):
@@ -249,23 +231,19 @@ def _spelled(value: Any) -> str:
     return str(int(value)) if is_whole else str(value).encode(errors="replace").decode()
 
 
-def files_of(path: str, field: str = "population.path") -> list[Path]:
-    """Return the files of a ``path`` that are separated by commas."""
+def find_files(path: str, field: str = "population.path") -> list[Path]:
+    """Return the comma-separated files of a ``path``; refuse a file that does not exist."""
     if Path(path).is_file():
         return [Path(path)]
-    files = [Path(part.strip()) for part in path.split(",")]
+    files = [Path(name.strip()) for name in path.split(",")]
     for file in files:
         if not file.is_file():  # pipes and devices may have no end, and can be read but once
-            raise _no_file(file, field)
+            message = f"cannot read {file}: there is no file of this name"
+            raise table_error(message, "give the path of a CSV or Parquet file", field)
     return files
 
 
-def _no_file(path: Path, field: str) -> SpecError:
-    message = f"cannot read {path}: there is no file of this name"
-    return refused(message, "give the path of a CSV or Parquet file", field)
-
-
-def opened_file(
+def open_table(
     path: Path,
     header: Sequence[str] | None,
     remark: str | None,
@@ -274,15 +252,16 @@ def opened_file(
     *,
     by_row: bool = False,
 ) -> TableSource:
-    """Return a file as a source, of the kind that its name or its first bytes say."""
-    if path.suffix == ".parquet" or _begins(path, _PARQUET):
+    """Open a file as a source, of the type of its suffix or first bytes."""
+    if path.suffix == ".parquet" or _starts_with(path, _PARQUET_MAGIC):
         return ParquetFile(path, field)
     return CsvFile(path, header, remark, field, decimal, by_row=by_row)
 
 
-def _begins(path: Path, magic: bytes) -> bool:
+def _starts_with(path: Path, prefix: bytes) -> bool:
+    """Tell whether a file starts with these bytes; one that cannot be read does not."""
     try:
         with path.open("rb") as file:
-            return file.read(len(magic)) == magic
+            return file.read(len(prefix)) == prefix
     except OSError:
         return False

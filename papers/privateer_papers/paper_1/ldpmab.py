@@ -1,31 +1,64 @@
-"""LDPMAB with honest noise for every cell (paper 1, Algorithms 2 and 3, eq. (8) to (29)): spec, policy and learner."""
+"""LDPMAB of paper 1, and the elimination learner over a tree of bins that both learners of paper 1 extend."""
 
 import math
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, Final, Literal, Self
+from typing import Any, ClassVar, Final, Literal, Self, TypeVar, cast
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from privateer_core.algorithms import Algorithm
-from privateer_core.algorithms.partition import PartitionPolicy, PartitionSection, PartitionSpec
+from privateer_core.algorithms.partition import PartitionPolicy, PartitionSection, PartitionSpec, corners
 from privateer_core.answer.parts import BinMeans
+from privateer_core.arrays import Array, Bools, Coins, Ints
 from privateer_core.errors import SpecError
 from privateer_core.mechanisms import AnyMechanism, KeyedMechanism
 from privateer_core.policies.decisions import Arms
 from privateer_core.primitives.contributions import KeyedValues
 from privateer_core.primitives.public_coins import UNIT, Layout
 from privateer_core.privacy.terms import Terms
-from privateer_core.spec.capabilities import Capabilities
 from privateer_core.spec.experiment import Source
-from privateer_papers.paper_1.elimination import EliminationLearner
+from privateer_core.spec.spec import Capabilities
 from privateer_papers.paper_1.laplace_cells import CellSums, LaplaceCells
 from privateer_papers.published_trust import PublishedPrivacy
 from privateer_server.algorithms import NewRound
-from privateer_server.algorithms.partition.cohorts import bin_means
+from privateer_server.algorithms.partition.bin_tree import Space, halve_bins
+from privateer_server.algorithms.partition.cohorts import CohortLearner, build_bin_means
 
-_CONFIDENCE: Final = 2.0
+StateT = TypeVar("StateT")
+
+
+class EliminationLearner(CohortLearner[StateT]):
+    """A learner that drops arms in bins, and halves bins with enough evidence.
+
+    States have ``depths``, ``paths`` and ``active``, as in `PartitionPolicy`.
+    """
+
+    # fields of a state with sums of reports by bin, and their axis of bins
+    sums: ClassVar[tuple[str, ...]]
+    bin_axis: ClassVar[int] = 0
+
+    def __init__(self, spec: PartitionSpec) -> None:
+        super().__init__(spec)
+        self.space = Space(spec.blocks)
+        self.axes = self.space.column_of_level_in_turn()
+
+    @override
+    def edges(self, state: Any) -> tuple[Array, Array]:
+        return corners(state.depths, state.paths, self.axes, self.spec.dimension)
+
+    def halve_ready_bins(self, state: StateT, ready: Bools) -> StateT:
+        """Return the state with bins halved that are ``ready``, (bins,), and undecided; halves start with no sums."""
+        old: Any = state
+        halves = ready & (old.active.sum(axis=1) > 1) & (old.depths < self.space.depth)
+        copies, new_bins, depths, paths = halve_bins(old.depths, old.paths, halves)
+        sums = {name: np.take(getattr(old, name), copies, axis=self.bin_axis) for name in self.sums}
+        for values in sums.values():
+            values[(slice(None),) * self.bin_axis + (new_bins,)] = 0
+        return cast(StateT, replace(old, depths=depths, paths=paths, active=old.active[copies], **sums))
+
+
+_CONFIDENCE_FACTOR: Final = 2.0
 """C_n of eq. (14) is 2 log2(n), as in the authors' code."""
 
 
@@ -33,7 +66,7 @@ class LdpmabSection(PartitionSection):
     """The ``[algorithm]``: nothing is forgotten."""
 
     name: Literal["paper-1-ldpmab"]  # type: ignore[assignment] # one of its own
-    memory: None = None
+    half_life: None = None
 
 
 class LdpmabSpec(PartitionSpec):
@@ -45,10 +78,10 @@ class LdpmabSpec(PartitionSpec):
     algorithm: LdpmabSection
 
     @override
-    def _check_shares(self, source: Source, where: str) -> None:
-        # Counts are reported as well, so that nobody needs to know who played what.
+    def _check_source_shares(self, source: Source, field: str) -> None:
+        # Counts are reported as well, so the shares of the arms need not be known.
         if source.shares != "unknown":
-            super()._check_shares(source, where)
+            super()._check_source_shares(source, field)
 
     @property
     @override
@@ -63,23 +96,23 @@ class LdpmabSpec(PartitionSpec):
 
 @dataclass(frozen=True)
 class LaplaceTerms(Terms):
-    """Terms whose mechanism may be the paper's."""
+    """Terms with the paper's mechanism as another choice."""
 
     mechanism: AnyMechanism | LaplaceCells  # type: ignore[assignment] # which no device has
 
 
 @dataclass(frozen=True)
 class LdpmabPolicy(PartitionPolicy):
-    """A partition whose people report on all arms at once."""
+    """A partition policy whose participants report on all arms at once."""
 
     mechanisms: ClassVar[Any] = KeyedMechanism | LaplaceCells
 
     terms: LaplaceTerms
 
     @classmethod
-    def of(cls, policy: PartitionPolicy) -> Self:
+    def from_policy(cls, policy: PartitionPolicy) -> Self:
         """Return a partition's policy as one of this algorithm."""
-        return cls(**_values(policy) | {"terms": LaplaceTerms(**_values(policy.terms))})
+        return cls(**_field_values(policy) | {"terms": LaplaceTerms(**_field_values(policy.terms))})
 
     @property
     @override
@@ -92,18 +125,12 @@ class LdpmabPolicy(PartitionPolicy):
         return False
 
     @override
-    def recall(
-        self,
-        contexts: NDArray[np.float64],
-        coins: NDArray[np.uint32],
-        arms: NDArray[np.int64],
-        rewards: NDArray[np.float64],
-    ) -> KeyedValues:
+    def recall(self, contexts: Array, coins: Coins, arms: Ints, rewards: Array) -> KeyedValues:
         return self.contribute(contexts, coins, Arms(arms), rewards)
 
 
-def _values(made: Any) -> dict[str, Any]:
-    return {one.name: getattr(made, one.name) for one in fields(made)}
+def _field_values(instance: Any) -> dict[str, Any]:
+    return {attribute.name: getattr(instance, attribute.name) for attribute in fields(instance)}
 
 
 ALGORITHM: Final = Algorithm(LdpmabSpec, LdpmabPolicy)
@@ -120,18 +147,18 @@ class LdpmabState:
 
     rounds: int
     seen: int
-    depths: NDArray[np.int64]
-    paths: NDArray[np.int64]
-    active: NDArray[np.bool_]
-    people: NDArray[np.int64]
-    rewards: NDArray[np.float64]
-    counts: NDArray[np.float64]
+    depths: Ints
+    paths: Ints
+    active: Bools
+    people: Ints
+    rewards: Array
+    counts: Array
     cohort: str = ""
     reported: int = 0
 
 
 class LdpmabLearner(EliminationLearner[LdpmabState]):
-    """Algorithms 2 and 3 with the authors' constants, which learn where the paper's own do not.
+    """A learner by Algorithms 2 and 3 with the authors' constants, which learn where the printed constants do not.
 
     C_n = 2 log2(n); a bin may drop arms after log2(n)^2 people; tau_s = 2^(-s/d), where eq. (17) has 2 sqrt(d) times
     that; a bin is refined when all its active arms are narrow, where the paper asks for one.
@@ -143,9 +170,9 @@ class LdpmabLearner(EliminationLearner[LdpmabState]):
 
     def __init__(self, spec: LdpmabSpec) -> None:
         super().__init__(spec)
-        self._epsilons = np.array([spec.privacy_of(cohort).bound for cohort in self.cohorts])[:, None]
-        others = sum(source.people for source in spec.sources)
-        self._log = math.log2(max(2, spec.experiment.horizon, others))
+        self._epsilons = np.array([spec.cohort_privacy(cohort).bound for cohort in self.cohorts])[:, None]
+        n_source_participants = sum(source.participants for source in spec.sources)
+        self._log = math.log2(max(2, spec.experiment.horizon, n_source_participants))
 
     @override
     def start(self, seed: int) -> LdpmabState:
@@ -157,7 +184,7 @@ class LdpmabLearner(EliminationLearner[LdpmabState]):
         return LdpmabState(0, 0, zero, zero, active, people, sums, sums, self.spec.cohorts[0])
 
     @override
-    def rearmed(self, state: LdpmabState, before: PartitionSpec) -> LdpmabState:
+    def apply_arm_change(self, state: LdpmabState, before: PartitionSpec) -> LdpmabState:
         """Refuse other arms: the algorithm runs in simulation alone."""
         if self.spec.arm_count != before.arm_count or not self.playable.all():
             detail, remedy = "runs in simulation alone, with the arms of its start", "use another algorithm"
@@ -165,56 +192,54 @@ class LdpmabLearner(EliminationLearner[LdpmabState]):
         return state
 
     @override
-    def policy(self, state: LdpmabState, ahead: NewRound) -> LdpmabPolicy:
+    def policy(self, state: LdpmabState, next_round: NewRound) -> LdpmabPolicy:
         """Return a policy by which active arms of a bin are equally likely, eq. (8); every bin is a key.
 
         At the end (``batch`` 0), which the paper leaves open, every bin plays the active arm of the highest estimate.
         """
-        active = state.active if ahead.batch else self._best(state)
-        shares = self._shares(state) if ahead.batch else active
+        active = state.active if next_round.batch else self._best(state)
+        shares = self._shares(state) if next_round.batch else active
         edges = np.rint(np.cumsum(shares, axis=1)[:, :-1] * UNIT).astype(np.uint32)
-        made = self.policy_of_coins(
-            ahead,
-            Layout(ahead.seed, edges),
+        partition = self.build_policy_from_coins(
+            next_round,
+            Layout(next_round.seed, edges),
             axes=self.axes,
             depths=state.depths,
             paths=state.paths,
             active=active,
             bins=np.arange(len(state.depths)),
         )
-        return LdpmabPolicy.of(made)
+        return LdpmabPolicy.from_policy(partition)
 
     @override
     def learn(self, state: LdpmabState, policy: PartitionPolicy, release: CellSums) -> LdpmabState:
         """Add the round's sums, eq. (13), drop arms, eq. (16) and (29), and refine bins."""
-        which = np.arange(len(self.cohorts)) == self.cohorts.index(policy.cohort)
+        is_cohort = np.arange(len(self.cohorts)) == self.cohorts.index(policy.cohort)
         state = replace(
             state,
-            people=state.people + which[:, None] * release.reports,
-            rewards=state.rewards + which[:, None, None] * release.rewards,
-            counts=state.counts + which[:, None, None] * release.counts,
+            people=state.people + is_cohort[:, None] * release.reports,
+            rewards=state.rewards + is_cohort[:, None, None] * release.rewards,
+            counts=state.counts + is_cohort[:, None, None] * release.counts,
         )
-        state = self.counted(state, policy, release.reports)
+        state = self.count_round(state, policy, release.reports)
         mean, radius = self._estimates(state)
-        state = replace(state, active=self._surviving(state, mean, radius))
-        return self.refined(state, self.ready(state, radius))
+        state = replace(state, active=self._keep_undominated_arms(state, mean, radius))
+        return self.halve_ready_bins(state, self.find_ready_bins(state, radius))
 
-    def _shares(self, state: LdpmabState) -> NDArray[np.float64]:
+    def _shares(self, state: LdpmabState) -> Array:
         """Return the probability of every arm in each bin, eq. (8)."""
         return np.asarray(state.active / state.active.sum(axis=1, keepdims=True))
 
-    def _surviving(
-        self, state: LdpmabState, mean: NDArray[np.float64], radius: NDArray[np.float64]
-    ) -> NDArray[np.bool_]:
+    def _keep_undominated_arms(self, state: LdpmabState, mean: Array, radius: Array) -> Bools:
         """Return active arms less those that eq. (16) and (29) drop."""
         lower = np.where(state.active, mean - 2 * radius, -np.inf).max(axis=1, keepdims=True)
         return np.asarray(state.active & ~(lower > mean + 2 * radius))
 
-    def _best(self, state: LdpmabState) -> NDArray[np.bool_]:
+    def _best(self, state: LdpmabState) -> Bools:
         mean = np.where(state.active, self._estimates(state)[0], -np.inf)
         return np.asarray(np.arange(state.active.shape[1]) == mean.argmax(axis=1)[:, None])
 
-    def _estimates(self, state: LdpmabState) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _estimates(self, state: LdpmabState) -> tuple[Array, Array]:
         """Return estimates of eq. (26) and radii of eq. (28), which are (13) and (14) where there are no sources.
 
         A cohort counts from log2(n)^2 people on, eq. (27). Estimates are clipped to the range of rewards, since ratios
@@ -224,15 +249,15 @@ class LdpmabLearner(EliminationLearner[LdpmabState]):
         people = np.maximum(state.people, 1)
         weights = np.minimum(np.abs((self._epsilons**2 / people)[..., None] * state.counts), explored[..., None])
         count = (weights * state.counts).sum(axis=0)
-        some = count > 0
-        count = np.where(some, count, 1.0)
-        spread = np.maximum((people / self._epsilons**2)[..., None], state.counts)
-        radius = np.sqrt(_CONFIDENCE * self._log * (weights**2 * spread).sum(axis=0)) / count
+        has_weight = count > 0
+        count = np.where(has_weight, count, 1.0)
+        variances = np.maximum((people / self._epsilons**2)[..., None], state.counts)
+        radius = np.sqrt(_CONFIDENCE_FACTOR * self._log * (weights**2 * variances).sum(axis=0)) / count
         mean = np.clip((weights * state.rewards).sum(axis=0) / count, 0.0, 1.0)
-        return np.where(some, mean, 0.0), np.where(some, radius, np.inf)
+        return np.where(has_weight, mean, 0.0), np.where(has_weight, radius, np.inf)
 
-    def ready(self, state: LdpmabState, radius: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """Tell in which bins the radius of every active arm is below tau."""
+    def find_ready_bins(self, state: LdpmabState, radius: Array) -> Bools:
+        """Return a mask of the bins in which the radius of every active arm is below tau."""
         tau = 2.0 ** (-state.depths / self.spec.dimension)
         return np.asarray((~state.active | (radius < tau[:, None])).all(axis=1))
 
@@ -242,4 +267,4 @@ class LdpmabLearner(EliminationLearner[LdpmabState]):
         reward, (means, radii) = self.spec.reward, self._estimates(state)
         confidence = 1 - 1 / self.spec.experiment.horizon
         scaled = (reward.unscaled(means), reward.span * radii)
-        return bin_means(state.active, self.edges(state), *scaled, self.spec, confidence)
+        return build_bin_means(state.active, self.edges(state), *scaled, self.spec, confidence)

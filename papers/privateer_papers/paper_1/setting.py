@@ -20,41 +20,45 @@ class SquareProblem(NamedTuple):
     reward: str  # what the authors' logs call them
 
 
-OURS: Final = "partition"
-THEIRS: Final = "paper-1-ldpmab"
-"""Our algorithm for the paper's problem, and its own."""
+OUR_ALGORITHM: Final = "partition"
+PUBLISHED_ALGORITHM: Final = "paper-1-ldpmab"
+"""Names of our algorithm for the paper's problem, and of the paper's."""
 PAPER: Final = "published (leaks)"
-HONEST: Final = "ldpmab"
-"""The baseline that is the paper's algorithm made private."""
+LDPMAB: Final = "ldpmab"
+"""The name of the baseline that is the paper's algorithm made private."""
 PEAKS: Final = SquareProblem("peaks", 3, "exponential")
 QUADRANTS: Final = SquareProblem("quadrants", 2, "symmetric")
-"""Section 4.1's, and the supplement's."""
-UNPRIVATE: Final = 1024.0
-"""The epsilon that the paper takes for no privacy."""
+"""The problems of Section 4.1, and of the supplement."""
+NO_PRIVACY: Final = 1024.0
+"""The epsilon that stands for no privacy in the paper."""
 
 
-def instance(
-    people: int, epsilon: float, sources: Sequence[Row] = (), algorithm: str = OURS, problem: SquareProblem = PEAKS
+def build_instance(
+    people: int,
+    epsilon: float,
+    sources: Sequence[Row] = (),
+    algorithm: str = OUR_ALGORITHM,
+    problem: SquareProblem = PEAKS,
 ) -> Spec:
-    """Return an experiment on a problem with two features; `UNPRIVATE` promises nothing."""
+    """Return an experiment on a problem with two features; `NO_PRIVACY` promises nothing."""
     promise = {"model": "local", "epsilon": epsilon}
-    return in_hundreds(
+    return build_spec(
         {"name": "paper-1", "arms": ["one", "two", "three"][: problem.arms], "horizon": people},
         ("x1", "x2"),
-        promise if epsilon < UNPRIVATE else {"model": "none"},
+        promise if epsilon < NO_PRIVACY else {"model": "none"},
         sources,
         {"name": problem.environment},
         algorithm,
     )
 
 
-def in_hundreds(
+def build_spec(
     table: Row,
     features: Sequence[str],
     privacy: Row,
     sources: Sequence[Row],
     population: Row,
-    algorithm: str = OURS,
+    algorithm: str = OUR_ALGORITHM,
 ) -> Spec:
     """Return a spec in rounds of 100, with features in [0, 1]."""
     return parse_spec(
@@ -69,7 +73,7 @@ def in_hundreds(
     )
 
 
-def source(
+def build_source(
     name: str, people: int, epsilon: float, gamma: float = 0.0, kappa: float = 1.0, problem: SquareProblem = PEAKS
 ) -> Row:
     """Return a source of a problem.
@@ -82,20 +86,22 @@ def source(
     density = {"name": "shifted", "gamma": gamma} if gamma else {"name": "uniform"}
     return {
         "name": name,
-        "people": people,
+        "participants": people,
         "epsilon": min(epsilon, 16.0),
         "shares": shares.tolist(),
         "population": {"name": problem.environment, "density": density},
     }
 
 
-def two_sources(people: int, epsilon: float, gamma: float, kappa: float = 1.0) -> list[Row]:
+def build_two_sources(people: int, epsilon: float, gamma: float, kappa: float = 1.0) -> list[Row]:
     """Return two sources with half the people each: the paper does not say of what its sizes are; this is harder."""
-    return [source(name, people // 2, epsilon, gamma, kappa) for name in ("one", "two")]
+    return [build_source(name, people // 2, epsilon, gamma, kappa) for name in ("one", "two")]
 
 
-def published(path: str, experiment: str, problem: SquareProblem = PEAKS, /, **facts: Collection[Any]) -> Iterator[Row]:
-    """Give the rows of an experiment in the summary of the paper's public logs; nothing without a path.
+def read_published(
+    path: str, experiment: str, problem: SquareProblem = PEAKS, /, **facts: Collection[Any]
+) -> Iterator[Row]:
+    """Yield the rows of an experiment in the summary of the paper's public logs; none without a path.
 
     facts: the values that a row may have, e.g. ``gamma=(0.0, 0.2)``.
     """
@@ -106,7 +112,7 @@ def published(path: str, experiment: str, problem: SquareProblem = PEAKS, /, **f
             for line in csv.DictReader(file):
                 if line["experiment"] != experiment or line["reward"] != problem.reward:
                     continue
-                row = _row(line)
+                row = _parse_row(line)
                 if all(row[name] in values for name, values in facts.items()):
                     yield row
     except (OSError, UnicodeDecodeError, KeyError, ValueError):
@@ -115,7 +121,8 @@ def published(path: str, experiment: str, problem: SquareProblem = PEAKS, /, **f
         ) from None
 
 
-def _row(line: dict[str, str]) -> Row:
+def _parse_row(line: dict[str, str]) -> Row:
+    """Parse a line of the public logs into a row with this code's names."""
     return {
         "policy": PAPER,
         "published": True,

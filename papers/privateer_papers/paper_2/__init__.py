@@ -1,1 +1,1 @@
-"""Paper 2: bandits by reduction. README.md says what it claims, what is wrong with it, and what we do instead."""
+"""Paper 2: bandits by reduction. README.md has its claims, its errors, and our alternative."""

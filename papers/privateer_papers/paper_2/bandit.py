@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import model_validator
 from typing_extensions import override
 
 from privateer_core.algorithms import Algorithm
-from privateer_core.algorithms.bandit import BanditPolicy, BanditSection, BanditSpec, layout
+from privateer_core.algorithms.bandit import BanditPolicy, BanditSection, BanditSpec, make_arm_layout
+from privateer_core.arrays import Array, Coins
 from privateer_core.errors import SpecError
 from privateer_core.mechanisms import VectorMechanism
 from privateer_core.policies.decisions import Arms
@@ -19,20 +19,17 @@ from privateer_core.primitives.bounded_vectors import BoundedVectors, VectorSums
 from privateer_core.primitives.clipping import Ball
 from privateer_core.primitives.public_coins import Layout
 from privateer_core.primitives.questions import Question, VectorSum
-from privateer_papers.published_trust import PublishedPrivacy, refuse_model
+from privateer_papers.published_trust import PublishedPrivacy, unsupported_model_error
 from privateer_server.algorithms import NewRound, RoundsLearner
 from privateer_server.algorithms.bandit.learner import BanditLearner, BanditState
-from privateer_server.algorithms.bandit.posterior import PER_REWARD, ArmPosterior
+from privateer_server.algorithms.bandit.posterior import PRECISION_PER_REWARD, ArmPosterior, SuccessCounts
 from privateer_server.algorithms.bandit.sampling_rules import tsallis
-from privateer_server.algorithms.bandit.success_counts import SuccessCounts
 
-HALF: Final = 0.5
+LOSS_BOUND: Final = 0.5
 """B of Algorithm 1: losses are at most this far from the middle of their range."""
-_ROUND_MAX: Final = 1000
-"""The paper's rounds have one person each."""
-_BALL: Final = Ball("max", HALF, 1)
-Array = NDArray[np.float64]
-Coins = NDArray[np.uint32]
+_MAX_ROUND_SIZE: Final = 1000
+"""Largest round size; the paper's rounds have one participant each."""
+_BALL: Final = Ball("max", LOSS_BOUND, 1)
 _LIL_EPSILON: Final = 0.01
 _LIL_BETA: Final = 1.0
 """The constants of lil'UCB's analysis (Jamieson et al. 2014, Theorem 2)."""
@@ -42,11 +39,7 @@ class PublishedBanditSection(BanditSection):
     """The ``[algorithm]``: for regret the host is Tsallis-INF, for the best arm lil'UCB."""
 
     name: Literal["paper-2-bandit"]  # type: ignore[assignment] # one of its own
-    host: Literal["tsallis-inf"] = "tsallis-inf"
-
-    @model_validator(mode="after")
-    def _all_in_use(self) -> Self:
-        return self
+    objective: Literal["adversarial", "best-arm"] = "adversarial"
 
 
 class PublishedBanditSpec(BanditSpec):
@@ -59,15 +52,16 @@ class PublishedBanditSpec(BanditSpec):
 
     @model_validator(mode="after")
     def _as_printed(self) -> Self:
+        """Refuse models of trust and round sizes that the paper does not have."""
         if self.privacy.trust.batched or self.privacy.trust.curated:
-            raise refuse_model(self.privacy)
-        if self.largest_batch() > _ROUND_MAX:
-            detail = f"rounds have at most {_ROUND_MAX} people, where each plays the same arm"
+            raise unsupported_model_error(self.privacy)
+        if self.largest_batch() > _MAX_ROUND_SIZE:
+            detail = f"rounds have at most {_MAX_ROUND_SIZE} people, where each plays the same arm"
             raise SpecError(detail, field="experiment.round_size", remedy="lower it, and leave out round_growth")
         return self
 
     @override
-    def asked(self, choice: Layout) -> Question:
+    def make_question(self, choice: Layout) -> Question:
         return VectorSum(_BALL, choice.seed)
 
     @classmethod
@@ -78,24 +72,24 @@ class PublishedBanditSpec(BanditSpec):
 
 @dataclass(frozen=True)
 class PublishedBanditPolicy(BanditPolicy):
-    """The arm of a round, of whose loss everybody reports how far it is from the middle of its range."""
+    """A policy with one arm a round; each report is the distance of the arm's loss from the middle of its range."""
 
     @classmethod
-    def of(cls, policy: BanditPolicy) -> Self:
+    def from_policy(cls, policy: BanditPolicy) -> Self:
         """Return a bandit's policy as one of this algorithm."""
         return cls(policy.version, policy.terms, policy.choice)
 
     @override
-    def takes(self, decided: int) -> bool:
+    def accepts_decisions_of(self, decided: int) -> bool:
         return decided == self.version
 
     @override
-    def followed(self, decided: Sequence[tuple[BanditPolicy, float]]) -> Self:
+    def with_deciders(self, decided: Sequence[tuple[BanditPolicy, float]]) -> Self:
         del decided
         return self
 
     @override
-    def _asks(self, _spec: BanditSpec) -> bool:
+    def _has_mechanism(self, _spec: BanditSpec) -> bool:
         mechanism = self.terms.mechanism
         return self.fresh_coins and isinstance(mechanism, VectorMechanism) and mechanism.ball == _BALL
 
@@ -103,7 +97,7 @@ class PublishedBanditPolicy(BanditPolicy):
     def contribute(  # type: ignore[override] # its mechanism is one of vectors
         self, _contexts: Array, coins: Coins, _decisions: Arms, rewards: Array
     ) -> BoundedVectors:
-        return BoundedVectors(coins, rewards[:, None] - HALF)
+        return BoundedVectors(coins, rewards[:, None] - LOSS_BOUND)
 
 
 ALGORITHM: Final = Algorithm(PublishedBanditSpec, PublishedBanditPolicy)
@@ -117,55 +111,60 @@ class PublishedBanditLearner(BanditLearner):
     """
 
     def start(self, seed: int) -> BanditState:
-        """Return the state before any report."""
-        if self.spec.experiment.retired:
-            raise SpecError("is not part of the algorithm", field="experiment.retired", remedy="remove it")
+        """Return the state before any report; refuse retired arms."""
+        if self.spec.experiment.retired_arms:
+            raise SpecError("is not part of the algorithm", field="experiment.retired_arms", remedy="remove it")
         return super().start(seed)
 
     @override
-    def policy(self, state: BanditState, ahead: NewRound) -> PublishedBanditPolicy:
-        """Return the arm that the host names, for everybody; at the end the best one."""
-        if not ahead.batch:
-            return PublishedBanditPolicy.of(super().policy(state, ahead))
-        choice = layout(ahead.seed, np.eye(self.spec.arm_count)[self._arm(state, ahead.batch, ahead.seed)])
-        return PublishedBanditPolicy(ahead.version, self.terms(ahead, self.spec.asked(choice)), choice)
+    def policy(self, state: BanditState, next_round: NewRound) -> PublishedBanditPolicy:
+        """Return a policy with the host's arm for all participants; at the end with the best arm."""
+        if not next_round.batch:
+            return PublishedBanditPolicy.from_policy(super().policy(state, next_round))
+        layout = make_arm_layout(
+            next_round.seed, np.eye(self.spec.arm_count)[self._choose_arm(state, next_round.batch, next_round.seed)]
+        )
+        return PublishedBanditPolicy(
+            next_round.version, self.calibrate_terms(next_round, self.spec.make_question(layout)), layout
+        )
 
-    def _arm(self, state: BanditState, batch: int, seed: int) -> int:
+    def _choose_arm(self, state: BanditState, batch: int, seed: int) -> int:
+        """Return the host's arm for all participants of a round: random for regret, by lil'UCB for the best arm."""
         if not self.finds_best:
             shares = self._shares(state, batch)
             return int(np.random.default_rng(seed).choice(len(shares), p=shares))
-        unknown = np.flatnonzero(self.playable & (state.posterior.people == 0))
-        return int(unknown[0]) if len(unknown) else self._lil(state.posterior)[0]
+        unplayed = np.flatnonzero(self.playable & (state.posterior.people == 0))
+        return int(unplayed[0]) if len(unplayed) else self._apply_lil_ucb(state.posterior)[0]
 
     def _shares(self, state: BanditState, batch: int) -> Array:
         return tsallis(state.posterior.losses, self.playable, 2 / math.sqrt(state.reported + batch), 0.0)
 
-    def _lil(self, posterior: ArmPosterior) -> tuple[int, bool]:
-        one = float(posterior.people.sum() / posterior.precision.sum())
-        return lil_ucb(posterior, one, self.spec.algorithm.failure)
+    def _apply_lil_ucb(self, posterior: ArmPosterior) -> tuple[int, bool]:
+        reward_proxy = float(posterior.people.sum() / posterior.precision.sum())
+        return lil_ucb(posterior, reward_proxy, self.spec.algorithm.failure_probability)
 
     def learn(self, state: BanditState, policy: BanditPolicy, release: VectorSums) -> BanditState:  # type: ignore[override]
         """Return the state with the round's losses counted in, each divided by the share of its arm."""
         arm, people = int(policy.cells[0]), release.reports
         mechanism: Any = policy.terms.mechanism
-        played, average = np.eye(self.spec.arm_count)[arm], float(release.sums[0]) / people
-        proxy_of_mean = 1 / (PER_REWARD * people) + mechanism.spread(people)[0]
+        arm_indicator, average = np.eye(self.spec.arm_count)[arm], float(release.sums[0]) / people
+        proxy_of_mean = 1 / (PRECISION_PER_REWARD * people) + mechanism.error_bounds(people)[0]
         share = 1.0 if self.finds_best else self._shares(state, policy.terms.batch)[arm]
-        losses = -people * average * played / share
-        told = played / proxy_of_mean
-        reported, means = people * played, HALF + average * played
-        counts = SuccessCounts.of_means(reported, means, told)
-        posterior = state.posterior.updated(reported, told, means, losses, counts)
-        return self._after(state, posterior, people)
+        losses = -people * average * arm_indicator / share
+        precisions = arm_indicator / proxy_of_mean
+        reported, means = people * arm_indicator, LOSS_BOUND + average * arm_indicator
+        counts = SuccessCounts.from_means(reported, means, precisions)
+        posterior = state.posterior.updated(reported, precisions, means, losses, counts)
+        return self._add_round(state, posterior, people)
 
-    def sure(self, posterior: ArmPosterior) -> bool:
+    def is_best_arm_known(self, posterior: ArmPosterior) -> bool:
         """Whether lil'UCB stops."""
-        return bool(posterior.people[self.playable].all()) and self._lil(posterior)[1]
+        return bool(posterior.people[self.playable].all()) and self._apply_lil_ucb(posterior)[1]
 
     @override
-    def rearmed(self, state: BanditState, before: BanditSpec) -> BanditState:
+    def apply_arm_change(self, state: BanditState, before: BanditSpec) -> BanditState:
         """Refuse other arms: the algorithm runs in simulation alone."""
-        return RoundsLearner.rearmed(self, state, before)
+        return RoundsLearner.apply_arm_change(self, state, before)
 
 
 def lil_ucb(posterior: ArmPosterior, proxy_of_one: float, failure: float) -> tuple[int, bool]:
@@ -174,10 +173,10 @@ def lil_ucb(posterior: ArmPosterior, proxy_of_one: float, failure: float) -> tup
     Each arm must have been played once.
     """
     arms, plays = len(posterior.people), posterior.people
-    small = (failure * _LIL_EPSILON / (5 * (2 + _LIL_EPSILON))) ** (1 / (1 + _LIL_EPSILON))
-    inner = np.log(np.log((1 + _LIL_EPSILON) * plays + 2) / small)
+    scaled_failure = (failure * _LIL_EPSILON / (5 * (2 + _LIL_EPSILON))) ** (1 / (1 + _LIL_EPSILON))
+    log_term = np.log(np.log((1 + _LIL_EPSILON) * plays + 2) / scaled_failure)
     scale = (1 + _LIL_BETA) * (1 + math.sqrt(_LIL_EPSILON))
-    index = posterior.bounded + scale * np.sqrt(2 * proxy_of_one * (1 + _LIL_EPSILON) * inner / plays)
-    most = int(np.argmax(plays))
-    stops = arms > 1 and plays[most] >= 1 + ((2 + _LIL_BETA) / _LIL_BETA) ** 2 * (plays.sum() - plays[most])
-    return (most, True) if stops else (int(np.argmax(index)), False)
+    index = posterior.bounded + scale * np.sqrt(2 * proxy_of_one * (1 + _LIL_EPSILON) * log_term / plays)
+    leader = int(np.argmax(plays))
+    stops = arms > 1 and plays[leader] >= 1 + ((2 + _LIL_BETA) / _LIL_BETA) ** 2 * (plays.sum() - plays[leader])
+    return (leader, True) if stops else (int(np.argmax(index)), False)

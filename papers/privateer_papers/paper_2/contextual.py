@@ -13,19 +13,18 @@ import math
 from typing import ClassVar, Final, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit
 from typing_extensions import override
 
 from privateer_core.algorithms import Algorithm
 from privateer_core.algorithms.linear.policy import LinearPolicy
 from privateer_core.algorithms.linear.spec import LinearSpec, LinearTable
+from privateer_core.arrays import Array, Ints
 from privateer_core.spec.arms import ArmsSpec
-from privateer_lab.baselines.base import Baseline, Visitors
 from privateer_lab.baselines.descent import centred
+from privateer_lab.baselines.run import Baseline, Visitors
 from privateer_papers.published_trust import PublishedPrivacy
 
-Array = NDArray[np.float64]
 _ALPHA: Final = 0.05
 
 
@@ -34,7 +33,7 @@ class PublishedLinear(Baseline):
 
     Notes
     -----
-    Privacy: (epsilon, delta) for each person up to epsilon 1, where the classic constant of normal noise holds.
+    Privacy: (epsilon, delta) for each person up to epsilon 1, where the classic constant of normal noise is proved.
     """
 
     private: ClassVar[bool] = True
@@ -44,7 +43,7 @@ class PublishedLinear(Baseline):
     def __init__(self, spec: ArmsSpec, seed: int) -> None:
         super().__init__(spec, seed)
         arms, row = spec.arm_count, spec.dimension + 1
-        self.row, self.d, self.seen = row, arms * row, 0
+        self.row, self.d, self.n_observed = row, arms * row, 0
         self.sigma = 6 * math.sqrt(2 * math.log(self.parts / spec.privacy.delta)) / spec.privacy.bound
         self.moments: Array = np.zeros((self.d, self.d))
         self.products: Array = np.zeros(self.d)
@@ -53,21 +52,21 @@ class PublishedLinear(Baseline):
 
     def _upsilon(self) -> float:
         horizon = self.spec.experiment.horizon
-        return self.sigma * math.sqrt(self.seen) * (4 * math.sqrt(self.d) + 2 * math.log(2 * horizon / _ALPHA))
+        return self.sigma * math.sqrt(self.n_observed) * (4 * math.sqrt(self.d) + 2 * math.log(2 * horizon / _ALPHA))
 
     def beta(self) -> float:
         """Return beta of the people so far."""
         d, log, upsilon = self.d, math.log(self.spec.experiment.horizon), self._upsilon()
-        width = math.sqrt(3 * upsilon) + self.sigma * math.sqrt(d * self.seen / upsilon)
+        width = math.sqrt(3 * upsilon) + self.sigma * math.sqrt(d * self.n_observed / upsilon)
         return 2 * self.sigma * math.sqrt(d * log) + width * d * log
 
     def rows(self, visitors: Visitors) -> Array:
         """Return rows of length 1 at most, (n, features + 1)."""
         return np.asarray(centred(visitors.contexts) / math.sqrt(self.row))
 
-    def choose(self, visitors: Visitors) -> NDArray[np.int64]:
-        """Return the arms of the largest bound, (n,); arms by lot as long as nothing is known."""
-        if not self.seen:
+    def choose(self, visitors: Visitors) -> Ints:
+        """Return the arms with the largest upper bound, (n,); random arms before the first report."""
+        if not self.n_observed:
             return self.rng.integers(0, self.spec.arm_count, len(visitors))
         rows, arms = self.rows(visitors), self.spec.arm_count
         blocks = self.inverse.reshape(arms, self.row, arms, self.row)[range(arms), :, range(arms)]
@@ -75,18 +74,18 @@ class PublishedLinear(Baseline):
         scores = rows @ self.theta.reshape(arms, self.row).T + self.beta() * np.sqrt(np.maximum(squares, 0.0))
         return np.asarray(scores.argmax(axis=1))
 
-    def learn(self, visitors: Visitors, arms: NDArray[np.int64], values: Array) -> None:
-        """Add up what these people report."""
+    def learn(self, visitors: Visitors, arms: Ints, values: Array) -> None:
+        """Add the noisy reports of participants to moments and products."""
         rows, count = self.rows(visitors), len(arms)
-        placed: Array = np.zeros((count, self.spec.arm_count, self.row))
-        placed[np.arange(count), arms] = rows
-        actions = placed.reshape(count, self.d)
+        blocks: Array = np.zeros((count, self.spec.arm_count, self.row))
+        blocks[np.arange(count), arms] = rows
+        actions = blocks.reshape(count, self.d)
         noise = np.triu(self._noise(count, self.d, self.d))
         self.moments = self.moments + actions.T @ actions + noise + np.triu(noise, 1).T
-        self.products = self.products + self.told(actions, values)
-        self.seen += count
+        self.products = self.products + self.noisy_products(actions, values)
+        self.n_observed += count
 
-    def told(self, actions: Array, values: Array) -> Array:
+    def noisy_products(self, actions: Array, values: Array) -> Array:
         """Return the sum of noisy products of actions (n, d) and rewards (n,), which are scaled to [-1, 1]."""
         return np.asarray((2 * values - 1) @ actions + self._noise(len(actions), self.d))
 
@@ -117,10 +116,10 @@ class PublishedGeneralized(PublishedLinear):
     def beta(self) -> float:
         """Return beta of the people so far."""
         log = math.log(self.spec.experiment.horizon / _ALPHA)
-        return math.sqrt(self.bound * self.sigma / self.slope * math.sqrt(self.d * self.seen) * log)
+        return math.sqrt(self.bound * self.sigma / self.slope * math.sqrt(self.d * self.n_observed) * log)
 
-    def told(self, actions: Array, values: Array) -> Array:
-        """Return the sum of noisy products of actions (n, d) and what the rough estimate expects of them."""
+    def noisy_products(self, actions: Array, values: Array) -> Array:
+        """Return the sum of noisy products of actions (n, d) and their rewards expected by the rough estimate."""
         expected = actions @ self.rough
         self.gradient += (expit(expected) - values) @ actions + self.bound * self._noise(len(actions), self.d)
         return np.asarray(expected @ actions + self._noise(len(actions), self.d))
@@ -128,19 +127,19 @@ class PublishedGeneralized(PublishedLinear):
     def close(self) -> None:
         """Solve for theta, and take a step of descent within the ball of radius 1."""
         super().close()
-        moved = self.rough - self.gradient / math.sqrt(self.spec.experiment.horizon)
-        self.rough, self.gradient = moved / max(1.0, float(np.linalg.norm(moved))), np.zeros(self.d)
+        descended = self.rough - self.gradient / math.sqrt(self.spec.experiment.horizon)
+        self.rough, self.gradient = descended / max(1.0, float(np.linalg.norm(descended))), np.zeros(self.d)
 
 
 class PublishedLinearTable(LinearTable):
-    """The ``[algorithm]``: everybody reports x x^T and y x."""
+    """The ``[algorithm]``: every participant reports x x^T and y x."""
 
     name: Literal["paper-2-linear"]  # type: ignore[assignment] # one of its own
-    report: Literal["joint"] = "joint"
+    report_statistic: Literal["joint"] = "joint"
 
 
 class PublishedLinearSpec(LinearSpec):
-    """An experiment with linear rewards as the paper has it, in simulation alone."""
+    """An experiment with linear rewards by the paper's algorithm, in simulation alone."""
 
     privacy: PublishedPrivacy
     algorithm: PublishedLinearTable

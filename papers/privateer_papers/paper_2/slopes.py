@@ -1,42 +1,106 @@
-"""Paper 2, Table 1: how regret grows with the number of people, beside the paper's exponents.
+"""The host of paper 2's stochastic convex optimization, with private losses, for points of one dimension.
 
-Two points are compared without noise between them, as the paper has it, and with some. Noise of their own makes two
-points worth one whose range is that noise (Shamir 2013), so that the paper's exponents cannot hold there.
+Agarwal, Foster, Hsu, Kakade and Rakhlin, *Stochastic convex optimization with bandit feedback* (2011), Algorithm 1: an
+interval loses a quarter as soon as one of three points in it is known to be worse. Corollary 4 plugs in their Algorithm
+2, the same in more dimensions, whose constants are too large for any horizon that can be run.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import product
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
 from matplotlib.figure import Figure
 
+from privateer_core.accounting.gaussian import classic_gaussian_standard_deviation
 from privateer_core.algorithms import parse_spec
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.spec import Spec
-from privateer_lab.baselines.base import Baseline
-from privateer_lab.baselines.run import play_together
-from privateer_lab.pages.plots import COLOURS, panels
-from privateer_lab.simulation.parallel import each
+from privateer_lab.baselines.run import Baseline, play_together
+from privateer_lab.render.pictures import COLOURS, create_panels
 from privateer_lab.simulation.simulate import simulate_once
-from privateer_papers.growth import Slope, draw_growth, scale_growth, slope
+from privateer_papers.growth import Slope, fit_slope, label_log_axes, plot_growth
 from privateer_papers.paper_2.contextual import PublishedGeneralized, PublishedLinear
-from privateer_papers.reproduction import Compared, Effort, Reproduction, Row, Rows
+from privateer_papers.reproduction import Effort, Reproduction, Row, Rows
+from privateer_papers.slope_claims import SlopeClaims
+
+BEST: Final = 0.3
+"""Losses are 0 or 1, with probability 1/4 + |x - best| / 2 of 1."""
+_POINT_POSITIONS: Final = (0.25, 0.5, 0.75)
+
+
+def expected_loss(point: float) -> float:
+    """Return the expected loss of a point in [0, 1]."""
+    return 0.25 + abs(point - BEST) / 2
+
+
+@dataclass(frozen=True)
+class PrivateLoss:
+    """A loss of 0 or 1 as it is reported."""
+
+    epsilon: float  # local privacy of a report
+    delta: float = 0.0  # Above 0: normal noise by the classic constant, as published. 0: one randomized bit.
+
+    @property
+    def proxy(self) -> float:
+        """The variance proxy of an unbiased report: 1/4 + sigma^2 as published, c^2/4 of a bit."""
+        if self.delta:
+            return 0.25 + classic_gaussian_standard_deviation(self.epsilon, self.delta) ** 2
+        return (1 / math.tanh(self.epsilon / 2)) ** 2 / 4
+
+    def mean(self, point: float, people: int, rng: np.random.Generator) -> float:
+        """Draw the mean of a number of unbiased reports on a point."""
+        if self.delta:
+            noise = classic_gaussian_standard_deviation(self.epsilon, self.delta) / math.sqrt(people)
+            return rng.binomial(people, expected_loss(point)) / people + noise * rng.normal()
+        truth = math.tanh(self.epsilon / 2)
+        bits = rng.binomial(people, 0.5 + truth * (expected_loss(point) - 0.5)) / people
+        return float((bits - 0.5) / truth + 0.5)
+
+
+class IntervalSearch(NamedTuple):
+    """The result of a search: the regret of all points, and the remaining interval."""
+
+    regret: float
+    low: float
+    high: float
+
+
+def search(loss: PrivateLoss, people: int, seed: int) -> IntervalSearch:
+    """Run the interval search with a number of participants, and return its result."""
+    rng, low, high, n_free, regret = np.random.default_rng([seed, 8]), 0.0, 1.0, people, 0.0
+    n_per_squared_width, width = 2 * loss.proxy * math.log(people), 1.0
+    while n_free:
+        width /= 2
+        means = []
+        points = [low + position * (high - low) for position in _POINT_POSITIONS]
+        for point in points:
+            size = min(n_free, math.ceil(n_per_squared_width / width**2))
+            n_free, regret = (n_free - size, regret + size * (expected_loss(point) - expected_loss(BEST)))
+            means.append(loss.mean(point, size, rng) if size else math.nan)
+        first, middle, last = means
+        # A mean is within the width of the truth; where three widths part two of them, the outer quarter is worse.
+        if abs(first - last) >= 3 * width or max(first, last) - middle >= 3 * width:
+            low, high = (points[0], high) if first > last else (low, points[2])
+            width = 1.0
+    return IntervalSearch(regret, low, high)
+
 
 KINDS: Final = ("tight", "published")
 _EPSILON: Final = 1.0
 _DELTA: Final = 1e-5
-"""The delta of published reports; tight ones promise epsilon alone."""
-_PEOPLE: Final = (10_000, 30_000, 100_000, 300_000, 1_000_000)
-_FEW_PEOPLE: Final = (10_000, 30_000, 100_000)
-_ROUNDS: Final = 1000
-_FEW_ROUNDS: Final = 500
-"""Rounds of a run: their people are a share of the horizon, so that what rounds cost does not bend the slope."""
-_DEVIATIONS: Final = (0.01, 0.1)
-"""Standard deviations of what people measure, of rewards that span 1.5 or 2."""
-_PUBLISHED_ROUND_MAX: Final = 100
-"""People who share one direction as published; the paper's rounds have one person."""
+"""The delta of published reports; tight reports are pure epsilon."""
+_HORIZONS: Final = (10_000, 30_000, 100_000, 300_000, 1_000_000)
+_QUICK_HORIZONS: Final = (10_000, 30_000, 100_000)
+_N_ROUNDS: Final = 1000
+_N_QUICK_ROUNDS: Final = 500
+"""Rounds of a run: their size is a share of the horizon, so that the cost of rounds does not bend the slope."""
+_MEASUREMENT_DEVIATIONS: Final = (0.01, 0.1)
+"""Standard deviations of participants' measurements, of rewards that span 1.5 or 2."""
+_MAX_PUBLISHED_ROUND_SIZE: Final = 100
+"""Largest number of participants with one direction as published; the paper's rounds have one participant."""
 
 
 @dataclass(frozen=True)
@@ -48,41 +112,43 @@ class Line:
     # what plays as published; None: the paper's algorithm of the same name does
     literal: Callable[[ArmsSpec, int], Baseline] | None = None
     # the least exponent that there can be, where people measure with noise; None: the paper's may be reached
-    least: float | None = None
+    min_exponent: float | None = None
 
     @property
     def promised(self) -> str:
-        """The paper's exponent in words, and the least that can be if that is larger."""
+        """The paper's exponent in words, and the smallest possible exponent if that is larger."""
         names = {3 / 4: "3/4", 2 / 3: "2/3", 1 / 2: "1/2", 0: "0 (log T)"}
-        return names[self.exponent] + (f", at least {names[self.least]} with noise" if self.least is not None else "")
+        return names[self.exponent] + (
+            f", at least {names[self.min_exponent]} with noise" if self.min_exponent is not None else ""
+        )
 
     def spec(self, people: int, rounds: int, *, published: bool) -> Spec:
-        """Return the experiment for so many people, in about so many rounds."""
+        """Build the experiment for a number of participants, in about a number of rounds."""
         table = {"name": "slopes", "horizon": people, "round_size": people // rounds, **self.tables["experiment"]}
         promise: Row = {"model": "local", "epsilon": _EPSILON}
         if published:
-            table |= {"round_size": min(people // rounds, _PUBLISHED_ROUND_MAX), "round_growth": 0.0}
+            table |= {"round_size": min(people // rounds, _MAX_PUBLISHED_ROUND_SIZE), "round_growth": 0.0}
             promise |= {"delta": _DELTA}
         algorithm = dict(self.tables["algorithm"])
         if published and not self.literal:
             algorithm["name"] = f"paper-2-{algorithm['name']}"
-            algorithm.pop("deviation", None)  # the paper knows of none
+            algorithm.pop("standard_deviation", None)  # the paper knows of none
         return parse_spec({**self.tables, "experiment": table, "privacy": promise, "algorithm": algorithm})
 
 
-def _points(loss: str, lowest: float, **algorithm: Any) -> dict[str, Any]:
-    """Return a spec about a ball in three dimensions, whose points people measure as exactly as the algorithm knows."""
+def _ball(loss: str, min_reward: float, **algorithm: Any) -> dict[str, Any]:
+    """Return the tables of a spec on a ball in three dimensions, with measurement noise as the algorithm knows it."""
     return {
         "experiment": {},
         "domain": {"shape": "ball", "dimension": 3},
-        "reward": {"low": lowest, "high": 0.0},
+        "reward": {"low": min_reward, "high": 0.0},
         "algorithm": {"name": "convex", **algorithm},
-        "population": {"name": "losses", "loss": loss, "deviation": algorithm.get("deviation", 0.0)},
+        "population": {"name": "losses", "loss": loss, "deviation": algorithm.get("standard_deviation", 0.0)},
     }
 
 
 def _contexts(**link: str) -> dict[str, Any]:
-    """Return a spec of two arms and four features, with rounds that grow as in the examples."""
+    """Return the tables of a spec with two arms and four features, and rounds that grow as in the examples."""
     return {
         "experiment": {"arms": ["a", "b"], "round_growth": 0.3},
         "context": {"features": {f"x{i}": {"low": -1.0, "high": 1.0} for i in range(1, 5)}},
@@ -93,26 +159,25 @@ def _contexts(**link: str) -> dict[str, Any]:
 
 _ONE: Final = {"feedback": "one-point"}
 _TWO: Final = {"feedback": "two-point"}
-_SHRINKING: Final = {"estimator": "ellipsoid"}
 _CURVED: Final = {"strong_convexity": 1.0}
 LINES: Final = {
-    "BCO, convex": Line(3 / 4, _points("absolute", -2.0, **_ONE, lipschitz=1.0)),
-    "BCO, convex and smooth": Line(2 / 3, _points("quadratic", -1.5, **_ONE, **_SHRINKING, smoothness=1.0)),
-    "BCO, strongly convex": Line(2 / 3, _points("quadratic", -1.5, **_ONE, **_CURVED, lipschitz=1.5)),
-    "BCO, strongly convex and smooth": Line(1 / 2, _points("quadratic", -1.5, **_ONE, **_SHRINKING, **_CURVED)),
-    "two points, convex": Line(1 / 2, _points("absolute", -2.0, **_TWO, lipschitz=1.0)),
-    "two points, strongly convex": Line(0, _points("quadratic", -1.5, **_TWO, **_CURVED, lipschitz=1.5)),
+    "BCO, convex": Line(3 / 4, _ball("absolute", -2.0, **_ONE, lipschitz=1.0)),
+    "BCO, convex and smooth": Line(2 / 3, _ball("quadratic", -1.5, **_ONE, smoothness=1.0)),
+    "BCO, strongly convex": Line(2 / 3, _ball("quadratic", -1.5, **_ONE, **_CURVED, lipschitz=1.5)),
+    "BCO, strongly convex and smooth": Line(1 / 2, _ball("quadratic", -1.5, **_ONE, **_CURVED)),
+    "two points, convex": Line(1 / 2, _ball("absolute", -2.0, **_TWO, lipschitz=1.0)),
+    "two points, strongly convex": Line(0, _ball("quadratic", -1.5, **_TWO, **_CURVED, lipschitz=1.5)),
     **{
         f"two points, convex, deviation {noise:g}": Line(
-            1 / 2, _points("absolute", -2.0, **_TWO, lipschitz=1.0, deviation=noise), least=3 / 4
+            1 / 2, _ball("absolute", -2.0, **_TWO, lipschitz=1.0, standard_deviation=noise), min_exponent=3 / 4
         )
-        for noise in _DEVIATIONS
+        for noise in _MEASUREMENT_DEVIATIONS
     },
     **{
         f"two points, strongly convex, deviation {noise:g}": Line(
-            0, _points("quadratic", -1.5, **_TWO, **_CURVED, lipschitz=1.5, deviation=noise), least=1 / 2
+            0, _ball("quadratic", -1.5, **_TWO, **_CURVED, lipschitz=1.5, standard_deviation=noise), min_exponent=1 / 2
         )
-        for noise in _DEVIATIONS
+        for noise in _MEASUREMENT_DEVIATIONS
     },
     "contextual linear": Line(3 / 4, _contexts(), PublishedLinear),
     "generalized linear": Line(3 / 4, _contexts(link="logistic"), PublishedGeneralized),
@@ -120,7 +185,7 @@ LINES: Final = {
 
 
 def play(row: str, kind: str, people: int, rounds: int, seed: int) -> Row:
-    """Return the regret of one run, and that of decisions at random."""
+    """Return a row with the regret of a run, and the regret of decisions at random."""
     line, published = LINES[row], kind == "published"
     spec = line.spec(people, rounds, published=published)
     facts = {"row": row, "kind": kind, "people": people, "seed": seed}
@@ -128,88 +193,73 @@ def play(row: str, kind: str, people: int, rounds: int, seed: int) -> Row:
         arms = cast(ArmsSpec, spec)
         (run,) = play_together(arms, {row: line.literal(arms, seed)}, seed)
         return {**facts, "regret": run.regret}
-    found = simulate_once(spec, seed)
-    return {**facts, "regret": found.regret, "uniform": found.uniform_regret}
+    result = simulate_once(spec, seed)
+    return {**facts, "regret": result.regret, "uniform": result.uniform_regret}
 
 
 def _rows(effort: Effort) -> Iterator[Row]:
-    horizons, rounds = (_FEW_PEOPLE, _FEW_ROUNDS) if effort.quick else (_PEOPLE, _ROUNDS)
-    settings = product(range(effort.seeds), horizons, LINES, KINDS)
-    tasks = [(row, kind, people, rounds, seed) for seed, people, row, kind in settings]
-    yield from each(play, tasks, effort.jobs, effort.backend)
+    """Yield the rows of all lines of the table by kind, horizon and seed."""
+    horizons, rounds = (_QUICK_HORIZONS, _N_QUICK_ROUNDS) if effort.quick else (_HORIZONS, _N_ROUNDS)
+    settings = product(horizons, LINES, KINDS)
+    yield from effort.play(play, ((row, kind, people, rounds) for people, row, kind in settings))
+
+
+def fit_slopes(rows: Rows) -> dict[str, dict[str, Slope]]:
+    """Fit the slope of regret for each line of the table, by kind."""
+    return {
+        name: {kind: fit_slope(rows.where(row=name, kind=kind), promised=line.exponent) for kind in KINDS}
+        for name, line in LINES.items()
+    }
 
 
 def verdict(rows: Rows) -> str:
-    """Say how fast each row's regret grows, and how it compares with the paper's exponent and with chance."""
-    last = rows.values("people")[-1]
-    said = [
-        f"Slopes of log regret in log T from T = {rows.values('people')[0]:,} to {last:,}, local epsilon {_EPSILON:g} "
-        f"(published: delta {_DELTA:g}); in brackets regret over that of decisions at random at the last T."
+    """Return each row's growth of regret, compared with the paper's exponent and with random decisions, in words."""
+    horizon = rows.values("people")[-1]
+    texts = [
+        f"Slopes of log regret in log T from T = {rows.values('people')[0]:,} to {horizon:,}, local epsilon "
+        f"{_EPSILON:g} (published: delta {_DELTA:g}); in brackets regret over that of decisions at random at the last "
+        "T."
     ]
-    for name, line in LINES.items():
-        uniform, found = rows.where(row=name, kind="tight", people=last).mean("uniform")[0], []
-        for kind in KINDS:
-            own = rows.where(row=name, kind=kind)
-            found_slope, share = slope(own), own.where(people=last).mean()[0] / uniform
-            found.append(f"{kind} {found_slope}, {found_slope.beside(line.exponent)} the paper's ({share:.2g})")
-        said.append(f"{name}: paper {line.promised}; {'; '.join(found)}.")
-    return "\n".join(said)
+    for name, fits in fit_slopes(rows).items():
+        uniform, growth = rows.where(row=name, kind="tight", people=horizon).mean("uniform")[0], []
+        for kind, fit in fits.items():
+            share = rows.where(row=name, kind=kind, people=horizon).mean()[0] / uniform
+            growth.append(f"{kind} {fit}, {fit.side} the paper's ({share:.2g})")
+        texts.append(f"{name}: paper {LINES[name].promised}; {'; '.join(growth)}.")
+    return "\n".join(texts)
 
 
 def _draw(title: str, rows: Rows) -> Figure:
-    figure, axes = panels(len(LINES), title)
-    for axis, (name, line) in zip(axes, LINES.items(), strict=True):
-        own = rows.where(row=name)
-        for colour, kind in zip(COLOURS, KINDS, strict=False):
-            label = f"{kind}: {slope(own.where(kind=kind))}"
-            at, middle = draw_growth(axis, own.where(kind=kind), "people", label, colour)
+    """Draw regret by horizon for each line of the table, with fitted slopes and the paper's exponent."""
+    figure, axes = create_panels(len(LINES), title)
+    for axis, (name, fits) in zip(axes, fit_slopes(rows).items(), strict=True):
+        subset = rows.where(row=name)
+        for colour, (kind, fit) in zip(COLOURS, fits.items(), strict=False):
+            values, means = plot_growth(axis, subset.where(kind=kind), "people", f"{kind}: {fit}", colour)
             if kind == "tight":
-                paper = middle[0] * (np.array(at) / at[0]) ** line.exponent
-                axis.plot(at, paper, "--", color="#555555", label=f"paper: {line.promised}")
-        at, (chance, _) = own.where(kind="tight").curve("people", "uniform")
-        axis.plot(at, chance, ":", color="#555555", label="at random: 1")
-        scale_growth(axis, name, "people, T")
+                paper = means[0] * (np.array(values) / values[0]) ** fit.promised
+                axis.plot(values, paper, "--", color="#555555", label=f"paper: {LINES[name].promised}")
+        values, (chance, _) = subset.where(kind="tight").curve("people", "uniform")
+        axis.plot(values, chance, ":", color="#555555", label="at random: 1")
+        label_log_axes(axis, name, "people, T")
     axes[0].set_ylabel("regret")
     return figure
 
 
-def _slopes(rows: Rows, kind: str) -> dict[str, Slope]:
-    return {name: slope(rows.where(row=name, kind=kind)) for name in LINES}
-
-
-def _sentence(rows: Rows) -> str:
-    above = [sum(found.is_above(LINES[name].exponent) for name, found in _slopes(rows, kind).items()) for kind in KINDS]
-    return (
-        f"Regret grows faster than the paper's exponent in {above[0]} of {len(LINES)} rows of ours, and in {above[1]} "
-        "of the algorithms as published."
-    )
-
-
-def _warnings(rows: Rows) -> list[str]:
-    """Say where the slope of ours is above the paper's by more than two standard errors."""
-    return [
-        f"{name}: our regret grows with T to the {found}, the paper's with {LINES[name].promised}."
-        for name, found in _slopes(rows, "tight").items()
-        if found.is_above(LINES[name].exponent)
-    ]
-
-
-def _compared(rows: Rows) -> list[Compared]:
-    found = {kind: _slopes(rows, kind) for kind in KINDS}
-    return [
-        Compared(f"{name}, exponent of T", line.promised, *(str(found[kind][name]) for kind in reversed(KINDS)))
-        for name, line in LINES.items()
-    ]
-
-
+_CLAIMS: Final = SlopeClaims(
+    LINES,
+    fit_slopes,
+    KINDS,
+    "Regret grows faster than the paper's exponent in {ours} of {total} rows of ours, and in {theirs} of the "
+    "algorithms as published.",
+    "{name}: our regret grows with T to the {fit}, the paper's with {claim.promised}.",
+    "{name}, exponent of T",
+    "{claim.promised}",
+)
 SLOPES: Final = Reproduction(
     "paper-2-table-1",
     "Paper 2, Table 1: slopes of regret",
-    _rows,
-    _draw,
-    verdict,
-    _sentence,
-    _compared,
+    *(_rows, _draw, verdict, _CLAIMS.sentence, _CLAIMS.compare),
     minutes=60,
-    warnings=_warnings,
+    warnings=_CLAIMS.warnings,
 )

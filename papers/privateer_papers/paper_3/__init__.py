@@ -1,1 +1,1 @@
-"""Paper 3: high-dimensional bandits. README.md says what it claims, what is wrong with it, and what we do instead."""
+"""Paper 3: high-dimensional bandits. README.md has its claims, its errors, and our alternative."""

@@ -1,4 +1,4 @@
-"""Sparse linear bandits of others, on the problem of paper 3: two LASSO bandits without privacy, and FLIPHAT."""
+"""Published sparse linear bandits on the problem of paper 3: two LASSO bandits without privacy, and FLIPHAT."""
 
 import math
 from dataclasses import dataclass
@@ -7,13 +7,14 @@ from typing import ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
-_HELD: Final = 32
-"""Parts of records that are held until they are counted."""
+from privateer_core.arrays import Array, Ints
+
+_MAX_HELD_BATCHES: Final = 32
+"""Number of batches of records after which they are counted."""
 _ITERATIONS: Final = 400
-_ACCURATE: Final = 1e-6
-"""A LASSO estimate that moves no more than this, in any coordinate, is final."""
-_STEPS: Final = 2
+_TOLERANCE: Final = 1e-6
+"""Largest change of a coordinate in the last iteration of a LASSO estimate."""
+_N_THRESHOLDING_STEPS: Final = 2
 """FLIPHAT's iterations: of 2, 3, 5 and 10 the best on the problem of `examples/sparse.toml`."""
 PENALTY: Final = 0.05
 """lambda_0 of all LASSO estimates: between what is best for the two LASSO bandits."""
@@ -21,7 +22,7 @@ PENALTY: Final = 0.05
 
 @dataclass(frozen=True)
 class Problem:
-    """The parameters of the problem, which everybody knows."""
+    """The public parameters of the problem."""
 
     dimension: int  # d, coordinates of a context; each is in [-1, 1]
     sparsity: int  # s_0, coordinates of the parameter that may differ from 0
@@ -34,7 +35,7 @@ class Problem:
     delta: float
 
 
-class Peer:
+class SparseBandit:
     """A bandit that plays the arm of the largest product of its context with one estimate.
 
     gram, products: second moments (d, d) of the contexts of arms played, and their products with rewards (d,), up to
@@ -49,39 +50,39 @@ class Peer:
         self.people = 0
         d = problem.dimension if self.dense else 0
         self.gram, self.products = np.zeros((d, d)), np.zeros(d)
-        self._held: list[tuple[NDArray[np.float32], Array]] = []
+        self._pending: list[tuple[NDArray[np.float32], Array]] = []
 
-    def choose(self, contexts: NDArray[np.float32]) -> NDArray[np.int64]:
+    def choose(self, contexts: NDArray[np.float32]) -> Ints:
         """Return arms (n,) of people with contexts (n, arms, d)."""
-        known = np.flatnonzero(self.estimate)
-        if not len(known):
+        support = np.flatnonzero(self.estimate)
+        if not len(support):
             return self.rng.integers(0, contexts.shape[1], len(contexts))
-        return np.asarray((contexts[:, :, known] @ self.estimate[known]).argmax(axis=1))
+        return np.asarray((contexts[:, :, support] @ self.estimate[support]).argmax(axis=1))
 
     def learn(self, rows: NDArray[np.float32], rewards: Array) -> None:
         """Take the contexts (n, d) of the arms played, and rewards (n,)."""
         self.people += len(rows)
-        self._held.append((rows, rewards))
-        if len(self._held) >= _HELD:
+        self._pending.append((rows, rewards))
+        if len(self._pending) >= _MAX_HELD_BATCHES:
             self.count()
 
     def count(self) -> None:
-        """Count what is held into ``gram`` and ``products``: a large matrix changes fast only in many rows at once."""
-        if self._held:
-            rows, rewards = (np.concatenate(parts) for parts in zip(*self._held, strict=True))
-            self._held = []
+        """Add pending records to ``gram`` and ``products``: updates of a large matrix are fast only by many rows."""
+        if self._pending:
+            rows, rewards = (np.concatenate(parts) for parts in zip(*self._pending, strict=True))
+            self._pending = []
             self.gram += rows.T @ rows
             self.products += rewards @ rows
 
-    def update(self) -> None:
-        """Estimate anew, if it is time: after 64, 96, 128, 192, ... people."""
+    def update_if_due(self) -> None:
+        """Refit the estimate if 64, 96, 128, 192, ... participants have been learned from."""
         t = self.people
         if t >= 64 and (t & (t - 1) == 0 or (t % 3 == 0 and (t // 3) & (t // 3 - 1) == 0)):
             self.count()
             self.refit()
 
     def refit(self) -> None:
-        """Estimate anew."""
+        """Refit the estimate."""
         raise NotImplementedError
 
 
@@ -91,19 +92,20 @@ def lasso(gram: Array, products: Array, people: float, penalty: float) -> Array:
     gram, products: Z^T Z, shape (d, d), and Z^T Y, shape (d,).
     """
     step = people / (2 * max(_largest_eigenvalue(gram), 1e-12))
-    found, ahead, weight = np.zeros(len(gram)), np.zeros(len(gram)), 1.0
+    estimate, extrapolated, weight = np.zeros(len(gram)), np.zeros(len(gram)), 1.0
     for _ in range(_ITERATIONS):
-        moved = ahead - step * 2 / people * (gram @ ahead - products)
-        following = np.sign(moved) * np.maximum(np.abs(moved) - step * penalty, 0.0)
-        larger = (1 + math.sqrt(1 + 4 * weight**2)) / 2
-        change = following - found
-        found, ahead, weight = following, following + (weight - 1) / larger * change, larger
-        if np.abs(change).max() < _ACCURATE:
+        gradient_step = extrapolated - step * 2 / people * (gram @ extrapolated - products)
+        new_estimate = np.sign(gradient_step) * np.maximum(np.abs(gradient_step) - step * penalty, 0.0)
+        new_weight = (1 + math.sqrt(1 + 4 * weight**2)) / 2
+        change = new_estimate - estimate
+        estimate, extrapolated, weight = new_estimate, new_estimate + (weight - 1) / new_weight * change, new_weight
+        if np.abs(change).max() < _TOLERANCE:
             break
-    return found
+    return estimate
 
 
 def _largest_eigenvalue(gram: Array) -> float:
+    """Return the largest eigenvalue by power iteration, raised by 5 % since that comes from below."""
     vector = np.ones(len(gram))
     for _ in range(20):
         vector = gram @ vector
@@ -111,7 +113,7 @@ def _largest_eigenvalue(gram: Array) -> float:
     return 1.05 * float(vector @ gram @ vector)  # the iteration comes from below
 
 
-class LassoBandit(Peer):
+class LassoBandit(SparseBandit):
     """Greedy arms by the LASSO estimate, for one parameter of all arms (Oh, Iyengar and Zeevi 2021)."""
 
     def refit(self) -> None:
@@ -121,65 +123,65 @@ class LassoBandit(Peer):
         self.estimate = lasso(self.gram, self.products, t, penalty)
 
 
-class ThresholdedLassoBandit(Peer):
+class ThresholdedLassoBandit(SparseBandit):
     """Least squares on coordinates that pass two thresholds (Ariu, Abe and Proutiere 2022, Algorithm 1)."""
 
     def refit(self) -> None:
         """Estimate from everything so far."""
         t, d = self.people, self.problem.dimension
         penalty = PENALTY * math.sqrt(2 * math.log(t) * math.log(d) / t)
-        first = np.abs(lasso(self.gram, self.products, t, penalty))
-        kept = first > 4 * penalty
-        chosen = np.flatnonzero(kept & (first > 4 * penalty * math.sqrt(max(1, kept.sum()))))
+        first_estimate = np.abs(lasso(self.gram, self.products, t, penalty))
+        passes_first = first_estimate > 4 * penalty
+        support = np.flatnonzero(passes_first & (first_estimate > 4 * penalty * math.sqrt(max(1, passes_first.sum()))))
         self.estimate = np.zeros(d)
-        self.estimate[chosen] = np.linalg.lstsq(self.gram[np.ix_(chosen, chosen)], self.products[chosen])[0]
+        self.estimate[support] = np.linalg.lstsq(self.gram[np.ix_(support, support)], self.products[support])[0]
 
 
-class Fliphat(Peer):
+class Fliphat(SparseBandit):
     """FLIPHAT (Chakraborty, Roy and Basu 2024): noisy iterative hard thresholding on the last episode alone.
 
     Notes
     -----
     Privacy: (epsilon, delta)-joint differential privacy. A person is in one episode, of which all that is published is
-    made by a few iterations, each of which selects coordinates and their values with Laplace noise (``peeled``).
+    made by a few iterations, each of which selects coordinates and their values with Laplace noise (`_peel`).
     """
 
     dense: ClassVar[bool] = False
 
     def learn(self, rows: NDArray[np.float32], rewards: Array) -> None:
-        """Keep the episode's records: an episode is over when as many have come as before it."""
+        """Store the episode's records: an episode is as long as all episodes before it."""
         self.people += len(rows)
-        self._held.append((rows, np.clip(rewards, -self.problem.reward, self.problem.reward)))
+        self._pending.append((rows, np.clip(rewards, -self.problem.reward, self.problem.reward)))
 
-    def update(self) -> None:
-        """Estimate from the episode that ends, and forget it; within an episode nothing changes."""
+    def update_if_due(self) -> None:
+        """Estimate from the episode if it ends now, and forget its data; within an episode change nothing."""
         if self.people & (self.people - 1):
             return
-        rows, rewards = (np.concatenate(parts) for parts in zip(*self._held, strict=True))
-        self._held = []
-        self.estimate = self._thresholded(rows, rewards)
+        rows, rewards = (np.concatenate(parts) for parts in zip(*self._pending, strict=True))
+        self._pending = []
+        self.estimate = self._threshold_iteratively(rows, rewards)
 
-    def _thresholded(self, rows: NDArray[np.float32], rewards: Array) -> Array:
-        """N-IHT: gradient steps of size eta, each peeled, and shortened to the parameter's length."""
+    def _threshold_iteratively(self, rows: NDArray[np.float32], rewards: Array) -> Array:
+        """Return the estimate of N-IHT: gradient steps of size eta, peeled and clipped to the parameter's length."""
         problem, n = self.problem, len(rows)
         step = 1 / problem.variance
         # A person's gradient is at most reward + |x theta| in each coordinate; replaced, twice that.
-        largest = problem.reward + math.sqrt(problem.sparsity) * problem.length
-        sensitivity = 2 * step * largest / n
-        found = np.zeros(problem.dimension)
-        for _ in range(_STEPS):
-            gradient = rows.T @ (rows @ found - rewards) / n
-            found = self._peeled(found - step * gradient, sensitivity)
-            found *= min(1.0, problem.length / max(float(np.linalg.norm(found)), 1e-12))
-        return found
+        max_gradient = problem.reward + math.sqrt(problem.sparsity) * problem.length
+        sensitivity = 2 * step * max_gradient / n
+        estimate = np.zeros(problem.dimension)
+        for _ in range(_N_THRESHOLDING_STEPS):
+            gradient = rows.T @ (rows @ estimate - rewards) / n
+            estimate = self._peel(estimate - step * gradient, sensitivity)
+            estimate *= min(1.0, problem.length / max(float(np.linalg.norm(estimate)), 1e-12))
+        return estimate
 
-    def _peeled(self, values: Array, sensitivity: float) -> Array:
-        """Select the largest coordinates one by one, and return them with noise (Dwork, Su and Zhang 2021)."""
+    def _peel(self, values: Array, sensitivity: float) -> Array:
+        """Select the largest coordinates by peeling, and return them with noise (Dwork, Su and Zhang 2021)."""
         problem = self.problem
-        epsilon, delta = problem.epsilon / _STEPS, problem.delta / _STEPS
+        epsilon, delta = problem.epsilon / _N_THRESHOLDING_STEPS, problem.delta / _N_THRESHOLDING_STEPS
         scale = sensitivity * 2 * math.sqrt(3 * problem.sparsity * math.log(1 / delta)) / epsilon
-        left, kept = np.abs(values), np.zeros(len(values))
+        magnitudes, selected = np.abs(values), np.zeros(len(values))
         for _ in range(problem.sparsity):
-            chosen = int(np.argmax(left + self.rng.laplace(0, scale, len(left))))
-            kept[chosen], left[chosen] = values[chosen] + self.rng.laplace(0, scale), -np.inf
-        return kept
+            index = int(np.argmax(magnitudes + self.rng.laplace(0, scale, len(magnitudes))))
+            selected[index], magnitudes[index] = values[index] + self.rng.laplace(0, scale), -np.inf
+        return selected

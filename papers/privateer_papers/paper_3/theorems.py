@@ -11,27 +11,25 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any, Final
 
-import numpy as np
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
-from privateer_lab.pages.plots import COLOURS, panels
-from privateer_lab.simulation.parallel import each
+from privateer_lab.render.pictures import COLOURS, create_panels
 from privateer_lab.simulation.simulate import simulate_once
-from privateer_papers.growth import Slope, draw_growth, scale_growth, slope
+from privateer_papers.growth import Slope, fit_slope, label_log_axes, log_slope, plot_growth, rate_curve
 from privateer_papers.paper_3.privatelasso import PrivateLasso
-from privateer_papers.paper_3.regret import COEFFICIENTS, PUBLISHED, played, problem
-from privateer_papers.reproduction import OURS, Compared, Effort, Reproduction, Row, Rows
+from privateer_papers.paper_3.regret import COEFFICIENTS, PUBLISHED, build_spec, play_peers
+from privateer_papers.reproduction import OURS, Effort, Reproduction, Row, Rows, TableLine
+from privateer_papers.slope_claims import SlopeClaims
 
 _FEATURES: Final = 100
 _SPARSITY: Final = len(COEFFICIENTS)
 _DELTA: Final = 1e-6
-_BARE: Final = "privateer, no privacy"
-_FAILURE: Final = 0.05
-_ROUNDS: Final = {"people": 1000, "epsilon": 2000, "worst": 1000}
-"""People of a round: at epsilon 1/4 no coefficient can be found in fewer."""
-_PANELS: Final = {"people": "people", "epsilon": "epsilon", "worst": "people"}
-_WORDS: Final = {
+_BARE_POLICY: Final = "privateer, no privacy"
+_FAILURE_PROBABILITY: Final = 0.05
+_ROUND_SIZES: Final = {"people": 1000, "epsilon": 2000, "worst": 1000}
+"""Round sizes: at epsilon 1/4 no coefficient can be found in smaller rounds."""
+_FACTS: Final = {"people": "people", "epsilon": "epsilon", "worst": "people"}
+_PANEL_LABELS: Final = {
     "people": "T, with a margin",
     "epsilon": "epsilon, with a margin",
     "worst": "T, at the worst size of the coefficients",
@@ -54,42 +52,42 @@ def theorem_4(people: float, epsilon: float) -> float:
     return math.log(people) * min(content, content / epsilon)
 
 
-_BOUNDS: Final = {"people": theorem_2, "epsilon": theorem_2, "worst": theorem_3}
+_UPPER_BOUNDS: Final = {"people": theorem_2, "epsilon": theorem_2, "worst": theorem_3}
 
 
 @dataclass(frozen=True)
-class Lemma4:
-    """What Lemma 4 asks of the threshold lambda, for a design whose numbers are independent and uniform in [-1, 1].
+class Lemma4Conditions:
+    """Conditions of Lemma 4 on the threshold lambda, for a design of independent uniform numbers in [-1, 1].
 
     Second moments are a third of the identity: the compatibility phi^2 is 1/(3 s), and the least sparse eigenvalue 1/3.
     Symmetry and balance hold with constants 1. C_X and the sizes of supports are larger than the 1 and the s that are
     taken here, so that the paper's conditions are stricter.
     """
 
-    most: float  # so small lambda has to be for the smallest coefficient to be seen
-    least: float  # times 1 / epsilon: so large it has to be for noise not to be
+    max_threshold: float  # so small lambda has to be for the smallest coefficient to be seen
+    min_threshold_times_epsilon: float  # times 1 / epsilon: so large it has to be for noise not to be
 
     @classmethod
-    def of(cls, smallest: float) -> "Lemma4":
+    def from_smallest_coefficient(cls, size: float) -> "Lemma4Conditions":
         """Return the conditions for coefficients of which the smallest has this size."""
         phi_squared, s = 1 / (3 * _SPARSITY), _SPARSITY
         weight = 4 * s / phi_squared + math.sqrt((1 + 4 / phi_squared) * s)
-        noise = 128 * s * math.log(2 * s**1.5 * s * s / _FAILURE) * math.log(1 / _DELTA)
-        return cls(smallest / (4 * weight), noise)
+        min_threshold = 128 * s * math.log(2 * s**1.5 * s * s / _FAILURE_PROBABILITY) * math.log(1 / _DELTA)
+        return cls(size / (4 * weight), min_threshold)
 
     @property
     def epsilon(self) -> float:
-        """The least epsilon at which both can hold."""
-        return self.least / self.most
+        """The smallest epsilon at which both conditions can be satisfied."""
+        return self.min_threshold_times_epsilon / self.max_threshold
 
 
 def play(panel: str, policy: str, people: int, epsilon: float, size: float, seed: int) -> Row:
     """Return the regret of one run."""
-    promise = {"model": "none"} if policy == _BARE else {"model": "central", "epsilon": epsilon, "delta": _DELTA}
-    spec: Any = problem(_FEATURES, people, promise, size, _ROUNDS[panel])
+    promise = {"model": "none"} if policy == _BARE_POLICY else {"model": "central", "epsilon": epsilon, "delta": _DELTA}
+    spec: Any = build_spec(_FEATURES, people, promise, size, _ROUND_SIZES[panel])
     if policy == PUBLISHED:
-        last = played(spec, seed, {PUBLISHED: PrivateLasso})[-1]
-        regret = last["regret"] * last["uniform"]
+        final = play_peers(spec, seed, {PUBLISHED: PrivateLasso})[-1]
+        regret = final["regret"] * final["uniform"]
     else:
         regret = simulate_once(spec, seed).regret
     facts = {"panel": panel, "policy": policy, "people": people, "epsilon": epsilon, "size": size, "seed": seed}
@@ -97,11 +95,12 @@ def play(panel: str, policy: str, people: int, epsilon: float, size: float, seed
 
 
 def _rows(effort: Effort) -> Iterator[Row]:
+    """Yield the rows by people, by epsilon, and by size of the worst coefficient."""
     quick = effort.quick
     people = (2**11, 2**12, 2**13) if quick else (2**12, 2**13, 2**14, 2**15, 2**16, 2**17)
     epsilons = (0.5, 1.0, 2.0) if quick else (0.25, 0.5, 1.0, 2.0, 4.0)
     sizes = (0.5, 1.0) if quick else (0.0625, 0.125, 0.25, 0.5, 1.0)
-    policies = (OURS, PUBLISHED, _BARE)
+    policies = (OURS, PUBLISHED, _BARE_POLICY)
     settings = [
         *(("people", policy, count, 1.0, 1.0) for policy, count in product(policies, people)),
         *(("epsilon", policy, people[-1], epsilon, 1.0) for policy, epsilon in product(policies[:2], epsilons)),
@@ -110,125 +109,94 @@ def _rows(effort: Effort) -> Iterator[Row]:
             for policy, count, size in product(policies[:2], people if quick else people[::2], sizes)
         ),
     ]
-    tasks = [(*setting, seed) for seed in range(effort.seeds) for setting in settings]
-    yield from each(play, tasks, effort.jobs, effort.backend)
+    yield from effort.play(play, settings)
 
 
-def worst(rows: Rows) -> Rows:
-    """Return, for each policy, number of people and seed, the row of the size of coefficients that costs the most."""
+def worst_rows(rows: Rows) -> Rows:
+    """Return, for each policy, horizon and seed, the row with the largest regret over sizes of the coefficients."""
     cells = rows.where(panel="worst").by("policy", "people", "seed").values()
     return Rows(max(cell, key=lambda row: float(row["regret"])) for cell in cells)
 
 
-def _of(rows: Rows, panel: str) -> Rows:
-    return worst(rows) if panel == "worst" else rows.where(panel=panel)
+def _select(rows: Rows, panel: str) -> Rows:
+    return worst_rows(rows) if panel == "worst" else rows.where(panel=panel)
 
 
-def rates(rows: Rows, panel: str) -> tuple[list[Any], NDArray[np.float64]]:
-    """Return the points of a panel, and its upper bound at each."""
-    points = {row[_PANELS[panel]]: row for row in _of(rows, panel)}
-    at = sorted(points)
-    return at, np.array([_BOUNDS[panel](points[x]["people"], points[x]["epsilon"]) for x in at])
-
-
-def promised(rows: Rows, panel: str) -> float:
-    """Return the slope of the upper bound over a panel's points, its logarithms included."""
-    at, bound = rates(rows, panel)
-    return float(np.polyfit(np.log(at), np.log(bound), 1)[0])
-
-
-def slopes(rows: Rows, panel: str) -> dict[str, Slope]:
-    """Return the slope of each policy's regret in what a panel changes."""
-    return {policy: slope(own, _PANELS[panel]) for (policy,), own in _of(rows, panel).by("policy").items()}
+def fit_slopes(rows: Rows) -> dict[str, dict[str, Slope]]:
+    """Fit the slope of each policy's regret in each panel, beside that of the upper bound, logarithms included."""
+    fits = {}
+    for panel, fact in _FACTS.items():
+        subset = _select(rows, panel)
+        promised = log_slope(*rate_curve(subset, fact, _UPPER_BOUNDS[panel], "people", "epsilon"))
+        groups = subset.by("policy").items()
+        fits[panel] = {policy: fit_slope(group, fact, promised=promised) for (policy,), group in groups}
+    return fits
 
 
 def _draw(title: str, rows: Rows) -> Figure:
-    figure, axes = panels(len(_PANELS), title, height=4.2)
-    for axis, (panel, fact) in zip(axes, _PANELS.items(), strict=True):
-        own = _of(rows, panel)
-        for colour, (policy, found) in zip(COLOURS, slopes(rows, panel).items(), strict=False):
-            draw_growth(axis, own.where(policy=policy), fact, f"{policy}: {found}", colour)
-        at, bound = rates(rows, panel)
-        name = "Theorem 3" if panel == "worst" else "Theorem 2"
-        axis.plot(at, bound, "--", color="#555555", label=f"{name}, constant 1: {promised(rows, panel):.2f}")
-        points = {row[fact]: row for row in own}
-        below = [theorem_4(points[x]["people"], points[x]["epsilon"]) for x in at]
-        axis.plot(at, below, ":", color="#555555", label="Theorem 4, from below")
-        scale_growth(axis, _WORDS[panel], fact, base=2)
+    """Draw regret in each panel, with fitted slopes and the bounds from above and below."""
+    figure, axes = create_panels(len(_FACTS), title, height=4.2)
+    for axis, (panel, fits) in zip(axes, fit_slopes(rows).items(), strict=True):
+        fact, subset = _FACTS[panel], _select(rows, panel)
+        for colour, (policy, fit) in zip(COLOURS, fits.items(), strict=False):
+            plot_growth(axis, subset.where(policy=policy), fact, f"{policy}: {fit}", colour)
+        label = f"{'Theorem 3' if panel == 'worst' else 'Theorem 2'}, constant 1: {fits[OURS].promised:.2f}"
+        bounds = (_UPPER_BOUNDS[panel], "--", label), (theorem_4, ":", "Theorem 4, from below")
+        for bound, style, text in bounds:
+            curve = rate_curve(subset, fact, bound, "people", "epsilon")
+            axis.plot(*curve, style, color="#555555", label=text)
+        label_log_axes(axis, _PANEL_LABELS[panel], fact, base=2)
     axes[0].set_ylabel("regret")
     return figure
 
 
+def _floor_note(rows: Rows) -> Iterator[str]:
+    """Yield a sentence about the part of our regret that does not depend on epsilon."""
+    epsilons, (regret, _) = rows.where(panel="epsilon", policy=OURS).curve("epsilon")
+    share = regret[-1] / regret[epsilons.index(1.0)]
+    yield (
+        f"From epsilon 1 to {epsilons[-1]:g} it falls to {share:.0%} alone: what is left does not depend on epsilon, "
+        f"since the first {_ROUND_SIZES['epsilon']:,} people get arms by chance."
+    )
+
+
+_LEMMA: Final = Lemma4Conditions.from_smallest_coefficient(min(abs(coefficient) for coefficient in COEFFICIENTS))
+_CLAIMS: Final = SlopeClaims(
+    _PANEL_LABELS,
+    fit_slopes,
+    (OURS, PUBLISHED),
+    "Regret grows faster than the upper bounds in {ours} of {total} ways of ours and in {theirs} of PrivateLASSO's; "
+    f"its lemma of support recovery says nothing below epsilon {_LEMMA.epsilon:,.0f}.",
+    "in {claim}, our regret has the slope {fit}, the upper bound {fit.promised:.2f}.",
+    "slope in {claim}",
+    heading=f"Slopes of log regret, d = {_FEATURES}; the bounds' at the same points, logarithms included:",
+    paragraph="{claim}: {fit.promised:.2f}; {comparisons}.",
+    comparison="{player} {fit}, {fit.side} the bound's",
+    notes={"epsilon": _floor_note},
+)
+
+
 def _verdict(rows: Rows) -> str:
-    said = [f"Slopes of log regret, d = {_FEATURES}; the bounds' at the same points, logarithms included:"]
-    for panel in _PANELS:
-        theirs = promised(rows, panel)
-        figures = "; ".join(
-            f"{name} {one}, {one.beside(theirs)} the bound's" for name, one in slopes(rows, panel).items()
-        )
-        said.append(f"{_WORDS[panel]}: {theirs:.2f}; {figures}.")
-    lemma = Lemma4.of(min(abs(one) for one in COEFFICIENTS))
-    said.append(
-        f"Lemma 4 asks that lambda be at most {lemma.most:.2g} for the smallest coefficient to be seen, and at least "
-        f"{lemma.least:,.0f} / epsilon for noise not to be (s = {_SPARSITY}, delta {_DELTA:g}, failure {_FAILURE:g}): "
-        f"it says nothing below epsilon {lemma.epsilon:,.0f}. Theorem 4 has the same bound from below at every epsilon "
-        "below 1, and so shows no price of privacy there."
-    )
-    return "\n".join(said)
-
-
-def _above(rows: Rows, policy: str) -> list[str]:
-    return [panel for panel in _PANELS if slopes(rows, panel)[policy].is_above(promised(rows, panel))]
-
-
-def _sentence(rows: Rows) -> str:
-    ours, theirs = (len(_above(rows, policy)) for policy in (OURS, PUBLISHED))
-    lemma = Lemma4.of(min(abs(one) for one in COEFFICIENTS))
+    """Describe the fitted slopes beside the bounds, and from which epsilon Lemma 4 says something."""
     return (
-        f"Regret grows faster than the upper bounds in {ours} of {len(_PANELS)} ways of ours and in {theirs} of "
-        f"PrivateLASSO's; its lemma of support recovery says nothing below epsilon {lemma.epsilon:,.0f}."
+        f"{_CLAIMS.verdict(rows)}\n"
+        f"Lemma 4 asks that lambda be at most {_LEMMA.max_threshold:.2g} for the smallest coefficient to be seen, and "
+        f"at least {_LEMMA.min_threshold_times_epsilon:,.0f} / epsilon for noise not to be (s = {_SPARSITY}, delta "
+        f"{_DELTA:g}, failure {_FAILURE_PROBABILITY:g}): it says nothing below epsilon {_LEMMA.epsilon:,.0f}. Theorem "
+        "4 has the same bound from below at every epsilon below 1, and so shows no price of privacy there."
     )
 
 
-def _warnings(rows: Rows) -> list[str]:
-    said = []
-    for panel in _above(rows, OURS):
-        own = f"in {_WORDS[panel]}, our regret has the slope {slopes(rows, panel)[OURS]}"
-        said.append(f"{own}, the upper bound {promised(rows, panel):.2f}.")
-        if panel == "epsilon":
-            said[-1] += f" {_floor(rows)}"
-    return said
-
-
-def _floor(rows: Rows) -> str:
-    """Say how little of our regret is left to privacy from epsilon 1 on."""
-    at, (regret, _) = rows.where(panel="epsilon", policy=OURS).curve("epsilon")
-    share = regret[-1] / regret[at.index(1.0)]
-    return (
-        f"From epsilon 1 to {at[-1]:g} it falls to {share:.0%} alone: what is left does not depend on epsilon, since "
-        f"the first {_ROUNDS['epsilon']:,} people get arms by chance."
-    )
-
-
-def _compared(rows: Rows) -> list[Compared]:
-    lines = []
-    for panel in _PANELS:
-        found = slopes(rows, panel)
-        pair = (str(found[policy]) for policy in (PUBLISHED, OURS))
-        lines.append(Compared(f"slope in {_WORDS[panel]}", f"{promised(rows, panel):.2f}", *pair))
-    lemma = Lemma4.of(min(abs(one) for one in COEFFICIENTS))
-    lines.append(Compared("epsilon from which Lemma 4 says something", "any", f"{lemma.epsilon:,.0f}", ""))
-    return lines
+def _compare(rows: Rows) -> list[TableLine]:
+    """List the slopes of each panel, and the epsilon from which Lemma 4 says something."""
+    lemma = TableLine("epsilon from which Lemma 4 says something", "any", f"{_LEMMA.epsilon:,.0f}", "")
+    return [*_CLAIMS.compare(rows), lemma]
 
 
 THEOREMS: Final = Reproduction(
     "paper-3-theorems",
     "Paper 3, Theorems 2 to 4: slopes of regret",
-    _rows,
-    _draw,
-    _verdict,
-    _sentence,
-    _compared,
+    *(_rows, _draw, _verdict, _CLAIMS.sentence, _compare),
     minutes=15,
-    warnings=_warnings,
+    warnings=_CLAIMS.warnings,
 )

@@ -1,4 +1,4 @@
-"""Intervals of an average effect on the same people: ours and those of others, with privacy and without."""
+"""Confidence intervals of an average effect on the same participants: ours and peers, with and without privacy."""
 
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -6,130 +6,126 @@ from typing import Any, Final
 
 import numpy as np
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
-from privateer_lab.pages.plots import panels
-from privateer_lab.simulation.parallel import each
-from privateer_papers.reproduction import Compared, Effort, Reproduction, Row, Rows, lines
-from privateer_server.algorithms.trial.confidence_sequence import ConfidenceSequence
+from privateer_core.arrays import Ints
+from privateer_lab.render.pictures import create_panels
+from privateer_papers.paper_4.confidence_sequence import ConfidenceSequence
+from privateer_papers.reproduction import Effort, Reproduction, Row, Rows, TableLine, draw_lines
 from privateer_server.algorithms.trial.evidence.epochs import Epoch, TrialDesign
 from privateer_server.algorithms.trial.evidence.trial_evidence import TrialEvidence
-from privateer_server.algorithms.trial.treatment_effects import effects
+from privateer_server.algorithms.trial.treatment_effects import compute_effects
 
-Array = NDArray[np.float64]
-
-_PEOPLE: Final = 100_000
-_LOOKS: Final = 12
+_HORIZON: Final = 100_000
+_N_LOOKS: Final = 12
 _EPSILON: Final = 1.0
 _ALPHA: Final = 0.05
-_MEANS: Final = (0.30, 0.33)
-_OURS: Final = "local 1: repeated"
-_STRICT: Final = "local 1: one line"
-_THEIRS: Final = "local 1: Waudby-Smith, Wu, Ramdas"
-_TUNED: Final = "local 1: the same, tuned to the plan"
+_ARM_MEANS: Final = (0.30, 0.33)
+_REPEATED: Final = "local 1: repeated"
+_LINE: Final = "local 1: one line"
+_PEER: Final = "local 1: Waudby-Smith, Wu, Ramdas"
+_TUNED_PEER: Final = "local 1: the same, tuned to the plan"
 _BARE: Final = "none: repeated"
 _MIXTURE: Final = "none: normal mixture"
 _LIBRARY: Final = "none: statsmodels, Bonferroni over looks"
-_RULES: Final = (_OURS, _STRICT, _TUNED, _THEIRS, _BARE, _MIXTURE, _LIBRARY)
+_RULES: Final = (_REPEATED, _LINE, _TUNED_PEER, _PEER, _BARE, _MIXTURE, _LIBRARY)
 
 
-def intervals(seed: int) -> list[Row]:
-    """Return each rule's estimate and half-width after each look at one trial; half the people are treated."""
+def compute_intervals(seed: int) -> list[Row]:
+    """Return each rule's estimate and half width at each look of a trial with half the participants treated."""
     rng = np.random.default_rng([seed, 6])
-    arms = rng.integers(0, 2, _PEOPLE)
-    bits = (rng.random(_PEOPLE) < np.array(_MEANS)[arms]).astype(np.int64)
-    ends = np.rint(_PEOPLE * 1.5 ** np.arange(1.0 - _LOOKS, 1.0)).astype(int)
-    kept = float(np.tanh(_EPSILON / 2))
-    found = {
-        **dict(zip((_OURS, _STRICT), _ours(arms, _flipped(bits, kept, rng), ends, kept), strict=True)),
-        **dict(zip((_THEIRS, _TUNED), _theirs(arms, bits, ends, kept, rng), strict=True)),
-        _BARE: _ours(arms, bits, ends, 1.0)[0],
-        _MIXTURE: _mixture(arms, bits, ends),
+    arms = rng.integers(0, 2, _HORIZON)
+    bits = (rng.random(_HORIZON) < np.array(_ARM_MEANS)[arms]).astype(np.int64)
+    ends = np.rint(_HORIZON * 1.5 ** np.arange(1.0 - _N_LOOKS, 1.0)).astype(int)
+    truth = float(np.tanh(_EPSILON / 2))
+    by_rule = {
+        **dict(zip((_REPEATED, _LINE), _our_intervals(arms, _flip_bits(bits, truth, rng), ends, truth), strict=True)),
+        **dict(zip((_PEER, _TUNED_PEER), _peer_intervals(arms, bits, ends, truth, rng), strict=True)),
+        _BARE: _our_intervals(arms, bits, ends, 1.0)[0],
+        _MIXTURE: _mixture_intervals(arms, bits, ends),
     }
     if find_spec("statsmodels"):
-        found[_LIBRARY] = _library(arms, bits, ends)
+        by_rule[_LIBRARY] = _library_intervals(arms, bits, ends)
     return [
-        {"rule": rule, "people": int(end), "seed": seed, "estimate": estimate, "half": half}
-        for rule, pairs in found.items()
-        for end, (estimate, half) in zip(ends, pairs, strict=True)
+        {"rule": rule, "people": int(end), "seed": seed, "estimate": estimate, "half": half_width}
+        for rule, pairs in by_rule.items()
+        for end, (estimate, half_width) in zip(ends, pairs, strict=True)
     ]
 
 
-def _flipped(bits: NDArray[np.int64], kept: float, rng: np.random.Generator) -> NDArray[np.int64]:
+def _flip_bits(bits: Ints, truth: float, rng: np.random.Generator) -> Ints:
     """Randomize bits by randomized response."""
-    return np.where(rng.random(len(bits)) < kept, bits, rng.integers(0, 2, len(bits)))
+    return np.where(rng.random(len(bits)) < truth, bits, rng.integers(0, 2, len(bits)))
 
 
-def _ours(arms: NDArray[np.int64], bits: NDArray[np.int64], ends: NDArray[np.int64], kept: float) -> tuple[Any, Any]:
-    """Return repeated intervals, and those of the line: the arm is public, and only the reward is randomized."""
-    design = TrialDesign(_ALPHA, _PEOPLE, np.array([0.5, 0.5]), np.ones(1), counted=kept == 1)
-    evidence, line, repeated, strict = TrialEvidence.begin(design), ConfidenceSequence.begin(design), [], []
+def _our_intervals(arms: Ints, bits: Ints, ends: Ints, truth: float) -> tuple[Any, Any]:
+    """Return repeated intervals, and intervals of the line; the arm is public, and only the reward is randomized."""
+    design = TrialDesign(_ALPHA, _HORIZON, np.array([0.5, 0.5]), np.ones(1), counted=truth == 1)
+    evidence, line, repeated, fixed = (TrialEvidence.begin(design), ConfidenceSequence.begin(design), [], [])
     for start, end in zip((0, *ends[:-1]), ends, strict=True):
         hits = np.bincount(arms[start:end], minlength=2)[None].astype(np.float64)
         positive = np.bincount(arms[start:end], bits[start:end].astype(np.float64), 2)[None].astype(np.float64)
-        epoch = Epoch(float(end - start), positive, hits, kept, 0.0, 0.0, np.full((1, 2), 0.5))
+        epoch = Epoch(float(end - start), positive, hits, truth, 0.0, 0.0, np.full((1, 2), 0.5))
         evidence, line = evidence.add(epoch), line.add(epoch)
-        one, other = effects(evidence), line.effect()
-        repeated.append((float(one.estimate[0, 0]), float(one.high[0, 0] - one.low[0, 0]) / 2))
-        strict.append((float(other.estimate[0, 0]), float(other.high[0, 0] - other.low[0, 0]) / 2))
-    return repeated, strict
+        limits, line_limits = compute_effects(evidence), line.effect()
+        repeated.append((float(limits.estimate[0, 0]), float(limits.high[0, 0] - limits.low[0, 0]) / 2))
+        fixed.append((float(line_limits.estimate[0, 0]), float(line_limits.high[0, 0] - line_limits.low[0, 0]) / 2))
+    return repeated, fixed
 
 
-def _theirs(
-    arms: NDArray[np.int64], bits: NDArray[np.int64], ends: NDArray[np.int64], kept: float, rng: np.random.Generator
-) -> tuple[Any, Any]:
-    """Waudby-Smith, Wu and Ramdas (2023): the inverse-propensity outcome, of range 4, is rounded and randomized.
+def _peer_intervals(arms: Ints, bits: Ints, ends: Ints, truth: float, rng: np.random.Generator) -> tuple[Any, Any]:
+    """Return the intervals of Waudby-Smith, Wu and Ramdas (2023), from randomized outcomes of range 4.
 
-    With weights that they recommend where nothing is planned, and with the one weight that is best at the plan's end.
+    With the weights that they recommend without a plan, and with the weight that is best at the plan's end.
     """
     outcome = (2 * bits * (2 * arms - 1) + 2) / 4
-    told = _flipped((rng.random(_PEOPLE) < outcome).astype(np.int64), kept, rng)
-    number, level = np.arange(1, _PEOPLE + 1), np.log(2 / _ALPHA)
-    free = np.minimum(1.0, np.sqrt(8 * level / (number * np.log(number + 1))))
-    tuned = np.full(_PEOPLE, np.sqrt(8 * level / _PEOPLE))
-    found = []
-    for weights in (free, tuned):
-        total, squares = np.cumsum(weights)[ends - 1], np.cumsum(np.square(weights))[ends - 1]
-        middle = np.cumsum(weights * (told - (1 - kept) / 2))[ends - 1] / (kept * total)
-        half = (level + squares / 8) / (kept * total)
-        found.append(list(zip((4 * middle - 2).tolist(), (4 * half).tolist(), strict=True)))
-    return found[0], found[1]
+    reported_bits = _flip_bits((rng.random(_HORIZON) < outcome).astype(np.int64), truth, rng)
+    number, level = np.arange(1, _HORIZON + 1), np.log(2 / _ALPHA)
+    recommended_weights = np.minimum(1.0, np.sqrt(8 * level / (number * np.log(number + 1))))
+    planned_weights = np.full(_HORIZON, np.sqrt(8 * level / _HORIZON))
+    intervals = []
+    for weights in (recommended_weights, planned_weights):
+        total_weights, squared_weights = np.cumsum(weights)[ends - 1], np.cumsum(np.square(weights))[ends - 1]
+        means = np.cumsum(weights * (reported_bits - (1 - truth) / 2))[ends - 1] / (truth * total_weights)
+        widths = (level + squared_weights / 8) / (truth * total_weights)
+        intervals.append(list(zip((4 * means - 2).tolist(), (4 * widths).tolist(), strict=True)))
+    return intervals[0], intervals[1]
 
 
-def _mixture(arms: NDArray[np.int64], bits: NDArray[np.int64], ends: NDArray[np.int64]) -> list[tuple[float, float]]:
-    """Two-sample normal mixture (Robbins 1970; Howard et al. 2021), as sequential A/B tests without privacy use it."""
-    found = []
+def _mixture_intervals(arms: Ints, bits: Ints, ends: Ints) -> list[tuple[float, float]]:
+    """Return intervals of the two-sample normal mixture (Robbins 1970; Howard et al. 2021), without privacy."""
+    intervals = []
     for end in ends:
-        played = np.bincount(arms[:end], minlength=2)
-        rates = np.bincount(arms[:end], bits[:end], 2) / played
-        variance = end * float((rates * (1 - rates) / played).sum())
-        tuning = (-2 * np.log(_ALPHA) + np.log(-2 * np.log(_ALPHA) + 1)) / _PEOPLE
-        spread = (end * tuning + 1) / (end**2 * tuning)
-        half = np.sqrt(variance * spread * np.log((end * tuning + 1) / _ALPHA**2))
-        found.append((float(rates[1] - rates[0]), float(half)))
-    return found
+        n_plays = np.bincount(arms[:end], minlength=2)
+        rates = np.bincount(arms[:end], bits[:end], 2) / n_plays
+        variance = end * float((rates * (1 - rates) / n_plays).sum())
+        tuning = (-2 * np.log(_ALPHA) + np.log(-2 * np.log(_ALPHA) + 1)) / _HORIZON
+        variance_factor = (end * tuning + 1) / (end**2 * tuning)
+        half_width = np.sqrt(variance * variance_factor * np.log((end * tuning + 1) / _ALPHA**2))
+        intervals.append((float(rates[1] - rates[0]), float(half_width)))
+    return intervals
 
 
-def _library(arms: NDArray[np.int64], bits: NDArray[np.int64], ends: NDArray[np.int64]) -> list[tuple[float, float]]:
-    """Return statsmodels' intervals for two proportions (Agresti and Caffo), each at a level that all looks share."""
+def _library_intervals(arms: Ints, bits: Ints, ends: Ints) -> list[tuple[float, float]]:
+    """Return statsmodels' intervals for two proportions (Agresti and Caffo), with Bonferroni's correction for looks."""
     from statsmodels.stats.proportion import confint_proportions_2indep
 
-    found = []
+    intervals = []
     for end in ends:
-        played, hits = np.bincount(arms[:end], minlength=2), np.bincount(arms[:end], bits[:end], 2)
-        low, high = confint_proportions_2indep(hits[1], played[1], hits[0], played[0], alpha=_ALPHA / len(ends))
-        found.append((float(low + high) / 2, float(high - low) / 2))
-    return found
+        n_plays, hits = np.bincount(arms[:end], minlength=2), np.bincount(arms[:end], bits[:end], 2)
+        low, high = confint_proportions_2indep(hits[1], n_plays[1], hits[0], n_plays[0], alpha=_ALPHA / len(ends))
+        intervals.append((float(low + high) / 2, float(high - low) / 2))
+    return intervals
 
 
 def _rows(effort: Effort) -> Iterator[Row]:
-    for rows in each(intervals, [(seed,) for seed in range(effort.seeds)], effort.jobs, effort.backend):
+    for rows in effort.play(compute_intervals, [()]):
         yield from rows
 
 
 def _draw(title: str, rows: Rows) -> Figure:
-    figure, axes = panels(1, title, height=4.4)
-    lines(axes[0], _as_figure(rows), "people", [({"rule": rule}, rule) for rule in _RULES])
+    """Draw the half-width of intervals by number of people for each rule."""
+    figure, axes = create_panels(1, title, height=4.4)
+    draw_lines(axes[0], _half_width_rows(rows), "people", [({"rule": rule}, rule) for rule in _RULES])
     axes[0].set_xscale("log")
     axes[0].set_yscale("log")
     axes[0].set_xlabel("people")
@@ -138,51 +134,49 @@ def _draw(title: str, rows: Rows) -> Figure:
     return figure
 
 
-def _as_figure(rows: Rows) -> Rows:
-    """Return rows that have an interval, with its half-width as the figure that is drawn."""
+def _half_width_rows(rows: Rows) -> Rows:
+    """Return rows with a finite interval, with its half width as the drawn figure."""
     return Rows({**row, "regret": row["half"]} for row in rows if np.isfinite(row["half"]))
 
 
 def verdict(rows: Rows) -> str:
-    """Say how wide each interval is at the end, and how often it misses at any look."""
-    said, effect = [], _MEANS[1] - _MEANS[0]
+    """Return the final half width of each rule, and the number of trials in which it misses at some look, in words."""
+    texts, effect = [], _ARM_MEANS[1] - _ARM_MEANS[0]
     for rule in _RULES:
-        found = rows.where(rule=rule)
-        if not found:  # its library is not installed
+        subset = rows.where(rule=rule)
+        if not subset:  # its library is not installed
             continue
-        width = found.where(people=_PEOPLE).mean("half")[0]
-        wrong = {row["seed"] for row in found if abs(row["estimate"] - effect) > row["half"]}
-        said.append(f"{rule}: {width:.4f} ({len(wrong)} of {len(found.values('seed'))} trials missed at some look).")
-    return f"Half-widths at {_PEOPLE:,} people, level .95, of an effect of {effect:.2f}:\n" + "\n".join(said)
+        width = subset.where(people=_HORIZON).mean("half")[0]
+        missed = {row["seed"] for row in subset if abs(row["estimate"] - effect) > row["half"]}
+        texts.append(f"{rule}: {width:.4f} ({len(missed)} of {len(subset.values('seed'))} trials missed at some look).")
+    return f"Half-widths at {_HORIZON:,} people, level .95, of an effect of {effect:.2f}:\n" + "\n".join(texts)
 
 
-def _width(rows: Rows, rule: str) -> float:
-    return rows.where(rule=rule, people=_PEOPLE).mean("half")[0]
+def _final_width(rows: Rows, rule: str) -> float:
+    return rows.where(rule=rule, people=_HORIZON).mean("half")[0]
 
 
 def _sentence(rows: Rows) -> str:
+    """Say how wide our repeated intervals are beside those of a peer."""
     return (
-        f"Our repeated intervals at local epsilon {_EPSILON:g} have {_width(rows, _OURS) / _width(rows, _THEIRS):.2f} "
+        f"Our repeated intervals at local epsilon {_EPSILON:g} have "
+        f"{_final_width(rows, _REPEATED) / _final_width(rows, _PEER):.2f} "
         "times the width of those of Waudby-Smith, Wu and Ramdas, without a plan."
     )
 
 
-def _compared(rows: Rows) -> list[Compared]:
-    """Set rules beside each other that know the same; the paper's own intervals are of bins, and not sequential."""
-    pairs = (("local 1, no plan", _THEIRS, _OURS), ("local 1, a plan", _TUNED, _STRICT), ("none", _MIXTURE, _BARE))
+def _compare(rows: Rows) -> list[TableLine]:
+    """Return lines that compare rules with equal plans; the paper's own intervals are of bins, and not sequential."""
+    pairs = (("local 1, no plan", _PEER, _REPEATED), ("local 1, a plan", _TUNED_PEER, _LINE), ("none", _MIXTURE, _BARE))
     return [
-        Compared(f"half-width, {what}", "", f"{_width(rows, other):.4f}", f"{_width(rows, own):.4f}")
-        for what, other, own in pairs
+        TableLine(f"half-width, {label}", "", f"{_final_width(rows, peer):.4f}", f"{_final_width(rows, rule):.4f}")
+        for label, peer, rule in pairs
     ]
 
 
 PEERS: Final = Reproduction(
     "paper-4-intervals",
     "Paper 4: sequential intervals of an A/B test",
-    _rows,
-    _draw,
-    verdict,
-    _sentence,
-    _compared,
+    *(_rows, _draw, verdict, _sentence, _compare),
     minutes=1,
 )

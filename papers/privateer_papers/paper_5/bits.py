@@ -44,11 +44,11 @@ def published_bits(epsilon: float, delta: float, coordinates: int, people: int) 
     return PublishedBits(levels, bits, probability, ShuffledBits(bits * people, probability, levels, coordinates))
 
 
-def published_vectors(ball: Ball, epsilon: float, delta: float, least: int) -> BitVectors:
-    """Return paper 5's eq. (22) as a mechanism, which is far noisier than it needs to be.
+def published_vectors(ball: Ball, epsilon: float, delta: float, n_participants: int) -> BitVectors:
+    """Return paper 5's eq. (22) as a mechanism, which is far noisier than necessary.
 
     Algorithm 2 takes every coordinate to have the range of the whole vector's norm, and so does this.
     """
-    wide = Ball("max", ball.bound * math.sqrt(ball.coordinates), ball.coordinates)
-    theirs = published_bits(epsilon, delta, ball.coordinates, least)
-    return BitVectors(wide, theirs.levels, theirs.bits, theirs.probability, least)
+    coordinate_ball = Ball("max", ball.bound * math.sqrt(ball.coordinates), ball.coordinates)
+    published = published_bits(epsilon, delta, ball.coordinates, n_participants)
+    return BitVectors(coordinate_ball, published.levels, published.bits, published.probability, n_participants)

@@ -5,12 +5,12 @@ from dataclasses import dataclass, fields
 from typing import Final, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import model_validator
 from typing_extensions import override
 
 from privateer_core.algorithms import Algorithm
 from privateer_core.algorithms.phased import PhasedPolicy, PhasedSection, PhasedSpec
+from privateer_core.arrays import Array, Bools, Ints
 from privateer_core.errors import SpecError
 from privateer_core.primitives.clipping import Ball
 from privateer_papers.paper_5.bits import EPSILON_MAX
@@ -18,9 +18,7 @@ from privateer_papers.published_trust import PublishedPrivacy
 from privateer_server.algorithms import NewRound
 from privateer_server.algorithms.phased.learner import PhasedLearner, PhasedState, PhaseEstimate
 
-_SERVED: Final = ("local", "shuffle", "central")
-Array = NDArray[np.float64]
-Indices = NDArray[np.int64]
+_MODELS: Final = ("local", "shuffle", "central")
 
 
 class DpDpeSection(PhasedSection):
@@ -37,6 +35,7 @@ class DpDpeSpec(PhasedSpec):
 
     @model_validator(mode="after")
     def _within_the_theorem(self) -> Self:
+        """Refuse a shuffled epsilon above that of the theorem."""
         if self.privacy.trust.batched and self.privacy.bound > EPSILON_MAX:
             raise SpecError(
                 f"must be at most {EPSILON_MAX:g} by the theorem", field="privacy.epsilon", remedy="lower it"
@@ -47,7 +46,7 @@ class DpDpeSpec(PhasedSpec):
     @override
     def instances(cls) -> dict[str, Self]:
         promise = {"epsilon": 4.0, "delta": 1e-6}
-        return {model: cls._instance({"model": model, **promise}, 1.0, name="paper-5-dp-dpe") for model in _SERVED}
+        return {model: cls._instance({"model": model, **promise}, 1.0, name="paper-5-dp-dpe") for model in _MODELS}
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,7 @@ class DpDpePolicy(PhasedPolicy):
     """A policy of one phase, in which shuffled averages may be clipped farther out."""
 
     @override
-    def _bounded(self, ball: Ball, spec: PhasedSpec) -> bool:
+    def _clips_to_rewards(self, ball: Ball, spec: PhasedSpec) -> bool:
         return ball.bound >= spec.reward.half_range
 
 
@@ -68,27 +67,27 @@ class DpDpeLearner(PhasedLearner):
     gap = 2.0
 
     @override
-    def policy(self, state: PhasedState, ahead: NewRound) -> DpDpePolicy:
-        made = super().policy(state, ahead)
-        return DpDpePolicy(**{one.name: getattr(made, one.name) for one in fields(made)})
+    def policy(self, state: PhasedState, next_round: NewRound) -> DpDpePolicy:
+        parent = super().policy(state, next_round)
+        return DpDpePolicy(**{attribute.name: getattr(parent, attribute.name) for attribute in fields(parent)})
 
     @override
-    def _ending(self, state: PhasedState, support: Indices, plays: Indices, left: int) -> tuple[Indices, Indices]:
-        """Return as much of the last phase as fits into the people who are left."""
+    def _final_plays(self, state: PhasedState, support: Ints, plays: Ints, n_rounds_left: int) -> tuple[Ints, Ints]:
+        """Return the part of the last phase that the remaining participants can play."""
         if len(state.active) == 1:
-            return super()._ending(state, support, plays, left)
-        cut = np.diff(np.cumsum(plays) * left // plays.sum(), prepend=0)
+            return super()._final_plays(state, support, plays, n_rounds_left)
+        cut = np.diff(np.cumsum(plays) * n_rounds_left // plays.sum(), prepend=0)
         return support[cut > 0], cut[cut > 0]
 
     @override
-    def _keep(
+    def _select_active(
         self, closed: int, policy: PhasedPolicy, people: int, _points: Array, values: Array, _estimate: PhaseEstimate
-    ) -> NDArray[np.bool_]:
+    ) -> Bools:
         """Keep actions by line 18, with W of eq. (3) and, as its proofs have it, sigma_n = 2 sigma_noise sqrt(d)."""
         dimension = self.actions.shape[1]
-        length = self.spec.first_length * 2.0**closed
+        length = self.spec.first_phase_length * 2.0**closed
         rewards = self.spec.reward.half_range * math.sqrt(2 * dimension / (people * length))
-        sampled = self.spec.algorithm.client_deviation / math.sqrt(people)
-        noise = 2 * math.sqrt(policy.mechanism.spread(people)[0] * dimension)
+        sampled = self.spec.algorithm.participant_standard_deviation / math.sqrt(people)
+        noise = 2 * math.sqrt(policy.mechanism.error_bounds(people)[0] * dimension)
         width = (rewards + sampled + noise) * math.sqrt(2 * self.log)
         return np.asarray(np.max(values) - values <= 2 * width)

@@ -6,157 +6,134 @@ from typing import Final
 
 from matplotlib.figure import Figure
 
-from privateer_lab.pages.plots import COLOURS, panels
-from privateer_lab.simulation.parallel import each
+from privateer_lab.render.pictures import COLOURS, create_panels
+from privateer_lab.simulation.parallel import run_tasks
 from privateer_lab.simulation.simulate import simulate_once
-from privateer_papers.growth import Slope, scale_growth, slope
-from privateer_papers.paper_5.phased_regret import ALPHA, VARIANTS, section_7
-from privateer_papers.reproduction import Compared, Effort, Reproduction, Row, Rows
+from privateer_papers.growth import Slope, fit_slope, label_log_axes
+from privateer_papers.paper_5.phased_regret import ALPHA, VARIANTS, section_7_spec
+from privateer_papers.reproduction import Effort, Reproduction, Row, Rows
+from privateer_papers.slope_claims import SlopeClaims
 
 _PROMISE: Final = (10.0, 0.25)
-"""The paper's."""
-_PEOPLE: Final = 1_000_000
-"""So many that there are clients for every phase of the longest horizon."""
+"""The paper's epsilon and delta."""
+_N_PARTICIPANTS: Final = 1_000_000
+"""Enough clients for every phase of the longest horizon."""
 _HORIZONS: Final = (100_000, 300_000, 1_000_000, 3_000_000, 10_000_000)
-_FEW: Final = (100_000, 300_000, 1_000_000)
-_LONGER: Final = (30_000_000, 100_000_000)
-_MORE: Final = 5_000_000
+_QUICK_HORIZONS: Final = (100_000, 300_000, 1_000_000)
+_LONG_HORIZONS: Final = (30_000_000, 100_000_000)
+_N_LONG_PARTICIPANTS: Final = 5_000_000
 """Horizons of ours under local privacy beyond those of all, and the people for their phases.
 
 There regret begins to grow as the theorem says only where noise no longer hides every action.
 """
-REGRET: Final = 1 - ALPHA / 2
+REGRET_POWER: Final = 1 - ALPHA / 2
 """The exponent of T in the leading term of regret, the same under every trust model."""
-TRAFFIC: Final = {"none": ALPHA, "central": ALPHA, "local": ALPHA, "shuffle": 3 * ALPHA / 2}
+TRAFFIC_POWERS: Final = {"none": ALPHA, "central": ALPHA, "local": ALPHA, "shuffle": 3 * ALPHA / 2}
 """The exponent of T in what is sent: in numbers, and in bits where shuffled."""
-_FIGURES: Final = ("regret", "bits")
-_STYLES: Final = {"tight": ".-", "published": ".:"}
+_FIGURES: Final = {"regret": "regret grows", "bits": "bits grow"}
+_MODELS: Final = tuple(dict.fromkeys(model for model, _ in VARIANTS))
+_LINE_STYLES: Final = {"tight": ".-", "published": ".:"}
 
 
 def play(model: str, calibration: str, horizon: int, seed: int) -> Row:
     """Return the regret of one run, and the bits that clients send."""
     promise = (None, None) if model == "none" else _PROMISE
     epsilon, delta = promise
-    people = _MORE if horizon in _LONGER else _PEOPLE
-    run = simulate_once(section_7(model, calibration, epsilon, delta, horizon, people), seed)
+    people = _N_LONG_PARTICIPANTS if horizon in _LONG_HORIZONS else _N_PARTICIPANTS
+    run = simulate_once(section_7_spec(model, calibration, epsilon, delta, horizon, people), seed)
     facts = {"model": model, "calibration": calibration, "people": horizon, "seed": seed}
     return {**facts, "regret": run.regret, "uniform": run.uniform_regret, "bits": run.costs.bits}
 
 
 def _rows(effort: Effort) -> Iterator[Row]:
-    settings = product(range(effort.seeds), _FEW if effort.quick else _HORIZONS, VARIANTS)
+    """Yield the rows of each model and calibration by horizon and seed, with longer horizons for local."""
+    settings = product(range(effort.seeds), _QUICK_HORIZONS if effort.quick else _HORIZONS, VARIANTS)
     tasks = [(model, calibration, horizon, seed) for seed, horizon, (model, calibration) in settings]
     if not effort.quick:
-        tasks += [("local", "tight", horizon, seed) for seed, horizon in product(range(effort.seeds), _LONGER)]
-    yield from each(play, tasks, effort.jobs, effort.backend)
+        tasks += [("local", "tight", horizon, seed) for seed, horizon in product(range(effort.seeds), _LONG_HORIZONS)]
+    yield from run_tasks(play, tasks, effort.jobs, effort.backend)
 
 
-def _promised(model: str, figure: str) -> float:
-    return REGRET if figure == "regret" else TRAFFIC[model]
+def fit_variant_slope(rows: Rows, figure: str, model: str, calibration: str) -> Slope:
+    """Fit the slope of a figure in T under a trust model, up to the longest horizon of all."""
+    subset = Rows(row for row in rows.where(model=model, calibration=calibration) if row["people"] <= _HORIZONS[-1])
+    return fit_slope(subset, "people", figure, REGRET_POWER if figure == "regret" else TRAFFIC_POWERS[model])
 
 
-def slopes(rows: Rows, figure: str) -> dict[tuple[str, str], Slope]:
-    """Return the slopes in T of a figure, by trust model and calibration, up to the longest horizon of all."""
-    common = Rows(row for row in rows if row["people"] <= _HORIZONS[-1])
+def fit_slopes(rows: Rows) -> dict[tuple[str, str], dict[str, Slope | None]]:
+    """Fit the slopes of each figure and trust model by calibration; None where nothing is published."""
     return {
-        (model, calibration): slope(common.where(model=model, calibration=calibration), "people", figure)
-        for model, calibration in VARIANTS
+        (figure, model): {
+            kind: fit_variant_slope(rows, figure, model, kind) if (model, kind) in VARIANTS else None
+            for kind in _LINE_STYLES
+        }
+        for figure, model in product(_FIGURES, _MODELS)
     }
 
 
-def later(rows: Rows) -> Slope | None:
-    """Return the slope of our regret under local privacy from there on; None where no longer horizon was run."""
-    beyond = Rows(row for row in rows.where(model="local", calibration="tight") if row["people"] >= _HORIZONS[-1])
-    return slope(beyond) if len(beyond.values("people")) > 1 else None
+def fit_late_slope(rows: Rows) -> Slope | None:
+    """Fit the slope of our regret under local privacy beyond the common horizons; None without longer horizons."""
+    late_rows = Rows(row for row in rows.where(model="local", calibration="tight") if row["people"] >= _HORIZONS[-1])
+    return fit_slope(late_rows, promised=REGRET_POWER) if len(late_rows.values("people")) > 1 else None
 
 
 def _draw(title: str, rows: Rows) -> Figure:
-    figure, axes = panels(len(_FIGURES), title, height=4.4)
-    models = list(dict.fromkeys(model for model, _ in VARIANTS))
-    for axis, what in zip(axes, _FIGURES, strict=True):
-        for (model, calibration), found in slopes(rows, what).items():
-            at, (middle, _) = rows.where(model=model, calibration=calibration).curve("people", what)
-            label = f"{model}, {calibration}: {found} ({_promised(model, what):.1f})"
-            axis.plot(at, middle, _STYLES[calibration], color=COLOURS[models.index(model)], label=label)
-        if what == "regret":
-            at, (middle, _) = rows.where(model="none").curve("people", "uniform")
-            axis.plot(at, middle, ":", color="#555555", label="at random: 1")
-        scale_growth(axis, f"{what} (in brackets: the paper's exponent)", "rounds, T")
+    """Draw regret and bits by rounds, with fitted slopes beside the paper's exponents."""
+    figure, axes = create_panels(len(_FIGURES), title, height=4.4)
+    for axis, figure_name in zip(axes, _FIGURES, strict=True):
+        for model, calibration in VARIANTS:
+            fit = fit_variant_slope(rows, figure_name, model, calibration)
+            x, (means, _) = rows.where(model=model, calibration=calibration).curve("people", figure_name)
+            label = f"{model}, {calibration}: {fit} ({fit.promised:.1f})"
+            axis.plot(x, means, _LINE_STYLES[calibration], color=COLOURS[_MODELS.index(model)], label=label)
+        if figure_name == "regret":
+            x, (means, _) = rows.where(model="none").curve("people", "uniform")
+            axis.plot(x, means, ":", color="#555555", label="at random: 1")
+        label_log_axes(axis, f"{figure_name} (in brackets: the paper's exponent)", "rounds, T")
     return figure
 
 
 def _verdict(rows: Rows) -> str:
-    last = min(rows.values("people")[-1], _HORIZONS[-1])
-    said = [
-        f"Slopes in log T from T = {rows.values('people')[0]:,} to {last:,} at {_PROMISE}; in brackets regret over "
+    """Describe the fitted slopes beside the paper's exponents, and regret over that of random actions."""
+    last_t = min(rows.values("people")[-1], _HORIZONS[-1])
+    texts = [
+        f"Slopes in log T from T = {rows.values('people')[0]:,} to {last_t:,} at {_PROMISE}; in brackets regret over "
         "that of actions at random at the last T."
     ]
-    regret, bits = (slopes(rows, figure) for figure in _FIGURES)
     for model, calibration in VARIANTS:
-        own = rows.where(model=model, calibration=calibration)
-        share = own.where(people=last).mean()[0] / own.where(people=last).mean("uniform")[0]
-        parts = [
-            f"{what} {one}, {one.beside(_promised(model, what))} the paper's {_promised(model, what):.1f}"
-            for what, one in zip(_FIGURES, (regret[model, calibration], bits[model, calibration]), strict=True)
-        ]
-        said.append(f"{model}, {calibration}: {'; '.join(parts)} ({share:.2g}).")
-    return "\n".join([*said, *_said_of_later(rows)])
+        last_rows = rows.where(model=model, calibration=calibration, people=last_t)
+        share = last_rows.mean()[0] / last_rows.mean("uniform")[0]
+        fits = {figure: fit_variant_slope(rows, figure, model, calibration) for figure in _FIGURES}
+        comparisons = [f"{figure} {fit}, {fit.side} the paper's {fit.promised:.1f}" for figure, fit in fits.items()]
+        texts.append(f"{model}, {calibration}: {'; '.join(comparisons)} ({share:.2g}).")
+    return "\n".join([*texts, *_describe_late(rows)])
 
 
-def _said_of_later(rows: Rows) -> Iterator[str]:
-    if found := later(rows):
-        last = rows.values("people")[-1]
-        side = found.beside(REGRET)
-        yield f"From there to T = {last:,} our regret under local grows with {found}, {side} the paper's {REGRET:.1f}."
+def _describe_late(rows: Rows) -> Iterator[str]:
+    """Yield a sentence on the slope of local regret over the long horizons, if these were run."""
+    if late_slope := fit_late_slope(rows):
+        end = rows.values("people")[-1]
+        yield (
+            f"From there to T = {end:,} our regret under local grows with {late_slope}, {late_slope.side} the paper's "
+            f"{REGRET_POWER:.1f}."
+        )
 
 
-def _above(rows: Rows, calibration: str) -> list[tuple[str, str, Slope]]:
-    """Return the trust models and figures whose slope is above the paper's by more than two standard errors."""
-    return [
-        (model, figure, found)
-        for figure in _FIGURES
-        for (model, kind), found in slopes(rows, figure).items()
-        if kind == calibration and found.is_above(_promised(model, figure))
-    ]
-
-
-def _sentence(rows: Rows) -> str:
-    ours, theirs = (_above(rows, calibration) for calibration in ("tight", "published"))
-    return (
-        f"Regret or traffic grows faster than Table 1 says in {len(ours)} of 8 slopes of ours, and in {len(theirs)} of "
-        "6 of the algorithm as published."
-    )
-
-
-def _warnings(rows: Rows) -> list[str]:
-    said = []
-    for model, figure, found in _above(rows, "tight"):
-        words = "regret grows" if figure == "regret" else "bits grow"
-        said.append(f"under {model} our {words} with T to the {found}, the paper's to {_promised(model, figure):.1f}.")
-        if (model, figure) == ("local", "regret"):
-            said[-1] = " ".join([said[-1], *_said_of_later(rows)])
-    return said
-
-
-def _compared(rows: Rows) -> list[Compared]:
-    lines = []
-    for figure in _FIGURES:
-        found = slopes(rows, figure)
-        for model in TRAFFIC:
-            here, ours = (found.get((model, calibration)) for calibration in ("published", "tight"))
-            what = f"exponent of T, {figure}, {model}"
-            lines.append(Compared(what, f"{_promised(model, figure):.1f}", str(here or ""), str(ours)))
-    return lines
-
-
+_CLAIMS: Final = SlopeClaims(
+    {(figure, model): words for (figure, words), model in product(_FIGURES.items(), TRAFFIC_POWERS)},
+    fit_slopes,
+    ("tight", "published"),
+    "Regret or traffic grows faster than Table 1 says in {ours} of 8 slopes of ours, and in {theirs} of 6 of the "
+    "algorithm as published.",
+    "under {name[1]} our {claim} with T to the {fit}, the paper's to {fit.promised:.1f}.",
+    "exponent of T, {name[0]}, {name[1]}",
+    "{fit.promised:.1f}",
+    notes={("regret", "local"): _describe_late},
+)
 RATES: Final = Reproduction(
     "paper-5-rates",
     "Paper 5, Table 1: slopes of regret and traffic in T",
-    _rows,
-    _draw,
-    _verdict,
-    _sentence,
-    _compared,
+    *(_rows, _draw, _verdict, _CLAIMS.sentence, _CLAIMS.compare),
     minutes=5,
-    warnings=_warnings,
+    warnings=_CLAIMS.warnings,
 )

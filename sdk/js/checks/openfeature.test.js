@@ -139,7 +139,7 @@ test("web: where the server is away the page goes on with its defaults", async (
 });
 
 test("web: late outcomes wait on the device", () =>
-  serving(changed(LOCAL, { conversion_window: 3600 }), async (at) => {
+  serving(changed(LOCAL, { conversion_window_seconds: 3600 }), async (at) => {
     const [clock, { found, reported }] = [clockAt(1_000_000), listening()];
     const client = new Client(at.url, { ledger: new MemoryLedger(), clock });
     const provider = new PrivateerWebProvider(client, { experiments: ["test"], reported });
@@ -150,7 +150,7 @@ test("web: late outcomes wait on the device", () =>
     await provider.onClose();
     assert.deepEqual([found, at.bodies], [[["test", "pending"]], []]);
     clock.at.time += 4000;
-    assert.deepEqual(await client.resend(), { test: "accepted" });
+    assert.deepEqual(await client.flush(), { test: "accepted" });
     await Web.close();
   }));
 

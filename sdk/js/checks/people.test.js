@@ -23,7 +23,7 @@ const clientOf = (at, path) => new Client(at.url, { ledger: new PeopleLedger(pat
 test("each person has an arm and one report, and one request fetches the policy for all", { skip }, () =>
   serving(LOCAL, async (at) => {
     const client = clientOf(at, somewhere());
-    const arms = new Map();
+    const [arms, began] = [new Map(), performance.now()];
     for (let i = 0; i < 40; i++) {
       const person = await client.person(`user-${i}`);
       arms.set(i, (await person.arm("test", CONTEXT, { default: null, within: 30 })).name);
@@ -32,7 +32,9 @@ test("each person has an arm and one report, and one request fetches the policy 
     }
     assert.ok(new Set(arms.values()).size > 1, "everybody got one arm");
     assert.equal(at.bodies.length, 40);
-    assert.ok(at.requests.filter(({ url }) => url.includes("/policy")).length < 10);
+    // Once a second at most, for those who choose and for those who report.
+    const most = 2 * (2 + (performance.now() - began) / 1000);
+    assert.ok(at.requests.filter(({ url }) => url.includes("/policy")).length <= most);
     for (const [i, arm] of arms) assert.equal((await (await client.person(`user-${i}`)).arm("test", CONTEXT, { default: null, within: 30 })).name, arm);
   }));
 
@@ -71,7 +73,7 @@ test("one person in eight requests at once, of two processes, has one arm and on
 test("what waits is sent for everybody, once", { skip }, () =>
   serving(LOCAL, async (at) => {
     const path = somewhere();
-    const client = new Client(at.url, { ledger: new PeopleLedger(path), patience: 0.2 });
+    const client = new Client(at.url, { ledger: new PeopleLedger(path), retryTimeout: 0.2 });
     for (const key of ["a", "b", "c"]) {
       const session = await (await client.person(key)).join("test");
       session.choose(CONTEXT);
@@ -79,11 +81,11 @@ test("what waits is sent for everybody, once", { skip }, () =>
     }
     at.away = true;
     for (const key of ["a", "b", "c"]) assert.equal(await (await client.person(key)).report("test", 0.5), "pending");
-    assert.deepEqual(await client.resendPeople(), { pending: 3 });
+    assert.deepEqual(await client.flushPeople(), { pending: 3 });
     at.away = false;
-    assert.deepEqual(await clientOf(at, path).resendPeople(), { accepted: 3 });
+    assert.deepEqual(await clientOf(at, path).flushPeople(), { accepted: 3 });
     assert.equal(at.bodies.length, 3);
-    assert.deepEqual(await client.resendPeople(), {});
+    assert.deepEqual(await client.flushPeople(), {});
   }));
 
 test("the database has no key, context or arm of a person, nobody else may read it, and without its key nothing goes on", { skip }, () =>

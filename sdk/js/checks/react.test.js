@@ -22,6 +22,6 @@ test("a server renders the default, and asks nobody", async (t) => {
   }
   const offers = [{ visits: 3 }, null].map((context, key) => createElement(Offer, { key, context }));
   assert.match(renderToString(createElement(StrictMode, null, ...offers)), /^delivery(<!-- -->)?delivery$/);
-  for (const shown of seen) assert.deepEqual([shown.ready, shown.fallback, await shown.report(1)], [false, null, "not-asked"]);
+  for (const shown of seen) assert.deepEqual([shown.ready, shown.fallback, await shown.report(1)], [false, null, "not-requested"]);
   assert.equal(asked.mock.callCount(), 0);
 });

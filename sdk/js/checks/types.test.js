@@ -50,7 +50,7 @@ const PROGRAM = `
   const left: number = await paid.fetchTokens("offers");
   const session: Session = await client.join("offers");
   const arm: string = session.choose({ age: 41, country: "NL", premium: null });
-  const outcome: "accepted" | "late" | "not-asked" | "already-reported" | "refused" | "pending" = await session.report(1);
+  const outcome: "accepted" | "late" | "not-requested" | "already-reported" | "refused" | "pending" = await session.report(1);
   export const web: Web = new PrivateerWebProvider(client, { experiments: ["offers"] });
   export const server: Server = new PrivateerServerProvider((key: string) => client);
   const policy: OfflinePolicy = await OfflinePolicy.read("{}", { warn: () => {} });
@@ -59,7 +59,7 @@ const PROGRAM = `
   const state: PublishedState = await (await fetch("https://learn.example/experiments/offers/state")).json();
   const known = (answer: Answer) => answer.parts.map((part) => (part.kind === "bin means" ? part.bins.length : part.kind === "rules" ? part.rules.length : 0));
   const found: number[] = known(state.answer);
-  const told: string | null = policy.result && "status" in policy.result ? policy.result.ended : null;
+  const told: string | null = policy.result && "status" in policy.result ? policy.result.stop_reason : null;
   console.log(found, told);
   console.log(left, arm, outcome, same, point, policy.features.length, policy.status);
 `;

@@ -9,9 +9,9 @@ import { refused } from "./errors.js";
  *   policy: {version: number, cohort: string}, decider: {version: number}}} parts `decider` is another policy while a round drains
  * @param {string} name of the experiment that was asked for
  */
-export function agree({ round, spec, terms, policy, decider }, name) {
+export function checkAgreement({ round, spec, terms, policy, decider }, name) {
   const drains = decider !== policy;
-  hold({
+  requireAgreement({
     experiment: round.experiment === spec.name && spec.name === name,
     version: round.version === policy.version && round.version === decider.version,
     model: round.model === spec.privacy.model && round.model === terms.model,
@@ -21,9 +21,9 @@ export function agree({ round, spec, terms, policy, decider }, name) {
   });
 }
 
-/** Refuse what does not hold, by its field. @param {Record<string, boolean>} same */
-export function hold(same) {
-  for (const [field, agrees] of Object.entries(same)) {
+/** Refuse what does not hold, by its field. @param {Record<string, boolean>} isSameRound */
+export function requireAgreement(isSameRound) {
+  for (const [field, agrees] of Object.entries(isSameRound)) {
     if (!agrees) throw refused("round, spec and policy disagree", field);
   }
 }

@@ -3,7 +3,7 @@
 
 const TAIL = 1e-20;
 const ROUNDING = 1 + 1e-5;
-const INTERVALS = 32;
+const [NODES, NODES_MIN, CELLS] = [96, 16, 40_000];
 
 /**
  * An upper bound of delta at epsilon, for a batch of which `honest` reports are randomized responses.
@@ -11,44 +11,34 @@ const INTERVALS = 32;
  * @param {number} share the chance with which coins put each of the others in the person's group, which is a batch of its own
  */
 export function shuffledDelta(epsilon, local, symbols, honest, share = 1) {
-  const alone = epsilon >= local ? 0 : Math.min(1, ((1 + 1e-9) * -Math.expm1(epsilon - local)) / (1 + Math.exp(-local)));
-  return Math.min(alone, blanket(epsilon, local, symbols, honest, share));
+  const localDelta = epsilon >= local ? 0 : Math.min(1, ((1 + 1e-9) * -Math.expm1(epsilon - local)) / (1 + Math.exp(-local)));
+  return Math.min(localDelta, boundShuffledDelta(epsilon, local, symbols, honest, share));
 }
 
 /** @param {number} epsilon @param {number} local @param {number} symbols @param {number} honest @param {number} share */
-function blanket(epsilon, local, symbols, honest, share) {
+function boundShuffledDelta(epsilon, local, symbols, honest, share) {
   if (local <= epsilon) return 4 * TAIL;
-  const weight = 1 / (Math.exp(local) + symbols - 1);
-  const each = share * weight;
-  const pairs = masses(honest - 1, 2 * each);
-  const most = pairs.length ? pairs[pairs.length - 1][0] : 0;
-  const rest = roundedDown(honest - 1 - most, ((symbols - 2) * each) / (1 - 2 * each));
+  const weight = share / (Math.exp(local) + symbols - 1);
+  const pairs = computeMasses(honest, 2 * weight);
+  const rest = moveToNodes(pairs.map(([pair]) => honest - pair), ((symbols - 2) * weight) / (1 - 2 * weight));
+  const slope = Math.expm1(local) * (1 + Math.exp(epsilon));
   let sum = 0;
-  for (const [own, chance] of [[1, 2 / symbols], [0, 1 - 2 / symbols]]) {
-    for (const [pair, mass] of pairs) {
-      const excess = excesses(pair + own, rest.map(([other]) => pair + other + 1), epsilon, local);
-      sum += chance * mass * rest.reduce((part, [, left], i) => part + left * excess[i], 0);
-    }
-  }
-  return Math.min(1, symbols * (weight * sum + 4 * TAIL) * ROUNDING);
+  pairs.forEach(([pair, mass], i) => {
+    const limits = rest.map(({ node }) => (Math.expm1(epsilon + local) * pair + Math.expm1(epsilon) * node) / slope);
+    sum += computeExcesses(pair, limits).reduce((part, excess, j) => part + mass * rest[j].masses[i] * excess, 0);
+  });
+  return Math.min(1, (4 * symbols * TAIL + (slope * sum) / (honest * share)) * ROUNDING);
 }
 
-/**
- * E[(slope A - offset)_+] / messages for A ~ Bin(pairs, 1/2), for some numbers of messages.
- * @param {number} pairs @param {number[]} messages rising @param {number} epsilon @param {number} local
- */
-function excesses(pairs, messages, epsilon, local) {
-  const [e, more] = [Math.exp(epsilon), Math.expm1(local)];
-  const slope = more * (1 + e);
-  const edges = messages.map((one) => (more * e * pairs + Math.expm1(epsilon) * one) / slope);
-  const [first, last] = [Math.floor(edges[0]) + 1, Math.floor(edges[edges.length - 1]) + 1];
-  const tail = tailsFrom(pairs, first, last);
-  return edges.map((edge, i) => {
-    const least = Math.floor(edge) + 1;
-    if (least > pairs) return 0;
+/** E[(A - limit)_+] for A ~ Bin(pairs, 1/2). @param {number} pairs @param {number[]} limits rising */
+function computeExcesses(pairs, limits) {
+  const [first, last] = [Math.floor(limits[0]) + 1, Math.floor(limits[limits.length - 1]) + 1];
+  const tail = computeTails(pairs, first, last);
+  return limits.map((limit) => {
+    const least = Math.floor(limit) + 1;
     // Both terms are positive, so that nothing cancels.
-    const [reached, beyond] = tail[least - first] ?? [0, 0];
-    return (slope * (beyond + (least - edge) * reached)) / messages[i];
+    const [reached, beyond] = (least <= pairs && tail[least - first]) || [0, 0];
+    return beyond + (least - limit) * reached;
   });
 }
 
@@ -56,7 +46,7 @@ function excesses(pairs, messages, epsilon, local) {
  * P(A >= a) and E[(A - a)_+] for A ~ Bin(trials, 1/2), for a from `first` to `last`.
  * @param {number} trials @param {number} first @param {number} last @returns {[number, number][]}
  */
-function tailsFrom(trials, first, last) {
+function computeTails(trials, first, last) {
   if (first > trials) return [];
   const masses = [Math.exp(logChoose(trials, first) - trials * Math.LN2)];
   // These are upper tails: masses fall ever faster, until what is left is nothing beside the last that is asked for.
@@ -65,48 +55,67 @@ function tailsFrom(trials, first, last) {
     if (a + 1 >= last && masses[a + 1 - first] <= 1e-18 * masses[last - first]) break;
   }
   /** @type {[number, number][]} */
-  const found = new Array(masses.length);
+  const bounds = new Array(masses.length);
   let [reached, beyond] = [0, 0];
   for (let i = masses.length - 1; i >= 0; i--) {
     beyond += reached;
     reached += masses[i];
-    found[i] = [reached, beyond];
+    bounds[i] = [reached, beyond];
   }
-  return found;
+  return bounds;
 }
 
 /** First and last number of a range outside which a binomial has TAIL on either side (Bernstein).
  * @param {number} trials @param {number} p @returns {[number, number]} */
-function range(trials, p) {
+function findRange(trials, p) {
   const log = -Math.log(TAIL);
-  const width = Math.sqrt(2 * trials * p * (1 - p) * log) + log;
-  return [Math.max(0, Math.floor(trials * p - width)), Math.min(trials, Math.ceil(trials * p + width))];
+  const width = log / 3 + Math.sqrt((log * log) / 9 + 2 * trials * p * (1 - p) * log);
+  return [Math.max(0, Math.floor(trials * p - width)), Math.min(trials, Math.ceil(trials * p + width) + 1)];
 }
 
 /** Points of a binomial without its tails, and their masses. @param {number} trials @param {number} p */
-function masses(trials, p) {
-  const [low, high] = range(trials, p);
+function computeMasses(trials, p) {
+  const [low, high] = findRange(trials, p);
   const logs = [Math.log(p), Math.log1p(-p)];
   /** @type {[number, number][]} */
-  const found = [];
-  for (let k = low; k <= high; k++) found.push([k, Math.exp(logChoose(trials, k) + times(k, logs[0]) + times(trials - k, logs[1]))]);
-  return found;
+  const bounds = [];
+  for (let k = low; k <= high; k++) bounds.push([k, Math.exp(logChoose(trials, k) + times(k, logs[0]) + times(trials - k, logs[1]))]);
+  return bounds;
 }
 
 /** 0 times infinity is 0 here. @param {number} count @param {number} log */
 const times = (count, log) => (count === 0 ? 0 : count * log);
 
-/** A binomial rounded down to the lower ends of a few intervals. @param {number} trials @param {number} p */
-function roundedDown(trials, p) {
-  const all = masses(trials, p);
-  const [low, high] = [all[0][0], all[all.length - 1][0]];
-  const starts = Array.from({ length: INTERVALS }, (_, i) => Math.trunc(low + (i * (high + 1 - low)) / INTERVALS));
-  const points = starts.filter((point, i) => i === 0 || point !== starts[i - 1]);
-  const below = points.map((point) => all.reduce((sum, [k, mass]) => (k < point ? sum + mass : sum), 0));
-  below[0] = 0;
-  return points
-    .map((point, i) => /** @type {[number, number]} */ ([point, (i + 1 < points.length ? below[i + 1] : 1) - below[i]]))
-    .filter(([, mass]) => mass > 0);
+/**
+ * Binomials of falling trials, each moved to common nodes so that its mean stays: nodes, and a mass for each binomial.
+ * @param {number[]} trials @param {number} p
+ */
+function moveToNodes(trials, p) {
+  if (p === 0) return [{ node: 0, masses: trials.map(() => 1) }];
+  const low = findRange(trials[trials.length - 1], p)[0];
+  const reach = findRange(trials[0], p)[1] - low;
+  const most = Math.min(NODES, Math.max(NODES_MIN, Math.floor(CELLS / trials.length)));
+  const gap = Math.max(1, Math.ceil(reach / most));
+  const count = Math.ceil(reach / gap) + 1;
+  const nodes = Array.from({ length: count }, (_, i) => ({ node: low + gap * i, masses: trials.map(() => 0) }));
+  // The binomial of a block's fewest trials serves the others, whose extra successes one more chord moves.
+  for (let start = 0; start < trials.length; start += gap + 1) {
+    const block = trials.slice(start, start + gap + 1);
+    const fewest = block[block.length - 1];
+    const at = nodes.map(() => 0);
+    for (const [point, mass] of computeMasses(fewest, p)) {
+      const below = Math.min(Math.floor((point - low) / gap), count - 2);
+      const upper = mass * ((point - low) / gap - below);
+      at[below] += mass - upper;
+      at[below + 1] += upper;
+    }
+    block.forEach((n, i) => at.forEach((mass, j) => {
+      const moved = j + 1 < count ? (mass * (n - fewest) * p) / gap : 0;
+      nodes[j].masses[start + i] += mass - moved;
+      if (j + 1 < count) nodes[j + 1].masses[start + i] += moved;
+    }));
+  }
+  return nodes;
 }
 
 /** @param {number} n @param {number} k */

@@ -67,46 +67,46 @@
  */
 /**
  * How much better an option is than the control; a group of null is everybody, figures of null are not known.
- * @typedef {{option: string, group: string | null, value: number | null, low: number | null, high: number | null, reason: Reason,
+ * @typedef {{arm: string, group: string | null, value: number | null, low: number | null, high: number | null, reason: Reason,
  *   people: number | null, p_value: number | null, detectable: number | null, contribution: number | null, remark: string,
  *   bounds: [number, number] | null}} Effect
  */
 /**
  * What a recommendation rests on.
  * @typedef {"decided against all other options" | "decided against the control alone" | "decided on average alone"
- *   | "ahead, and not decided" | "kept, as nothing is decided to be better" | "too few people to say" | "everybody gets it from now on"} Ground
+ *   | "ahead, and not decided" | "kept, as nothing is decided to be better" | "too few people to say" | "everybody gets it from now on"} Basis
  */
 /**
  * What choosing by context earns over one option for all.
- * @typedef {{option: string, value: number | null, low: number | null, high: number | null, people: number | null, means: Estimate[]}} Gain
+ * @typedef {{arm: string, value: number | null, low: number | null, high: number | null, people: number | null, means: Estimate[]}} Gain
  */
 
-/** @typedef {{kind: "rules", rules: {group: string, option: string, ground: Ground}[]}} Recommendations */
+/** @typedef {{kind: "rules", rules: {group: string, arm: string, basis: Basis}[]}} Recommendations */
 /** @typedef {{kind: "bin means", columns: string[], bins: (Bin & {means: Estimate[]})[], confidence: number}} BinMeans */
 /** @typedef {{kind: "intervals", title: string, of: Kind, estimates: Estimate[]}} Intervals */
 /**
  * What people lose who get an option, on average; expected is null where an option has no interval.
  * @typedef {{name: string, expected: number | null, most: number}} Loss
- * @typedef {{kind: "losses", losses: Loss[]}} Losses
+ * @typedef {{kind: "losses", expected_losses: Loss[]}} Losses
  */
 /**
  * Effects at every look; null where nothing was known then.
- * @typedef {{option: string, group: string | null, values: (number | null)[], lows: (number | null)[], highs: (number | null)[]}} EffectPath
+ * @typedef {{arm: string, group: string | null, values: (number | null)[], lows: (number | null)[], highs: (number | null)[]}} EffectPath
  * @typedef {{kind: "over time", people: number[], effects: EffectPath[]}} EffectsOverTime
  */
 /** @typedef {{kind: "guardrail", name: string, effects: Effect[]}} GuardrailEffects */
 /** @typedef {{kind: "figures", title: string, facts: Fact[]}} Figures */
-/** @typedef {{kind: "contradiction", found: boolean, evidence: number, false_alarm_rate: number, since: number | null}} Contradiction */
+/** @typedef {{kind: "drift test", detected: boolean, evidence: number, false_alarm_rate: number, since: number | null}} DriftTest */
 /** @typedef {{kind: "features", people: number, candidates: number, kept: string[] | null, gains: Record<string, number> | null}} FeatureSelection */
 /** @typedef {{kind: "half-lives", used: number | null, candidates: (number | null)[], probabilities: number[] | null}} HalfLives */
 /**
- * @typedef {Recommendations | BinMeans | Intervals | Losses | Point | EffectsOverTime | GuardrailEffects | Figures | Contradiction | FeatureSelection
+ * @typedef {Recommendations | BinMeans | Intervals | Losses | Point | EffectsOverTime | GuardrailEffects | Figures | DriftTest | FeatureSelection
  *   | HalfLives | Table} AnswerPart
  */
 /**
  * What a learner has found so far; before the first report it says nothing.
  * @typedef {{status: "learning" | "ended" | "failed", people: number | null, rounds: number | null, confidence: number | null,
- *   recommended: string | null, ground: Ground | null, ended: "its rule" | "its horizon" | "an operator" | "its rows" | null,
+ *   recommended: string | null, basis: Basis | null, stop_reason: "its rule" | "its horizon" | "an operator" | "its rows" | null,
  *   estimates: Estimate[], effects: Effect[], gain: Gain | null, warnings: string[], parts: AnswerPart[]}} Answer
  */
 /**
@@ -121,18 +121,18 @@
  */
 /**
  * How sure it is that an option is the best: decided by a test, or by the learner's model with a probability of .98 or .9.
- * @typedef {"decided" | "decided against the control" | "decided on average" | "almost certain" | "likely" | "not known"} Sureness
+ * @typedef {"decided" | "decided against the control" | "decided on average" | "almost certain" | "likely" | "not known"} ConfidenceLabel
  */
 /**
  * The finding in a sentence and in parts; how much more reward than the control's, where that is known.
- * @typedef {{finding: "nothing yet" | "rules" | "scores" | "one option" | "point" | "failed", sentence: string, sureness: Sureness,
- *   option: string | null, control: string | null, value: number | null, low: number | null, high: number | null,
+ * @typedef {{finding: "nothing yet" | "rules" | "scores" | "one arm" | "point" | "failed", sentence: string, confidence_label: ConfidenceLabel,
+ *   arm: string | null, control: string | null, value: number | null, low: number | null, high: number | null,
  *   compared: string | null}} Headline
  */
 /**
  * An option for those to whom no rule before it applies, in words and as conditions that all hold.
- * @typedef {{people: string, where: (Between | Among)[], option: string, share: number, mean: number | null, next_best: string | null,
- *   difference: number | null, certainty: number | null, sureness: Sureness}} Rule
+ * @typedef {{people: string, where: (Between | Among)[], arm: string, share: number, mean: number | null, next_best: string | null,
+ *   difference: number | null, probability_best: number | null, confidence_label: ConfidenceLabel}} Rule
  * @typedef {{rules: Rule[], gain_kept: number | null, people: string, source: "counted" | "asked" | "declared" | "assumed"}} Rules
  */
 /**
@@ -142,7 +142,7 @@
  *   privacy: {model: string, epsilon: number | null, delta: number, sentence: string}, rules: Rules | null, gain: Gain | null,
  *   is_measured: boolean, means: [number, number] | null, over_chance: Estimate | null, control: string | null, baseline: Estimate | null,
  *   no_relative: string | null, effects: Effect[], estimates: Estimate[],
- *   confidence: number | null, losses: Loss[], surer: string[], warnings: string[]}} Conclusion
+ *   confidence: number | null, expected_losses: Loss[], next_steps: string[], warnings: string[]}} Conclusion
  */
 /**
  * What has become of each of the people who are planned: planned + replaced = counted + held + refused + not_asked +
@@ -154,7 +154,7 @@
 /**
  * `GET /experiments/NAME/answer`.
  * @typedef {{experiment: string, version: number, status: Status, algorithm: string, began: string | null, people: null,
- *   conclusion: Conclusion, found: Answer}} PublishedAnswer
+ *   conclusion: Conclusion, result: Answer}} PublishedAnswer
  */
 /**
  * What `privateer export NAME FILE.json` writes.

@@ -1,7 +1,7 @@
 // @ts-check
 /** Arrays inside a policy: `[dtype, shape, bytes]`. */
 
-import { sound } from "./errors.js";
+import { requireKnown } from "./errors.js";
 import { isWhole } from "./numbers.js";
 
 /** Longest axis of an array without bytes: a few bytes cannot ask for more memory. */
@@ -21,28 +21,28 @@ const KINDS = {
  * @param {any} value @param {string} dtype @param {number} axes
  * @returns {{shape: number[], values: number[]}} values in row-major order
  */
-export function array(value, dtype, axes) {
-  sound(Array.isArray(value) && value.length === 3 && value[0] === dtype && value[2] instanceof Uint8Array, "array");
+export function readArray(value, dtype, axes) {
+  requireKnown(Array.isArray(value) && value.length === 3 && value[0] === dtype && value[2] instanceof Uint8Array, "array");
   const [, shape, bytes] = value;
   const [size, read] = KINDS[dtype];
-  const most = Math.max(bytes.length, EMPTY_MAX);
-  const good = Array.isArray(shape) && shape.length === axes && shape.every((length) => isWhole(length, 0, most));
-  sound(good && shape.reduce((product, one) => product * one, 1) * size === bytes.length, "array");
+  const maxSize = Math.max(bytes.length, EMPTY_MAX);
+  const good = Array.isArray(shape) && shape.length === axes && shape.every((length) => isWhole(length, 0, maxSize));
+  requireKnown(good && shape.reduce((product, entry) => product * entry, 1) * size === bytes.length, "array");
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
   const values = Array.from({ length: bytes.length / size }, (_, i) => read(view, i * size));
-  sound(dtype !== "|b1" || values.every((one) => one <= 1), "array");
+  requireKnown(dtype !== "|b1" || values.every((entry) => entry <= 1), "array");
   return { shape, values };
 }
 
 /** Places of what is not 0. @param {number[]} flags */
-export const places = (flags) => flags.flatMap((on, place) => (on ? [place] : []));
+export const findTrue = (flags) => flags.flatMap((on, place) => (on ? [place] : []));
 
 /** @param {any} value @param {string} dtype @returns {number[]} */
-export const list = (value, dtype) => array(value, dtype, 1).values;
+export const readList = (value, dtype) => readArray(value, dtype, 1).values;
 
 /** @param {any} value @param {string} dtype @returns {{rows: number[][], columns: number}} */
-export function table(value, dtype) {
-  const { shape, values } = array(value, dtype, 2);
+export function readTable(value, dtype) {
+  const { shape, values } = readArray(value, dtype, 2);
   const [length, columns] = shape;
   const empty = /** @type {number[]} */ ([]);
   const row = (/** @type {number} */ i) => (columns ? values.slice(i * columns, (i + 1) * columns) : empty);

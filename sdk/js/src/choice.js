@@ -7,13 +7,13 @@ const DAY = 86_400;
 const GRAINS = 100;
 
 /** When a window ends that begins now, no finer than a hundredth of it. @param {number} window @param {number} now */
-export function endOf(window, now) {
+export function computeWindowEnd(window, now) {
   const grain = Math.max(1, window / GRAINS);
   return Math.ceil((now + window) / grain) * grain;
 }
 
 /** @param {number} now */
-const dayOf = (now) => Math.floor(now / DAY) * DAY;
+const roundToDay = (now) => Math.floor(now / DAY) * DAY;
 
 /** @param {Choice} choice @param {number} now */
 export const isDue = ({ due }, now) => due !== null && now >= due;
@@ -24,25 +24,25 @@ export const isGivenUp = ({ due, window }, now) => due !== null && now >= due + 
 
 /** The choice as if it were made now, if a clock that was ahead has made it due later than that.
  * @param {Choice} choice @param {number} now @returns {Choice} */
-export function onTime(choice, now) {
-  const latest = choice.window ? endOf(choice.window, now) : dayOf(now);
+export function withCorrectedDueTime(choice, now) {
+  const latest = choice.window ? computeWindowEnd(choice.window, now) : roundToDay(now);
   return choice.due !== null && choice.due > latest ? { ...choice, due: latest } : choice;
 }
 
 /** The choice with another outcome; once the report is due, nothing changes it.
  * @param {Choice} choice @param {number[]} values @param {number} now @returns {Choice} */
-export function told(choice, values, now) {
+export function withOutcome(choice, values, now) {
   if (isDue(choice, now)) return choice;
   // Without a window a report is due when its outcome is told: the day says enough.
-  return { ...choice, values, due: choice.window ? choice.due : dayOf(now) };
+  return { ...choice, values, due: choice.window ? choice.due : roundToDay(now) };
 }
 
-/** Whether two are the same choice, whatever came of it. @param {Choice} one @param {Choice} other */
-export const isSame = (one, other) =>
-  one.slot === other.slot && one.digest === other.digest && `${one.columns}` === `${other.columns}`;
+/** Whether two are the same choice, whatever came of it. @param {Choice} left @param {Choice} right */
+export const isSameChoice = (left, right) =>
+  left.slot === right.slot && left.digest === right.digest && `${left.columns}` === `${right.columns}`;
 
 /** How many arms there were. @param {{meaning: string}} choice @returns {number} */
-export const countOf = ({ meaning }) => JSON.parse(meaning)[3].length;
+export const readArmCount = ({ meaning }) => JSON.parse(meaning)[3].length;
 
 /** The name of the arm that was chosen, as its experiment had it then. @param {{meaning: string, arm: number | null}} choice @returns {string} */
-export const armOf = ({ meaning, arm }) => JSON.parse(meaning)[3][arm ?? 0];
+export const readArm = ({ meaning, arm }) => JSON.parse(meaning)[3][arm ?? 0];

@@ -3,15 +3,15 @@
 
 import { DOUBTED, Delivery } from "./delivery.js";
 import { PrivateerError, alreadyReported, invalid, unavailable } from "./errors.js";
-import { address } from "./exchange.js";
+import { normalizeUrl } from "./exchange.js";
 import { InTime } from "./in-time.js";
-import { offered } from "./ledgers/arm.js";
+import { withOfferedCoins } from "./ledgers/arm.js";
 import { IndexedDbLedger } from "./ledgers/indexeddb.js";
 import { Ledger } from "./ledgers/ledger.js";
-import { contradicted, contradicts } from "./log.js";
-import { below, systemClock } from "./platform.js";
+import { contradictionError, findContradiction } from "./log.js";
+import { drawBelow, systemClock } from "./platform.js";
 import { Publications } from "./publications.js";
-import { settled } from "./reports.js";
+import { settleReports } from "./reports.js";
 import { Session } from "./session.js";
 import { TokenStore } from "./tokens/token-store.js";
 import { LIMITS } from "./verification.js";
@@ -19,7 +19,7 @@ import { LIMITS } from "./verification.js";
 const ISSUER = 'must be new Issuer("https://...") of "@privateer/client/issuer"';
 const SECONDS = "must be a number of seconds: 10 are usual";
 
-/** @typedef {import("./delivery.js").Outcome} Outcome */
+/** @typedef {import("./delivery.js").ReportStatus} ReportStatus */
 
 /**
  * @typedef {object} Options
@@ -29,7 +29,7 @@ const SECONDS = "must be a number of seconds: 10 are usual";
  * @property {import("./issuer.js").Issuer} [issuer] of upload tokens, where reports need some
  * @property {Partial<import("./verification.js").Limits>} [limits] what this device accepts
  * @property {number} [timeout] seconds for a request
- * @property {number} [patience] seconds for which `report` tries to send
+ * @property {number} [retryTimeout] seconds for which `report` tries to send
  * @property {(message: string) => void} [warn] gets a message, once, for a feature whose value is of no use, or where tokens fail
  * @property {string[]} [serverKeys] public keys of the server (64 hexadecimal digits); by default the first that it shows
  * @property {import("./platform.js").Clock} [clock]
@@ -37,9 +37,9 @@ const SECONDS = "must be a number of seconds: 10 are usual";
 
 export class Client {
   /** @param {string} server address of the learning server @param {Options} [options] */
-  constructor(server, { ledger, shuffler, issuer, limits = {}, timeout = 10, patience = 10, warn = console.warn, serverKeys = [], clock = systemClock } = {}) {
-    this.server = address(server, "server");
-    this.shuffler = shuffler === undefined ? undefined : address(shuffler, "shuffler");
+  constructor(server, { ledger, shuffler, issuer, limits = {}, timeout = 10, retryTimeout = 10, warn = console.warn, serverKeys = [], clock = systemClock } = {}) {
+    this.server = normalizeUrl(server, "server");
+    this.shuffler = shuffler === undefined ? undefined : normalizeUrl(shuffler, "shuffler");
     if (typeof issuer === "string") throw invalid(ISSUER, "issuer");
     this.issuer = issuer;
     this.ledger = ledger instanceof Ledger ? ledger : new IndexedDbLedger(ledger);
@@ -47,10 +47,10 @@ export class Client {
     this.limits = { ...LIMITS, ...limits };
     for (const name of Object.keys(limits)) if (!(name in LIMITS)) throw invalid(`there is no such limit: ${Object.keys(LIMITS).join(", ")}`, `limits.${name}`);
     if (!(timeout > 0 && timeout < Infinity)) throw invalid(SECONDS, "timeout");
-    if (!(patience >= 0 && patience < Infinity)) throw invalid(SECONDS, "patience");
+    if (!(retryTimeout >= 0 && retryTimeout < Infinity)) throw invalid(SECONDS, "retryTimeout");
     this.serverKeys = serverKeys;
     this.timeout = timeout;
-    this.patience = patience;
+    this.retryTimeout = retryTimeout;
     this.clock = clock;
     this.tokenStore = new TokenStore(this.ledger, clock);
     this.delivery = new Delivery(this.ledger, this.tokenStore, timeout, clock);
@@ -66,12 +66,12 @@ export class Client {
    * This person's arm, or the default if there is none in time: never an error. A server that takes longer serves the next
    * call; a policy that the device keeps serves this one.
    * @param {string} name of the experiment @param {Record<string, any>} context a value for each feature
-   * @param {{default: any, within?: number, sticky?: boolean}} how default: what to show if there is no arm. within: seconds for
+   * @param {{default: any, within?: number, sticky?: boolean}} options default: what to show if there is no arm. within: seconds for
    * the call, .3 by default. sticky: as `Session.choose` has it
    * @returns {Promise<import("./in-time.js").Arm>}
    */
-  arm(name, context, how) {
-    return this.inTime.arm(name, context, how);
+  arm(name, context, options) {
+    return this.inTime.arm(name, context, options);
   }
 
   /**
@@ -88,7 +88,7 @@ export class Client {
     for (const [identity, sealed] of await this.waiting()) {
       if (this.clock.monotonic() < end) await this.delivery.once(identity, sealed);
     }
-    const published = await publications.joined().catch(async (error) => {
+    const published = await publications.session().catch(async (error) => {
       if (error instanceof PrivateerError && error.type === "deleted") await this.ledger.forget(publications.identity);
       throw error;
     });
@@ -105,7 +105,7 @@ export class Client {
   async fetchTokens(name) {
     const publications = this.publications(name);
     await this.checkServer();
-    const published = await publications.joined();
+    const published = await publications.session();
     await this.filled(publications, published, Infinity);
     return this.tokenStore.count(publications.identity, publications.endpoint(published.participation));
   }
@@ -114,10 +114,10 @@ export class Client {
    * @param {import("./publications.js").Published} published @param {number} end of the monotonic clock */
   async filled(publications, { participation }, end) {
     const { payment } = await this.ledger.entry(publications.identity);
-    const left = participation.spec.reports - (payment?.made ?? 0);
+    const nRemaining = participation.spec.reports - (payment?.made ?? 0);
     const seconds = Math.min(this.timeout, end - this.clock.monotonic());
-    if (!participation.round.batch || left <= 0 || seconds <= 0) return;
-    await this.tokens(publications.name).fill(publications.endpoint(participation), left, seconds);
+    if (!participation.round.batch || nRemaining <= 0 || seconds <= 0) return;
+    await this.tokens(publications.name).fill(publications.endpoint(participation), nRemaining, seconds);
   }
 
   /** @param {string} name */
@@ -143,21 +143,21 @@ export class Client {
     const choice = await this.ledger.choice(publications.identity);
     const { payment } = await this.ledger.entry(publications.identity);
     if (!choice && payment && payment.made >= payment.reports) throw alreadyReported();
-    if (!choice) throw invalid("no choice is kept: join the experiment, and choose", "name");
-    const published = await publications.kept();
-    if (!published) throw unavailable("the policy is not kept: join the experiment, the choice stands");
+    if (!choice) throw invalid("this device has no stored choice: join the experiment, and choose", "name");
+    const published = await publications.stored();
+    if (!published) throw unavailable("this device has no stored policy: join the experiment, the choice is kept");
     return this.session(publications, published);
   }
 
-  /** Make what is due, and send again what nobody has answered for good. @returns {Promise<Record<string, Outcome>>} by experiment */
-  async resend() {
+  /** Make what is due, and send again what nobody has answered for good. @returns {Promise<Record<string, ReportStatus>>} by experiment */
+  async flush() {
     await this.checkServer();
     const outcomes = await this.settle(Infinity);
     /** @type {[string, import("./ledgers/ledger.js").Sealed][]} */
     const doubted = [];
     for (const [identity, sealed] of await this.waiting()) {
       const { outcome, reason } = await this.delivery.once(identity, sealed);
-      outcomes[nameOf(identity)] = outcome;
+      outcomes[parseName(identity)] = outcome;
       if (reason !== null && DOUBTED.has(reason)) doubted.push([identity, sealed]);
     }
     if (this.issuer) await this.warned(this.forTheNextTime(doubted));
@@ -165,23 +165,23 @@ export class Client {
   }
 
   /**
-   * Get tokens for the reports that wait without: the next `resend` sends them, apart from this request. Those whose tokens
+   * Get tokens for the reports that wait without: the next `flush` sends them, apart from this request. Those whose tokens
    * the endpoint does not know get others if it never will.
    * @param {[string, import("./ledgers/ledger.js").Sealed][]} doubted
    */
   async forTheNextTime(doubted) {
     const bare = new Map((await this.waiting()).map(([identity, { endpoint }]) => [`${identity} ${endpoint}`, { identity, endpoint }]));
     for (const { identity, endpoint } of bare.values()) {
-      await this.tokens(nameOf(identity)).fill(endpoint, await this.tokenStore.bare(identity, endpoint), this.timeout);
+      await this.tokens(parseName(identity)).fill(endpoint, await this.tokenStore.bare(identity, endpoint), this.timeout);
     }
-    for (const [identity, sealed] of doubted) await this.tokens(nameOf(identity)).replace(sealed, this.timeout);
+    for (const [identity, sealed] of doubted) await this.tokens(parseName(identity)).replace(sealed, this.timeout);
   }
 
   /** A session by the publication that is kept; null without one. @param {string} name */
   async offline(name) {
     const publications = this.publications(name);
     await this.checkServer();
-    const published = await publications.kept();
+    const published = await publications.stored();
     return published && this.session(publications, published);
   }
 
@@ -191,11 +191,11 @@ export class Client {
     if (participation.isOpen) publications.endpoint(participation);
     // Sessions that join at once have the same coins, and so choose alike; coins that are used up leave a choice that is read next.
     this.ledger.uses.listen();
-    const arm = await this.ledger.changeArm(publications.identity, offered);
+    const arm = await this.ledger.changeArm(publications.identity, withOfferedCoins);
     const entry = await this.ledger.entry(publications.identity);
-    const kept = await this.ledger.choice(publications.identity);
+    const storedChoice = await this.ledger.choice(publications.identity);
     const isTime = await this.isTime(publications.identity, participation, entry);
-    return new Session(publications, published, entry, kept, isTime, arm);
+    return new Session(publications, published, entry, storedChoice, isTime, arm);
   }
 
   /** Whether the device reports this time: who reports one time of several comes only where they are asked, and has not reported.
@@ -208,26 +208,26 @@ export class Client {
 
   /** Make the reports that are due. @param {number} end of the monotonic clock */
   async settle(end) {
-    /** @type {Record<string, Outcome>} */
+    /** @type {Record<string, ReportStatus>} */
     const outcomes = {};
-    for (const identity of await this.own()) {
+    for (const identity of await this.ownLedger()) {
       if (this.clock.monotonic() >= end) break;
-      const outcome = await settled(this.publications(nameOf(identity)));
-      if (outcome) outcomes[nameOf(identity)] = outcome;
+      const outcome = await settleReports(this.publications(parseName(identity)));
+      if (outcome) outcomes[parseName(identity)] = outcome;
     }
     return outcomes;
   }
 
   /** Reports for this client's endpoints that nobody has answered. */
   async waiting() {
-    const ours = (/** @type {string} */ endpoint) => [this.server, this.shuffler].some((one) => one && endpoint.startsWith(`${one}/`));
+    const isOwnEndpoint = (/** @type {string} */ endpoint) => [this.server, this.shuffler].some((address) => address && endpoint.startsWith(`${address}/`));
     /** @type {[string, import("./ledgers/ledger.js").Sealed][]} */
-    const found = [];
-    for (const identity of await this.own()) {
+    const uploads = [];
+    for (const identity of await this.ownLedger()) {
       const { waiting } = await this.ledger.entry(identity);
-      found.push(...waiting.filter(({ endpoint }) => ours(endpoint)).map((one) => /** @type {typeof found[0]} */ ([identity, one])));
+      uploads.push(...waiting.filter(({ endpoint }) => isOwnEndpoint(endpoint)).map((upload) => /** @type {typeof uploads[0]} */ ([identity, upload])));
     }
-    return found;
+    return uploads;
   }
 
   /** The service that takes the reports of an endpoint. @param {string} endpoint */
@@ -236,10 +236,10 @@ export class Client {
   }
 
   /** Experiments of this server in the ledger, in random order: one that hangs must not starve the rest. */
-  async own() {
-    const names = (await this.ledger.names()).filter((identity) => this.identity(nameOf(identity)) === identity);
+  async ownLedger() {
+    const names = (await this.ledger.names()).filter((identity) => this.identity(parseName(identity)) === identity);
     for (let i = names.length - 1; i > 0; i--) {
-      const j = below(i + 1);
+      const j = drawBelow(i + 1);
       [names[i], names[j]] = [names[j], names[i]];
     }
     return names;
@@ -247,7 +247,7 @@ export class Client {
 
   /** The last signed head of the server's log, for comparing with other devices. @returns {Promise<string | null>} */
   async head() {
-    return (await this.ledger.known(this.server))?.head ?? null;
+    return (await this.ledger.readKnownServer(this.server))?.head ?? null;
   }
 
   /** What shows that the server contradicted itself, as JSON; null if nothing does. @returns {Promise<string | null>} */
@@ -258,13 +258,13 @@ export class Client {
   /** Refuse the server if the device holds evidence that it contradicted itself. */
   async checkServer() {
     const evidence = await this.evidence();
-    this.contradiction = contradicts(evidence) ? evidence : null;
+    this.contradiction = findContradiction(evidence) ? evidence : null;
     this.refuse();
   }
 
   /** The same, by what this page knows: `choose` cannot wait for the ledger. */
   refuse() {
-    if (this.contradiction !== null) throw contradicted(this.contradiction, this.server);
+    if (this.contradiction !== null) throw contradictionError(this.contradiction, this.server);
   }
 
   /** The publications of an experiment. @param {string} name */
@@ -279,7 +279,7 @@ export class Client {
 
   /** @param {string[]} messages */
   warn(messages) {
-    for (const message of messages.filter((one) => !this.told.has(one))) {
+    for (const message of messages.filter((message) => !this.told.has(message))) {
       this.told.add(message);
       this.tell(message);
     }
@@ -287,4 +287,4 @@ export class Client {
 }
 
 /** @param {string} identity */
-const nameOf = (identity) => identity.slice(identity.lastIndexOf("/") + 1);
+const parseName = (identity) => identity.slice(identity.lastIndexOf("/") + 1);

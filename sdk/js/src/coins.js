@@ -1,26 +1,26 @@
 // @ts-check
 /** Public coins: what 32 public random bits say at each key of a round. */
 
-import { table } from "./arrays.js";
-import { sound } from "./errors.js";
+import { readTable } from "./arrays.js";
+import { requireKnown } from "./errors.js";
 import { isWhole } from "./numbers.js";
 
 export const WORD = (1n << 64n) - 1n;
 const GOLDEN = 0x9e3779b97f4a7c15n;
 const CLASS = 0xa24baed4963ee407n;
-/** The seed of coins, as a policy has it. @param {any} told @param {bigint} bits */
-export function seedOf(told, bits = 63n) {
-  sound(typeof told === "bigint" || isWhole(told), "seed");
-  const seed = BigInt(told);
-  sound(seed >= 0n && seed >> bits === 0n, "seed");
+/** The seed of coins, as a policy has it. @param {any} decoded @param {bigint} bits */
+export function readSeed(decoded, bits = 63n) {
+  requireKnown(typeof decoded === "bigint" || isWhole(decoded), "seed");
+  const seed = BigInt(decoded);
+  requireKnown(seed >= 0n && seed >> bits === 0n, "seed");
   return seed;
 }
 
 /** A share, of so many, that the upper bits of a word choose. @param {bigint} word @param {number} count */
-export const scaled = (word, count) => Number(((word >> 32n) * BigInt(count)) >> 32n);
+export const scaleWord = (word, count) => Number(((word >> 32n) * BigInt(count)) >> 32n);
 
 /** Whether thresholds rise and are at most 65,536. @param {number[]} row */
-export const rises = (row) => row.every((edge, i) => edge <= UNIT && (i === 0 || row[i - 1] <= edge));
+export const isRising = (row) => row.every((edge, i) => edge <= UNIT && (i === 0 || row[i - 1] <= edge));
 
 /** Thresholds are in parts of this. */
 export const UNIT = 65_536;
@@ -36,10 +36,10 @@ export function mix(word) {
 export const sign = (hash) => (hash >> 63n ? -1 : 1);
 
 /** @param {bigint} hash @param {number} buckets */
-export const bucket = (hash, buckets) => Number((((hash >> 24n) & 0xffffffffn) * BigInt(buckets)) >> 32n);
+export const chooseBucket = (hash, buckets) => Number((((hash >> 24n) & 0xffffffffn) * BigInt(buckets)) >> 32n);
 
 /** The public class, 0..classes-1, of the coins of a round with this seed. @param {number} slot @param {bigint} seed @param {number} classes */
-export const classOf = (slot, seed, classes) => scaled(mix(mix((BigInt(slot) + seed) & WORD) ^ CLASS), classes);
+export const chooseClass = (slot, seed, classes) => scaleWord(mix(mix((BigInt(slot) + seed) & WORD) ^ CLASS), classes);
 
 /** The public plan of a round: its keys, and how coins spread over the groups of each. */
 export class Layout {
@@ -50,10 +50,10 @@ export class Layout {
     this.groups = groups;
   }
 
-  /** @param {any} told `{seed, thresholds}` as a policy has it @returns {Layout} */
-  static read(told) {
-    const { rows, columns } = table(told?.thresholds, "<u4");
-    return new this(seedOf(told.seed, 64n), rows, columns + 1);
+  /** @param {any} decoded `{seed, thresholds}` as a policy has it @returns {Layout} */
+  static read(decoded) {
+    const { rows, columns } = readTable(decoded?.thresholds, "<u4");
+    return new this(readSeed(decoded.seed, 64n), rows, columns + 1);
   }
 
   get keys() {
@@ -62,13 +62,13 @@ export class Layout {
 
   /** Whether thresholds rise and are at most 65,536. */
   get rises() {
-    return this.thresholds.every(rises);
+    return this.thresholds.every(isRising);
   }
 
   /** @param {number} slot @param {number} key */
   hash(slot, key) {
-    const left = mix(((BigInt(slot) + this.seed) * GOLDEN) & WORD);
-    return mix(left ^ mix((BigInt(key + 1) * GOLDEN) & WORD));
+    const state = mix(((BigInt(slot) + this.seed) * GOLDEN) & WORD);
+    return mix(state ^ mix((BigInt(key + 1) * GOLDEN) & WORD));
   }
 
   /** @param {bigint} hash @param {number} key */

@@ -2,35 +2,35 @@
 /** How sealed reports reach their endpoints: the same bytes until an answer decides. */
 
 import { PrivateerError } from "./errors.js";
-import { MSGPACK, ask, problem } from "./exchange.js";
-import { below, pause } from "./platform.js";
-import { authorization } from "./tokens/token.js";
+import { MSGPACK, ask, readSlug } from "./exchange.js";
+import { drawBelow, pause } from "./platform.js";
+import { formatAuthorization } from "./tokens/token.js";
 
 const FINAL = new Set([
-  "report-refused", "malformed-report", "wrong-size", "wrong-key", "wrong-digest", "wrong-endpoint", "unopenable",
+  "report-refused", "malformed-report", "wrong-size", "wrong-key", "wrong-digest", "wrong-endpoint", "decryption-failed",
   "out-of-range", "too-large", "terms-refused", "spec-invalid", "deleted",
 ]);
 /** What endpoints say of tokens that they will never take. */
 const WORN = new Set(["token-spent", "token-expired"]);
 /** What they say of tokens that they do not know. The keys that they show tell whether they ever will. */
-export const DOUBTED = new Set(["token-invalid", "token-elsewhere"]);
+export const DOUBTED = new Set(["token-invalid", "token-wrong-audience"]);
 const AGAIN = new Set([408, 425, 429]);
 const [FIRST, MOST, DOUBLINGS] = [0.25, 30, 16];
 
 /**
- * `accepted`: it is durable. `late`: the round closed before the report came. `not-asked`: nothing was paid or sent.
+ * `accepted`: it is durable. `late`: the round closed before the report came. `not-requested`: nothing was paid or sent.
  * `already-reported`: this person's reports are made, or this period's.
  * `refused`: the endpoint did not take it. `pending`: nobody has decided yet, and the ledger keeps it.
- * @typedef {"accepted" | "late" | "not-asked" | "already-reported" | "refused" | "pending"} Outcome
+ * @typedef {"accepted" | "late" | "not-requested" | "already-reported" | "refused" | "pending"} ReportStatus
  */
 
-/** @typedef {{outcome: Outcome, reason: string | null}} Verdict */
+/** @typedef {{outcome: ReportStatus, reason: string | null}} Verdict */
 
-/** What an answer decides about a report. @param {import("./exchange.js").Answer} answer @returns {Outcome} */
-export function judged(answer) {
+/** What an answer decides about a report. @param {import("./exchange.js").Answer} answer @returns {ReportStatus} */
+export function judgeAnswer(answer) {
   if (answer.status === 202) return "accepted";
   if (answer.status < 400 || answer.status >= 500 || AGAIN.has(answer.status)) return "pending";
-  const reason = problem(answer);
+  const reason = readSlug(answer);
   if (reason === "duplicate-report") return "accepted";
   if (reason === "round-closed") return "late";
   return reason !== null && FINAL.has(reason) ? "refused" : "pending";
@@ -51,14 +51,14 @@ export class Delivery {
   async once(identity, sealed) {
     try {
       const token = await this.tokenStore.tie(identity, sealed);
-      const headers = { "content-type": MSGPACK, ...(token && { authorization: authorization(token) }) };
+      const headers = { "content-type": MSGPACK, ...(token && { authorization: formatAuthorization(token) }) };
       const answer = await ask(sealed.endpoint, { method: "POST", headers, body: sealed.body }, this.timeout);
-      const outcome = judged(answer);
-      const reason = outcome === "accepted" ? null : problem(answer);
+      const outcome = judgeAnswer(answer);
+      const reason = outcome === "accepted" ? null : readSlug(answer);
       // The next try comes with another one.
       if (reason !== null && WORN.has(reason)) await this.tokenStore.untie(identity, sealed);
       // Bytes that could not be deleted are sent again, and are duplicates then.
-      if (outcome !== "pending") await this.ledger.answered(identity, sealed).catch(() => {});
+      if (outcome !== "pending") await this.ledger.forgetReport(identity, sealed).catch(() => {});
       const quiet = Number(answer.headers.get("retry-after")) || 0;
       return { outcome, reason, quiet };
     } catch (error) {
@@ -67,16 +67,16 @@ export class Delivery {
     }
   }
 
-  /** Send until an answer decides, or patience ends. @param {string} identity @param {import("./ledgers/ledger.js").Sealed} sealed
-   * @param {number} patience seconds @returns {Promise<Verdict>} */
-  async until(identity, sealed, patience) {
-    const end = this.clock.monotonic() + patience;
+  /** Send until an answer decides, or retryTimeout ends. @param {string} identity @param {import("./ledgers/ledger.js").Sealed} sealed
+   * @param {number} retryTimeout seconds @returns {Promise<Verdict>} */
+  async until(identity, sealed, retryTimeout) {
+    const end = this.clock.monotonic() + retryTimeout;
     for (let tries = 1; ; tries++) {
       const verdict = await this.once(identity, sealed);
-      const left = end - this.clock.monotonic();
-      if (verdict.outcome !== "pending" || left <= verdict.quiet) return verdict;
-      const backoff = (below(1000) / 1000) * Math.min(MOST, FIRST * 2 ** Math.min(tries - 1, DOUBLINGS));
-      await pause(Math.min(left, verdict.quiet + backoff));
+      const secondsLeft = end - this.clock.monotonic();
+      if (verdict.outcome !== "pending" || secondsLeft <= verdict.quiet) return verdict;
+      const backoff = (drawBelow(1000) / 1000) * Math.min(MOST, FIRST * 2 ** Math.min(tries - 1, DOUBLINGS));
+      await pause(Math.min(secondsLeft, verdict.quiet + backoff));
     }
   }
 }

@@ -22,15 +22,15 @@ export const malformed = (detail, field = null) => new PrivateerError("malformed
 export const refused = (detail, field) => new PrivateerError("terms-refused", detail, field);
 
 /** Refuse a randomizer that nobody can make. @param {unknown} good whether it can be made @param {string} field */
-export function possible(good, field) {
+export function requirePossible(good, field) {
   if (!good) throw refused("there is no such randomizer", field);
 }
 
-/** Whether what is told has these values; what it does not say is false. @param {any} told @param {object} own */
-export const says = (told, own) => Object.entries(own).every(([name, value]) => JSON.stringify(told?.[name] ?? false) === JSON.stringify(value));
+/** Whether what is told has these values; what it does not say is false. @param {any} problem @param {object} fields */
+export const formatFields = (problem, fields) => Object.entries(fields).every(([name, value]) => JSON.stringify(problem?.[name] ?? false) === JSON.stringify(value));
 
 /** Refuse what this client does not know, or nobody does. @param {unknown} good @param {string} [field] what it is */
-export function sound(good, field = "policy") {
+export function requireKnown(good, field = "policy") {
   if (!good) throw malformed("not as this client knows it", field);
 }
 

@@ -1,7 +1,7 @@
 // @ts-check
 /** HTTP with an end: every answer is bounded in bytes and in time, whatever the server does. */
 
-import { joined, json } from "./bytes.js";
+import { concatBytes, json } from "./bytes.js";
 import { invalid, unavailable } from "./errors.js";
 
 const BYTES_MAX = 16 << 20;
@@ -13,10 +13,10 @@ export const MSGPACK = "application/msgpack";
 
 /**
  * Ask once.
- * @param {string} url @param {RequestInit} request @param {number} seconds @param {number} [most] bytes of a success
+ * @param {string} url @param {RequestInit} request @param {number} seconds @param {number} [maxBytes] bytes of a success
  * @returns {Promise<Answer>}
  */
-export async function ask(url, request, seconds, most = BYTES_MAX) {
+export async function ask(url, request, seconds, maxBytes = BYTES_MAX) {
   try {
     const answer = await fetch(url, {
       ...request,
@@ -29,47 +29,47 @@ export async function ask(url, request, seconds, most = BYTES_MAX) {
       referrerPolicy: "no-referrer",
       signal: AbortSignal.timeout(Math.ceil(seconds * 1000)),
     });
-    return { status: answer.status, headers: answer.headers, body: await bounded(answer, answer.ok ? most : PROBLEM_MAX) };
+    return { status: answer.status, headers: answer.headers, body: await readBounded(answer, answer.ok ? maxBytes : PROBLEM_MAX) };
   } catch (error) {
-    throw unavailable(silence(error, url, seconds));
+    throw unavailable(describeSilence(error, url, seconds));
   }
 }
 
 const CLOSED = new Set(["ECONNREFUSED", "ENOTFOUND", "EAI_AGAIN", "EHOSTUNREACH", "ENETUNREACH"]);
 
 /** @param {string} url @param {number} seconds */
-export const late = (url, seconds) => `${new URL(url).origin} did not answer within ${seconds} s`;
+export const timeoutMessage = (url, seconds) => `${new URL(url).origin} did not answer within ${seconds} s`;
 
 /** @param {string} url */
 export const nonsense = (url) => `${new URL(url).origin} answered, but not what it was asked for`;
 
 /** Why there is no answer, in the words of every client. @param {any} error @param {string} url @param {number} seconds */
-function silence(error, url, seconds) {
-  if (error?.name === "TimeoutError") return late(url, seconds);
+function describeSilence(error, url, seconds) {
+  if (error?.name === "TimeoutError") return timeoutMessage(url, seconds);
   const closed = `nothing listens at ${new URL(url).origin}`;
   // A browser does not tell a service that is closed from one that does not allow a page's origin.
   const page = globalThis.location?.origin;
-  if (page && error instanceof TypeError) return `${closed}, or it does not allow pages of ${page} (PRIVATEER_ORIGINS)`;
+  if (page && error instanceof TypeError) return `${closed}, or it does not allow pages of ${page} (PRIVATEER_CORS_ORIGINS)`;
   return CLOSED.has(error?.cause?.code) ? closed : nonsense(url);
 }
 
-/** @param {Response} answer @param {number} most */
-async function bounded(answer, most) {
+/** @param {Response} answer @param {number} maxBytes */
+async function readBounded(answer, maxBytes) {
   /** @type {Uint8Array<ArrayBuffer>[]} */
   const chunks = [];
   const reader = answer.body?.getReader();
   for (let size = 0; reader; ) {
-    const { done, value } = await reader.read();
-    if (done) break;
+    const { done: isDone, value } = await reader.read();
+    if (isDone) break;
     size += value.length;
-    if (size > most) throw unavailable("the answer is too large");
+    if (size > maxBytes) throw unavailable("the answer is too large");
     chunks.push(value);
   }
-  return joined(...chunks);
+  return concatBytes(...chunks);
 }
 
 /** The name of the problem in an answer; null if it is none. @param {Answer} answer @returns {string | null} */
-export function problem({ body }) {
+export function readSlug({ body }) {
   try {
     const { type } = json(body);
     return typeof type === "string" && type.startsWith(PROBLEM) ? type.slice(PROBLEM.length) : null;
@@ -79,7 +79,7 @@ export function problem({ body }) {
 }
 
 /** The address of a service, as requests have it. @param {string} url @param {string} field */
-export function address(url, field) {
+export function normalizeUrl(url, field) {
   try {
     const { protocol, search, hash, username, origin, pathname } = new URL(url);
     if (/^https?:$/.test(protocol) && !search && !hash && !username) return (origin + pathname).replace(/\/+$/, "");

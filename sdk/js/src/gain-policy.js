@@ -1,10 +1,10 @@
 // @ts-check
 /** The policy of a round that measures what choosing by context gains: the algorithm's policy, the best single option, or any. */
 
-import { Policy, playableOf } from "./algorithms/policy.js";
-import { places } from "./arrays.js";
-import { Layout, UNIT, WORD, classOf, seedOf } from "./coins.js";
-import { sound } from "./errors.js";
+import { Policy, readPlayable } from "./algorithms/policy.js";
+import { findTrue } from "./arrays.js";
+import { Layout, UNIT, WORD, chooseClass, readSeed } from "./coins.js";
+import { requireKnown } from "./errors.js";
 import { isNumber } from "./numbers.js";
 
 /** Parts of 65,536 of the coins that follow the policy; as many give the single option, if there is one, and the rest any. */
@@ -15,35 +15,35 @@ const [BY_CONTEXT, SINGLE, EITHER, ANY, KEYS, NO_OPTION] = [0, 1, 2, 3, 4, -1];
 const [GROUPS, OPTIONS, NAMES] = [0x67726f757073n, 0x6f7074696f6e73n, 0x6b657973n];
 const MIDDLE = 0.5;
 
-/** Whether a policy, as decoded, is one of these. @param {any} told */
-export const measuresGain = (told) => told !== null && typeof told === "object" && "by_context" in told;
+/** Whether a policy, as decoded, is one of these. @param {any} decoded */
+export const measuresGain = (decoded) => decoded !== null && typeof decoded === "object" && "by_context" in decoded;
 
 export class GainPolicy extends Policy {
-  /** @param {any} told the policy as decoded @param {import("./spec.js").Spec} spec @param {any} Kind the algorithm's own policies */
-  constructor(told, spec, Kind) {
-    super(told, spec);
-    this.single = told.single;
-    this.seed = seedOf(told.seed);
-    this.played = places(playableOf(told, spec));
+  /** @param {any} decoded the policy as decoded @param {import("./spec.js").Spec} spec @param {any} Kind the algorithm's own policies */
+  constructor(decoded, spec, Kind) {
+    super(decoded, spec);
+    this.single = decoded.single;
+    this.seed = readSeed(decoded.seed);
+    this.played = findTrue(readPlayable(decoded, spec));
     /** @type {import("./algorithms/index.js").Policy} */
-    this.byContext = new Kind(told.by_context, spec);
+    this.byContext = new Kind(decoded.by_context, spec);
     this.singles = this.single === NO_OPTION ? 0 : COMPARED;
-    this.check(told, spec);
+    this.check(decoded, spec);
   }
 
   get takesOwnAlone() {
     return true;
   }
 
-  /** @param {any} told @param {import("./spec.js").Spec} spec */
-  check(told, spec) {
-    const { batch, mechanism } = told.terms;
-    const nobody = told.by_context.terms.batch === 0 && this.byContext.version === this.version && this.byContext.cohort === "";
-    const known = this.single === NO_OPTION || this.played.includes(this.single);
-    const asked = batch > 0 && batch <= spec.gainPeople;
+  /** @param {any} decoded @param {import("./spec.js").Spec} spec */
+  check(decoded, spec) {
+    const { batch, mechanism } = decoded.terms;
+    const nobody = decoded.by_context.terms.batch === 0 && this.byContext.version === this.version && this.byContext.cohort === "";
+    const isKnownArm = this.single === NO_OPTION || this.played.includes(this.single);
+    const isWithinPeople = batch > 0 && batch <= spec.gainPeople;
     const layout = Layout.read(mechanism.layout);
     const about = layout.keys === KEYS && layout.groups === 1;
-    sound(nobody && known && asked && about);
+    requireKnown(nobody && isKnownArm && isWithinPeople && about);
     const { kind, base_rate, low, high } = spec.reward;
     const usual = isNumber(base_rate) ? (base_rate - low) / (high - low) : MIDDLE;
     this.asked = { keys: KEYS, expected: kind === "numeric" || spec.trust.curated ? usual : null, beside: false };
@@ -54,37 +54,37 @@ export class GainPolicy extends Policy {
     return mechanism.fits(this.asked);
   }
 
-  /** @param {number} slot @param {bigint} what @param {number} classes */
-  drawn(slot, what, classes) {
-    return classOf(slot, (this.seed ^ what) & WORD, classes);
+  /** @param {number} slot @param {bigint} kind @param {number} classes */
+  coins(slot, kind, classes) {
+    return chooseClass(slot, (this.seed ^ kind) & WORD, classes);
   }
 
   /** What the policy gives: one that asks nobody has no use for coins. @param {number[]} columns */
-  given(columns) {
+  forcedArm(columns) {
     return this.byContext.decide(columns, 0);
   }
 
   /** @param {number[]} columns @param {number} slot @returns {number} an arm */
   decide(columns, slot) {
-    const group = this.drawn(slot, GROUPS, UNIT);
-    if (group < COMPARED) return this.given(columns);
-    return group < COMPARED + this.singles ? this.single : this.played[this.drawn(slot, OPTIONS, this.played.length)];
+    const group = this.coins(slot, GROUPS, UNIT);
+    if (group < COMPARED) return this.forcedArm(columns);
+    return group < COMPARED + this.singles ? this.single : this.played[this.coins(slot, OPTIONS, this.played.length)];
   }
 
-  /** What an application tells, in [0, 1]. @param {any} told @param {import("./spec.js").Spec} spec */
-  read(told, spec) {
-    return this.byContext.read(told, spec);
+  /** What an application tells, in [0, 1]. @param {any} decoded @param {import("./spec.js").Spec} spec */
+  read(decoded, spec) {
+    return this.byContext.read(decoded, spec);
   }
 
   /** The key of a report, drawn from the groups that give this person this arm. @param {number[]} columns @param {number} arm @param {number} fresh */
   key(columns, arm, fresh) {
-    const given = this.given(columns);
+    const forcedArm = this.forcedArm(columns);
     const count = this.played.length;
-    const byContext = arm === given ? COMPARED * count : 0;
+    const byContext = arm === forcedArm ? COMPARED * count : 0;
     const single = arm === this.single ? this.singles * count : 0;
-    const place = this.drawn(fresh, NAMES, UNIT) * (byContext + single + UNIT - COMPARED - this.singles);
+    const place = this.coins(fresh, NAMES, UNIT) * (byContext + single + UNIT - COMPARED - this.singles);
     if (place >= UNIT * (byContext + single)) return ANY;
-    if (given === this.single) return EITHER;
+    if (forcedArm === this.single) return EITHER;
     return place < UNIT * byContext ? BY_CONTEXT : SINGLE;
   }
 

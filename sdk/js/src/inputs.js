@@ -6,12 +6,12 @@ import { isNumber } from "./numbers.js";
 const EXACT = 2n ** 53n;
 
 /** What a policy reads as a number if the value is one. @param {any} value @returns {any} */
-export const plain = (value) => (typeof value === "bigint" && value >= -EXACT && value <= EXACT ? Number(value) : value);
+export const toNumber = (value) => (typeof value === "bigint" && value >= -EXACT && value <= EXACT ? Number(value) : value);
 
 /** The same of each value of an object. @template T @param {T} values @returns {T} */
-export const plainOf = (values) => {
-  if (values === null || typeof values !== "object" || Array.isArray(values)) return plain(values);
-  return /** @type {T} */ (Object.fromEntries(Object.entries(values).map(([name, value]) => [name, plain(value)])));
+export const toPlainValues = (values) => {
+  if (values === null || typeof values !== "object" || Array.isArray(values)) return toNumber(values);
+  return /** @type {T} */ (Object.fromEntries(Object.entries(values).map(([name, value]) => [name, toNumber(value)])));
 };
 
 /** @param {any} value */
@@ -19,13 +19,13 @@ const isOutcome = (value) => typeof value === "boolean" || isNumber(value);
 
 /**
  * What is reported without an outcome, in words that name it and carry no value; empty where it fits.
- * @param {any} told @param {import("./spec.js").Spec} spec
+ * @param {any} outcome @param {import("./spec.js").Spec} spec
  */
-export function unfitOutcome(told, { guardrails }) {
-  const isSeveral = guardrails.length > 0 && told !== null && typeof told === "object";
+export function unfitOutcome(outcome, { guardrails }) {
+  const isSeveral = guardrails.length > 0 && outcome !== null && typeof outcome === "object";
   const names = ["reward", ...guardrails];
   const fits = isSeveral
-    ? Object.keys(told).length === names.length && names.every((name) => isOutcome(told[name]))
-    : isOutcome(told);
+    ? Object.keys(outcome).length === names.length && names.every((name) => isOutcome(outcome[name]))
+    : isOutcome(outcome);
   return fits ? [] : ["reward: should be a number, or yes or no; what is not counts as no outcome"];
 }

@@ -1,7 +1,7 @@
 // @ts-check
 /** The issuer of upload tokens: a module of its own, since most pages need none. */
 
-import { address } from "./exchange.js";
+import { normalizeUrl } from "./exchange.js";
 import { Tokens } from "./tokens/tokens.js";
 
 /** What the application's backend signed for this device and an experiment. @typedef {(experiment: string) => string | Promise<string>} Attest */
@@ -10,7 +10,7 @@ import { Tokens } from "./tokens/tokens.js";
 export class Issuer {
   /** @param {string} url its address @param {{attest?: Attest}} [how] attest: gives what the backend signed, if the issuer asks for it */
   constructor(url, { attest } = {}) {
-    this.url = address(url, "issuer");
+    this.url = normalizeUrl(url, "issuer");
     this.attest = attest;
   }
 

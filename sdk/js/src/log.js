@@ -1,12 +1,12 @@
 // @ts-check
 /** A server's key, and its public log: what is published is signed, in the log, and the log only grows. */
 
-import { joined, same, unhex, utf8 } from "./bytes.js";
+import { concatBytes, areEqualBytes, unhex, utf8 } from "./bytes.js";
 import { PrivateerError } from "./errors.js";
-import { Peaks, consistent, included, leafHash } from "./merkle.js";
+import { Peaks, provesConsistency, provesInclusion, leafHash } from "./merkle.js";
 import { encode } from "./msgpack.js";
 import { isWhole } from "./numbers.js";
-import { subtle } from "./platform.js";
+import { getSubtleCrypto } from "./platform.js";
 import { sha256 } from "./sealing.js";
 
 const PURPOSE = utf8("privateer/publication/1\0");
@@ -19,27 +19,27 @@ const BLOCK = 32;
 /** @typedef {{key: string, head: string}} Known a server's key (hexadecimal), and the last head of its log */
 
 /** @param {string} type @param {string} detail @param {string} field */
-const wrong = (type, detail, field) => new PrivateerError(type, detail, field);
-const unsigned = (/** @type {string} */ field) => wrong("signature-invalid", "the server has not signed this", field);
-const unproved = (/** @type {string} */ field) => wrong("proof-invalid", "the proof does not lead to the head", field);
-export const keyChanged = () => wrong("key-changed", "the server signs with another key", "serverKey");
-const forked = () => wrong("log-forked", "the log is no continuation of its last head", "head");
+const makeLogError = (type, detail, field) => new PrivateerError(type, detail, field);
+const makeUnsignedError = (/** @type {string} */ field) => makeLogError("signature-invalid", "the server has not signed this", field);
+const makeUnprovedError = (/** @type {string} */ field) => makeLogError("proof-invalid", "the proof does not lead to the head", field);
+export const makeKeyChangedError = () => makeLogError("key-changed", "the server signs with another key", "serverKey");
+const makeForkedError = () => makeLogError("log-forked", "the log is no continuation of its last head", "head");
 
 /** @param {string} text */
-function base64(text) {
+function decodeBase64(text) {
   try {
     return Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
   } catch {
-    throw unproved("proof");
+    throw makeUnprovedError("proof");
   }
 }
 
 /** @param {string} key @param {Uint8Array<ArrayBuffer>} signature @param {Uint8Array<ArrayBuffer>} data */
-async function verifies(key, signature, data) {
+async function verifySignature(key, signature, data) {
   try {
     const raw = unhex(key);
-    const imported = await subtle().importKey("raw", raw, { name: "Ed25519" }, false, ["verify"]);
-    return await subtle().verify({ name: "Ed25519" }, imported, signature, data);
+    const imported = await getSubtleCrypto().importKey("raw", raw, { name: "Ed25519" }, false, ["verify"]);
+    return await getSubtleCrypto().verify({ name: "Ed25519" }, imported, signature, data);
   } catch {
     return false;
   }
@@ -48,36 +48,36 @@ async function verifies(key, signature, data) {
 /**
  * The key that signed a publication.
  * @param {string} header @param {Uint8Array<ArrayBuffer>} body
- * @param {string[]} known keys that the server may have; empty: any, since it is met for the first time
+ * @param {string[]} knownKeys keys that the server may have; empty: any, since it is met for the first time
  */
-export async function checkSigned(header, body, known) {
+export async function verifySigner(header, body, knownKeys) {
   const [, key, signature] = SIGNED.exec(header) ?? [];
-  if (!key) throw unsigned("privateer-signed");
-  if (known.length && !known.includes(key)) throw keyChanged();
-  const signed = joined(PURPOSE, await sha256(body));
-  if (!(await verifies(key, unhex(signature), signed))) throw unsigned("privateer-signed");
+  if (!key) throw makeUnsignedError("privateer-signed");
+  if (knownKeys.length && !knownKeys.includes(key)) throw makeKeyChangedError();
+  const signed = concatBytes(PURPOSE, await sha256(body));
+  if (!(await verifySignature(key, unhex(signature), signed))) throw makeUnsignedError("privateer-signed");
   return key;
 }
 
 /** What stops a device: a fork, which signatures prove, and an old head, which somebody in between may repeat. All else is unsigned. */
-const CONTRADICTIONS = ["log-forked", "head-went-back"];
+const CONTRADICTIONS = ["log-forked", "log-rollback"];
 
 /** Whether evidence is of a server that contradicted itself; null: nothing is known. @param {string | null} evidence */
-export const contradicts = (evidence) => evidence !== null && !JSON.parse(evidence).answered && CONTRADICTIONS.includes(JSON.parse(evidence).problem);
+export const findContradiction = (evidence) => evidence !== null && !JSON.parse(evidence).answered && CONTRADICTIONS.includes(JSON.parse(evidence).problem);
 
 /** Whether evidence is of a log that went back, and nothing worse, and stands. @param {string | null} evidence */
-export const isRollback = (evidence) => contradicts(evidence) && JSON.parse(evidence ?? "").problem === "head-went-back";
+export const isRollback = (evidence) => findContradiction(evidence) && JSON.parse(evidence ?? "").problem === "log-rollback";
 
 /** How strong evidence is. @param {string} evidence */
-const strength = (evidence) => ["head-went-back", "log-forked"].indexOf(JSON.parse(evidence).problem);
+const rankEvidence = (evidence) => ["log-rollback", "log-forked"].indexOf(JSON.parse(evidence).problem);
 
 /** Whether evidence is kept in the place of what there is: the stronger, and of like ones the first to stand. @param {string} evidence @param {string | null} before */
 export const outweighs = (evidence, before) =>
-  before === null || strength(evidence) > strength(before) || (strength(evidence) === strength(before) && !contradicts(before));
+  before === null || rankEvidence(evidence) > rankEvidence(before) || (rankEvidence(evidence) === rankEvidence(before) && !findContradiction(before));
 
 /** The refusal of a server that contradicted itself. @param {string} evidence @param {string} server */
-export const contradicted = (evidence, server) =>
-  wrong(
+export const contradictionError = (evidence, server) =>
+  makeLogError(
     JSON.parse(evidence).problem,
     `the device holds evidence that the server contradicted itself: publish it (client.evidence), or trust the server anew (ledger.forgetServer("${server}"))`,
     "evidence",
@@ -88,22 +88,22 @@ export async function openHead(signed, key) {
   const end = signed.lastIndexOf("\n\n");
   const text = signed.slice(0, end + 1);
   const [, origin, size, root] = HEAD.exec(text) ?? [];
-  if (end < 0 || !origin || signed.length > NOTE_MAX) throw unsigned("head");
-  const named = joined(utf8(`${origin}\n`), [1], unhex(key));
+  if (end < 0 || !origin || signed.length > NOTE_MAX) throw makeUnsignedError("head");
+  const named = concatBytes(utf8(`${origin}\n`), [1], unhex(key));
   const id = (await sha256(named)).slice(0, 4);
   for (const line of signed.slice(end + 2).split("\n")) {
-    const stamp = line.startsWith(`— ${origin} `) ? base64(line.slice(`— ${origin} `.length)) : new Uint8Array(0);
-    if (!same(stamp.slice(0, 4), id)) continue;
-    if (!(await verifies(key, stamp.slice(4), utf8(text)))) break;
-    return { origin, size: Number(size), root: base64(root), signed };
+    const stamp = line.startsWith(`— ${origin} `) ? decodeBase64(line.slice(`— ${origin} `.length)) : new Uint8Array(0);
+    if (!areEqualBytes(stamp.slice(0, 4), id)) continue;
+    if (!(await verifySignature(key, stamp.slice(4), utf8(text)))) break;
+    return { origin, size: Number(size), root: decodeBase64(root), signed };
   }
-  throw unsigned("head");
+  throw makeUnsignedError("head");
 }
 
 /** @param {any} text @param {string} field */
-function hashes(text, field) {
-  const all = typeof text === "string" ? base64(text) : new Uint8Array(1);
-  if (all.length % 32) throw unproved(field);
+function decodeHashes(text, field) {
+  const all = typeof text === "string" ? decodeBase64(text) : new Uint8Array(1);
+  if (all.length % 32) throw makeUnprovedError(field);
   return Array.from({ length: all.length / 32 }, (_, place) => all.slice(32 * place, 32 * place + 32));
 }
 
@@ -113,48 +113,48 @@ function hashes(text, field) {
  * @param {any} proof @param {string} key @param {Head | null} last
  */
 export async function checkStart(proof, key, last) {
-  if (typeof proof?.head !== "string") throw unproved("proof");
+  if (typeof proof?.head !== "string") throw makeUnprovedError("proof");
   const head = await openHead(proof.head, key);
   checkOrder(head, last);
-  if (!(proof.start <= BLOCK * Math.max(0, Math.floor((head.size - 1) / BLOCK) - 1))) throw unproved("start");
+  if (!(proof.start <= BLOCK * Math.max(0, Math.floor((head.size - 1) / BLOCK) - 1))) throw makeUnprovedError("start");
 }
 
 /** The block to ask for, if a proof says nothing of the last head; null if it does. @param {any} proof @param {Head | null} last */
-export const blockOf = (proof, last) => (last && last.size < proof?.start ? Math.floor(last.size / BLOCK) : null);
+export const continuationBlock = (proof, last) => (last && last.size < proof?.start ? Math.floor(last.size / BLOCK) : null);
 
 /**
  * The head of a proof that shows that an entry is in the log, and that the log continues the last head.
  * @param {any} proof @param {Uint8Array<ArrayBuffer>} entry @param {string} key @param {Head | null} last
  */
 export async function checkProof(proof, entry, key, last) {
-  if (typeof proof?.head !== "string") throw unproved("proof");
+  if (typeof proof?.head !== "string") throw makeUnprovedError("proof");
   const head = await openHead(proof.head, key);
   checkOrder(head, last);
   const { index, start } = proof;
-  if (!isWhole(index, 0) || !isWhole(start, 0)) throw unproved("proof");
-  const isIn = await included(await leafHash(entry), index, head.size, hashes(proof.inclusion, "inclusion"), head.root);
-  if (!isIn) throw wrong("proof-invalid", "the publication is not in the server's log", "inclusion");
-  const peaks = new Peaks(start, hashes(proof.peaks, "peaks"));
-  if (!peaks.fits || start % BLOCK || blockOf(proof, last) !== null) throw unproved("peaks");
-  let then = last?.size === peaks.size ? await peaks.root() : null;
-  for (const leaf of hashes(proof.leaves, "leaves")) {
+  if (!isWhole(index, 0) || !isWhole(start, 0)) throw makeUnprovedError("proof");
+  const isIn = await provesInclusion(await leafHash(entry), index, head.size, decodeHashes(proof.inclusion, "inclusion"), head.root);
+  if (!isIn) throw makeLogError("proof-invalid", "the publication is not in the server's log", "inclusion");
+  const peaks = new Peaks(start, decodeHashes(proof.peaks, "peaks"));
+  if (!peaks.fits || start % BLOCK || continuationBlock(proof, last) !== null) throw makeUnprovedError("peaks");
+  let root = last?.size === peaks.size ? await peaks.root() : null;
+  for (const leaf of decodeHashes(proof.leaves, "leaves")) {
     await peaks.add(leaf);
-    if (last?.size === peaks.size) then = await peaks.root();
+    if (last?.size === peaks.size) root = await peaks.root();
   }
-  const path = hashes(proof.consistency, "consistency");
-  if (!(await consistent(peaks.size, await peaks.root(), head.size, head.root, path))) throw unproved("consistency");
-  if (last && last.size > peaks.size) throw unproved("leaves");
-  if (last?.size && !(then && same(then, last.root))) throw forked();
+  const path = decodeHashes(proof.consistency, "consistency");
+  if (!(await provesConsistency(peaks.size, await peaks.root(), head.size, head.root, path))) throw makeUnprovedError("consistency");
+  if (last && last.size > peaks.size) throw makeUnprovedError("leaves");
+  if (last?.size && !(root && areEqualBytes(root, last.root))) throw makeForkedError();
   return head;
 }
 
 /** Refuse a head that cannot come after the last one. @param {Head} head @param {Head | null} last */
 function checkOrder(head, last) {
   if (!last) return;
-  if (head.origin !== last.origin) throw wrong("key-changed", "the server keeps another log", "head");
-  if (head.size < last.size) throw wrong("head-went-back", "the head of the log is older than the last one", "head");
-  if (head.size === last.size && !same(head.root, last.root)) throw forked();
+  if (head.origin !== last.origin) throw makeLogError("key-changed", "the server keeps another log", "head");
+  if (head.size < last.size) throw makeLogError("log-rollback", "the head of the log is older than the last one", "head");
+  if (head.size === last.size && !areEqualBytes(head.root, last.root)) throw makeForkedError();
 }
 
 /** @param {string} experiment @param {number} version @param {Uint8Array<ArrayBuffer>} digest */
-export const entryOf = (experiment, version, digest) => encode([experiment, version, digest]);
+export const encodeEntry = (experiment, version, digest) => encode([experiment, version, digest]);

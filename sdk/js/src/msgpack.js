@@ -1,8 +1,8 @@
 // @ts-check
 /** The part of msgpack that the wire format uses. Integers beyond 2^53 are BigInt; bin is Uint8Array. */
 
-import { joined, utf8 } from "./bytes.js";
-import { sound } from "./errors.js";
+import { concatBytes, utf8 } from "./bytes.js";
+import { requireKnown } from "./errors.js";
 import { isWhole } from "./numbers.js";
 
 const DEPTH_MAX = 64;
@@ -17,19 +17,19 @@ class Reader {
 
   /** @param {number} length */
   take(length) {
-    sound(this.at + length <= this.bytes.length, "bytes");
+    requireKnown(this.at + length <= this.bytes.length, "bytes");
     this.at += length;
     return this.at - length;
   }
 
   /** @param {number} size bytes of an unsigned integer @returns {any} */
   unsigned(size) {
-    return plain(this.bin(size).reduce((sum, byte) => (sum << 8n) | BigInt(byte), 0n));
+    return toPlainNumber(this.bin(size).reduce((sum, byte) => (sum << 8n) | BigInt(byte), 0n));
   }
 
   /** @param {number} size @returns {any} */
   signed(size) {
-    return plain(BigInt.asIntN(8 * size, BigInt(this.unsigned(size))));
+    return toPlainNumber(BigInt.asIntN(8 * size, BigInt(this.unsigned(size))));
   }
 
   /** @param {number} length */
@@ -46,26 +46,26 @@ class Reader {
 
   /** @param {number} length @param {number} depth */
   array(length, depth) {
-    const found = [];
-    for (let i = 0; i < length; i++) found.push(this.value(depth + 1));
-    return found;
+    const values = [];
+    for (let i = 0; i < length; i++) values.push(this.value(depth + 1));
+    return values;
   }
 
   /** @param {number} length @param {number} depth */
   map(length, depth) {
     /** @type {Record<string, any>} */
-    const found = Object.create(null);
+    const values = Object.create(null);
     for (let i = 0; i < length; i++) {
       const key = this.value(depth + 1);
-      sound(typeof key === "string" && !(key in found), "bytes");
-      found[key] = this.value(depth + 1);
+      requireKnown(typeof key === "string" && !(key in values), "bytes");
+      values[key] = this.value(depth + 1);
     }
-    return found;
+    return values;
   }
 
   /** @param {number} depth @returns {any} */
   value(depth) {
-    sound(depth <= DEPTH_MAX, "bytes");
+    requireKnown(depth <= DEPTH_MAX, "bytes");
     const kind = this.bytes[this.take(1)];
     if (kind < 0x80) return kind;
     if (kind < 0x90) return this.map(kind & 15, depth);
@@ -89,13 +89,13 @@ class Reader {
       case 0xd9: case 0xda: case 0xdb: return this.str(this.unsigned(1 << (kind - 0xd9)));
       case 0xdc: case 0xdd: return this.array(this.unsigned(2 << (kind - 0xdc)), depth);
       case 0xde: case 0xdf: return this.map(this.unsigned(2 << (kind - 0xde)), depth);
-      default: return sound(false, "bytes");
+      default: return requireKnown(false, "bytes");
     }
   }
 }
 
 /** @param {bigint} value */
-function plain(value) {
+function toPlainNumber(value) {
   const number = Number(value);
   return isWhole(number) ? number : value;
 }
@@ -104,7 +104,7 @@ function plain(value) {
 export function decode(bytes) {
   const reader = new Reader(bytes);
   const value = reader.value(0);
-  sound(reader.at === bytes.length, "bytes");
+  requireKnown(reader.at === bytes.length, "bytes");
   return value;
 }
 
@@ -112,19 +112,19 @@ export function decode(bytes) {
 export function encode(value) {
   if (typeof value === "string") {
     const bytes = utf8(value);
-    return joined(bytes.length < 32 ? [0xa0 + bytes.length] : headed(0xd9, bytes.length), bytes);
+    return concatBytes(bytes.length < 32 ? [0xa0 + bytes.length] : encodeHeader(0xd9, bytes.length), bytes);
   }
-  if (value instanceof Uint8Array) return joined(headed(0xc4, value.length), /** @type {any} */ (value));
+  if (value instanceof Uint8Array) return concatBytes(encodeHeader(0xc4, value.length), /** @type {any} */ (value));
   if (Array.isArray(value)) {
     if (value.length > 15) throw new RangeError("an array of the wire format has at most 15 entries");
-    return joined([0x90 + value.length], ...value.map(encode));
+    return concatBytes([0x90 + value.length], ...value.map(encode));
   }
-  if (isWhole(value, 0)) return new Uint8Array(value < 0x80 ? [value] : headed(0xcc, value));
+  if (isWhole(value, 0)) return new Uint8Array(value < 0x80 ? [value] : encodeHeader(0xcc, value));
   throw new TypeError("only text, bytes, unsigned integers and arrays can be encoded");
 }
 
 /** @param {number} tag of one byte @param {number} value in the fewest bytes, of a power of two, that hold it */
-function headed(tag, value) {
+function encodeHeader(tag, value) {
   let size = 1;
   while (value >= 2 ** (8 * size)) {
     size *= 2;

@@ -16,18 +16,18 @@ import { People } from "./people.js";
 export * from "./index.js";
 export { FileLedger, Issuer, PeopleLedger };
 
-const many = () => {
+const refuseMany = () => {
   throw invalid("is one of many people: client.person(key) is the client of one of them", "ledger");
 };
 
 /** A client whose ledger may be a path, or that of many people, and whose issuer an address. */
 export class Client extends DeviceClient {
   /** @param {string} server @param {Options} [options] */
-  constructor(server, { ledger, issuer, attest, ...more } = {}) {
+  constructor(server, { ledger, issuer, attest, ...otherOptions } = {}) {
     const isMany = ledger instanceof PeopleLedger;
-    const own = isMany ? new Ledger({ read: many, change: many, names: many, key: many }) : typeof ledger === "string" ? new FileLedger(ledger) : ledger;
-    const options = { ...more, issuer: typeof issuer === "string" ? new Issuer(issuer, { attest }) : issuer };
-    super(server, { ...options, ledger: own });
+    const ownLedger = isMany ? new Ledger({ read: refuseMany, change: refuseMany, names: refuseMany, key: refuseMany }) : typeof ledger === "string" ? new FileLedger(ledger) : ledger;
+    const options = { ...otherOptions, issuer: typeof issuer === "string" ? new Issuer(issuer, { attest }) : issuer };
+    super(server, { ...options, ledger: ownLedger });
     /** @type {People | null} */
     this.people = isMany ? new People(server, options, ledger) : null;
   }
@@ -43,8 +43,8 @@ export class Client extends DeviceClient {
   }
 
   /** Make what is due, and send what waits, of everybody. @returns {Promise<Record<string, number>>} the number of each outcome */
-  async resendPeople() {
-    return this.everybody().resend(this.patience);
+  async flushPeople() {
+    return this.everybody().flush(this.retryTimeout);
   }
 
   everybody() {

@@ -11,4 +11,4 @@ export const isWithin = (value, low, high) => isNumber(value) && value >= low &&
 export const isWhole = (value, low = -Infinity, high = Infinity) => Number.isSafeInteger(value) && isWithin(value, low, high);
 
 /** @param {number} value @param {number} low @param {number} high */
-export const clipped = (value, low, high) => Math.min(Math.max(value, low), high);
+export const clipNumber = (value, low, high) => Math.min(Math.max(value, low), high);

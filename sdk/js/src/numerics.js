@@ -27,10 +27,10 @@ const ROOT_2PI = 2.50662827463100050242;
 const EXP_MINUS_2 = 0.13533528323661269189;
 
 /** @param {number} x @param {number[]} coefficients the highest power first */
-const polynomial = (x, coefficients) => coefficients.reduce((sum, one) => sum * x + one);
+const polynomial = (x, coefficients) => coefficients.reduce((sum, coefficient) => sum * x + coefficient);
 
 /** The normal number of a 64-bit word, by its upper 53 bits; finite, whatever the word. @param {bigint} word */
-export const normalOf = (word) => normalQuantile(Math.min((Number(word >> 11n) + 0.5) * 2 ** -53, 1 - 2 ** -53));
+export const wordToNormal = (word) => normalQuantile(Math.min((Number(word >> 11n) + 0.5) * 2 ** -53, 1 - 2 ** -53));
 
 /** The normal quantile. @param {number} share in (0, 1) */
 export function normalQuantile(share) {
@@ -46,18 +46,18 @@ export function normalQuantile(share) {
   const x = Math.sqrt(-2 * Math.log(y));
   const z = 1 / x;
   const [p, q] = x < 8 ? [P1, Q1] : [P2, Q2];
-  const found = x - Math.log(x) / x - (z * polynomial(z, p)) / polynomial(z, q);
-  return upper ? found : -found;
+  const approximation = x - Math.log(x) / x - (z * polynomial(z, p)) / polynomial(z, q);
+  return upper ? approximation : -approximation;
 }
 
 /** The logarithm of the normal distribution function. @param {number} x @returns {number} */
 export function logNormal(x) {
   if (x > 0) return Math.log1p(-Math.exp(logNormal(-x)));
-  return x > -3 ? Math.log(0.5 - half(-x)) : logTail(-x);
+  return x > -3 ? Math.log(0.5 - integrateNormal(-x)) : logTail(-x);
 }
 
 /** The normal density's integral from 0 to x, by its series of positive terms. @param {number} x */
-function half(x) {
+function integrateNormal(x) {
   let [term, sum] = [x, x];
   for (let k = 1; term > sum * 1e-18; k++) {
     term *= (x * x) / (2 * k + 1);
@@ -74,7 +74,7 @@ function logTail(x) {
 }
 
 /** To the nearest whole number; of two, to the even one. @param {number} value */
-export function rounded(value) {
+export function roundToEven(value) {
   const low = Math.floor(value);
   const rest = value - low;
   return rest < 0.5 || (rest === 0.5 && low % 2 === 0) ? low : low + 1;

@@ -9,7 +9,7 @@ import { WITHIN } from "./in-time.js";
 
 /** @typedef {import("./client.js").Client} Client */
 /** @typedef {import("./session.js").Session} Session */
-/** @typedef {import("./delivery.js").Outcome} Outcome */
+/** @typedef {import("./delivery.js").ReportStatus} ReportStatus */
 /** @typedef {{targetingKey?: string | number, [key: string]: any}} Context */
 /** @typedef {{value?: number, [key: string]: any}} Details */
 
@@ -24,7 +24,7 @@ import { WITHIN } from "./in-time.js";
  * experiment's name
  * @property {Record<string, Record<string, any>>} [values] the value of each arm by experiment; by default "on" and "off",
  * or "true" and "false", are booleans, and other arms are their names
- * @property {(experiment: string, outcome: Outcome | PrivateerError) => void} [reported] told what became of a report
+ * @property {(experiment: string, outcome: ReportStatus | PrivateerError) => void} [reported] told what became of a report
  * @property {string[]} [fresh] the experiments in which a person whose features change, while the provider runs, gets a fresh
  * choice
  * @property {number} [within] seconds for an evaluation, .3 by default; whoever has no arm by then gets the default, and at a later
@@ -35,18 +35,18 @@ const BOOLEANS = new Map([["on", true], ["off", false], ["true", true], ["false"
 const CODES = /** @type {Record<string, string>} */ ({ "input-invalid": "INVALID_CONTEXT", "not-found": "FLAG_NOT_FOUND", deleted: "FLAG_NOT_FOUND" });
 
 /** @template T @param {T} value @param {string} errorCode @param {string} errorMessage @returns {Resolution<T>} */
-const failed = (value, errorCode, errorMessage) => ({ value, reason: "ERROR", errorCode, errorMessage });
+const failedDetails = (value, errorCode, errorMessage) => ({ value, reason: "ERROR", errorCode, errorMessage });
 
 /** @template T @param {T} value @param {unknown} error @returns {Resolution<T>} */
-function told(value, error) {
+function errorDetails(value, error) {
   if (!(error instanceof PrivateerError)) throw error;
-  return failed(value, CODES[error.type] ?? "GENERAL", error.message);
+  return failedDetails(value, CODES[error.type] ?? "GENERAL", error.message);
 }
 
 const OTHER = "another targetingKey, and a client is one person: people of one process need a PrivateerServerProvider";
 
 /** The targeting key; a number is the person of its text. @param {Context} context @returns {string} */
-const keyOf = ({ targetingKey }) => (targetingKey === undefined || targetingKey === null ? "" : `${targetingKey}`);
+const readTargetingKey = ({ targetingKey }) => (targetingKey === undefined || targetingKey === null ? "" : `${targetingKey}`);
 
 /** A person's session, whose arm stands. */
 class Flag {
@@ -65,10 +65,10 @@ class Flag {
   choose(context) {
     const { features } = this.session;
     // What is no feature, and the targeting key, is left out: a device knows one person.
-    const given = Object.fromEntries(features.filter((name) => Object.hasOwn(context, name)).map((name) => [name, context[name]]));
-    const seen = JSON.stringify(given);
+    const values = Object.fromEntries(features.filter((name) => Object.hasOwn(context, name)).map((name) => [name, context[name]]));
+    const seen = JSON.stringify(values);
     const isOther = this.fresh && this.arm !== null && this.seen !== seen;
-    if (this.arm === null || isOther) [this.arm, this.seen] = [this.session.choose(given, { fresh: isOther }), seen];
+    if (this.arm === null || isOther) [this.arm, this.seen] = [this.session.choose(values, { fresh: isOther }), seen];
     return this.arm;
   }
 
@@ -76,16 +76,16 @@ class Flag {
   resolved(kind, value, name, context) {
     const arm = this.choose(context);
     const values = this.settings.values?.[name];
-    const found = values ? values[arm] : kind === "boolean" ? BOOLEANS.get(arm) : arm;
-    if (typeof found !== kind) return failed(value, "TYPE_MISMATCH", `${name}: the arm has no ${kind}: give one in settings.values`);
-    const { asked, offline, participation } = this.session;
-    return { value: found, variant: arm, reason: "SPLIT", flagMetadata: { version: participation.round.version, asked, offline } };
+    const armValue = values ? values[arm] : kind === "boolean" ? BOOLEANS.get(arm) : arm;
+    if (typeof armValue !== kind) return failedDetails(value, "TYPE_MISMATCH", `${name}: the arm has no ${kind}: give one in settings.values`);
+    const { reportRequested, offline, participation } = this.session;
+    return { value: armValue, variant: arm, reason: "SPLIT", flagMetadata: { version: participation.round.version, asked: reportRequested, offline } };
   }
 
-  /** @param {Details} details @returns {Promise<Outcome>} */
-  async report({ value = 1, ...more }) {
+  /** @param {Details} details @returns {Promise<ReportStatus>} */
+  async report({ value = 1, ...details }) {
     const { guardrails } = this.session.participation.spec;
-    const answers = Object.fromEntries(guardrails.map((name) => [name, more[name] ?? false]));
+    const answers = Object.fromEntries(guardrails.map((name) => [name, details[name] ?? false]));
     return this.session.report(guardrails.length ? { reward: value, ...answers } : value);
   }
 }
@@ -103,7 +103,7 @@ class Provider {
     this.flags = new Map();
   }
 
-  /** Report what came of an experiment's choice. Nobody waits for it, but `onClose`. @param {string} name @param {() => Promise<Outcome>} report */
+  /** Report what came of an experiment's choice. Nobody waits for it, but `onClose`. @param {string} name @param {() => Promise<ReportStatus>} report */
   send(name, report) {
     const { reported = () => {} } = this.settings;
     const going = report().then(
@@ -122,8 +122,8 @@ class Provider {
   /** Wait for reports on their way, and for choices that are being kept. */
   async onClose() {
     const flags = await Promise.allSettled(this.flags.values());
-    const kept = flags.map((one) => one.status === "fulfilled" && one.value instanceof Flag && one.value.session.keeping);
-    await Promise.allSettled([...kept, ...this.going]);
+    const keeping = flags.map((flag) => flag.status === "fulfilled" && flag.value instanceof Flag && flag.value.session.keeping);
+    await Promise.allSettled([...keeping, ...this.going]);
   }
 }
 
@@ -172,7 +172,7 @@ export class PrivateerWebProvider extends Provider {
 
   /** Whether this client, which is one person, is asked about another one. @param {Context | undefined} context */
   isOther(context) {
-    const key = keyOf(context ?? {});
+    const key = readTargetingKey(context ?? {});
     this.person ||= key;
     return key !== "" && key !== this.person;
   }
@@ -180,12 +180,12 @@ export class PrivateerWebProvider extends Provider {
   /** @template T @param {string} kind @param {string} name @param {T} value @param {Context} context @returns {Resolution<T>} */
   resolve(kind, name, value, context) {
     const flag = this.flags.get(name);
-    if (!flag) return failed(value, "FLAG_NOT_FOUND", `${name}: list it in settings.experiments`);
-    if (this.isOther(context)) return failed(value, "INVALID_CONTEXT", OTHER);
+    if (!flag) return failedDetails(value, "FLAG_NOT_FOUND", `${name}: list it in settings.experiments`);
+    if (this.isOther(context)) return failedDetails(value, "INVALID_CONTEXT", OTHER);
     try {
-      return flag instanceof PrivateerError ? told(value, flag) : flag.resolved(kind, value, name, context);
+      return flag instanceof PrivateerError ? errorDetails(value, flag) : flag.resolved(kind, value, name, context);
     } catch (error) {
-      return told(value, error);
+      return errorDetails(value, error);
     }
   }
 
@@ -246,11 +246,11 @@ export class PrivateerServerProvider extends Provider {
   flag(name, key) {
     const identity = JSON.stringify([name, key]);
     const { within = WITHIN } = this.settings;
-    const known = this.flags.get(identity) ?? this.client(key).inTime.session(name, within).then((session) => new Flag(session, this.settings, name));
-    this.flags.set(identity, known);
+    const flag = this.flags.get(identity) ?? this.client(key).inTime.session(name, within).then((session) => new Flag(session, this.settings, name));
+    this.flags.set(identity, flag);
     // Who could not join tries again at the next evaluation.
-    known.catch(() => this.flags.delete(identity));
-    return known;
+    flag.catch(() => this.flags.delete(identity));
+    return flag;
   }
 
   /** Forget a person's sessions; their ledger stays. @param {string} key */
@@ -261,12 +261,12 @@ export class PrivateerServerProvider extends Provider {
 
   /** @template T @param {string} kind @param {string} name @param {T} value @param {Context} context @returns {Promise<Resolution<T>>} */
   async resolve(kind, name, value, context) {
-    const key = keyOf(context);
-    if (!key) return failed(value, "TARGETING_KEY_MISSING", "give a targetingKey: each person has a ledger of their own");
+    const key = readTargetingKey(context);
+    if (!key) return failedDetails(value, "TARGETING_KEY_MISSING", "give a targetingKey: each person has a ledger of their own");
     try {
       return (await this.flag(name, key)).resolved(kind, value, name, context);
     } catch (error) {
-      return told(value, error);
+      return errorDetails(value, error);
     }
   }
 
@@ -293,7 +293,7 @@ export class PrivateerServerProvider extends Provider {
   /** @param {string} event @param {Context} context @param {Details} [details] */
   track(event, context, details = {}) {
     const name = this.experimentOf(event);
-    const known = this.flags.get(JSON.stringify([name, keyOf(context)]));
-    if (known) this.send(name, async () => (await known).report(details));
+    const flag = this.flags.get(JSON.stringify([name, readTargetingKey(context)]));
+    if (flag) this.send(name, async () => (await flag).report(details));
   }
 }

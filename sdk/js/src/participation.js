@@ -1,16 +1,16 @@
 // @ts-check
 /** Taking part in one round: checked terms, decisions, and sealed reports. */
 
-import { adjusted, featuresOf, numbersOf, offsetOf } from "./adjustment.js";
-import { agree, hold } from "./agreement.js";
+import { adjustOutcome, selectFeatures, encodeNumbers, computeOffset } from "./adjustment.js";
+import { checkAgreement, requireAgreement } from "./agreement.js";
 import { ALGORITHMS } from "./algorithms/index.js";
-import { hex, joined } from "./bytes.js";
-import { PrivateerError, sound, malformed, refused } from "./errors.js";
-import { armOf, countOf, isDue } from "./choice.js";
-import { columnsOf } from "./features.js";
+import { hex, concatBytes } from "./bytes.js";
+import { PrivateerError, requireKnown, malformed, refused } from "./errors.js";
+import { readArm, readArmCount, isDue } from "./choice.js";
+import { encodeColumns } from "./features.js";
 import { GainPolicy, measuresGain } from "./gain-policy.js";
 import { encode } from "./msgpack.js";
-import { coins, random, secureNoise } from "./platform.js";
+import { coins, fillRandom, secureNoise } from "./platform.js";
 import { readPublication } from "./publication.js";
 import { seal } from "./sealing.js";
 import { Spec } from "./spec.js";
@@ -54,16 +54,16 @@ export class Participation {
     this.terms = policy?.terms;
     const Kind = ALGORITHMS.get(this.spec.algorithm);
     if (!Kind) throw refused("this client does not know the algorithm", "algorithm");
-    sound(this.spec.arms.length, "experiment.arms");
+    requireKnown(this.spec.arms.length, "experiment.arms");
     const named = this.spec.groupsArms || this.spec.asAlone;
-    sound(!named || Kind.ARMS.includes(this.spec.privacy.arms), "privacy.arms");
-    sound(this.terms?.mechanism);
+    requireKnown(!named || Kind.ARMS.includes(this.spec.privacy.arm_visibility), "privacy.arm_visibility");
+    requireKnown(this.terms?.mechanism);
     const measures = measuresGain(policy);
     const serving = this.spec.trust.serves[measures ? "hits" : Kind.QUESTION];
-    this.mechanism = round.batch > 0 ? mechanism(serving, this.terms.mechanism) : null;
+    this.mechanism = round.batch > 0 ? makeMechanism(serving, this.terms.mechanism) : null;
     /** @type {import("./algorithms/index.js").Policy | GainPolicy} */
     this.policy = measures ? new GainPolicy(policy, this.spec, Kind) : new Kind(policy, this.spec);
-    sound(!this.mechanism || !("fits" in this.policy) || this.policy.fits(this.mechanism), "mechanism");
+    requireKnown(!this.mechanism || !("fits" in this.policy) || this.policy.fits(this.mechanism), "mechanism");
     this.decider = drain === null ? this.policy : new Kind(drain, this.spec);
     this.drains = drain !== null;
     this.header = [round.experiment, round.version, publication.keyId, publication.digest];
@@ -78,8 +78,8 @@ export class Participation {
   agree(name) {
     const { round, policy } = this;
     const size = SEALING + (this.mechanism?.reportSize ?? 0) + (policy.tellsAge ? AGE_SIZE : 0);
-    agree(this, name);
-    hold({
+    checkAgreement(this, name);
+    requireAgreement({
       messages: round.batch === 0 || round.messages === this.mechanism?.messages,
       groups: round.groups === 1,
       deadline: round.deadline === 0,
@@ -103,8 +103,8 @@ export class Participation {
    */
   choose(context, slot = coins(), now = Date.now() / 1000) {
     const { spec, policy } = this;
-    const columns = columnsOf(spec.features, featuresOf(spec, context));
-    const offset = offsetOf(spec, context);
+    const columns = encodeColumns(spec.features, selectFeatures(spec, context));
+    const offset = computeOffset(spec, context);
     return {
       version: this.round.version,
       digest: hex(this.digest),
@@ -112,13 +112,13 @@ export class Participation {
       columns,
       slot,
       arm: this.decider.decide(columns, slot),
-      values: policy.read(adjusted(null, spec, offset), spec),
+      values: policy.read(adjustOutcome(null, spec, offset), spec),
       window: spec.window,
       due: spec.dueAfter(now),
       period: spec.periodOf(now),
       retired: spec.retired,
       offset,
-      numbers: numbersOf(spec, context),
+      numbers: encodeNumbers(spec, context),
     };
   }
 
@@ -151,17 +151,17 @@ export class Participation {
 
   /**
    * Whether the arm that a device keeps is still the person's: until it is retired, the period ends, or the experiment does.
-   * @param {import("./ledgers/arm.js").KeptArm | null} kept @param {number} now seconds since 1970
+   * @param {import("./ledgers/arm.js").KeptArm | null} stored @param {number} now seconds since 1970
    */
-  shows(kept, now) {
+  shows(stored, now) {
     const { spec } = this;
-    if (!kept || kept.arm === null || this.isOver || kept.period !== spec.periodOf(now)) return false;
-    return spec.meaning(countOf(kept)) === kept.meaning && !spec.retired.includes(armOf(kept));
+    if (!stored || stored.arm === null || this.isOver || stored.period !== spec.periodOf(now)) return false;
+    return spec.meaning(readArmCount(stored)) === stored.meaning && !spec.retired.includes(readArm(stored));
   }
 
   /** Whether a choice means here what it meant when it was made. @param {Choice} choice */
   means(choice) {
-    return this.spec.meaning(countOf(choice)) === choice.meaning;
+    return this.spec.meaning(readArmCount(choice)) === choice.meaning;
   }
 
   /** Whether the round takes a report on a choice of this version. @param {number} decided */
@@ -181,8 +181,8 @@ export class Participation {
   /** @param {number} decided */
   age(decided) {
     const { version } = this.round;
-    const same = Math.floor((version - 1) / JUMP) === Math.floor((decided - 1) / JUMP);
-    return same && version - decided <= AGE_MAX ? version - decided : null;
+    const isSameBlock = Math.floor((version - 1) / JUMP) === Math.floor((decided - 1) / JUMP);
+    return isSameBlock && version - decided <= AGE_MAX ? version - decided : null;
   }
 
   /** What a person tells who chose. @param {Choice} choice @param {number} [fresh] coins of the report, by default those of the choice */
@@ -197,10 +197,10 @@ export class Participation {
   message(choice, noise = secureNoise, fresh = coins()) {
     if (!this.mechanism) throw refused("nobody is asked", "batch");
     const slot = this.policy.freshCoins ? fresh : choice.slot;
-    const nothing = { key: -1, value: 0, vector: /** @type {number[]} */ ([]) };
-    const report = this.mechanism.randomize({ ...nothing, slot, ...this.contribution(choice, fresh) }, noise);
+    const emptyContribution = { key: -1, value: 0, vector: /** @type {number[]} */ ([]) };
+    const report = this.mechanism.randomize({ ...emptyContribution, slot, ...this.contribution(choice, fresh) }, noise);
     const age = this.age(choice.version) ?? 0;
-    return this.policy.tellsAge ? joined([age & 255, age >> 8], report) : report;
+    return this.policy.tellsAge ? concatBytes([age & 255, age >> 8], report) : report;
   }
 
   /**
@@ -213,16 +213,16 @@ export class Participation {
     const { publicKey, messages: count } = this.round;
     const size = messages.length / count;
     const sealed = Array.from({ length: count }, (_, i) => {
-      const id = ids[i] ?? random(new Uint8Array(16));
-      return seal(joined(id, messages.slice(i * size, (i + 1) * size)), publicKey, info, ephemerals[i]);
+      const id = ids[i] ?? fillRandom(new Uint8Array(16));
+      return seal(concatBytes(id, messages.slice(i * size, (i + 1) * size)), publicKey, info, ephemerals[i]);
     });
-    return encode([this.header, joined(...(await Promise.all(sealed)))]);
+    return encode([this.header, concatBytes(...(await Promise.all(sealed)))]);
   }
 }
 
-/** @param {any[]} kinds classes that may serve @param {any} told @returns {import("./mechanisms/index.js").Mechanism} */
-function mechanism(kinds, told) {
-  const Kind = kinds.find((one) => one.TYPE === told.type);
-  sound(Kind, "mechanism");
-  return new Kind(told);
+/** @param {any[]} kinds classes that may serve @param {any} decoded @returns {import("./mechanisms/index.js").Mechanism} */
+function makeMechanism(kinds, decoded) {
+  const Kind = kinds.find((kind) => kind.TYPE === decoded.type);
+  requireKnown(Kind, "mechanism");
+  return new Kind(decoded);
 }

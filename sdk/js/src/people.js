@@ -1,19 +1,19 @@
 // @ts-check
 /** Clients of the people for whom one process decides: they share publications, each has a ledger of its own. */
 
-import { same } from "./bytes.js";
-import { armOf } from "./choice.js";
+import { areEqualBytes } from "./bytes.js";
+import { readArm } from "./choice.js";
 import { Client } from "./client.js";
 import { PrivateerError, invalid } from "./errors.js";
 import { Publications } from "./publications.js";
-import { below } from "./platform.js";
+import { drawBelow } from "./platform.js";
 
 /** Seconds for which everybody follows what one person has fetched. */
 const FRESH = 1;
 
 /** @typedef {import("./publications.js").Published} Published */
 /** @typedef {import("./ledgers/people.js").PeopleLedger} PeopleLedger */
-/** @typedef {import("./delivery.js").Outcome} Outcome */
+/** @typedef {import("./delivery.js").ReportStatus} ReportStatus */
 
 /** Publications that were fetched and checked for one person, and serve everybody. */
 class Shared {
@@ -28,11 +28,11 @@ class Shared {
 
   /** @param {string} name @param {number} now @param {(known: Published | null) => Promise<Published>} fetch @returns {Promise<Published>} */
   get(name, now, fetch) {
-    const known = this.latest.get(name);
-    if (known && now < known.until) return Promise.resolve(known.published);
+    const cached = this.latest.get(name);
+    if (cached && now < cached.until) return Promise.resolve(cached.published);
     const coming = this.coming.get(name);
     if (coming) return coming;
-    const going = fetch(known?.published ?? null)
+    const going = fetch(cached?.published ?? null)
       .then((published) => {
         this.latest.set(name, { published, until: now + FRESH });
         return published;
@@ -51,19 +51,19 @@ class SharedPublications extends Publications {
     this.shared = shared;
   }
 
-  /** @param {import("./participation.js").Participation | null} known @param {boolean} [choosing] @returns {Promise<Published>} */
-  fetched(known, choosing = true) {
-    const before = (/** @type {Published | null} */ latest) => (choosing ? null : (latest?.participation ?? known));
+  /** @param {import("./participation.js").Participation | null} cached @param {boolean} [choosing] @returns {Promise<Published>} */
+  fetched(cached, choosing = true) {
+    const before = (/** @type {Published | null} */ latest) => (choosing ? null : (latest?.participation ?? cached));
     const fetch = (/** @type {Published | null} */ latest) => super.fetched(before(latest), choosing);
     return this.shared.get(`${choosing ? "joins" : "reports"} ${this.name}`, this.client.clock.monotonic(), fetch);
   }
 
   /** @returns {Promise<Published | null>} */
-  async kept() {
+  async stored() {
     const { publication } = await this.client.ledger.entry(this.identity);
-    const known = this.shared.kept.get(this.identity);
-    if (publication && known && same(publication, known.body)) return known.published;
-    const published = await super.kept();
+    const cached = this.shared.kept.get(this.identity);
+    if (publication && cached && areEqualBytes(publication, cached.body)) return cached.published;
+    const published = await super.stored();
     if (publication && published) this.shared.kept.set(this.identity, { body: publication, published });
     return published;
   }
@@ -84,22 +84,22 @@ export class Person extends Client {
 
   /**
    * This person's arm, kept when it is here: of several requests at once, each gets the one that is kept.
-   * @param {string} name @param {Record<string, any>} context @param {{default: any, within?: number, sticky?: boolean}} how
+   * @param {string} name @param {Record<string, any>} context @param {{default: any, within?: number, sticky?: boolean}} options
    */
-  async arm(name, context, how) {
-    const shown = await super.arm(name, context, how);
-    if (!shown.session) return shown;
+  async arm(name, context, options) {
+    const arm = await super.arm(name, context, options);
+    if (!arm.session) return arm;
     try {
-      await shown.session.save();
-      const kept = await this.ledger.choice(this.identity(name));
-      return kept ? { ...shown, name: armOf(kept) } : shown;
+      await arm.session.save();
+      const stored = await this.ledger.choice(this.identity(name));
+      return stored ? { ...arm, name: readArm(stored) } : arm;
     } catch (error) {
       this.tell(`${name}: the choice is not kept: ${error instanceof PrivateerError ? error.message : /** @type {Error} */ (error).name}`);
-      return shown;
+      return arm;
     }
   }
 
-  /** Report on the choice that the ledger keeps. @param {string} name of the experiment @param {any} reward @returns {Promise<Outcome>} */
+  /** Report on the choice that the ledger keeps. @param {string} name of the experiment @param {any} reward @returns {Promise<ReportStatus>} */
   async report(name, reward) {
     try {
       return await (await this.resume(name)).report(reward);
@@ -135,17 +135,17 @@ export class People {
 
   /**
    * Make what is due and send what waits, person by person in an order that is drawn anew each time.
-   * @param {number} patience seconds without any answer after which it stops
+   * @param {number} retryTimeout seconds without any answer after which it stops
    * @returns {Promise<Record<string, number>>} how many reports had each outcome
    */
-  async resend(patience) {
+  async flush(retryTimeout) {
     /** @type {Record<string, number>} */
     const counts = {};
     const ledgers = await this.ledger.waiting();
     let heard = performance.now();
-    while (ledgers.length && performance.now() - heard < 1000 * patience) {
-      const [ledger] = ledgers.splice(below(ledgers.length), 1);
-      const outcomes = Object.values(await this.at(ledger).resend());
+    while (ledgers.length && performance.now() - heard < 1000 * retryTimeout) {
+      const [ledger] = ledgers.splice(drawBelow(ledgers.length), 1);
+      const outcomes = Object.values(await this.at(ledger).flush());
       for (const outcome of outcomes) counts[outcome] = (counts[outcome] ?? 0) + 1;
       if (outcomes.some((outcome) => outcome !== "pending")) heard = performance.now();
     }

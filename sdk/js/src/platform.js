@@ -4,14 +4,14 @@
 import { unsupported } from "./errors.js";
 
 /** The part of WebCrypto that seals; pages that are not secure have none. @returns {SubtleCrypto} */
-export function subtle() {
-  const found = globalThis.crypto?.subtle;
-  if (found) return found;
+export function getSubtleCrypto() {
+  const subtle = globalThis.crypto?.subtle;
+  if (subtle) return subtle;
   throw unsupported("there is no WebCrypto here: serve the page over https, or from localhost", "crypto.subtle");
 }
 
 /** @template {Uint8Array<ArrayBuffer> | Uint32Array<ArrayBuffer> | BigUint64Array<ArrayBuffer>} T @param {T} into @returns {T} */
-export function random(into) {
+export function fillRandom(into) {
   if (!globalThis.crypto?.getRandomValues) throw unsupported("there are no secure random numbers here", "crypto.getRandomValues");
   const bytes = new Uint8Array(into.buffer);
   // A browser gives so many at once at most.
@@ -22,17 +22,17 @@ export function random(into) {
 /** A source of uniform words of 64 bits. @typedef {(count: number) => bigint[]} Noise */
 
 /** The operating system's. @type {Noise} */
-export const secureNoise = (count) => [...random(new BigUint64Array(count))];
+export const secureNoise = (count) => [...fillRandom(new BigUint64Array(count))];
 
 /** Fresh public coins; draw them before looking at the context. */
-export const coins = () => random(new Uint32Array(1))[0];
+export const coins = () => fillRandom(new Uint32Array(1))[0];
 
 /** A uniform number below a limit, by rejection. @param {number} limit */
-export function below(limit) {
-  const most = 2 ** 32 - (2 ** 32 % limit);
+export function drawBelow(limit) {
+  const unbiasedLimit = 2 ** 32 - (2 ** 32 % limit);
   for (;;) {
     const word = coins();
-    if (word < most) return word % limit;
+    if (word < unbiasedLimit) return word % limit;
   }
 }
 
@@ -51,13 +51,13 @@ export const pause = (seconds) => new Promise((resolve) => setTimeout(resolve, 1
  */
 export async function missing() {
   /** @type {string[]} */
-  const found = [];
-  if (!globalThis.crypto?.getRandomValues) found.push("secure random numbers (crypto.getRandomValues)");
-  if (typeof globalThis.fetch !== "function") found.push("fetch");
-  if (!globalThis.crypto?.subtle) return [...found, "WebCrypto (crypto.subtle): serve the page over https, or from localhost"];
+  const subtle = [];
+  if (!globalThis.crypto?.getRandomValues) subtle.push("secure random numbers (crypto.getRandomValues)");
+  if (typeof globalThis.fetch !== "function") subtle.push("fetch");
+  if (!globalThis.crypto?.subtle) return [...subtle, "WebCrypto (crypto.subtle): serve the page over https, or from localhost"];
   const has = (/** @type {string} */ name, /** @type {KeyUsage[]} */ usages) =>
     crypto.subtle.generateKey({ name }, false, usages).then(() => true, () => false);
-  if (!(await has("X25519", ["deriveBits"]))) found.push("X25519 in WebCrypto: Chromium 133, Firefox 130, Safari 17 and Node 20 have it");
-  if (!(await has("Ed25519", ["sign", "verify"]))) found.push("Ed25519 in WebCrypto: Chromium 137, Firefox 130, Safari 17 and Node 20 have it");
-  return found;
+  if (!(await has("X25519", ["deriveBits"]))) subtle.push("X25519 in WebCrypto: Chromium 133, Firefox 130, Safari 17 and Node 20 have it");
+  if (!(await has("Ed25519", ["sign", "verify"]))) subtle.push("Ed25519 in WebCrypto: Chromium 137, Firefox 130, Safari 17 and Node 20 have it");
+  return subtle;
 }

@@ -1,22 +1,22 @@
 // @ts-check
 /** The publication of a round: one immutable document, named by its digest. */
 
-import { sound } from "./errors.js";
+import { requireKnown } from "./errors.js";
 import { decode } from "./msgpack.js";
 import { isWhole } from "./numbers.js";
 import { sha256 } from "./sealing.js";
 
 /** The public facts of a round. */
 export class Round {
-  /** @param {any} told */
-  constructor(told) {
-    sound(Array.isArray(told) && told.length >= 6 && told.length <= 10, "publication");
-    const [experiment, version, model, batch, sealedSize, publicKey, messages = 1, least = 0, deadline = 0, groups = 1] = told;
-    sound(typeof experiment === "string" && /^[a-z]{1,16}$/.test(model), "publication");
-    sound([version, batch, sealedSize, messages, least, deadline, groups].every((one) => isWhole(one, 0)), "publication");
-    sound(version >= 1 && sealedSize >= 1 && messages >= 1 && least <= batch && (least > 0 || deadline === 0), "publication");
-    sound(groups >= 1 && messages % groups === 0, "publication");
-    sound(publicKey instanceof Uint8Array && publicKey.length === 32, "publication");
+  /** @param {any} decoded */
+  constructor(decoded) {
+    requireKnown(Array.isArray(decoded) && decoded.length >= 6 && decoded.length <= 10, "publication");
+    const [experiment, version, model, batch, sealedSize, publicKey, messages = 1, least = 0, deadline = 0, groups = 1] = decoded;
+    requireKnown(typeof experiment === "string" && /^[a-z]{1,16}$/.test(model), "publication");
+    requireKnown([version, batch, sealedSize, messages, least, deadline, groups].every((field) => isWhole(field, 0)), "publication");
+    requireKnown(version >= 1 && sealedSize >= 1 && messages >= 1 && least <= batch && (least > 0 || deadline === 0), "publication");
+    requireKnown(groups >= 1 && messages % groups === 0, "publication");
+    requireKnown(publicKey instanceof Uint8Array && publicKey.length === 32, "publication");
     this.experiment = /** @type {string} */ (experiment);
     this.version = /** @type {number} */ (version);
     this.model = /** @type {string} */ (model);
@@ -35,13 +35,13 @@ export class Round {
  * @param {Uint8Array<ArrayBuffer>} body
  */
 export async function readPublication(body) {
-  const told = decode(body);
-  sound(Array.isArray(told) && told.length >= 3 && told.length <= 5, "publication");
-  const [round, spec, policy, , drain = null] = told;
-  sound(spec instanceof Uint8Array && policy instanceof Uint8Array, "publication");
-  sound(drain === null || (Array.isArray(drain) && drain.length === 2 && drain[1] instanceof Uint8Array), "publication");
+  const decoded = decode(body);
+  requireKnown(Array.isArray(decoded) && decoded.length >= 3 && decoded.length <= 5, "publication");
+  const [round, spec, policy, , drain = null] = decoded;
+  requireKnown(spec instanceof Uint8Array && policy instanceof Uint8Array, "publication");
+  requireKnown(drain === null || (Array.isArray(drain) && drain.length === 2 && drain[1] instanceof Uint8Array), "publication");
   const facts = new Round(round);
-  sound(drain === null || facts.batch > 0, "publication");
+  requireKnown(drain === null || facts.batch > 0, "publication");
   return {
     round: facts,
     spec: /** @type {Uint8Array<ArrayBuffer>} */ (spec),

@@ -38,13 +38,13 @@ class Shown {
   }
 }
 
-const WAITING = { fallback: null, session: null, report: async () => /** @type {const} */ ("not-asked") };
+const WAITING = { fallback: null, session: null, report: async () => /** @type {const} */ ("not-requested") };
 
 /** @type {WeakMap<Client, Map<string, Shown>>} */
 const pages = new WeakMap();
 
 /** @param {Client} client @param {string} name */
-function shownBy(client, name) {
+function getShown(client, name) {
   const page = pages.get(client) ?? new Map();
   if (!page.has(name)) pages.set(client, page.set(name, new Shown()));
   return page.get(name);
@@ -55,13 +55,20 @@ function shownBy(client, name) {
  * browser, show the default.
  * @param {Client} client @param {string} name of the experiment @param {Record<string, any> | null} context a value for each feature;
  * null: not known yet, and nothing is chosen
- * @param {{default: any, within?: number, sticky?: boolean}} how as `Client.arm` has it
+ * @param {{default: any, within?: number, sticky?: boolean}} options as `Client.arm` has it
  * @returns {ShownArm}
  */
-export function useArm(client, name, context, how) {
-  const shown = shownBy(client, name);
+export function useArm(client, name, context, options) {
+  const shownArm = getShown(client, name);
   // The context and the default of the render in which it is known: the arm stands.
-  const follow = useCallback((/** @type {() => void} */ changed) => (context ? shown.follow(changed, () => client.arm(name, context, how)) : () => {}), [shown, !context]);
-  const arm = useSyncExternalStore(follow, () => shown.arm, () => null);
-  return { ...(arm ?? WAITING), name: arm?.session ? arm.name : how.default, ready: arm !== null };
+  const follow = useCallback((/** @type {() => void} */ changed) => (context ? shownArm.follow(changed, () => client.arm(name, context, options)) : () => {}), [shownArm, !context]);
+  const arm = useSyncExternalStore(follow, () => shownArm.arm, () => null);
+  const { report } = arm ?? WAITING;
+  // Whoever awaits `session.report` gets errors; a handler of a click does not wait for any.
+  const reportQuietly = (/** @type {any} */ reward) =>
+    report(reward).catch((/** @type {any} */ error) => {
+      client.tell(`${name}: not reported: ${error.type ? error.message : error.name}`);
+      return /** @type {const} */ ("refused");
+    });
+  return { ...(arm ?? WAITING), report: reportQuietly, name: arm?.session ? arm.name : options.default, ready: arm !== null };
 }

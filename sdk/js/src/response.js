@@ -1,21 +1,21 @@
 // @ts-check
 /** Randomized response and subset selection, whose probabilities are certified in exact integers. */
 
-import { possible } from "./errors.js";
+import { requirePossible } from "./errors.js";
 import { isWhole, isWithin } from "./numbers.js";
 
 const WORD = 1n << 64n;
 
 /** What sends a symbol of the person's own with a fixed probability, and otherwise a uniform one of all. */
 class Response {
-  /** @param {number} epsilon pure local privacy of a symbol @param {number} symbols size of the alphabet @param {number} own */
-  constructor(epsilon, symbols, own) {
-    possible(epsilon > 0 && isWithin(epsilon, 0, 30), "epsilon");
-    possible(isWhole(symbols, 2, 32_768), "symbols");
-    possible(own >= 1 && own < symbols, "own");
+  /** @param {number} epsilon pure local privacy of a symbol @param {number} symbols size of the alphabet @param {number} nOwn how many symbols are a person's own */
+  constructor(epsilon, symbols, nOwn) {
+    requirePossible(epsilon > 0 && isWithin(epsilon, 0, 30), "epsilon");
+    requirePossible(isWhole(symbols, 2, 32_768), "symbols");
+    requirePossible(nOwn >= 1 && nOwn < symbols, "own");
     this.symbols = BigInt(symbols);
     /** Words below it send an own symbol. */
-    this.threshold = threshold(epsilon, this.symbols, BigInt(own));
+    this.threshold = findThreshold(epsilon, this.symbols, BigInt(nOwn));
   }
 }
 
@@ -37,29 +37,29 @@ export class RandomizedResponse extends Response {
 export class SubsetResponse extends Response {
   /**
    * Send one of the own symbols if the first word is below the threshold, the second word says which; else a uniform one.
-   * @param {number[]} own @param {bigint[]} words three, uniform of 64 bits
+   * @param {number[]} ownSymbols @param {bigint[]} words three, uniform of 64 bits
    */
-  randomize(own, words) {
-    if (words[0] < this.threshold) return own[Number((words[1] * BigInt(own.length)) >> 64n)];
+  randomize(ownSymbols, words) {
+    if (words[0] < this.threshold) return ownSymbols[Number((words[1] * BigInt(ownSymbols.length)) >> 64n)];
     return Number((words[2] * this.symbols) >> 64n);
   }
 }
 
-/** The largest threshold whose ratio of probabilities is at most e^epsilon. @param {number} epsilon @param {bigint} symbols @param {bigint} own */
-function threshold(epsilon, symbols, own) {
+/** The largest threshold whose ratio of probabilities is at most e^epsilon. @param {number} epsilon @param {bigint} symbols @param {bigint} nOwn */
+function findThreshold(epsilon, symbols, nOwn) {
   // The exponential is good to an ulp or two; four ulps down is below the true value.
-  const [above, below] = fraction(Math.exp(epsilon));
+  const [above, below] = toFraction(Math.exp(epsilon));
   const e = above * ((1n << 50n) - 1n);
-  const one = below << 50n;
+  const unit = below << 50n;
   const least = WORD / symbols;
   const most = (WORD + symbols - 1n) / symbols;
-  const picked = (WORD + own - 1n) / own;
-  const more = e * least - most * one;
-  return more > 0n ? (more * WORD) / (picked * one + more) : 0n;
+  const picked = (WORD + nOwn - 1n) / nOwn;
+  const numerator = e * least - most * unit;
+  return numerator > 0n ? (numerator * WORD) / (picked * unit + numerator) : 0n;
 }
 
 /** A number of floating point as numerator and denominator. @param {number} value @returns {[bigint, bigint]} */
-function fraction(value) {
+function toFraction(value) {
   let shift = 0n;
   while (!Number.isInteger(value)) {
     value *= 2;

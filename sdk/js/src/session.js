@@ -1,29 +1,29 @@
 // @ts-check
 /** One person's part in one experiment: choose, then report. */
 
-import { armOf, isDue, isSame, told } from "./choice.js";
-import { adjusted, namesOf, unfitNumbers } from "./adjustment.js";
+import { readArm, isDue, isSameChoice, withOutcome } from "./choice.js";
+import { adjustOutcome, listInputNames, listUnfitNumbers } from "./adjustment.js";
 import { PrivateerError, invalid } from "./errors.js";
-import { unfit } from "./features.js";
-import { plainOf, unfitOutcome } from "./inputs.js";
+import { listUnfit } from "./features.js";
+import { toPlainValues, unfitOutcome } from "./inputs.js";
 import { allows } from "./ledgers/ledger.js";
-import { offered, showing } from "./ledgers/arm.js";
+import { withOfferedCoins, withChoice } from "./ledgers/arm.js";
 import { coins } from "./platform.js";
-import { isNew, madeOn, standing } from "./reports.js";
-import { ALLOWED, OUTCOMES, after, stateOf } from "./states.js";
+import { isNew, makeReport, findStoredEntry } from "./reports.js";
+import { ALLOWED, OUTCOMES, nextState, findState } from "./states.js";
 
 /** @typedef {import("./participation.js").Choice} Choice */
-/** @typedef {import("./delivery.js").Outcome} Outcome */
+/** @typedef {import("./delivery.js").ReportStatus} ReportStatus */
 
 /** `Client.join` makes it. */
 export class Session {
   /**
    * @param {import("./publications.js").Publications} publications @param {import("./publications.js").Published} published
-   * @param {import("./ledgers/ledger.js").Entry} entry what the ledger has @param {Choice | null} kept the choice in it
+   * @param {import("./ledgers/ledger.js").Entry} entry what the ledger has @param {Choice | null} stored the choice in it
    * @param {boolean} isTime whether the device reports this time: where it reports one time of several, it has drawn which
    * @param {import("./ledgers/arm.js").KeptArm} arm that the person saw last, and the coins of the next choice
    */
-  constructor(publications, published, entry, kept, isTime, arm) {
+  constructor(publications, published, entry, stored, isTime, arm) {
     this.publications = publications;
     this.client = publications.client;
     this.published = published;
@@ -33,9 +33,9 @@ export class Session {
     /** Of which unfit values the developer knows. @type {Set<string>} */
     this.warned = new Set();
     /** The choice that the ledger has, or is about to. @type {Choice | null} */
-    this.kept = kept;
+    this.kept = stored;
     /** What a report is about. @type {Choice | null} */
-    this.choice = kept;
+    this.choice = stored;
     this.state = this.found;
     /** The reason of a refused report, or why one still waits. @type {string | null} */
     this.refusal = null;
@@ -54,7 +54,7 @@ export class Session {
 
   /** Names of what `choose` asks for: features, and numbers from before that adjust the reward. */
   get features() {
-    return namesOf(this.participation.spec);
+    return listInputNames(this.participation.spec);
   }
 
   /** Names of the arms. */
@@ -71,11 +71,11 @@ export class Session {
   /** How far the choice is, by what is kept. */
   get found() {
     const now = this.client.clock.now();
-    return stateOf(this.kept, this.entry.payment, now, this.participation.spec.periodOf(now), () => this.isAsked);
+    return findState(this.kept, this.entry.payment, now, this.participation.spec.periodOf(now), () => this.isAsked);
   }
 
   /** Whether this person is asked for a report: the round asks them, or the device keeps their choice. */
-  get asked() {
+  get reportRequested() {
     return this.may("report");
   }
 
@@ -86,7 +86,7 @@ export class Session {
 
   /** @param {import("./states.js").ChoiceEvent} event */
   move(event) {
-    this.state = after(this.state, event);
+    this.state = nextState(this.state, event);
     if (this.state === "offered" && !this.isAsked) this.move("unasked");
   }
 
@@ -102,40 +102,40 @@ export class Session {
    */
   choose(context = {}, { fresh = false, sticky = true } = {}) {
     this.client.refuse();
-    const { participation, kept } = this;
+    const { participation, kept: stored } = this;
     const now = this.client.clock.now();
     this.state = this.found;
-    if (kept && this.asked && (participation.lapsed(kept, now) || (fresh && this.may("show")))) this.move("lapsed");
-    if (kept && this.may("show")) {
-      this.choice = kept;
-      return armOf(kept);
+    if (stored && this.reportRequested && (participation.lapsed(stored, now) || (fresh && this.may("show")))) this.move("lapsed");
+    if (stored && this.may("show")) {
+      this.choice = stored;
+      return readArm(stored);
     }
-    const due = this.state === "due" ? kept : null;
+    const due = this.state === "due" ? stored : null;
     const stays = this.may("stay") && sticky && !fresh && participation.shows(this.arm, now);
-    const given = plainOf(context);
-    this.choice = stays ? due : this.decided(given, fresh, now);
+    const values = toPlainValues(context);
+    this.choice = stays ? due : this.decideArm(values, fresh, now);
     if (this.choice && this.may("keep")) {
       this.keep(this.choice, fresh);
       this.move(this.choice.window ? "deferred" : "decided");
-    } else if (kept && !due) this.keep(null, fresh);
-    if (stays) return armOf(this.arm);
+    } else if (stored && !due) this.keep(null, fresh);
+    if (stays) return readArm(this.arm);
     const { spec } = participation;
-    this.warn([...unfit(spec.features, given), ...unfitNumbers(spec, given)]);
+    this.warn([...listUnfit(spec.features, values), ...listUnfitNumbers(spec, values)]);
     this.show(/** @type {Choice} */ (this.choice));
-    return armOf(/** @type {Choice} */ (this.choice));
+    return readArm(/** @type {Choice} */ (this.choice));
   }
 
   /**
    * Decide. Every choice has coins of its own, so that no sequence of arms can be matched with the coins of a report.
-   * @param {Record<string, any>} given @param {boolean} fresh @param {number} now
+   * @param {Record<string, any>} values @param {boolean} fresh @param {number} now
    */
-  decided(given, fresh, now) {
+  decideArm(values, fresh, now) {
     const { participation, arm } = this;
-    if (participation.isOver) return participation.choose(given, fresh ? coins() : arm.final, now);
+    if (participation.isOver) return participation.choose(values, fresh ? coins() : arm.final, now);
     const offer = fresh ? null : arm.coins;
-    const choice = participation.choose(given, offer ?? coins(), now);
+    const choice = participation.choose(values, offer ?? coins(), now);
     const isOwn = offer === null || this.client.ledger.uses.claim(this.publications.identity, choice);
-    return isOwn ? choice : participation.choose(given, coins(), now);
+    return isOwn ? choice : participation.choose(values, coins(), now);
   }
 
   /** Whether a choice is one whose report is due. @param {Choice} choice */
@@ -146,7 +146,7 @@ export class Session {
 
   /** Tell the developer of values without a place, each once. @param {string[]} messages */
   warn(messages) {
-    for (const message of messages.filter((one) => !this.warned.has(one))) {
+    for (const message of messages.filter((candidate) => !this.warned.has(candidate))) {
       this.warned.add(message);
       this.client.tell(message);
     }
@@ -155,13 +155,13 @@ export class Session {
   /** Keep the arm of a choice, as long as the experiment lasts. @param {Choice} choice */
   show(choice) {
     const { client, publications, participation } = this;
-    this.arm = showing(this.arm, choice, participation.isOver);
+    this.arm = withChoice(this.arm, choice, participation.isOver);
     const { identity } = publications;
-    const kept = this.keeping.then(() => client.ledger.changeArm(identity, (arm) => showing(arm, choice, participation.isOver)));
+    const stored = this.keeping.then(() => client.ledger.changeArm(identity, (arm) => withChoice(arm, choice, participation.isOver)));
     // A page that has got the same coins meanwhile may not have heard of it.
-    kept.then(() => client.ledger.uses.tell(identity, choice)).catch(() => {});
+    stored.then(() => client.ledger.uses.tell(identity, choice)).catch(() => {});
     // A person whose device cannot keep it gets an arm anew.
-    this.keeping = Promise.allSettled([this.keeping, kept]).then(([one]) => (one.status === "rejected" ? Promise.reject(one.reason) : null));
+    this.keeping = Promise.allSettled([this.keeping, stored]).then(([candidate]) => (candidate.status === "rejected" ? Promise.reject(candidate.reason) : null));
     this.keeping.catch(() => {});
   }
 
@@ -169,8 +169,8 @@ export class Session {
   keep(choice, fresh) {
     const { client, participation } = this;
     this.kept = choice;
-    const stands = (/** @type {Choice} */ one) => (fresh ? this.waits(one) : !participation.lapsed(one, client.clock.now()));
-    const change = (/** @type {Choice | null} */ one) => (one && stands(one) ? one : choice);
+    const stands = (/** @type {Choice} */ candidate) => (fresh ? this.waits(candidate) : !participation.lapsed(candidate, client.clock.now()));
+    const change = (/** @type {Choice | null} */ candidate) => (candidate && stands(candidate) ? candidate : choice);
     this.keeping = this.keeping.catch(() => {}).then(() => client.ledger.keep(this.publications.identity, change));
     // `save` tells what went wrong, and `report` what goes wrong then.
     this.keeping.catch(() => {});
@@ -178,7 +178,7 @@ export class Session {
 
   /** Make sure that the choice is kept, on disk: `Client.resume` finds it after a restart. */
   async save() {
-    if (!this.choice && this.asked) throw invalid("choose an arm first", "reward");
+    if (!this.choice && this.reportRequested) throw invalid("choose an arm first", "reward");
     await this.keeping;
   }
 
@@ -192,15 +192,15 @@ export class Session {
     await this.keeping.catch(() => {});
     await this.client.ledger.forget(this.publications.identity);
     this.kept = this.choice = null;
-    this.arm = offered(null);
+    this.arm = withOfferedCoins(null);
   }
 
   /**
    * Tell what came of the choice: pay, randomize, seal and send, once. Where the experiment waits for outcomes the device
-   * keeps this one, in the place of the one before: the first `join` or `resend` after the window makes the report.
+   * keeps this one, in the place of the one before: the first `join` or `flush` after the window makes the report.
    * @param {number | bigint | boolean | null | Record<string, number | bigint | boolean | null>} reward null where nothing is known; with
    * guardrails `{reward, ...}` by their names
-   * @returns {Promise<Outcome>}
+   * @returns {Promise<ReportStatus>}
    */
   async report(reward) {
     const { client, choice, participation } = this;
@@ -208,19 +208,19 @@ export class Session {
     this.entry = await client.ledger.entry(this.publications.identity);
     const { policy, spec } = participation;
     const now = client.clock.now();
-    if (stateOf(choice, this.entry.payment, now, spec.periodOf(now), () => false) === "delivered") return this.ended("taken");
-    const outcome = plainOf(reward);
+    if (findState(choice, this.entry.payment, now, spec.periodOf(now), () => false) === "delivered") return this.settle("taken");
+    const outcome = toPlainValues(reward);
     this.warn(unfitOutcome(outcome, spec));
-    if (!this.asked) return /** @type {Outcome} */ (OUTCOMES[this.state]);
+    if (!this.reportRequested) return /** @type {ReportStatus} */ (OUTCOMES[this.state]);
     if (!choice) throw invalid("choose an arm first: call session.choose({...})", "reward");
-    const values = policy.read(adjusted(outcome, spec, choice.offset ?? 0), spec);
+    const values = policy.read(adjustOutcome(outcome, spec, choice.offset ?? 0), spec);
     participation.check(choice);
     // What could not be kept when it was chosen is kept now.
-    await this.keeping.catch(() => client.ledger.keep(this.publications.identity, (kept) => kept ?? choice));
-    const kept = await this.told(choice, values);
-    if (!kept) return this.lost(choice);
+    await this.keeping.catch(() => client.ledger.keep(this.publications.identity, (stored) => stored ?? choice));
+    const stored = await this.recordOutcome(choice, values);
+    if (!stored) return this.dropChoice(choice);
     this.move("outcome");
-    return kept.window ? "pending" : this.sent(kept); // to send now would say when the outcome came
+    return stored.window ? "pending" : this.sendReport(stored); // to send now would say when the outcome came
   }
 
   /**
@@ -228,65 +228,65 @@ export class Session {
    * erased it, or another page has kept a fresh one, of which this outcome says nothing.
    * @param {Choice} choice @param {number[]} values
    */
-  async told(choice, values) {
+  async recordOutcome(choice, values) {
     const now = this.client.clock.now();
-    const counts = (/** @type {Choice} */ one) => this.waits(one) || isSame(one, choice);
-    const kept = await this.client.ledger.keep(this.publications.identity, (one) => (one && counts(one) ? told(one, values, now) : one));
-    if (!kept || !counts(kept)) return null;
-    this.kept = kept;
-    return kept;
+    const counts = (/** @type {Choice} */ candidate) => this.waits(candidate) || isSameChoice(candidate, choice);
+    const stored = await this.client.ledger.keep(this.publications.identity, (candidate) => (candidate && counts(candidate) ? withOutcome(candidate, values, now) : candidate));
+    if (!stored || !counts(stored)) return null;
+    this.kept = stored;
+    return stored;
   }
 
-  /** Report to the open round, or wait if nobody says which one that is. @param {Choice} choice @returns {Promise<Outcome>} */
-  async sent(choice) {
+  /** Report to the open round, or wait if nobody says which one that is. @param {Choice} choice @returns {Promise<ReportStatus>} */
+  async sendReport(choice) {
     const { client, publications } = this;
     try {
-      const opened = await publications.opened(this.published).catch(absent);
-      this.published = opened ?? this.published;
-      const made = opened ? await madeOn(publications, choice, opened.participation) : (await standing(publications, choice)) ? "declined" : "erased";
-      if (made === "erased") return await this.lost(choice);
-      if (made === "expired") await client.ledger.eraseChoice(publications.identity, choice);
-      return typeof made === "string" ? this.ended(made) : await this.delivered(made);
+      const opened = await publications.openPublication(this.published).catch(ignoreUnavailable);
+      const report = opened ? await makeReport(publications, choice, opened.participation) : (await findStoredEntry(publications, choice)) ? "declined" : "erased";
+      this.published = opened ?? this.published; // what comes next follows the open round, unless its terms are refused
+      if (report === "erased") return await this.dropChoice(choice);
+      if (report === "expired") await client.ledger.eraseChoice(publications.identity, choice);
+      return typeof report === "string" ? this.settle(report) : await this.delivered(report);
     } catch (error) {
       const type = error instanceof PrivateerError ? error.type : "";
       // Another page has reported meanwhile: that is no error of this one.
-      if (type === "already-reported") return this.ended("taken");
+      if (type === "already-reported") return this.settle("taken");
       if (type !== "deleted") throw error;
       await this.erase();
-      return this.ended("deleted");
+      return this.settle("deleted");
     }
   }
 
   /** Have no choice any more, unless it waits. @param {import("./states.js").ChoiceEvent} event that came to one whose report is due */
-  ended(event) {
+  settle(event) {
     if (event !== "declined") this.choice = this.kept = null;
-    this.state = after("due", event);
-    return /** @type {Outcome} */ (OUTCOMES[this.state]);
+    this.state = nextState("due", event);
+    return /** @type {ReportStatus} */ (OUTCOMES[this.state]);
   }
 
-  /** Go on without a choice that the person has erased, or another page has reported on. @param {Choice} choice @returns {Promise<Outcome>} */
-  async lost(choice) {
+  /** Go on without a choice that the person has erased, or another page has reported on. @param {Choice} choice @returns {Promise<ReportStatus>} */
+  async dropChoice(choice) {
     this.entry = await this.client.ledger.entry(this.publications.identity);
     const { payment } = this.entry;
-    if (payment && !allows(payment, choice.period)) return this.ended("taken");
-    if (this.kept && isSame(this.kept, choice)) this.choice = this.kept = null;
+    if (payment && !allows(payment, choice.period)) return this.settle("taken");
+    if (this.kept && isSameChoice(this.kept, choice)) this.choice = this.kept = null;
     this.state = this.found;
-    return "not-asked";
+    return "not-requested";
   }
 
   /** @param {import("./ledgers/ledger.js").Sealed} sealed */
   async delivered(sealed) {
     const { client, publications } = this;
-    this.ended("taken");
+    this.settle("taken");
     this.entry = await client.ledger.entry(publications.identity);
-    const { outcome, reason } = await client.delivery.until(publications.identity, sealed, client.patience);
+    const { outcome, reason } = await client.delivery.until(publications.identity, sealed, client.retryTimeout);
     this.refusal = reason;
     return outcome;
   }
 }
 
 /** Nothing, where nobody answers. @param {any} error */
-function absent(error) {
+function ignoreUnavailable(error) {
   if (error instanceof PrivateerError && error.type === "unavailable") return null;
   throw error;
 }

@@ -8,7 +8,7 @@ import { allows } from "./ledgers/ledger.js";
 /** @typedef {"asked" | "unasked" | "decided" | "deferred" | "lapsed" | "outcome" | "window-ended" | "taken" | "declined" | "expired" | "erased"
  *   | "deleted"} ChoiceEvent */
 /** `keep`: a choice that is made now. `show`: the choice that is kept. `stay`: the arm of before is what the person gets. `report`: an
- * outcome may count. `make`: `join` and `resend` make the report. @typedef {"keep" | "show" | "stay" | "report" | "make"} Action */
+ * outcome may count. `make`: `join` and `flush` make the report. @typedef {"keep" | "show" | "stay" | "report" | "make"} Action */
 
 /** What comes after an event. @type {Record<ChoiceState, Partial<Record<ChoiceEvent, ChoiceState>>>} */
 export const NEXT = {
@@ -32,11 +32,11 @@ export const ALLOWED = {
   closed: ["stay"],
 };
 
-/** What `report` returns where it sends nothing. @type {Partial<Record<ChoiceState, import("./delivery.js").Outcome>>} */
-export const OUTCOMES = { waiting: "pending", due: "pending", delivered: "already-reported", "given-up": "not-asked", closed: "not-asked" };
+/** What `report` returns where it sends nothing. @type {Partial<Record<ChoiceState, import("./delivery.js").ReportStatus>>} */
+export const OUTCOMES = { waiting: "pending", due: "pending", delivered: "already-reported", "given-up": "not-requested", closed: "not-requested" };
 
 /** @param {ChoiceState} state @param {ChoiceEvent} event @returns {ChoiceState} */
-export function after(state, event) {
+export function nextState(state, event) {
   const next = NEXT[state][event];
   if (next) return next;
   throw new TypeError(`a choice that is ${state} cannot be ${event}`);
@@ -44,12 +44,12 @@ export function after(state, event) {
 
 /**
  * The state of a choice by what a ledger has.
- * @param {import("./participation.js").Choice | null} kept @param {import("./ledgers/ledger.js").Payment | null} payment
+ * @param {import("./participation.js").Choice | null} stored @param {import("./ledgers/ledger.js").Payment | null} payment
  * @param {number} now seconds since 1970 @param {number} period in which now is @param {() => boolean} asks whether a round asks this person
  * @returns {ChoiceState}
  */
-export function stateOf(kept, payment, now, period, asks) {
-  if (payment && !allows(payment, kept?.period ?? period)) return "delivered";
-  if (!kept) return asks() ? "offered" : "closed";
-  return isDue(kept, now) ? "due" : kept.window ? "waiting" : "chosen";
+export function findState(stored, payment, now, period, asks) {
+  if (payment && !allows(payment, stored?.period ?? period)) return "delivered";
+  if (!stored) return asks() ? "offered" : "closed";
+  return isDue(stored, now) ? "due" : stored.window ? "waiting" : "chosen";
 }

@@ -59,9 +59,9 @@ export const hidesArms = (row) => row.promises && (row.batched || row.curated);
  * one is needed; null: the record.
  * @param {Trust} row @param {any} mechanism
  * @returns {((honest: number, points?: number) => import("./privacy/curves.js").Curve) | null} */
-export function seen(row, mechanism) {
+export function armVisibility(row, mechanism) {
   if (!row.promises) return null;
   if (row.batched) return (honest, points) => mechanism.shuffled(honest, points);
-  const curve = row.curated ? mechanism.released() : mechanism.alone();
+  const curve = row.curated ? mechanism.released() : mechanism.localCurve();
   return curve && (() => curve);
 }

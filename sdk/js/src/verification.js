@@ -2,16 +2,16 @@
 /** How a device checks the terms of a round: it computes everything anew, and never trusts the server's numbers. */
 
 import { refused } from "./errors.js";
-import { allot, covers } from "./privacy/allotment.js";
+import { allotPromise, covers } from "./privacy/allotment.js";
 import { COARSE } from "./privacy/composed.js";
-import { hidesArms, seen } from "./trust.js";
+import { hidesArms, armVisibility } from "./trust.js";
 
 const BATCH_MAX = 100_000_000;
 const DIGITS = 1 + 1e-6;
 const FEW = 65_536;
 const FAR = 4;
 /** Who may see arms, from the promise that assumes least on. */
-const ARMS = ["seen", "as-local", "grouped", "hidden"];
+const VISIBILITIES = ["visible", "as-local", "grouped", "hidden"];
 /** What a promise assumes of those who see arms. @type {Record<string, string>} */
 const ASSUMED = {
   "as-local": "who sees which arm a person got learns from the report for which contexts that arm is",
@@ -28,17 +28,17 @@ const ASSUMED = {
  * it says less, and needs the application's consent
  * @property {number} honest_fraction the largest share of a batch that the promise may count on
  * @property {number} min_batch the fewest reports of a batch
- * @property {"seen" | "as-local" | "grouped" | "hidden"} arms who may see which arm this person got. "seen": the whole promise has to hold
+ * @property {"visible" | "as-local" | "grouped" | "hidden"} arm_visibility who may see which arm this person got. "visible": the whole promise has to hold
  * against them; "as-local": it is enough that reports keep what they keep where nobody shuffles; "grouped": it holds as
  * long as nobody chooses by arm whose reports to drop or to falsify; "hidden": nobody who gets
  * reports, or reads releases, sees it. Each accepts what those before it do
- * @property {boolean} curator whether records may be sent to the server as they are, for it to protect or not; where it
+ * @property {boolean} allow_central whether records may be sent to the server as they are, for it to protect or not; where it
  * does not, `epsilon` must be Infinity as well
  */
 
 /** @type {Limits} */
 export const LIMITS = {
-  epsilon: 1, delta: 1e-5, local_epsilon: 4, honest_fraction: 0.9, min_batch: 1000, arms: "seen", curator: false,
+  epsilon: 1, delta: 1e-5, local_epsilon: 4, honest_fraction: 0.9, min_batch: 1000, arm_visibility: "visible", allow_central: false,
 };
 
 /** @typedef {import("./mechanisms/index.js").Mechanism} Mechanism */
@@ -58,30 +58,30 @@ export function verify(terms, mechanism, spec, round, limits) {
   }
   const fewest = Math.max(round.batch, trust.batched ? privacy.min_batch : 0);
   check(round.fewest >= fewest, `the round may close with ${round.fewest} people, the spec says ${fewest} at least`, "least");
-  afford(mechanism, spec, round, limits);
+  checkLimits(mechanism, spec, round, limits);
   check(!trust.batched || mechanism.localEpsilon <= spec.aloneMost, "a report alone costs too much", "local_epsilon");
-  check(!trust.promises || keeps(mechanism, spec, terms.honest), "the mechanism does not keep the promise", "delta");
+  check(!trust.promises || keepsPromise(mechanism, spec, terms.honest), "the mechanism does not keep the promise", "delta");
 }
 
 /** Whether a mechanism keeps the promise. More people never harm, so what fewer reach needs no long computation.
  * @param {Mechanism} mechanism @param {Spec} spec @param {number} honest */
-function keeps(mechanism, spec, honest) {
-  const curve = seen(spec.trust, mechanism);
+function keepsPromise(mechanism, spec, honest) {
+  const curve = armVisibility(spec.trust, mechanism);
   const { delta } = spec.privacy;
   if (!curve) return false;
   if (spec.reports > 1) {
     // Releases that depend on each other's noise are not each an event of its own.
-    const share = allot(spec.bound, delta, spec.reports, spec.trust.least);
+    const share = allotPromise(spec.bound, delta, spec.reports, spec.trust.least);
     return !("continues" in mechanism) && covers(share, curve, honest, mechanism.sampling);
   }
   /** @param {number} people @param {number} [points] */
-  const found = (people, points) => curve(people, points)(spec.bound) + mechanism.sampling;
+  const epsilonOf = (people, points) => curve(people, points)(spec.bound) + mechanism.sampling;
   if (mechanism.messages > 1) {
     // A coarse grid is an upper bound, too, and far from delta a fine one says nothing else.
-    const rough = found(honest, COARSE);
-    return rough <= delta || (rough <= FAR * delta && found(honest) <= delta * DIGITS);
+    const rough = epsilonOf(honest, COARSE);
+    return rough <= delta || (rough <= FAR * delta && epsilonOf(honest) <= delta * DIGITS);
   }
-  return found(Math.min(honest, FEW)) <= 0.9 * delta || found(honest) <= delta * DIGITS;
+  return epsilonOf(Math.min(honest, FEW)) <= 0.9 * delta || epsilonOf(honest) <= delta * DIGITS;
 }
 
 /** What is left if everybody else colludes; where records are sent that is nothing. @param {Mechanism} mechanism @param {Spec} spec */
@@ -89,11 +89,11 @@ export const localCost = (mechanism, { trust, reports, bound }) =>
   trust.batched || trust.curated ? reports * mechanism.localEpsilon : bound;
 
 /** @param {Mechanism} mechanism @param {Spec} spec @param {Round} round @param {Limits} limits */
-function afford(mechanism, spec, round, limits) {
+function checkLimits(mechanism, spec, round, limits) {
   const { privacy, trust } = spec;
   checkArms(spec, limits);
-  const sees = `under the model '${privacy.model}' the server sees records: set limits.curator if it may`;
-  check(limits.curator || !trust.curated, sees, "model");
+  const sees = `under the model '${privacy.model}' the server sees records: set limits.allow_central if it may`;
+  check(limits.allow_central || !trust.curated, sees, "model");
   const costs = { epsilon: spec.bound, delta: privacy.delta, local_epsilon: localCost(mechanism, spec) };
   const named = /** @type {(keyof typeof costs)[]} */ (trust.curated ? ["epsilon", "delta"] : ["epsilon", "delta", "local_epsilon"]);
   for (const name of named) {
@@ -101,14 +101,14 @@ function afford(mechanism, spec, round, limits) {
   }
   if (!trust.batched) return;
   check(privacy.honest_fraction <= limits.honest_fraction, "the promise counts on too many honest people", "honest_fraction");
-  const taken = limits.min_batch <= round.fewest && round.fewest <= BATCH_MAX;
-  check(taken, `a batch may have ${round.fewest} reports, this device takes ${limits.min_batch} or more: see limits.min_batch`, "batch");
+  const isAccepted = limits.min_batch <= round.fewest && round.fewest <= BATCH_MAX;
+  check(isAccepted, `a batch may have ${round.fewest} reports, this device takes ${limits.min_batch} or more: see limits.min_batch`, "batch");
 }
 
 /** Refuse a promise that assumes more about who sees arms than the device does. @param {Spec} spec @param {Limits} limits */
 function checkArms({ privacy, trust }, limits) {
-  const accepted = !hidesArms(trust) || ARMS.indexOf(privacy.arms) <= ARMS.indexOf(limits.arms);
-  check(accepted, `${ASSUMED[privacy.arms]}: do not take part, or set limits.arms to '${privacy.arms}'`, "arms");
+  const accepted = !hidesArms(trust) || VISIBILITIES.indexOf(privacy.arm_visibility) <= VISIBILITIES.indexOf(limits.arm_visibility);
+  check(accepted, `${ASSUMED[privacy.arm_visibility]}: do not take part, or set limits.arm_visibility to '${privacy.arm_visibility}'`, "arm_visibility");
 }
 
 /** People of a batch that the promise counts on, rounded down to three digits.

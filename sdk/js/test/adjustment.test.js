@@ -4,13 +4,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { adjusted, adjustments, areSlopes, featuresOf, lessExpected, numbersOf, offsetOf } from "../src/adjustment.js";
+import { adjustOutcome, adjustments, areSlopes, selectFeatures, subtractExpected, encodeNumbers, computeOffset } from "../src/adjustment.js";
 import { PrivateerError } from "../src/errors.js";
 import { Participation } from "../src/participation.js";
 import { LIMITS } from "../src/verification.js";
 import { vectors } from "./support/vectors.js";
 
-const ALL = { ...LIMITS, epsilon: Infinity, local_epsilon: 20, arms: "hidden", curator: true };
+const ALL = { ...LIMITS, epsilon: Infinity, local_epsilon: 20, arm_visibility: "hidden", allow_central: true };
 
 /** What a device follows of a vector. @param {string} name */
 function followed(name) {
@@ -27,9 +27,9 @@ test("of a number that is missing nothing is subtracted, and a report of it has 
   assert.ok(Math.abs((known.offset ?? 0) - -1.5 * (0.9 - 0.4)) < 1e-12);
   for (const missing of MISSING) {
     const values = { x1: missing, x2: 0.5 };
-    assert.equal(Math.abs(offsetOf(spec, values)), 0);
+    assert.equal(Math.abs(computeOffset(spec, values)), 0);
     const choice = participation.choose(values, 1);
-    assert.equal(adjusted(2, spec, choice.offset ?? 0), 2);
+    assert.equal(adjustOutcome(2, spec, choice.offset ?? 0), 2);
     assert.equal(participation.message(choice).length, participation.message(known).length);
   }
 });
@@ -48,15 +48,15 @@ test("where a slope is learned, a number that is missing counts as in the middle
   const told = participation.contribution({ ...known, values: [0.6, 0, 0] });
   assert.ok(Math.abs(/** @type {any} */ (told).value - (0.6 - 0.7 * (0.9 - 0.45))) < 1e-12);
   assert.equal(/** @type {any} */ (told).number, 0.5);
-  assert.throws(() => featuresOf(participation.spec, { x1: 1 }), { field: "x2" });
+  assert.throws(() => selectFeatures(participation.spec, { x1: 1 }), { field: "x2" });
 });
 
 test("numbers stay within their bounds, and values within theirs", () => {
   const spec = /** @type {any} */ ({ adjust: adjustments({ a: { low: -1, high: 1 }, b: { mean: 1, slope: 2, correlation: null } }), reward: { low: 0, high: 1 } });
-  for (const [value, place] of [[3, 1], [-3, 0], [Infinity, 1], [0.5, 0.75]]) assert.deepEqual(numbersOf(spec, { a: value, b: 0 }), [place]);
-  assert.equal(offsetOf(spec, { a: 1, b: 1.25 }), 0.5);
-  assert.equal(lessExpected(0.1, [1], [{ slope: 1, mean: 0.5 }]), 0);
-  assert.equal(lessExpected(0.1, [], []), 0.1);
+  for (const [value, place] of [[3, 1], [-3, 0], [Infinity, 1], [0.5, 0.75]]) assert.deepEqual(encodeNumbers(spec, { a: value, b: 0 }), [place]);
+  assert.equal(computeOffset(spec, { a: 1, b: 1.25 }), 0.5);
+  assert.equal(subtractExpected(0.1, [1], [{ slope: 1, mean: 0.5 }]), 0);
+  assert.equal(subtractExpected(0.1, [], []), 0.1);
 });
 
 test("specs and policies of other adjustments are refused", () => {

@@ -8,10 +8,10 @@ import { isDeepStrictEqual } from "node:util";
 
 import { TrialPolicy } from "../src/algorithms/trial.js";
 import { PrivateerError } from "../src/errors.js";
-import { features, scaledReward, unfit } from "../src/features.js";
-import { plainOf, unfitOutcome } from "../src/inputs.js";
+import { makeFeatures, scaleReward, listUnfit } from "../src/features.js";
+import { toPlainValues, unfitOutcome } from "../src/inputs.js";
 import { Client, MemoryLedger } from "../src/node.js";
-import { ALLOWED, NEXT, OUTCOMES, after } from "../src/states.js";
+import { ALLOWED, NEXT, OUTCOMES, nextState } from "../src/states.js";
 import { changed, clockAt, serving } from "./support/served.js";
 import { listening } from "./support/silent.js";
 import { vectors } from "./support/vectors.js";
@@ -50,15 +50,15 @@ function valueOf(tagged) {
  * @param {Case} one @returns {[number[], boolean] | null} */
 function used({ feature, reward, guardrails = [], value }) {
   if (!(Object.keys(value)[0] in KINDS)) return null;
-  const given = plainOf(valueOf(value));
+  const given = toPlainValues(valueOf(value));
   if (feature) {
-    const known = features({ x: feature });
-    const whole = plainOf({ x: valueOf(value) });
-    return [/** @type {any} */ (known.get("x")).encode(whole.x), unfit(known, whole).length > 0];
+    const known = makeFeatures({ x: feature });
+    const whole = toPlainValues({ x: valueOf(value) });
+    return [/** @type {any} */ (known.get("x")).encode(whole.x), listUnfit(known, whole).length > 0];
   }
   const spec = /** @type {any} */ ({ reward, guardrails });
   const told = unfitOutcome(given, spec).length > 0;
-  if (!guardrails.length) return [[scaledReward(reward, given)], told];
+  if (!guardrails.length) return [[scaleReward(reward, given)], told];
   return [TrialPolicy.prototype.read.call(/** @type {any} */ ({ guardrails }), given, spec), told];
 }
 
@@ -90,9 +90,9 @@ async function sessions({ asks, steps }) {
 async function clocks({ window, chosen, steps }) {
   /** @type {(string | null)[]} */
   const outcomes = [];
-  await serving(changed(LOCAL, { conversion_window: window }), async (at) => {
+  await serving(changed(LOCAL, { conversion_window_seconds: window }), async (at) => {
     const [ledger, clock] = [new MemoryLedger(), clockAt(NOW + chosen)];
-    const client = () => new Client(at.url, { ledger, clock, patience: 0, warn: quiet });
+    const client = () => new Client(at.url, { ledger, clock, retryTimeout: 0, warn: quiet });
     const session = await client().join("test");
     session.choose(NEAR);
     await session.keeping;
@@ -100,7 +100,7 @@ async function clocks({ window, chosen, steps }) {
       clock.at.time = NOW + time;
       if (what === "away" || what === "back") at.away = what === "away";
       const told = what === "report" ? await session.report(1) : null;
-      outcomes.push(what === "resend" ? ((await client().resend()).test ?? null) : told);
+      outcomes.push(what === "flush" ? ((await client().flush()).test ?? null) : told);
     }
   });
   return outcomes;
@@ -119,11 +119,11 @@ function isInTable({ state, event, next, allowed, outcome }) {
 async function choices({ window, asks = true, steps }) {
   /** @type {Case[]} */
   const found = [];
-  let publication = changed(LOCAL, { conversion_window: window });
+  let publication = changed(LOCAL, { conversion_window_seconds: window });
   await serving(publication, async (at) => {
     at.asks = asks ? "published" : "nobody";
     const [ledger, clock] = [new MemoryLedger(), clockAt(NOW)];
-    const client = () => new Client(at.url, { ledger, clock, patience: 0, warn: quiet });
+    const client = () => new Client(at.url, { ledger, clock, retryTimeout: 0, warn: quiet });
     let session = /** @type {import("../src/session.js").Session} */ (/** @type {unknown} */ (null));
     /** @type {Record<string, (step: Case) => any>} */
     const ways = {
@@ -132,7 +132,7 @@ async function choices({ window, asks = true, steps }) {
       fresh: () => void session.choose(NEAR, { fresh: true }),
       report: () => session.report(1),
       forget: () => session.forget(),
-      resend: async () => (await client().resend()).test,
+      flush: async () => (await client().flush()).test,
       pass: ({ seconds }) => void (clock.at.time += seconds),
       publish: ({ version }) => {
         at.publication = publication = changed(publication, {}, version);
@@ -196,7 +196,7 @@ test("the table has no other row", () => {
   const rows = Object.entries(NEXT).flatMap(([state, next]) => Object.keys(next).map((event) => `${state} ${event}`));
   assert.deepEqual(rows, BEHAVIOUR.states.map(({ state, event }) => `${state} ${event}`));
   assert.deepEqual(Object.keys(ALLOWED), BEHAVIOUR.actions.map(({ state }) => state));
-  assert.throws(() => after("closed", "taken"), TypeError);
+  assert.throws(() => nextState("closed", "taken"), TypeError);
 });
 
 test("a device behaves as is written", async () => {
@@ -213,9 +213,9 @@ for (const [kind, number, change] of /** @type {[string, number, Case][]} */ ([
   ["clocks", 2, { chosen: 0 }],
   ["states", 3, { next: "closed" }],
   ["actions", 3, { allowed: ["report", "stay"] }],
-  ["actions", 4, { outcome: "not-asked" }],
+  ["actions", 4, { outcome: "not-requested" }],
   ["choices", 0, { steps: BEHAVIOUR.choices[0].steps.map((/** @type {Case} */ one, /** @type {number} */ i) => (i === 3 ? { ...one, state: "due" } : one)) }],
-  ["choices", 6, { steps: [...BEHAVIOUR.choices[6].steps.slice(0, -1), { do: "resend", outcome: "pending" }] }],
+  ["choices", 6, { steps: [...BEHAVIOUR.choices[6].steps.slice(0, -1), { do: "flush", outcome: "pending" }] }],
 ])) {
   test(`a difference shows: ${kind} ${number}`, async () => {
     const none = { values: [], sessions: [], addresses: [], clocks: [], states: [], actions: [], choices: [] };

@@ -19,17 +19,17 @@ const CONTEXT = { x1: 0.3, x2: 0.9 };
 test("one report, of the same bytes until somebody decides", () =>
   serving(LOCAL, async (at) => {
     const path = join(mkdtempSync(join(tmpdir(), "ledger-")), "ledger.json");
-    const client = new Client(at.url, { ledger: new FileLedger(path), patience: 0 });
+    const client = new Client(at.url, { ledger: new FileLedger(path), retryTimeout: 0 });
     const session = await client.join("test");
     session.choose(CONTEXT);
     at.answers = [[503, "unavailable"], [409, "round-unknown"], [409, "duplicate-report"]];
     assert.equal(await session.report(1), "pending");
     assert.equal(await session.report(1), "already-reported");
     // The device starts again with what it has on disk.
-    const again = new Client(at.url, { ledger: new FileLedger(path), patience: 0 });
-    assert.equal((await again.join("test")).asked, false);
-    assert.deepEqual(await again.resend(), { test: "accepted" });
-    assert.deepEqual(await again.resend(), {});
+    const again = new Client(at.url, { ledger: new FileLedger(path), retryTimeout: 0 });
+    assert.equal((await again.join("test")).reportRequested, false);
+    assert.deepEqual(await again.flush(), { test: "accepted" });
+    assert.deepEqual(await again.flush(), {});
     assert.equal(at.bodies.length, 3);
     assert.equal(new Set(at.bodies).size, 1);
   }));
@@ -50,7 +50,7 @@ test("in a pause people choose and are not asked", () =>
     const ledger = new MemoryLedger();
     const session = await new Client(at.url, { ledger }).join("test");
     assert.ok(["a", "b", "c"].includes(session.choose(CONTEXT)));
-    assert.equal(await session.report(1), "not-asked");
+    assert.equal(await session.report(1), "not-requested");
     const { payment, choice } = await ledger.entry(`${at.url}/test`);
     assert.deepEqual([at.bodies, payment, choice], [[], null, null]);
   }));
@@ -112,7 +112,7 @@ async function together(at, proofs, ledger) {
   const know = ledger.know.bind(ledger);
   ledger.know = async (server, known, before) => {
     const is = await know(server, known, before);
-    kept = (await ledger.known(at.url))?.head;
+    kept = (await ledger.readKnownServer(at.url))?.head;
     return is;
   };
   return Promise.allSettled([1, 2].map(() => new Client(at.url, { ledger }).join("test")));
@@ -173,5 +173,5 @@ test("what is not signed or not in the log is not followed", () =>
     await rejects(client.join("test"), "signature-invalid");
     at.notary.signed = () => "";
     await rejects(client.join("test"), "signature-invalid");
-    assert.equal(await ledger.known(at.url), null);
+    assert.equal(await ledger.readKnownServer(at.url), null);
   }));

@@ -18,13 +18,13 @@ const CONTEXT = { x1: 0.3, x2: 0.9 };
 /** @param {number} count @param {number} mark */
 const leaves = (count, mark) => Array.from({ length: count }, (_, i) => Buffer.alloc(32, mark + i));
 
-for (const [how, shown, type] of /** @type {[string, number, string][]} */ ([["forks", 9, "log-forked"], ["goes back", 1, "head-went-back"]])) {
+for (const [how, shown, type] of /** @type {[string, number, string][]} */ ([["forks", 9, "log-forked"], ["goes back", 1, "log-rollback"]])) {
   test(`a device whose server's log ${how} stops, also where it had joined before, and after a restart`, () =>
     serving(LOCAL, async (at) => {
       at.notary.leaves = leaves(4, 1);
       const path = join(mkdtempSync(join(tmpdir(), "evidence-")), "ledger.json");
       const clock = clockAt(1_000_000);
-      const client = (more = {}) => new Client(at.url, { ledger: new FileLedger(path), clock, patience: 0, ...more });
+      const client = (more = {}) => new Client(at.url, { ledger: new FileLedger(path), clock, retryTimeout: 0, ...more });
       const open = client();
       const session = await open.join("test");
       session.choose(CONTEXT);
@@ -38,7 +38,7 @@ for (const [how, shown, type] of /** @type {[string, number, string][]} */ ([["f
       assert.deepEqual([evidence.problem, evidence.server], [type, at.url]);
       assert.notEqual(evidence.known.head, JSON.parse(evidence.proof).head);
       const refused = (/** @type {any} */ error) => error.type === type && error.field === "evidence" && error.message.includes(`ledger.forgetServer("${at.url}")`);
-      const acts = [() => session.report(1), () => client().resume("test"), () => client().resend(), () => client({ issuer: at.url }).fetchTokens("test")];
+      const acts = [() => session.report(1), () => client().resume("test"), () => client().flush(), () => client({ issuer: at.url }).fetchTokens("test")];
       for (const act of acts) await assert.rejects(act(), refused);
       assert.equal(at.requests.length, asked);
       await assert.rejects(client().join("test"), refused); // after a rollback it asks whether the log goes on
@@ -60,7 +60,7 @@ test("a session that meets the fork itself sends nothing, and chooses no more", 
     at.notary.leaves = leaves(4, 1);
     const path = join(mkdtempSync(join(tmpdir(), "evidence-")), "ledger.json");
     const clock = clockAt(1_000_000);
-    const session = await new Client(at.url, { ledger: new FileLedger(path), clock, patience: 0 }).join("test");
+    const session = await new Client(at.url, { ledger: new FileLedger(path), clock, retryTimeout: 0 }).join("test");
     session.choose(CONTEXT);
     at.notary.leaves = leaves(9, 100);
     at.publication = changed(LOCAL, {}, 5);
@@ -71,39 +71,39 @@ test("a session that meets the fork itself sends nothing, and chooses no more", 
   }));
 
 test("what is due and what waits is not sent to a server that has forked", () =>
-  serving(changed(LOCAL, { conversion_window: 3600 }), async (at) => {
+  serving(changed(LOCAL, { conversion_window_seconds: 3600 }), async (at) => {
     at.notary.leaves = leaves(4, 1);
     const path = join(mkdtempSync(join(tmpdir(), "evidence-")), "ledger.json");
     const clock = clockAt(1_000_000);
-    const client = () => new Client(at.url, { ledger: new FileLedger(path), clock, patience: 0 });
+    const client = () => new Client(at.url, { ledger: new FileLedger(path), clock, retryTimeout: 0 });
     const session = await client().join("test");
     session.choose(CONTEXT);
     await session.save();
     at.notary.leaves = leaves(9, 100);
-    at.publication = changed(LOCAL, { conversion_window: 3600 }, 5);
+    at.publication = changed(LOCAL, { conversion_window_seconds: 3600 }, 5);
     clock.at.time += 4000;
-    for (const act of [() => client().resend(), () => client().join("test")]) await rejects(act(), "log-forked");
+    for (const act of [() => client().flush(), () => client().join("test")]) await rejects(act(), "log-forked");
     assert.deepEqual(at.bodies, []);
   }));
 
 test("an old head that somebody in between repeats stops a device until the log goes on", () =>
   serving(LOCAL, async (at) => {
     const path = join(mkdtempSync(join(tmpdir(), "evidence-")), "ledger.json");
-    const client = () => new Client(at.url, { ledger: new FileLedger(path), clock: clockAt(1_000_000), patience: 0 });
+    const client = () => new Client(at.url, { ledger: new FileLedger(path), clock: clockAt(1_000_000), retryTimeout: 0 });
     at.notary.leaves = leaves(4, 1);
     const session = await client().join("test");
     session.choose(CONTEXT);
     const good = at.notary.leaves;
     at.notary.leaves = good.slice(0, 2);
     at.publication = changed(LOCAL, {}, 5);
-    await rejects(client().join("test"), "head-went-back");
-    await rejects(client().join("test"), "head-went-back");
+    await rejects(client().join("test"), "log-rollback");
+    await rejects(client().join("test"), "log-rollback");
     at.notary.leaves = good;
     assert.ok((await client().join("test")).choose(CONTEXT));
     assert.equal(JSON.parse((await client().evidence()) ?? "").answered, true); // and it may still be published
     // A fork outweighs a rollback, and stays.
     at.notary.leaves = good.slice(0, 2);
-    await rejects(client().join("test"), "head-went-back");
+    await rejects(client().join("test"), "log-rollback");
     at.notary.leaves = leaves(12, 100);
     await rejects(client().join("test"), "log-forked");
     at.notary.leaves = good;

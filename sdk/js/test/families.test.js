@@ -5,13 +5,13 @@ import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { test } from "node:test";
 
-import { adjusted } from "../src/adjustment.js";
+import { adjustOutcome } from "../src/adjustment.js";
 import { PrivateerError } from "../src/errors.js";
 
 import { VectorSymbol } from "../src/mechanisms/index.js";
-import { rounded } from "../src/numerics.js";
+import { roundToEven } from "../src/numerics.js";
 import { Participation } from "../src/participation.js";
-import { allot } from "../src/privacy/allotment.js";
+import { allotPromise } from "../src/privacy/allotment.js";
 import { COARSE, composedCurve } from "../src/privacy/composed.js";
 import { normalCurve, shuffledCurve } from "../src/privacy/curves.js";
 import { LIMITS } from "../src/verification.js";
@@ -40,7 +40,7 @@ function outcome(spec, seed, person) {
  * @param {any} mechanism @param {any} given @param {(stream: number) => bigint} noise */
 function factsOf(mechanism, given, noise) {
   if (mechanism instanceof VectorSymbol) return symbolsOf(mechanism, given, noise);
-  if (given.vector.length) return Buffer.from(Int32Array.from(given.vector, (/** @type {number} */ one) => rounded(one * GRID)).buffer);
+  if (given.vector.length) return Buffer.from(Int32Array.from(given.vector, (/** @type {number} */ one) => roundToEven(one * GRID)).buffer);
   const sent = [0n, MASK].map((first) => {
     const left = [first, 0n, noise(0)];
     return mechanism.randomize(given, (/** @type {number} */ count) => left.splice(0, count));
@@ -51,7 +51,7 @@ function factsOf(mechanism, given, noise) {
 /** The own symbols; of several messages those of each, after what is sent by whoever keeps nothing.
  * @param {VectorSymbol} mechanism @param {any} given @param {(stream: number) => bigint} noise */
 function symbolsOf(mechanism, given, noise) {
-  const own = (/** @type {number} */ slot) => Uint16Array.from(mechanism.own(slot, given.vector)).sort();
+  const own = (/** @type {number} */ slot) => Uint16Array.from(mechanism.nearestSymbols(slot, given.vector)).sort();
   const count = mechanism.messages;
   if (count === 1) return Buffer.from(own(given.slot).buffer);
   const some = Array.from({ length: 2 * count - 1 }, (_, i) => noise(i));
@@ -70,7 +70,7 @@ function decided(followed, seed, person) {
   const coins = (/** @type {number} */ stream) => Number(word(seed, person, stream) >> 32n);
   const choice = followed.choose(context, coins(SLOT));
   const { columns, slot, arm, offset = 0 } = choice;
-  const values = policy.read(adjusted(outcome(spec, seed, person), spec, offset), spec);
+  const values = policy.read(adjustOutcome(outcome(spec, seed, person), spec, offset), spec);
   const given = { key: -1, value: 0, vector: [], slot: policy.freshCoins ? coins(OWN) : slot, ...followed.contribution({ ...choice, values }, coins(OWN)) };
   const facts = factsOf(followed.mechanism, given, (stream) => word(seed, person, NOISE + stream));
   const all = Buffer.concat([Buffer.from(Float64Array.from(columns).buffer), facts]);
@@ -112,7 +112,7 @@ test("what subset selection, normal noise and allotments cost", () => {
   }
   for (const one of normal) near(normalCurve(one.standard_deviation, one.sensitivity)(one.epsilon), one.delta);
   for (const one of allotments) {
-    const grid = allot(one.epsilon, one.delta, one.reports, one.least);
+    const grid = allotPromise(one.epsilon, one.delta, one.reports, one.least);
     if (one.pure) {
       near(grid[0].at, one.pure);
     } else {

@@ -16,7 +16,7 @@ const told = vectors("publications");
 /** Publications of all families and trust models. */
 const more = vectors("decisions").filter((/** @type {any} */ { name }) => !told.some((/** @type {any} */ one) => one.name === name));
 const TRIES = 400;
-const ALL = { ...LIMITS, arms: /** @type {const} */ ("hidden"), epsilon: Infinity, local_epsilon: 20, delta: 0.5, curator: true };
+const ALL = { ...LIMITS, arm_visibility: /** @type {const} */ ("hidden"), epsilon: Infinity, local_epsilon: 20, delta: 0.5, allow_central: true };
 
 /** Numbers that repeat from run to run. @param {number} seed */
 function* drawn(seed) {

@@ -24,13 +24,13 @@ const somewhere = () => join(mkdtempSync(join(tmpdir(), "kept-")), "ledger.json"
 const files = (path) => readdirSync(join(path, "..")).map((name) => readFileSync(join(path, "..", name), "latin1"));
 
 test("how many people are expected in a day means nothing to a device", () =>
-  serving(changed(LOCAL, { conversion_window: HOUR, arrivals: 120.5 }), async (at) => {
+  serving(changed(LOCAL, { conversion_window_seconds: HOUR, arrivals_per_day: 120.5 }), async (at) => {
     const client = () => new Client(at.url, { ledger: new FileLedger(path) });
     const path = somewhere();
     const first = await client().join("test");
     const arm = first.choose(MARKED);
     await first.save();
-    at.publication = changed(LOCAL, { conversion_window: HOUR, arrivals: null }, 5);
+    at.publication = changed(LOCAL, { conversion_window_seconds: HOUR, arrivals_per_day: null }, 5);
     assert.equal((await client().join("test")).choose(OTHER), arm);
   }));
 
@@ -51,7 +51,7 @@ test("a choice stands in every session and every round, whatever the context, un
     assert.deepEqual(new Set([MARKED, OTHER].map((context) => after.choose(context))), new Set([arm]), "the arm does not stay");
     const arms = new Set(Array.from({ length: 40 }, () => after.choose(MARKED, { sticky: false })));
     await after.keeping;
-    assert.deepEqual([after.asked, arms.size > 1, await client().ledger.choice(`${at.url}/test`)], [false, true, null]);
+    assert.deepEqual([after.reportRequested, arms.size > 1, await client().ledger.choice(`${at.url}/test`)], [false, true, null]);
   }));
 
 test("sessions that join at once, of one device, show one arm", () =>
@@ -98,7 +98,7 @@ test("an arm that is retired, and an experiment that is over, end an arm that st
     assert.equal(await session.report(1), "accepted");
     const again = async () => {
       const found = await new Client(at.url, { ledger }).join("test");
-      assert.equal(found.asked, false);
+      assert.equal(found.reportRequested, false);
       return found;
     };
     const now = Date.now() / 1000;
@@ -128,8 +128,8 @@ test("a fresh choice takes the place of the one that is kept", () =>
 
 test("when an arm is retired everybody chooses anew, whichever arm they have", () =>
   serving(LOCAL, async (at) => {
-    for (const conversion_window of [0, HOUR]) {
-      at.publication = changed(LOCAL, { conversion_window }, 4);
+    for (const conversion_window_seconds of [0, HOUR]) {
+      at.publication = changed(LOCAL, { conversion_window_seconds }, 4);
       const [ledger, clock] = [new MemoryLedger(), clockAt(1_000_000)];
       const session = await new Client(at.url, { ledger, clock }).join("test");
       session.choose(MARKED);
@@ -167,7 +167,7 @@ test("a choice of which no report would count, or another experiment's of this n
   }));
 
 test("each period has a choice of its own, and an experiment that is deleted leaves none", () =>
-  serving(changed(LOCAL, { conversion_window: 0 }), async (at) => {
+  serving(changed(LOCAL, { conversion_window_seconds: 0 }), async (at) => {
     const [ledger, clock] = [new MemoryLedger(), clockAt(1_000_000)];
     const session = await new Client(at.url, { ledger, clock }).join("test");
     session.choose(MARKED);
@@ -183,7 +183,7 @@ test("each period has a choice of its own, and an experiment that is deleted lea
   }));
 
 test("files have nothing of the person in the clear, and one size for everybody", () =>
-  serving(changed(LOCAL, { conversion_window: HOUR }), async (at) => {
+  serving(changed(LOCAL, { conversion_window_seconds: HOUR }), async (at) => {
     const sizes = new Set();
     for (const [context, reward] of /** @type {[any, number | null][]} */ ([[MARKED, REWARD], [OTHER, null], [{ x1: 0, x2: 1 }, 1], [{ x1: 1 / 3, x2: 2 / 3 }, 0]])) {
       const path = somewhere();
@@ -201,7 +201,7 @@ test("files have nothing of the person in the clear, and one size for everybody"
   }));
 
 test("without its key a ledger tells nothing; one choice that cannot be read keeps nothing else from being sent", () =>
-  serving(changed(LOCAL, { conversion_window: HOUR }), async (at) => {
+  serving(changed(LOCAL, { conversion_window_seconds: HOUR }), async (at) => {
     const [path, clock] = [somewhere(), clockAt(1_000_000)];
     const client = () => new Client(at.url, { ledger: new FileLedger(path), clock });
     const session = await client().join("test");
@@ -211,7 +211,7 @@ test("without its key a ledger tells nothing; one choice that cannot be read kee
     for (const act of [() => client().join("test"), () => client().resume("test")]) {
       await assert.rejects(act(), (/** @type {any} */ error) => error.type === "input-invalid" && error.field === "key" && /ledger\.forget/.test(error.message));
     }
-    assert.deepEqual(await client().resend(), { test: "pending" });
+    assert.deepEqual(await client().flush(), { test: "pending" });
     await client().ledger.forget(`${at.url}/test`);
     assert.ok((await client().join("test")).choose(OTHER));
   }));
@@ -232,14 +232,14 @@ test("a key of the application's encrypts in the place of the file", () =>
 test("an outcome is told of the choice it is about, and not of the fresh one of another page", () =>
   serving(LOCAL, async (at) => {
     const [ledger, clock] = [new MemoryLedger(), clockAt(1_000_000)];
-    const client = new Client(at.url, { ledger, clock, patience: 0 });
+    const client = new Client(at.url, { ledger, clock, retryTimeout: 0 });
     const [one, other] = [await client.join("test"), await client.join("test")];
     one.choose(MARKED);
     await one.save();
     other.choose(OTHER, { fresh: true });
     await other.save();
     clock.at.time += 60;
-    assert.equal(await one.report(3), "not-asked");
+    assert.equal(await one.report(3), "not-requested");
     const kept = await ledger.choice(`${at.url}/test`);
     assert.deepEqual([kept?.slot, kept?.due, at.bodies.length], [other.choice?.slot, null, 0]);
     assert.equal(await other.report(3), "accepted");

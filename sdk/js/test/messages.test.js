@@ -5,10 +5,10 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { Client, MemoryLedger } from "../src/index.js";
-import { joined } from "../src/bytes.js";
+import { concatBytes } from "../src/bytes.js";
 import { decode, encode } from "../src/msgpack.js";
 import { Participation } from "../src/participation.js";
-import { random } from "../src/platform.js";
+import { fillRandom } from "../src/platform.js";
 import { seal } from "../src/sealing.js";
 import { LIMITS } from "../src/verification.js";
 import { rejects, serving } from "./support/served.js";
@@ -34,13 +34,13 @@ test("each message is sealed by itself, in order, with an id of its own", async 
   assert.equal(messages.length, 5 * 6);
   const keys = () => crypto.subtle.generateKey({ name: "X25519" }, true, ["deriveBits"]);
   const ephemerals = /** @type {CryptoKeyPair[]} */ (await Promise.all(Array.from({ length: 5 }, keys)));
-  const ids = ephemerals.map(() => random(new Uint8Array(16)));
+  const ids = ephemerals.map(() => fillRandom(new Uint8Array(16)));
   const info = encode(["privateer/report/1", round.model, header]);
-  const alone = ids.map((id, i) => seal(joined(id, messages.slice(6 * i, 6 * i + 6)), round.publicKey, info, ephemerals[i]));
+  const alone = ids.map((id, i) => seal(concatBytes(id, messages.slice(6 * i, 6 * i + 6)), round.publicKey, info, ephemerals[i]));
   const wanted = (await Promise.all(alone)).map((one) => Buffer.from(one).toString("hex"));
   assert.deepEqual(pieces(await followed.body(messages, ids, ephemerals), round.sealedSize), wanted);
   // Equal messages differ when they are sealed, since ids and keys are fresh for each.
-  const same = pieces(await followed.body(joined(...Array(5).fill(messages.slice(0, 6)))), round.sealedSize);
+  const same = pieces(await followed.body(concatBytes(...Array(5).fill(messages.slice(0, 6)))), round.sealedSize);
   assert.equal(new Set(same.map((one) => one.slice(0, 64))).size, 5);
   assert.equal(new Set(same).size, 5);
 });
@@ -48,12 +48,12 @@ test("each message is sealed by itself, in order, with an id of its own", async 
 test("the same bytes go out until somebody decides, and the ledger has what all messages cost", () =>
   serving(SEVERAL, async (at) => {
     const ledger = new MemoryLedger();
-    const client = new Client(at.url, { ledger, shuffler: at.url, patience: 0, limits: ALLOWED });
+    const client = new Client(at.url, { ledger, shuffler: at.url, retryTimeout: 0, limits: ALLOWED });
     const session = await client.join("test");
     session.choose(CONTEXT);
     at.answers = [[503, "unavailable"], [409, "duplicate-report"]];
     assert.equal(await session.report(1), "pending");
-    assert.deepEqual(await client.resend(), { test: "accepted" });
+    assert.deepEqual(await client.flush(), { test: "accepted" });
     assert.equal(at.bodies.length, 2);
     assert.equal(new Set(at.bodies).size, 1);
     assert.equal(pieces(Buffer.from(at.bodies[0], "hex"), 70).length, 5);
@@ -75,12 +75,12 @@ test("a spec that allows no such number of messages is refused", async () => {
   const by = (changes) => {
     const table = JSON.parse(Buffer.from(spec).toString());
     for (const [section, some] of Object.entries(changes)) Object.assign(table[section], some);
-    const body = encode([round, joined([...Buffer.from(JSON.stringify(table))]), policy]);
+    const body = encode([round, concatBytes([...Buffer.from(JSON.stringify(table))]), policy]);
     return Participation.checked(body, "test", { ...LIMITS, ...ALLOWED });
   };
-  assert.equal((await by({ algorithm: { messages: 5 } })).mechanism?.messages, 5);
-  for (const messages of [undefined, null, 0, 1, 4, 17, 5.5, "8", [8]]) await rejects(by({ algorithm: { messages } }), "malformed-report");
+  assert.equal((await by({ algorithm: { messages_per_report: 5 } })).mechanism?.messages, 5);
+  for (const messages of [undefined, null, 0, 1, 4, 17, 5.5, "8", [8]]) await rejects(by({ algorithm: { messages_per_report: messages } }), "malformed-report");
   await rejects(by({ experiment: { reports_per_person: 2 } }), "malformed-report");
-  await rejects(by({ privacy: { arms: "hidden" } }), "malformed-report");
-  await rejects(by({ algorithm: { report: "joint" } }), "malformed-report");
+  await rejects(by({ privacy: { arm_visibility: "hidden" } }), "malformed-report");
+  await rejects(by({ algorithm: { report_statistic: "joint" } }), "malformed-report");
 });

@@ -36,13 +36,15 @@ for (const { service: kind, words } of connections) {
     listening(kind, async (url) => {
       /** @type {string[]} */
       const warnings = [];
+      // Who says no at once has time to say so, on a machine that is busy.
+      const within = kind === "hangs" ? WITHIN : 5;
       const client = new Client(url, { ledger: new MemoryLedger(), timeout: 0.6, warn: (message) => warnings.push(message) });
       for (let page = 0; page < 3; page++) {
-        const [shown, seconds] = await timed(() => client.arm("test", CONTEXT, { default: "control", within: WITHIN }));
-        assert.ok(seconds < (page && kind === "hangs" ? 0 : WITHIN) + GRACE, `${seconds}`);
-        assert.deepEqual([shown.name, shown.fallback, await shown.report(1)], ["control", said(url, WITHIN), "not-asked"]);
+        const [shown, seconds] = await timed(() => client.arm("test", CONTEXT, { default: "control", within }));
+        assert.ok(seconds < (page && kind === "hangs" ? 0 : within) + GRACE, `${seconds}`);
+        assert.deepEqual([shown.name, shown.fallback, await shown.report(1)], ["control", said(url, within), "not-requested"]);
       }
-      assert.deepEqual(warnings, [`test: the default is shown: ${said(url, WITHIN)}`], "each reason is told once");
+      assert.deepEqual(warnings, [`test: the default is shown: ${said(url, within)}`], "each reason is told once");
     }));
 }
 
@@ -63,7 +65,7 @@ test("a slow server serves the next page, and whoever has an arm keeps it", () =
     const how = { default: "control", within: WITHIN };
     const client = new Client(at.url, { ledger, warn: () => {} });
     const first = await client.arm("test", CONTEXT, how);
-    assert.deepEqual([first.name, await first.report(1)], ["control", "not-asked"]);
+    assert.deepEqual([first.name, await first.report(1)], ["control", "not-requested"]);
     await new Promise((resolve) => setTimeout(resolve, 1300));
     const second = await client.arm("test", CONTEXT, how);
     assert.ok(second.session?.arms.includes(second.name));

@@ -6,7 +6,7 @@ import { createHash } from "node:crypto";
 import { after, before, test } from "node:test";
 
 import { OfflinePolicy, PrivateerError } from "../src/index.js";
-import { canonical } from "../src/offline/canonical.js";
+import { formatCanonical } from "../src/offline/canonical.js";
 import { Participation } from "../src/participation.js";
 import { LIMITS } from "../src/verification.js";
 import { value, word } from "./support/people.js";
@@ -15,7 +15,7 @@ import { vectors } from "./support/vectors.js";
 const SLOT = 100;
 
 /** @param {any} found */
-const digest = (found) => createHash("sha256").update(canonical(found)).digest();
+const digest = (found) => createHash("sha256").update(formatCanonical(found)).digest();
 /** @param {any} document */
 const written = (document) => JSON.stringify(document);
 /** A forged document: its digest fits. @param {any} document */
@@ -38,9 +38,9 @@ const { canonical: plain, exports: told, refused } = vectors("exports");
 const PLAIN = told[0].document;
 
 test("canonical JSON", () => {
-  for (const one of plain) assert.equal(canonical(one.json), one.canonical);
-  assert.throws(() => canonical({ text: "\ud800" }), RangeError);
-  assert.throws(() => canonical([1e999]), RangeError);
+  for (const one of plain) assert.equal(formatCanonical(one.json), one.canonical);
+  assert.throws(() => formatCanonical({ text: "\ud800" }), RangeError);
+  assert.throws(() => formatCanonical([1e999]), RangeError);
 });
 
 for (const one of told) {

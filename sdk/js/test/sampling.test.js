@@ -10,9 +10,9 @@ import { test } from "node:test";
 
 import { mix } from "../src/coins.js";
 import { CellPairs, GaussianVectors, NamedSymbol, VectorSymbol } from "../src/mechanisms/index.js";
-import { levelsOf } from "../src/mechanisms/named-symbol.js";
-import { normalOf, normalQuantile } from "../src/numerics.js";
-import { below, secureNoise } from "../src/platform.js";
+import { countLevels } from "../src/mechanisms/named-symbol.js";
+import { wordToNormal, normalQuantile } from "../src/numerics.js";
+import { drawBelow, secureNoise } from "../src/platform.js";
 import { RandomizedResponse, SubsetResponse } from "../src/response.js";
 import { RoundedNormal } from "../src/sampling/normal.js";
 
@@ -85,7 +85,7 @@ test("normal noise is normal", () => {
 test("the operating system's words, and uniform numbers of them", () => {
   const sixteen = new Array(16).fill(1 / 16);
   assert.ok(!differs(counted(40_000, 16, () => Number(secureNoise(1)[0] >> 60n)), sixteen));
-  assert.ok(!differs(counted(40_000, 16, () => below(16)), sixteen));
+  assert.ok(!differs(counted(40_000, 16, () => drawBelow(16)), sixteen));
   assert.ok(differs(counted(40_000, 16, () => Number((secureNoise(1)[0] >> 60n) | (secureNoise(1)[0] >> 61n))), sixteen));
   assert.equal(new Set(secureNoise(20_000)).size, 20_000);
 });
@@ -153,7 +153,7 @@ test("nothing here draws other random numbers, and a browser needs no part of No
 
 test("every word has a normal number", () => {
   const words = [0n, 1n, (1n << 63n) - 1n, 1n << 63n, (1n << 64n) - 2048n, (1n << 64n) - 1n];
-  const numbers = words.map(normalOf);
+  const numbers = words.map(wordToNormal);
   assert.ok(numbers.every((one, place) => Number.isFinite(one) && (place === 0 || one >= numbers[place - 1])));
 });
 
@@ -162,7 +162,7 @@ test("numbers have as many levels as a local epsilon and their mean say", () => 
     [1, 0.5, 0.5, 2], [1, 0.5, 1, 3], [1, 0.5, 3, 5], [1, 0.5, 4, 7], [1, 0.5, 5.5, 9],
     [4, 0.5, 4, 5], [1, 0.01, 3, 2], [1, 0.99, 4, 3], [1, null, 8, 2], [8192, 0.5, 16, 3],
   ]);
-  for (const [keys, expected, epsilon, levels] of cases) assert.equal(levelsOf({ keys, expected, beside: false }, epsilon), levels);
+  for (const [keys, expected, epsilon, levels] of cases) assert.equal(countLevels({ keys, expected, beside: false }, epsilon), levels);
 });
 
 test("a value is rounded to a level next to it so that its mean stays", () => {

@@ -20,27 +20,27 @@ const HOUR = 3600;
 const folder = () => mkdtempSync(join(tmpdir(), "ledger-"));
 
 test("where outcomes come late the report is made after the window, whatever happened when", () =>
-  serving(changed(LOCAL, { conversion_window: HOUR }), async (at) => {
+  serving(changed(LOCAL, { conversion_window_seconds: HOUR }), async (at) => {
     const [clock, path] = [clockAt(1_000_000), join(folder(), "ledger.json")];
-    const client = () => new Client(at.url, { ledger: new FileLedger(path), clock, patience: 0 });
+    const client = () => new Client(at.url, { ledger: new FileLedger(path), clock, retryTimeout: 0 });
     const session = await client().join("test");
     const arm = session.choose(CONTEXT);
     assert.equal(await session.report(0), "pending");
     assert.equal(await session.report(1), "pending");
-    assert.deepEqual([await client().resend(), at.bodies], [{}, []]);
+    assert.deepEqual([await client().flush(), at.bodies], [{}, []]);
     // The device starts again: the choice stands, whatever the context.
     const again = await client().join("test");
     assert.equal(again.choose({ x1: 0.9, x2: 0.1 }), arm);
     assert.equal((await client().resume("test")).choose(CONTEXT), arm);
     clock.at.time += 1.1 * HOUR;
-    assert.deepEqual(await client().resend(), { test: "accepted" });
+    assert.deepEqual(await client().flush(), { test: "accepted" });
     assert.equal(at.bodies.length, 1);
     await rejects(client().resume("test"), "already-reported");
-    assert.equal((await client().join("test")).asked, false);
+    assert.equal((await client().join("test")).reportRequested, false);
   }));
 
 test("without an outcome the default is reported, and bytes do not tell", () =>
-  serving(changed(LOCAL, { conversion_window: HOUR }), async (at) => {
+  serving(changed(LOCAL, { conversion_window_seconds: HOUR }), async (at) => {
     const clock = clockAt(1_000_000);
     for (const reward of [1, null]) {
       const client = new Client(at.url, { ledger: new MemoryLedger(), clock });
@@ -49,24 +49,24 @@ test("without an outcome the default is reported, and bytes do not tell", () =>
       if (reward !== null) await session.report(reward);
       await session.keeping;
       clock.at.time += 1.1 * HOUR;
-      assert.deepEqual(await client.resend(), { test: "accepted" });
+      assert.deepEqual(await client.flush(), { test: "accepted" });
     }
     assert.equal(at.bodies[0].length, at.bodies[1].length);
     assert.notEqual(at.bodies[0], at.bodies[1]);
   }));
 
 test("two pages at once: the first choice that is kept stands, and nobody tells of another", () =>
-  serving(changed(LOCAL, { conversion_window: HOUR }), async (at) => {
+  serving(changed(LOCAL, { conversion_window_seconds: HOUR }), async (at) => {
     const [clock, ledger] = [clockAt(1_000_000), new MemoryLedger()];
     const client = new Client(at.url, { ledger, clock });
     const [one, other] = [await client.join("test"), await client.join("test")];
     one.choose(CONTEXT);
     other.choose({ x1: 0.8, x2: 0.1 });
-    assert.deepEqual([await other.report(1), await one.report(0)], ["not-asked", "pending"]);
+    assert.deepEqual([await other.report(1), await one.report(0)], ["not-requested", "pending"]);
   }));
 
 test("a report alone is made one time of several, drawn in advance", () =>
-  serving(changed(LOCAL, { reports_per_person: 4, report_period: HOUR }), async (at) => {
+  serving(changed(LOCAL, { reports_per_person: 4, report_period_seconds: HOUR }), async (at) => {
     const [clock, ledger] = [clockAt(1_000_000), new MemoryLedger()];
     const outcomes = [];
     for (let time = 0; time < 6; time++, clock.at.time += HOUR) {
@@ -74,7 +74,7 @@ test("a report alone is made one time of several, drawn in advance", () =>
       session.choose(CONTEXT);
       outcomes.push(await session.report(1).catch((error) => error.type));
       // Within a period nothing is drawn anew.
-      assert.equal((await new Client(at.url, { ledger, clock }).join("test")).asked, false);
+      assert.equal((await new Client(at.url, { ledger, clock }).join("test")).reportRequested, false);
     }
     assert.equal(outcomes.filter((one) => one === "accepted").length, 1);
     assert.ok(outcomes.indexOf("accepted") < 4);
@@ -84,7 +84,7 @@ test("a report alone is made one time of several, drawn in advance", () =>
 test("reports that share a promise are made once a period and a round, until none is left", () =>
   serving(RECORDS, async (at) => {
     const [clock, ledger] = [clockAt(1_000_000), new MemoryLedger()];
-    const limits = { curator: true, epsilon: Infinity };
+    const limits = { allow_central: true, epsilon: Infinity };
     const once = async () => {
       const session = await new Client(at.url, { ledger, clock, limits }).join("test");
       session.choose(CONTEXT);
@@ -92,7 +92,7 @@ test("reports that share a promise are made once a period and a round, until non
     };
     assert.deepEqual([await once(), await once()], ["accepted", "already-reported"]);
     clock.at.time += 24 * HOUR;
-    assert.equal(await once(), "not-asked", "two reports to one round");
+    assert.equal(await once(), "not-requested", "two reports to one round");
     const outcomes = [];
     for (let version = 5; version < 9; version++, clock.at.time += 24 * HOUR) {
       at.publication = changed(RECORDS, {}, version);
@@ -103,10 +103,30 @@ test("reports that share a promise are made once a period and a round, until non
     await rejects(new Client(at.url, { ledger, clock, limits }).join("test"), "terms-refused");
   }));
 
+test("a further report under another period than that of the first one is refused", () =>
+  serving(RECORDS, async (at) => {
+    const [clock, ledger] = [clockAt(1_000_000), new MemoryLedger()];
+    const limits = { allow_central: true, epsilon: Infinity };
+    const reported = async () => {
+      const session = await new Client(at.url, { ledger, clock, limits }).join("test");
+      session.choose(CONTEXT);
+      return session.report(1);
+    };
+    assert.equal(await reported(), "accepted");
+    const { payment } = await ledger.entry(`${at.url}/test`);
+    assert.ok(JSON.parse(payment?.pinned ?? "[]").includes("visible"), "who may see arms is part of the promise");
+    clock.at.time += 24 * HOUR;
+    at.publication = changed(RECORDS, { report_period_seconds: 12 * HOUR }, 5);
+    await rejects(reported(), "terms-refused");
+    assert.equal(at.bodies.length, 1);
+    at.publication = changed(RECORDS, {}, 6);
+    assert.equal(await reported(), "accepted");
+  }));
+
 test("without a network the device decides by what it has checked before, and the report waits", () =>
   serving(LOCAL, async (at) => {
     const [clock, ledger] = [clockAt(1_000_000), new MemoryLedger()];
-    const client = new Client(at.url, { ledger, clock, patience: 0 });
+    const client = new Client(at.url, { ledger, clock, retryTimeout: 0 });
     at.away = true;
     await rejects(client.join("test"), "unavailable");
     at.away = false;
@@ -116,20 +136,20 @@ test("without a network the device decides by what it has checked before, and th
     assert.ok(session.offline && session.arms.includes(session.choose(CONTEXT)));
     assert.equal(await session.report(1), "pending");
     at.away = false;
-    assert.deepEqual(await client.resend(), { test: "accepted" });
+    assert.deepEqual(await client.flush(), { test: "accepted" });
     assert.equal(at.bodies.length, 1);
   }));
 
 test("a server that goes away between the payment and the answer gets the same bytes later", () =>
   serving(LOCAL, async (at) => {
-    const client = new Client(at.url, { ledger: new MemoryLedger(), patience: 0 });
+    const client = new Client(at.url, { ledger: new MemoryLedger(), retryTimeout: 0 });
     const session = await client.join("test");
     session.choose(CONTEXT);
     at.away = true;
     assert.equal(await session.report(1), "pending");
     assert.equal(await session.report(1), "already-reported");
     at.away = false;
-    assert.deepEqual(await client.resend(), { test: "accepted" });
+    assert.deepEqual(await client.flush(), { test: "accepted" });
   }));
 
 test("processes that report at the same time report once", () =>
@@ -223,7 +243,7 @@ for (const [name, act] of Object.entries(MEANWHILE)) {
         for (let when = 0, steps = Infinity; when < steps; when++) {
           Object.assign(at, { publication: LOCAL, away: false, bodies: [] });
           const [ledger, clock] = [new MemoryLedger(), clockAt(1.8e9)];
-          const session = await new Client(at.url, { ledger, clock, patience: 0, warn: () => {} }).join("test");
+          const session = await new Client(at.url, { ledger, clock, retryTimeout: 0, warn: () => {} }).join("test");
           session.choose(CONTEXT);
           await session.save();
           if (end === "expired") at.publication = changed(LOCAL, {}, 1_000_001);
@@ -247,7 +267,7 @@ for (const [name, act] of Object.entries(MEANWHILE)) {
           assert.ok(at.bodies.length <= 1, "two reports");
           if (name === "forget" && end === "declined") {
             at.away = false;
-            await session.client.resend();
+            await session.client.flush();
           }
           if (name === "forget" && isPaid !== null) assert.equal(await paid(), isPaid, "what is erased is not reported");
           assert.ok(Object.hasOwn(ALLOWED, session.state), session.state);

@@ -7,15 +7,15 @@ import { test } from "node:test";
 import { hex, unhex } from "../src/bytes.js";
 import { PrivateerError } from "../src/errors.js";
 import { sha256 } from "../src/sealing.js";
-import { inverseOf } from "../src/tokens/blind-rsa.js";
-import { readDirectory, tokenKey } from "../src/tokens/keys.js";
-import { authorization, challenge, draw, finished, serverName } from "../src/tokens/token.js";
+import { findInverse } from "../src/tokens/blind-rsa.js";
+import { readDirectory, makeTokenKey } from "../src/tokens/keys.js";
+import { formatAuthorization, encodeChallenge, drawToken, finishToken, serverName } from "../src/tokens/token.js";
 import { vectors } from "./support/vectors.js";
 
 /** @type {any} */
 const VECTORS = vectors("tokens");
 
-const key = () => tokenKey(unhex(VECTORS.keys[0].key), 1000, 2000);
+const key = () => makeTokenKey(unhex(VECTORS.keys[0].key), 1000, 2000);
 const known = (/** @type {any} */ one) => ({ nonce: unhex(one.nonce), salt: unhex(one.salt), inverse: unhex(one.inverse) });
 
 test("names of services", () => {
@@ -24,7 +24,7 @@ test("names of services", () => {
 
 test("challenges", async () => {
   for (const one of VECTORS.challenges) {
-    const made = await challenge(one.issuer, one.origin, one.experiment);
+    const made = await encodeChallenge(one.issuer, one.origin, one.experiment);
     assert.deepEqual([hex(made), hex(await sha256(made))], [one.challenge, one.digest]);
   }
 });
@@ -32,27 +32,27 @@ test("challenges", async () => {
 test("requests, signatures and tokens", async (t) => {
   for (const one of VECTORS.tokens) {
     await t.test(one.name, async () => {
-      const pending = await draw(unhex(one.digest), await key(), known(one));
+      const pending = await drawToken(unhex(one.digest), await key(), known(one));
       assert.equal(hex(pending.request), one.request);
       assert.equal(hex(pending.inverse), one.inverse);
-      const token = await finished(pending, await key(), unhex(one.response));
+      const token = await finishToken(pending, await key(), unhex(one.response));
       assert.equal(hex(token), one.token);
-      assert.equal(authorization(token), one.authorization);
+      assert.equal(formatAuthorization(token), one.authorization);
     });
   }
 });
 
 test("an answer of which no token comes", async () => {
   const [one] = VECTORS.tokens;
-  const pending = await draw(unhex(one.digest), await key(), known(one));
+  const pending = await drawToken(unhex(one.digest), await key(), known(one));
   for (const { name, response } of VECTORS.answers) {
-    await assert.rejects(finished(pending, await key(), unhex(response)), (error) => error instanceof PrivateerError, name);
+    await assert.rejects(finishToken(pending, await key(), unhex(response)), (error) => error instanceof PrivateerError, name);
   }
 });
 
 test("keys", async () => {
   for (const one of VECTORS.keys) {
-    const made = tokenKey(unhex(one.key), 0, 1);
+    const made = makeTokenKey(unhex(one.key), 0, 1);
     if (one.id === null) await assert.rejects(made, (error) => error instanceof PrivateerError || error instanceof SyntaxError, one.name);
     else assert.equal(hex((await made).id), one.id);
   }
@@ -70,12 +70,12 @@ test("directories", async () => {
 });
 
 test("tokens are drawn apart, and blinded by any number below the modulus", async () => {
-  const drawn = await Promise.all(Array.from({ length: 20 }, async () => draw(new Uint8Array(32), await key())));
+  const drawn = await Promise.all(Array.from({ length: 20 }, async () => drawToken(new Uint8Array(32), await key())));
   for (const part of /** @type {const} */ (["input", "request", "inverse"])) {
     assert.equal(new Set(drawn.map((one) => hex(one[part]))).size, 20);
   }
   const { n } = await key();
-  const factors = drawn.map(({ inverse }) => inverseOf(BigInt(`0x${hex(inverse)}`), n) ?? -1n);
+  const factors = drawn.map(({ inverse }) => findInverse(BigInt(`0x${hex(inverse)}`), n) ?? -1n);
   assert.ok(factors.every((one) => one > 0n && one < n));
   // Of 20 uniform factors all are in the same half in fewer than one run of 500,000.
   assert.equal(new Set(factors.map((one) => one > n / 2n)).size, 2);

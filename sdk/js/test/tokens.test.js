@@ -27,7 +27,7 @@ function issues(at, mint = MINTS[0]) {
 }
 
 /** @param {import("./support/served.js").Served} at @param {any} [more] */
-const device = (at, more = {}) => new Client(at.url, { ledger: new MemoryLedger(), issuer: at.url, patience: 0, warn: () => {}, ...more });
+const device = (at, more = {}) => new Client(at.url, { ledger: new MemoryLedger(), issuer: at.url, retryTimeout: 0, warn: () => {}, ...more });
 
 /** What was asked of pages that end so. @param {import("./support/served.js").Served} at @param {string} ending */
 const asked = (at, ending) => at.requests.filter(({ url }) => url.endsWith(ending));
@@ -73,7 +73,7 @@ test("tokens can be fetched ahead, once", () =>
   }));
 
 test("a token for each report of a person who comes back", () =>
-  serving(changed(LOCAL, { reports_per_person: 3, report_period: 86_400 }), async (at) => {
+  serving(changed(LOCAL, { reports_per_person: 3, report_period_seconds: 86_400 }), async (at) => {
     issues(at);
     const free = { epsilon: Infinity, local_epsilon: Infinity };
     assert.equal(await device(at, { limits: free }).fetchTokens("test"), 1); // under local privacy one report of three times
@@ -86,17 +86,17 @@ test("a report comes with the same token until it is worn", () =>
     const ledger = new MemoryLedger();
     const session = await device(at, { ledger }).join("test");
     session.choose(CONTEXT);
-    at.answers = [[503, "unavailable"], [401, "token-invalid"], [401, "token-elsewhere"], SPENT];
+    at.answers = [[503, "unavailable"], [401, "token-invalid"], [401, "token-wrong-audience"], SPENT];
     assert.equal(await session.report(1), "pending");
-    for (let tries = 0; tries < 3; tries++) assert.deepEqual(await device(at, { ledger, issuer: undefined }).resend(), { test: "pending" });
+    for (let tries = 0; tries < 3; tries++) assert.deepEqual(await device(at, { ledger, issuer: undefined }).flush(), { test: "pending" });
     const headers = asked(at, "/reports").map((one) => one.headers.authorization);
     assert.equal(new Set(headers).size, 1);
     assert.equal(asked(at, "/tokens").length, 1);
     // The spent one is gone: the next call gets another, and the call after that sends it.
     at.answers = [[401, "token-missing"]];
-    assert.deepEqual(await device(at, { ledger }).resend(), { test: "pending" });
+    assert.deepEqual(await device(at, { ledger }).flush(), { test: "pending" });
     const place = at.requests.length;
-    assert.deepEqual(await device(at, { ledger }).resend(), { test: "accepted" });
+    assert.deepEqual(await device(at, { ledger }).flush(), { test: "accepted" });
     assert.deepEqual(at.requests.slice(place).filter(({ url }) => /token/.test(url)), []);
     const all = asked(at, "/reports").map((one) => one.headers.authorization);
     assert.deepEqual(all.map((one) => one !== undefined), [true, true, true, true, false, true]);
@@ -118,14 +118,14 @@ async function unanswered(at, more) {
 
 const spends = (/** @type {import("./support/served.js").Served} */ at) => asked(at, "/reports").map(({ headers }) => headers.authorization);
 
-for (const reason of ["token-invalid", "token-elsewhere"]) {
+for (const reason of ["token-invalid", "token-wrong-audience"]) {
   test(`a report whose token names a lost key comes with another one (${reason})`, () =>
     serving(LOCAL, async (at) => {
       const ledger = await unanswered(at);
       issues(at, MINTS[1]);
       at.answers = [[401, reason], [409, "duplicate-report"]];
-      assert.deepEqual(await device(at, { ledger }).resend(), { test: "pending" });
-      assert.deepEqual(await device(at, { ledger }).resend(), { test: "accepted" });
+      assert.deepEqual(await device(at, { ledger }).flush(), { test: "pending" });
+      assert.deepEqual(await device(at, { ledger }).flush(), { test: "accepted" });
       const [first, refused, last] = spends(at);
       assert.equal(first, refused);
       assert.ok(MINTS[0].signed(refused) && MINTS[1].signed(last));
@@ -138,8 +138,8 @@ for (const reason of ["token-invalid", "token-elsewhere"]) {
     serving(LOCAL, async (at) => {
       const ledger = await unanswered(at);
       at.answers = [[401, reason], [401, reason], [401, reason]];
-      for (let tries = 0; tries < 3; tries++) assert.deepEqual(await device(at, { ledger }).resend(), { test: "pending" });
-      assert.deepEqual(await device(at, { ledger }).resend(), { test: "accepted" });
+      for (let tries = 0; tries < 3; tries++) assert.deepEqual(await device(at, { ledger }).flush(), { test: "pending" });
+      assert.deepEqual(await device(at, { ledger }).flush(), { test: "accepted" });
       assert.deepEqual([new Set(spends(at)).size, asked(at, "/tokens").length], [1, 1]);
     }));
 }
@@ -153,9 +153,9 @@ test("a report keeps its token until there is another one", () =>
     /** @type {string[]} */
     const warned = [];
     const warn = (/** @type {string} */ text) => warned.push(text);
-    assert.deepEqual(await device(at, { ledger, warn }).resend(), { test: "pending" });
+    assert.deepEqual(await device(at, { ledger, warn }).flush(), { test: "pending" });
     assert.match(warned.join(), /it has had its share/);
-    assert.deepEqual(await device(at, { ledger }).resend(), { test: "accepted" });
+    assert.deepEqual(await device(at, { ledger }).flush(), { test: "accepted" });
     assert.equal(new Set(spends(at)).size, 1);
   }));
 
@@ -167,9 +167,9 @@ test("tokens left that name a lost key are gone with the report's", () =>
     assert.equal(await client.tokenStore.count(`${at.url}/test`, `${at.url}/reports`), 2);
     issues(at, MINTS[1]);
     at.answers = [[401, "token-invalid"]];
-    assert.deepEqual(await client.resend(), { test: "pending" });
+    assert.deepEqual(await client.flush(), { test: "pending" });
     assert.equal(await client.tokenStore.count(`${at.url}/test`, `${at.url}/reports`), 1);
-    assert.deepEqual(await client.resend(), { test: "accepted" });
+    assert.deepEqual(await client.flush(), { test: "accepted" });
     assert.ok(MINTS[1].signed(spends(at)[2]));
   }));
 
@@ -177,13 +177,13 @@ test("an issuer by another name", () =>
   serving(LOCAL, async (at) => {
     const ledger = await unanswered(at);
     at.keys = directory("other.example", [MINTS[0]]);
-    at.answers = [[401, "token-elsewhere"], [401, "token-elsewhere"]];
-    assert.deepEqual(await device(at, { ledger }).resend(), { test: "pending" });
+    at.answers = [[401, "token-wrong-audience"], [401, "token-wrong-audience"]];
+    assert.deepEqual(await device(at, { ledger }).flush(), { test: "pending" });
     assert.equal(asked(at, "/tokens").length, 1);
     const issuer = at.url.replace("127.0.0.1", "localhost");
     at.keys = directory(serverName(issuer), [MINTS[0]]);
-    assert.deepEqual(await device(at, { ledger, issuer }).resend(), { test: "pending" });
-    assert.deepEqual(await device(at, { ledger, issuer }).resend(), { test: "accepted" });
+    assert.deepEqual(await device(at, { ledger, issuer }).flush(), { test: "pending" });
+    assert.deepEqual(await device(at, { ledger, issuer }).flush(), { test: "accepted" });
     const [first, second, third, last] = spends(at);
     assert.ok(first === second && second === third && third !== last && MINTS[0].signed(last));
   }));
@@ -221,7 +221,7 @@ test("two pages at once send a report with one token", () =>
     at.answers = [[503, ""]];
     session.choose(CONTEXT);
     await session.report(1);
-    await Promise.all([1, 2, 3].map(() => device(at, { ledger }).resend()));
+    await Promise.all([1, 2, 3].map(() => device(at, { ledger }).flush()));
     assert.equal(new Set(asked(at, "/reports").map((one) => one.headers.authorization)).size, 1);
   }));
 

@@ -4,13 +4,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { judged } from "../src/delivery.js";
+import { judgeAnswer } from "../src/delivery.js";
 import { shuffledDelta } from "../src/amplification.js";
-import { bucket, Layout, sign } from "../src/coins.js";
+import { chooseBucket, Layout, sign } from "../src/coins.js";
 import { PrivateerError } from "../src/errors.js";
-import { columnsOf } from "../src/features.js";
-import { checkProof, checkSigned, openHead } from "../src/log.js";
-import { consistent, included, leafHash } from "../src/merkle.js";
+import { encodeColumns } from "../src/features.js";
+import { checkProof, verifySigner, openHead } from "../src/log.js";
+import { provesConsistency, provesInclusion, leafHash } from "../src/merkle.js";
 import { decode } from "../src/msgpack.js";
 import { Participation } from "../src/participation.js";
 import { RandomizedResponse } from "../src/response.js";
@@ -30,7 +30,7 @@ test("coins", () => {
     assert.equal(hash.toString(16).padStart(16, "0"), one.hash);
     assert.equal(layout.group(hash, one.key), one.group);
     assert.equal(sign(hash), one.sign);
-    for (const [count, place] of Object.entries(one.buckets)) assert.equal(bucket(hash, Number(count)), place);
+    for (const [count, place] of Object.entries(one.buckets)) assert.equal(chooseBucket(hash, Number(count)), place);
   }
 });
 
@@ -56,7 +56,7 @@ test("decisions, reports and sealed bytes", async (t) => {
       assert.equal(hex(followed.digest), one.digest);
       assert.ok(followed.asks);
       for (const person of one.people) {
-        assert.deepEqual(columnsOf(followed.spec.features, person.context), person.columns);
+        assert.deepEqual(encodeColumns(followed.spec.features, person.context), person.columns);
         const choice = followed.choose(person.context, person.slot);
         assert.equal(followed.spec.arms[choice.arm], person.arm);
         const told = { ...choice, values: followed.policy.read(person.reward, followed.spec) };
@@ -113,10 +113,10 @@ test("what an answer decides", () => {
     const reason = (type ?? "").replace("urn:privateer:problem:", "");
     const answer = { status, headers: new Headers(), body: new TextEncoder().encode(JSON.stringify({ type })) };
     const wanted = outcomes[status === 202 ? 202 : reason] ?? (open.has(reason) ? "pending" : "refused");
-    assert.equal(judged(answer), wanted, reason);
+    assert.equal(judgeAnswer(answer), wanted, reason);
   }
   for (const status of [200, 301, 408, 429, 500, 503]) {
-    assert.equal(judged({ status, headers: new Headers(), body: new Uint8Array(0) }), "pending");
+    assert.equal(judgeAnswer({ status, headers: new Headers(), body: new Uint8Array(0) }), "pending");
   }
 });
 
@@ -132,7 +132,7 @@ async function refusal(check) {
 
 test("signatures of publications", async () => {
   for (const { name, body, header, known, refused } of vectors("log").signatures) {
-    assert.equal(await refusal(() => checkSigned(header, bytes(body), known)), refused, name);
+    assert.equal(await refusal(() => verifySigner(header, bytes(body), known)), refused, name);
   }
 });
 
@@ -140,11 +140,11 @@ test("leaves, inclusion and consistency", async () => {
   const { leaves, inclusion, consistency } = vectors("log");
   for (const { entry, leaf } of leaves) assert.equal(hex(await leafHash(bytes(entry))), leaf);
   for (const { index, size, leaf, root, path, holds } of inclusion) {
-    assert.equal(await included(bytes(leaf), index, size, path.map(bytes), bytes(root)), holds);
+    assert.equal(await provesInclusion(bytes(leaf), index, size, path.map(bytes), bytes(root)), holds);
   }
   for (const one of consistency) {
     const [first, second] = [bytes(one.first_root), bytes(one.second_root)];
-    assert.equal(await consistent(one.first, first, one.second, second, one.path.map(bytes)), one.holds);
+    assert.equal(await provesConsistency(one.first, first, one.second, second, one.path.map(bytes)), one.holds);
   }
 });
 

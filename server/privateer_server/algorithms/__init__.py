@@ -8,17 +8,17 @@ from privateer_core.plugins import Plugins
 from privateer_core.spec.arms import ArmsSpec
 from privateer_core.spec.spec import Spec
 from privateer_server.algorithms.gain_rounds import GainLearner
-from privateer_server.algorithms.rounds_learner import Bulk, NewRound, RoundsLearner, Step, must_agree
+from privateer_server.algorithms.rounds_learner import NewRound, RoundsLearner, RoundVolume, Step, must_agree
 
 Learner: TypeAlias = RoundsLearner[Any, Any, Any]
 """A learner of any algorithm."""
 
 
-class Foreseeing(Protocol):
-    """A learner that knows what it can find before anybody is asked."""
+class ForecastingLearner(Protocol):
+    """A learner that can forecast its results before the first report."""
 
-    def foreseen(self, waiting: float = 0.0, shares: Sequence[float] | None = None) -> tuple[Table, ...]:
-        """Return what can be found, where so many people choose between somebody's choice and the report on it."""
+    def build_forecast(self, waiting: float = 0.0, shares: Sequence[float] | None = None) -> tuple[Table, ...]:
+        """Return the forecast, if ``waiting`` participants choose between a choice and the report on it."""
         ...
 
 
@@ -39,10 +39,10 @@ def learner_for(spec: Spec) -> Learner:
 
 __all__ = [
     "LEARNERS",
-    "Bulk",
-    "Foreseeing",
+    "ForecastingLearner",
     "Learner",
     "NewRound",
+    "RoundVolume",
     "RoundsLearner",
     "Step",
     "learner_for",

@@ -2,48 +2,34 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, cast
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 from privateer_core.answer import Answer
-from privateer_core.answer.measured_rate import MeasuredRate
+from privateer_core.answer.estimates import MeasuredRate
 from privateer_core.errors import SpecError
 from privateer_core.policies.expected_rewards import ExpectedRewards
 from privateer_core.policies.policy import Policy
 from privateer_core.primitives.questions import Question
-from privateer_core.privacy.terms import Terms, calibrate, nobody_asked
+from privateer_core.privacy.terms import Terms, calibrate, uninvited_terms
 from privateer_core.spec.arms import ArmsSpec, PlannedRound
 from privateer_core.spec.spec import Spec
-from privateer_server.conclusions.rules import prospect_of
+from privateer_server.conclusions.rules import build_prospect
 
 
 @dataclass(frozen=True)
 class Step:
-    """A round as a learner opens it.
+    """A round as opened by a learner."""
 
-    Attributes
-    ----------
-    state, policy
-        The learner's state, and the policy that lives for the round.
-    batch
-        People whose reports close it; 0: the experiment is over.
-    seen
-        People of the same cohort whose reports opened in earlier rounds.
-    least
-        Fewest people with whom it may close after ``seconds``.
-    seconds
-        Seconds from its opening to its deadline; 0: it has no deadline.
-    """
-
-    state: Any
-    policy: Policy
-    batch: int
-    seen: int = 0
-    least: int = 0
-    seconds: int = 0
+    state: Any  # the learner's state
+    policy: Policy  # the policy that lives for the round
+    batch: int  # reports that close it; 0: the experiment is over
+    n_reported: int = 0  # reports of the same cohort that opened in earlier rounds
+    min_reports: int = 0  # reports with which it may close after ``seconds``
+    seconds: int = 0  # from its opening to its deadline; 0: it has no deadline
 
 
-class Bulk(NamedTuple):
-    """The size of a round: its people, the messages of each, and the bytes of one before it is sealed."""
+class RoundVolume(NamedTuple):
+    """The size of a round: its participants, the messages of each, and the bytes of a message before it is sealed."""
 
     people: int
     messages: int
@@ -52,24 +38,12 @@ class Bulk(NamedTuple):
 
 @dataclass(frozen=True)
 class NewRound:
-    """A round to come, for which a learner makes a policy.
+    """A round that a learner makes a policy for."""
 
-    Attributes
-    ----------
-    version
-        Of its policy.
-    seed
-        Public, of its own.
-    batch
-        People who are asked; 0: nobody, so that everybody gets what is best as far as is known.
-    cohort
-        Who is asked: a source's name; empty for the experiment's own people.
-    """
-
-    version: int
-    seed: int
-    batch: int = 0
-    cohort: str = ""
+    version: int  # of its policy
+    seed: int  # public, of its own
+    batch: int = 0  # participants who are invited; 0: none, so that everybody gets the arm that seems best
+    cohort: str = ""  # a source's name; empty for the experiment's own participants
 
 
 SpecT = TypeVar("SpecT", bound=Spec)
@@ -82,7 +56,7 @@ class RoundsLearner(ABC, Generic[SpecT, StateT, PolicyT]):
 
     A subclass has ``state_type``, `start`, `policy` and `learn`, and `answer` if it finds more than its policies. Its
     states have ``reported``, the people of this experiment whose reports opened, or it has a `planned_round` and an
-    `anew` of its own.
+    `reset_report_count` of its own.
 
     Attributes
     ----------
@@ -94,7 +68,7 @@ class RoundsLearner(ABC, Generic[SpecT, StateT, PolicyT]):
         Whether publications carry its answer; else their policies are the answer, and devices need no more.
     growth
         Key of the spec that makes rounds large, and words for what else does.
-    same
+    inherited_fields
         What an experiment must have in common with the one that it begins with: fields of the spec, by dotted names.
     """
 
@@ -102,161 +76,135 @@ class RoundsLearner(ABC, Generic[SpecT, StateT, PolicyT]):
     repeats: bool = False
     publishes_result: bool = True
     growth: tuple[str, str] = ("experiment.round_growth", "the people in all")
-    same: ClassVar[tuple[str, ...]] = ("algorithm", "experiment.arms", "experiment.retired", "context", "reward")
+    inherited_fields: tuple[str, ...] = "algorithm", "experiment.arms", "experiment.retired_arms", "context", "reward"
 
     def __init__(self, spec: SpecT) -> None:
         self.spec = spec
 
     @abstractmethod
     def start(self, seed: int) -> StateT:
-        """Return the state before any report; ``seed``, 63 bits, is public.
-
-        Raises
-        ------
-        SpecError
-            If nothing could be learned as the spec has it.
-        """
+        """Return the state before any report; ``seed``, 63 bits, is public; `SpecError` if nothing could be learned."""
 
     @abstractmethod
-    def policy(self, state: StateT, ahead: NewRound) -> PolicyT:
-        """Return the policy of a round to come; its terms are those of `terms`.
-
-        Raises
-        ------
-        SpecError
-            If no terms keep the promise.
-        """
+    def policy(self, state: StateT, next_round: NewRound) -> PolicyT:
+        """Return the policy of a round to come, by its `terms`; `SpecError` if no terms keep the promise."""
 
     @abstractmethod
     def learn(self, state: StateT, policy: PolicyT, release: Any) -> StateT:
         """Return the state after a round's release."""
 
     def answer(self, state: StateT) -> Answer:
-        """Return what has been found so far: here how many people reported, and that the policy is all else."""
-        return self.answered(state)
+        """Return the findings so far; by default the number of reports and the status."""
+        return self.build_answer(state)
 
-    def answered(self, state: StateT, **found: Any) -> Answer:
-        """Return an answer that says where the learner is, with fields of `Answer` for what was ``found``."""
-        is_over = self.over(state)
-        where = {
+    def build_answer(self, state: StateT, **findings: Any) -> Answer:
+        """Return an answer with the learner's status, and with ``findings`` as fields of `Answer`."""
+        is_over = self.is_over(state)
+        progress = {
             "status": "ended" if is_over else "learning",
             "people": cast(Any, state).reported,
             "rounds": None,
             "confidence": None,
-            "ended": ("its rule" if self.stopped(state) else "its horizon") if is_over else None,
+            "stop_reason": ("its rule" if self.has_stopped(state) else "its horizon") if is_over else None,
             "warnings": self.warnings(state),
         }
-        return Answer(**(where | found))
+        return Answer(**(progress | findings))
 
-    def expected(self, state: StateT) -> ExpectedRewards | None:
-        """Return what is expected of options by context, which rules for whom are made from.
+    def build_expected_rewards(self, state: StateT) -> ExpectedRewards | None:
+        """Return the expected rewards of options by context, or None without evidence or without features.
 
-        None: nothing is known, or the algorithm does not choose by people's features.
+        Rules of recommendation are made from them.
         """
         del state
         return None
 
-    def single_option(self, state: StateT, policy: PolicyT) -> int | None:
-        """Return the option that is best if everybody gets the same, as far as is known; None: nobody knows.
+    def find_best_single_option(self, state: StateT, policy: PolicyT) -> int | None:
+        """Return the option that is best if all participants get the same; None if unknown.
 
-        Parameters
-        ----------
-        policy
-            The best policy so far, which asks nobody.
+        ``policy`` is the best policy so far, of a round that invites no participants.
         """
-        expected = self.expected(state)
-        if expected is None:
+        expected_rewards = self.build_expected_rewards(state)
+        if expected_rewards is None:
             return None
         spec = cast(ArmsSpec, self.spec)
-        within = expected.within(spec.reward.low, spec.reward.high)
-        return prospect_of(spec.features, within, policy, spec.playable).constant
+        clipped_rewards = expected_rewards.within(spec.reward.low, spec.reward.high)
+        return build_prospect(spec.features, clipped_rewards, policy, spec.playable).best_constant
 
-    def learned(self, state: Any) -> Any:
-        """Return what an experiment of another spec may begin with: the state of a learner of its algorithm."""
+    def extract_learned_state(self, state: Any) -> Any:
+        """Return the state from which an experiment of another spec can begin."""
         return state
 
-    def relearned(self, state: StateT, learned: Any) -> StateT:
-        """Return the state with another one instead of what `learned` returns of it."""
+    def replace_learned_state(self, state: StateT, learned_state: Any) -> StateT:
+        """Return the state with the part replaced that `extract_learned_state` returns."""
         del state
-        return cast(StateT, learned)
+        return cast(StateT, learned_state)
 
     def warnings(self, state: StateT) -> tuple[str, ...]:
-        """Return what to look at before anybody acts on the answer: a declared mean reward that is far from reports."""
-        measured = self.measured_rate(state)
-        return measured.warnings(self.spec.reward) if measured else ()
+        """Return warnings: a declared mean reward that is far from the measured one."""
+        rate = self.measured_rate(state)
+        return rate.warnings(self.spec.reward) if rate else ()
 
     def measured_rate(self, state: StateT) -> MeasuredRate | None:
-        """Return the mean reward that releases tell; None: they tell none, or not alone."""
+        """Return the mean reward as measured by releases; None if they do not identify it."""
         del state
         return None
 
     def planned_round(self, state: StateT) -> PlannedRound:
-        """Return which cohort is asked next, and how many people: what did not open takes nobody's place."""
+        """Return the cohort and the number of participants of the next round, from the reports that opened."""
         return cast(ArmsSpec, self.spec).next_round("", cast(Any, state).reported)
 
-    def out_of_reach(self, state: StateT) -> int:
-        """Return how many people no round to come can ask."""
+    def count_unreachable(self, state: StateT) -> int:
+        """Return the number of participants whom no later round can ask."""
         planned = self.planned_round(state)
-        return self.spec.out_of_reach(planned.cohort, planned.seen)
+        return self.spec.count_unreachable(planned.cohort, planned.n_reported)
 
-    def stopped(self, state: StateT) -> bool:
-        """Whether a rule has ended the experiment, no matter who is left to ask."""
+    def has_stopped(self, state: StateT) -> bool:
+        """Whether a stopping rule has ended the experiment."""
         del state
         return False
 
-    def over(self, state: StateT) -> bool:
-        """Whether nobody is asked any more."""
-        return self.stopped(state) or not self.planned_round(state).batch
+    def is_over(self, state: StateT) -> bool:
+        """Whether no further round asks participants."""
+        return self.has_stopped(state) or not self.planned_round(state).batch
 
-    def terms(self, ahead: NewRound, question: Question) -> Terms:
-        """Return how reports of a round are randomized that asks this.
-
-        Raises
-        ------
-        SpecError
-            If no terms keep the promise.
-        """
-        spec, batch = self.spec, ahead.batch
-        promise = spec.privacy_of(ahead.cohort)
+    def calibrate_terms(self, next_round: NewRound, question: Question) -> Terms:
+        """Return the terms that randomize reports on this question; `SpecError` if none keep the promise."""
+        spec, batch = self.spec, next_round.batch
+        promise = spec.cohort_privacy(next_round.cohort)
         if not batch:
-            return nobody_asked(promise, question)
-        return calibrate(promise, batch, question, spec.fewest(batch), spec.reports)
+            return uninvited_terms(promise, question)
+        return calibrate(promise, batch, question, spec.min_reports(batch), spec.reports)
 
-    def next(self, state: StateT, version: int, seed: int) -> Step:
-        """Return the round that a state leads to, with a public seed of its own; of nobody if the experiment is over.
-
-        Raises
-        ------
-        SpecError
-            If no terms keep the promise.
-        """
+    def open_next_round(self, state: StateT, version: int, seed: int) -> Step:
+        """Return the next round, with a public seed, or without participants at the end; `SpecError` if not private."""
         planned = self.planned_round(state)
-        batch = 0 if self.stopped(state) else planned.batch
-        return self._opened(state, NewRound(version, seed, batch, planned.cohort), planned.seen)
+        batch = 0 if self.has_stopped(state) else planned.batch
+        return self._open_round(state, NewRound(version, seed, batch, planned.cohort), planned.n_reported)
 
-    def last(self, state: StateT, version: int, seed: int) -> Step:
-        """Return the step that asks nobody and has the best policy so far: of a pause, or for good."""
-        return self._opened(state, NewRound(version, seed), self.planned_round(state).seen)
+    def open_idle_round(self, state: StateT, version: int, seed: int) -> Step:
+        """Return a round that invites no participants, with the best policy so far, for a pause or for good."""
+        return self._open_round(state, NewRound(version, seed), self.planned_round(state).n_reported)
 
-    def _opened(self, state: StateT, ahead: NewRound, seen: int) -> Step:
-        policy, seconds = self.policy(state, ahead), self.spec.round_seconds
+    def _open_round(self, state: StateT, next_round: NewRound, n_reported: int) -> Step:
+        """Return a round with its policy, and with a deadline if it invites participants and the spec sets one."""
+        policy, seconds = self.policy(state, next_round), self.spec.round_seconds
         batch = policy.terms.batch
         if not (batch and seconds):
-            return Step(state, policy, batch, seen)
-        return Step(state, policy, batch, seen, self.spec.fewest(batch), seconds)
+            return Step(state, policy, batch, n_reported)
+        return Step(state, policy, batch, n_reported, self.spec.min_reports(batch), seconds)
 
-    def miss(self, state: StateT, policy: PolicyT, *, again: bool) -> StateT:
-        """Return the state after a round of which nothing is released; ``again``: other people are asked the same."""
-        del policy, again
+    def miss(self, state: StateT, policy: PolicyT, *, is_repeated: bool) -> StateT:
+        """Return the state after a round without a release; ``is_repeated``: other participants are asked the same."""
+        del policy, is_repeated
         return state
 
-    def failed(self, state: StateT) -> bool:
-        """Whether a round came to no end, so that the experiment is over."""
+    def has_failed(self, state: StateT) -> bool:
+        """Whether the experiment is over because a round failed."""
         del state
         return False
 
-    def changed(self, state: StateT, before: SpecT) -> StateT:
-        """Return the state under this learner's spec, when the experiment's was ``before`` until now.
+    def apply_spec_change(self, state: StateT, old_spec: SpecT) -> StateT:
+        """Return the state under this learner's spec, after a change of the experiment's spec.
 
         The horizon may have grown, arms may have been added at the end or retired; nothing else differs.
 
@@ -265,71 +213,47 @@ class RoundsLearner(ABC, Generic[SpecT, StateT, PolicyT]):
         SpecError
             If the algorithm cannot do that while an experiment runs; names the field and says what to do instead.
         """
-        if (before.options, before.retired) == (self.spec.options, self.spec.retired):
+        if (old_spec.options, old_spec.retired) == (self.spec.options, self.spec.retired):
             return state
-        return self.rearmed(state, before)
+        return self.apply_arm_change(state, old_spec)
 
-    def rearmed(self, state: StateT, before: SpecT) -> StateT:
-        """Return the state when arms were added, of which nothing is known, or retired.
-
-        Raises
-        ------
-        SpecError
-            If that cannot be while an experiment runs, as here.
-        """
+    def apply_arm_change(self, state: StateT, old_spec: SpecT) -> StateT:
+        """Return the state after arms were added, without evidence, or retired; refuse that, as here, if impossible."""
         del state
-        field = "experiment.arms" if before.options != self.spec.options else "experiment.retired"
+        field = "experiment.arms" if old_spec.options != self.spec.options else "experiment.retired_arms"
         detail, remedy = "what is known is about the arms of the start", "stop it, and create another with these arms"
         raise SpecError(detail, field=field, remedy=remedy)
 
-    def begun(self, state: StateT, before: SpecT) -> StateT:
-        """Return the state of a new experiment that begins with what another one, of the spec ``before``, has learned.
+    def start_from_state(self, state: StateT, old_spec: SpecT) -> StateT:
+        """Return the state of a new experiment with the evidence of another; refuse a field that differs, by name."""
+        must_agree(old_spec, self.spec, self.inherited_fields)
+        return self.reset_report_count(state)
 
-        Raises
-        ------
-        SpecError
-            If the other one says nothing about this learner's spec; names the field that differs.
-        """
-        must_agree(before, self.spec, self.same)
-        return self.anew(state)
-
-    def anew(self, state: StateT) -> StateT:
-        """Return the state with the same evidence, in which nobody of this experiment has reported."""
+    def reset_report_count(self, state: StateT) -> StateT:
+        """Return the state with the same evidence, and no reports of this experiment."""
         return cast(StateT, replace(cast(Any, state), reported=0))
 
-    def bulk(self, first: Step) -> list[Bulk]:
-        """Return what the largest rounds carry at most."""
+    def list_round_volumes(self, first: Step) -> list[RoundVolume]:
+        """Return the sizes of the largest rounds."""
         terms = first.policy.terms
-        return [Bulk(cast(ArmsSpec, self.spec).largest_batch(), terms.messages, terms.mechanism.report_size)]
+        return [RoundVolume(cast(ArmsSpec, self.spec).largest_batch(), terms.messages, terms.mechanism.report_size)]
 
     def figures(self, state: StateT) -> dict[str, float]:
-        """Return figures of a state that simulations average."""
+        """Return statistics of a state that simulations average."""
         del state
         return {}
 
 
-def must_agree(before: Spec, after: Spec, fields: tuple[str, ...]) -> None:
-    """Refuse to begin an experiment with what one of another spec has learned, if a field of their specs differs.
-
-    Parameters
-    ----------
-    before, after
-        The two specs.
-    fields
-        Dotted names.
-
-    Raises
-    ------
-    SpecError
-        Naming the first field that differs.
-    """
+def must_agree(old: Spec, new: Spec, fields: tuple[str, ...]) -> None:
+    """Refuse to begin an experiment with another one's evidence if their specs differ in one of these dotted fields."""
     for field in fields:
-        if _at(before, field) != _at(after, field):
+        if _get_field(old, field) != _get_field(new, field):
             detail = "differs from that of the experiment to begin with"
             raise SpecError(detail, field=field, remedy="make it the same, or begin without it")
 
 
-def _at(spec: Spec, field: str) -> Any:
+def _get_field(spec: Spec, field: str) -> Any:
+    """Return the value of a dotted field, comparable with that of another spec; None if the spec has no such field."""
     value: Any = spec
     for name in field.split("."):
         value = getattr(value, name, None)

@@ -1,8 +1,7 @@
-"""Routes of changes to an experiment: those of operators, and a shuffler's claim to bring its batches."""
+"""Routes of changes to an experiment by operators, and of a shuffler's claim to deliver its batches."""
 
 from typing import Annotated, Any, Final
 
-import msgspec
 from fastapi import APIRouter, Depends, Request, Response
 from starlette.concurrency import run_in_threadpool
 
@@ -20,53 +19,60 @@ from privateer_core.errors import (
     WrongEndpoint,
 )
 from privateer_core.serving.body_budget import Budget
-from privateer_core.serving.connections import peer
-from privateer_core.serving.http.openapi import ADMIN_REFUSALS, answers, refusals
-from privateer_core.serving.http.report_endpoint import Body
-from privateer_core.wire.batch import SIGNATURE_HEADER, check_claim
+from privateer_core.serving.connections import peer_address
+from privateer_core.serving.http.openapi import ADMIN_REFUSALS, describe_answer, describe_refusals
+from privateer_core.serving.http.report_endpoint import Body, json_response
+from privateer_core.wire.batch import SIGNATURE_HEADER, verify_claim
 from privateer_core.wire.keys import TrustedKeys
 from privateer_server.admin_tokens import Scope
 from privateer_server.api import models, views
-from privateer_server.api.description import CLAIM
 from privateer_server.api.operators import Admins
+from privateer_server.api.pages import CLAIM_PARAMETER
 from privateer_server.experiments.catalog import Experiments
 from privateer_server.experiments.changes import PLANNED, Clone, Delete, PlannedChange, WarmStart
 from privateer_server.experiments.executor import ChangeExecutor
-from privateer_server.experiments.exports import exported, start_with
-from privateer_server.experiments.spec_changes import renamed
+from privateer_server.experiments.exports import build_export, start_from_export
+from privateer_server.experiments.spec_changes import with_name
 from privateer_server.store.records import ShufflerKey
 from privateer_server.store.store import Store
 
-_CLAIMING: Final = refusals(BatchRefused, NotFound, Deleted, WrongEndpoint, Conflict, Unavailable)
+_CLAIM_REFUSALS: Final = describe_refusals(BatchRefused, NotFound, Deleted, WrongEndpoint, Conflict, Unavailable)
 PRIVATE_PAGES: Final = frozenset({"log", "export"})
-"""Pages of an experiment that strangers do not read."""
-_BYTES_MAX: Final = 64 << 20
-"""The exports of experiments with thousands of actions."""
-_CHANGE: Final = refusals(*ADMIN_REFUSALS, NotFound, Deleted, Conflict, ParameterInvalid, SpecError, Unavailable)
-_CREATION: Final[dict[int | str, dict[str, Any]]] = {
+"""Pages of an experiment that only operators can read."""
+_MAX_EXPORT_BYTES: Final = 64 << 20
+"""Enough for the exports of experiments with thousands of actions."""
+_CHANGE_DOCS: Final = describe_refusals(
+    *ADMIN_REFUSALS, NotFound, Deleted, Conflict, ParameterInvalid, SpecError, Unavailable
+)
+_CREATION_RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
     200: {"model": models.Details, "description": "It was created before"},
-    **refusals(*ADMIN_REFUSALS, NotFound, Deleted, Conflict, ParameterInvalid, SpecError, TooLarge, Unavailable),
+    **describe_refusals(
+        *ADMIN_REFUSALS, NotFound, Deleted, Conflict, ParameterInvalid, SpecError, TooLarge, Unavailable
+    ),
 }
-_EXPORT: Final = answers("Export", "Policy, result, record and state.")
+_WARM_START_BODY: Final = {"required": True, "content": {"application/json": {"schema": WarmStart.model_json_schema()}}}
+_EXPORT_DOCS: Final = describe_answer("Export", "Policy, result, record and state.")
 
 
 def claims_router(experiments: Experiments, admins: Admins, shufflers: TrustedKeys) -> APIRouter:
-    """Return the routes, bound to what they change."""
+    """Return the routes of shufflers' claims."""
     router = APIRouter(prefix="/experiments/{name}/shuffler", tags=["experiments"])
 
-    @router.post("", responses=_CLAIMING, openapi_extra={"parameters": [CLAIM]})
-    async def claim(name: str, request: Request) -> dict[str, str | None]:
+    @router.post("", responses=_CLAIM_REFUSALS, openapi_extra={"parameters": [CLAIM_PARAMETER]})
+    async def claim_experiment(name: str, request: Request) -> dict[str, str | None]:
         """Have the shuffler that signs this bring all batches of the experiment; the same again changes nothing."""
         signature = request.headers.get(SIGNATURE_HEADER, "")
-        claimed = check_claim(name, signature, shufflers.by_id(), SystemClock().now())
-        closer = ShufflerKey(claimed.key_id, shufflers.organisation(claimed.key_id))
-        await experiments.claim(name, closer, claimed.signed_at)
-        return {"shuffler": closer.shuffler}
+        claim = verify_claim(name, signature, shufflers.by_id(), SystemClock().now())
+        shuffler_key = ShufflerKey(claim.key_id, shufflers.organisation(claim.key_id))
+        await experiments.claim(name, shuffler_key, claim.signed_at)
+        return {"shuffler": shuffler_key.shuffler}
 
-    @router.delete("", responses=refusals(*ADMIN_REFUSALS, NotFound, Deleted, Unavailable))
-    async def release(name: str, who: Annotated[str, Depends(admins.may(Scope.CHANGE))]) -> dict[str, str | None]:
+    @router.delete("", responses=describe_refusals(*ADMIN_REFUSALS, NotFound, Deleted, Unavailable))
+    async def release_experiment(
+        name: str, operator: Annotated[str, Depends(admins.require(Scope.CHANGE))]
+    ) -> dict[str, str | None]:
         """Let another shuffler claim the experiment, since the one that did is gone."""
-        await experiments.release(name, who)
+        await experiments.release(name, operator)
         return {"shuffler": None}
 
     return router
@@ -75,61 +81,66 @@ def claims_router(experiments: Experiments, admins: Admins, shufflers: TrustedKe
 def changes_router(
     executor: ChangeExecutor, experiments: Experiments, store: Store, admins: Admins, budget: Budget
 ) -> APIRouter:
-    """Return the routes, bound to what they change."""
+    """Return the routes of operators' changes."""
     router = APIRouter(prefix="/experiments/{name}", tags=["changes"])
-    Who = Annotated[str, Depends(admins.may(Scope.CHANGE))]  # noqa: N806 - types
-    Deleter = Annotated[str, Depends(admins.may(Scope.DELETE))]  # noqa: N806
-    Reader = Annotated[str, Depends(admins.may(Scope.READ))]  # noqa: N806
+    Operator = Annotated[str, Depends(admins.require(Scope.CHANGE))]  # noqa: N806 - types
+    Deleter = Annotated[str, Depends(admins.require(Scope.DELETE))]  # noqa: N806
+    Reader = Annotated[str, Depends(admins.require(Scope.READ))]  # noqa: N806
 
-    def add(kind: type[PlannedChange]) -> None:
-        """Add the route of a change; its body may be missing where no field is required."""
+    def add_route(kind: type[PlannedChange]) -> None:
+        """Add the route of a change; its body may be missing if no field is required."""
 
-        async def carry_out(name: str, who: Who, body: PlannedChange | None = None) -> models.Changed:
-            outcome = await executor.carry_out(name, who, body or kind())
-            return views.changed(experiments.get(name), store.log(name), outcome)
+        async def carry_out(name: str, operator: Operator, body: PlannedChange) -> models.Changed:
+            outcome = await executor.carry_out(name, operator, body)
+            return views.build_change_result(experiments.get(name), store.log(name), outcome)
 
         is_required = any(field.is_required() for field in kind.model_fields.values())
-        carry_out.__annotations__["body"] = kind if is_required else kind | None
-        carry_out.__defaults__ = None if is_required else (None,)
-        router.post(f"/{kind.verb}", name=kind.verb.replace("-", "_"), description=kind.__doc__, responses=_CHANGE)(
-            carry_out
-        )
+        carry_out.__annotations__["body"] = kind
+        carry_out.__defaults__ = None if is_required else (kind(),)
+        path, route_name = f"/{kind.verb}", kind.verb.replace("-", "_")
+        router.post(path, name=route_name, description=kind.__doc__, responses=_CHANGE_DOCS)(carry_out)
 
     for kind in PLANNED:
-        add(kind)
+        add_route(kind)
 
-    @router.post("/clone", status_code=201, description=Clone.__doc__, responses=_CREATION)
-    async def clone(name: str, who: Who, body: Clone, response: Response) -> models.Details:
-        experiment, is_new = await executor.clone(name, who, body)
+    @router.post("/clone", status_code=201, description=Clone.__doc__, responses=_CREATION_RESPONSES)
+    async def clone(name: str, operator: Operator, body: Clone, response: Response) -> models.Details:
+        experiment, is_new = await executor.clone(name, operator, body)
         response.status_code = 201 if is_new else 200
-        return views.details(experiment)
+        return views.build_details(experiment)
 
-    @router.post("/warm-start", status_code=201, description=WarmStart.__doc__, responses=_CREATION)
-    async def warm_start(name: str, who: Who, request: Request, response: Response) -> models.Details:
-        length = Body.unsigned(request.headers.get("content-length"), _BYTES_MAX, peer(request.scope))
-        with budget.reserve(length.length, length.sender, is_trusted=True) as room:
-            body = await room.read(request.stream())
-            wanted = await run_in_threadpool(models.read, WarmStart, body)
-        spec = renamed(parse_spec(wanted.spec).without_people(), name)
-        experiment, is_new = await experiments.create(spec, who, start_with(wanted.start))
+    @router.post(
+        "/warm-start",
+        status_code=201,
+        description=WarmStart.__doc__,
+        responses=_CREATION_RESPONSES,
+        openapi_extra={"requestBody": _WARM_START_BODY},
+    )
+    async def warm_start(name: str, operator: Operator, request: Request, response: Response) -> models.Details:
+        length = Body.from_length(request.headers.get("content-length"), _MAX_EXPORT_BYTES, peer_address(request.scope))
+        with budget.reserve(length.length, length.sender, is_trusted=True) as reservation:
+            body = await reservation.read(request.stream())
+            warm_start_request = await run_in_threadpool(models.parse_json_body, WarmStart, body)
+        spec = with_name(parse_spec(warm_start_request.spec).without_people(), name)
+        experiment, is_new = await experiments.create(spec, operator, start_from_export(warm_start_request.start))
         response.status_code = 201 if is_new else 200
-        return views.details(experiment)
+        return views.build_details(experiment)
 
-    @router.delete("", description=Delete.__doc__, responses=refusals(*ADMIN_REFUSALS, NotFound, Unavailable))
-    async def delete(name: str, who: Deleter) -> models.Deletion:
-        return models.Deletion(experiment=name, changed=await executor.delete(name, who))
+    @router.delete("", description=Delete.__doc__, responses=describe_refusals(*ADMIN_REFUSALS, NotFound, Unavailable))
+    async def delete_experiment(name: str, operator: Deleter) -> models.Deletion:
+        return models.Deletion(experiment=name, changed=await executor.delete(name, operator))
 
-    @router.get("/log", responses=refusals(*ADMIN_REFUSALS, NotFound, Unavailable))
+    @router.get("/log", responses=describe_refusals(*ADMIN_REFUSALS, NotFound, Unavailable))
     def log(name: str, _: Reader) -> models.Log:
         """List what was changed, when and by whom; a deleted experiment keeps its log."""
         if not experiments.is_deleted(name):
             experiments.get(name)
-        return views.log(name, store.log(name))
+        return views.build_log(name, store.log(name))
 
-    @router.get("/export", responses=_EXPORT | refusals(*ADMIN_REFUSALS, NotFound, Deleted, Unavailable))
+    @router.get("/export", responses=_EXPORT_DOCS | describe_refusals(*ADMIN_REFUSALS, NotFound, Deleted, Unavailable))
     def export(name: str, _: Reader) -> Response:
         """Export policy, result, record and state."""
-        found = exported(experiments.get(name), store.rounds(name), store.closers(name))
-        return Response(msgspec.json.encode(found), media_type="application/json")
+        export = build_export(experiments.get(name), store.rounds(name), store.closers(name))
+        return json_response(export, 200)
 
     return router

@@ -1,6 +1,6 @@
-"""What devices and shufflers ask most: endpoints for reports, batches and, at a fraction of a route's cost, the policy.
+"""The most frequent endpoints of devices and shufflers: reports, batches, and policies at a fraction of a route's cost.
 
-The policy is for devices that ask for it again and again: it is answered as the control route answers.
+The policy endpoint is for devices that fetch it repeatedly: its responses equal those of the control route.
 """
 
 import asyncio
@@ -12,9 +12,16 @@ from starlette.types import Scope, Send
 
 from privateer_core.errors import PrivateerError
 from privateer_core.serving.body_budget import Budget, Reservation
-from privateer_core.serving.http.answer import Headers, HttpAnswer, with_body
-from privateer_core.serving.http.report_endpoint import Body, Endpoint, Incoming, Reply, UploadEndpoint, unchanged
-from privateer_core.serving.http.timing import Answered
+from privateer_core.serving.http.answer import Headers, HttpAnswer, make_answer
+from privateer_core.serving.http.report_endpoint import (
+    Body,
+    Endpoint,
+    IncomingRequest,
+    Reply,
+    UploadEndpoint,
+    verify_digest,
+)
+from privateer_core.serving.http.timing import AnswerTiming
 from privateer_core.serving.logs import log_answer
 from privateer_core.serving.token_gate import TokenGate
 from privateer_core.wire.batch import BATCH, decode_batch
@@ -29,19 +36,17 @@ from privateer_server.intake.receipts import Delivery, Receipt
 from privateer_server.metrics import ServerMetrics
 from privateer_server.store.records import ShufflerKey
 
-_OK: Final = 200
-_ACCEPTED: Final = 202
-_NOT_MODIFIED: Final = 304
-_SIGNATURE: Final = BATCH.header.encode()
+_OK, _ACCEPTED, _NOT_MODIFIED = 200, 202, 304
+_SIGNATURE_HEADER: Final = BATCH.header.encode()
 POLICY_ROUTE: Final = "/experiments/{name}/policy"
-_POLICY_PAGE: Final = "/policy"
+_POLICY_SUFFIX: Final = "/policy"
 _POLICY_TYPE: Final = MEDIA_TYPE.encode()
-_ASKS: Final = ASKS_HEADER.lower().encode()
-_SIGNED: Final = SIGNED_HEADER.lower().encode()
+_ASKS_HEADER: Final = ASKS_HEADER.lower().encode()
+_SIGNED_HEADER: Final = SIGNED_HEADER.lower().encode()
 
 
 class ReportsEndpoint(UploadEndpoint):
-    """``POST /reports``: envelopes of sealed reports, one person's or a trusted sender's."""
+    """``POST /reports``: envelopes of sealed reports from a participant's device or a trusted sender."""
 
     route = "/reports"
 
@@ -54,25 +59,21 @@ class ReportsEndpoint(UploadEndpoint):
         keys: TrustedKeys,
         gate: TokenGate | None = None,
     ) -> None:
-        super().__init__(budget, bytes_max, keys, metrics.refuse, gate)
+        super().__init__(budget, bytes_max, keys, metrics.count_refusals, gate)
         self._intake, self._metrics = intake, metrics
 
-    def _tell(self, scope: Scope, answered: Answered) -> None:  # noqa: ARG002
-        self._metrics.answer(answered)
+    def _record_timing(self, scope: Scope, answered: AnswerTiming) -> None:  # noqa: ARG002
+        self._metrics.observe_answer(answered)
 
-    def _take(self, scope: Scope, envelope: Envelope, body: Body) -> asyncio.Future[Receipt]:  # noqa: ARG002
-        signed, admission = body.is_signed, body.admission
-        return self._intake.submit(envelope, body.sender, is_signed=signed, admission=admission)
+    def _submit(self, scope: Scope, envelope: Envelope, body: Body) -> asyncio.Future[Receipt]:  # noqa: ARG002
+        return self._intake.submit(envelope, body.sender, is_signed=body.is_signed, admission=body.admission)
 
-    async def _taken(self, scope: Scope, envelope: Envelope, body: Body) -> Receipt:
-        return await self._take(scope, envelope, body)
+    async def _submit_and_wait(self, scope: Scope, envelope: Envelope, body: Body) -> Receipt:
+        return await self._submit(scope, envelope, body)
 
 
 class BatchesEndpoint(Endpoint):
-    """``POST /batches``: batches that trusted shufflers signed; nothing else is read.
-
-    trace: takes how long an answer took, for traces.
-    """
+    """``POST /batches``: batches signed by trusted shufflers; other bodies are not read."""
 
     route = "/batches"
 
@@ -83,88 +84,91 @@ class BatchesEndpoint(Endpoint):
         budget: Budget,
         bytes_max: int,
         keys: TrustedKeys,
-        trace: Callable[[Answered], None],
+        trace: Callable[[AnswerTiming], None],
     ) -> None:
-        super().__init__(budget, bytes_max, keys, metrics.refuse)
+        super().__init__(budget, bytes_max, keys, metrics.count_refusals)
         self._intake, self._metrics, self._trace = intake, metrics, trace
 
-    def _tell(self, scope: Scope, answered: Answered) -> None:  # noqa: ARG002
-        self._metrics.answer(answered)
+    def _record_timing(self, scope: Scope, answered: AnswerTiming) -> None:  # noqa: ARG002
+        self._metrics.observe_answer(answered)
         log_answer(answered)
         self._trace(answered)
 
-    def _announced(self, incoming: Incoming) -> Body:
-        signature = incoming.headers.get(_SIGNATURE, b"").decode("latin-1")
-        return Body.signed(BATCH.check(signature, self._keys.by_id(), self._clock.now()), self._bytes_max)
+    def _read_announcement(self, incoming: IncomingRequest) -> Body:
+        signature = incoming.headers.get(_SIGNATURE_HEADER, b"").decode("latin-1")
+        return Body.from_signature(BATCH.verify(signature, self._keys.by_id(), self._clock.now()), self._bytes_max)
 
-    async def _read(self, chunks: AsyncIterator[bytes], body: Body, room: Reservation) -> Envelope:
-        whole = await room.read(unchanged(chunks, body.digest or b"", BATCH.changed()))
-        # A batch may be large: parsing it must not keep the event loop from others.
-        return await asyncio.to_thread(decode_batch, whole)
+    async def _read(self, chunks: AsyncIterator[bytes], body: Body, reservation: Reservation) -> Envelope:
+        body_bytes = await reservation.read(verify_digest(chunks, body.digest or b"", BATCH.changed_body_error()))
+        # Parsing a large batch must not block the event loop.
+        return await asyncio.to_thread(decode_batch, body_bytes)
 
-    async def _counted(self, scope: Scope, envelope: Envelope, body: Body) -> HttpAnswer:  # noqa: ARG002
+    async def _count_reports(self, scope: Scope, envelope: Envelope, body: Body) -> HttpAnswer:  # noqa: ARG002
+        """Count a shuffler's batch, and answer with its receipt; a repeated batch is not counted again."""
         closer = ShufflerKey(body.sender, self._keys.organisation(body.sender))
         receipt = await self._intake.deliver(Delivery(envelope, body.digest or b"", closer, body.signed_at))
-        if not receipt.again:
-            self._metrics.take_batch()
-        return with_body(_OK if receipt.again else _ACCEPTED, receipt.answer)
+        if not receipt.is_repeat:
+            self._metrics.count_batch()
+        return make_answer(_OK if receipt.is_repeat else _ACCEPTED, receipt.answer)
 
 
 class Policies:
-    """Answers what devices ask: for the publication, or whether it still is the one that they have.
+    """The endpoint for devices that fetch a publication, or check whether it has changed."""
 
-    identity: signs what is published.
-    tell: takes how long an answer took.
-    """
-
-    def __init__(self, experiments: Experiments, identity: Identity, tell: Callable[[Answered], None]) -> None:
-        self._experiments, self._identity, self._tell = experiments, identity, tell
+    def __init__(
+        self, experiments: Experiments, identity: Identity, record_timing: Callable[[AnswerTiming], None]
+    ) -> None:
+        self._experiments, self._identity, self._record_timing = experiments, identity, record_timing
 
     async def answer(self, scope: Scope, send: Send) -> bool:
-        """Answer a request, or return False: the control route answers everything else."""
-        answer = self._timed(scope)
-        if answer:
-            await answer.send(scope, send)
-        return answer is not None
+        """Answer a request for a publication; False: the control route must answer the request."""
+        response = self._build_timed_response(scope)
+        if response:
+            await response.send(scope, send)
+        return response is not None
 
     def at_once(self, scope: Scope, reply: Reply) -> bool:
         """Answer a request without a task of its own, as `answer` does."""
-        answer = self._timed(scope)
-        if answer:
-            reply(answer)
-        return answer is not None
+        response = self._build_timed_response(scope)
+        if response:
+            reply(response)
+        return response is not None
 
-    def _timed(self, scope: Scope) -> HttpAnswer | None:
-        began = time.perf_counter()
-        answer = self._found(scope)
-        if answer:
-            self._tell(Answered("GET", POLICY_ROUTE, answer.status, time.perf_counter() - began))
-        return answer
+    def _build_timed_response(self, scope: Scope) -> HttpAnswer | None:
+        """Return the response of `_find_response`, if any, and record its timing."""
+        start_time = time.perf_counter()
+        response = self._find_response(scope)
+        if response:
+            self._record_timing(AnswerTiming("GET", POLICY_ROUTE, response.status, time.perf_counter() - start_time))
+        return response
 
-    def _found(self, scope: Scope) -> HttpAnswer | None:
+    def _find_response(self, scope: Scope) -> HttpAnswer | None:
+        """Return the response to a request of a loaded experiment's current publication; None for other requests."""
         path: str = scope["path"]
-        if not path.endswith(_POLICY_PAGE) or scope["method"] != "GET" or scope["query_string"]:
+        if not path.endswith(_POLICY_SUFFIX) or scope["method"] != "GET" or scope["query_string"]:
             return None
-        parts = path.split("/")
-        if len(parts) != 4 or parts[1] != "experiments":
+        segments = path.split("/")
+        if len(segments) != 4 or segments[1] != "experiments":
             return None
         try:
-            return self._answered(self._experiments.get(parts[2]), dict(scope["headers"]))
-        except PrivateerError:  # there is none of that name
+            return self._build_response(self._experiments.get(segments[2]), dict(scope["headers"]))
+        except PrivateerError:  # no such experiment
             return None
 
-    def _answered(self, experiment: Experiment, asked: dict[bytes, bytes]) -> HttpAnswer | None:
-        known = asked.get(b"if-none-match")
+    def _build_response(self, experiment: Experiment, request_headers: dict[bytes, bytes]) -> HttpAnswer | None:
+        """Return the publication, or that it has not changed; None if the request is for another format."""
+        known_tag = request_headers.get(b"if-none-match")
         tag = b'"%s"' % experiment.current.digest.hex().encode()
-        if known == tag:
+        if known_tag == tag:
             return HttpAnswer(_NOT_MODIFIED, self._headers(experiment, tag))
-        if known is None and _POLICY_TYPE in asked.get(b"accept", b""):
-            return with_body(_OK, experiment.current.publication, _POLICY_TYPE, self._headers(experiment, tag))
+        if known_tag is None and _POLICY_TYPE in request_headers.get(b"accept", b""):
+            return make_answer(_OK, experiment.current.publication, _POLICY_TYPE, self._headers(experiment, tag))
         return None
 
     def _headers(self, experiment: Experiment, tag: bytes) -> Headers:
-        asks = ASKS_NOBODY if experiment.is_silent else ASKS_PUBLISHED
-        # The last two are always there, so that no cache keeps an earlier one with an answer that did not change.
-        signed = self._identity.signed(experiment.current.digest).encode()
-        unchanging = (b"etag", tag), (b"vary", b"Accept"), (b"cache-control", b"no-cache")
-        return (*unchanging, (_ASKS, asks.encode()), (_SIGNED, signed))
+        """Return the headers of a publication: for caches, whom its round asks, and its signature."""
+        asks = ASKS_NOBODY if experiment.is_inviting_nobody else ASKS_PUBLISHED
+        # The last two are always sent, so that no cache keeps earlier values with an unchanged answer.
+        signature = self._identity.signature_header(experiment.current.digest).encode()
+        cache_headers = (b"etag", tag), (b"vary", b"Accept"), (b"cache-control", b"no-cache")
+        return (*cache_headers, (_ASKS_HEADER, asks.encode()), (_SIGNED_HEADER, signature))

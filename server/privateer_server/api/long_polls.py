@@ -1,4 +1,4 @@
-"""Requests that wait for the next policy, and how many may wait: no sender takes all the room that there is."""
+"""Long polls for the next policy, and their limit: no sender can take all connections."""
 
 import asyncio
 from collections.abc import Callable
@@ -7,91 +7,85 @@ from typing import Final
 from privateer_core.errors import Unavailable
 from privateer_server.experiments.experiment import Experiment
 
-STREAMS_MAX: Final = 128
-"""A few of the connections that the public listener has."""
-OPERATORS_MAX: Final = 64
-POLLS_MAX: Final = 128
-"""Strangers who may wait at a time: a few of the connections that the public listener has."""
+MAX_POLLS: Final = 128
+"""The number of concurrent long polls of the public: a few of the public listener's connections."""
 
 
 class LimitedConnection:
-    """Room for one stream or long poll."""
+    """The connection of a long poll."""
 
     def __init__(self) -> None:
-        self.is_taken = True  # False once another sender needed the room: a stream ends at its next beat
-        self.on_loss: Callable[[], object] = lambda: None  # is called then: a long poll ends at once
+        self.is_open = True  # False once another sender has replaced the long poll
+        self.on_loss: Callable[[], object] = lambda: None  # called then: the long poll ends at once
 
 
 class ConnectionLimit:
-    """The streams or long polls that one listener holds open, by sender.
+    """The open long polls of a listener, by sender.
 
-    If all are taken, the oldest one of the sender that holds most makes room, unless the newcomer would then hold
-    as many. So one sender alone keeps nobody out.
-
-    most: at a time.
+    At the limit the oldest long poll of the sender with the most is closed, unless the new sender would then have
+    as many. So a single sender cannot exclude others.
     """
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, max_connections: int) -> None:
+        self._max_connections = max_connections
         self._by_sender: dict[str, dict[LimitedConnection, None]] = {}
 
     def __len__(self) -> int:
         return sum(map(len, self._by_sender.values()))
 
-    def take(self, sender: str) -> LimitedConnection:
-        """Take a place for a sender."""
-        if len(self) >= self._most:
-            self._make_room(sender)
-        place = LimitedConnection()
-        self._by_sender.setdefault(sender, {})[place] = None
-        return place
+    def acquire(self, sender: str) -> LimitedConnection:
+        """Open a connection for a sender, or raise an error at the limit."""
+        if len(self) >= self._max_connections:
+            self._close_oldest(sender)
+        connection = LimitedConnection()
+        self._by_sender.setdefault(sender, {})[connection] = None
+        return connection
 
-    def leave(self, sender: str, place: LimitedConnection) -> None:
-        """Give a place back; one that made room is gone already."""
-        place.is_taken = False
-        own = self._by_sender.get(sender, {})
-        own.pop(place, None)
-        if not own:
+    def release(self, sender: str, connection: LimitedConnection) -> None:
+        """Remove the connection of a sender; it may be removed already."""
+        connection.is_open = False
+        sender_connections = self._by_sender.get(sender, {})
+        sender_connections.pop(connection, None)
+        if not sender_connections:
             self._by_sender.pop(sender, None)
 
-    def _make_room(self, sender: str) -> None:
-        greediest = max(self._by_sender, key=lambda one: len(self._by_sender[one]))
+    def _close_oldest(self, sender: str) -> None:
+        """Close the oldest poll of the sender with the most; refuse the new sender if that is no fairer."""
+        greediest = max(self._by_sender, key=lambda name: len(self._by_sender[name]))
         if len(self._by_sender[greediest]) <= len(self._by_sender.get(sender, ())) + 1:
-            raise Unavailable("too many streams are open", remedy="ask for the pages themselves, or try again later")
+            raise Unavailable("too many requests wait", remedy="ask without waiting, or try again later")
         oldest = next(iter(self._by_sender[greediest]))
-        self.leave(greediest, oldest)
+        self.release(greediest, oldest)
         oldest.on_loss()
 
 
 class Polls:
-    """Long polls under way.
+    """The long polls under way.
 
-    Whoever waits holds a connection that others cannot have, so only so many strangers wait at a time, shared out by
-    sender. Who finds no room is answered at once, and so is who has to make some; both ask again. Shufflers come by the
-    private listener, and always wait.
-
-    strangers_max: at a time.
+    A long poll holds a connection, so the number of concurrent long polls of the public is limited, with fair shares of
+    senders. A request beyond the limit is answered at once, as is a long poll that is replaced; both are sent again.
+    Shufflers use the private listener, without a limit.
     """
 
-    def __init__(self, strangers_max: int = POLLS_MAX) -> None:
-        self._limit = ConnectionLimit(strangers_max)
+    def __init__(self, max_strangers: int = MAX_POLLS) -> None:
+        self._limit = ConnectionLimit(max_strangers)
 
     async def wait(self, experiment: Experiment, seconds: float, sender: str | None) -> None:
-        """Return once another round is published, the time is up, or at once where there is no room.
+        """Return once another round is published, the time is up, or at once beyond the limit.
 
-        sender: the stranger who waits; None: a shuffler or an operator.
+        sender: the public sender; None: a shuffler or an operator.
         """
         if sender is None:
             await experiment.next_publication(seconds)
             return
         try:
-            place = self._limit.take(sender)
+            connection = self._limit.acquire(sender)
         except Unavailable:
             return
-        waiting = asyncio.ensure_future(experiment.next_publication(seconds))
-        place.on_loss = waiting.cancel
+        waiter = asyncio.ensure_future(experiment.next_publication(seconds))
+        connection.on_loss = waiter.cancel
         try:
-            await asyncio.wait({waiting})
+            await asyncio.wait({waiter})
         finally:
-            waiting.cancel()
-            self._limit.leave(sender, place)
+            waiter.cancel()
+            self._limit.release(sender, connection)

@@ -10,10 +10,10 @@ import msgspec
 from pydantic import BaseModel, ValidationError
 
 from privateer_core.answer import Answer
-from privateer_core.answer.export import Status
 from privateer_core.answer.people import People
 from privateer_core.answer.policy_view import PolicyView
 from privateer_core.errors import BadRequest
+from privateer_core.experiment_status import Status
 from privateer_server.experiments.changes import Verb
 
 M = TypeVar("M", bound=BaseModel)
@@ -46,37 +46,15 @@ class Summary(BaseModel):
     digest: str
 
 
-class Standing(Summary):
-    """An experiment with its refusals by reason, and the shuffler that claimed it.
-
-    ``draining_until`` is when it is over, where late reports alone are awaited. ``accepts`` names the changes that an
-    operator can ask for where it stands: others are refused. Where it never ``publishes_result`` its policies are all
-    that it finds.
-    """
-
-    refused: dict[str, int]
-    shuffler: str | None
-    draining_until: str | None
-    accepts: list[Verb]
-    publishes_result: bool
-
-
-class Details(Standing):
+class Details(Summary):
     """An experiment as it stands, and its spec."""
 
+    refused: dict[str, int]  # by reason
+    shuffler: str | None  # the shuffler that claimed it
+    draining_until: str | None  # when it is over, if late reports alone are awaited
+    accepts: list[Verb]  # the changes that an operator can ask for in its status: others are refused
+    publishes_result: bool  # if not, its policies are all that it finds
     spec: dict[str, Any]
-
-
-class News(BaseModel):
-    """A message of the stream: experiments that have moved on since the message before, and names that were deleted.
-
-    Where it is ``whole`` there is no experiment but those.
-    """
-
-    id: str
-    whole: bool
-    experiments: list[Standing]
-    deleted: list[str]
 
 
 class HistoryRow(BaseModel):
@@ -175,8 +153,8 @@ class PublishedState(msgspec.Struct, frozen=True):
     answer: Answer
 
 
-def read(kind: type[M], body: bytes | bytearray) -> M:
-    """Read a body that is larger than what a route reads by itself."""
+def parse_json_body(kind: type[M], body: bytes | bytearray) -> M:
+    """Parse a JSON body that is larger than FastAPI's limit into a model."""
     try:
         return kind.model_validate(msgspec.json.decode(body))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -1,49 +1,47 @@
-"""Routes for operators, and what their tokens let them do: health, readiness, metrics and keys.
+"""Routes for operators, and checks of their tokens: health, readiness, metrics and keys.
 
-Gauges are set when somebody looks: experiments, what waits, keys and disks.
+Gauges are set when metrics are read: experiments, pending requests, keys and disks.
 """
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from ipaddress import ip_address
-from pathlib import Path
-from typing import Annotated, Final, TypeAlias, get_args
+from typing import Annotated, Final, TypeAlias
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from prometheus_client import CONTENT_TYPE_LATEST, Gauge
 from starlette.responses import PlainTextResponse, Response
 
-from privateer_core.answer.export import Status
 from privateer_core.clock import Clock
 from privateer_core.errors import ScopeMissing, Unauthorized, Unavailable
-from privateer_core.serving.http.openapi import answers, refusals
-from privateer_core.serving.http.report_endpoint import answer
-from privateer_core.serving.http.timing import WHO, known_method
-from privateer_core.serving.logs import BUILD, tell
+from privateer_core.experiment_status import Status
+from privateer_core.serving.http.openapi import describe_answer, describe_refusals
+from privateer_core.serving.http.report_endpoint import json_response
+from privateer_core.serving.http.timing import OPERATOR_KEY, method_label
+from privateer_core.serving.logs import BUILD, log_event
 from privateer_core.serving.write_health import WriteHealth, free_bytes
 from privateer_server.admin_tokens import AdminTokens, Scope
 from privateer_server.api.models import PublicKey
-from privateer_server.api.views import public_key
+from privateer_server.api.views import build_public_key
 from privateer_server.data import Data
 from privateer_server.experiments.catalog import Experiments
 from privateer_server.intake.intake import Intake
 from privateer_server.metrics import ServerMetrics
 
-_EXPERIMENT: Final = ("experiment",)
-_SCHEME: Final = HTTPBearer(scheme_name="admin", description="An operator's token", auto_error=False)
-Token: TypeAlias = Annotated[HTTPAuthorizationCredentials | None, Depends(_SCHEME)]
-"""The token that a request bears, if it bears one."""
-_QUIET_SECONDS: Final = 1.0
-"""Refusals that come sooner after a line have none of their own: anybody who guesses tokens must not fill the log."""
+_TOKEN_SCHEME: Final = HTTPBearer(scheme_name="admin", description="An operator's token", auto_error=False)
+Token: TypeAlias = Annotated[HTTPAuthorizationCredentials | None, Depends(_TOKEN_SCHEME)]
+"""The bearer token of a request, if any."""
+_MIN_LOG_INTERVAL_SECONDS: Final = 1.0
+"""Refusals sooner after a log line are not logged, so that guessed tokens cannot fill the log."""
 _admin_log = logging.getLogger("privateer.admin")
-_RESTART: Final = "see the server's log"
+_LOG_REMEDY: Final = "see the server's log"
 
 
 class Gauges:
-    """Metrics that are read when they are shown. Times are absolute: their reader knows how old they are."""
+    """The metrics that are set when they are read. Times are absolute, so that readers can compute ages."""
 
     def __init__(
         self,
@@ -51,95 +49,87 @@ class Gauges:
         data: Data,
         experiments: Experiments,
         intake: Intake,
-        writes: WriteHealth,
+        write_health: WriteHealth,
         clock: Clock,
     ) -> None:
         self._registry, self._data, self._experiments, self._intake = metrics.registry, data, experiments, intake
-        self._writes = writes
-        self._version = self._gauge("version", "Policy version.", *_EXPERIMENT)
-        self._opened = self._gauge(
-            "round_opened_timestamp_seconds", "When the open round was published, and its key made.", *_EXPERIMENT
-        )
+        self._write_health = write_health
+        self._version = self._gauge("version", "Policy version.", "experiment")
+        text = "When the open round was published, and its key made."
+        self._opened = self._gauge("round_opened_timestamp_seconds", text, "experiment")
         self._statuses = self._gauge("experiments", "Experiments by status.", "status")
-        self._unclosed = self._gauge("rounds_not_closed", "Rounds that are over, and whose closing has failed.")
-        self._waiting = self._gauge("requests_waiting", "Uploads and batches that wait for their answer.")
-        self._oldest = self._gauge("oldest_request_seconds", "How long the oldest of them has waited.")
-        self._unerased = self._gauge("keys_not_erased", "Keys of closed rounds that the disk did not let go.")
-        self._counting = self._gauge("counting", "1 as long as reports are counted and the store writes.")
+        self._unclosed = self._gauge("round_close_failures", "Rounds that are over, and whose closing has failed.")
+        self._pending = self._gauge("requests_waiting", "Uploads and batches that wait for their answer.")
+        self._oldest_wait = self._gauge("oldest_request_seconds", "How long the oldest of them has waited.")
+        self._unerased = self._gauge("retained_keys", "Keys of closed rounds that the disk did not let go.")
+        self._counting = self._gauge("intake_up", "1 as long as reports are counted and the store writes.")
         self._gauge("time_seconds", "The time of day here, in seconds since 1970.").set_function(clock.now)
-        self._watch_disks(data.folders)
-
-    def refresh(self) -> None:
-        """Read what is shown next."""
-        self._version.clear()  # deleted experiments have none
-        self._opened.clear()
-        for one in self._experiments:
-            self._version.labels(one.name).set(one.current.round.version)
-            if one.current.round.batch:
-                self._opened.labels(one.name).set(one.current.opened)
-        statuses = Counter(one.status for one in self._experiments)
-        for status in get_args(Status):
-            self._statuses.labels(status).set(statuses[status])
-        self._unclosed.set(sum(one.is_put_off for one in self._experiments))
-        self._waiting.set(self._intake.waiting)
-        self._oldest.set(self._intake.oldest_wait)
-        self._unerased.set(self._data.keys.unerased)
-        self._counting.set(self._intake.running and self._writes.is_writing)
-
-    def _watch_disks(self, folders: Mapping[str, Path]) -> None:
         text = "Free bytes of the disk with the data, and of that with the journal."
         free = self._gauge("disk_free_bytes", text, "of")
-        for name, folder in folders.items():
+        for name, folder in data.folders.items():
             free.labels(name).set_function(partial(free_bytes, folder))
+
+    def refresh(self) -> None:
+        """Set all gauges to current values."""
+        self._version.clear()  # deleted experiments have none
+        self._opened.clear()
+        for experiment in self._experiments:
+            self._version.labels(experiment.name).set(experiment.current.round.version)
+            if experiment.current.round.batch:
+                self._opened.labels(experiment.name).set(experiment.current.opened_at)
+        statuses = Counter(experiment.status for experiment in self._experiments)
+        for status in Status:
+            self._statuses.labels(status).set(statuses[status])
+        self._unclosed.set(sum(experiment.has_failed_closing for experiment in self._experiments))
+        self._pending.set(self._intake.n_pending)
+        self._oldest_wait.set(self._intake.oldest_wait_seconds)
+        self._unerased.set(self._data.keys.n_unerased)
+        self._counting.set(self._intake.is_running and self._write_health.is_writing)
 
     def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
         return Gauge(f"privateer_{name}", text, labels, registry=self._registry)
 
 
 class Admins:
-    """Checks what the bearer of a token may do at the private listener.
-
-    tokens: what is compared.
-    clock: says which tokens have expired.
-    """
+    """The authorization of operators at the private listener."""
 
     def __init__(self, tokens: AdminTokens, clock: Clock) -> None:
         self._tokens, self._clock = tokens, clock
-        self._logged, self._unlogged = -_QUIET_SECONDS, 0
+        self._last_log_time, self._n_unlogged = -_MIN_LOG_INTERVAL_SECONDS, 0
 
-    def may(self, scope: Scope) -> Callable[..., str]:
-        """Return what a route depends on that needs a scope: it returns how logs name the token.
+    def require(self, scope: Scope) -> Callable[..., str]:
+        """Return a FastAPI dependency that requires a scope, and returns the token's name in logs.
 
-        What it returns is also in the log line of the request.
+        The name is also in the log line of the request.
         """
 
-        def admitted(request: Request, token: Token = None) -> str:
-            given = token.credentials.strip() if token else ""
+        def authorize(request: Request, token: Token = None) -> str:
+            bearer_token = token.credentials.strip() if token else ""
             try:
-                who = self._tokens.authorize(given, scope, self._clock.now())
-            except (Unauthorized, ScopeMissing) as refused:
-                self._tell(request, refused)
+                operator = self._tokens.authorize(bearer_token, scope, self._clock.now())
+            except (Unauthorized, ScopeMissing) as refusal:
+                self._log_refusal(request, refusal)
                 raise
-            request.scope[WHO] = who
-            return who
+            request.scope[OPERATOR_KEY] = operator
+            return operator
 
-        return admitted
+        return authorize
 
-    def _tell(self, request: Request, refused: Unauthorized | ScopeMissing) -> None:
-        """Log a refusal: what was wanted, why not, and from what kind of address; nothing of what was sent."""
+    def _log_refusal(self, request: Request, refusal: Unauthorized | ScopeMissing) -> None:
+        """Log a refusal with route, reason and kind of address, without data of the request."""
         now = self._clock.monotonic()
-        if now - self._logged < _QUIET_SECONDS:
-            self._unlogged += 1
+        if now - self._last_log_time < _MIN_LOG_INTERVAL_SECONDS:
+            self._n_unlogged += 1
             return
-        wanted = f"{known_method(request.scope)} {getattr(request.scope.get('route'), 'path', '')}"
-        more = {"more_since_the_line_before": self._unlogged} if self._unlogged else {}
-        facts = {"wanted": wanted, "sender": _kind(request), "why": refused.detail}
-        tell(_admin_log, "operator refused", level=logging.WARNING, **facts, **more)
-        self._logged, self._unlogged = now, 0
+        request_line = f"{method_label(request.scope)} {getattr(request.scope.get('route'), 'path', '')}"
+        omitted_count = {"more_since_the_line_before": self._n_unlogged} if self._n_unlogged else {}
+        facts = {"wanted": request_line, "sender": _address_kind(request), "why": refusal.detail}
+        log_event(_admin_log, "operator refused", level=logging.WARNING, **facts, **omitted_count)
+        self._last_log_time, self._n_unlogged = now, 0
 
 
-def _kind(request: Request) -> str:
-    """Return what kind of address a request comes from: a log keeps no addresses."""
+def _address_kind(request: Request) -> str:
+    """Return the kind of a request's address: logs contain no addresses."""
     try:
         address = ip_address(request.client.host if request.client else "")
     except ValueError:
@@ -150,9 +140,9 @@ def _kind(request: Request) -> str:
 
 
 def operations_router(
-    intake: Intake, experiments: Experiments, writes: WriteHealth, metrics: ServerMetrics, gauges: Gauges
+    intake: Intake, experiments: Experiments, write_health: WriteHealth, metrics: ServerMetrics, gauges: Gauges
 ) -> APIRouter:
-    """Return the routes, bound to what they look at."""
+    """Return the routes of health, metrics, limits and keys."""
     router = APIRouter(tags=["operations"])
 
     @router.get("/healthz")
@@ -160,13 +150,13 @@ def operations_router(
         """Say that the process answers."""
         return {"status": "ok"}
 
-    @router.get("/readyz", responses=refusals(Unavailable))
+    @router.get("/readyz", responses=describe_refusals(Unavailable))
     async def ready() -> dict[str, str]:
         """Say whether reports can be counted and stored."""
-        if not intake.running:
-            raise Unavailable("reports are not being counted", remedy=_RESTART)
-        if not await writes.check():
-            raise Unavailable("the server cannot write its data", remedy=_RESTART)
+        if not intake.is_running:
+            raise Unavailable("reports are not being counted", remedy=_LOG_REMEDY)
+        if not await write_health.check():
+            raise Unavailable("the server cannot write its data", remedy=_LOG_REMEDY)
         return {"status": "ready"}
 
     @router.get("/version")
@@ -178,17 +168,17 @@ def operations_router(
     async def show_metrics() -> Response:
         """Show the counters in Prometheus' text format."""
         gauges.refresh()
-        return Response(metrics.text(), media_type=CONTENT_TYPE_LATEST)
+        return Response(metrics.export_text(), media_type=CONTENT_TYPE_LATEST)
 
-    @router.get("/limits", responses=answers("ServerLimits", "They."))
+    @router.get("/limits", responses=describe_answer("ServerLimits", "They."))
     def limits() -> Response:
         """Show the server's limits: what it creates no experiment beyond."""
-        return answer(experiments.limits, 200)
+        return json_response(experiments.limits, 200)
 
-    @router.get("/keys", responses=refusals(Unavailable))
+    @router.get("/keys", responses=describe_refusals(Unavailable))
     async def keys() -> dict[str, list[PublicKey]]:
         """List the public keys to which reports of open rounds are sealed (X25519, hex)."""
         rounds = [experiment.current.round for experiment in experiments]
-        return {"keys": [public_key(facts) for facts in rounds if facts.batch]}
+        return {"keys": [build_public_key(facts) for facts in rounds if facts.batch]}
 
     return router

@@ -1,47 +1,73 @@
-"""The dashboard: the page at ``/`` and the files that it is made of; and what each public page shows at a moment.
+"""The dashboard: the page at ``/`` and its files; versions of cached pages, and OpenAPI.
 
-The dashboard asks this server and nothing else. It has no secret and no rights. At the private listener it has forms,
-too, which send what an operator wants with the token that the operator types. At the public listener the files of these
-forms are not there, so that nobody is asked for the token on a page that strangers reach.
+The dashboard sends requests to this server only. It has no secret and no rights. At the private listener it has forms,
+too, which send an operator's changes with the token that the operator types. The public listener does not serve these
+forms, so that no public page asks for the token.
 """
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+from fastapi import FastAPI, Request
 from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from privateer_core.errors import NotFound, Unavailable
-from privateer_core.serving.http.listeners import IS_PUBLIC
+from privateer_core.answer.conclusion import PublishedAnswer
+from privateer_core.answer.export import Export
+from privateer_core.errors import BatchRefused, NotFound, Unavailable
+from privateer_core.privacy.record import Record
+from privateer_core.privacy.risk import Risks
+from privateer_core.serving.admission import ServerLimits
+from privateer_core.serving.http.listeners import IS_PUBLIC_KEY
+from privateer_core.serving.http.openapi import (
+    ENVELOPE,
+    REF,
+    SCHEMAS,
+    SENDER_PARAMETER,
+    TOKEN_PARAMETER,
+    TOKEN_REFUSALS,
+    UPLOAD_REFUSALS,
+    complete_document,
+    describe_answer,
+    describe_page,
+    describe_refusals,
+    describe_signature,
+    public_document,
+)
 from privateer_core.serving.http.page_cache import Version, common_version
 from privateer_core.serving.http.problems import MethodNotAllowed, problem_response
+from privateer_core.serving.http.report_endpoint import json_response
+from privateer_core.wire.batch import SIGNATURE_HEADER, BatchAnswer, UploadAnswer
 from privateer_core.wire.envelope import MEDIA_TYPE
+from privateer_core.wire.token_keys import Directory
+from privateer_core.wire.transparency_log import Proof
+from privateer_server.api.models import PublishedPolicy, PublishedState
 from privateer_server.experiments.catalog import Experiments
 from privateer_server.experiments.changes import CHANGES
 from privateer_server.experiments.experiment import Experiment
 
-_OF_ONE: Final = frozenset({"policy", "answer", "state", "history", "privacy", "risk"})
-KEPT: Final = frozenset(
+_EXPERIMENT_PAGES: Final = frozenset({"policy", "answer", "state", "history", "privacy", "risk"})
+CACHED_PAGES: Final = frozenset(
     {
         *("/openapi.json", "/keys", "/experiments", "/experiments/{name}", "/experiments/{name}/policy/{version}"),
-        *(f"/experiments/{{name}}/{page}" for page in _OF_ONE),
+        *(f"/experiments/{{name}}/{page}" for page in _EXPERIMENT_PAGES),
     }
 )
-"""Pages of which bytes are kept for as long as they show the same."""
-_DEEPEST: Final = 5
-"""Parts of ``/experiments/NAME/policy/VERSION``, with the empty one before its first slash."""
-FOLDER: Final = Path(__file__).parent.parent / "dashboard"
-OPERATOR: Final = "/dashboard/operator/"
-"""Where the files for operators are, on the private listener alone."""
-FORMS: Final = f"{OPERATOR}changes.json"
-"""What the dashboard makes forms of."""
-READING: Final = frozenset({"GET", "HEAD"})
-_INDEX: Final = "index.html"
-_TYPES: Final = {
+"""Pages whose bytes are cached as long as their content is the same."""
+_MAX_PATH_SEGMENTS: Final = 5
+"""The segments of ``/experiments/NAME/policy/VERSION``, including the empty segment before its first slash."""
+DASHBOARD_FOLDER: Final = Path(__file__).parent.parent / "dashboard"
+OPERATOR_PATH: Final = "/dashboard/operator/"
+"""The path of the files for operators, on the private listener alone."""
+FORMS_PATH: Final = f"{OPERATOR_PATH}changes.json"
+"""The path of the descriptions of the dashboard's forms."""
+READ_METHODS: Final = frozenset({"GET", "HEAD"})
+_INDEX_FILE: Final = "index.html"
+_MEDIA_TYPES: Final = {
     ".html": "text/html; charset=utf-8",
     ".css": "text/css; charset=utf-8",
     ".mjs": "text/javascript; charset=utf-8",
@@ -49,15 +75,15 @@ _TYPES: Final = {
     ".toml": "application/toml",
     ".json": "application/json",
 }
-_PRIVATE: Final = b' data-listener="private"'
-"""What the body of the page has at the private listener."""
-_POLICY: Final = (
+_PRIVATE_ATTRIBUTE: Final = b' data-listener="private"'
+"""The attribute of the page's body at the private listener."""
+_SECURITY_POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 )
 """Nothing from other hosts, no script but the files, and no text that a browser could take for HTML."""
 _HEADERS: Final = {
-    "Content-Security-Policy": _POLICY,
+    "Content-Security-Policy": _SECURITY_POLICY,
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",
@@ -68,104 +94,162 @@ _NOT_MODIFIED: Final = 304
 
 
 class PageVersions:
-    """Says what a request would show.
-
-    experiments: what the pages are about.
-    """
+    """The versions of cacheable pages."""
 
     def __init__(self, experiments: Experiments) -> None:
         self._experiments = experiments
 
     def __call__(self, scope: Scope) -> Version | None:
-        """Return the version of a page; None: nothing is kept of it."""
+        """Return the version of the requested page; None: the page is not cached."""
         path: str = scope["path"]
         if path in ("/keys", "/experiments"):
-            return Version(path, tuple(map(_standing, self._experiments)))
-        parts = path.split("/")
-        if parts[1] == "experiments" and 2 < len(parts) <= _DEEPEST:
-            return self._of_one(scope, *parts[2:])
+            return Version(path, tuple(map(_changing_state, self._experiments)))
+        segments = path.split("/")
+        if segments[1] == "experiments" and 2 < len(segments) <= _MAX_PATH_SEGMENTS:
+            return self._experiment_page_version(scope, *segments[2:])
         return common_version(scope)
 
-    def _of_one(self, scope: Scope, name: str, page: str = "", version: str = "") -> Version | None:
-        if not (page == "policy" if version else page in _OF_ONE or not page):
+    def _experiment_page_version(self, scope: Scope, name: str, page: str = "", version: str = "") -> Version | None:
+        """Return the version of an experiment's page; None if it is not cached, or the experiment is not loaded."""
+        if not (page == "policy" if version else page in _EXPERIMENT_PAGES or not page):
             return None
-        # A long poll waits, and of a publication itself nothing is made.
-        if page == "policy" and (b"wait" in scope["query_string"] or _asks_for_bytes(scope)):
+        # A long poll waits, and a publication itself is not rendered.
+        accepted_types: bytes = dict(scope["headers"]).get(b"accept", b"")
+        if page == "policy" and (b"wait" in scope["query_string"] or MEDIA_TYPE.encode() in accepted_types):
             return None
         try:
             experiment = self._experiments.get(name)
         except (NotFound, Unavailable):  # another server may have created it, or it stands still
             return None
-        return Version(scope["path"], _standing(experiment))
+        return Version(scope["path"], _changing_state(experiment))
 
 
-def _standing(experiment: Experiment) -> Hashable:
-    """Everything of an experiment that changes while it runs."""
+def _changing_state(experiment: Experiment) -> Hashable:
+    """Return all facts of an experiment that change while it runs."""
     current = experiment.current
     return (
-        *(current.digest, current.received, current.taken, current.given_up, current.plan.hold, current.plan.spec),
-        *(experiment.name, experiment.before, experiment.shuffler, experiment.status),
+        *(current.digest, current.received, current.state, current.plan.hold, current.plan.spec),
+        *(experiment.name, experiment.n_earlier, experiment.shuffler, experiment.status),
         *(frozenset(experiment.refused.items()), current.drain and current.drain.until),
     )
 
 
-def _asks_for_bytes(scope: Scope) -> bool:
-    asked: dict[bytes, Any] = dict(scope["headers"])
-    return MEDIA_TYPE.encode() in asked.get(b"accept", b"")
-
-
 class Page:
-    """ASGI: one file, with its digest as entity tag.
-
-    body, kind: what is in it, and its suffix.
-    for_browsers: whether those who do not ask for HTML find no page here.
-    """
+    """An ASGI application that serves a file with its digest as entity tag, if so only to requests that accept HTML."""
 
     def __init__(self, body: bytes, kind: str, *, for_browsers: bool = False) -> None:
-        self._body, self._type, self._for_browsers = body, _TYPES[kind], for_browsers
+        self._body, self._type, self._for_browsers = body, _MEDIA_TYPES[kind], for_browsers
         self._tag = f'"{sha256(self._body).hexdigest()}"'
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
         await self._answer(scope["method"], Headers(scope=scope))(scope, receive, send)
 
-    def _answer(self, method: str, asked: Headers) -> Response:
-        if self._for_browsers and "text/html" not in asked.get("accept", ""):
+    def _answer(self, method: str, request_headers: Headers) -> Response:
+        """Return the file, that it has not changed, or a refusal of the method or the accepted types."""
+        if self._for_browsers and "text/html" not in request_headers.get("accept", ""):
             remedy = "a browser gets the dashboard here; docs/answer.md lists the pages for programs"
             return problem_response(NotFound("no such page", remedy=remedy))
-        if method not in READING:
-            answer = problem_response(MethodNotAllowed("the page does not take this method", remedy="see Allow"))
-            answer.headers["Allow"] = ", ".join(sorted(READING))
-            return answer
+        if method not in READ_METHODS:
+            response = problem_response(MethodNotAllowed("the page does not take this method", remedy="see Allow"))
+            response.headers["Allow"] = ", ".join(sorted(READ_METHODS))
+            return response
         headers = _HEADERS | {"ETag": self._tag} | ({"Vary": "Accept"} if self._for_browsers else {})
-        if self._tag in asked.get("if-none-match", ""):
+        if self._tag in request_headers.get("if-none-match", ""):
             return Response(status_code=_NOT_MODIFIED, headers=headers)
         return Response(self._body, headers=headers, media_type=self._type)
 
 
-class Index:
-    """ASGI: the page itself, which says to its modules at which listener it is.
+def _build_index(path: Path) -> ASGIApp:
+    """Return the ASGI application that serves the dashboard's page, marked for the public or private listener."""
+    body = path.read_bytes()
+    public = Page(body, path.suffix, for_browsers=True)
+    private = Page(body.replace(b"<body", b"<body" + _PRIVATE_ATTRIBUTE), path.suffix, for_browsers=True)
 
-    path: the file.
-    """
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        await (public if IS_PUBLIC_KEY in scope else private)(scope, receive, send)
 
-    def __init__(self, path: Path) -> None:
-        body = path.read_bytes()
-        self._public = Page(body, path.suffix, for_browsers=True)
-        self._private = Page(body.replace(b"<body", b"<body" + _PRIVATE), path.suffix, for_browsers=True)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
-        page = self._public if IS_PUBLIC in scope else self._private
-        await page(scope, receive, send)
+    return answer
 
 
-def pages() -> dict[str, ASGIApp]:
-    """Return what answers at each path of the dashboard."""
+def build_dashboard() -> dict[str, ASGIApp]:
+    """Return the ASGI application of each path of the dashboard."""
     files: dict[str, ASGIApp] = {
-        f"/dashboard/{path.relative_to(FOLDER).as_posix()}": Page(path.read_bytes(), path.suffix)
-        for path in sorted(FOLDER.rglob("*"))
-        if path.suffix in _TYPES and path.name != _INDEX
+        f"/dashboard/{path.relative_to(DASHBOARD_FOLDER).as_posix()}": Page(path.read_bytes(), path.suffix)
+        for path in sorted(DASHBOARD_FOLDER.rglob("*"))
+        if path.suffix in _MEDIA_TYPES and path.name != _INDEX_FILE
     }
-    forms = msgspec.json.encode([change.form() for change in CHANGES])
-    return {"/": Index(FOLDER / _INDEX), FORMS: Page(forms, ".json"), **files}
+    forms = msgspec.json.encode([change.build_form() for change in CHANGES])
+    return {"/": _build_index(DASHBOARD_FOLDER / _INDEX_FILE), FORMS_PATH: Page(forms, ".json"), **files}
+
+
+_DESCRIBED_STRUCTS: Final = (
+    *(Record, Risks, PublishedPolicy, PublishedState, PublishedAnswer, Export),
+    *(UploadAnswer, BatchAnswer, Proof, Directory, ServerLimits),
+)
+CLAIM_PARAMETER: Final = describe_signature(
+    SIGNATURE_HEADER, "The shuffler's signature of the experiment's name.", required=True
+)
+_BATCH_PARAMETER: Final = describe_signature(SIGNATURE_HEADER, "The shuffler's signature of the body.", required=True)
+_REPORTS_PAGE: Final = describe_page(
+    "Take sealed reports: one person's, or a trusted sender's.",
+    "reports",
+    describe_answer("UploadAnswer", "Some reports count.", 202),
+    describe_refusals(*UPLOAD_REFUSALS, *TOKEN_REFUSALS),
+    tags=["reports"],
+    parameters=[SENDER_PARAMETER, TOKEN_PARAMETER],
+    requestBody=ENVELOPE,
+)
+_BATCHES_PAGE: Final = describe_page(
+    "Take a batch that a trusted shuffler signed, on the private listener.",
+    "batches",
+    describe_answer("BatchAnswer", "The batch was taken before.")
+    | describe_answer("BatchAnswer", "The batch is taken.", 202),
+    describe_refusals(*UPLOAD_REFUSALS, BatchRefused),
+    tags=["reports"],
+    parameters=[_BATCH_PARAMETER],
+    requestBody=ENVELOPE,
+)
+
+
+def extend_openapi(app: FastAPI, is_public: Callable[[str, str], bool]) -> None:
+    """Complete the application's OpenAPI document, and add its route.
+
+    is_public: whether a method on a path is public: the public listener shows these alone.
+    """
+    default_openapi = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            document = default_openapi()
+            document["paths"] |= {"/reports": {"post": _REPORTS_PAGE}, "/batches": {"post": _BATCHES_PAGE}}
+            _remove_framework_refusals(document)
+            _add_entity_tags(document)
+            _, schemas = msgspec.json.schema_components(_DESCRIBED_STRUCTS, ref_template=REF)
+            document["components"]["schemas"] |= schemas | SCHEMAS
+            app.openapi_schema = complete_document(document)
+        return app.openapi_schema or {}
+
+    app.openapi = openapi  # type: ignore[method-assign]
+
+    @app.get("/openapi.json", include_in_schema=False)
+    def show(request: Request) -> Response:
+        document = openapi()
+        return json_response(public_document(document, is_public) if IS_PUBLIC_KEY in request.scope else document, 200)
+
+
+def _add_entity_tags(document: dict[str, Any]) -> None:
+    """Add entity tags to the responses of cached pages in an OpenAPI document."""
+    for path in CACHED_PAGES & document["paths"].keys():
+        responses = document["paths"][path]["get"]["responses"]
+        responses["200"].setdefault("headers", {}).setdefault("ETag", {"schema": {"type": "string"}})
+        responses.setdefault("304", {"description": "The page has one of the entity tags of If-None-Match"})
+
+
+def _remove_framework_refusals(document: dict[str, Any]) -> None:
+    """Remove the framework's assumed refusals from an OpenAPI document: every route declares its own refusals."""
+    for operations in document["paths"].values():
+        for operation in operations.values():
+            refused = operation["responses"].get("422", {"content": {}})
+            if "application/json" in refused["content"]:
+                del operation["responses"]["422"]

@@ -1,4 +1,4 @@
-"""Makes what anybody may read of an experiment from what the server keeps in memory or has stored."""
+"""Public views of an experiment from the server's memory and store."""
 
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -8,187 +8,176 @@ import msgspec
 
 from privateer_core.algorithms import parse_spec
 from privateer_core.answer import Answer
-from privateer_core.answer.conclusion import PublishedAnswer
-from privateer_core.answer.export import Status
-from privateer_core.answer.stored import decode_answer
+from privateer_core.answer.conclusion import PublishedAnswer, decode_answer
 from privateer_core.codec import decode
 from privateer_core.errors import SpecError
+from privateer_core.experiment_status import Status
 from privateer_core.wire.publication import Round, decode_publication, digest
 from privateer_server.algorithms import learner_for
 from privateer_server.api import models
 from privateer_server.experiments.changes import CHANGES, Change, Clone, SpecChange, Verb
-from privateer_server.experiments.executor import CarriedOut
+from privateer_server.experiments.executor import ChangeResult
 from privateer_server.experiments.experiment import Experiment
 from privateer_server.rounds.open_round import RoundFacts, read_decider, read_schedule
 from privateer_server.store.records import LogLine, RoundRecord
 
-_known: Final[WeakKeyDictionary[Experiment, tuple[tuple[bytes, bytes] | None, frozenset[Verb]]]] = WeakKeyDictionary()
-"""What is refused, by the specs of an experiment and of a change that waits."""
+_cache: Final[WeakKeyDictionary[Experiment, tuple[tuple[bytes, bytes] | None, frozenset[Verb]]]] = WeakKeyDictionary()
+"""The refused changes of each experiment, with its spec and the spec of a pending change."""
 
 
-def summary(experiment: Experiment) -> models.Summary:
-    """Say where the experiment stands."""
-    return models.Summary(**_summary(experiment))
-
-
-def details(experiment: Experiment) -> models.Details:
-    """Say where the experiment stands, why reports were refused, and what it was created from."""
-    return models.Details(**_standing(experiment), spec=experiment.spec.model_dump(mode="json", exclude_none=True))
-
-
-def standing(experiment: Experiment) -> models.Standing:
-    """Say where the experiment stands, and why reports were refused."""
-    return models.Standing(**_standing(experiment))
-
-
-def _standing(experiment: Experiment) -> dict[str, Any]:
-    return {
-        **_summary(experiment),
-        "refused": dict(experiment.refused),
-        "shuffler": experiment.shuffler or None,
-        "accepts": accepted_changes(experiment),
-        "publishes_result": experiment.current.schedule.learner.publishes_result,
-        "draining_until": _time(experiment.current.drain.until) if experiment.current.drain else None,
-    }
-
-
-def _summary(experiment: Experiment) -> dict[str, Any]:
+def build_summary(experiment: Experiment) -> models.Summary:
+    """Return the status and progress of an experiment."""
     current = experiment.current
-    return {
-        **_named(current.round, ("version", "model", "batch")),
-        "name": experiment.name,
-        "status": experiment.status,
-        "algorithm": current.spec.algorithm.name,
-        "received": current.received,
-        "accepted": experiment.accepted,
-        "people": experiment.people,
-        "digest": current.digest.hex(),
-    }
+    return models.Summary(
+        **_select(current.round, ("version", "model", "batch")),
+        name=experiment.name,
+        status=experiment.status,
+        algorithm=current.spec.algorithm.name,
+        received=current.received,
+        accepted=experiment.n_accepted,
+        people=experiment.people,
+        digest=current.digest.hex(),
+    )
 
 
-def public_key(facts: Round) -> models.PublicKey:
-    """Name the key of an open round."""
-    about = _named(facts, ("experiment", "version"))
-    return models.PublicKey(**about, public_key=facts.public_key.hex(), key_id=facts.key_id.hex())
+def build_details(experiment: Experiment) -> models.Details:
+    """Return the status and progress of an experiment, its refusals by reason, and its spec."""
+    return models.Details(
+        **dict(build_summary(experiment)),
+        refused=dict(experiment.refused),
+        shuffler=experiment.shuffler or None,
+        accepts=list_accepted_changes(experiment),
+        publishes_result=experiment.current.schedule.learner.publishes_result,
+        draining_until=_format_time(experiment.current.drain.until) if experiment.current.drain else None,
+        spec=experiment.spec.model_dump(mode="json", exclude_none=True),
+    )
 
 
-def policy(publication: bytes) -> models.PublishedPolicy:
-    """Describe a publication."""
-    published = decode_publication(publication)
-    spec = parse_spec(msgspec.json.decode(published.spec))
-    facts = published.round
+def build_public_key(facts: Round) -> models.PublicKey:
+    """Return the public key of an open round."""
+    round_fields = _select(facts, ("experiment", "version"))
+    return models.PublicKey(**round_fields, public_key=facts.public_key.hex(), key_id=facts.key_id.hex())
+
+
+def build_policy(publication: bytes) -> models.PublishedPolicy:
+    """Return the view of a publication."""
+    decoded = decode_publication(publication)
+    spec = parse_spec(msgspec.json.decode(decoded.spec))
+    facts = decoded.round
     return models.PublishedPolicy(
-        **_named(facts, ("experiment", "version", "model", "batch", "sealed_size", "messages")),
+        **_select(facts, ("experiment", "version", "model", "batch", "sealed_size", "messages")),
         least=facts.fewest,
         deadline=facts.deadline or None,
         key_id=facts.key_id.hex(),
         digest=digest(publication).hex(),
-        policy=read_decider(spec, published).view(spec),
+        policy=read_decider(spec, decoded).view(spec),
     )
 
 
-def state(experiment: Experiment) -> models.PublishedState:
-    """Describe what the learner knew when it made the policy, and how far the round is."""
+def build_state(experiment: Experiment) -> models.PublishedState:
+    """Return the learner's answer at the start of the open round, and the progress of that round."""
     current, facts = experiment.current, experiment.current.round
     progress = models.Progress(received=current.received, batch=facts.batch, deadline=facts.deadline or None)
-    about = _named(facts, ("experiment", "version"))
-    answer = _ended(experiment.answer(current), experiment.status)
-    return models.PublishedState(**about, status=experiment.status, round=progress, answer=answer)
+    round_fields = _select(facts, ("experiment", "version"))
+    answer = _with_final_status(experiment.answer(current), experiment.status)
+    return models.PublishedState(**round_fields, status=experiment.status, round=progress, answer=answer)
 
 
-def answer(experiment: Experiment, lines: list[LogLine]) -> PublishedAnswer:
-    """Return the answer of an experiment with these changes: what follows from what was found, and all of that."""
+def build_answer(experiment: Experiment, lines: list[LogLine]) -> PublishedAnswer:
+    """Return the conclusion and the learner's answer of an experiment with the given log."""
     current, status = experiment.current, experiment.status
-    found = _ended(experiment.answer(current), status)
+    result = _with_final_status(experiment.answer(current), status)
     return PublishedAnswer(
         experiment=experiment.name,
         version=current.round.version,
         status=status,
         algorithm=current.spec.algorithm.name,
-        began=_time(lines[0].at) if lines else None,
+        began=_format_time(lines[0].at) if lines else None,
         people=None,
-        conclusion=experiment.conclusion(current, found),
-        found=found,
+        conclusion=experiment.conclusion(current, result),
+        result=result,
     )
 
 
-def published_answer(experiment: Experiment) -> Answer | None:
-    """Return the answer in the current publication; None if it has none."""
-    published = decode_publication(experiment.current.publication)
-    return _ended(decode_answer(published.result), experiment.status) if published.result else None
+def read_published_answer(experiment: Experiment) -> Answer | None:
+    """Return the answer in the current publication, if it has an answer."""
+    decoded = decode_publication(experiment.current.publication)
+    return _with_final_status(decode_answer(decoded.result), experiment.status) if decoded.result else None
 
 
-def _ended(answer: Answer, status: Status) -> Answer:
-    """Return an answer that says why nobody is asked any more where its learner does not know it."""
-    if status == "stopped" and not answer.ended:
-        return msgspec.structs.replace(answer, status="ended", ended="an operator")
-    return msgspec.structs.replace(answer, status="failed") if status == "failed" else answer
+def _with_final_status(answer: Answer, experiment_status: Status) -> Answer:
+    """Return an answer with the status and reason of an end that its learner does not know."""
+    if experiment_status is Status.STOPPED and not answer.stop_reason:
+        return msgspec.structs.replace(answer, status="ended", stop_reason="an operator")
+    return msgspec.structs.replace(answer, status="failed") if experiment_status is Status.FAILED else answer
 
 
-def changed(experiment: Experiment, lines: list[LogLine], outcome: CarriedOut) -> models.Changed:
-    """Say what became of a change."""
-    waiting = [_line(line) for line in lines if line.since is None]
-    about = _named(experiment.current.round, ("experiment", "version"))
-    about |= {"status": experiment.status, "changed": outcome.is_new, "given_up": outcome.is_given_up}
-    return models.Changed(**about, waiting=waiting)
+def build_change_result(experiment: Experiment, lines: list[LogLine], outcome: ChangeResult) -> models.Changed:
+    """Return the result of a change, with all pending changes."""
+    pending = [_build_log_entry(line) for line in lines if line.since is None]
+    response_fields = _select(experiment.current.round, ("experiment", "version"))
+    response_fields |= {"status": experiment.status, "changed": outcome.is_new, "given_up": outcome.is_given_up}
+    return models.Changed(**response_fields, waiting=pending)
 
 
-def log(name: str, lines: list[LogLine]) -> models.Log:
+def build_log(name: str, lines: list[LogLine]) -> models.Log:
     """List the changes to an experiment in order."""
-    return models.Log(experiment=name, changes=[_line(line) for line in lines])
+    return models.Log(experiment=name, changes=[_build_log_entry(line) for line in lines])
 
 
-def _line(line: LogLine) -> models.LogEntry:
-    return models.LogEntry(at=_time(line.at), **_named(line, ("action", "detail", "who", "version", "since")))
+def _build_log_entry(line: LogLine) -> models.LogEntry:
+    return models.LogEntry(at=_format_time(line.at), **_select(line, ("action", "detail", "who", "version", "since")))
 
 
-def _time(seconds: float) -> str:
+def _format_time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
 
 
-def history(name: str, rounds: list[RoundRecord]) -> models.RoundHistory:
+def build_history(name: str, rounds: list[RoundRecord]) -> models.RoundHistory:
     """List the published rounds in order."""
-    return models.RoundHistory(experiment=name, rounds=[_row(row, decode(row.facts, RoundFacts)) for row in rounds])
+    return models.RoundHistory(experiment=name, rounds=[_build_history_row(stored) for stored in rounds])
 
 
-def _row(stored: RoundRecord, facts: RoundFacts) -> models.HistoryRow:
+def _build_history_row(stored: RoundRecord) -> models.HistoryRow:
+    """Build the row of a stored round in the history."""
+    facts = decode(stored.facts, RoundFacts)
     return models.HistoryRow(
-        **_named(stored, ("version", "batch", "received")),
-        **_named(facts, ("cohort", "figures")),
-        **_named(facts.terms, ("honest", "mechanism")),
+        **_select(stored, ("version", "batch", "received")),
+        **_select(facts, ("cohort", "figures")),
+        **_select(facts.terms, ("honest", "mechanism")),
         digest=stored.digest.hex(),
     )
 
 
-def _named(source: object, names: tuple[str, ...]) -> dict[str, Any]:
+def _select(source: object, names: tuple[str, ...]) -> dict[str, Any]:
     return {name: getattr(source, name) for name in names}
 
 
-def accepted_changes(experiment: Experiment) -> list[Verb]:
-    """Return the changes that make sense where an experiment stands, and that its algorithm does not refuse.
+def list_accepted_changes(experiment: Experiment) -> list[Verb]:
+    """Return the changes that an experiment's status allows and its algorithm does not refuse.
 
-    One of them may still be refused for its own figures, such as a horizon that is too short.
+    Such a change may still be refused for its own values, such as a horizon that is too short.
     """
-    status, waiting = experiment.status, experiment.current.plan.spec
-    about, refused = _known.get(experiment, (None, frozenset()))
-    if about != (experiment.current.schedule.encoded, waiting):
-        # What an algorithm refuses follows from the specs, so it is asked once for each, and not at every version.
-        refused = frozenset(change.verb for change in CHANGES if _is_refused(experiment, change, waiting))
-        _known[experiment] = (experiment.current.schedule.encoded, waiting), refused
-    fitting = [change.verb for change in CHANGES if not change.when or status in change.when]
-    return [verb for verb in fitting if verb not in refused]
+    status, pending_spec = experiment.status, experiment.current.plan.spec
+    spec_pair, refused_verbs = _cache.get(experiment, (None, frozenset()))
+    if spec_pair != (experiment.current.schedule.encoded_spec, pending_spec):
+        # An algorithm's refusals follow from the specs, so they are computed once for each pair of specs.
+        refused_verbs = frozenset(change.verb for change in CHANGES if _is_refused(experiment, change, pending_spec))
+        _cache[experiment] = (experiment.current.schedule.encoded_spec, pending_spec), refused_verbs
+    possible_verbs = [change.verb for change in CHANGES if not change.statuses() or status in change.statuses()]
+    return [verb for verb in possible_verbs if verb not in refused_verbs]
 
 
-def _is_refused(experiment: Experiment, change: type[Change], waiting: bytes) -> bool:
-    """Whether the algorithm refuses a change, beside one that waits: its learner is asked to carry it out."""
+def _is_refused(experiment: Experiment, change: type[Change], pending_spec: bytes) -> bool:
+    """Whether the algorithm refuses a change on top of a pending change, as a trial with its learner shows."""
     spec, state = experiment.spec, experiment.current.step.state
     try:
         if issubclass(change, SpecChange):
-            before = read_schedule(waiting).spec if waiting else spec
-            learner_for(change.example(before).respec(before)).changed(state, spec)
+            current_spec = read_schedule(pending_spec).spec if pending_spec else spec
+            learner_for(change.example(current_spec).apply_to_spec(current_spec)).apply_spec_change(state, spec)
         elif issubclass(change, Clone):
             learner = learner_for(spec)
-            learner.begun(learner.learned(state), spec)
+            learner.start_from_state(learner.extract_learned_state(state), spec)
     except SpecError:
         return True
     return False

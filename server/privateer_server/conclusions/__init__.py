@@ -1,1 +1,1 @@
-"""What follows from what a learner found: rules for whom, and the headline. Functions of public data alone."""
+"""Conclusions from a learner's answer: rules and headlines. All functions use public data alone."""

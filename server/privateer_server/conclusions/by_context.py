@@ -1,4 +1,4 @@
-"""The headline of an algorithm that chooses by context: rules for whom, and what they are expected to gain."""
+"""The headline of an algorithm that chooses by context: its rules, and their expected gain."""
 
 import math
 
@@ -10,123 +10,125 @@ from privateer_core.answer.parts import Gain
 from privateer_core.policies.expected_rewards import ExpectedRewards
 from privateer_core.policies.policy import Policy
 from privateer_core.spec.arms import ArmsSpec
-from privateer_server.conclusions.measured_gain import gain_to_measure, measured, measured_headline
-from privateer_server.conclusions.rule_search import ENOUGH, ENOUGH_OF_CHANCE
-from privateer_server.conclusions.rule_words import short
-from privateer_server.conclusions.rules import Advantage, Prospect, prospect_of, rules_of, sureness_of
-from privateer_server.conclusions.wording import LearnedAnswer, people, plain, signed
+from privateer_server.conclusions.measured_gain import as_measured_gain, measured_headline, suggest_measurement
+from privateer_server.conclusions.rule_search import MIN_GAIN_KEPT, MIN_UNCERTAIN_GAIN_KEPT
+from privateer_server.conclusions.rule_words import join_words, shorten
+from privateer_server.conclusions.rules import (
+    Advantage,
+    Prospect,
+    build_prospect,
+    choose_confidence_label,
+    find_arm_rules,
+)
+from privateer_server.conclusions.wording import AnswerFacts, format_count, format_difference, format_mean
 
-_DIGITS = 6
-_MORE_MAX = 50
-"""Times the people so far that are worth naming."""
+_GAIN_DIGITS = 6
+_MAX_FACTOR = 50
+"""The largest multiple of the current participants that is named."""
 
 
-def context_findings(
-    bare: Conclusion, findings: LearnedAnswer, expected: ExpectedRewards, policy: Policy
+def add_context_findings(
+    base: Conclusion, findings: AnswerFacts, expected: ExpectedRewards, policy: Policy
 ) -> Conclusion:
-    """Return a conclusion with the rules of a policy that asks nobody; and headline and gain, if no test has them."""
+    """Add the rules of a final policy to a conclusion, and headline and gain if no test determines them."""
     spec = findings.spec
     assert isinstance(spec, ArmsSpec)
-    possible = expected if expected.differences else expected.within(spec.reward.low, spec.reward.high)
-    prospect = prospect_of(spec.features, possible, policy, spec.playable)
-    advantage = prospect.advantage(prospect.chosen, prospect.constant, prospect.people.weights)
-    enough = ENOUGH if advantage.value > advantage.radius else ENOUGH_OF_CHANCE
-    rules = rules_of(spec.options, spec.features, (spec.reward.low, spec.reward.high), prospect, enough)
+    bounded_rewards = expected if expected.differences else expected.within(spec.reward.low, spec.reward.high)
+    prospect = build_prospect(spec.features, bounded_rewards, policy, spec.playable)
+    advantage = prospect.estimate_advantage(prospect.chosen, prospect.best_constant, prospect.population.weights)
+    min_gain_kept = MIN_GAIN_KEPT if advantage.value > advantage.half_width else MIN_UNCERTAIN_GAIN_KEPT
+    rules = find_arm_rules(spec.options, spec.features, (spec.reward.low, spec.reward.high), prospect, min_gain_kept)
     if expected.differences:
-        return msgspec.structs.replace(bare, rules=rules)
-    is_constant = len(rules.rules) == 1
-    if found := measured(findings.answer.gain):
-        of_all = _constant(findings, prospect, rules) if is_constant else measured_headline(findings, found, _by(rules))
-        shown = msgspec.structs.replace(bare, rules=rules, headline=of_all, gain=found.gain, means=found.means)
-        return msgspec.structs.replace(shown, is_measured=True)
-    headline = _constant(findings, prospect, rules) if is_constant else _chosen(findings, prospect, rules, advantage)
-    gain = None if is_constant else _gain(findings, prospect, advantage)
-    means = None if gain is None or gain.value is None else _means(findings, prospect)
-    surer = _surer(bare, advantage, rules)
+        return msgspec.structs.replace(base, rules=rules)
+    constant_headline = _single_headline(findings, prospect, rules) if len(rules.rules) == 1 else None
+    if measured := as_measured_gain(findings.answer.gain):
+        headline = constant_headline or measured_headline(findings, measured, _rule_features(rules))
+        conclusion = msgspec.structs.replace(base, rules=rules, headline=headline, gain=measured.gain)
+        return msgspec.structs.replace(conclusion, means=measured.means, is_measured=True)
+    headline = constant_headline or _rules_headline(findings, prospect, rules, advantage)
+    gain = None if constant_headline else _expected_gain(findings, prospect, advantage)
+    means = None if gain is None or gain.value is None else _expected_means(findings, prospect)
+    next_steps = _suggest_size(base, advantage, rules)
     if means:
-        surer = *surer, *gain_to_measure(spec)
-    return msgspec.structs.replace(bare, rules=rules, headline=headline, gain=gain, means=means, surer=surer)
+        next_steps = *next_steps, *suggest_measurement(spec)
+    return msgspec.structs.replace(base, rules=rules, headline=headline, gain=gain, means=means, next_steps=next_steps)
 
 
-def _gain(findings: LearnedAnswer, prospect: Prospect, advantage: Advantage) -> Gain:
-    option, radius = findings.spec.options[prospect.constant], advantage.radius
+def _expected_gain(findings: AnswerFacts, prospect: Prospect, advantage: Advantage) -> Gain:
+    """Return the expected gain of choosing by context over the best single option, without figures if unknown."""
+    option, radius = findings.spec.options[prospect.best_constant], advantage.half_width
     if not math.isfinite(radius):
         return Gain(option, None, None, None, findings.answer.people)
-    value, low, high = (round(advantage.value + by, _DIGITS) for by in (0.0, -radius, radius))
+    value, low, high = (round(advantage.value + offset, _GAIN_DIGITS) for offset in (0.0, -radius, radius))
     return Gain(option, value, low, high, findings.answer.people)
 
 
-def _means(findings: LearnedAnswer, prospect: Prospect) -> tuple[float, float]:
-    """Return the mean rewards that are expected by context and of the best single option, within their bounds."""
-    rows, weights, reward = np.arange(len(prospect.chosen)), prospect.people.weights, findings.spec.reward
-    by_option = prospect.means[rows, prospect.chosen], prospect.means[:, prospect.constant]
-    policy, constant = (min(max(float(weights @ one), reward.low), reward.high) for one in by_option)
-    return round(policy, _DIGITS), round(constant, _DIGITS)
+def _expected_means(findings: AnswerFacts, prospect: Prospect) -> tuple[float, float]:
+    """Return the expected mean rewards by context and of the best single option, within their bounds."""
+    rows, weights, reward = np.arange(len(prospect.chosen)), prospect.population.weights, findings.spec.reward
+    means_by_policy = prospect.means[rows, prospect.chosen], prospect.means[:, prospect.best_constant]
+    policy, constant = (min(max(float(weights @ means), reward.low), reward.high) for means in means_by_policy)
+    return round(policy, _GAIN_DIGITS), round(constant, _GAIN_DIGITS)
 
 
-def _chosen(findings: LearnedAnswer, prospect: Prospect, rules: Rules, advantage: Advantage) -> Headline:
-    """Say what choosing by context is expected to gain, or that this is not known."""
-    option, radius = findings.spec.options[prospect.constant], advantage.radius
-    by = _by(rules)
-    low, high = advantage.value - radius, advantage.value + radius
-    sureness = sureness_of(advantage.certainty)
-    parts = None, option, *((advantage.value, low, high) if math.isfinite(radius) else (None, None, None))
-    if sureness == "not known" or low <= 0:
-        known = f": {signed(advantage.value, low, high)} is expected" if math.isfinite(radius) else ""
-        sentence = f"it is not known whether choosing by {by} is better than {short(option)} for everybody{known}."
-        return Headline("rules", findings.said(sentence), "not known", *parts)
-    weights = prospect.people.weights
-    constant = float(weights @ prospect.means[:, prospect.constant])
-    figures = f"a mean reward of {plain(constant + advantage.value, radius)} is expected"
-    best = (
-        f"instead of {plain(constant, radius)} with {short(option)} for everybody: {signed(advantage.value, low, high)}"
-    )
-    return Headline("rules", findings.said(f"choose by {by}. By the rules below {figures} {best}."), sureness, *parts)
+def _rules_headline(findings: AnswerFacts, prospect: Prospect, rules: Rules, gain: Advantage) -> Headline:
+    """Return the headline of choosing by context, with the expected gain if it is known."""
+    option, radius = findings.spec.options[prospect.best_constant], gain.half_width
+    features = _rule_features(rules)
+    low, high = gain.value - radius, gain.value + radius
+    confidence_label = choose_confidence_label(gain.certainty)
+    fields = None, option, *((gain.value, low, high) if math.isfinite(radius) else (None, None, None))
+    if confidence_label == "not known" or low <= 0:
+        suffix = f": {format_difference(gain.value, low, high)} is expected" if math.isfinite(radius) else ""
+        text = f"it is not known whether choosing by {features} is better than {shorten(option)} for everybody{suffix}."
+        return Headline("rules", findings.phrase(text), "not known", *fields)
+    weights = prospect.population.weights
+    constant = float(weights @ prospect.means[:, prospect.best_constant])
+    figures = f"a mean reward of {format_mean(constant + gain.value, radius)} is expected"
+    comparison = f"instead of {format_mean(constant, radius)} with {shorten(option)} for everybody"
+    difference = format_difference(gain.value, low, high)
+    text = f"choose by {features}. By the rules below {figures} {comparison}: {difference}."
+    return Headline("rules", findings.phrase(text), confidence_label, *fields)
 
 
-def _constant(findings: LearnedAnswer, prospect: Prospect, rules: Rules) -> Headline:
-    """Say that everybody gets the same, and whether that is known to be the best."""
+def _single_headline(findings: AnswerFacts, prospect: Prospect, rules: Rules) -> Headline:
+    """Return the headline of a single option for all participants, and whether it is known to be the best."""
     [rule], options = rules.rules, findings.spec.options
-    name = short(rule.option)
+    name = shorten(rule.arm)
     if rule.next_best is None:
         sentence = f"everybody gets {name}, of which little is known."
-        return Headline("one option", findings.said(sentence), "not known", rule.option)
+        return Headline("one arm", findings.phrase(sentence), "not known", rule.arm)
     second = options.index(rule.next_best)
-    given = np.full(len(prospect.chosen), options.index(rule.option))
-    found = prospect.advantage(given, second, prospect.people.weights)
-    low, high = found.value - found.radius, found.value + found.radius
-    difference = signed(found.value, low, high)
-    other = short(rule.next_best)
-    if rule.sureness == "almost certain":
-        against = f"{difference} against {other}, the next best, is expected"
-        sentence = f"give everybody {name}: {against}; no rule for whom is known to do better."
-    elif rule.sureness == "likely":
+    assigned = np.full(len(prospect.chosen), options.index(rule.arm))
+    gain = prospect.estimate_advantage(assigned, second, prospect.population.weights)
+    low, high = gain.value - gain.half_width, gain.value + gain.half_width
+    difference = format_difference(gain.value, low, high)
+    other = shorten(rule.next_best)
+    if rule.confidence_label == "almost certain":
+        comparison = f"{difference} against {other}, the next best, is expected"
+        sentence = f"give everybody {name}: {comparison}; no rule for whom is known to do better."
+    elif rule.confidence_label == "likely":
         sentence = f"everybody gets {name}, which is likely better than {other}: {difference} is expected."
     else:
-        unknown = f"it is not known whether that is better than {other}"
-        sentence = f"everybody gets {name}, and {unknown}: {difference} is expected."
-    return Headline(
-        "one option", findings.said(sentence), rule.sureness, rule.option, rule.next_best, found.value, low, high
-    )
+        uncertainty = f"it is not known whether that is better than {other}"
+        sentence = f"everybody gets {name}, and {uncertainty}: {difference} is expected."
+    figures = gain.value, low, high
+    return Headline("one arm", findings.phrase(sentence), rule.confidence_label, rule.arm, rule.next_best, *figures)
 
 
-def _surer(bare: Conclusion, advantage: Advantage, rules: Rules) -> tuple[str, ...]:
-    """Say how many people would tell that choosing by context pays, if it does as much as is expected."""
-    asked, radius = bare.people, advantage.radius
-    is_open = math.isfinite(radius) and 0 < advantage.value <= radius
-    if len(rules.rules) == 1 or not asked or not is_open:
+def _suggest_size(base: Conclusion, advantage: Advantage, rules: Rules) -> tuple[str, ...]:
+    """Return how many participants would show a gain of the expected size by context."""
+    n, radius = base.people, advantage.half_width
+    is_undecided = math.isfinite(radius) and 0 < advantage.value <= radius
+    if len(rules.rules) == 1 or not n or not is_undecided:
         return ()
-    more = (radius / advantage.value) ** 2
-    if more > _MORE_MAX:
-        return (f"Choosing by context would gain so little that {_MORE_MAX} times as many people would not tell.",)
-    return (f"If choosing by context gains as much as is expected now, {people(asked * more)} in all would tell.",)
+    factor = (radius / advantage.value) ** 2
+    if factor > _MAX_FACTOR:
+        return (f"Choosing by context would gain so little that {_MAX_FACTOR} times as many people would not tell.",)
+    return (f"If choosing by context gains as much as is expected now, {format_count(n * factor)} in all would tell.",)
 
 
-def _by(rules: Rules) -> str:
-    """List the features that rules ask for."""
-    return _listed(dict.fromkeys(one.feature for rule in rules.rules for one in rule.where))
-
-
-def _listed(names: dict[str, None]) -> str:
-    words = [short(name) for name in names]
-    return " and ".join(words) if len(words) < 3 else f"{', '.join(words[:-1])} and {words[-1]}"
+def _rule_features(rules: Rules) -> str:
+    """Return the names of the features in the conditions of rules, as text."""
+    names = dict.fromkeys(condition.feature for rule in rules.rules for condition in rule.where)
+    return join_words([shorten(name) for name in names], "and")

@@ -1,219 +1,222 @@
-"""The headline of a test: what an option changes against the control, and whether that is decided."""
+"""The headline of a test: the effect of an option against the control, and whether it is decided."""
 
 from collections.abc import Sequence
 from statistics import NormalDist
 from typing import Final
 
-from privateer_core.answer.conclusion import Headline, NoRelative, Rule, Rules, Sureness
-from privateer_core.answer.estimates import Effect, Estimate
-from privateer_core.answer.measured_rate import MeasuredRate
+from privateer_core.answer.conclusion import ConfidenceLabel, Headline, NoRelative, Rule, Rules
+from privateer_core.answer.estimates import Effect, Estimate, MeasuredRate
 from privateer_core.answer.parts import Recommendations
 from privateer_core.spec.spec import Spec
-from privateer_server.conclusions.rule_words import REST, short
-from privateer_server.conclusions.wording import LearnedAnswer, people, plain, signed
+from privateer_server.conclusions.rule_words import REST, shorten
+from privateer_server.conclusions.wording import AnswerFacts, format_count, format_difference, format_mean
 
-_DECIDED: Final[Sureness] = "decided"
-_AGAINST_CONTROL: Final[Sureness] = "decided against the control"
-_NOT_KNOWN: Final[Sureness] = "not known"
-_SURE: Final[dict[Sureness, str]] = {
+_DECIDED: Final[ConfidenceLabel] = "decided"
+_AGAINST_CONTROL: Final[ConfidenceLabel] = "decided against the control"
+_NOT_KNOWN: Final[ConfidenceLabel] = "not known"
+_DECISION_TEXTS: Final[dict[ConfidenceLabel, str]] = {
     _DECIDED: "decided",
     _AGAINST_CONTROL: "decided to be better than the control",
     "decided on average": "decided on average over all people",
 }
 _POWER = 0.8
-_MORE_MAX = 100
-_SMALL = 0.02
-"""Shares of a mean below this have a decimal."""
-_TWO = 2
-_NAMED = 3
-"""Effects of which it is said what would make them surer."""
+_MAX_FACTOR = 100
+_DECIMAL_SHARE_LIMIT = 0.02
+"""Percentages of a mean below this share have a decimal."""
+_PAIR_SIZE = 2
+_MAX_LISTED = 3
+"""The number of rules or effects that a text lists."""
 
 
-def baseline_of(spec: Spec, rate: MeasuredRate | None) -> Estimate | None:
-    """Return the control's mean reward in its unit, if it is told."""
+def estimate_baseline(spec: Spec, rate: MeasuredRate | None) -> Estimate | None:
+    """Return the estimate of the control's mean reward in its unit, if it was measured."""
     if rate is None:
         return None
     reward = spec.reward
-    value, low, high = (reward.low + reward.span * one for one in (rate.value, rate.low, rate.high))
+    value, low, high = (reward.low + reward.span * fraction for fraction in (rate.value, rate.low, rate.high))
     return Estimate(spec.options[0], value, low, high)
 
 
-def no_relative(effects: Sequence[Effect], baseline: Estimate | None) -> NoRelative | None:
-    """Return why effects are not told as shares of the control's mean."""
+def explain_no_relative(effects: Sequence[Effect], baseline: Estimate | None) -> NoRelative | None:
+    """Return why effects are not given relative to the control's mean; None if they are."""
     if baseline is None:
         return "no relative effects: the control's mean has no interval"
     if baseline.low <= 0:
         return "no relative effects: the control's mean may be 0 or less"
-    if any(one.group is not None for one in effects):
+    if any(effect.group is not None for effect in effects):
         return "no relative effects of segments: the control's mean in each is not estimated"
     return None
 
 
-def effects_headline(findings: LearnedAnswer, rules: Rules | None, baseline: Estimate | None) -> Headline:
-    """Say which option everybody gets, or who gets which; and what is not decided, with the reason."""
+def effects_headline(findings: AnswerFacts, rules: Rules | None, baseline: Estimate | None) -> Headline:
+    """Return the headline of a test: the recommended option or options, and reasons for undecided effects."""
     control = findings.spec.options[0]
-    if rules and len({rule.option for rule in rules.rules}) > 1:
-        return _by_segment(findings, rules, baseline)
-    everybody = [effect for effect in findings.answer.effects if effect.group is None]
-    leading = _leading(everybody)
-    option = _given(findings, rules) or (leading.option if leading and _is_better(leading) else control)
+    if rules and len({rule.arm for rule in rules.rules}) > 1:
+        return _segment_headline(findings, rules, baseline)
+    overall_effects = [effect for effect in findings.answer.effects if effect.group is None]
+    leader = _find_leading_effect(overall_effects)
+    option = _find_common_option(findings, rules) or (leader.arm if leader and _is_better(leader) else control)
     if option != control:
-        effect = next(effect for effect in everybody if effect.option == option)
-        return _new_option(findings, effect, baseline)
-    if leading is None or leading.value is None:
-        why = f": {leading.reason}" if leading else ""
-        sentence = f"no effect has an interval{why}. Keep {short(control)}, as nothing is decided."
-        return Headline("one option", findings.said(sentence), "not known", control, control)
-    return _control(findings, everybody, leading, baseline)
+        effect = next(effect for effect in overall_effects if effect.arm == option)
+        return _new_option_headline(findings, effect, baseline)
+    if leader is None or leader.value is None:
+        reason = f": {leader.reason}" if leader else ""
+        sentence = f"no effect has an interval{reason}. Keep {shorten(control)}, as nothing is decided."
+        return Headline("one arm", findings.phrase(sentence), "not known", control, control)
+    return _keep_headline(findings, overall_effects, leader, baseline)
 
 
-def _given(findings: LearnedAnswer, rules: Rules | None) -> str | None:
-    """Return the option that everybody gets; None where the answer does not say."""
+def _find_common_option(findings: AnswerFacts, rules: Rules | None) -> str | None:
+    """Return the option that all participants get; None if the answer recommends none."""
     if rules:
-        return rules.rules[0].option
+        return rules.rules[0].arm
     recommended = findings.answer.first_of(Recommendations)
-    return recommended.rules[0].option if recommended else None
+    return recommended.rules[0].arm if recommended else None
 
 
 def _is_better(effect: Effect) -> bool:
     return effect.is_decided and (effect.value or 0.0) > 0
 
 
-def _new_option(findings: LearnedAnswer, effect: Effect, baseline: Estimate | None) -> Headline:
-    """Say that everybody gets another option than the control, and whether that is decided."""
+def _new_option_headline(findings: AnswerFacts, effect: Effect, baseline: Estimate | None) -> Headline:
+    """Return the headline of another option than the control for all participants, and whether it is decided."""
     control = findings.spec.options[0]
-    name, change = short(effect.option), _change(effect, control, baseline)
+    name, change = shorten(effect.arm), _describe_effect(effect, control, baseline)
     if _is_better(effect):
-        sentence, sureness = f"give everybody {name}: {change}. {_decided(findings, name)}", _DECIDED
+        sentence, confidence_label = f"give everybody {name}: {change}. {_describe_decision(findings, name)}", _DECIDED
     else:
-        unknown = f"it is not decided whether it is better than {short(control)}: {change}; {effect.reason}"
-        sentence, sureness = f"everybody gets {name}, which is ahead, and {unknown}.", _NOT_KNOWN
-    return _headline(findings, sentence, sureness, effect.option, effect)
+        uncertainty = f"it is not decided whether it is better than {shorten(control)}: {change}; {effect.reason}"
+        sentence, confidence_label = f"everybody gets {name}, which is ahead, and {uncertainty}.", _NOT_KNOWN
+    return _test_headline(findings, sentence, confidence_label, effect.arm, effect)
 
 
-def _decided(findings: LearnedAnswer, name: str) -> str:
-    """Say against which others an option is decided to be better."""
+def _describe_decision(findings: AnswerFacts, name: str) -> str:
+    """Describe against which other options an option is decided to be better."""
     recommended = findings.answer.first_of(Recommendations)
-    if len(findings.spec.options) == _TWO or recommended is None or recommended.rules[0].is_decided:
+    if len(findings.spec.options) == _PAIR_SIZE or recommended is None or recommended.rules[0].is_decided:
         return "That is decided."
-    rest = "the other option" if len(findings.spec.options) == _TWO + 1 else "all other options"
-    control = short(findings.spec.options[0])
-    return f"That it is better than {control} is decided, and that {name} is better than {rest} is not."
+    other_options = "the other option" if len(findings.spec.options) == _PAIR_SIZE + 1 else "all other options"
+    control = shorten(findings.spec.options[0])
+    return f"That it is better than {control} is decided, and that {name} is better than {other_options} is not."
 
 
-def _control(
-    findings: LearnedAnswer, everybody: Sequence[Effect], rival: Effect, baseline: Estimate | None
+def _keep_headline(
+    findings: AnswerFacts, overall: Sequence[Effect], rival: Effect, baseline: Estimate | None
 ) -> Headline:
-    """Say that everybody keeps the control, and what is known of its strongest rival."""
+    """Return the headline of keeping the control, with the effect of its strongest rival."""
     control = findings.spec.options[0]
-    name, change = short(rival.option), _change(rival, control, baseline)
+    name, change = shorten(rival.arm), _describe_effect(rival, control, baseline)
     if rival.is_decided:
-        is_all = all(effect.is_decided for effect in everybody)
+        is_all = all(effect.is_decided for effect in overall)
         better = "no other option is better" if is_all else "no other option is decided to be better"
-        sentence = f"keep {short(control)}: {better}, and {name} changes rewards by {change}. That is decided."
-        return _headline(findings, sentence, _DECIDED if is_all else _NOT_KNOWN, control, rival)
-    unknown = f"it is not decided whether {name} is better than {short(control)}: {change}; {rival.reason}"
-    return _headline(findings, f"{unknown}. Keep {short(control)}.", _NOT_KNOWN, control, rival)
+        sentence = f"keep {shorten(control)}: {better}, and {name} changes rewards by {change}. That is decided."
+        return _test_headline(findings, sentence, _DECIDED if is_all else _NOT_KNOWN, control, rival)
+    uncertainty = f"it is not decided whether {name} is better than {shorten(control)}: {change}; {rival.reason}"
+    return _test_headline(findings, f"{uncertainty}. Keep {shorten(control)}.", _NOT_KNOWN, control, rival)
 
 
-def _headline(findings: LearnedAnswer, sentence: str, sureness: Sureness, option: str, effect: Effect) -> Headline:
+def _test_headline(
+    findings: AnswerFacts, sentence: str, confidence_label: ConfidenceLabel, option: str, effect: Effect
+) -> Headline:
     control, figures = findings.spec.options[0], (effect.value, effect.low, effect.high)
-    said = findings.said(sentence) + _differs(findings)
-    return Headline("one option", said, sureness, option, control, *figures, compared=effect.option)
+    text = findings.phrase(sentence) + _describe_segment_effects(findings)
+    return Headline("one arm", text, confidence_label, option, control, *figures, compared=effect.arm)
 
 
-def _by_segment(findings: LearnedAnswer, rules: Rules, baseline: Estimate | None) -> Headline:
-    """Say who gets which option, how far that is decided, and what is known of everybody together."""
+def _segment_headline(findings: AnswerFacts, rules: Rules, baseline: Estimate | None) -> Headline:
+    """Return the headline of options by segment, with the decisions, and the overall effect."""
     control, gain = findings.spec.options[0], findings.answer.gain
-    others = [rule.sureness for rule in rules.rules if rule.option != control]
-    sureness = _NOT_KNOWN if _NOT_KNOWN in others else _AGAINST_CONTROL
-    if all(rule.sureness == _DECIDED for rule in rules.rules):
-        sureness = _DECIDED
+    others = [rule.confidence_label for rule in rules.rules if rule.arm != control]
+    confidence_label = _NOT_KNOWN if _NOT_KNOWN in others else _AGAINST_CONTROL
+    if all(rule.confidence_label == _DECIDED for rule in rules.rules):
+        confidence_label = _DECIDED
     if gain and gain.value is not None and gain.low is not None and gain.low > 0:
-        found = signed(gain.value, gain.low, gain.high)
-        said = f"choose by segment. The rules below gain {found} over {short(gain.option)} for everybody."
+        interval = format_difference(gain.value, gain.low, gain.high)
+        sentence = f"choose by segment. The rules below gain {interval} over {shorten(gain.arm)} for everybody."
         figures = gain.value, gain.low, gain.high
-        return Headline("rules", findings.said(said), _DECIDED, None, gain.option, *figures)
-    parts = [_part(rule, rules, control) for rule in rules.rules[:_NAMED]]
-    more = len(rules.rules) - len(parts)
-    named = "; ".join([*parts, *([f"and {more} more rules below"] if more else [])])
-    leading = _leading([effect for effect in findings.answer.effects if effect.group is None])
-    together = ""
-    if leading and leading.value is not None:
-        change = _change(leading, control, baseline)
-        together = f" Given to everybody, {short(leading.option)} changes rewards by {change}: {leading.reason}."
-    return Headline("rules", findings.said(f"choose by segment: {named}.") + together, sureness, None, control)
-
-
-def _part(rule: Rule, rules: Rules, control: str) -> str:
-    """Say who gets an option, what share of people they are and by which source, and how far that is decided."""
-    who = f"to {rule.people}" if rule.people == REST else f"where {rule.people}"
-    sure = _SURE.get(
-        rule.sureness, "kept, as nothing is decided to be better there" if rule.option == control else "not decided"
+        return Headline("rules", findings.phrase(sentence), _DECIDED, None, gain.arm, *figures)
+    rule_texts = [_describe_rule(rule, rules, control) for rule in rules.rules[:_MAX_LISTED]]
+    n_unlisted = len(rules.rules) - len(rule_texts)
+    rule_list = "; ".join([*rule_texts, *([f"and {n_unlisted} more rules below"] if n_unlisted else [])])
+    leader = _find_leading_effect([effect for effect in findings.answer.effects if effect.group is None])
+    overall = ""
+    if leader and leader.value is not None:
+        change = _describe_effect(leader, control, baseline)
+        overall = f" Given to everybody, {shorten(leader.arm)} changes rewards by {change}: {leader.reason}."
+    return Headline(
+        "rules", findings.phrase(f"choose by segment: {rule_list}.") + overall, confidence_label, None, control
     )
-    return f"{short(rule.option)} {who} ({rule.share:.0%} of people, {rules.source}): {sure}"
 
 
-def _leading(everybody: Sequence[Effect]) -> Effect | None:
-    """Return the largest effect among everybody that is decided better; else the largest that is known."""
-    known = [effect for effect in everybody if effect.value is not None]
-    better = [effect for effect in known if _is_better(effect)]
-    ranked = sorted(better or known, key=lambda effect: -(effect.value or 0.0))
-    return next(iter([*ranked, *everybody]), None)
+def _describe_rule(rule: Rule, rules: Rules, control: str) -> str:
+    """Describe a rule: its participants, their share by which source, and whether it is decided."""
+    population = f"to {rule.people}" if rule.people == REST else f"where {rule.people}"
+    open_text = "kept, as nothing is decided to be better there" if rule.arm == control else "not decided"
+    decision = _DECISION_TEXTS.get(rule.confidence_label, open_text)
+    return f"{shorten(rule.arm)} {population} ({rule.share:.0%} of people, {rules.source}): {decision}"
 
 
-def _change(one: Effect, control: str, baseline: Estimate | None) -> str:
-    """Say what an option changes, against which mean."""
-    assert one.value is not None
-    said = f"{one.value:+z.3g}" if one.low is None else signed(one.value, one.low, one.high)
+def _find_leading_effect(overall_effects: Sequence[Effect]) -> Effect | None:
+    """Return the largest overall effect that is decided to be better; else the largest known; else any, or None."""
+    known_effects = [effect for effect in overall_effects if effect.value is not None]
+    better_effects = [effect for effect in known_effects if _is_better(effect)]
+    ranked = sorted(better_effects or known_effects, key=lambda effect: -(effect.value or 0.0))
+    return next(iter([*ranked, *overall_effects]), None)
+
+
+def _describe_effect(effect: Effect, control: str, baseline: Estimate | None) -> str:
+    """Describe the effect of an option, against which mean."""
+    assert effect.value is not None
+    text = f"{effect.value:+z.3g}" if effect.low is None else format_difference(effect.value, effect.low, effect.high)
     if baseline is None:
-        return f"{said} against {short(control)}"
+        return f"{text} against {shorten(control)}"
     radius = (baseline.high - baseline.low) / 2
-    mean = f"{said} against {short(control)}'s mean of {plain(baseline.value, radius)}"
+    mean = f"{text} against {shorten(control)}'s mean of {format_mean(baseline.value, radius)}"
     if baseline.low <= 0:
         return mean
-    share = one.value / baseline.value
-    return f"{mean}, which is {share:+.{int(abs(share) < _SMALL)}%}"
+    share = effect.value / baseline.value
+    return f"{mean}, which is {share:+.{int(abs(share) < _DECIMAL_SHARE_LIMIT)}%}"
 
 
-def _differs(findings: LearnedAnswer) -> str:
-    """Say how many effects in groups are decided, and of which sign."""
-    groups = [one for one in findings.answer.effects if one.group is not None]
-    if not groups:
+def _describe_segment_effects(findings: AnswerFacts) -> str:
+    """Describe how many effects in segments are decided, and with which sign."""
+    group_effects = [effect for effect in findings.answer.effects if effect.group is not None]
+    if not group_effects:
         return ""
-    decided = [one for one in groups if one.is_decided and one.value is not None]
-    worse = sum((one.value or 0.0) < 0 for one in decided)
-    if not decided:
+    decided_effects = [effect for effect in group_effects if effect.is_decided and effect.value is not None]
+    n_worse = sum((effect.value or 0.0) < 0 for effect in decided_effects)
+    if not decided_effects:
         return " In no segment is an effect decided."
-    better = len(decided) - worse
-    said = f"{better:,} {'is' if better == 1 else 'are'} decided better, {worse:,} worse"
-    return f" Of {len(groups):,} effects in segments {said}."
+    n_better = len(decided_effects) - n_worse
+    counts_text = f"{n_better:,} {'is' if n_better == 1 else 'are'} decided better, {n_worse:,} worse"
+    return f" Of {len(group_effects):,} effects in segments {counts_text}."
 
 
-def effects_surer(findings: LearnedAnswer) -> tuple[str, ...]:
-    """Say of effects among everybody that are not decided, the largest first, what would decide them.
+def suggest_sizes(findings: AnswerFacts) -> tuple[str, ...]:
+    """Suggest sample sizes that would decide the largest undecided overall effects.
 
-    An interval is narrower by the root of the people; with probability .8 an estimate is not nearer to 0 than its own
-    size less .84 deviations. Where there is no interval the remark says why.
+    The width of an interval falls with the root of the sample size; with probability .8 an estimate is not nearer to 0
+    than the effect less .84 standard errors. Without an interval the remark gives the reason.
     """
-    asked, answer = findings.answer.people, findings.answer
-    open_ = [one for one in answer.effects if one.group is None and not one.is_decided]
-    if not asked or answer.confidence is None:
+    n, answer = findings.answer.people, findings.answer
+    open_effects = [effect for effect in answer.effects if effect.group is None and not effect.is_decided]
+    if not n or answer.confidence is None:
         return ()
-    reach = NormalDist().inv_cdf((1 + answer.confidence) / 2)
-    factor = ((reach + NormalDist().inv_cdf(_POWER)) / reach) ** 2
-    ranked = sorted(open_, key=lambda one: -abs(one.value or 0.0))[:_NAMED]
-    return tuple(said for one in ranked if (said := _surer(one, asked * factor)))
+    critical_value = NormalDist().inv_cdf((1 + answer.confidence) / 2)
+    factor = ((critical_value + NormalDist().inv_cdf(_POWER)) / critical_value) ** 2
+    ranked = sorted(open_effects, key=lambda effect: -abs(effect.value or 0.0))[:_MAX_LISTED]
+    return tuple(text for effect in ranked if (text := _suggest_size(effect, n * factor)))
 
 
-def _surer(one: Effect, asked: float) -> str:
-    name = short(one.option)
-    if one.low is None or one.high is None or not one.value:
-        return f"{name} has no interval, since {one.reason}: {one.remark}." if one.remark else ""
-    more = ((one.high - one.low) / 2 / abs(one.value)) ** 2
-    if more > _MORE_MAX:
-        found = signed(one.value, one.low, one.high)
-        return f"The estimate of {name}, {found}, is so near 0 that it does not tell how many people would decide it."
-    needed = people(asked * more)
-    side = "better" if one.value > 0 else "worse"
-    return f"If {name} is as much {side} as it looks now, {needed} in all decide it with probability {_POWER:g}."
+def _suggest_size(effect: Effect, n: float) -> str:
+    """Suggest the sample size that would decide an effect, or say why there is none; ``n`` decides this interval."""
+    name = shorten(effect.arm)
+    if effect.low is None or effect.high is None or not effect.value:
+        return f"{name} has no interval, since {effect.reason}: {effect.remark}." if effect.remark else ""
+    factor = ((effect.high - effect.low) / 2 / abs(effect.value)) ** 2
+    if factor > _MAX_FACTOR:
+        figure = format_difference(effect.value, effect.low, effect.high)
+        return f"The estimate of {name}, {figure}, is so near 0 that it does not tell how many people would decide it."
+    required = format_count(n * factor)
+    direction = "better" if effect.value > 0 else "worse"
+    return f"If {name} is as much {direction} as it looks now, {required} in all decide it with probability {_POWER:g}."

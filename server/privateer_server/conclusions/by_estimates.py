@@ -1,4 +1,4 @@
-"""Headlines of algorithms that rate options one by one, score them by their features, or find a point of a set."""
+"""Headlines of algorithms that estimate options' means, score options by features, or optimize over a convex set."""
 
 from collections.abc import Sequence
 
@@ -6,96 +6,99 @@ from privateer_core.answer.conclusion import Headline
 from privateer_core.answer.estimates import Estimate
 from privateer_core.answer.policy_view import Coefficients, Point
 from privateer_core.spec.arms import ArmsSpec
-from privateer_server.conclusions.rule_words import number, short
-from privateer_server.conclusions.wording import LearnedAnswer, people, plain, signed
+from privateer_server.conclusions.rule_words import format_number, shorten
+from privateer_server.conclusions.wording import AnswerFacts, format_count, format_difference, format_mean
 
-_SHOWN = 6
-"""Coordinates or features that a sentence names."""
-_MORE_MAX = 50
-
-
-def _leaders(findings: LearnedAnswer) -> tuple[Estimate, Estimate | None]:
-    """Return the option that is recommended, or else the one with the highest estimate; and the best of the others."""
-    ranked = sorted(findings.answer.estimates, key=lambda one: -one.value)
-    ranked = [one for one in ranked if one.name not in findings.spec.retired] or ranked
-    named = next((one for one in ranked if one.name == findings.answer.recommended), ranked[0])
-    others = [one for one in ranked if one is not named]
-    return named, others[0] if others else None
+_MAX_LISTED = 6
+"""The number of coordinates or features that a sentence names."""
+_MAX_FACTOR = 50
 
 
-def options_headline(findings: LearnedAnswer) -> Headline:
-    """Say which option is the best, against the next one, and whether that is decided; intervals hold together."""
-    best, second = _leaders(findings)
-    name, radius = _called(findings, best.name), (best.high - best.low) / 2
-    mean = f"a mean reward of {plain(best.value, radius)} ({plain(best.low, radius)} to {plain(best.high, radius)})"
+def _find_best_two(findings: AnswerFacts) -> tuple[Estimate, Estimate | None]:
+    """Return the estimates of the recommended or best option, and of the best other option."""
+    ranked = sorted(findings.answer.estimates, key=lambda estimate: -estimate.value)
+    ranked = [estimate for estimate in ranked if estimate.name not in findings.spec.retired] or ranked
+    leader = next((estimate for estimate in ranked if estimate.name == findings.answer.recommended), ranked[0])
+    rivals = [estimate for estimate in ranked if estimate is not leader]
+    return leader, rivals[0] if rivals else None
+
+
+def options_headline(findings: AnswerFacts) -> Headline:
+    """Return the headline of the best option against the next best, and whether it is decided."""
+    best, second = _find_best_two(findings)
+    name, radius = _option_label(findings, best.name), (best.high - best.low) / 2
+    value, low, high = (format_mean(mean, radius) for mean in (best.value, best.low, best.high))
+    mean = f"a mean reward of {value} ({low} to {high})"
     if second is None:
-        return Headline("one option", findings.said(f"only {name} is left, with {mean}."), "decided", best.name)
-    rivals = [one for one in findings.answer.estimates if one is not best and one.high >= best.low]
-    other, value = _called(findings, second.name), best.value - second.value
+        return Headline("one arm", findings.phrase(f"only {name} is left, with {mean}."), "decided", best.name)
+    rivals = [arm for arm in findings.answer.estimates if arm is not best and arm.high >= best.low]
+    other, difference = _option_label(findings, second.name), best.value - second.value
     if _is_decided(findings, rivals):
-        # Tests of one against another are sharper than two intervals that hold beside all others.
-        against = f"{signed(value, None, None)} against {other}, the next best"
-        sentence = findings.said(f"give everybody {name}. It has {mean}, {against}, and is decided to be the best.")
-        return Headline("one option", sentence, "decided", best.name, second.name, value)
-    low, high = best.low - second.high, best.high - second.low
-    may = f"{other} or {len(rivals) - 1:,} more" if len(rivals) > 1 else other
-    sentence = f"ahead is {name} with {mean}, but it is not known to be better than {may}"
-    said = findings.said(f"{sentence}: {signed(value, low, high)} against {other}.")
-    return Headline("one option", said, "not known", best.name, second.name, value, low, high)
+        # Pairwise tests are sharper than simultaneous confidence intervals.
+        against = f"{format_difference(difference, None, None)} against {other}, the next best"
+        sentence = findings.phrase(f"give everybody {name}. It has {mean}, {against}, and is decided to be the best.")
+        return Headline("one arm", sentence, "decided", best.name, second.name, difference)
+    bounds = best.low - second.high, best.high - second.low
+    rival_text = f"{other} or {len(rivals) - 1:,} more" if len(rivals) > 1 else other
+    sentence = f"ahead is {name} with {mean}, but it is not known to be better than {rival_text}"
+    text = findings.phrase(f"{sentence}: {format_difference(difference, *bounds)} against {other}.")
+    return Headline("one arm", text, "not known", best.name, second.name, difference, *bounds)
 
 
-def _is_decided(findings: LearnedAnswer, rivals: Sequence[Estimate]) -> bool:
-    return findings.answer.ground == "decided against all other options" or not rivals
+def _is_decided(findings: AnswerFacts, rivals: Sequence[Estimate]) -> bool:
+    return findings.answer.basis == "decided against all other options" or not rivals
 
 
-def _called(findings: LearnedAnswer, name: str) -> str:
-    """Return what an option is called: actions, which affect everybody, have numbers."""
-    return short(name) if isinstance(findings.spec, ArmsSpec) else f"action {name}"
+def _option_label(findings: AnswerFacts, name: str) -> str:
+    """Return the label of an option: arms have names, and actions numbers."""
+    return shorten(name) if isinstance(findings.spec, ArmsSpec) else f"action {name}"
 
 
-def options_surer(findings: LearnedAnswer) -> tuple[str, ...]:
-    """Say how many people would tell the best option from the next one, if they differ as much as they seem to."""
-    best, second = _leaders(findings)
-    asked = findings.answer.people
-    if second is None or not asked or best.value <= second.value:
+def suggest_size(findings: AnswerFacts) -> tuple[str, ...]:
+    """Suggest the sample size that would distinguish the best two options if their estimated difference is real."""
+    best, second = _find_best_two(findings)
+    n = findings.answer.people
+    if second is None or not n or best.value <= second.value:
         return ()
-    if _is_decided(findings, [one for one in findings.answer.estimates if one is not best and one.high >= best.low]):
+    if _is_decided(findings, [arm for arm in findings.answer.estimates if arm is not best and arm.high >= best.low]):
         return ()
-    more = ((best.value - best.low + second.high - second.value) / (best.value - second.value)) ** 2
-    if more > _MORE_MAX:
+    factor = ((best.value - best.low + second.high - second.value) / (best.value - second.value)) ** 2
+    if factor > _MAX_FACTOR:
         return ("The best options are so close that even 50 times as many people would not tell which is better.",)
-    return (f"If they differ as much as they seem to, {people(asked * more)} in all would tell which is better.",)
+    return (f"If they differ as much as they seem to, {format_count(n * factor)} in all would tell which is better.",)
 
 
-def point_headline(findings: LearnedAnswer, point: Point) -> Headline:
-    """Say at which point everybody is, and how much that may lose."""
-    shown = [f"{short(name)} = {number(value)}" for name, value in list(point.centre.items())[:_SHOWN]]
-    if len(point.centre) > _SHOWN:
-        shown.append(f"and {len(point.centre) - _SHOWN} more coordinates")
-    lost = next(iter(findings.answer.estimates), None)
-    sentence = findings.said(f"use the point {', '.join(shown)}.")
-    if lost is None:
+def point_headline(findings: AnswerFacts, point: Point) -> Headline:
+    """Return the headline of the recommended point, and its maximum loss."""
+    centre = list(point.centre.items())
+    coordinates = [f"{shorten(name)} = {format_number(value)}" for name, value in centre[:_MAX_LISTED]]
+    if len(centre) > _MAX_LISTED:
+        coordinates.append(f"and {len(centre) - _MAX_LISTED} more coordinates")
+    loss = next(iter(findings.answer.estimates), None)
+    sentence = findings.phrase(f"use the point {', '.join(coordinates)}.")
+    if loss is None:
         return Headline("point", sentence, "not known")
-    if lost.high >= findings.spec.reward.span:
+    if loss.high >= findings.spec.reward.span:
         return Headline("point", f"{sentence} How much it may lose is not known yet.", "not known")
-    bound = f"The average point so far loses at most {number(lost.high)} of mean reward against the best one."
-    return Headline("point", f"{sentence} {bound}", "not known", control="the best point", low=-lost.high)
+    bound = f"The average point so far loses at most {format_number(loss.high)} of mean reward against the best one."
+    return Headline("point", f"{sentence} {bound}", "not known", control="the best point", low=-loss.high)
 
 
-def scores_headline(findings: LearnedAnswer, shown: Coefficients | None) -> Headline:
-    """Say by which features options are scored, and what that gains."""
+def scores_headline(findings: AnswerFacts, coefficients: Coefficients | None) -> Headline:
+    """Return the headline of scores by features, and their gain."""
     gain = findings.answer.gain
-    ranked = sorted(shown.shared.items(), key=lambda one: -abs(one[1])) if shown else []
+    ranked = sorted(coefficients.shared.items(), key=lambda pair: -abs(pair[1])) if coefficients else []
     if not ranked:
-        said = "no feature is known to matter" if shown else "the policy is what was found"
-        return Headline("scores", findings.said(f"{said}."), "not known")
-    named = ", ".join(f"{short(name)} ({value:+z.3g})" for name, value in ranked[:_SHOWN])
-    more = f" and {len(ranked) - _SHOWN} more" if len(ranked) > _SHOWN else ""
-    score = findings.said(f"give each person the option with the highest score, which adds up {named}{more}.")
+        sentence = "no feature is known to matter" if coefficients else "the policy is what was found"
+        return Headline("scores", findings.phrase(f"{sentence}."), "not known")
+    features = ", ".join(f"{shorten(name)} ({value:+z.3g})" for name, value in ranked[:_MAX_LISTED])
+    omitted = f" and {len(ranked) - _MAX_LISTED} more" if len(ranked) > _MAX_LISTED else ""
+    score = findings.phrase(f"give each person the option with the highest score, which adds up {features}{omitted}.")
     if gain is None or gain.value is None:
         return Headline("scores", f"{score} What that gains is not measured.", "not known")
     is_known = gain.low is not None and gain.low > 0
-    known = "" if is_known else ", which is not known to be above 0"
-    against = f"Against {short(gain.option)} for everybody it gains {signed(gain.value, gain.low, gain.high)}{known}."
-    parts = None, gain.option, gain.value, gain.low, gain.high
-    return Headline("scores", f"{score} {against}", "decided" if is_known else "not known", *parts)
+    caveat = "" if is_known else ", which is not known to be above 0"
+    difference = format_difference(gain.value, gain.low, gain.high)
+    comparison = f"Against {shorten(gain.arm)} for everybody it gains {difference}{caveat}."
+    figures = None, gain.arm, gain.value, gain.low, gain.high
+    return Headline("scores", f"{score} {comparison}", "decided" if is_known else "not known", *figures)

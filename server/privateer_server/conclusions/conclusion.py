@@ -1,4 +1,4 @@
-"""The conclusion of an experiment, from what its learner found: what faces show, and nothing of it is found there."""
+"""The conclusion of an experiment from its learner's answer, as user interfaces show it without further analysis."""
 
 from collections.abc import Iterator, Sequence
 
@@ -6,134 +6,147 @@ import msgspec
 
 from privateer_core.answer import Answer
 from privateer_core.answer.conclusion import Conclusion, Headline, Rules
-from privateer_core.answer.estimates import Effect, Estimate
-from privateer_core.answer.parts import Contradiction, Gain, GuardrailEffects, Losses
+from privateer_core.answer.estimates import Effect
+from privateer_core.answer.parts import DriftTest, Gain, GuardrailEffects, Losses
 from privateer_core.answer.policy_view import Coefficients, Point, PolicyView
-from privateer_core.spec.spec import Spec
-from privateer_server.conclusions.by_context import context_findings
-from privateer_server.conclusions.by_effects import baseline_of, effects_headline, effects_surer, no_relative
-from privateer_server.conclusions.by_estimates import (
-    options_headline,
-    options_surer,
-    point_headline,
-    scores_headline,
+from privateer_server.conclusions.by_context import add_context_findings
+from privateer_server.conclusions.by_effects import (
+    effects_headline,
+    estimate_baseline,
+    explain_no_relative,
+    suggest_sizes,
 )
-from privateer_server.conclusions.measured_gain import above_chance, beside_chance
-from privateer_server.conclusions.rule_words import short
+from privateer_server.conclusions.by_estimates import options_headline, point_headline, scores_headline, suggest_size
+from privateer_server.conclusions.measured_gain import find_gain_above_chance, warn_of_chance_level
+from privateer_server.conclusions.rule_words import shorten
 from privateer_server.conclusions.rules import RULE_DIGITS
-from privateer_server.conclusions.wording import LearnedAnswer, people, privacy_of, signed, unit_of
+from privateer_server.conclusions.wording import (
+    AnswerFacts,
+    describe_privacy_cost,
+    describe_reward_unit,
+    format_count,
+    format_difference,
+)
 from privateer_server.rounds.loop import Schedule, Step
 
 
 def conclude(schedule: Schedule, step: Step, answer: Answer) -> Conclusion:
-    """Return what follows from an answer.
+    """Return the conclusion from an answer.
 
-    step: the open round, or the last step: its state is what is known.
-    answer: what its learner found, with the reason why nobody is asked any more, if it is over.
+    step: the step of the open round, or the last step, with the learner's current state.
+    answer: the learner's answer, with the reason of the end if the experiment is over.
     """
     spec = schedule.spec
-    bare = Conclusion(
-        headline=Headline("nothing yet", _nothing(step, answer), "not known"),
+    base_conclusion = Conclusion(
+        headline=Headline("nothing yet", _describe_missing_result(step, answer), "not known"),
         people=answer.people,
         rounds=answer.rounds,
-        reward=unit_of(spec),
-        privacy=privacy_of(spec),
-        warnings=(*answer.warnings, *_warnings(answer)),
+        reward=describe_reward_unit(spec),
+        privacy=describe_privacy_cost(spec),
+        warnings=(*answer.warnings, *_list_warnings(answer)),
     )
-    found = _found(bare, schedule, step, answer)
-    surer = *found.surer, *beside_chance(answer)
-    found = msgspec.structs.replace(found, over_chance=above_chance(answer), surer=surer)
+    conclusion = _add_findings(base_conclusion, schedule, step, answer)
+    next_steps = *conclusion.next_steps, *warn_of_chance_level(answer)
+    conclusion = msgspec.structs.replace(conclusion, over_chance=find_gain_above_chance(answer), next_steps=next_steps)
     if answer.status != "failed":
-        return found
-    why = "It failed: a round came to no end, so nobody is asked any more."
-    known = "" if found.headline.finding == "nothing yet" else f" {found.headline.sentence}"
-    return msgspec.structs.replace(found, headline=Headline("failed", why + known, found.headline.sureness))
+        return conclusion
+    reason = "It failed: a round came to no end, so nobody is asked any more."
+    text = "" if conclusion.headline.finding == "nothing yet" else f" {conclusion.headline.sentence}"
+    return msgspec.structs.replace(
+        conclusion, headline=Headline("failed", reason + text, conclusion.headline.confidence_label)
+    )
 
 
-def _warnings(answer: Answer) -> Iterator[str]:
-    """Yield what parts of an answer warn of: guardrails that change, and rewards that move."""
+def _list_warnings(answer: Answer) -> Iterator[str]:
+    """Yield warnings of an answer: changed guardrails, and drifting rewards."""
     for part in answer.all_of(GuardrailEffects):
-        for one in part.effects:
-            if one.is_decided and one.value is not None:
-                change = signed(one.value, one.low, one.high)
-                yield f"{short(one.option)} changes the guardrail {short(part.name)} by {change}"
-    moved = answer.first_of(Contradiction)
-    if moved and moved.found and moved.since is not None:
-        yield f"rounds after the first {moved.since:,} people contradict those before, so rewards move"
+        for effect in part.effects:
+            if effect.is_decided and effect.value is not None:
+                change = format_difference(effect.value, effect.low, effect.high)
+                yield f"{shorten(effect.arm)} changes the guardrail {shorten(part.name)} by {change}"
+    drift = answer.first_of(DriftTest)
+    if drift and drift.detected and drift.since is not None:
+        yield f"rounds after the first {drift.since:,} people contradict those before, so rewards move"
 
 
-def _nothing(step: Step, answer: Answer) -> str:
+def _describe_missing_result(step: Step, answer: Answer) -> str:
+    """Describe after how many participants the first or next result comes, or that none comes."""
     if step.batch and not answer.people:
-        return f"Nothing is known yet: the first result comes after {people(step.batch)}."
+        return f"Nothing is known yet: the first result comes after {format_count(step.batch)}."
     if step.batch:
-        return f"Nothing is known yet: the next result comes after {people(step.batch)} more."
+        return f"Nothing is known yet: the next result comes after {format_count(step.batch)} more."
     return "Nothing is known: it ended before enough people had reported."
 
 
-def _found(bare: Conclusion, schedule: Schedule, step: Step, answer: Answer) -> Conclusion:
-    """Return the conclusion with what was found, by the kind of what there is."""
+def _add_findings(conclusion: Conclusion, schedule: Schedule, step: Step, answer: Answer) -> Conclusion:
+    """Add effects, estimates, a point or scores to a conclusion, whichever the answer has."""
     spec, learner = schedule.spec, schedule.learner
-    findings = LearnedAnswer(spec, answer)
-    expected = learner.expected(step.state)
+    findings = AnswerFacts(spec, answer)
+    expected = learner.build_expected_rewards(step.state)
     if expected is not None:
-        policy = learner.last(step.state, step.policy.version, 0).policy
-        bare = context_findings(bare, findings, expected, policy)
-    shown = msgspec.structs.replace(
-        bare,
+        policy = learner.open_idle_round(step.state, step.policy.version, 0).policy
+        conclusion = add_context_findings(conclusion, findings, expected, policy)
+    extended = msgspec.structs.replace(
+        conclusion,
         effects=answer.effects,
-        estimates=answer.estimates if findings.rates_options else (),
-        confidence=answer.confidence if answer.effects or findings.rates_options else None,
+        estimates=answer.estimates if findings.has_option_estimates else (),
+        confidence=answer.confidence if answer.effects or findings.has_option_estimates else None,
     )
     if answer.effects:
-        return _with_effects(shown, findings, schedule, step)
-    if findings.rates_options:
-        return msgspec.structs.replace(shown, headline=options_headline(findings), surer=options_surer(findings))
+        return _add_effects(extended, findings, schedule, step)
+    if findings.has_option_estimates:
+        return msgspec.structs.replace(extended, headline=options_headline(findings), next_steps=suggest_size(findings))
     if point := answer.first_of(Point):
-        return msgspec.structs.replace(shown, headline=point_headline(findings, point))
+        return msgspec.structs.replace(extended, headline=point_headline(findings, point))
     if expected is None and answer.people and answer.says_something:
-        return _with_scores(shown, findings, step.policy.view(spec), answer.gain)
-    return shown
+        return _add_scores_headline(extended, findings, step.policy.view(spec), answer.gain)
+    return extended
 
 
-def _with_effects(shown: Conclusion, findings: LearnedAnswer, schedule: Schedule, step: Step) -> Conclusion:
-    spec: Spec = schedule.spec
-    baseline: Estimate | None = baseline_of(spec, schedule.learner.measured_rate(step.state))
-    headline = effects_headline(findings, shown.rules, baseline)
+def _add_effects(conclusion: Conclusion, findings: AnswerFacts, schedule: Schedule, step: Step) -> Conclusion:
+    """Add the effects of a test to a conclusion, with headline, baseline, losses and suggested sizes."""
+    spec = schedule.spec
+    baseline = estimate_baseline(spec, schedule.learner.measured_rate(step.state))
+    headline = effects_headline(findings, conclusion.rules, baseline)
     return msgspec.structs.replace(
-        shown,
+        conclusion,
         headline=headline,
-        rules=_for_everybody(shown.rules, headline, findings.answer.effects, spec.options[0]),
+        rules=_align_rule(conclusion.rules, headline, findings.answer.effects, spec.options[0]),
         control=spec.options[0],
         baseline=baseline,
-        no_relative=no_relative(findings.answer.effects, baseline),
+        no_relative=explain_no_relative(findings.answer.effects, baseline),
         gain=findings.answer.gain,
         is_measured=findings.answer.gain is not None,
-        losses=next((part.losses for part in findings.answer.all_of(Losses)), ()),
-        surer=effects_surer(findings),
+        expected_losses=next((part.expected_losses for part in findings.answer.all_of(Losses)), ()),
+        next_steps=suggest_sizes(findings),
     )
 
 
-def _for_everybody(rules: Rules | None, headline: Headline, effects: Sequence[Effect], control: str) -> Rules | None:
-    """Return rules of which a single one says what effects on everybody do, and is decided where the headline is.
+def _align_rule(rules: Rules | None, headline: Headline, effects: Sequence[Effect], control: str) -> Rules | None:
+    """Align a single rule with the overall effects and with the headline; other rules are unchanged.
 
-    Estimates weigh segments by their people, effects by how much is known of them: near 0 their signs may differ.
+    Estimates weigh segments by participants, effects by precision: near 0 their signs may differ.
     """
     if rules is None or len(rules.rules) != 1:
         return rules
     rule = rules.rules[0]
-    means = {control: 0.0} | {one.option: one.value for one in effects if one.group is None and one.value is not None}
-    rivals = {option: mean for option, mean in means.items() if option != rule.option}
-    if rule.option in means and rivals:
-        second = max(rivals, key=lambda option: rivals[option])
-        difference = round(means[rule.option] - rivals[second], RULE_DIGITS)
+    overall_effects = (effect for effect in effects if effect.group is None)
+    means = {control: 0.0} | {effect.arm: effect.value for effect in overall_effects if effect.value is not None}
+    rivals = {option: mean for option, mean in means.items() if option != rule.arm}
+    if rule.arm in means and rivals:
+        second = max(rivals, key=rivals.__getitem__)
+        difference = round(means[rule.arm] - rivals[second], RULE_DIGITS)
         rule = msgspec.structs.replace(rule, next_best=second, difference=difference)
-    if rule.option == headline.option and headline.sureness == "decided":
-        rule = msgspec.structs.replace(rule, sureness="decided")
+    if rule.arm == headline.arm and headline.confidence_label == "decided":
+        rule = msgspec.structs.replace(rule, confidence_label="decided")
     return msgspec.structs.replace(rules, rules=(rule,))
 
 
-def _with_scores(shown: Conclusion, findings: LearnedAnswer, policy: PolicyView, gain: Gain | None) -> Conclusion:
-    shows = policy.shows
-    headline = scores_headline(findings, shows if isinstance(shows, Coefficients) else None)
+def _add_scores_headline(
+    conclusion: Conclusion, findings: AnswerFacts, policy: PolicyView, gain: Gain | None
+) -> Conclusion:
+    """Add the headline and gain of a policy that scores options by features to a conclusion."""
+    policy_content = policy.shows
+    headline = scores_headline(findings, policy_content if isinstance(policy_content, Coefficients) else None)
     means = None if gain is None or not gain.means else (gain.means[0].value, gain.means[-1].value)
-    return msgspec.structs.replace(shown, headline=headline, gain=gain, means=means, is_measured=gain is not None)
+    return msgspec.structs.replace(conclusion, headline=headline, gain=gain, means=means, is_measured=gain is not None)

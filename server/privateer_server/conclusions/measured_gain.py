@@ -1,4 +1,4 @@
-"""What people measured of the gain of choosing by context, in words; and what to do where nobody measured it."""
+"""Texts about the measured gain of choosing by context, and suggestions of how to measure it."""
 
 import math
 from statistics import NormalDist
@@ -9,18 +9,18 @@ from privateer_core.answer.conclusion import Headline
 from privateer_core.answer.estimates import Estimate
 from privateer_core.answer.parts import ABOVE_CHANCE, Gain, Intervals
 from privateer_core.spec.arms import ArmsSpec
-from privateer_server.conclusions.rule_words import short
-from privateer_server.conclusions.rules import sureness_of
-from privateer_server.conclusions.wording import LearnedAnswer, decimals_of, people, plain
+from privateer_server.conclusions.rule_words import shorten
+from privateer_server.conclusions.rules import choose_confidence_label
+from privateer_server.conclusions.wording import AnswerFacts, choose_decimals, format_count, format_mean
 
-_USUAL: Final = 0.05
-_SHARE_MOST: Final = 0.5
+_DEFAULT_SHARE: Final = 0.05
+_MAX_SHARE: Final = 0.5
 _PERCENT: Final = 100
-_WIDTH: Final = NormalDist().inv_cdf(0.975)
+_QUANTILE: Final = NormalDist().inv_cdf(0.975)
 
 
-class Measured(NamedTuple):
-    """A gain, its value, and the ends of its interval of 95 %."""
+class MeasuredGain(NamedTuple):
+    """A measured gain, with the bounds of its 95 % confidence interval."""
 
     gain: Gain
     value: float
@@ -28,77 +28,79 @@ class Measured(NamedTuple):
     high: float
 
     @property
-    def radius(self) -> float:
-        """Half of the interval."""
+    def half_width(self) -> float:
+        """The half-width of the confidence interval."""
         return (self.high - self.low) / 2
 
     @property
     def means(self) -> tuple[float, float] | None:
-        """The mean rewards by context and of the single option."""
-        known = self.gain.means
-        return (known[0].value, known[-1].value) if known else None
+        """The mean rewards by context and of the single option; None without them."""
+        pair = self.gain.means
+        return (pair[0].value, pair[-1].value) if pair else None
 
     @property
-    def said(self) -> str:
-        """The value and the interval in words."""
-        digits = decimals_of(self.radius)
+    def text(self) -> str:
+        """The value and the confidence interval as text."""
+        digits = choose_decimals(self.half_width)
         return f"{self.value:+z,.{digits}f} (95 % interval {self.low:z,.{digits}f} to {self.high:z,.{digits}f})"
 
 
-def measured(gain: Gain | None) -> Measured | None:
-    """Return a gain that was measured; None where it was not."""
+def as_measured_gain(gain: Gain | None) -> MeasuredGain | None:
+    """Return a gain as a measured gain; None if it was not measured."""
     if gain is None or gain.value is None or gain.low is None or gain.high is None:
         return None
-    return Measured(gain, gain.value, gain.low, gain.high)
+    return MeasuredGain(gain, gain.value, gain.low, gain.high)
 
 
-def measured_headline(findings: LearnedAnswer, found: Measured, by: str) -> Headline:
-    """Say what choosing ``by`` features gives beside the best single option, as people reported who got one of both."""
-    option = short(found.gain.option)
-    parts = found.gain.option, found.value, found.low, found.high
-    means = ""
-    if found.means:
-        policy, constant = (plain(one, found.radius) for one in found.means)
-        means = f", a mean reward of {policy} instead of {constant}"
-    if found.low > 0:
-        best = f"{option} for everybody, the best single option as far as is known"
-        gives = f"Choosing by context gives {found.said} above {best}: measured{means}."
-        sureness = sureness_of(NormalDist().cdf(_WIDTH * found.value / found.radius))
-        return Headline("rules", findings.said(f"choose by {by}. {gives}"), sureness, None, *parts)
-    if found.high < 0:
-        gives = f"Choosing by {by} as was learned gives {found.said} beside it: measured{means}."
-        return Headline("one option", findings.said(f"give everybody {option}. {gives}"), "almost certain", *parts[:1])
-    unknown = f"it is not known whether choosing by {by} is better than {option} for everybody"
-    return Headline("rules", findings.said(f"{unknown}: {found.said} was measured."), "not known", None, *parts)
+def measured_headline(findings: AnswerFacts, measured: MeasuredGain, features: str) -> Headline:
+    """Return the headline of the measured gain of choosing by features over the best single option."""
+    option = shorten(measured.gain.arm)
+    figures = measured.gain.arm, measured.value, measured.low, measured.high
+    means_text = ""
+    if measured.means:
+        policy, constant = (format_mean(mean, measured.half_width) for mean in measured.means)
+        means_text = f", a mean reward of {policy} instead of {constant}"
+    if measured.low > 0:
+        comparison = f"{option} for everybody, the best single option as far as is known"
+        text = f"Choosing by context gives {measured.text} above {comparison}: measured{means_text}."
+        confidence_label = choose_confidence_label(NormalDist().cdf(_QUANTILE * measured.value / measured.half_width))
+        return Headline("rules", findings.phrase(f"choose by {features}. {text}"), confidence_label, None, *figures)
+    if measured.high < 0:
+        text = f"Choosing by {features} as was learned gives {measured.text} beside it: measured{means_text}."
+        sentence = findings.phrase(f"give everybody {option}. {text}")
+        return Headline("one arm", sentence, "almost certain", measured.gain.arm)
+    doubt = f"it is not known whether choosing by {features} is better than {option} for everybody"
+    return Headline("rules", findings.phrase(f"{doubt}: {measured.text} was measured."), "not known", None, *figures)
 
 
-def above_chance(answer: Answer) -> Estimate | None:
-    """Return what choosing by context gains over any option by chance, if that was measured."""
-    shown = (one for part in answer.all_of(Intervals) for one in part.estimates)
-    return next((one for one in shown if one.name == ABOVE_CHANCE), None)
+def find_gain_above_chance(answer: Answer) -> Estimate | None:
+    """Return the estimated gain of choosing by context over random options, if it was measured."""
+    estimates = (estimate for part in answer.all_of(Intervals) for estimate in part.estimates)
+    return next((estimate for estimate in estimates if estimate.name == ABOVE_CHANCE), None)
 
 
-def beside_chance(answer: Answer) -> tuple[str, ...]:
-    """Say that the single option earned no more than options by chance, where people measured that."""
-    found, chance = measured(answer.gain), above_chance(answer)
-    if found is None or chance is None:
+def warn_of_chance_level(answer: Answer) -> tuple[str, ...]:
+    """Warn if the measured mean of the single option does not exceed that of random options."""
+    measured, chance = as_measured_gain(answer.gain), find_gain_above_chance(answer)
+    if measured is None or chance is None:
         return ()
-    # A quarter of the interval is more than a wrong guess among equal options usually shows.
-    if found.value - chance.value <= (chance.high - chance.low) / 4:
+    # Among equal options a wrong guess usually differs by less than a quarter of the interval.
+    if measured.value - chance.value <= (chance.high - chance.low) / 4:
         return ()
-    option = short(found.gain.option)
+    option = shorten(measured.gain.arm)
     return (f"As measured, {option} for everybody earns no more than options by chance: another may be the best one.",)
 
 
-def gain_to_measure(spec: ArmsSpec) -> tuple[str, ...]:
-    """Say who will measure the gain, or what to do so that somebody does; nothing where nobody can."""
+def suggest_measurement(spec: ArmsSpec) -> tuple[str, ...]:
+    """Describe which participants will measure the gain, or the setting for that; empty if it is impossible."""
     table = spec.experiment
     if not spec.capabilities.further_questions or table.reports_per_person > 1:
         return ()
     if spec.gain_people:
-        return (f"The gain is what the model expects; the last {people(spec.gain_people)} will measure it.",)
-    share = max(_USUAL, math.ceil(_PERCENT * spec.measuring_least / table.horizon) / _PERCENT)
-    if share > _SHARE_MOST:
-        return (f"Nobody measured the gain: that takes {people(2 * spec.measuring_least)} in all.",)
-    with_share = f"With experiment.gain_share = {share:g} the last {share:.0%} of the people do, in the next experiment"
-    return (f"Nobody measured the gain: it is what the model expects. {with_share}.",)
+        return (f"The gain is what the model expects; the last {format_count(spec.gain_people)} will measure it.",)
+    share = max(_DEFAULT_SHARE, math.ceil(_PERCENT * spec.min_gain_participants / table.horizon) / _PERCENT)
+    if share > _MAX_SHARE:
+        return (f"Nobody measured the gain: that takes {format_count(2 * spec.min_gain_participants)} in all.",)
+    participants = f"the last {share:.0%} of the people do, in the next experiment"
+    setting = f"With experiment.evaluation_fraction = {share:g} {participants}"
+    return (f"Nobody measured the gain: it is what the model expects. {setting}.",)

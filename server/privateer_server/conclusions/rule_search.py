@@ -1,4 +1,4 @@
-"""The search for the fewest rules that do nearly as well as a policy: exceptions are put before what they are from."""
+"""A greedy search for a short decision list that is nearly as good as a policy: exceptions precede general rules."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -13,167 +13,172 @@ from privateer_core.portable import first_largest
 Array = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
-ENOUGH: Final = 0.98
-"""Share of the policy's gain that is enough."""
-ENOUGH_OF_CHANCE: Final = 0.8
-"""The same where it is not known whether there is a gain: more rules would say what chance says."""
-_PARTS_MAX: Final = 4
-"""Parts that a rule joins, at most."""
-_PRICE: Final = 0.005
-"""Share of the policy's gain that a part of a rule costs, so that rules with fewer parts go first."""
-_LEAST: Final = 0.002
-"""Share of the policy's gain that one more rule must bring."""
-_NARROWER: Final = 0.01
-"""Share of the policy's gain that a further part in a rule must bring."""
-_STEPS: Final = 12
-_TRIED: Final = 8
-"""Pairs of parts that are narrowed, for each option."""
-_NOTHING: Final = 1e-9
-_PLACES: Final = 9
-"""Decimal places of a share of the policy's gain with which pairs are ranked."""
+MIN_GAIN_KEPT: Final = 0.98
+"""The share of the policy's gain at which the search stops."""
+MIN_UNCERTAIN_GAIN_KEPT: Final = 0.8
+"""The same share if it is uncertain whether there is a gain: more rules would fit noise."""
+_MAX_PARTS_OF_RULE: Final = 4
+"""The maximum number of parts that a rule joins."""
+_PART_COST: Final = 0.005
+"""The cost of each part of a rule, as a share of the policy's gain, so that rules with fewer parts are preferred."""
+_MIN_RULE_GAIN: Final = 0.002
+"""The minimum gain of a further rule, as a share of the policy's gain."""
+_MIN_PART_GAIN: Final = 0.01
+"""The minimum gain of a further part in a rule, as a share of the policy's gain."""
+_MAX_STEPS: Final = 12
+_MAX_PAIRS: Final = 8
+"""The number of pairs of parts that are narrowed, for each option."""
+_TOLERANCE: Final = 1e-9
+_DECIMALS: Final = 9
+"""The decimals of gains, as shares of the policy's gain, by which pairs are ranked."""
 
 
 @dataclass(frozen=True)
-class FoundRule:
-    """A rule: those who are in all of some parts get an option."""
+class SearchedRule:
+    """A rule: participants in all of its parts get an option."""
 
-    parts: tuple[int, ...]  # places of the parts; none: everybody else
-    option: int  # what they get
-    covers: Bools  # shape (n,): to whom it applies, if no rule before it does
+    parts: tuple[int, ...]  # indices of the parts; empty: all other participants
+    arm: int  # the option of the rule
+    covers: Bools  # shape (n,): the participants to whom it applies, unless an earlier rule does
 
 
 @dataclass(frozen=True)
 class RuleList:
-    """Rules in order, the last for everybody else, and the share of the policy's gain that they keep."""
+    """A decision list, with a default rule as the last, and the share of the policy's gain that it keeps."""
 
-    rules: tuple[FoundRule, ...]
+    rules: tuple[SearchedRule, ...]
     gain_kept: float
 
     @property
     def first(self) -> Ints:
-        """The rule that applies to everybody first, (n,)."""
-        return np.asarray(np.stack([one.covers for one in self.rules]).argmax(axis=0))
+        """The index of the first rule that applies to each participant, (n,)."""
+        return np.asarray(np.stack([rule.covers for rule in self.rules]).argmax(axis=0))
 
 
-def search(parts: Bools, worth: Array, chosen: Ints, enough: float = ENOUGH) -> RuleList:
-    """Return few rules whose value is near that of a policy.
+def search_rules(is_in_part: Bools, rewards: Array, chosen: Ints, min_gain_kept: float = MIN_GAIN_KEPT) -> RuleList:
+    """Return a short decision list whose value is near that of a policy.
 
-    Greedy: each step takes the option and the pairs of parts that improve most on the rules so far, of all pairs, so
-    that two features that matter only together are found, narrows them, and keeps the best. A rule that is found later
-    comes before the others. Rules and parts that bring nothing any more are taken out at the end.
+    Greedy: each step evaluates all pairs of parts for each option, so that features that matter only together are
+    found, narrows the best pairs by further parts, and keeps the best rule, which precedes the earlier rules. Rules
+    and parts without further effect are removed at the end.
 
-    parts (parts, n): who is in each part from which rules are made.
-    worth (n, options): the reward of each option for everybody, times their share.
+    is_in_part (parts, n): the participants in each candidate part.
+    rewards (n, options): the reward of each option for each participant, times the participant's share.
     chosen (n,): the policy's options.
-    enough: the share of the policy's gain that rules must keep, if seven can.
+    min_gain_kept: the share of the policy's gain that rules must keep, if seven can.
     """
-    people = np.arange(len(chosen))
-    options, totals = np.unique(chosen), worth.sum(axis=0)
-    best = int(options[totals[options].argmax()])
-    gain = float(worth[people, chosen].sum() - totals[best])
-    rest = FoundRule((), best, np.ones(len(chosen), np.bool_))
-    if gain <= _NOTHING * max(1.0, float(np.abs(totals).max())):
-        return RuleList((rest,), 1.0)
-    task = _Task(parts, worth, options, gain, float(totals[best]), enough)
-    rules: tuple[FoundRule, ...] = (rest,)
-    for _ in range(_STEPS):
-        if len(rules) == RULES_MAX:  # exceptions may have made others needless
-            rules = task.pruned(rules)
-        found = task.better(rules) if len(rules) < RULES_MAX and task.kept(rules) < enough else None
-        if found is None:
+    indices = np.arange(len(chosen))
+    options, totals = np.unique(chosen), rewards.sum(axis=0)
+    best_constant = int(options[totals[options].argmax()])
+    gain = float(rewards[indices, chosen].sum() - totals[best_constant])
+    default_rule = SearchedRule((), best_constant, np.ones(len(chosen), np.bool_))
+    if gain <= _TOLERANCE * max(1.0, float(np.abs(totals).max())):
+        return RuleList((default_rule,), 1.0)
+    task = _RuleSearch(is_in_part, rewards, options, gain, float(totals[best_constant]), min_gain_kept)
+    rules: tuple[SearchedRule, ...] = (default_rule,)
+    for _ in range(_MAX_STEPS):
+        if len(rules) == RULES_MAX:  # exceptions may have made earlier rules unnecessary
+            rules = task.prune(rules)
+        can_improve = len(rules) < RULES_MAX and task.gain_kept(rules) < min_gain_kept
+        new_rule = task.find_exception(rules) if can_improve else None
+        if new_rule is None:
             break
-        rules = task.settled((found, *rules))
-    rules = task.ordered(task.pruned(rules))
-    return RuleList(rules, min(1.0, task.kept(rules)))
+        rules = task.choose_default_option((new_rule, *rules))
+    rules = task.sort_by_size(task.prune(rules))
+    return RuleList(rules, min(1.0, task.gain_kept(rules)))
 
 
 @dataclass(frozen=True)
-class _Task:
-    parts: Bools
-    worth: Array
+class _RuleSearch:
+    """The candidate parts and rewards of a search, and the gain of the policy over the best constant option."""
+
+    is_in_part: Bools
+    rewards: Array
     options: Ints
     gain: float
-    constant: float
-    enough: float
+    constant_value: float
+    min_gain_kept: float
 
     @cached_property
-    def numbers(self) -> Array:
-        """Parts as numbers, for products."""
-        return self.parts.astype(np.float64)
+    def indicators(self) -> Array:
+        """The membership of parts as numbers, for matrix products."""
+        return self.is_in_part.astype(np.float64)
 
-    def given(self, rules: tuple[FoundRule, ...]) -> Ints:
-        first = np.stack([one.covers for one in rules]).argmax(axis=0)
-        return np.asarray(np.array([one.option for one in rules])[first])
+    def assign_options(self, rules: tuple[SearchedRule, ...]) -> Ints:
+        """Return the option of each participant by the first rule that applies, (n,)."""
+        first_rule = np.stack([rule.covers for rule in rules]).argmax(axis=0)
+        return np.asarray(np.array([rule.arm for rule in rules])[first_rule])
 
-    def kept(self, rules: tuple[FoundRule, ...]) -> float:
-        """Return the share of the gain that rules keep."""
-        value = float(self.worth[np.arange(len(self.worth)), self.given(rules)].sum())
-        return (value - self.constant) / self.gain
+    def gain_kept(self, rules: tuple[SearchedRule, ...]) -> float:
+        """Return the share of the policy's gain that rules keep."""
+        value = float(self.rewards[np.arange(len(self.rewards)), self.assign_options(rules)].sum())
+        return (value - self.constant_value) / self.gain
 
-    def better(self, rules: tuple[FoundRule, ...]) -> FoundRule | None:
-        """Return the rule that improves most on others as an exception from them; None where none does."""
-        now, some = self.given(rules), self.numbers
-        gains = self.worth[:, self.options] - self.worth[np.arange(len(now)), now][:, None]
-        most_of_each = np.maximum(gains, 0.0).sum(axis=0)
-        most, found = -np.inf, None
-        for column in np.argsort(-most_of_each, kind="stable").tolist():
-            if most_of_each[column] - _PRICE * self.gain <= most:
+    def find_exception(self, rules: tuple[SearchedRule, ...]) -> SearchedRule | None:
+        """Return the exception that improves most on a decision list; None without an improvement."""
+        assigned, indicators = self.assign_options(rules), self.indicators
+        gains = self.rewards[:, self.options] - self.rewards[np.arange(len(assigned)), assigned][:, None]
+        max_gain_by_option = np.maximum(gains, 0.0).sum(axis=0)
+        best_net_gain, best_rule = -np.inf, None
+        for column in np.argsort(-max_gain_by_option, kind="stable").tolist():
+            if max_gain_by_option[column] - _PART_COST * self.gain <= best_net_gain:
                 break  # no rule for this option, or for those after it, can improve more
-            better = gains[:, column]
-            # Pairs of the same people are equal on any processor, and the first of them is taken.
-            joint = np.round((some * better) @ some.T / self.gain + _PRICE * np.eye(len(some)), _PLACES)
-            for place in np.argsort(-joint, axis=None, kind="stable")[:_TRIED].tolist():
-                pair = tuple(dict.fromkeys(divmod(place, len(some))))
-                one, value = self._narrowed(pair, int(self.options[column]), better)
-                net = value - _PRICE * self.gain * len(one.parts)
-                if value >= _LEAST * self.gain and net > most + _NOTHING:
-                    most, found = net, one
-        return found
+            option_gains = gains[:, column]
+            # Rounding makes pairs of the same participants equal on any processor, and the first of them is taken.
+            costs = _PART_COST * np.eye(len(indicators))
+            joint = np.round((indicators * option_gains) @ indicators.T / self.gain + costs, _DECIMALS)
+            for pair_index in np.argsort(-joint, axis=None, kind="stable")[:_MAX_PAIRS].tolist():
+                pair = tuple(dict.fromkeys(divmod(pair_index, len(indicators))))
+                rule, value = self._narrow_rule(pair, int(self.options[column]), option_gains)
+                net_gain = value - _PART_COST * self.gain * len(rule.parts)
+                if value >= _MIN_RULE_GAIN * self.gain and net_gain > best_net_gain + _TOLERANCE:
+                    best_net_gain, best_rule = net_gain, rule
+        return best_rule
 
-    def _narrowed(self, parts: tuple[int, ...], option: int, better: Array) -> tuple[FoundRule, float]:
-        """Return the rule for those who are in all of some parts, and in more where that improves; and its value."""
-        covers = np.asarray(self.parts[list(parts)].all(axis=0))
-        value = float(better[covers].sum())
-        while len(parts) < _PARTS_MAX:
-            sums = self.numbers @ (better * covers)
-            one = first_largest(sums)
-            if sums[one] <= value + _NARROWER * self.gain:
+    def _narrow_rule(self, parts: tuple[int, ...], option: int, option_gains: Array) -> tuple[SearchedRule, float]:
+        """Return the rule of parts, with further parts added while that improves its gain, and its gain."""
+        covers = np.asarray(self.is_in_part[list(parts)].all(axis=0))
+        value = float(option_gains[covers].sum())
+        while len(parts) < _MAX_PARTS_OF_RULE:
+            sums = self.indicators @ (option_gains * covers)
+            part = first_largest(sums)
+            if sums[part] <= value + _MIN_PART_GAIN * self.gain:
                 break
-            parts, covers, value = (*parts, one), covers & self.parts[one], float(sums[one])
-        return FoundRule(parts, option, covers), value
+            parts, covers, value = (*parts, part), covers & self.is_in_part[part], float(sums[part])
+        return SearchedRule(parts, option, covers), value
 
-    def settled(self, rules: tuple[FoundRule, ...]) -> tuple[FoundRule, ...]:
-        """Give everybody else the option that is best for them."""
-        left = ~np.stack([one.covers for one in rules[:-1]]).any(axis=0)
-        option = int(self.options[self.worth[left][:, self.options].sum(axis=0).argmax()])
-        changed = (*rules[:-1], replace(rules[-1], option=option))
-        return changed if self.kept(changed) > self.kept(rules) + _NOTHING else rules
+    def choose_default_option(self, rules: tuple[SearchedRule, ...]) -> tuple[SearchedRule, ...]:
+        """Replace the option of the default rule by the best for the participants it covers, if that improves."""
+        is_uncovered = ~np.stack([rule.covers for rule in rules[:-1]]).any(axis=0)
+        option = int(self.options[self.rewards[is_uncovered][:, self.options].sum(axis=0).argmax()])
+        candidate = (*rules[:-1], replace(rules[-1], arm=option))
+        return candidate if self.gain_kept(candidate) > self.gain_kept(rules) + _TOLERANCE else rules
 
-    def pruned(self, rules: tuple[FoundRule, ...]) -> tuple[FoundRule, ...]:
-        """Take out rules, and parts of rules, without which as much is kept, or enough."""
-        for found in rules[:-1]:
-            without = tuple(one for one in rules if one is not found)
-            if self._is_as_good(without, rules):
-                rules = without
-        for place in range(len(rules) - 1):
-            for part in rules[place].parts:
-                rest = tuple(one for one in rules[place].parts if one != part)
-                wider = replace(rules[place], parts=rest, covers=np.asarray(self.parts[list(rest)].all(axis=0)))
-                changed = (*rules[:place], wider, *rules[place + 1 :])
-                if rest and self._is_as_good(changed, rules):
-                    rules = changed
+    def prune(self, rules: tuple[SearchedRule, ...]) -> tuple[SearchedRule, ...]:
+        """Remove rules, and parts of rules, without which the list is as good, or good enough."""
+        for rule in rules[:-1]:
+            shorter = tuple(other for other in rules if other is not rule)
+            if self._is_as_good(shorter, rules):
+                rules = shorter
+        for index in range(len(rules) - 1):
+            for part in rules[index].parts:
+                rest = tuple(other for other in rules[index].parts if other != part)
+                wider = replace(rules[index], parts=rest, covers=np.asarray(self.is_in_part[list(rest)].all(axis=0)))
+                candidate = (*rules[:index], wider, *rules[index + 1 :])
+                if rest and self._is_as_good(candidate, rules):
+                    rules = candidate
         return rules
 
-    def _is_as_good(self, rules: tuple[FoundRule, ...], before: tuple[FoundRule, ...]) -> bool:
-        return self.kept(rules) >= min(self.enough, self.kept(before) - _NOTHING)
+    def _is_as_good(self, rules: tuple[SearchedRule, ...], old_rules: tuple[SearchedRule, ...]) -> bool:
+        return self.gain_kept(rules) >= min(self.min_gain_kept, self.gain_kept(old_rules) - _TOLERANCE)
 
-    def ordered(self, rules: tuple[FoundRule, ...]) -> tuple[FoundRule, ...]:
-        """Put rules for more people first, where that changes nothing for anybody."""
-        weights, made = [one.covers.sum() for one in rules], list(range(len(rules) - 1))
-        for end in range(len(made) - 1, 0, -1):
-            for place in range(end):
-                one, other = made[place], made[place + 1]
-                apart = not bool((rules[one].covers & rules[other].covers).any())
-                if apart and weights[other] > weights[one]:
-                    made[place], made[place + 1] = other, one
-        return (*(rules[place] for place in made), rules[-1])
+    def sort_by_size(self, rules: tuple[SearchedRule, ...]) -> tuple[SearchedRule, ...]:
+        """Put rules for more participants first, if they are disjoint."""
+        weights, order = [rule.covers.sum() for rule in rules], list(range(len(rules) - 1))
+        for end in range(len(order) - 1, 0, -1):
+            for index in range(end):
+                rule, other = order[index], order[index + 1]
+                is_disjoint = not bool((rules[rule].covers & rules[other].covers).any())
+                if is_disjoint and weights[other] > weights[rule]:
+                    order[index], order[index + 1] = other, rule
+        return (*(rules[index] for index in order), rules[-1])

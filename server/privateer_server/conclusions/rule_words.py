@@ -1,4 +1,4 @@
-"""Rules in the words of the spec: `platform is ios and days_since_install below 7`."""
+"""Texts of rules in the names of the spec: `platform is ios and days_since_install below 7`."""
 
 import math
 from collections.abc import Sequence
@@ -10,68 +10,78 @@ from privateer_server.conclusions.feature_parts import FeaturePart
 
 EVERYBODY: Final = "everybody"
 REST: Final = "everybody else"
-_NAME: Final = 60
-"""Characters of a name in a sentence."""
-_LISTED: Final = 6
-"""Levels that are listed one by one."""
-_KEPT: Final = 3
-"""Levels that are listed although those that are left out are fewer."""
-_WHOLE: Final = 1000
+_MAX_NAME_LENGTH: Final = 60
+"""The maximum number of characters of a name in a sentence."""
+_MAX_LISTED_LEVELS: Final = 6
+"""The maximum number of levels that are listed one by one."""
+_MIN_LEVELS_TO_NEGATE: Final = 3
+"""The maximum number of levels that are listed although the excluded levels are fewer."""
+_MIN_WHOLE_NUMBER: Final = 1000
 """Numbers from here on are written without decimals."""
 
 
-def in_words(parts: Sequence[FeaturePart], *, alone: bool) -> str:
-    """Say who is in all of some parts; where there is none, it is everybody (``alone``), or everybody else."""
+def describe_parts(parts: Sequence[FeaturePart], *, is_only_rule: bool) -> str:
+    """Describe the participants in all parts; without parts all participants, or all others unless ``is_only_rule``."""
     if not parts:
-        return EVERYBODY if alone else REST
-    return " and ".join(_in_words(one.condition, one.whole.condition) for one in parts)
+        return EVERYBODY if is_only_rule else REST
+    return " and ".join(_describe_condition(part.condition, part.parent.condition) for part in parts)
 
 
-def short(name: str) -> str:
-    """Write a name as part of a sentence."""
+def shorten(name: str) -> str:
+    """Return a printable name of limited length for a sentence."""
     clean = printable(name).strip() or "(blank)"
-    return clean if len(clean) <= _NAME else f"{clean[: _NAME - 1]}…"
+    return clean if len(clean) <= _MAX_NAME_LENGTH else f"{clean[: _MAX_NAME_LENGTH - 1]}…"
 
 
-def number(value: float) -> str:
-    """Write a number with four digits, and one of thousands in whole."""
-    return f"{value:z,.0f}" if abs(value) >= _WHOLE else f"{value:z.4g}"
+def format_number(value: float) -> str:
+    """Format a number with four digits, and from 1,000 on without decimals."""
+    return f"{value:z,.0f}" if abs(value) >= _MIN_WHOLE_NUMBER else f"{value:z.4g}"
 
 
-def _in_words(one: Condition, all_: Condition) -> str:
-    name = short(one.feature)
-    if isinstance(one, Between) and isinstance(all_, Between):
-        said = _interval(name, one, all_)
-        return f"{said} (or missing)" if one.missing and said else said or f"{name} is given"
-    if isinstance(one, Among) and isinstance(all_, Among):
-        return f"{name} {_levels(one, all_)}"
+def _describe_condition(condition: Condition, whole: Condition) -> str:
+    """Describe a condition on a feature, of which ``whole`` is the condition that all participants satisfy."""
+    name = shorten(condition.feature)
+    if isinstance(condition, Between) and isinstance(whole, Between):
+        text = _describe_interval(name, condition, whole)
+        return f"{text} (or missing)" if condition.missing and text else text or f"{name} is given"
+    if isinstance(condition, Among) and isinstance(whole, Among):
+        return f"{name} {_describe_levels(condition, whole)}"
     return f"{name} is missing"
 
 
-def _interval(name: str, one: Between, all_: Between) -> str:
-    if math.isclose(one.low, all_.low):
-        return "" if math.isclose(one.high, all_.high) else f"{name} below {number(one.high)}"
-    if math.isclose(one.high, all_.high):
-        return f"{name} {number(one.low)} or more"
-    return f"{name} from {number(one.low)} to below {number(one.high)}"
+def _describe_interval(name: str, part: Between, whole: Between) -> str:
+    """Describe an interval of a number by its ends within the whole range; empty if it is the whole range."""
+    if math.isclose(part.low, whole.low):
+        return "" if math.isclose(part.high, whole.high) else f"{name} below {format_number(part.high)}"
+    if math.isclose(part.high, whole.high):
+        return f"{name} {format_number(part.low)} or more"
+    return f"{name} from {format_number(part.low)} to below {format_number(part.high)}"
 
 
-def _levels(one: Among, all_: Among) -> str:
-    left = [value for value in all_.values if value not in one.values]
-    gone = all_.missing and not one.missing
-    if len(one.values) > _KEPT and len(left) + gone < len(one.values) + one.missing:
-        return f"is not {_listed(left, gone)}"
-    return f"is {_listed(list(one.values), one.missing)}"
+def _describe_levels(condition: Among, whole: Among) -> str:
+    """Describe a set of levels, or its complement if that is shorter."""
+    excluded = [value for value in whole.values if value not in condition.values]
+    is_missing = whole.missing and not condition.missing
+    has_few_excluded = len(excluded) + is_missing < len(condition.values) + condition.missing
+    if len(condition.values) > _MIN_LEVELS_TO_NEGATE and has_few_excluded:
+        return f"is not {_format_levels(excluded, is_missing)}"
+    return f"is {_format_levels(list(condition.values), condition.missing)}"
 
 
-def _listed(values: Sequence[Level], missing: bool) -> str:
-    names = [_level(value) for value in values] + (["missing"] if missing else [])
-    if len(names) > _LISTED:
-        return f"one of {len(names)} ({', '.join(names[: _LISTED - 1])}, …)"
-    return " or ".join(names) if len(names) < 3 else f"{', '.join(names[:-1])} or {names[-1]}"
+def _format_levels(values: Sequence[Level], missing: bool) -> str:
+    """Format levels as a list of alternatives, shortened if there are many."""
+    names = [_format_level(value) for value in values] + (["missing"] if missing else [])
+    if len(names) > _MAX_LISTED_LEVELS:
+        return f"one of {len(names)} ({', '.join(names[: _MAX_LISTED_LEVELS - 1])}, …)"
+    return join_words(names, "or")
 
 
-def _level(value: Level) -> str:
+def join_words(words: Sequence[str], conjunction: str) -> str:
+    """Join words by commas, and the last two by a conjunction."""
+    return f" {conjunction} ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
+def _format_level(value: Level) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return short(value) if isinstance(value, str) else number(value)
+    return shorten(value) if isinstance(value, str) else format_number(value)

@@ -1,7 +1,7 @@
-"""Rules for whom: what a policy gives, put into a few sentences, with what is expected of it and how surely."""
+"""Rules that summarize a policy, and the reference population on which they are found."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_
@@ -11,179 +11,266 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer_core.answer.conclusion import Rule, Rules, Sureness
+from privateer_core.answer.conclusion import ConfidenceLabel, Rule, Rules
 from privateer_core.policies.expected_rewards import ExpectedRewards
 from privateer_core.policies.policy import Policy
+from privateer_core.spec.categories import Ordinal
+from privateer_core.spec.columns import MISSING_PLACE, find_levels_in_boxes
+from privateer_core.spec.context import find_inhabited_boxes
 from privateer_core.spec.features import Feature
-from privateer_server.conclusions.feature_parts import FeaturePart, parts_of
-from privateer_server.conclusions.reference_people import ReferencePeople, people_drawn, people_in
-from privateer_server.conclusions.rule_search import ENOUGH, FoundRule, RuleList, search
-from privateer_server.conclusions.rule_words import in_words
+from privateer_server.conclusions.feature_parts import FeaturePart, build_feature_parts
+from privateer_server.conclusions.rule_search import MIN_GAIN_KEPT, RuleList, SearchedRule, search_rules
+from privateer_server.conclusions.rule_words import describe_parts
 
 Array = NDArray[np.float64]
+Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
-CERTAIN: Final = 0.98
-"""Where two options are equal, one is called almost certain with probability .04, since either may seem better."""
-LIKELY: Final = 0.9
-_ALL: Final = 1 - 1e-6
-"""Rules say what tests decided of everybody, if seven can."""
+_N_PARTICIPANTS: Final = 4096
+_MIN_PER_BOX: Final = 4
+"""The minimum number of participants in a box, so that a cut through the box divides them in proportion."""
+_ASSUMED_MISSING_SHARE: Final = 0.1
+"""The assumed share of participants without a number in a box with and without numbers."""
+
+
+@dataclass(frozen=True)
+class Population:
+    """A synthetic population of weighted participants."""
+
+    contexts: Array  # shape (n, columns): encoded, in [0, 1]
+    weights: Array  # shape (n,): the share of the population that each represents
+    boxes: NDArray[np.int64]  # shape (n,): the box of each
+
+
+def spread_over_boxes(features: Mapping[str, Feature], lower: Array, upper: Array, shares: Array) -> Population:
+    """Return a population spread evenly over boxes, by a deterministic sequence.
+
+    features: the spec's features, which define the possible contexts.
+    lower, upper (boxes, columns): corners.
+    shares (boxes,): the share of participants in each.
+    """
+    rows = np.flatnonzero(find_inhabited_boxes(features, lower, upper) & (shares > 0))
+    n_per_box = max(_MIN_PER_BOX, _N_PARTICIPANTS // max(1, len(rows)))
+    boxes = np.repeat(rows, n_per_box)
+    points = _kronecker_points(len(boxes), 2 * len(features))
+    contexts, start = np.zeros((len(boxes), lower.shape[1])), 0
+    for feature_index, feature in enumerate(features.values()):
+        columns = slice(start, start := start + feature.columns)
+        feature_points = points[:, 2 * feature_index : 2 * feature_index + 2]
+        contexts[:, columns] = _place_in_boxes(feature, lower[boxes, columns], upper[boxes, columns], feature_points)
+    weights = shares[boxes] / n_per_box
+    return Population(contexts, weights / weights.sum(), boxes)
+
+
+def draw_population(features: Mapping[str, Feature], draw: Callable[[Array], Array]) -> Population:
+    """Return the population that ``draw`` makes of a deterministic sequence of points (n, features, 2) in [0, 1]."""
+    contexts = draw(_kronecker_points(_N_PARTICIPANTS, 2 * len(features)).reshape(_N_PARTICIPANTS, len(features), 2))
+    return Population(contexts, np.full(_N_PARTICIPANTS, 1 / _N_PARTICIPANTS), np.zeros(_N_PARTICIPANTS, np.int64))
+
+
+def _kronecker_points(n_points: int, columns: int) -> Array:
+    """Return low-discrepancy points, (n_points, columns): multiples of irrationals (Kronecker; Roberts 2018)."""
+    root = 2.0
+    for _ in range(64):
+        root = (1 + root) ** (1 / (columns + 1))
+    steps = root ** -np.arange(1.0, columns + 1)
+    return np.asarray((0.5 + np.arange(1, n_points + 1)[:, None] * steps) % 1.0)
+
+
+def _place_in_boxes(feature: Feature, lower: Array, upper: Array, points: Array) -> Array:
+    """Return a feature's columns (n, columns) within corners of boxes, from points (n, 2) in [0, 1]."""
+    block = feature.blocks[0]
+    if block.codes:
+        levels = _choose_allowed(find_levels_in_boxes(block, lower, upper), points[:, 0])
+        codes = np.array(block.codes)[levels, None]
+        return np.asarray((codes >> np.arange(block.columns - 1, -1, -1)) & 1, np.float64)
+    low, high = lower[:, 0], upper[:, 0]
+    numbers = low + points[:, 0] * (high - low)
+    is_forced: Bools = np.zeros(len(low), np.bool_)
+    if isinstance(feature, Ordinal):
+        centres = feature.positions(np.arange(len(feature.levels), dtype=np.float64))
+        is_allowed = (centres >= low[:, None]) & (centres < high[:, None])
+        numbers, is_forced = centres[_choose_allowed(is_allowed, points[:, 0])], np.asarray(~is_allowed.any(axis=1))
+    if not feature.missing:
+        return np.asarray(numbers[:, None])
+    can_be_missing = (upper[:, 1] == 1) & (low <= MISSING_PLACE) & (high > MISSING_PLACE)
+    is_missing = can_be_missing & (is_forced | (lower[:, 1] > 0) | (points[:, 1] < _ASSUMED_MISSING_SHARE))
+    return np.stack([np.where(is_missing, MISSING_PLACE, numbers), is_missing], axis=1)
+
+
+def _choose_allowed(is_allowed: Bools, points: Array) -> NDArray[np.int64]:
+    """Return the index of an allowed level, (n, levels), for each point; the first index if none is allowed."""
+    counts = np.maximum(is_allowed.sum(axis=1), 1)
+    rank = np.minimum((points * counts).astype(np.int64), counts - 1)
+    return np.asarray((is_allowed.cumsum(axis=1) > rank[:, None]).argmax(axis=1))
+
+
+CERTAIN_FROM: Final = 0.98
+"""With two equal options either is called almost certainly better with a total probability of .04."""
+LIKELY_FROM: Final = 0.9
+_EXACT: Final = 1 - 1e-6
+"""The share of participants for whom rules agree with tests, if seven rules can."""
 RULE_DIGITS: Final = 4
-_CERTAIN_MOST: Final = 0.9999
-"""No probability by a model is said to be higher."""
-_DECIDED: Final[tuple[Sureness, ...]] = ("decided", "decided against the control", "decided on average", "not known")
-"""What tests decide, the surest first."""
+_MAX_CERTAINTY: Final = 0.9999
+"""The highest probability by a model that is reported."""
+_DECISIONS: Final[tuple[ConfidenceLabel, ...]] = (
+    "decided",
+    "decided against the control",
+    "decided on average",
+    "not known",
+)
+"""The decisions of tests, the most certain first."""
 
 
-def sureness_of(certainty: float) -> Sureness:
-    """Return a probability in words."""
-    return "almost certain" if certainty >= CERTAIN else "likely" if certainty >= LIKELY else "not known"
+def choose_confidence_label(certainty: float) -> ConfidenceLabel:
+    """Return the verbal category of a probability."""
+    return "almost certain" if certainty >= CERTAIN_FROM else "likely" if certainty >= LIKELY_FROM else "not known"
 
 
 @dataclass(frozen=True)
 class Advantage:
-    """How much more of something is expected than of something else, and the standard deviation of that."""
+    """The expected difference of mean rewards between two policies, and its standard error."""
 
     value: float
-    deviation: float
+    standard_error: float
 
     @property
     def certainty(self) -> float:
-        """The probability that it is above 0."""
-        if not math.isfinite(self.deviation):
+        """The probability that the difference is above 0."""
+        if not math.isfinite(self.standard_error):
             return 0.5
-        return NormalDist().cdf(self.value / self.deviation) if self.deviation > 0 else float(self.value > 0)
+        return NormalDist().cdf(self.value / self.standard_error) if self.standard_error > 0 else float(self.value > 0)
 
     @property
-    def radius(self) -> float:
-        """Half of its interval of 95 %."""
-        return NormalDist().inv_cdf(0.975) * self.deviation
+    def half_width(self) -> float:
+        """The half-width of its 95 % interval."""
+        return NormalDist().inv_cdf(0.975) * self.standard_error
 
 
 @dataclass(frozen=True)
 class Prospect:
-    """What is expected for people of a reference population."""
+    """The expected rewards of a reference population, and the choices of a policy."""
 
-    # they, and what a policy gives them, (n,)
-    people: ReferencePeople
+    # the population, and the policy's options, (n,)
+    population: Population
     chosen: Ints
-    expected: ExpectedRewards  # what they rest on
+    expected: ExpectedRewards  # the model of expected rewards
     # shape (n, options)
     means: Array
-    deviations: Array
-    playable: Ints  # options that anybody can get
+    standard_deviations: Array
+    playable: Ints  # options that can be chosen
 
-    def advantage(self, options: Ints, other: int, some: Array) -> Advantage:
-        """Return by how much ``options`` (n,) are better than another for people with weights ``some``, (n,)."""
-        rows, weights = np.arange(len(some)), np.where(options == other, 0.0, some / some.sum())
+    def estimate_advantage(self, options: Ints, other: int, weights: Array) -> Advantage:
+        """Return the advantage of ``options`` (n,) over another option for participants of these weights, (n,)."""
+        rows, shares = np.arange(len(weights)), np.where(options == other, 0.0, weights / weights.sum())
         signs = np.zeros_like(self.means)
-        signs[rows, options] += weights
-        signs[:, other] -= weights
-        return Advantage(float((signs * self.means).sum()), self.expected.deviation(self.people.contexts, signs))
+        signs[rows, options] += shares
+        signs[:, other] -= shares
+        return Advantage(float((signs * self.means).sum()), self.expected.deviation(self.population.contexts, signs))
 
     @property
-    def constant(self) -> int:
-        """The option that is best if everybody gets the same."""
-        return int(self.playable[(self.people.weights @ self.means[:, self.playable]).argmax()])
+    def best_constant(self) -> int:
+        """The best single option for the whole population."""
+        return int(self.playable[(self.population.weights @ self.means[:, self.playable]).argmax()])
 
 
-def prospect_of(
+def build_prospect(
     features: Mapping[str, Feature], expected: ExpectedRewards, policy: Policy, playable: Sequence[bool]
 ) -> Prospect:
-    """Return what is expected where a policy decides that asks nobody, and has no use for coins."""
+    """Build the expected rewards of a reference population under a deterministic policy."""
     if expected.draw:
-        people = people_drawn(features, expected.draw)
+        population = draw_population(features, expected.draw)
     else:
-        people = people_in(features, expected.lower, expected.upper, expected.shares.people)
-    chosen = policy.decide(people.contexts, np.zeros(len(people.weights), np.uint32)).arms
-    return Prospect(people, chosen, expected, *expected.at(people.contexts), np.flatnonzero(playable))
+        population = spread_over_boxes(features, expected.lower, expected.upper, expected.shares.normalized)
+    chosen = policy.decide(population.contexts, np.zeros(len(population.weights), np.uint32)).arms
+    return Prospect(population, chosen, expected, *expected.at(population.contexts), np.flatnonzero(playable))
 
 
-def rules_of(
+def find_arm_rules(
     options: Sequence[str],
     features: Mapping[str, Feature],
     bounds: tuple[float, float],
     prospect: Prospect,
-    enough: float = ENOUGH,
+    min_gain_kept: float = MIN_GAIN_KEPT,
 ) -> Rules:
-    """Return the rules, of all people whom the spec allows for.
+    """Find the rules that summarize which arm a policy gives to whom in its reference population.
 
-    bounds: those of rewards: means are within them.
-    enough: the share of the policy's gain that rules must keep, if seven can.
+    bounds: the bounds of rewards, to which means are clipped.
+    min_gain_kept: the share of the policy's gain that rules must keep, if seven can.
     """
-    people, means, expected = prospect.people, prospect.means, prospect.expected
+    population, means, expected = prospect.population, prospect.means, prospect.expected
     edges, is_tested = (expected.lower, expected.upper), expected.decided is not None
-    # What tests decided is the policy, whatever estimates say: its rules are to say who gets what, of everybody.
-    worth = np.eye(means.shape[1])[prospect.chosen] if is_tested else means
-    likes = people.weights[:, None] * worth
-    parts = parts_of(features, people.contexts, edges, likes - likes.mean(axis=1, keepdims=True))
+    # Tests decide the policy, regardless of estimates: its rules must agree with it for all participants.
+    rewards = np.eye(means.shape[1])[prospect.chosen] if is_tested else means
+    utilities = population.weights[:, None] * rewards
+    parts = build_feature_parts(features, population.contexts, edges, utilities - utilities.mean(axis=1, keepdims=True))
     columns, start = dict[str, slice](), 0
     for name, feature in features.items():
         columns[name] = slice(start, start := start + feature.columns)
-    held = [one.holds(people.contexts[:, columns[one.name]]) for one in parts]
-    held_by = np.array(held).reshape(-1, len(people.weights))
-    found = search(held_by, likes, prospect.chosen, _ALL if is_tested else enough)
-    first, alone = found.first, len(found.rules) == 1
-    made = []
-    for place, one in enumerate(found.rules):
-        some = people.weights * (first == place)
-        if some.sum() > 0:
-            made.append(_rule(options, _joined(one, parts), one.option, some, prospect, bounds, alone=alone))
+    is_in_part = [part.contains(population.contexts[:, columns[part.name]]) for part in parts]
+    membership = np.array(is_in_part).reshape(-1, len(population.weights))
+    rule_list = search_rules(membership, utilities, prospect.chosen, _EXACT if is_tested else min_gain_kept)
+    first, is_only = rule_list.first, len(rule_list.rules) == 1
+    rules = []
+    for rule_index, rule in enumerate(rule_list.rules):
+        weights = population.weights * (first == rule_index)
+        if weights.sum() > 0:
+            merged = _merge_parts(rule, parts)
+            rules.append(_build_rule(options, merged, rule.arm, weights, prospect, bounds, is_only=is_only))
     is_constant = len(np.unique(prospect.chosen)) == 1
-    kept = None if is_constant or is_tested else _rounded(found.gain_kept)
-    return Rules(tuple(made), kept, f"{expected.shares.sentence}{_missed(found, prospect)}", expected.shares.source)
+    gain_kept = None if is_constant or is_tested else round(rule_list.gain_kept, RULE_DIGITS)
+    sentence = f"{expected.shares.sentence}{_mismatch_text(rule_list, prospect)}"
+    return Rules(tuple(rules), gain_kept, sentence, expected.shares.source)
 
 
-def _missed(found: RuleList, prospect: Prospect) -> str:
-    """Say of how many people rules say something else than what tests decided of them."""
+def _mismatch_text(rule_list: RuleList, prospect: Prospect) -> str:
+    """Describe the share of participants for whom rules differ from the decisions of tests."""
     if prospect.expected.decided is None:
         return ""
-    given = np.array([one.option for one in found.rules])[found.first]
-    missed = float(prospect.people.weights @ (given != prospect.chosen))
-    return f" The policy gives {missed:.1%} of the people something else than these rules." if missed > 1 - _ALL else ""
+    assigned = np.array([rule.arm for rule in rule_list.rules])[rule_list.first]
+    share = float(prospect.population.weights @ (assigned != prospect.chosen))
+    return f" The policy gives {share:.1%} of the people something else than these rules." if share > 1 - _EXACT else ""
 
 
-def _joined(rule: FoundRule, parts: Sequence[FeaturePart]) -> list[FeaturePart]:
-    """Return the parts of a rule, one a feature."""
-    names = dict.fromkeys(parts[place].name for place in rule.parts)
-    return [reduce(and_, (parts[place] for place in rule.parts if parts[place].name == name)) for name in names]
+def _merge_parts(rule: SearchedRule, parts: Sequence[FeaturePart]) -> list[FeaturePart]:
+    """Return the parts of a rule, intersected by feature."""
+    names = dict.fromkeys(parts[index].name for index in rule.parts)
+    return [reduce(and_, (parts[index] for index in rule.parts if parts[index].name == name)) for name in names]
 
 
-def _rule(
+def _build_rule(
     options: Sequence[str],
     parts: Sequence[FeaturePart],
     option: int,
-    some: Array,
+    shares: Array,
     prospect: Prospect,
     bounds: tuple[float, float],
     *,
-    alone: bool,
+    is_only: bool,
 ) -> Rule:
-    weights, given, expected = some / some.sum(), np.full(len(some), option), prospect.expected
-    averages = weights @ prospect.means
-    others = [int(one) for one in prospect.playable if one != option]
-    rivals = {other: prospect.advantage(given, other, some) for other in others}
-    certainty = max(0.0, 1 - sum(1 - one.certainty for one in rivals.values()))
-    is_known = bool(np.isfinite(prospect.deviations[some > 0]).all())
-    second = max(others, key=lambda other: float(averages[other])) if others and is_known else None
-    sureness = sureness_of(certainty)
+    """Return a rule with its share, mean reward, next best option, and how certain it is that it is the best."""
+    weights, assigned, expected = shares / shares.sum(), np.full(len(shares), option), prospect.expected
+    mean_rewards = weights @ prospect.means
+    others = [int(index) for index in prospect.playable if index != option]
+    rivals = {other: prospect.estimate_advantage(assigned, other, shares) for other in others}
+    certainty = max(0.0, 1 - sum(1 - advantage.certainty for advantage in rivals.values()))
+    is_known = bool(np.isfinite(prospect.standard_deviations[shares > 0]).all())
+    next_best = max(others, key=lambda other: float(mean_rewards[other])) if others and is_known else None
+    confidence_label = choose_confidence_label(certainty)
     if expected.decided is not None:
-        of_boxes = np.array([_DECIDED.index(one) for one in expected.decided])[prospect.people.boxes]
-        of_people = np.where(prospect.chosen == option, of_boxes, len(_DECIDED) - 1)
-        sureness = _DECIDED[int(of_people[some > 0].max())]
+        by_box = np.array([_DECISIONS.index(decision) for decision in expected.decided])[prospect.population.boxes]
+        by_participant = np.where(prospect.chosen == option, by_box, len(_DECISIONS) - 1)
+        confidence_label = _DECISIONS[int(by_participant[shares > 0].max())]
+    mean = None
+    if is_known and not expected.differences:
+        mean = round(min(max(float(mean_rewards[option]), bounds[0]), bounds[1]), RULE_DIGITS)
     return Rule(
-        people=in_words(parts, alone=alone),
-        where=tuple(one.condition for one in parts),
-        option=options[option],
-        share=_rounded(float(some.sum())),
-        mean=None
-        if expected.differences or not is_known
-        else _rounded(min(max(float(averages[option]), bounds[0]), bounds[1])),
-        next_best=None if second is None else options[second],
-        difference=None if second is None else _rounded(rivals[second].value),
-        certainty=None if expected.decided is not None else min(_CERTAIN_MOST, _rounded(certainty)),
-        sureness=sureness,
+        people=describe_parts(parts, is_only_rule=is_only),
+        where=tuple(part.condition for part in parts),
+        arm=options[option],
+        share=round(float(shares.sum()), RULE_DIGITS),
+        mean=mean,
+        next_best=None if next_best is None else options[next_best],
+        difference=None if next_best is None else round(rivals[next_best].value, RULE_DIGITS),
+        probability_best=None if expected.decided is not None else min(_MAX_CERTAINTY, round(certainty, RULE_DIGITS)),
+        confidence_label=confidence_label,
     )
-
-
-def _rounded(value: float) -> float:
-    return round(value, RULE_DIGITS)

@@ -7,14 +7,14 @@ export const NEW = "+new";
 export function parseAddress(hash) {
   if (hash === "" || hash === "#") return { name: "", part: "" };
   if (hash === "#new") return { name: NEW, part: "" };
-  const found = /^#\/([^/]*)(?:\/([^/]*))?$/.exec(hash);
-  if (!found) return null;
+  const match = /^#\/([^/]*)(?:\/([^/]*))?$/.exec(hash);
+  if (!match) return null;
   try {
-    return { name: decodeURIComponent(found[1]), part: decodeURIComponent(found[2] ?? "") };
+    return { name: decodeURIComponent(match[1]), part: decodeURIComponent(match[2] ?? "") };
   } catch {
     return null;
   }
 }
 
 /** The hash of an experiment, or of a part of its page. */
-export const addressOf = (name, part = "") => `#/${encodeURIComponent(name)}${part ? `/${part}` : ""}`;
+export const formatAddress = (name, part = "") => `#/${encodeURIComponent(name)}${part ? `/${part}` : ""}`;

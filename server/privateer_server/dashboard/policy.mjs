@@ -3,8 +3,8 @@
 import { BinsView } from "./bins.mjs";
 import { el, replace } from "./dom.mjs";
 import { render } from "./render.mjs";
-import { factPairs } from "./tables.mjs";
-import { count } from "./words.mjs";
+import { makeKnownFacts } from "./tables.mjs";
+import { formatNumber } from "./words.mjs";
 
 const PAUSE = 150, KEPT = 64;
 
@@ -24,17 +24,17 @@ export class PolicyPanel {
     const newest = facts.version, follows = this.version === null || this.version === this.newest;
     this.newest = newest;
     if (follows || this.version > newest) this.version = newest;
-    this.slider();
+    this.updateSlider();
     if (!place.contains(this.drawing)) replace(place, this.controls, this.said, this.drawing);
     this.draw();
   }
 
   /** The slider; it stays in its place while somebody moves it. */
-  slider() {
-    const words = this.version === this.newest ? `${count(this.version)}, the newest` : `${count(this.version)} of ${count(this.newest)}`;
+  updateSlider() {
+    const words = this.version === this.newest ? `${formatNumber(this.version)}, the newest` : `${formatNumber(this.version)} of ${formatNumber(this.newest)}`;
     if (!this.controls.hasChildNodes()) {
       this.shown = el("output", { for: "version" });
-      this.input = el("input", { type: "range", id: "version", min: "1", step: "1", oninput: () => this.slid() });
+      this.input = el("input", { type: "range", id: "version", min: "1", step: "1", oninput: () => this.moveSlider() });
       this.controls.append(el("label", {}, "Version ", this.input, this.shown));
     }
     this.controls.hidden = this.newest < 2;
@@ -44,9 +44,9 @@ export class PolicyPanel {
     this.shown.textContent = words;
   }
 
-  slid() {
+  moveSlider() {
     this.version = Number(this.input.value);
-    this.slider();
+    this.updateSlider();
     clearTimeout(this.timer);
     this.timer = setTimeout(() => this.draw(), PAUSE);
   }
@@ -54,14 +54,14 @@ export class PolicyPanel {
   async draw() {
     const version = this.version;
     try {
-      const published = version === this.newest ? this.known.policy : await this.of(version);
-      if (version === this.version) this.put(published.policy);
+      const published = version === this.newest ? this.known.policy : await this.fetchPolicy(version);
+      if (version === this.version) this.drawPolicy(published.policy);
     } catch (error) {
-      if (version === this.version) this.said.textContent = `Version ${count(version)} cannot be shown: ${error.message}`;
+      if (version === this.version) this.said.textContent = `Version ${formatNumber(version)} cannot be shown: ${error.message}`;
     }
   }
 
-  async of(version) {
+  async fetchPolicy(version) {
     if (!this.earlier.has(version)) {
       const fetched = await this.fetchVersion(version);
       if (this.earlier.size >= KEPT) this.earlier.delete(this.earlier.keys().next().value);
@@ -70,17 +70,17 @@ export class PolicyPanel {
     return this.earlier.get(version);
   }
 
-  put({ shows, facts }) {
+  drawPolicy({ shows, facts }) {
     const { spec } = this.facts;
-    this.said.textContent = this.version === this.newest ? "" : `This is what people got under version ${count(this.version)}. Estimates below are the newest.`;
+    this.said.textContent = this.version === this.newest ? "" : `This is what people got under version ${formatNumber(this.version)}. Estimates below are the newest.`;
     replace(this.drawing, render(shows, { id: "policy", width: this.width, options: spec?.experiment?.arms ?? [], features: spec?.context?.features,
-      answer: this.known.answer.found, map: this.map, versions: this.newest > KEPT ? undefined : () => this.all() }), factPairs(facts));
+      answer: this.known.answer.result, map: this.map, versions: this.newest > KEPT ? undefined : () => this.fetchAllShown() }), makeKnownFacts(facts));
   }
 
   /** What the policy showed in every version. */
-  async all() {
-    const found = [];
-    for (let version = 1; version < this.newest; version++) found.push((await this.of(version)).policy.shows);
-    return [...found, this.known.policy.policy.shows];
+  async fetchAllShown() {
+    const shown = [];
+    for (let version = 1; version < this.newest; version++) shown.push((await this.fetchPolicy(version)).policy.shows);
+    return [...shown, this.known.policy.policy.shows];
   }
 }

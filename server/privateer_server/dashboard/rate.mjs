@@ -3,16 +3,16 @@
 const LEAST = 60_000, BASE = 24 * 3_600_000, MOST = 120;
 
 /** Counts seen so far with one more: `[{at, accepted}]`. They begin anew where counts have gone down. */
-export function remembered(points, at, accepted) {
-  const before = points.filter((one) => Number.isFinite(one.at) && one.at <= at && at - one.at <= BASE);
-  if (before.some((one) => one.accepted > accepted)) return [{ at, accepted }];
-  const last = before.at(-1);
-  if (last && at - last.at < BASE / MOST && before.length > 1) return [...before.slice(0, -1), { at, accepted }];
-  return [...before, { at, accepted }];
+export function addPoint(points, time, accepted) {
+  const recentPoints = points.filter((point) => Number.isFinite(point.at) && point.at <= time && time - point.at <= BASE);
+  if (recentPoints.some((point) => point.accepted > accepted)) return [{ at: time, accepted }];
+  const last = recentPoints.at(-1);
+  if (last && time - last.at < BASE / MOST && recentPoints.length > 1) return [...recentPoints.slice(0, -1), { at: time, accepted }];
+  return [...recentPoints, { at: time, accepted }];
 }
 
 /** Reports a millisecond, and when the planned ones will have come; null as long as nothing can be said. */
-export function expected(points, planned) {
+export function estimateEnd(points, planned) {
   const first = points[0], last = points.at(-1);
   if (!first || last.at - first.at < LEAST || last.accepted <= first.accepted) return null;
   const rate = (last.accepted - first.accepted) / (last.at - first.at);

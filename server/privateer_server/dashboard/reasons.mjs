@@ -7,7 +7,7 @@ export const REASONS = {
   "wrong-digest": "The report was made for another publication of the same version.",
   "round-closed": "It came after its round had closed. That is normal: a person chose before, and reported after.",
   "round-unknown": "It was made for a version that was never published.",
-  unopenable: "It cannot be decrypted. Many of them mean that a device is broken, or that somebody sends junk.",
+  "decryption-failed": "It cannot be decrypted. Many of them mean that a device is broken, or that somebody sends junk.",
   "out-of-range": "It opened, but no device makes such a report.",
   "duplicate-report": "It was counted before: a device sends again what it got no answer to.",
   "wrong-endpoint": "It went to the server instead of the shuffler, or the reverse.",
@@ -20,4 +20,4 @@ export const REASONS = {
 };
 
 /** What a reason means; unknown ones come from a newer server. */
-export const meaning = (reason) => REASONS[reason] ?? "This page does not know the reason; docs/problems.md may.";
+export const describeReason = (reason) => REASONS[reason] ?? "This page does not know the reason; docs/problems.md may.";

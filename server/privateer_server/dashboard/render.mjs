@@ -1,17 +1,17 @@
 // What draws each kind of what is published: parts of an answer, and what a policy shows. The kind alone decides.
 
 import { binMeans, bins } from "./bins.mjs";
-import { unknown } from "./documents.mjs";
-import { contradiction, features, figures, guardrail, halfLives, intervals, losses, overTime, rules, tabled } from "./parts.mjs";
-import { plays } from "./plays.mjs";
-import { shapes } from "./shapes.mjs";
+import { drawUnknown } from "./documents.mjs";
+import { driftTest, features, figures, guardrail, halfLives, intervals, losses, overTime, rules, tabled } from "./parts.mjs";
+import { drawPlays } from "./plays.mjs";
+import { drawShapes } from "./shapes.mjs";
 import { coefficients, groups, point } from "./views.mjs";
 
 /** The function that draws each kind: it is given what is published, and where and how it is drawn (`About`). */
 export const RENDERERS = {
-  bins, groups, coefficients, plays, point,
+  bins, groups, coefficients, plays: drawPlays, point,
   rules, "bin means": binMeans, "over time": overTime, guardrail, intervals, losses, figures, table: tabled,
-  contradiction, features, "half-lives": halfLives, shapes,
+  "drift test": driftTest, features, "half-lives": halfLives, shapes: drawShapes,
 };
 
 /**
@@ -28,6 +28,6 @@ export const RENDERERS = {
  */
 
 /** Draw what is published. What is of no known kind is shown as it is. */
-export function render(shown, about) {
-  return (Object.hasOwn(RENDERERS, shown?.kind ?? "") ? RENDERERS[shown.kind] : unknown)(shown, about);
+export function render(part, about) {
+  return (Object.hasOwn(RENDERERS, part?.kind ?? "") ? RENDERERS[part.kind] : drawUnknown)(part, about);
 }

@@ -2,7 +2,7 @@
 
 import { el } from "./dom.mjs";
 import { isUnseen } from "./people.mjs";
-import { count, many, moment, span } from "./words.mjs";
+import { formatNumber, formatCount, formatTime, formatDuration } from "./words.mjs";
 
 const MEANINGS = {
   open: "People who come are asked.",
@@ -18,37 +18,37 @@ const LONG = 10 * 365 * 86_400_000;
 const UNITS = [[60_000, "a minute"], [3_600_000, "an hour"], [86_400_000, "a day"]];
 
 /** A status as a word with a sign. */
-export const badge = (status) => el("span", { class: `badge ${Object.hasOwn(SIGNS, status) ? status : "other"}` },
+export const makeBadge = (status) => el("span", { class: `badge ${Object.hasOwn(SIGNS, status) ? status : "other"}` },
   el("span", { "aria-hidden": "true" }, `${SIGNS[status] ?? "○"} `), status);
 
 /** What a status means. */
-export const meaning = (status) => MEANINGS[status] ?? "";
+export const describeStatus = (status) => MEANINGS[status] ?? "";
 
 /** How far the open round is, and when it closes at the rate that this page has seen. */
-export function roundInWords({ batch, received, version, people }, deadline, found = null, now = Date.now()) {
-  if (!batch) return `Version ${count(version)} asks nobody.`;
-  const until = deadline ? ` It ends by ${moment(1000 * deadline)} at the latest.` : "";
-  if (isUnseen(people)) return `Round ${count(version)} waits for its shuffler to deliver ${many(batch - received, "report")}: what waits there is not seen here.${until}`;
-  const left = found ? Math.max(0, batch - received) / found.rate : Infinity;
-  const closes = left < LONG ? ` ${hourly(found.rate)} come in, so that it closes around ${moment(now + left, now)}.` : "";
-  return `Round ${count(version)}: ${count(received)} of ${many(batch, "report")} have come.${closes}${until}`;
+export function describeRound({ batch, received, version, people }, deadline, estimate = null, currentTime = Date.now()) {
+  if (!batch) return `Version ${formatNumber(version)} asks nobody.`;
+  const until = deadline ? ` It ends by ${formatTime(1000 * deadline)} at the latest.` : "";
+  if (isUnseen(people)) return `Round ${formatNumber(version)} waits for its shuffler to deliver ${formatCount(batch - received, "report")}: what waits there is not seen here.${until}`;
+  const remainingTime = estimate ? Math.max(0, batch - received) / estimate.rate : Infinity;
+  const closes = remainingTime < LONG ? ` ${describeRate(estimate.rate)} come in, so that it closes around ${formatTime(currentTime + remainingTime, currentTime)}.` : "";
+  return `Round ${formatNumber(version)}: ${formatNumber(received)} of ${formatCount(batch, "report")} have come.${closes}${until}`;
 }
 
 /** Since when it runs. */
-export const sinceInWords = (began, now) => (began ? `It began on ${new Date(began).toLocaleDateString("en-GB", { day: "numeric", month: "long", year: "numeric" })}, ${span(now - Date.parse(began))} ago.` : "");
+export const describeStart = (began, currentTime) => (began ? `It began on ${new Date(began).toLocaleDateString("en-GB", { day: "numeric", month: "long", year: "numeric" })}, ${formatDuration(currentTime - Date.parse(began))} ago.` : "");
 
 /** A rate of reports, in a unit in which it is above 1. */
-function hourly(rate) {
+function describeRate(rate) {
   const [times, unit] = UNITS.find(([size]) => rate * size >= 1) ?? UNITS.at(-1);
-  return `About ${many(Math.round(rate * times), "report")} ${unit}`;
+  return `About ${formatCount(Math.round(rate * times), "report")} ${unit}`;
 }
 
 /** When the people whom rounds reach will have come, at the rate that this page has seen. */
-export function endInWords({ status, people, draining_until: drains }, found, now) {
-  if (status === "draining" && drains) return `Late reports may come until ${moment(Date.parse(drains), now)}.`;
+export function describeEnd({ status, people, draining_until: drains }, estimate, currentTime) {
+  if (status === "draining" && drains) return `Late reports may come until ${formatTime(Date.parse(drains), currentTime)}.`;
   if (status !== "open" || !(people.not_asked + people.unknown)) return "";
-  if (!found) return "When it will end is not known yet: this page has to see reports come for a minute or more.";
-  const left = found.end - now;
-  if (left > LONG) return "At the present rate it takes more than ten years.";
-  return `It ends around ${moment(found.end, now)}, in about ${span(left)}, if reports go on coming as in the last ${span(found.since)} (${count(found.came)} came).`;
+  if (!estimate) return "When it will end is not known yet: this page has to see reports come for a minute or more.";
+  const remainingTime = estimate.end - currentTime;
+  if (remainingTime > LONG) return "At the present rate it takes more than ten years.";
+  return `It ends around ${formatTime(estimate.end, currentTime)}, in about ${formatDuration(remainingTime)}, if reports go on coming as in the last ${formatDuration(estimate.since)} (${formatNumber(estimate.came)} came).`;
 }

@@ -1,1 +1,1 @@
-"""Experiments of a running server: created, loaded, changed, exported."""
+"""Experiments of a running server: creation, loading, changes and exports."""

@@ -1,8 +1,8 @@
-"""Changes that an operator may make to an experiment: a class for each.
+"""Changes that an operator can make to an experiment: a class for each.
 
-From a class follow the route with its OpenAPI, the command with its options and help, the form of the dashboard with
-its words, the line of the log, and where an experiment stands when the change makes sense. This module imports little,
-since the command line reads it at its start.
+A class defines the route with its OpenAPI, the command with its options and help, the form of the dashboard with its
+texts, the line of the log, and the statuses that accept the change. This module imports little, since the command line
+reads it at its start.
 """
 
 from abc import abstractmethod
@@ -11,28 +11,29 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Name
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.fields import FieldInfo
 
+from privateer_core.experiment_status import Status, statuses_before
 from privateer_server.store.records import PAUSED, STOPPED, Plan
 
 if TYPE_CHECKING:
     from privateer_core.spec.spec import Spec
 
 Verb: TypeAlias = Literal["pause", "resume", "extend", "stop", "retire-arm", "add-arm", "clone", "delete"]
-_SECONDS_MAX: Final = 31_536_000.0
+_MAX_SECONDS: Final = 31_536_000.0
 _UNCHANGED: Final = "Unchanged."
-_LATER: Final = (
+_SECONDS_MEANING: Final = (
     "Without a number it waits for its people. A round that ends early without the people that its promise counts on "
     "is given up: what came in it is lost. 0 ends it at once."
 )
 
 
 class Words(NamedTuple):
-    """The words of a form, which say what a change means before it is sent."""
+    """The texts of a form, which explain a change before it is sent."""
 
-    # title, done: the button, and what is true of the experiment afterwards
+    # title, done: the button, and the result for the experiment
     title: str
     done: str
-    # flight, learned, promise: what becomes of a device that has chosen and not reported, of what was learned, and of
-    # the promise to a person
+    # flight, learned, promise: the effect on devices that have chosen and not reported, on the learned state, and on
+    # the promise to participants
     flight: str
     learned: str
     promise: str = _UNCHANGED
@@ -40,36 +41,42 @@ class Words(NamedTuple):
 
 
 class Option(NamedTuple):
-    """The name of a field on the command line, where it is another one."""
+    """The name of a field on the command line, if it differs."""
 
     name: str
 
 
-def _seconds(default: float | None, meaning: str = _LATER) -> Any:
+def _seconds_field(default: float | None, meaning: str = _SECONDS_MEANING) -> Any:
     return Field(default=default, title="Seconds that the open round still has", description=meaning)
 
 
-Seconds = Annotated[float | None, Field(ge=0, le=_SECONDS_MAX, allow_inf_nan=False), Option("within")]
-"""How long the open round has at most; None: it waits for its people."""
+Seconds = Annotated[float | None, Field(ge=0, le=_MAX_SECONDS, allow_inf_nan=False), Option("within")]
+"""The maximum remaining time of the open round; None: it waits for its participants."""
 Horizon = Annotated[int, Field(ge=1)]
 ArmName = Annotated[str, Field(min_length=1, max_length=64)]
 
 
 class Change(BaseModel):
-    """A change as it is asked for."""
+    """A requested change."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     verb: ClassVar[Verb]  # its name in addresses, on the command line and in the log
-    words: ClassVar[Words]  # what its form says
-    when: ClassVar[frozenset[str]] = frozenset()  # the statuses of an experiment that accepts it; empty: all
+    words: ClassVar[Words]  # the texts of its form
 
     @classmethod
-    def form(cls) -> dict[str, Any]:
-        """Return what the dashboard makes a form of: the words, and a row for each field."""
-        return {"id": cls.verb, **cls.words._asdict(), "fields": [_row(name, cls) for name in cls.model_fields]}
+    def statuses(cls) -> frozenset[Status]:
+        """Return the statuses in which an experiment accepts the change; empty: all."""
+        return statuses_before(cls.verb)
+
+    @classmethod
+    def build_form(cls) -> dict[str, Any]:
+        """Return the description of the dashboard's form: its texts, and a row for each field."""
+        fields = [_build_field_row(name, cls) for name in cls.model_fields]
+        return {"id": cls.verb, **cls.words._asdict(), "fields": fields}
 
 
-def _row(name: str, change: type[Change]) -> dict[str, Any]:
+def _build_field_row(name: str, change: type[Change]) -> dict[str, Any]:
+    """Return the description of a field in the dashboard's form of a change."""
     field = change.model_fields[name]
     kind = "text" if field.annotation is str else "number"
     return {
@@ -79,55 +86,51 @@ def _row(name: str, change: type[Change]) -> dict[str, Any]:
         "type": "arm" if issubclass(change, RetireArm) and name == "arm" else kind,
         "optional": not field.is_required(),
         "whole": field.annotation in (int, int | None),
-        "least": limit_of(field, "ge"),
-        "most": limit_of(field, "le"),
+        "least": find_limit(field, "ge"),
+        "most": find_limit(field, "le"),
     }
 
 
-def limit_of(field: FieldInfo, kind: Literal["ge", "le"]) -> float | None:
-    """Return the least (``ge``) or the greatest (``le``) number that a field takes; None if there is none."""
-    return next((getattr(one, kind) for one in field.metadata if hasattr(one, kind)), None)
+def find_limit(field: FieldInfo, kind: Literal["ge", "le"]) -> float | None:
+    """Return the minimum (``ge``) or maximum (``le``) of a field; None without a limit."""
+    return next((getattr(constraint, kind) for constraint in field.metadata if hasattr(constraint, kind)), None)
 
 
 class Planner(Protocol):
-    """Makes plans for one experiment, as it stands; each method returns None where nothing changes."""
+    """A maker of plans for an experiment in its current state; each method returns None if nothing changes."""
 
     def hold(self, hold: str, seconds: float | None) -> Plan | None:
-        """Ask nobody until `resume`, or for good."""
-        ...
+        """Plan that no participants are invited until `resume`, or for good."""
 
     def resume(self) -> Plan | None:
-        """Ask people again."""
-        ...
+        """Plan that participants are invited again."""
 
     def respecify(self, change: "SpecChange") -> Plan | None:
-        """Publish another spec."""
-        ...
+        """Plan the publication of another spec."""
 
 
 class PlannedChange(Change):
     """A change of an experiment's plan, which its next publication carries out."""
 
     @property
-    def ends_in(self) -> float | None:
-        """Seconds after which the open round ends; None: it waits for its people."""
+    def seconds_left(self) -> float | None:
+        """The seconds after which the open round ends; None: it waits for its participants."""
         return getattr(self, "seconds", None)
 
     @property
     def detail(self) -> str:
-        """Return what the log says beside the verb."""
+        """The text of the log line beside the verb."""
         return ""
 
     @abstractmethod
     def apply(self, planner: "Planner") -> Plan | None:
-        """Return what the change makes of an experiment's plan; None if it changes nothing."""
+        """Return the changed plan of an experiment; None if the change has no effect."""
 
 
 class Pause(PlannedChange):
     """Ask nobody until it is resumed. People who have chosen may still report to the open round."""
 
     verb = "pause"
-    when = frozenset({"open", "draining"})
     words = Words(
         title="Pause",
         done="is paused",
@@ -136,7 +139,7 @@ class Pause(PlannedChange):
         learned="Everything is kept. Once the round is full it is learned from, and everybody gets the best policy "
         "until you resume.",
     )
-    seconds: Seconds = _seconds(None)
+    seconds: Seconds = _seconds_field(None)
 
     def apply(self, planner: "Planner") -> Plan | None:
         """Hold the experiment."""
@@ -147,7 +150,6 @@ class Resume(PlannedChange):
     """Ask people again after a pause."""
 
     verb = "resume"
-    when = frozenset({"paused"})
     words = Words(
         title="Resume",
         done="asks people again",
@@ -156,26 +158,26 @@ class Resume(PlannedChange):
     )
 
     def apply(self, planner: "Planner") -> Plan | None:
-        """Let go of the experiment."""
+        """Resume the experiment."""
         return planner.resume()
 
 
 class SpecChange(PlannedChange):
     """A change that makes a new public spec, which is checked as a whole."""
 
-    # revives, needs_people: whether it lets an experiment that has finished go on, or makes sense only where people are
-    # asked
+    # revives, needs_participants: whether it continues a finished experiment, or is possible only while participants
+    # are invited
     revives: ClassVar[bool] = False
-    needs_people: ClassVar[bool] = False
+    needs_participants: ClassVar[bool] = False
 
     @classmethod
     @abstractmethod
     def example(cls, spec: "Spec") -> Self:
-        """Return a change of this kind that suits a spec, to ask an algorithm whether it takes such changes."""
+        """Return an example of the change for a spec, to test whether an algorithm accepts such changes."""
 
     @abstractmethod
-    def respec(self, spec: "Spec") -> "Spec":
-        """Return the spec that it makes; the same if it changes nothing."""
+    def apply_to_spec(self, spec: "Spec") -> "Spec":
+        """Return the changed spec; the same spec if the change has no effect."""
 
     def apply(self, planner: "Planner") -> Plan | None:
         """Plan the new spec."""
@@ -186,7 +188,6 @@ class Extend(SpecChange):
     """Let an experiment last longer, also one that is finished."""
 
     verb = "extend"
-    when = frozenset({"open", "paused", "draining", "finished"})
     words = Words(
         title="Extend",
         done="asks more people",
@@ -198,7 +199,7 @@ class Extend(SpecChange):
     horizon: Horizon = Field(
         title="New horizon", description="All people before included. It holds from the next version on."
     )
-    seconds: Seconds = _seconds(None)
+    seconds: Seconds = _seconds_field(None)
 
     @property
     def detail(self) -> str:
@@ -210,18 +211,17 @@ class Extend(SpecChange):
         """Double the horizon."""
         return cls(horizon=2 * spec.experiment.horizon)
 
-    def respec(self, spec: "Spec") -> "Spec":
+    def apply_to_spec(self, spec: "Spec") -> "Spec":
         """Set the horizon."""
-        from privateer_server.experiments.spec_changes import extended
+        from privateer_server.experiments.spec_changes import extend_horizon
 
-        return extended(spec, self.horizon)
+        return extend_horizon(spec, self.horizon)
 
 
 class Stop(PlannedChange):
     """End an experiment: it asks nobody any more, and its best policy stays published."""
 
     verb = "stop"
-    when = frozenset({"open", "paused", "draining"})
     words = Words(
         title="Stop",
         done="is stopped",
@@ -231,7 +231,7 @@ class Stop(PlannedChange):
         promise="Unchanged: no later round asks anybody.",
         is_final=True,
     )
-    seconds: Seconds = _seconds(
+    seconds: Seconds = _seconds_field(
         0.0, "Without a number it ends at once. With one it waits so long for those who chose before."
     )
 
@@ -244,7 +244,6 @@ class RetireArm(SpecChange):
     """Give an arm to nobody from the next version on. What is known of it stays, and so does its name."""
 
     verb = "retire-arm"
-    when = frozenset({"open", "paused", "draining"})
     words = Words(
         title="Retire an arm",
         done="gives that arm to nobody from the next version on",
@@ -254,7 +253,7 @@ class RetireArm(SpecChange):
         is_final=True,
     )
     arm: ArmName = Field(title="Arm")
-    seconds: Seconds = _seconds(None, f"{_LATER} So an arm is taken back that does harm.")
+    seconds: Seconds = _seconds_field(None, f"{_SECONDS_MEANING} So an arm is taken back that does harm.")
 
     @property
     def detail(self) -> str:
@@ -263,32 +262,31 @@ class RetireArm(SpecChange):
 
     @classmethod
     def example(cls, spec: "Spec") -> Self:
-        """Retire the first arm that is left; where arms have no names there is none."""
-        retired = getattr(spec.experiment, "retired", ())
-        left = [arm for arm in getattr(spec.experiment, "arms", ()) if arm not in retired]
-        return cls(arm=left[0] if left else "an arm")
+        """Retire the first remaining arm; arms without names get a placeholder."""
+        retired = getattr(spec.experiment, "retired_arms", ())
+        remaining_arms = [arm for arm in getattr(spec.experiment, "arms", ()) if arm not in retired]
+        return cls(arm=remaining_arms[0] if remaining_arms else "an arm")
 
-    def respec(self, spec: "Spec") -> "Spec":
+    def apply_to_spec(self, spec: "Spec") -> "Spec":
         """Retire the arm."""
-        from privateer_server.experiments.spec_changes import without_arm
+        from privateer_server.experiments.spec_changes import retire_arm
 
-        return without_arm(spec, self.arm)
+        return retire_arm(spec, self.arm)
 
 
 class AddArm(SpecChange):
     """Try one more arm from the next version on."""
 
     verb = "add-arm"
-    when = frozenset({"open", "paused"})
     words = Words(
         title="Add an arm",
         done="tries that arm from the next version on",
         flight="A device that has chosen reports as ever, and says nothing about the new arm.",
         learned="Everything is kept; the new arm begins without evidence.",
     )
-    needs_people = True
+    needs_participants = True
     arm: ArmName = Field(title="Name of the new arm")
-    seconds: Seconds = _seconds(None)
+    seconds: Seconds = _seconds_field(None)
 
     @property
     def detail(self) -> str:
@@ -297,14 +295,14 @@ class AddArm(SpecChange):
 
     @classmethod
     def example(cls, spec: "Spec") -> Self:  # noqa: ARG003
-        """Add an arm that nobody has thought of."""
+        """Add an arm of a new name."""
         return cls(arm="another arm")
 
-    def respec(self, spec: "Spec") -> "Spec":
+    def apply_to_spec(self, spec: "Spec") -> "Spec":
         """Add the arm."""
-        from privateer_server.experiments.spec_changes import with_arm
+        from privateer_server.experiments.spec_changes import add_arm
 
-        return with_arm(spec, self.arm)
+        return add_arm(spec, self.arm)
 
 
 class Clone(Change):

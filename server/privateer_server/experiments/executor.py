@@ -1,7 +1,7 @@
-"""Carries out what operators want of experiments: each change is one durable line of a log, and a public plan.
+"""Execution of operators' changes to experiments: each change is a durable line of a log, and a public plan.
 
-A change is carried out by the next publication. What a person is promised does not change with it: a plan holds a spec
-and a word, and rounds that are open keep their terms.
+A change becomes effective with the next publication. The promise to participants does not change with it: a plan holds
+a spec and a word, and open rounds keep their terms.
 """
 
 import asyncio
@@ -9,119 +9,109 @@ import logging
 import secrets
 from contextlib import suppress
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from privateer_core.clock import Clock
 from privateer_core.errors import Conflict, NotFound, SpecError, Unavailable
+from privateer_core.experiment_status import Status
 from privateer_core.policies.gain_policy import check_policy
 from privateer_core.privacy.terms import calibrate
 from privateer_core.privacy.terms_verification import BATCH_MAX
-from privateer_core.serving.admission import refuse
-from privateer_core.serving.logs import tell
+from privateer_core.serving.admission import raise_refusals
+from privateer_core.serving.logs import log_event
 from privateer_server.data import Data
 from privateer_server.experiments.catalog import Experiments, Start
 from privateer_server.experiments.changes import Clone, Delete, PlannedChange, SpecChange
-from privateer_server.experiments.experiment import Experiment
-from privateer_server.experiments.experiment_admission import measure_experiment
-from privateer_server.experiments.spec_changes import renamed
+from privateer_server.experiments.experiment import Experiment, measure_experiment
+from privateer_server.experiments.spec_changes import with_name
 from privateer_server.intake.intake import Intake
 from privateer_server.rounds.loop import Schedule
-from privateer_server.rounds.open_round import read_schedule, timed
+from privateer_server.rounds.open_round import read_schedule, with_deadlines
 from privateer_server.settings import ServerSettings
-from privateer_server.store.records import STOPPED, TRANSIENT, Behind, LogLine, Plan, PlanBefore
+from privateer_server.store.records import STOPPED, TRANSIENT_ERRORS, LogLine, OutdatedState, Plan, PlanBasis
 
 _log = logging.getLogger("privateer.server")
-_MEANWHILE: Final = Unavailable("the round is just closing", remedy="send the same change again")
-_DISK: Final = Unavailable("the server cannot store changes now", remedy="send the same change again later")
+_ROUND_CLOSING: Final = Unavailable("the round is just closing", remedy="send the same change again")
+_STORE_FAILED: Final = Unavailable("the server cannot store changes now", remedy="send the same change again later")
 
 
-class Planning:
-    """Plans for one experiment, as it stands; each method returns None where nothing changes.
-
-    settings: say how large a report and a batch may be.
-    clock: says when a plan is due.
-    """
+class ExperimentPlanner:
+    """A maker of plans for an experiment in its current state; each method returns None if nothing changes."""
 
     def __init__(self, experiment: Experiment, settings: ServerSettings, clock: Clock) -> None:
         self._experiment, self._settings, self._clock = experiment, settings, clock
 
-    @property
-    def _before(self) -> Plan:
-        return self._experiment.current.plan
-
     def hold(self, hold: str, seconds: float | None) -> Plan | None:
-        """Ask nobody until `resume`, or for good; the open round waits so many seconds for those who chose before."""
-        plan = self._before
+        """Plan that no participants are invited until `resume`, or for good, and when the open round ends."""
+        plan = self._experiment.current.plan
         if plan.hold == hold and not self._is_sooner(seconds):
             return None
-        if self._is_ended:
-            if hold == STOPPED:
-                return None
-            raise _over()
-        if plan.hold == STOPPED and hold != STOPPED:
-            raise _over()
-        return self._timely(replace(plan, hold=hold), seconds)
+        if self._is_ended and hold == STOPPED:
+            return None
+        if self._is_ended or (plan.hold == STOPPED and hold != STOPPED):
+            raise _experiment_over_error()
+        return self._with_deadline(replace(plan, hold=hold), seconds)
 
     @property
     def _is_ended(self) -> bool:
-        """Whether nobody is asked any more, nor awaited."""
-        return self._experiment.is_over and not self._experiment.is_silent
+        """Whether participants are neither invited nor awaited any more."""
+        return self._experiment.status.is_over and not self._experiment.is_inviting_nobody
 
     def _is_sooner(self, seconds: float | None) -> bool:
-        """Whether the open round would end earlier than is planned."""
-        due = self._before.due
-        if seconds is None or not self._experiment.current.round.batch:
+        """Whether the open round would end earlier than planned."""
+        current = self._experiment.current
+        if seconds is None or not current.round.batch:
             return False
-        return due is None or self._clock.now() + seconds < due
+        return current.plan.due is None or self._clock.now() + seconds < current.plan.due
 
     def resume(self) -> Plan | None:
-        """Ask people again; raises what `hold` does."""
+        """Plan that participants are invited again; raises the errors of `hold`."""
         current = self._experiment.current
         if current.plan.hold == STOPPED:
-            raise _over()
+            raise _experiment_over_error()
         if not current.plan.hold:
             return None
-        # A deadline that was published stays, and people were not asked meanwhile: others are asked anew.
-        starts_anew = not current.round.batch or current.round.deadline > 0
+        # A published deadline stays, and no participants were invited meanwhile: another round invites others.
+        is_round_replaced = not current.round.batch or current.round.deadline > 0
         due = current.plan.due if current.plan.spec else None  # another change may wait for it
-        return self._timely(replace(current.plan, hold="", due=due), 0.0 if starts_anew else None)
+        return self._with_deadline(replace(current.plan, hold="", due=due), 0.0 if is_round_replaced else None)
 
     def respecify(self, change: SpecChange) -> Plan | None:
-        """Publish another spec; raises what `hold` does."""
-        plan, seconds = self._before, change.ends_in
-        before = read_schedule(plan.spec).spec if plan.spec else self._experiment.spec
-        after = change.respec(before)
-        if after == before:
-            # What waits already may be wanted sooner.
-            return self._timely(plan, seconds) if plan.spec and self._is_sooner(seconds) else None
-        if change.needs_people and (self._is_ended or self._experiment.current.drain):
-            raise _over()
-        if change.revives and self._is_ended and self._experiment.status != "finished":
-            raise _over()
-        schedule = Schedule(after)
-        self._check(schedule, asks=change.revives and not plan.hold)
-        return self._timely(replace(plan, spec=schedule.encoded), seconds)
+        """Plan the publication of another spec; raises the errors of `hold`."""
+        plan, seconds = self._experiment.current.plan, change.seconds_left
+        old_spec = read_schedule(plan.spec).spec if plan.spec else self._experiment.spec
+        new_spec = change.apply_to_spec(old_spec)
+        if new_spec == old_spec:
+            # The same change may be pending already, with a later deadline.
+            return self._with_deadline(plan, seconds) if plan.spec and self._is_sooner(seconds) else None
+        if change.needs_participants and (self._is_ended or self._experiment.current.drain):
+            raise _experiment_over_error()
+        if change.revives and self._is_ended and self._experiment.status is not Status.FINISHED:
+            raise _experiment_over_error()
+        schedule = Schedule(new_spec)
+        self._check(schedule, must_have_participants=change.revives and not plan.hold)
+        return self._with_deadline(replace(plan, spec=schedule.encoded_spec), seconds)
 
-    def _check(self, schedule: Schedule, *, asks: bool) -> None:
-        """Try a spec out on what is known now, with a round of every size that may come."""
+    def _check(self, schedule: Schedule, *, must_have_participants: bool) -> None:
+        """Try a spec on the learner's current state, with a round of every size; refuse what cannot run."""
         current, spec, learner = self._experiment.current, schedule.spec, schedule.learner
-        state = learner.changed(current.step.state, current.spec)
-        step = learner.next(state, current.round.version + 1, secrets.randbits(63))
+        state = learner.apply_spec_change(current.step.state, current.spec)
+        step = learner.open_next_round(state, current.round.version + 1, secrets.randbits(63))
         check_policy(step.policy, spec)
-        if asks and not step.batch and (current.drain or not current.round.batch):
-            detail = "leaves no room for a whole round"
-            raise SpecError(detail, field="experiment.horizon", remedy="raise it further")
+        if must_have_participants and not step.batch and (current.drain or not current.round.batch):
+            raise SpecError("leaves no room for a whole round", field="experiment.horizon", remedy="raise it further")
         if not step.batch:
             return
-        refuse(measure_experiment(schedule, step).find_refusals(self._settings.limits))
-        people = max(bulk.people for bulk in learner.bulk(step))
-        if spec.privacy.trust.batched and people > BATCH_MAX:
-            detail = f"comes to rounds of {people} people, and devices take part in {BATCH_MAX} at most"
+        raise_refusals(measure_experiment(schedule, step).find_refusals(self._settings.limits))
+        max_participants = max(volume.people for volume in learner.list_round_volumes(step))
+        if spec.privacy.trust.batched and max_participants > BATCH_MAX:
+            detail = f"comes to rounds of {max_participants} people, and devices take part in {BATCH_MAX} at most"
             raise SpecError(detail, field="experiment.horizon", remedy=f"lower it, or {learner.growth[0]}")
-        calibrate(spec.privacy, people, spec.usual_question(), spec.fewest(people), spec.reports)
+        min_reports = spec.min_reports(max_participants)
+        calibrate(spec.privacy, max_participants, spec.typical_question(), min_reports, spec.reports)
 
-    def _timely(self, plan: Plan, seconds: float | None) -> Plan:
-        """Return a plan that is due in so many seconds at the latest: at once where nobody can report."""
+    def _with_deadline(self, plan: Plan, seconds: float | None) -> Plan:
+        """Return a plan that is due in at most ``seconds``: at once if the open round has no participants."""
         if not self._experiment.current.round.batch:
             seconds = 0.0
         if seconds is None:
@@ -130,23 +120,23 @@ class Planning:
         return plan if plan.due is not None and plan.due <= due else replace(plan, due=due, seconds=seconds)
 
 
-def _over() -> Conflict:
+def _experiment_over_error() -> Conflict:
     return Conflict("the experiment is over", field="status", remedy="clone it, or create another one")
 
 
-class CarriedOut(NamedTuple):
-    """What became of a change."""
+class ChangeResult(NamedTuple):
+    """The result of a change."""
 
-    is_new: bool  # whether it changed anything
-    is_given_up: bool = False  # whether the open round ended with it, and nothing of what came in it is learned from
+    is_new: bool  # whether it had an effect
+    is_given_up: bool = False  # whether the open round ended with it, and nothing is learned from its reports
 
 
 class ChangeExecutor:
-    """Carries out changes.
+    """The executor of operators' changes.
 
-    Nothing is counted and no round closes while a plan is made, so plans follow each other, and the log has their
-    order. A plan that is due ends the open round by the path that every round takes, so that a death in between finds
-    the plan again.
+    No report is counted and no round closes while a plan is made, so plans are serialized, and the log has their
+    order. A plan that is due ends the open round by the usual path of closing, so that a restart finds the plan
+    again.
     """
 
     def __init__(
@@ -155,99 +145,105 @@ class ChangeExecutor:
         self._data, self._experiments, self._intake = data, experiments, intake
         self._settings, self._clock = settings, clock
 
-    async def carry_out(self, name: str, who: str, change: PlannedChange) -> CarriedOut:
+    async def carry_out(self, name: str, operator: str, change: PlannedChange) -> ChangeResult:
         """Change an experiment's plan."""
-        # Whoever asked may go away meanwhile: what is on disk and what is in memory must not part.
-        return await asyncio.shield(asyncio.create_task(self._carried_out(name, who, change)))
+        # The request may be cancelled meanwhile: disk and memory must stay consistent.
+        return await asyncio.shield(asyncio.create_task(self._carry_out(name, operator, change)))
 
-    async def _carried_out(self, name: str, who: str, change: PlannedChange) -> CarriedOut:
+    async def _carry_out(self, name: str, operator: str, change: PlannedChange) -> ChangeResult:
+        """Store the changed plan and its log line, and close the open round if the plan is due."""
         await self._experiments.find(name)
-        async with self._intake.alone(name):
+        async with self._intake.lock_experiment(name):
             experiment = self._experiments.get(name)
-            plan = await asyncio.to_thread(self._planned, experiment, change)
+            plan = await asyncio.to_thread(self._make_plan, experiment, change)
             if plan is None:
-                return CarriedOut(is_new=False)
+                return ChangeResult(is_new=False)
             current = experiment.current
-            before, line = PlanBefore(current.digest, current.plan), self._line(experiment, who, change, plan)
+            basis = PlanBasis(current.digest, current.plan)
+            line = self._build_log_line(experiment, operator, change, plan)
             try:
-                await asyncio.to_thread(self._data.store.plan, name, before, plan, line)
-            except Behind:
-                raise _MEANWHILE from None
-            except TRANSIENT:
-                raise _DISK from None
-            experiment.current = timed(replace(experiment.current, plan=plan), self._clock)
-        tell(_log, "experiment changed", experiment=name, change=change.verb, by=who)
-        if experiment.current.is_ended(self._clock.monotonic()):
-            with suppress(Unavailable, *TRANSIENT):  # the next look at deadlines does it
-                await self._intake.expire(name)
-                asked = current.round.batch > 0  # the round of a pause had nobody
-                return CarriedOut(True, asked and await asyncio.to_thread(self._is_given_up, name, current.digest))
-        return CarriedOut(is_new=True)
+                await asyncio.to_thread(self._data.store.store_plan, name, basis, plan, line)
+            except OutdatedState:
+                raise _ROUND_CLOSING from None
+            except TRANSIENT_ERRORS:
+                raise _STORE_FAILED from None
+            experiment.current = with_deadlines(replace(experiment.current, plan=plan), self._clock)
+        log_event(_log, "experiment changed", experiment=name, change=change.verb, by=operator)
+        if experiment.current.end_time <= self._clock.monotonic():
+            with suppress(Unavailable, *TRANSIENT_ERRORS):  # the next check of deadlines closes the round
+                await self._intake.close_if_due(name)
+                invited = current.round.batch > 0  # the round of a pause had no participants
+                return ChangeResult(True, invited and await asyncio.to_thread(self._is_given_up, name, current.digest))
+        return ChangeResult(is_new=True)
 
-    def _is_given_up(self, name: str, ended: bytes) -> bool:
-        """Whether the round of this digest is the last one that ended, and nothing is learned from it."""
-        last = self._data.journal.last(name)
-        return last is not None and last.closed == ended and not last.taken
+    def _is_given_up(self, name: str, closed_digest: bytes) -> bool:
+        """Whether the round of a digest is the last closed round, and nothing was learned from it."""
+        last = self._data.journal.last_entry(name)
+        return last is not None and last.closed == closed_digest and not last.taken
 
-    def _planned(self, experiment: Experiment, change: PlannedChange) -> Plan | None:
-        if self._data.journal_is_ahead(experiment.current) or experiment.current.is_unlearned:
-            raise _MEANWHILE
-        return change.apply(Planning(experiment, self._settings, self._clock))
+    def _make_plan(self, experiment: Experiment, change: PlannedChange) -> Plan | None:
+        """Return the changed plan, None without a change; refuse it while the round is closing."""
+        current, last = experiment.current, self._data.journal.last_entry(experiment.name)
+        # If the journal has the end of the round already, no plan can be added to it.
+        if (last and last.closed == current.digest) or current.is_unlearned:
+            raise _ROUND_CLOSING
+        return change.apply(ExperimentPlanner(experiment, self._settings, self._clock))
 
-    def _line(self, experiment: Experiment, who: str, change: PlannedChange, plan: Plan) -> LogLine:
-        version, before = experiment.current.round.version, experiment.current.plan
-        # Whom a publication asks changes at once; all else waits for the next one.
-        is_at_once = plan.spec == before.spec and (plan.due is None or plan.seconds > 0)
-        seconds = change.ends_in
+    def _build_log_line(self, experiment: Experiment, operator: str, change: PlannedChange, plan: Plan) -> LogLine:
+        """Return the log line of a change, with the version from which it is effective, if known."""
+        version, old_plan = experiment.current.round.version, experiment.current.plan
+        # A pause or resumption is effective at once; other changes wait for the next publication.
+        is_immediate = plan.spec == old_plan.spec and (plan.due is None or plan.seconds > 0)
+        seconds, since = change.seconds_left, version if is_immediate else None
         detail = change.detail if seconds is None else f"{change.detail} within {seconds:g} s".strip()
-        since = version if is_at_once else None
-        return LogLine(self._clock.now(), change.verb, detail, who, version, since)
+        return LogLine(self._clock.now(), change.verb, detail, operator, version, since)
 
-    async def clone(self, name: str, who: str, change: Clone) -> tuple[Experiment, bool]:
-        """Create an experiment that begins with what another one has learned; return it, and whether it is new."""
+    async def clone(self, name: str, operator: str, change: Clone) -> tuple[Experiment, bool]:
+        """Create an experiment with another experiment's learned state; return it, and whether it is new."""
         current = (await self._experiments.find(name)).current
-        state, before = current.schedule.learner.learned(current.step.state), current.spec
+        state, spec = current.schedule.learner.extract_learned_state(current.step.state), current.spec
         origin, version = f"of {name} at version", current.round.version
-        start = Start(lambda schedule: schedule.learner.begun(state, before), change.verb, f"{origin} {version}")
 
-        def is_known(known: Experiment) -> bool:
-            first = self._data.store.log(known.name)[0]
+        def make_state(schedule: Schedule) -> Any:
+            return schedule.learner.start_from_state(state, spec)
+
+        def is_same(existing: Experiment) -> bool:
+            first = self._data.store.log(existing.name)[0]
             return first.action == change.verb and first.detail.startswith(f"{origin} ")
 
-        return await self._experiments.create(renamed(before, change.name, change.horizon), who, start, is_known)
+        start = Start(make_state, change.verb, f"{origin} {version}")
+        new_spec = with_name(spec, change.name, change.horizon)
+        return await self._experiments.create(new_spec, operator, start, is_same)
 
-    async def delete(self, name: str, who: str) -> bool:
-        """Erase an experiment for good: its keys, its sums, its rounds and its publications; its name stays taken.
+    async def delete(self, name: str, operator: str) -> bool:
+        """Erase an experiment for good: its keys, its sums, its rounds and its publications; its name stays reserved.
 
-        The journal decides: what it has as deleted, every start deletes again.
-
-        Returns
-        -------
-        Whether it was there.
+        The journal decides: every start deletes the journal's deleted experiments again. Return whether it existed.
         """
-        return await asyncio.shield(asyncio.create_task(self._deleted(name, who)))
+        return await asyncio.shield(asyncio.create_task(self._delete(name, operator)))
 
-    async def _deleted(self, name: str, who: str) -> bool:
+    async def _delete(self, name: str, operator: str) -> bool:
+        """Record the deletion in the journal, then erase keys and rows; return whether the experiment existed."""
         with suppress(NotFound):
             await self._experiments.find(name)
-        async with self._intake.alone(name):
-            is_there = not self._experiments.is_deleted(name)
+        async with self._intake.lock_experiment(name):
+            exists = not self._experiments.is_deleted(name)
             keys, version = list[bytes](), 0
-            if is_there:
-                experiment = self._experiments.get(name)
-                keys, version = self._experiments.keys_of(experiment), experiment.current.round.version
-            line = LogLine(self._clock.now(), Delete.verb, "", who, version, version)
-            line = self._data.journal.buried().get(name, line)
+            if exists:
+                current = self._experiments.get(name).current
+                keys, version = self._experiments.list_public_keys(name, current.publication), current.round.version
+            line = LogLine(self._clock.now(), Delete.verb, "", operator, version, version)
+            line = self._data.journal.deletions().get(name, line)
             try:
-                if is_there:
-                    await asyncio.to_thread(self._data.journal.bury, name, line)
+                if exists:
+                    await asyncio.to_thread(self._data.journal.record_deletion, name, line)
                     self._experiments.forget(name)
                 await asyncio.to_thread(self._erase, name, line, keys)
-            except TRANSIENT:
-                raise _DISK from None
-        if is_there:
-            tell(_log, "experiment changed", experiment=name, change=line.action, by=who)
-        return is_there
+            except TRANSIENT_ERRORS:
+                raise _STORE_FAILED from None
+        if exists:
+            log_event(_log, "experiment changed", experiment=name, change=line.action, by=operator)
+        return exists
 
     def _erase(self, name: str, line: LogLine, keys: list[bytes]) -> None:
         for key in keys:

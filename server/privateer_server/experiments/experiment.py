@@ -1,4 +1,4 @@
-"""An experiment of a running server: its last round in memory, as the store has it."""
+"""An experiment of a running server with its last round in memory, and the refusals of a new experiment."""
 
 import asyncio
 import logging
@@ -14,59 +14,73 @@ import msgspec
 from privateer_core.algorithms import parse_spec
 from privateer_core.answer import Answer
 from privateer_core.answer.conclusion import Conclusion
-from privateer_core.answer.export import Status
 from privateer_core.answer.people import HeldReports, People
 from privateer_core.clock import Clock
+from privateer_core.errors import SpecError
+from privateer_core.experiment_status import Status
+from privateer_core.privacy.trust import TIGHT
+from privateer_core.serving.admission import ExperimentSize, RoundSize, ServerLimits, ShufflerLimits
 from privateer_core.serving.logs import trace
 from privateer_core.spec.spec import Spec
 from privateer_server.conclusions.conclusion import conclude
 from privateer_server.data import Data
-from privateer_server.rounds.account import account_of
-from privateer_server.rounds.loop import Schedule
-from privateer_server.rounds.open_round import OpenRound, restore, timed
-from privateer_server.store.records import (
-    PAUSED,
-    STOPPED,
-    TRANSIENT,
-    Behind,
-    ExperimentRecord,
-    ExperimentState,
-)
+from privateer_server.intake.opening import SEALED_SIZE
+from privateer_server.rounds.loop import Schedule, Step, count_participants
+from privateer_server.rounds.open_round import OpenRound, restore_round, with_deadlines
+from privateer_server.store.records import TRANSIENT_ERRORS, ExperimentRecord, ExperimentState, OutdatedState
 
-_RETRY_SECONDS: Final = 5
-"""Between two attempts to close a round while the disk is full."""
-_LEASED_SECONDS: Final = 1
-"""Between two looks at whether the server that closes a round still does."""
+
+def find_experiment_refusals(
+    schedule: Schedule, first: Step, server: ServerLimits | None = None, shuffler: ShufflerLimits | None = None
+) -> list[SpecError]:
+    """Return all errors for which services with the given limits refuse a new experiment."""
+    if schedule.spec.privacy.trust.calibration != TIGHT:
+        detail, remedy = "is for simulation alone", "choose another here, or use privateer simulate"
+        return [SpecError(detail, field="algorithm.name", remedy=remedy)]
+    if not first.batch:
+        detail = "what was learned before leaves nobody to ask"
+        return [SpecError(detail, field="experiment.horizon", remedy="raise it, or begin without")]
+    return measure_experiment(schedule, first).find_refusals(server, shuffler)
+
+
+def measure_experiment(schedule: Schedule, first: Step) -> ExperimentSize:
+    """Return the sizes of an experiment's rounds and reports, for any seed of its first step."""
+    spec, learner = schedule.spec, schedule.learner
+    volumes = learner.list_round_volumes(first)
+    rounds = [RoundSize(volume.people, volume.messages, SEALED_SIZE + volume.size) for volume in volumes]
+    return ExperimentSize(spec.smallest_batch, rounds, spec.privacy.trust.shuffled, learner.growth)
+
+
+_RETRY_DELAY_SECONDS: Final = 5
+"""The delay between two attempts to close a round while the disk is full."""
+_LEASE_CHECK_SECONDS: Final = 1
+"""The delay between two checks of a round that another server closes."""
 _log = logging.getLogger("privateer.server")
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The facts that are known of an experiment at a moment."""
+    """The known facts of an experiment at a moment."""
 
     current: OpenRound  # the last round published
-    before: int = 0  # reports counted in the rounds before it
-    refused: Mapping[str, int] = field(default_factory=dict)  # reports turned away over all rounds, by reason
+    n_earlier: int = 0  # reports counted in the rounds before it
+    refused: Mapping[str, int] = field(default_factory=dict)  # reports refused over all rounds, by reason
 
 
 class Experiment:
-    """One experiment: the last round, and what was counted.
-
-    current: the last round published.
-    leased_until: when to look again whether the server that closes the round still does, by the same clock.
-    created: what the experiment was created from.
-    """
+    """An experiment with its last published round, and its counts; ``created`` is the spec at its creation."""
 
     def __init__(self, current: OpenRound, created: Spec) -> None:
         self.current, self.created = current, created
-        self.before = 0  # reports counted in the rounds before it
-        self.refused: Counter[str] = Counter()  # reports turned away over all rounds, by reason
-        self.shuffler = ""  # id of the key of the shuffler whose batches it takes; empty as long as none has claimed it
-        # when closing its round may be tried again after a failure, by the monotonic clock; infinite: at a restart
+        self.n_earlier = 0  # reports counted in the rounds before it
+        self.refused: Counter[str] = Counter()  # reports refused over all rounds, by reason
+        self.shuffler = ""  # id of the key of the shuffler that has claimed the experiment; empty without a claim
+        # by the monotonic clock: when closing its round may be tried again after a failure (infinite: at a restart),
+        # and when to check again whether another server has closed it
         self.retry_at = self.leased_until = 0.0
         self._published = asyncio.Event()
-        self._answered: tuple[bytes, Answer] | None = None
-        self._concluded: tuple[tuple[bytes, Status], Conclusion] | None = None
+        self._cached_answer: tuple[bytes, Answer] | None = None
+        self._cached_conclusion: tuple[tuple[bytes, Status], Conclusion] | None = None
 
     @property
     def spec(self) -> Spec:
@@ -79,96 +93,85 @@ class Experiment:
         return self.current.round.experiment
 
     @property
-    def accepted(self) -> int:
-        """Reports counted over all rounds."""
-        return self.before + self.current.received
+    def n_accepted(self) -> int:
+        """The number of reports counted over all rounds."""
+        return self.n_earlier + self.current.received
 
     @property
     def people(self) -> People:
-        """The account of the experiment's people; what waits at a shuffler cannot be seen here."""
+        """The counts of participants by state; the number of reports held by a shuffler is unknown here."""
         current = self.current
-        is_unseen = bool(current.shuffled and self.shuffler and current.round.batch)
-        needed = max(0, current.round.batch - current.received)
-        return account_of(
+        is_held_unknown = bool(current.is_shuffled and self.shuffler and current.round.batch)
+        n_missing = max(0, current.round.batch - current.received)
+        return count_participants(
             current.schedule,
             current.step,
-            self.before,
-            HeldReports(current.received, None if is_unseen else 0, needed),
+            self.n_earlier,
+            HeldReports(current.received, None if is_held_unknown else 0, n_missing),
             self.refused,
             is_replaced=True,
             is_draining=current.drain is not None,
-            is_unknown=is_unseen,
+            is_unknown=is_held_unknown,
         )
 
     @property
     def snapshot(self) -> Snapshot:
-        """Return what is known now."""
-        return Snapshot(self.current, self.before, dict(self.refused))
+        """The current facts of the experiment."""
+        return Snapshot(self.current, self.n_earlier, dict(self.refused))
 
     @property
     def status(self) -> Status:
-        """``open``, ``paused``, or ``draining`` where late reports alone are awaited; or over.
-
-        It is over when it is ``stopped``, ``finished``, or ``failed`` because a round came to no end.
-        """
+        """The current status of the experiment."""
         current = self.current
-        if not current.round.batch and current.schedule.failed(current.step):
-            return "failed"
-        held: dict[str, Status] = {PAUSED: "paused", STOPPED: "stopped"}
-        asks: Status = "draining" if current.drain else "open"
-        return held.get(current.plan.hold) or (asks if current.round.batch else "finished")
+        if not current.round.batch and current.schedule.has_failed(current.step):
+            return Status.FAILED
+        if current.plan.hold:
+            return Status(current.plan.hold)
+        open_status = Status.DRAINING if current.drain else Status.OPEN
+        return open_status if current.round.batch else Status.FINISHED
 
     @property
-    def is_over(self) -> bool:
-        """Whether nobody is asked any more."""
-        return self.status not in ("open", "paused", "draining")
-
-    @property
-    def is_silent(self) -> bool:
-        """Whether nobody who comes now is asked, although the round is open for those who chose before."""
+    def is_inviting_nobody(self) -> bool:
+        """Whether no new participants are invited, although the round is open for earlier ones."""
         return bool(self.current.round.batch and self.current.plan.hold)
 
     @property
-    def is_put_off(self) -> bool:
-        """Whether closing the round has failed, and no attempt since has succeeded."""
+    def has_failed_closing(self) -> bool:
+        """Whether closing the round has failed, and no later attempt has succeeded."""
         return self.retry_at > 0
 
     def answer(self, current: OpenRound) -> Answer:
-        """Return what the learner had found when it made a round's policy; made once for every version."""
-        if self._answered is None or self._answered[0] != current.digest:
-            self._answered = current.digest, current.schedule.answer(current.step)
-        return self._answered[1]
+        """Return the learner's answer at the start of a round, computed once for every version."""
+        if self._cached_answer is None or self._cached_answer[0] != current.digest:
+            self._cached_answer = current.digest, current.schedule.answer(current.step)
+        return self._cached_answer[1]
 
     def conclusion(self, current: OpenRound, answer: Answer) -> Conclusion:
-        """Return what follows from the answer of a round; made once for every version and where it stands."""
-        stamp = current.digest, self.status
-        if self._concluded is None or self._concluded[0] != stamp:
-            self._concluded = stamp, conclude(current.schedule, current.step, answer)
-        return self._concluded[1]
+        """Return the conclusion from the answer of a round, computed once for every version and status."""
+        cache_key = current.digest, self.status
+        if self._cached_conclusion is None or self._cached_conclusion[0] != cache_key:
+            self._cached_conclusion = cache_key, conclude(current.schedule, current.step, answer)
+        return self._cached_conclusion[1]
 
-    def advance(self, to: Snapshot) -> None:
-        """Follow what is in the store."""
-        is_new = to.current.digest != self.current.digest
-        self.current, self.before, self.refused = to.current, to.before, Counter(to.refused)
+    def advance(self, snapshot: Snapshot) -> None:
+        """Replace the experiment's facts by a newer snapshot, and wake long polls if a round was published."""
+        is_new = snapshot.current.digest != self.current.digest
+        self.current, self.n_earlier, self.refused = snapshot.current, snapshot.n_earlier, Counter(snapshot.refused)
         if is_new:
             self.retry_at = 0.0
             self._published.set()
             self._published = asyncio.Event()
 
-    def put_off(self, error: Exception, now: float) -> None:
-        """Note that closing the round failed: a full disk may have room soon, a learner that fails will fail again."""
-        self.retry_at = now + _RETRY_SECONDS if isinstance(error, TRANSIENT) else math.inf
-        _log.error(
-            "experiment %s: round %d is not closed (%s); its reports are kept, and %s tries again",
-            self.name,
-            self.current.round.version,
-            trace(error),
-            "a restart" if math.isinf(self.retry_at) else "the server",
-        )
+    def note_failed_closing(self, error: Exception, now: float) -> None:
+        """Record that closing the round failed: a full disk is retried soon, a failing learner only after a restart."""
+        self.retry_at = now + _RETRY_DELAY_SECONDS if isinstance(error, TRANSIENT_ERRORS) else math.inf
+        message = "experiment %s: round %d is not closed (%s); its reports are kept, and %s tries again"
+        next_try = "a restart" if math.isinf(self.retry_at) else "the server"
+        _log.error(message, self.name, self.current.round.version, trace(error), next_try)
 
-    def wait(self, now: float) -> None:
-        """Note that another server closes the round: this one looks again soon."""
-        self.leased_until = now + _LEASED_SECONDS
+    def note_lease(self, now: float) -> None:
+        """Record that another server is closing the round: this server checks again soon."""
+        self.leased_until = now + _LEASE_CHECK_SECONDS
 
     async def next_publication(self, seconds: float) -> None:
         """Return once another round is published, the time is up, or the process is about to stop."""
@@ -176,47 +179,48 @@ class Experiment:
             await asyncio.wait_for(self._published.wait(), seconds)
 
     def end_waits(self) -> None:
-        """Have `next_publication` return, now and later."""
+        """End all current and later calls of `next_publication`."""
         self._published.set()
 
 
 class ExperimentLoader:
-    """Reads experiments from the store, and what has become of them since."""
+    """The loader of experiments and their updates from the store."""
 
     def __init__(self, data: Data, clock: Clock) -> None:
         self._store, self._keys, self._clock = data.store, data.keys, clock
 
     def experiment(self, name: str) -> Experiment | None:
-        """Return an experiment that this server did not know, if there is one of that name."""
-        stored = self._store.experiment(name)
-        return self.restored(stored) if stored else None
+        """Load the experiment of a name, if it exists."""
+        record = self._store.experiment(name)
+        return self.restore(record) if record else None
 
-    def restored(self, stored: ExperimentRecord) -> Experiment:
-        """Return the experiment of a record; raises what `experiment` does."""
-        snapshot = self._snapshot(stored)
-        experiment = Experiment(snapshot.current, parse_spec(msgspec.json.decode(stored.spec)))
+    def restore(self, record: ExperimentRecord) -> Experiment:
+        """Return the experiment of a record; raises the errors of `experiment`."""
+        snapshot = self._snapshot(record)
+        experiment = Experiment(snapshot.current, parse_spec(msgspec.json.decode(record.spec)))
         experiment.advance(snapshot)
-        experiment.shuffler = stored.standing.shuffler
+        experiment.shuffler = record.state.shuffler
         return experiment
 
-    def latest(self, name: str, known: Snapshot, standing: ExperimentState) -> Snapshot:
-        """Return what became of an experiment of which this much was known."""
-        current = known.current
-        if standing.digest != current.digest:
-            if standing.version <= current.round.version:
-                raise Behind("an earlier copy of the database was put back: restart the server")
-            stored = self._store.experiment(name)
-            if stored is None:
-                raise Behind("the experiment was deleted")
+    def latest(self, name: str, snapshot: Snapshot, stored_state: ExperimentState) -> Snapshot:
+        """Return the current snapshot from an earlier one and the stored state; refuse a state set back or deleted."""
+        current = snapshot.current
+        if stored_state.digest != current.digest:
+            if stored_state.version <= current.round.version:
+                raise OutdatedState("an earlier copy of the database was put back: restart the server")
+            record = self._store.experiment(name)
+            if record is None:
+                raise OutdatedState("the experiment was deleted")
             self._keys.destroy(current.round.public_key)  # its round is over for good
-            return self._snapshot(stored, current.schedule)
-        if standing.plan != current.plan:
-            current = timed(replace(current, plan=standing.plan), self._clock)
-        return Snapshot(current.at(standing), known.before, standing.refused)
+            return self._snapshot(record, current.schedule)
+        if stored_state.plan != current.plan:
+            current = with_deadlines(replace(current, plan=stored_state.plan), self._clock)
+        return Snapshot(current.with_counts(stored_state), snapshot.n_earlier, stored_state.refused)
 
-    def _snapshot(self, stored: ExperimentRecord, schedule: Schedule | None = None) -> Snapshot:
-        current = restore(stored.current, self._keys.find, stored.standing.plan, schedule)
+    def _snapshot(self, record: ExperimentRecord, schedule: Schedule | None = None) -> Snapshot:
+        """Return the snapshot of a record; raise `OutdatedState` if the key of its open round is lost."""
+        current = restore_round(record.current, self._keys.find_decryptor, record.state.plan, schedule)
         if current is None:
-            raise Behind("the key of the open round is lost: restart the server")
-        before = stored.accepted - stored.current.received
-        return Snapshot(timed(current, self._clock).at(stored.standing), before, stored.standing.refused)
+            raise OutdatedState("the key of the open round is lost: restart the server")
+        current = with_deadlines(current, self._clock).with_counts(record.state)
+        return Snapshot(current, record.accepted - record.current.received, record.state.refused)

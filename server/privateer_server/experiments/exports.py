@@ -1,4 +1,4 @@
-"""Documents of what an experiment has found and promised: its privacy record, its export, and a start with one."""
+"""Privacy records and exports of experiments, and starts of experiments from an export."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -16,28 +16,28 @@ from privateer_core.privacy.record import PlannedTerms, Record, Row, make_record
 from privateer_core.spec.spec import Spec
 from privateer_core.wire.publication import decode_publication
 from privateer_server.algorithms import learner_for
-from privateer_server.api.views import published_answer
+from privateer_server.api.views import read_published_answer
 from privateer_server.experiments.catalog import Start
 from privateer_server.experiments.experiment import Experiment
 from privateer_server.rounds.loop import Schedule
 from privateer_server.rounds.open_round import RoundFacts, read_decider
 from privateer_server.store.records import RoundRecord, ShufflerKey
 
-_FIELD: Final = "warm_start"
+_EXPORT_FIELD: Final = "warm_start"
 
 
-def privacy(spec: Spec, rounds: list[RoundRecord], closers: Mapping[int, ShufflerKey]) -> Record:
-    """Return the record of an experiment with these rounds, released or not, and whose batches they took."""
+def build_record(spec: Spec, rounds: list[RoundRecord], shufflers: Mapping[int, ShufflerKey]) -> Record:
+    """Return the privacy record of an experiment from its rounds, released or not, and their shufflers."""
     by_cohort = defaultdict[str, list[Row]](list)
     for stored in rounds:
         if stored.batch:
             facts = decode(stored.facts, RoundFacts)
-            by_cohort[facts.cohort].append(_row(stored, facts.terms, closers.get(stored.version)))
+            by_cohort[facts.cohort].append(_build_row(stored, facts.terms, shufflers.get(stored.version)))
     return make_record(spec, by_cohort, [stored.version for stored in rounds if not stored.batch])
 
 
-def _row(stored: RoundRecord, terms: PlannedTerms, closer: ShufflerKey | None) -> Row:
-    # Nothing is released below the honest minimum.
+def _build_row(stored: RoundRecord, terms: PlannedTerms, shuffler_key: ShufflerKey | None) -> Row:
+    """Return the row of a round in the privacy record; nothing is released below the honest minimum."""
     return Row(
         version=stored.version,
         received=stored.received,
@@ -45,59 +45,59 @@ def _row(stored: RoundRecord, terms: PlannedTerms, closer: ShufflerKey | None) -
         batch=terms.batch,
         honest=terms.honest,
         mechanism=terms.mechanism,
-        shuffler=closer.shuffler if closer else None,
-        organisation=closer.organisation if closer else None,
+        shuffler=shuffler_key.shuffler if shuffler_key else None,
+        organisation=shuffler_key.organisation if shuffler_key else None,
     )
 
 
-def exported(experiment: Experiment, rounds: list[RoundRecord], closers: Mapping[int, ShufflerKey]) -> Export:
-    """Return the document of an experiment with these rounds, and whose batches they took."""
+def build_export(experiment: Experiment, rounds: list[RoundRecord], shufflers: Mapping[int, ShufflerKey]) -> Export:
+    """Return the export of an experiment from its rounds and their shufflers."""
     current, spec = experiment.current, experiment.spec
-    published = decode_publication(current.publication)
+    publication = decode_publication(current.publication)
     return make_export(
         experiment.name,
         current.round.version,
         experiment.status,
         spec=spec.model_dump(mode="json", exclude_none=True),
-        policy=read_decider(spec, published).view(spec),
-        result=published_answer(experiment),
-        record=privacy(spec, rounds, closers),
+        policy=read_decider(spec, publication).view(spec),
+        result=read_published_answer(experiment),
+        record=build_record(spec, rounds, shufflers),
         state=encode(current.step.state),
         publication=current.publication,
     )
 
 
-def start_with(document: dict[str, Any]) -> Start:
-    """Return how an experiment begins with what an exported one has learned."""
-    found = read_export(document, _FIELD)
-    before = parse_spec(found.spec)
-    detail = f"warm start from {before.name} at version {found.version}"
-    return Start(lambda schedule: _begun(schedule, before, found.learned), "create", detail)
+def start_from_export(document: dict[str, Any]) -> Start:
+    """Return the start of an experiment with the learned state of an export."""
+    export = read_export(document, _EXPORT_FIELD)
+    old_spec = parse_spec(export.spec)
+    detail = f"warm start from {old_spec.name} at version {export.version}"
+    return Start(lambda schedule: _read_initial_state(schedule, old_spec, export.state_bytes), "create", detail)
 
 
-def _begun(schedule: Schedule, before: Spec, encoded: bytes) -> Any:
-    """Read a state that somebody wrote, and see that a policy follows from it."""
-    if before.algorithm.name != schedule.spec.algorithm.name:
+def _read_initial_state(schedule: Schedule, old_spec: Spec, encoded: bytes) -> Any:
+    """Decode an untrusted learner state, and check that it leads to a valid policy."""
+    if old_spec.algorithm.name != schedule.spec.algorithm.name:
         detail = "differs from that of the experiment to begin with"
         raise SpecError(detail, field="algorithm.name", remedy="make it the same, or begin without")
     try:
-        state = decode(encoded, learner_for(before).state_type)
-        begun = schedule.learner.begun(learner_for(before).learned(state), before)
+        state = decode(encoded, learner_for(old_spec).state_type)
+        initial_state = schedule.learner.start_from_state(learner_for(old_spec).extract_learned_state(state), old_spec)
         if _has_nan(state):
             raise ValueError("not a number")
-        check_policy(schedule.open(0, 1, begun).policy, schedule.spec)
-        schedule.learner.answer(begun)
+        check_policy(schedule.open(0, 1, initial_state).policy, schedule.spec)
+        schedule.learner.answer(initial_state)
     except SpecError:
         raise
     except (PrivateerError, ValueError, TypeError, IndexError, ArithmeticError, AttributeError, AssertionError):
-        raise SpecError("its state does not fit its spec", field=_FIELD, remedy="export it again") from None
-    return begun
+        raise SpecError("its state does not fit its spec", field=_EXPORT_FIELD, remedy="export it again") from None
+    return initial_state
 
 
 def _has_nan(value: Any) -> bool:
-    """Whether a number of a state, or of any part of it, is none."""
+    """Whether a state contains a NaN at any depth."""
     if is_dataclass(value):
-        return any(_has_nan(getattr(value, one.name)) for one in fields(value))
+        return any(_has_nan(getattr(value, state_field.name)) for state_field in fields(value))
     if isinstance(value, tuple | list):
         return any(map(_has_nan, value))
     return isinstance(value, np.ndarray | float) and bool(np.isnan(value).any())

@@ -1,4 +1,4 @@
-"""Makes specs of specs while an experiment runs; each is checked as a whole."""
+"""Changes of specs while an experiment runs; each changed spec is checked as a whole."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,19 +9,19 @@ from privateer_core.spec.arms import ARMS_MIN, ArmsSpec
 from privateer_core.spec.spec import Spec
 
 
-def extended(spec: Spec, horizon: int) -> Spec:
-    """Return the spec with a longer horizon."""
-    before = spec.experiment.horizon
-    if horizon < before:
-        detail = f"must be at least the {before} that it is"
+def extend_horizon(spec: Spec, horizon: int) -> Spec:
+    """Return the spec with a longer horizon; refuse a shorter one."""
+    old_horizon = spec.experiment.horizon
+    if horizon < old_horizon:
+        detail = f"must be at least the {old_horizon} that it is"
         raise SpecError(detail, field="experiment.horizon", remedy="raise it, or stop the experiment")
-    return _changed(spec, lambda tables: tables["experiment"].update(horizon=horizon))
+    return _change_tables(spec, lambda tables: tables["experiment"].update(horizon=horizon))
 
 
-def with_arm(spec: Spec, arm: str) -> Spec:
-    """Return the spec with one more arm, the last; one that it has changes nothing."""
-    table = _arms(spec).experiment
-    if arm in table.retired:
+def add_arm(spec: Spec, arm: str) -> Spec:
+    """Return the spec with an arm appended; an existing arm changes nothing; refuse the name of a retired arm."""
+    table = _require_arms_spec(spec).experiment
+    if arm in table.retired_arms:
         detail = "an arm of this name was retired, and reports about it still count for it"
         raise SpecError(detail, field="arm", remedy="choose another name")
     if arm in table.arms:
@@ -30,38 +30,39 @@ def with_arm(spec: Spec, arm: str) -> Spec:
     def add(tables: dict[str, Any]) -> None:
         tables["experiment"]["arms"].append(arm)
         for source in tables["sources"]:
-            source["shares"].append(0.0)  # nobody played it before
+            source["shares"].append(0.0)  # the arm was not played before
 
-    return _changed(spec, add)
+    return _change_tables(spec, add)
 
 
-def without_arm(spec: Spec, arm: str) -> Spec:
-    """Return the spec with an arm retired; one that is retired changes nothing."""
-    table = _arms(spec).experiment
+def retire_arm(spec: Spec, arm: str) -> Spec:
+    """Return the spec with an arm retired; a retired arm changes nothing; refuse to leave fewer than two."""
+    table = _require_arms_spec(spec).experiment
     if arm not in table.arms:
         raise SpecError("is not an arm of the experiment", field="arm", remedy="see experiment.arms")
-    if arm in table.retired:
+    if arm in table.retired_arms:
         return spec
-    if len(table.arms) - len(table.retired) <= ARMS_MIN:
+    if len(table.arms) - len(table.retired_arms) <= ARMS_MIN:
         detail = f"at least {ARMS_MIN} arms must be left"
         raise SpecError(detail, field="arm", remedy="add an arm first, or stop the experiment")
-    return _changed(spec, lambda tables: tables["experiment"].update(retired=[*table.retired, arm]))
+    return _change_tables(spec, lambda tables: tables["experiment"].update(retired_arms=[*table.retired_arms, arm]))
 
 
-def renamed(spec: Spec, name: str, horizon: int | None = None) -> Spec:
-    """Return the spec of an experiment of another name, and perhaps another horizon."""
+def with_name(spec: Spec, name: str, horizon: int | None = None) -> Spec:
+    """Return the spec with another experiment name, and optionally another horizon."""
     values = {"name": name} | ({} if horizon is None else {"horizon": horizon})
-    return _changed(spec, lambda tables: tables["experiment"].update(values))
+    return _change_tables(spec, lambda tables: tables["experiment"].update(values))
 
 
-def _arms(spec: Spec) -> ArmsSpec:
+def _require_arms_spec(spec: Spec) -> ArmsSpec:
+    """Return the spec, or refuse the change if its algorithm has no named arms."""
     if not isinstance(spec, ArmsSpec):
         detail = "an experiment of this algorithm has no arms by name"
         raise SpecError(detail, field="arm", remedy="stop it, and create another experiment with the options wanted")
     return spec
 
 
-def _changed(spec: Spec, change: Callable[[dict[str, Any]], Any]) -> Spec:
+def _change_tables(spec: Spec, change: Callable[[dict[str, Any]], Any]) -> Spec:
     tables = spec.model_dump(mode="json", exclude_none=True)
     change(tables)
     return parse_spec(tables)

@@ -1,4 +1,4 @@
-"""Counts what a group of requests brings to one round."""
+"""Counts the reports of a group of requests for one round."""
 
 import math
 from collections import Counter
@@ -9,298 +9,288 @@ from typing import Final
 
 from privateer_core.clock import Clock, SystemClock
 from privateer_core.codec import encode
-from privateer_core.errors import BatchRefused, DuplicateReport, OutOfRange, ReportRefused, RoundClosed, Unopenable
-from privateer_core.policies.decisions import by_age
+from privateer_core.errors import BatchRefused, DecryptionFailed, OutOfRange, ReportRefused, RoundClosed
+from privateer_core.policies.decisions import group_by_age
 from privateer_core.policies.policy import Policy
-from privateer_core.wire.batch import check_alone
-from privateer_core.wire.envelope import Envelope, binding, check_header, pieces, split_sealed
-from privateer_server.intake.admission import FindSpent, SpentToken
-from privateer_server.intake.opening import REPORT_ID_SIZE, Opener
+from privateer_core.wire.batch import check_single_report
+from privateer_core.wire.envelope import Envelope, check_header, hpke_info, split_bytes, split_sealed
+from privateer_server.intake.admission import DUPLICATE_REPORT, FindTokenReport, SpentToken
+from privateer_server.intake.opening import REPORT_ID_SIZE, Decryptor
 from privateer_server.intake.receipts import Delivery, Receipt
-from privateer_server.rounds.open_round import CLOCKS_APART, OpenRound
+from privateer_server.rounds.open_round import MAX_CLOCK_DIFFERENCE_SECONDS, OpenRound
+from privateer_server.rounds.states import NEXT, RoundEvent, RoundState
 from privateer_server.store.records import RoundUpdate, ShufflerKey, TokenRow
 
-_CLOSED: Final = RoundClosed("this round is full", remedy="nothing to do: fetch the policy for later use")
-_UNOPENABLE: Final = Unopenable("the report does not open", remedy="fetch the policy again and use the client library")
-_DUPLICATE: Final = DuplicateReport("the report was counted before", remedy="nothing to do: it counts once")
+_ROUND_CLOSED: Final = RoundClosed("this round is full", remedy="nothing to do: fetch the policy for later use")
+_UNOPENABLE: Final = DecryptionFailed(
+    "the report does not open", remedy="fetch the policy again and use the client library"
+)
 _OUT_OF_RANGE: Final = OutOfRange("not a report of this mechanism", remedy="send what the client library makes")
-_REFUSALS: Final = (_UNOPENABLE, _OUT_OF_RANGE, _DUPLICATE, _OUT_OF_RANGE, _CLOSED)
-"""Why messages do not open, are of another kind, are not fresh, do not parse, or do not fit, as they are sifted."""
+_REFUSAL_REASONS: Final = (_UNOPENABLE, _OUT_OF_RANGE, DUPLICATE_REPORT, _OUT_OF_RANGE, _ROUND_CLOSED)
+"""The reason of each filter in order: not decrypted, other kind, duplicate, does not parse, or round full."""
 
 
 class Accumulator:
-    """Reports for one round, from several requests, before they are committed: the round itself stays as it was.
+    """Reports for one round, from several requests, before they are committed: the round itself stays unchanged.
 
-    current: the round.
-    seen: ids of the reports counted in it so far.
-    opener: what decrypts reports; None if the round asks nobody.
-    clock: what says when a round is due.
-    answered: returns the answer to a batch of this experiment, by version and digest, if it was counted before.
-    size_before: returns the bytes that one person sent for an earlier version of this experiment, if there was one.
-    earlier: returns the policy of an earlier version of this experiment, if there was one.
-    spent: returns the report that a spent upload token came with, if it was spent.
+    counted_ids: ids of the reports counted in the round so far.
+    decryptor: decrypts reports; None if the round has no participants.
+    find_answer: returns the answer to a batch of this experiment, by version and digest, if it was counted before.
+    find_size: returns the bytes of one participant's report for an earlier version, if it exists.
+    find_policy: returns the policy of an earlier version of this experiment, if it exists.
+    find_token_report: returns the hash of a spent upload token's report; None if the token is not spent.
     """
 
     def __init__(
         self,
-        current: OpenRound,
-        seen: Set[bytes],
-        opener: Opener | None,
+        open_round: OpenRound,
+        counted_ids: Set[bytes],
+        decryptor: Decryptor | None,
         clock: Clock | None = None,
-        answered: Callable[[int, bytes], bytes | None] = lambda _version, _digest: None,
-        size_before: Callable[[int], int | None] = lambda _version: None,
-        earlier: Callable[[int], Policy | None] = lambda _version: None,
-        spent: FindSpent = lambda _expires, _token: None,
+        find_answer: Callable[[int, bytes], bytes | None] = lambda _version, _digest: None,
+        find_size: Callable[[int], int | None] = lambda _version: None,
+        find_policy: Callable[[int], Policy | None] = lambda _version: None,
+        find_token_report: FindTokenReport = lambda _expires, _token: None,
     ) -> None:
         self.refused: Counter[str] = Counter()
         self.report_ids: dict[bytes, None] = {}
-        self._current, self._seen, self._opener = current, seen, opener
-        self._clock, self._answered, self._size_before = clock or SystemClock(), answered, size_before
-        self._earlier, self._spent, self._tokens = earlier, spent, dict[bytes, TokenRow]()
-        self._is_due_here = current.round.batch > 0 and not current.shuffled
+        self._round, self._counted_ids, self._decryptor = open_round, counted_ids, decryptor
+        self._clock, self._find_answer, self._find_size = clock or SystemClock(), find_answer, find_size
+        self._find_policy, self._find_token, self._tokens = find_policy, find_token_report, dict[bytes, TokenRow]()
+        self._can_take_uploads = open_round.round.batch > 0 and not open_round.is_shuffled
         self._answers: dict[bytes, bytes] = {}
-        self._rows: list[bytes] = []
-        self._closed, self._given_up, self._asked, self._sound = current.taken, current.given_up, False, False
+        self._payloads: list[bytes] = []
+        self._state, self._is_expiry_requested, self._is_all_valid = open_round.state, False, False
         self._closer: ShufflerKey | None = None
 
     @property
-    def accepted(self) -> int:
-        """The number of people whose reports are counted here; a person with a missing message counts."""
-        return self._people(len(self._rows))
+    def n_accepted(self) -> int:
+        """The number of participants whose reports are counted here, even with a missing message."""
+        return self._n_participants(len(self._payloads))
 
     @property
-    def taken(self) -> bool:
-        """Whether the round takes no more reports; what it has is learned from if it is enough for the promise."""
-        return self._closed or 0 < self._current.round.batch <= self._received
+    def state(self) -> RoundState:
+        """The state of the round with the reports counted here."""
+        is_full = self._state is RoundState.OPEN and 0 < self._round.round.batch <= self._n_received
+        return NEXT[self._state, RoundEvent.FILLED] if is_full else self._state
 
     @property
-    def _received(self) -> int:
-        return self._current.received + self.accepted
+    def _n_received(self) -> int:
+        return self._round.received + self.n_accepted
 
     @property
-    def _room(self) -> int:
-        """For how many people's reports from devices there is room."""
-        return 0 if self._closed or self._given_up else max(0, self._current.round.batch - self._received)
+    def _capacity(self) -> int:
+        """The number of participants whose reports from devices can still be counted."""
+        return max(0, self._round.round.batch - self._n_received) if self._state is RoundState.OPEN else 0
 
-    def examine(self, opened: list[bytes]) -> None:
-        """Parse all that requests hold at once: if all of it does, none of it is parsed again request by request."""
-        self._sound = bool(opened) and self._parses([one for one in opened if one])
+    def validate_all(self, decrypted: list[bytes]) -> None:
+        """Parse the messages of all requests at once: if all are valid, no message is parsed again."""
+        self._is_all_valid = bool(decrypted) and self._is_valid([message for message in decrypted if message])
 
-    def take(
+    def count_upload(
         self,
         envelope: Envelope,
-        opened: list[bytes] | None = None,
+        decrypted: list[bytes] | None = None,
         is_alone: bool = False,
         token: SpentToken | None = None,
     ) -> Receipt:
-        """Count the reports of an envelope from devices; ``opened`` is what they hold, if they are open already.
+        """Count the reports of an envelope from devices; ``decrypted`` has their messages, if decrypted already.
 
-        is_alone: whether nobody signed it, so that it may carry one person's report and no more.
-        token: the upload token that it comes with, if it needs one; it is spent if the report counts.
+        is_alone: whether the envelope is unsigned, so that it may carry the report of one participant only.
+        token: the upload token of the envelope, if required; it is spent if the report counts.
         """
-        receipt, facts = Receipt(), self._current.round
+        receipt, facts = Receipt(), self._round.round
         try:
-            if not self._is_due_here or envelope.header != self._current.header:
-                check_header(envelope.header, facts, self._current.digest, "server")
+            if not self._can_take_uploads or envelope.header != self._round.header:
+                check_header(envelope.header, facts, self._round.digest, "server")
             if is_alone:
-                check_alone(envelope, facts)
+                check_single_report(envelope, facts)
             sealed = split_sealed(envelope, facts)
             if token:
-                token.check(self._find_spent)
-        except ReportRefused as problem:
-            receipt.refuse(problem, max(1, len(envelope.sealed) // self._report_size(envelope.header.version)))
+                token.check(self._find_token_report)
+        except ReportRefused as refusal:
+            receipt.refuse(refusal, max(1, len(envelope.sealed) // self._find_report_size(envelope.header.version)))
         else:
-            self._count(sealed, self._room * facts.messages, envelope, opened, receipt)
+            self._count(sealed, self._capacity * facts.messages, envelope, decrypted, receipt)
         if token and receipt.accepted:
             self._tokens[token.row.token] = token.row
         if receipt.refused:
             self.refused.update(receipt.refused)
         return receipt
 
-    def _find_spent(self, expires: int, token: bytes) -> bytes | None:
-        return self._tokens[token].report if token in self._tokens else self._spent(expires, token)
+    def _find_token_report(self, expires: int, token: bytes) -> bytes | None:
+        return self._tokens[token].report if token in self._tokens else self._find_token(expires, token)
 
-    def _report_size(self, version: int) -> int:
-        """Return the bytes that one person sends for a version, if it was published; else for this round."""
-        facts = self._current.round
-        earlier = self._size_before(version) if version < facts.version else None
-        return earlier or facts.report_size
+    def _find_report_size(self, version: int) -> int:
+        """Return the bytes of one participant's report for a version, if it was published; else for this round."""
+        facts = self._round.round
+        previous_size = self._find_size(version) if version < facts.version else None
+        return previous_size or facts.report_size
 
-    def take_alike(self, uploads: list[tuple[Envelope, list[bytes]]]) -> bool:
-        """Count uploads of one person each, and what they hold, at once, if `take` would refuse nothing of any.
-
-        Returns
-        -------
-        bool
-            False if nothing was counted, and `take` must be asked about each.
-        """
-        facts, messages = self._current.round, [one for _, opened in uploads for one in opened]
+    def count_simple_uploads(self, uploads: list[tuple[Envelope, list[bytes]]]) -> bool:
+        """Count uploads of single participants at once if all are acceptable; else return False, and count none."""
+        facts, messages = self._round.round, [message for _, decrypted in uploads for message in decrypted]
         ids = {message[:REPORT_ID_SIZE]: None for message in messages}
-        is_like = (
-            self._is_due_here
-            and self._opener is not None
-            and facts.groups == 1  # else the place of a message counts
-            and len(uploads) <= self._room
-            and all(one.header == self._current.header and len(one.sealed) == facts.report_size for one, _ in uploads)
+        is_acceptable = (
+            self._can_take_uploads
+            and self._decryptor is not None
+            and facts.groups == 1  # else the position of a message matters
+            and len(uploads) <= self._capacity
+            and all(each.header == self._round.header and len(each.sealed) == facts.report_size for each, _ in uploads)
             and all(messages)
             and len(ids) == len(messages)
-            and self._seen.isdisjoint(ids)
+            and self._counted_ids.isdisjoint(ids)
             and self.report_ids.keys().isdisjoint(ids)
-            and (self._sound or self._parses(messages))
+            and (self._is_all_valid or self._is_valid(messages))
         )
-        if is_like:
+        if is_acceptable:
             self.report_ids |= ids
-            self._rows += [message[REPORT_ID_SIZE:] for message in messages]
-        return is_like
+            self._payloads += [message[REPORT_ID_SIZE:] for message in messages]
+        return is_acceptable
 
-    def take_batch(self, delivery: Delivery, opened: list[bytes] | None = None) -> Receipt:
-        """Count the reports of a shuffler's batch; ``opened`` is what they hold, if they are open already.
+    def count_batch(self, delivery: Delivery, decrypted: list[bytes] | None = None) -> Receipt:
+        """Count the reports of a shuffler's batch, or return its earlier receipt; refuse it if the round is over.
 
-        The round closes if as many opened, over all its batches, as its promise counts on. Otherwise it waits for
-        another batch, or asks other people: what does not open costs the experiment nothing.
+        ``decrypted`` has their messages, if decrypted already. The round closes if all its batches together have as
+        many valid reports as its privacy guarantee assumes. Otherwise it waits for another batch, or invites other
+        participants: invalid messages cost nothing.
         """
-        envelope, facts = delivery.envelope, self._current.round
-        if earlier := self._answers.get(delivery.digest) or self._answered(envelope.header.version, delivery.digest):
-            return Receipt.read(earlier)
-        check_header(envelope.header, facts, self._current.digest, "shuffler")
-        if self.taken or self._given_up:
+        envelope, facts = delivery.envelope, self._round.round
+        if stored := self._answers.get(delivery.digest) or self._find_answer(envelope.header.version, delivery.digest):
+            return Receipt.from_answer(stored)
+        check_header(envelope.header, facts, self._round.digest, "shuffler")
+        if self.state is not RoundState.OPEN:
             raise RoundClosed("this round is over", remedy="nothing to do: what was sent is not used")
-        self._check_size(envelope)
+        self._check_batch_size(envelope)
         receipt = Receipt()
-        sealed = pieces(envelope.sealed, facts.sealed_size)
-        self._count(sealed, len(sealed), envelope, opened, receipt)
-        receipt.closed = self._closed = self._received >= self._current.enough or self._current.schedule.learner.repeats
+        sealed = split_bytes(envelope.sealed, facts.sealed_size)
+        self._count(sealed, len(sealed), envelope, decrypted, receipt)
+        receipt.is_round_closed = self._n_received >= self._round.min_reports or self._round.schedule.learner.repeats
+        self._state = NEXT[self._state, RoundEvent.DELIVERED if receipt.is_round_closed else RoundEvent.REPORTED]
         self.refused.update(receipt.refused)
         self._answers[delivery.digest], self._closer = receipt.answer, delivery.closer
         return receipt
 
-    def _check_size(self, envelope: Envelope) -> None:
-        facts = self._current.round
-        people, rest = divmod(len(envelope.sealed), facts.report_size)
-        latest = self._clock.monotonic() + CLOCKS_APART
-        if rest or people > facts.batch or not self._current.may_close(latest, people):
+    def _check_batch_size(self, envelope: Envelope) -> None:
+        """Refuse a batch that is not of whole reports, is too large, or is too small to close the round."""
+        facts = self._round.round
+        n_participants, remainder = divmod(len(envelope.sealed), facts.report_size)
+        latest_time = self._clock.monotonic() + MAX_CLOCK_DIFFERENCE_SECONDS
+        if remainder or n_participants > facts.batch or not self._round.can_close(latest_time, n_participants):
             raise BatchRefused(
                 f"a batch of this round has the reports of {facts.batch} people of {facts.report_size} bytes each, or "
                 f"of at least {facts.fewest} after its deadline",
                 remedy="send a whole batch at once",
             )
 
-    def expire(self) -> Receipt:
-        """Close a round that is due or waits to be learned from, or give it up when nobody waits for it any longer."""
-        now = self._clock.monotonic()
-        self._asked = True
-        if self._given_up:
-            return Receipt()
-        if self._current.is_due(now, self._received):
-            self._closed = True
-        elif not self.taken and self._current.is_ended(now):
-            self._closed = self._current.tells(self._received)
-            self._given_up = not self._closed
-        else:
-            self._given_up = not self.taken and self._current.is_given_up(now)
+    def close_if_due(self) -> Receipt:
+        """Close a round that is due or waits to be learned from, or give it up after the maximum wait."""
+        self._is_expiry_requested = True
+        if self._state is RoundState.OPEN:
+            self._state = NEXT[self._state, self._round.event_at(self._clock.monotonic(), self._n_received)]
         return Receipt()
 
     def _count(
-        self, sealed: list[bytes], room: int, envelope: Envelope, opened: list[bytes] | None, receipt: Receipt
+        self, sealed: list[bytes], capacity: int, envelope: Envelope, decrypted: list[bytes] | None, receipt: Receipt
     ) -> None:
-        """Count messages, at most ``room`` of them."""
-        if not room or self._opener is None:
-            receipt.refuse(_CLOSED, self._people(len(sealed)))
+        """Count at most ``capacity`` messages, and record in the receipt why the others were refused."""
+        if not capacity or self._decryptor is None:
+            receipt.refuse(_ROUND_CLOSED, self._n_participants(len(sealed)))
             return
-        if opened is None:
-            opened = self._opener.open(sealed, binding(envelope.header, self._current.round.model))
-        placed = self._placed(opened)
-        opened = [one for one in opened if one]
-        fresh = self._fresh(placed)
-        good = self._in_range(fresh)
-        fitting = good[:room]
-        if len(fitting) < len(sealed):
-            steps = pairwise((sealed, opened, placed, fresh, good, fitting))
-            for problem, (before, after) in zip(_REFUSALS, steps, strict=True):
-                receipt.refuse(problem, self._people(len(before) - len(after)))
-        receipt.accepted = self._people(len(fitting))
-        for report in fitting:
-            self.report_ids[report[:REPORT_ID_SIZE]] = None
-            self._rows.append(report[REPORT_ID_SIZE:])
+        if decrypted is None:
+            decrypted = self._decryptor.decrypt(sealed, hpke_info(envelope.header, self._round.round.model))
+        expected_kind = self._select_expected_kind(decrypted)
+        decrypted = [message for message in decrypted if message]
+        unique = self._drop_duplicates(expected_kind)
+        valid = self._drop_invalid(unique)
+        accepted = valid[:capacity]
+        if len(accepted) < len(sealed):
+            stages = pairwise((sealed, decrypted, expected_kind, unique, valid, accepted))
+            for reason, (before, after) in zip(_REFUSAL_REASONS, stages, strict=True):
+                receipt.refuse(reason, self._n_participants(len(before) - len(after)))
+        receipt.accepted = self._n_participants(len(accepted))
+        for message in accepted:
+            self.report_ids[message[:REPORT_ID_SIZE]] = None
+            self._payloads.append(message[REPORT_ID_SIZE:])
 
-    def _placed(self, opened: list[bytes]) -> list[bytes]:
-        """Return the messages that open, and are of the kind that they stand among: a batch has kind after kind.
+    def _select_expected_kind(self, decrypted: list[bytes]) -> list[bytes]:
+        """Return the decrypted messages that have the kind of their position: a batch is ordered by kind.
 
-        A person has as many places of each kind as all others, so nobody can send more of one.
+        Each participant has equally many positions of each kind, so that no participant can send more of a kind.
         """
-        groups = self._current.round.groups
+        groups = self._round.round.groups
         if groups == 1:
-            return [one for one in opened if one]
-        each = len(opened) // groups
-        found = [(place // each, one) for place, one in enumerate(opened) if one]
-        kinds = self._current.mechanism.kinds(b"".join(one[REPORT_ID_SIZE:] for _, one in found))
-        return [one for (place, one), kind in zip(found, kinds.tolist(), strict=True) if place == kind]
+            return [message for message in decrypted if message]
+        n_per_kind = len(decrypted) // groups
+        pairs = [(index // n_per_kind, message) for index, message in enumerate(decrypted) if message]
+        kinds = self._round.mechanism.kinds(b"".join(message[REPORT_ID_SIZE:] for _, message in pairs))
+        return [message for (kind, message), true_kind in zip(pairs, kinds.tolist(), strict=True) if kind == true_kind]
 
-    def _people(self, messages: int) -> int:
-        """Return how many people send so many messages, at least."""
-        return math.ceil(messages / self._current.round.messages)
+    def _n_participants(self, n_messages: int) -> int:
+        """Return the minimum number of participants who send a number of messages."""
+        return math.ceil(n_messages / self._round.round.messages)
 
-    def _fresh(self, opened: list[bytes]) -> list[bytes]:
-        """Return the reports with ids that were not counted before, nor appear earlier in the same request."""
+    def _drop_duplicates(self, messages: list[bytes]) -> list[bytes]:
+        """Return the messages with ids that were not counted before, nor appear earlier in the same request."""
         first: dict[bytes, bytes] = {}
-        for report in opened:
-            first.setdefault(report[:REPORT_ID_SIZE], report)
-        return [one for name, one in first.items() if name not in self._seen and name not in self.report_ids]
+        for each in messages:
+            first.setdefault(each[:REPORT_ID_SIZE], each)
+        return [report for key, report in first.items() if key not in self._counted_ids and key not in self.report_ids]
 
-    def _in_range(self, reports: list[bytes]) -> list[bytes]:
-        """Return the reports that parse. Few do not, so halves in which all parse are found at once."""
-        if not reports or self._sound or self._parses(reports):
-            return reports
-        half = len(reports) // 2
-        return self._in_range(reports[:half]) + self._in_range(reports[half:]) if half else []
+    def _drop_invalid(self, messages: list[bytes]) -> list[bytes]:
+        """Return the messages that parse. Invalid messages are rare, so halves without any are accepted at once."""
+        if not messages or self._is_all_valid or self._is_valid(messages):
+            return messages
+        middle = len(messages) // 2
+        return self._drop_invalid(messages[:middle]) + self._drop_invalid(messages[middle:]) if middle else []
 
-    def _parses(self, reports: list[bytes]) -> bool:
+    def _is_valid(self, messages: list[bytes]) -> bool:
+        """Whether all messages parse, as reports on decisions of known policies."""
         try:
-            for _, rows in self._parts([report[REPORT_ID_SIZE:] for report in reports]):
-                self._current.mechanism.parse(rows)
+            for _, payloads in self._group_by_policy([message[REPORT_ID_SIZE:] for message in messages]):
+                self._round.mechanism.parse(payloads)
         except OutOfRange:
             return False
         return True
 
-    def _parts(self, rows: list[bytes]) -> Iterator[tuple[Policy, bytes]]:
-        """Yield reports, put together, with the policy on whose decisions they are."""
-        policy = self._current.step.policy
-        for age, some in by_age(rows).items() if policy.tells_age else [(0, b"".join(rows))]:
-            decided = policy.version - age
-            known = policy if age == 0 else self._earlier(decided) if policy.takes(decided) else None
-            if known is None or known.cohort != policy.cohort:
+    def _group_by_policy(self, payloads: list[bytes]) -> Iterator[tuple[Policy, bytes]]:
+        """Yield each decision policy with the joined payloads of the reports on its decisions."""
+        policy = self._round.step.policy
+        for age, chunk in group_by_age(payloads).items() if policy.tells_age else [(0, b"".join(payloads))]:
+            version, decision_policy = policy.version - age, policy if age == 0 else None
+            if age and policy.accepts_decisions_of(version):
+                decision_policy = self._find_policy(version)
+            if decision_policy is None or decision_policy.cohort != policy.cohort:
                 raise OutOfRange("on a decision of no known policy", remedy="send what the client library makes")
-            yield known, some
+            yield decision_policy, chunk
 
     @property
-    def ends_round(self) -> bool:
-        """Whether the round is to be closed now: it was given up, became full, or waits for it since an earlier try."""
-        was_over = self._current.taken or self._current.given_up
-        return (self._given_up or self.taken) and (self._asked or not was_over)
+    def should_close_round(self) -> bool:
+        """Whether the round is to be closed now: it was given up, became full, or an earlier attempt has failed."""
+        return self.state is not RoundState.OPEN and (self._is_expiry_requested or self._round.state is RoundState.OPEN)
 
-    def close(self) -> tuple[OpenRound, RoundUpdate]:
-        """Return the round with what was counted, and the change that makes it durable; this opens no other round."""
+    def build_update(self) -> tuple[OpenRound, RoundUpdate]:
+        """Return the round with the counted reports, and the change that makes them durable, without a next round."""
         protected = None
-        filled = replace(self._current, received=self._received, taken=self.taken, given_up=self._given_up)
-        if self._rows:
-            mechanism, total = filled.mechanism, filled.total
-            policy = filled.step.policy
-            for known, rows in self._parts(self._rows):
-                total = mechanism.merge(total, policy.analyzer(known).tally(mechanism, rows))
-            assert self._opener is not None, "its reports were opened"
-            filled, protected = replace(filled, total=total), self._opener.protect(encode(total), filled.digest)
+        closed = replace(self._round, received=self._n_received, state=self.state)
+        if self._payloads:
+            mechanism, total, policy = closed.mechanism, closed.total, closed.step.policy
+            for decision_policy, payloads in self._group_by_policy(self._payloads):
+                total = mechanism.merge(total, policy.make_analyzer(decision_policy).tally(mechanism, payloads))
+            assert self._decryptor is not None, "its reports were opened"
+            closed, protected = replace(closed, total=total), self._decryptor.encrypt_sums(encode(total), closed.digest)
         change = RoundUpdate(
-            experiment=filled.round.experiment,
-            version=filled.round.version,
-            counted=self.accepted,
-            taken=filled.taken,
-            given_up=filled.given_up,
-            part=filled.part,
+            experiment=closed.round.experiment,
+            version=closed.round.version,
+            counted=self.n_accepted,
+            taken=closed.state is RoundState.CLOSED,
+            given_up=closed.state is RoundState.GIVEN_UP,
+            part=closed.part,
             total=protected,
-            report_ids=() if filled.taken else tuple(self.report_ids),
+            report_ids=() if closed.state is RoundState.CLOSED else tuple(self.report_ids),
             refused=self.refused,
             answers=self._answers,
             tokens=list(self._tokens.values()),
             closer=self._closer,
         )
-        return filled, change
+        return closed, change

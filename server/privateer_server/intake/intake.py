@@ -1,4 +1,4 @@
-"""The way of reports into the store: they are opened, counted group by group, and answered once they are durable."""
+"""The intake of reports: they are decrypted, counted group by group, and answered once they are durable."""
 
 import asyncio
 import logging
@@ -17,37 +17,38 @@ from privateer_core.serving.store.sqlite import is_damage
 from privateer_core.serving.token_gate import Admission
 from privateer_core.serving.write_health import WriteHealth
 from privateer_core.spec.experiment import is_name
-from privateer_core.wire.batch import check_alone
-from privateer_core.wire.envelope import Envelope, binding
+from privateer_core.wire.batch import check_single_report
+from privateer_core.wire.envelope import Envelope, hpke_info
 from privateer_server.data import Data
 from privateer_server.experiments.catalog import Experiments
 from privateer_server.experiments.experiment import Experiment
+from privateer_server.intake.accumulator import Accumulator
 from privateer_server.intake.admission import Shufflers, SpentToken
-from privateer_server.intake.counting import Answer, CountedGroup, Counting, Request
-from privateer_server.intake.opening_pool import Openers
+from privateer_server.intake.counting import Answer, CountedExperiment, ReportCounter, Request
+from privateer_server.intake.opening import DecryptPool
 from privateer_server.intake.receipts import Delivery, Receipt
 from privateer_server.metrics import ServerMetrics
 from privateer_server.rounds.open_round import OpenRound
-from privateer_server.store.records import TRANSIENT
+from privateer_server.store.records import TRANSIENT_ERRORS
 
 _log = logging.getLogger("privateer.server")
-_QUEUE_MAX: Final = 4096
-"""Requests that may wait, of one sender half as many; further ones are refused until there is room. As many may be held
-for rounds that close."""
-_MANY: Final = 8
+_MAX_QUEUED_REQUESTS: Final = 4096
+"""The number of queued requests, of one sender half as many; further requests are refused while the queue is full. As
+many may be held for rounds that close."""
+_MIN_REQUESTS_TO_GATHER: Final = 8
 _GATHER_SECONDS: Final = 0.005
-"""If so many requests were opened together, the next wait so long, so that more of them share the costs of a group."""
+"""After a group of that minimum size the next requests wait so long, so that more of them share a group's costs."""
 _GROUP_BYTES: Final = 64 * 1024
-"""Sealed bytes after which a group is committed: some 900 reports, for whose opening others wait 35 milliseconds."""
-_CLOSERS: Final = 4
+"""Sealed bytes after which a group is committed: about 900 reports, which take 35 milliseconds to decrypt."""
+_MAX_CLOSING_ROUNDS: Final = 4
 """Rounds that are learned from at the same time."""
 
 
-class _Waiting(NamedTuple):
-    """A request whose sender waits for the answer."""
+class _PendingRequest(NamedTuple):
+    """A request whose sender awaits the answer."""
 
     request: Request
-    answer: asyncio.Future[Receipt]
+    future: asyncio.Future[Receipt]
 
     @property
     def size(self) -> int:
@@ -56,11 +57,11 @@ class _Waiting(NamedTuple):
 
 
 class Intake:
-    """Takes reports and batches from the endpoints.
+    """The queue of reports and batches from the endpoints, and the tasks that count them.
 
-    While a group is counted and committed in a thread of its own, processes open the next one, in which senders take
-    turns. A round that is full is closed and learned from in another thread: what comes for its experiment waits for
-    that, and nobody else does. Nothing is answered before it is durable.
+    While a group is counted and committed in a thread of its own, processes decrypt the next group, in which senders
+    take turns. A full round is closed and learned from in another thread: only requests for its experiment wait for
+    that. No request is answered before its reports are durable.
     """
 
     def __init__(
@@ -75,279 +76,281 @@ class Intake:
         self._keys, self._experiments, self._metrics = data.keys, experiments, metrics
         self._store, self._is_shared = data.store, data.notifications is not None
         self._shufflers = Shufflers(experiments, data.journal)
-        self._counting, self._openers = Counting(data, experiments, clock, metrics.stage), Openers(processes)
-        self._writes, self._is_damaged, self._stopping = writes, False, False
-        self._queue: SenderQueue[_Waiting] = SenderQueue(_QUEUE_MAX, _GROUP_BYTES)
-        self._called, self._writing = asyncio.Event(), asyncio.Lock()
-        self._writer, self._closers = ThreadPoolExecutor(1, "count"), ThreadPoolExecutor(_CLOSERS, "close")
-        self._closing: dict[str, asyncio.Task[None]] = {}
-        self._held: list[_Waiting] = []
-        self._since: dict[asyncio.Future[Receipt], float] = {}  # the oldest first
-        self._running: asyncio.Task[None] | None = None
-        self._starting: asyncio.Task[None] | None = None
+        self._counter, self._pool = ReportCounter(data, experiments, clock, metrics.timer), DecryptPool(processes)
+        self._writes, self._is_damaged, self._is_stopping = writes, False, False
+        self._queue: SenderQueue[_PendingRequest] = SenderQueue(_MAX_QUEUED_REQUESTS, _GROUP_BYTES)
+        self._wake_up, self._write_lock = asyncio.Event(), asyncio.Lock()
+        self._writer, self._closers = ThreadPoolExecutor(1, "count"), ThreadPoolExecutor(_MAX_CLOSING_ROUNDS, "close")
+        self._close_tasks: dict[str, asyncio.Task[None]] = {}
+        self._held_requests: list[_PendingRequest] = []
+        self._start_times: dict[asyncio.Future[Receipt], float] = {}  # the oldest first
+        self._run_task: asyncio.Task[None] | None = None
+        self._start_task: asyncio.Task[None] | None = None
 
     @property
-    def running(self) -> bool:
+    def is_running(self) -> bool:
         """Whether reports are being counted."""
-        return self._running is not None and not self._running.done() and not (self._stopping or self._is_damaged)
+        return self._run_task is not None and not self._run_task.done() and not (self._is_stopping or self._is_damaged)
 
     @property
-    def waiting(self) -> int:
-        """Requests that wait for their answer."""
-        return len(self._since)
+    def n_pending(self) -> int:
+        """The number of requests that await their answer."""
+        return len(self._start_times)
 
     @property
-    def oldest_wait(self) -> float:
-        """Seconds that the oldest of them has waited."""
+    def oldest_wait_seconds(self) -> float:
+        """The seconds since the oldest pending request came."""
         now = asyncio.get_running_loop().time()
-        return now - next(iter(self._since.values()), now)
+        return now - next(iter(self._start_times.values()), now)
 
     def start(self) -> None:
-        """Begin to count."""
-        self._running = asyncio.create_task(self._run())
-        self._starting = asyncio.create_task(self._openers.start())
+        """Start the tasks that decrypt and count."""
+        self._run_task = asyncio.create_task(self._run())
+        self._start_task = asyncio.create_task(self._pool.start())
 
     async def stop(self) -> None:
-        """Count what is queued, close the rounds that end, and end."""
-        self._stopping = True
-        self._called.set()
-        if self._running and self._starting:
-            await self._starting
-            await self._running
+        """Count all queued requests, close the rounds that end, and stop the tasks."""
+        self._is_stopping = True
+        self._wake_up.set()
+        if self._run_task and self._start_task:
+            await self._start_task
+            await self._run_task
         for threads in (self._writer, self._closers):
             threads.shutdown()
-        await self._openers.close()
+        await self._pool.close()
 
     @asynccontextmanager
-    async def alone(self, name: str) -> AsyncIterator[None]:
-        """Have nothing counted here, and the round of an experiment not closed, until the context is left.
+    async def lock_experiment(self, name: str) -> AsyncIterator[None]:
+        """Pause counting here, and closing of an experiment's round, until the context is left.
 
-        The experiment is what the store has of it then.
+        The experiment in memory is refreshed from the store first.
         """
         while True:
-            async with self._writing:
-                closing = self._closing.get(name)
+            async with self._write_lock:
+                closing = self._close_tasks.get(name)
                 if closing is None:
-                    await self._catch_up(name)
+                    await self._refresh(name)
                     yield
                     return
             await asyncio.wait([closing])  # other experiments are counted meanwhile
 
     def is_closing(self, name: str) -> bool:
-        """Whether this server closes the round of an experiment just now."""
-        return name in self._closing
+        """Whether this server is closing the round of an experiment."""
+        return name in self._close_tasks
 
-    async def _catch_up(self, name: str) -> None:
-        """Read what another server has made of an experiment."""
-        experiment, loader = self._experiments.known(name), self._experiments.loader
+    async def _refresh(self, name: str) -> None:
+        """Refresh a loaded experiment from the store, where other servers may have changed or deleted it."""
+        experiment, loader = self._experiments.find_loaded(name), self._experiments.loader
         if experiment is None:
             return
         try:
-            standing = await asyncio.to_thread(self._store.standing, name)
-            if standing is None:
-                await self._experiments.check_deleted(name)
+            stored_state = await asyncio.to_thread(self._store.experiment_state, name)
+            if stored_state is None:
+                await self._experiments.forget_if_deleted(name)
                 return
-            experiment.advance(await asyncio.to_thread(loader.latest, name, experiment.snapshot, standing))
-            experiment.shuffler = standing.shuffler
-        except TRANSIENT as error:
+            experiment.advance(await asyncio.to_thread(loader.latest, name, experiment.snapshot, stored_state))
+            experiment.shuffler = stored_state.shuffler
+        except TRANSIENT_ERRORS as error:
             _log.error("experiment %s: what other servers did cannot be read (%s)", name, error)
             raise Unavailable("the server cannot read the experiment now", remedy="try again later") from None
 
     def submit(
         self, envelope: Envelope, sender: str = "", *, is_signed: bool = False, admission: Admission | None = None
     ) -> asyncio.Future[Receipt]:
-        """Have reports from devices counted; the receipt comes when what was accepted is durable.
+        """Queue reports from devices; the receipt comes when the accepted reports are durable.
 
-        sender: who takes turns with others.
-        is_signed: whether a trusted sender signed it; what nobody signed carries one person's report.
-        admission: the upload token that it comes with, if it needs one.
+        sender: the name by which senders take turns.
+        is_signed: whether a trusted sender signed the envelope; an unsigned one has the report of one participant.
+        admission: the upload token of the envelope, if required.
         """
         name = envelope.header.experiment
         try:
-            # Another server may have just created it: whoever counts reads that first. But
-            # a database may have no text for what is no name, and everybody in the group would be refused.
-            may_be_new = self._is_shared and is_name(name)
-            known = self._experiments.known(name) if may_be_new else self._experiments.get(name)
-            # What comes for an earlier version is refused unopened, and may be larger than a report of this one; what
-            # comes for a later one, which another server may have published, is looked at once that is read.
-            if known and not is_signed and envelope.header.version == known.current.round.version:
-                check_alone(envelope, known.current.round)
+            # Another server may have just created it: the counter reads the store first. But
+            # a database may have no text for an invalid name, and the whole group would be refused.
+            can_be_new = self._is_shared and is_name(name)
+            experiment = self._experiments.find_loaded(name) if can_be_new else self._experiments.get(name)
+            # A report for an earlier version is refused undecrypted, and may be larger than a report of this version; a
+            # report for a later version, which another server may have published, is checked once that is read.
+            if experiment and not is_signed and envelope.header.version == experiment.current.round.version:
+                check_single_report(envelope, experiment.current.round)
             if admission:
                 admission.check_for(name)
         except PrivateerError as error:
-            self._metrics.refuse({error.slug: 1})
+            self._metrics.count_refusals({error.slug: 1})
             raise
         if admission:
-            return asyncio.create_task(self._spend(envelope, sender, SpentToken.of(admission, envelope.sealed)))
-        alone = not is_signed
-        request = Request(name, lambda into, opened: into.take(envelope, opened, alone), envelope, is_plain=alone)
-        return self._do(request, sender)
+            token = SpentToken.from_admission(admission, envelope.sealed)
+            return asyncio.create_task(self._submit_with_token(envelope, sender, token))
 
-    async def _spend(self, envelope: Envelope, sender: str, token: SpentToken) -> Receipt:
-        """Have a report counted that comes with a token, unless that was spent."""
+        def count(accumulator: Accumulator, decrypted: list[bytes] | None) -> Receipt:
+            return accumulator.count_upload(envelope, decrypted, not is_signed)
+
+        return self._enqueue(Request(name, count, envelope, is_simple=not is_signed), sender)
+
+    async def _submit_with_token(self, envelope: Envelope, sender: str, token: SpentToken) -> Receipt:
+        """Queue a report with a token, unless the token was spent."""
         try:
-            await token.check_early(self._store.spent)
+            await asyncio.to_thread(token.check, self._store.find_token_report)
         except PrivateerError as error:
-            self._metrics.refuse({error.slug: 1})
+            self._metrics.count_refusals({error.slug: 1})
             raise
-        except TRANSIENT as error:
+        except TRANSIENT_ERRORS as error:
             _log.error("whether an upload token was spent cannot be read (%s)", trace(error))
             raise Unavailable("the server cannot read its data now", remedy="send the same bytes again later") from None
         name = envelope.header.experiment
-        request = Request(name, lambda into, opened: into.take(envelope, opened, True, token), envelope)
-        return await self._do(request, sender)
+        request = Request(name, lambda into, read: into.count_upload(envelope, read, True, token), envelope)
+        return await self._enqueue(request, sender)
 
     async def deliver(self, delivery: Delivery) -> Receipt:
-        """Have a shuffler's batch counted; return when that is durable."""
+        """Queue a shuffler's batch, and return its receipt when it is durable."""
         name = delivery.envelope.header.experiment
         try:
             await self._shufflers.claim(delivery)
         except PrivateerError as error:
-            self._metrics.refuse({error.slug: 1})
+            self._metrics.count_refusals({error.slug: 1})
             raise
-        request = Request(name, lambda into, opened: into.take_batch(delivery, opened), delivery.envelope)
+        request = Request(name, lambda into, read: into.count_batch(delivery, read), delivery.envelope)
         try:
-            receipt = await self._do(request, delivery.closer.shuffler)
+            receipt = await self._enqueue(request, delivery.closer.shuffler)
         except RoundClosed:
-            await self._shufflers.shut(delivery.envelope.header)
+            await self._shufflers.close_to_batches(delivery.envelope.header)
             raise
-        if receipt.closed:
-            await self._shufflers.shut(delivery.envelope.header)
+        if receipt.is_round_closed:
+            await self._shufflers.close_to_batches(delivery.envelope.header)
         return receipt
 
-    async def expire(self, name: str) -> None:
-        """Close the round of an experiment, or give it up, if it is over; return when that is durable."""
-        await self._do(Request(name, lambda into, _: into.expire()), "")
+    async def close_if_due(self, name: str) -> None:
+        """Close the round of an experiment, or give it up, if it is due; return when that is durable."""
+        await self._enqueue(Request(name, lambda into, _: into.close_if_due()), "")
 
-    def _do(self, request: Request, sender: str) -> asyncio.Future[Receipt]:
+    def _enqueue(self, request: Request, sender: str) -> asyncio.Future[Receipt]:
+        """Queue a request, and return the future of its receipt; refuse it if the queue is full or the intake stops."""
         loop = asyncio.get_running_loop()
-        answer: asyncio.Future[Receipt] = loop.create_future()
-        if not self.running or not self._queue.put(sender, _Waiting(request, answer)):
-            raise _busy()
-        self._called.set()
-        self._since[answer] = loop.time()
-        return answer
+        future: asyncio.Future[Receipt] = loop.create_future()
+        if not self.is_running or not self._queue.put(sender, _PendingRequest(request, future)):
+            raise _busy_error()
+        self._wake_up.set()
+        self._start_times[future] = loop.time()
+        return future
 
     async def _run(self) -> None:
-        """Open a group while the one before is counted; end once nothing waits and no round closes."""
+        """Decrypt a group while the previous group is counted; after a stop, end once nothing is pending."""
         counting: asyncio.Task[None] | None = None
         while True:
-            self._called.clear()
-            waiting, self._held = self._held + self._queue.group(), []
-            if group := self._free(waiting):
-                await self._open(group)
+            self._wake_up.clear()
+            pending, self._held_requests = self._held_requests + self._queue.group(), []
+            if group := self._select_processable(pending):
+                await self._decrypt_group(group)
                 if counting:
                     await counting
-                counting = asyncio.create_task(self._count(self._free(group)))
-                counting.add_done_callback(lambda _: self._called.set())
-                if len(group) >= _MANY and not self._stopping:
+                counting = asyncio.create_task(self._count_group(self._select_processable(group)))
+                counting.add_done_callback(lambda _: self._wake_up.set())
+                if len(group) >= _MIN_REQUESTS_TO_GATHER and not self._is_stopping:
                     await asyncio.sleep(_GATHER_SECONDS)
-            elif (
-                self._stopping
-                and not (self._queue or self._held or self._closing)
-                and (counting is None or counting.done())
-            ):
+                continue
+            is_idle = not (self._queue or self._held_requests or self._close_tasks)
+            if self._is_stopping and is_idle and (counting is None or counting.done()):
                 break
-            else:
-                await self._called.wait()
+            await self._wake_up.wait()
         if counting:
             await counting
 
-    def _free(self, waiting: list[_Waiting]) -> list[_Waiting]:
-        """Return the requests of experiments whose round is not just closing; the others are held until then."""
-        free: list[_Waiting] = []
-        for one in waiting:
-            if one.request.experiment not in self._closing:
-                free.append(one)
-            elif len(self._held) < _QUEUE_MAX:
-                self._held.append(one)
+    def _select_processable(self, pending: list[_PendingRequest]) -> list[_PendingRequest]:
+        """Return the requests of experiments whose round is not closing; all other requests are held or refused."""
+        processable: list[_PendingRequest] = []
+        for pending_request in pending:
+            if pending_request.request.experiment not in self._close_tasks:
+                processable.append(pending_request)
+            elif len(self._held_requests) < _MAX_QUEUED_REQUESTS:
+                self._held_requests.append(pending_request)
             else:
-                self._resolve(one.answer, _busy())
-        return free
+                self._resolve(pending_request.future, _busy_error())
+        return processable
 
-    async def _open(self, group: list[_Waiting]) -> None:
-        """Open the reports of a group, those for one round together. What is not for an open round stays closed."""
+    async def _decrypt_group(self, group: list[_PendingRequest]) -> None:
+        """Decrypt the reports of a group round by round; requests without reports for an open round stay encrypted."""
         rounds: dict[str, tuple[OpenRound, list[Request]]] = {}
         for request, _ in group:
             with suppress(NotFound, Unavailable):
-                current = self._experiments.get(request.experiment).current
-                if request.is_for(current):
-                    rounds.setdefault(request.experiment, (current, []))[1].append(request)
-        # What fails to open here is opened as it is counted, where a failure is answered to those whom it concerns.
-        await asyncio.gather(*(self._open_round(*one) for one in rounds.values()), return_exceptions=True)
+                open_round = self._experiments.get(request.experiment).current
+                if request.is_for(open_round):
+                    rounds.setdefault(request.experiment, (open_round, []))[1].append(request)
+        # After a failure here a request is decrypted when it is counted, where a failure is answered to its sender.
+        await asyncio.gather(*(self._decrypt_round(*pair) for pair in rounds.values()), return_exceptions=True)
 
-    async def _open_round(self, current: OpenRound, requests: list[Request]) -> None:
-        facts, opener = current.round, self._keys.find(current.round.public_key)
+    async def _decrypt_round(self, open_round: OpenRound, requests: list[Request]) -> None:
+        """Decrypt the messages of requests for a round in other processes, if these and its key are available."""
+        facts, decryptor = open_round.round, self._keys.find_decryptor(open_round.round.public_key)
         sealed = [request.envelope.sealed for request in requests if request.envelope]
-        info, size = binding(current.header, facts.model), facts.sealed_size
-        with self._metrics.stage("open"):
-            opened = await self._openers.open(opener, b"".join(sealed), size, info) if opener else None
-        if opened is not None:
-            left = iter(opened)
-            for request, part in zip(requests, sealed, strict=True):
-                request.opened = list(islice(left, len(part) // size))
+        info, size = hpke_info(open_round.header, facts.model), facts.sealed_size
+        with self._metrics.timer("open"):
+            decrypted = await self._pool.decrypt(decryptor, b"".join(sealed), size, info) if decryptor else None
+        if decrypted is not None:
+            remaining = iter(decrypted)
+            for request, chunk in zip(requests, sealed, strict=True):
+                request.decrypted = list(islice(remaining, len(chunk) // size))
 
-    async def _count(self, group: list[_Waiting]) -> None:
-        loop, requests = asyncio.get_running_loop(), [one.request for one in group]
+    async def _count_group(self, group: list[_PendingRequest]) -> None:
+        """Count a group in a thread, answer its requests, and start to close the rounds that it ends."""
+        loop, requests = asyncio.get_running_loop(), [counted_experiment.request for counted_experiment in group]
         answers: list[Answer]
-        ended: list[Experiment] = []
-        async with self._writing:
+        to_close: list[Experiment] = []
+        async with self._write_lock:
             try:
-                answers, counted, ended = await loop.run_in_executor(self._writer, self._counting.count, requests)
+                answers, counted, to_close = await loop.run_in_executor(self._writer, self._counter.count, requests)
             except Exception as error:  # nothing of the group is answered: its senders shall try again
-                self._note(error)
-                self._part({request.experiment for request in requests})
+                self._note_failure(error)
+                # It is unknown whether the store has the last additions to the current partial sums.
+                for name in {request.experiment for request in requests}:
+                    if loaded := self._experiments.find_loaded(name):
+                        loaded.current = loaded.current.with_new_part()
                 refusal = Unavailable("the server cannot store reports now", remedy="send the same bytes again later")
                 answers, counted = [refusal] * len(group), []
             else:
                 self._writes.note()
-            for one in counted:
-                self._follow(one)
-            for experiment in ended:
-                self._closing[experiment.name] = asyncio.create_task(self._close(experiment))
-        for waiting, answer in zip(group, answers, strict=True):
-            # Whoever ends a round hears of it once the next one is there.
-            closing = self._closing.get(waiting.request.experiment)
+            for counted_experiment in counted:
+                self._apply_counted(counted_experiment)
+            for experiment in to_close:
+                self._close_tasks[experiment.name] = asyncio.create_task(self._close_round(experiment))
+        for pending, answer in zip(group, answers, strict=True):
+            # A request that ends a round is answered once the next round is open.
+            closing = self._close_tasks.get(pending.request.experiment)
             if closing:
-                closing.add_done_callback(partial(self._resolve, waiting.answer, answer))
+                closing.add_done_callback(partial(self._resolve, pending.future, answer))
             else:
-                self._resolve(waiting.answer, answer)
+                self._resolve(pending.future, answer)
 
     def _resolve(self, future: asyncio.Future[Receipt], answer: Answer, _: object = None) -> None:
-        del self._since[future]
-        if future.done():  # the sender has hung up
+        """Answer a pending request by its receipt or error, unless its sender has hung up."""
+        del self._start_times[future]
+        if future.done():
             return
         if isinstance(answer, Receipt):
             future.set_result(answer)
         else:
             future.set_exception(answer)
 
-    async def _close(self, experiment: Experiment) -> None:
+    async def _close_round(self, experiment: Experiment) -> None:
+        """Close the round of an experiment in a thread, and take over its next round."""
         try:
-            closed = await asyncio.get_running_loop().run_in_executor(self._closers, self._counting.close, experiment)
+            closed = await asyncio.get_running_loop().run_in_executor(self._closers, self._counter.close, experiment)
             if closed:
-                self._follow(closed)
+                self._apply_counted(closed)
         finally:
-            del self._closing[experiment.name]
-            self._called.set()
+            del self._close_tasks[experiment.name]
+            self._wake_up.set()
 
-    def _follow(self, counted: CountedGroup) -> None:
-        self._metrics.follow(counted.change)
+    def _apply_counted(self, counted: CountedExperiment) -> None:
+        self._metrics.count_change(counted.change)
         counted.experiment.advance(counted.snapshot)
 
-    def _part(self, names: set[str]) -> None:
-        """Begin new parts of sums: it is not known whether the store has what was added to those so far."""
-        for name in names:
-            if experiment := self._experiments.known(name):
-                experiment.current = experiment.current.apart()
-
-    def _note(self, error: Exception) -> None:
-        """Take note of a failure; a damaged database ends the counting."""
+    def _note_failure(self, error: Exception) -> None:
+        """Note a failure for the health of writes; a damaged database ends the counting."""
         self._is_damaged = self._is_damaged or is_damage(error)
         if self._is_damaged:
             _log.critical("the database is damaged: stop the server and restore a backup (%s)", trace(error))
         self._writes.note(error)
 
 
-def _busy() -> Unavailable:
+def _busy_error() -> Unavailable:
     return Unavailable("the server takes no reports now", remedy="send the same bytes again later")

@@ -1,13 +1,17 @@
-"""Opens sealed reports, and keeps the sums of open rounds secret: the only place of the server that decrypts.
+"""Decryption of sealed reports, and encryption of the sums of open rounds: the only module of the server that decrypts.
 
-`serve` does it in a process of its own: jobs come on its input, and what they hold goes to its output.
+`serve` decrypts in a process of its own: it reads jobs from its input, and writes their messages to its output.
 """
 
+import asyncio
+import logging
 import os
+import sys
+from asyncio.subprocess import PIPE, Process
 from collections.abc import Sequence
 from contextlib import suppress
-from io import FileIO
-from typing import Final, Protocol, Self
+from io import BufferedIOBase, FileIO, RawIOBase
+from typing import Final, Self
 
 import msgspec
 from cryptography.exceptions import InvalidTag
@@ -18,23 +22,24 @@ from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from privateer_core.prepared_types import prepared
-from privateer_core.wire.envelope import pieces
+from privateer_core.serving.logs import trace
+from privateer_core.wire.envelope import split_bytes
 
 REPORT_ID_SIZE: Final = 16
 """A sealed report starts with this many random bytes, by which it is counted once."""
 SEAL_SIZE: Final = 48
-"""What sealing adds: an X25519 public key and an AES-GCM tag."""
+"""The bytes that sealing adds: an X25519 public key and an AES-GCM tag."""
 SEALED_SIZE: Final = SEAL_SIZE + REPORT_ID_SIZE
-"""What a sealed message has beside what it says."""
-_TOTALS: Final = b"privateer/total/1"
-_TOTALS_KEY_SIZE: Final = 32
+"""The bytes of a sealed message beside its payload."""
+_SUMS_LABEL: Final = b"privateer/total/1"
+_SUMS_KEY_SIZE: Final = 32
 _NONCE_SIZE: Final = 12
 LENGTH_BYTES: Final = 4
-"""Bytes of the number before every message, which is its length."""
+"""The bytes of the length before every message."""
 
 
-class Opener:
-    """Opens the reports of a round with its private key, and encrypts the round's sums for the disk.
+class Decryptor:
+    """Decrypts the reports of a round with its private key, and encrypts the round's sums for the disk.
 
     The key of the sums is derived from the private key, so that destroying the private key destroys both.
     """
@@ -43,105 +48,183 @@ class Opener:
         self._key = private_key
         self._suite = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_128_GCM)
         self.public_key = private_key.public_key().public_bytes_raw()  # to which reports are sealed (X25519, 32 bytes)
-        self._totals = AESGCM(HKDF(SHA256(), _TOTALS_KEY_SIZE, salt=None, info=_TOTALS).derive(self.private_bytes()))
+        self._cipher = AESGCM(HKDF(SHA256(), _SUMS_KEY_SIZE, salt=None, info=_SUMS_LABEL).derive(self.private_bytes()))
 
     @classmethod
-    def of(cls, private_key: bytes | memoryview) -> Self:
-        """Return the opener of a private key, as `private_bytes` gives it."""
+    def from_private_key(cls, private_key: bytes | memoryview) -> Self:
+        """Return the decryptor of a private key in the format of `private_bytes`."""
         return cls(X25519PrivateKey.from_private_bytes(private_key))
 
     def private_bytes(self) -> bytes:
         """Return the private key (32 bytes): for the disk, and for another process of this server."""
         return self._key.private_bytes_raw()
 
-    def open(self, sealed: Sequence[bytes], info: bytes) -> list[bytes]:
-        """Return what the reports hold, report id first, in order; nothing for one that does not open."""
-        return [self._opened(one, info) for one in sealed]
+    def decrypt(self, sealed: Sequence[bytes], info: bytes) -> list[bytes]:
+        """Return the messages in reports, report id first, in order; empty bytes for an undecryptable report."""
+        return [self._decrypt_message(message, info) for message in sealed]
 
-    def _opened(self, sealed: bytes, info: bytes) -> bytes:
+    def _decrypt_message(self, sealed: bytes, info: bytes) -> bytes:
+        """Return the message in a sealed report; empty if it cannot be decrypted."""
         try:
             return self._suite.decrypt(sealed, self._key, info)
         except InvalidTag:
             return b""
 
-    def protect(self, total: bytes, digest: bytes) -> bytes:
+    def encrypt_sums(self, total: bytes, digest: bytes) -> bytes:
         """Encrypt the encoded sums of a round for the round of this digest: a fresh nonce, then AES-256-GCM."""
         nonce = os.urandom(_NONCE_SIZE)
-        return nonce + self._totals.encrypt(nonce, total, digest)
+        return nonce + self._cipher.encrypt(nonce, total, digest)
 
-    def reveal(self, protected: bytes, digest: bytes) -> bytes | None:
-        """Decrypt what `protect` made for the round of this digest; None if the bytes are something else."""
+    def decrypt_sums(self, protected: bytes, digest: bytes) -> bytes | None:
+        """Decrypt sums that `encrypt_sums` encrypted for the round of this digest; None if the bytes are invalid."""
         try:
-            return self._totals.decrypt(protected[:_NONCE_SIZE], protected[_NONCE_SIZE:], digest)
+            return self._cipher.decrypt(protected[:_NONCE_SIZE], protected[_NONCE_SIZE:], digest)
         except (InvalidTag, ValueError):
             return None
 
 
-def nobodys_key() -> bytes:
-    """Return a public key whose private half is gone, for an experiment that is over."""
+def create_unusable_public_key() -> bytes:
+    """Return a public key whose private key is discarded, for an experiment that is over."""
     return X25519PrivateKey.generate().public_key().public_bytes_raw()
 
 
 class Job(msgspec.Struct, array_like=True):
-    """Messages of one size that were sealed to one key."""
+    """Messages of the same size that were sealed to the same key."""
 
-    private_key: memoryview  # what opens them (32 bytes)
-    # sealed, size: the messages, one after the other, and the bytes of each
+    private_key: memoryview  # their private key (32 bytes)
+    # sealed, size: the messages, concatenated, and the bytes of each
     sealed: bytes
     size: int
-    info: bytes  # what they are bound to
+    info: bytes  # the context to which they are bound (HPKE info)
 
 
-class Input(Protocol):
-    """A stream that jobs come from."""
-
-    def readinto(self, buffer: memoryview, /) -> int | None:
-        """Read so many bytes at most, and return how many; 0 at the end."""
-        ...
-
-
-class Output(Protocol):
-    """A stream that results go to."""
-
-    def write(self, data: memoryview, /) -> int | None:
-        """Write some of the bytes, and return how many."""
-        ...
+ByteStream = RawIOBase | BufferedIOBase
 
 
 def main() -> None:
-    """Do one job after the other, until the server ends."""
-    # Without buffers, which would keep a private key and what it opened until the next job.
-    with suppress(BrokenPipeError):  # the server has died and wants no result any more
+    """Process jobs from standard input until the server ends."""
+    # Without buffers, which would keep a private key and decrypted messages until the next job.
+    with suppress(BrokenPipeError):  # the server has died
         serve(FileIO(0, "rb"), FileIO(1, "wb"))
 
 
-def serve(jobs: Input, results: Output) -> None:
-    """Read jobs and write what their messages hold; a message that does not open holds nothing."""
-    while _serve_one(jobs, results):
+def serve(jobs: ByteStream, results: ByteStream) -> None:
+    """Read jobs, and write their decrypted messages; empty bytes for an undecryptable message."""
+    while _process_job(jobs, results):
         pass  # nothing is kept from a job to the next: its round may close, and its key be destroyed
 
 
-def _serve_one(jobs: Input, results: Output) -> bool:
-    """Do one job; return whether there was a whole one."""
+def _process_job(jobs: ByteStream, results: ByteStream) -> bool:
+    """Process one job, and return whether the input had a complete job."""
     length = bytearray(LENGTH_BYTES)
-    if not _filled(jobs, length):
+    if not _fill_buffer(jobs, length):
         return False
     body = bytearray(int.from_bytes(length))
-    if not _filled(jobs, body):
+    if not _fill_buffer(jobs, body):
         return False
     job = msgspec.msgpack.decode(body, type=prepared(Job))
-    opened = Opener.of(job.private_key).open(pieces(job.sealed, job.size), job.info)
+    decrypted = Decryptor.from_private_key(job.private_key).decrypt(split_bytes(job.sealed, job.size), job.info)
     body[:] = bytes(len(body))
-    answer = msgspec.msgpack.encode(opened)
-    left = memoryview(len(answer).to_bytes(LENGTH_BYTES) + answer)
-    while left:
-        left = left[results.write(left) :]
+    answer = msgspec.msgpack.encode(decrypted)
+    remaining = memoryview(len(answer).to_bytes(LENGTH_BYTES) + answer)
+    while remaining:
+        remaining = remaining[results.write(remaining) :]
     return True
 
 
-def _filled(jobs: Input, buffer: bytearray) -> bool:
-    """Fill the buffer; False if the input ends before."""
-    left = memoryview(buffer)
-    while left and (count := jobs.readinto(left)):
-        left = left[count:]
-    return not left
+def _fill_buffer(jobs: ByteStream, buffer: bytearray) -> bool:
+    """Fill the buffer from the input, and return whether the input had enough bytes."""
+    remaining = memoryview(buffer)
+    while remaining and (count := jobs.readinto(remaining)):
+        remaining = remaining[count:]
+    return not remaining
+
+
+_MIN_MESSAGES_FOR_PROCESSES: Final = 32
+"""The number of sealed messages from which on another process decrypts them faster."""
+_MAX_JOB_MESSAGES: Final = 512
+"""The number of messages that a process decrypts at a time: about twenty milliseconds."""
+_ENVIRONMENT_PREFIXES: Final = ("PATH", "HOME", "TMPDIR", "TZ", "LANG", "LC_", "LD_", "PYTHON", "VIRTUAL_ENV")
+"""Prefixes of environment variables that an interpreter may need. Others, such as the admin token, are not passed."""
+_log = logging.getLogger("privateer.server")
+
+
+class DecryptPool:
+    """A pool of processes that decrypt sealed messages; without processes the caller decrypts.
+
+    A process gets the private key of a round with the messages, and keeps neither. It ends with the server.
+    """
+
+    def __init__(self, processes: int) -> None:
+        self._idle: asyncio.LifoQueue[Process | None] = asyncio.LifoQueue()
+        self._processes = processes
+        for _ in range(processes):
+            self._idle.put_nowait(None)
+
+    async def start(self) -> None:
+        """Start all processes before the first reports. A process that does not start is started again for a job."""
+        for process in [self._idle.get_nowait() for _ in range(self._idle.qsize())]:
+            started = process
+            with suppress(OSError):
+                started = process or await _start_process()
+            self._idle.put_nowait(started)
+
+    async def decrypt(self, decryptor: Decryptor, sealed: bytes, size: int, info: bytes) -> list[bytes] | None:
+        """Decrypt messages of the same size and key in order; None if the caller should decrypt them itself.
+
+        An undecryptable message is returned as empty bytes.
+        """
+        if not self._processes or len(sealed) < _MIN_MESSAGES_FOR_PROCESSES * size:
+            return None
+        private_key, stride = memoryview(decryptor.private_bytes()), _MAX_JOB_MESSAGES * size
+        jobs = [Job(private_key, sealed[start : start + stride], size, info) for start in range(0, len(sealed), stride)]
+        try:
+            decrypted = await asyncio.gather(*map(self._run_job, jobs))
+        except Exception as error:  # it died, or none starts, since memory or threads are short
+            _log.warning("a process that opens reports has failed, and another takes its place (%s)", trace(error))
+            return None
+        return [message for messages in decrypted for message in messages]
+
+    async def _run_job(self, job: Job) -> list[bytes]:
+        """Have a process decrypt the messages of a job; after a failure it is killed, and the error is raised."""
+        process = await self._idle.get()
+        try:
+            if process is None or process.returncode is not None:
+                process = await _start_process()
+            decrypted = await _request_decryption(process, job)
+        except BaseException:  # its next answer may belong to this job
+            if process:
+                with suppress(ProcessLookupError):
+                    process.kill()
+            self._idle.put_nowait(None)
+            raise
+        self._idle.put_nowait(process)
+        return decrypted
+
+    async def close(self) -> None:
+        """Kill the processes."""
+        while not self._idle.empty():
+            if process := self._idle.get_nowait():
+                with suppress(ProcessLookupError):
+                    process.kill()
+                await process.wait()
+
+
+async def _start_process() -> Process:
+    """Start a process that decrypts jobs from its input."""
+    # A session of its own: Ctrl-C in a terminal reaches the server alone. -P: no module of the working directory.
+    code = "from privateer_server.intake.opening import main; main()"
+    environment = {name: value for name, value in os.environ.items() if name.startswith(_ENVIRONMENT_PREFIXES)}
+    return await asyncio.create_subprocess_exec(
+        sys.executable, "-P", "-c", code, stdin=PIPE, stdout=PIPE, start_new_session=True, env=environment
+    )
+
+
+async def _request_decryption(process: Process, job: Job) -> list[bytes]:
+    """Send a job to a process, and return the messages that it decrypts."""
+    assert process.stdin is not None, "it is a pipe"
+    assert process.stdout is not None, "it is a pipe"
+    body = msgspec.msgpack.encode(job)
+    process.stdin.write(len(body).to_bytes(LENGTH_BYTES) + body)
+    length = int.from_bytes(await process.stdout.readexactly(LENGTH_BYTES))
+    return msgspec.msgpack.decode(await process.stdout.readexactly(length), type=list[bytes])

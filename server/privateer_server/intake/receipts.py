@@ -1,4 +1,4 @@
-"""Receipts, which say what became of the reports of a request; and the batches that shufflers deliver."""
+"""Receipts for the reports of a request, and the batches that shufflers deliver."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -14,39 +14,39 @@ from privateer_server.store.records import ShufflerKey
 
 @dataclass(frozen=True)
 class Delivery:
-    """A batch as it came from a shuffler."""
+    """A batch as delivered by a shuffler."""
 
     envelope: Envelope  # its reports
-    digest: bytes  # SHA-256 of its bytes, by which the server knows it when it comes again
-    # closer, signed_at: who signed it, and when that was, in seconds since 1970
+    digest: bytes  # SHA-256 of its bytes, by which the server recognizes a repeated batch
+    # closer, signed_at: the shuffler that signed the batch, and when, in seconds since 1970
     closer: ShufflerKey
     signed_at: float
 
 
 @dataclass
 class Receipt:
-    """The outcome of the reports of one request."""
+    """The result of the reports of one request."""
 
-    # accepted, refused: reports counted, and turned away by reason
+    # accepted, refused: the numbers of counted reports, and of refused reports by reason
     accepted: int = 0
     refused: Counter[str] = field(default_factory=Counter)
-    problem: ReportRefused | None = None  # why the first of them was turned away
-    closed: bool = False  # whether the round takes no further batch
-    again: bool = False  # whether this is a batch that was counted before; the receipt is then the one that it had
+    first_refusal: ReportRefused | None = None  # the reason of the first refused report
+    is_round_closed: bool = False  # whether the round takes no further batch
+    is_repeat: bool = False  # whether this batch was counted before; the receipt is then the earlier receipt
 
     @classmethod
-    def read(cls, answer: bytes) -> "Receipt":
-        """Read the receipt that an earlier delivery of the same batch had."""
-        given = msgspec.json.decode(answer, type=prepared(BatchAnswer))
-        return cls(given.accepted, Counter(given.refused), closed=given.closed, again=True)
+    def from_answer(cls, answer: bytes) -> "Receipt":
+        """Return the receipt of an earlier delivery of the same batch from its answer."""
+        reply = msgspec.json.decode(answer, type=prepared(BatchAnswer))
+        return cls(reply.accepted, Counter(reply.refused), is_round_closed=reply.closed, is_repeat=True)
 
     @property
     def answer(self) -> bytes:
-        """The answer to the shuffler, as JSON."""
-        return msgspec.json.encode(BatchAnswer(self.accepted, dict(self.refused), self.closed))
+        """The JSON answer to the shuffler."""
+        return msgspec.json.encode(BatchAnswer(self.accepted, dict(self.refused), self.is_round_closed))
 
-    def refuse(self, problem: ReportRefused, count: int) -> None:
-        """Note ``count`` reports as refused."""
+    def refuse(self, reason: ReportRefused, count: int) -> None:
+        """Record ``count`` reports as refused for a reason."""
         if count:
-            self.refused[problem.slug] += count
-            self.problem = self.problem or problem
+            self.refused[reason.slug] += count
+            self.first_refusal = self.first_refusal or reason

@@ -1,1 +1,1 @@
-"""Rounds: they open, close, are missed, and finish."""
+"""The life cycle of rounds: opening, closing, misses, and the end."""

@@ -1,4 +1,4 @@
-"""Whether a server's store and its journal agree, and what a start does about it where they do not."""
+"""The comparison of a server's store with its journal, and the rounds that a start gives up if they disagree."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -7,115 +7,115 @@ from typing import Final
 
 from privateer_core.codec import decode
 from privateer_core.wire.publication import Round, decode_publication
-from privateer_server.intake.opening import Opener
-from privateer_server.rounds.closing import reason_to_give_up
+from privateer_server.intake.opening import Decryptor
+from privateer_server.rounds.closing import give_up_reason
 from privateer_server.rounds.open_round import RoundFacts
 from privateer_server.store.findings import StoreFindings
 from privateer_server.store.journal import Journal
 from privateer_server.store.records import ExperimentRecord, JournalEntry
 from privateer_server.store.store import Store
 
-_TRIES: Final = 10
-"""A round may close while a journal and a store that servers use are read; it does not again and again."""
+_MAX_TRIES: Final = 10
+"""A round may close while the journal and the store of running servers are read, but not repeatedly."""
 
 
 @dataclass(frozen=True)
 class KeyFindings:
-    """Whether a server has the keys of its open rounds, and no others."""
+    """The result of a comparison of a server's keys with its open rounds."""
 
-    rounds: int  # how many are open
-    broken: int  # how many files hold no key, or not that of their name
+    rounds: int  # the number of open rounds
+    n_broken: int  # the number of files without a key, or with the key of another name
     # lost, unread: the names of experiments whose open round has no key, or sums that its key does not open
     lost: list[str]
     unread: list[str]
-    left: int  # how many keys of closed rounds are there
+    n_unerased: int  # the number of keys of closed rounds
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """What a store and its journal say of the same experiments."""
+    """The result of a comparison of a store with its journal."""
 
-    store: StoreFindings  # what the store finds by itself
-    experiments: list[ExperimentRecord]  # those of the store
-    published: dict[str, JournalEntry] = field(repr=False)  # what the journal says was published last, by experiment
-    lost: list[str]  # the names of experiments that were published, and that the store does not know
-    # the names of experiments that were deleted, and that an earlier copy of the store has brought back
+    store: StoreFindings  # the result of the store's own check
+    experiments: list[ExperimentRecord]  # the experiments of the store
+    published: dict[str, JournalEntry] = field(repr=False)  # the last publications in the journal, by experiment
+    lost: list[str]  # the names of published experiments that the store lacks
+    # the names of deleted experiments that an earlier copy of the store has brought back
     returned: list[str]
-    logged: int  # how many publications are in the log
-    is_forked: bool  # whether the two have different logs
+    logged: int  # the number of publications in the log
+    is_forked: bool  # whether store and journal have different logs
 
     @cached_property
-    def given_up(self) -> dict[str, str]:
-        """Why a start gives open rounds up, by experiment."""
-        open_now = [one for one in self.experiments if one.current.batch]
-        reasons = {one.name: reason_to_give_up(one.current, self.published.get(one.name)) for one in open_now}
+    def give_up_reasons(self) -> dict[str, str]:
+        """The reasons why a start gives open rounds up, by experiment."""
+        records = [record for record in self.experiments if record.current.batch]
+        reasons = {record.name: give_up_reason(record.current, self.published.get(record.name)) for record in records}
         return {name: reason for name, reason in reasons.items() if reason}
 
     @cached_property
     def open_rounds(self) -> dict[str, Round]:
         """The rounds that take reports, by experiment."""
-        rounds = {one.name: decode_publication(one.current.publication).round for one in self.experiments}
+        rounds = {record.name: decode_publication(record.current.publication).round for record in self.experiments}
         return {name: facts for name, facts in rounds.items() if facts.batch}
 
     @cached_property
     def public_keys(self) -> set[bytes]:
-        """The public keys of open rounds, and of those that are on record and perhaps not yet in the store."""
+        """The public keys of open rounds, and of rounds in the journal that are perhaps not yet in the store."""
         following = [decode_publication(entry.following.publication).round for entry in self.published.values()]
-        return {one.public_key for one in [*self.open_rounds.values(), *following]}
+        return {published_round.public_key for published_round in [*self.open_rounds.values(), *following]}
 
     @cached_property
     def last_time(self) -> float:
-        """When a round was published or an operator changed something last, in seconds since 1970; 0: never."""
-        opened = [decode(one.current.facts, RoundFacts).opened for one in self.experiments]
-        return max([self.store.last_change, *opened])
+        """The time of the last publication or operator's change, in seconds since 1970; 0: there is none."""
+        opening_times = [decode(record.current.facts, RoundFacts).opened for record in self.experiments]
+        return max([self.store.last_change, *opening_times])
 
     @property
-    def largest(self) -> int:
-        """The bytes of the largest last round."""
-        rounds = [one.current for one in self.experiments]
-        return max((len(one.publication) + len(one.state) + len(one.total) for one in rounds), default=0)
+    def max_round_bytes(self) -> int:
+        """The bytes of the largest of all last rounds."""
+        rounds = [stored.current for stored in self.experiments]
+        return max((len(stored.publication) + len(stored.state) + len(stored.total) for stored in rounds), default=0)
 
     def examine_keys(
-        self, openers: Mapping[bytes, Opener], broken: int = 0, before: Collection[str] = ()
+        self, keyring: Mapping[bytes, Decryptor], n_broken: int = 0, previous_keys: Collection[str] = ()
     ) -> KeyFindings:
-        """Compare open rounds with the keys that are there, by public key.
+        """Compare open rounds with the existing decryptors, by public key.
 
-        before: the keys that were there before the data were read, hexadecimal: one that is only there now, or only was
-            then, may be of a round that closed meanwhile.
+        previous_keys: the public keys before the data were read, hexadecimal: a key that existed only then, or exists
+            only now, may be of a round that closed meanwhile.
         """
-        wanted = {name: facts.public_key for name, facts in sorted(self.open_rounds.items())}
-        records = {one.name: one for one in self.experiments}
-        lost = [name for name, key in wanted.items() if key not in openers and key.hex() not in before]
-        unread = [name for name, key in wanted.items() if key in openers and not _opens(openers[key], records[name])]
-        left = sum(key not in self.public_keys and key.hex() in before for key in openers)
-        return KeyFindings(len(wanted), broken, lost, unread, left)
+        keys = {name: facts.public_key for name, facts in sorted(self.open_rounds.items())}
+        records = {record.name: record for record in self.experiments}
+        without_key = [name for name, key in keys.items() if key not in keyring and key.hex() not in previous_keys]
+        unread = [name for name, key in keys.items() if key in keyring and not _can_open(keyring[key], records[name])]
+        n_unerased = sum(key not in self.public_keys and key.hex() in previous_keys for key in keyring)
+        return KeyFindings(len(keys), n_broken, without_key, unread, n_unerased)
 
 
-def _opens(opener: Opener, record: ExperimentRecord) -> bool:
-    """Whether all sums of the open round of an experiment open."""
+def _can_open(decryptor: Decryptor, record: ExperimentRecord) -> bool:
+    """Whether a decryptor can decrypt all sums of the open round of an experiment."""
     digest = record.current.digest
-    return all(opener.reveal(sums, digest) is not None for sums in (record.current.total, *record.parts))
+    return all(decryptor.decrypt_sums(sums, digest) is not None for sums in (record.current.total, *record.parts))
 
 
-def compare(store: Store, journal: Journal) -> Agreement:
-    """Compare a store with its journal, both of which servers may use meanwhile."""
-    for _ in range(_TRIES):
-        published, experiments = _published(journal), store.experiments()
-        deleted, buried = set(store.deleted()), journal.buried().keys()
-        logged, here = journal.leaves(0), store.leaves(0)
-        if _published(journal) == published:
+def compare_store_and_journal(store: Store, journal: Journal) -> Agreement:
+    """Compare a store with its journal, while servers may use both."""
+    for _ in range(_MAX_TRIES):
+        published, experiments = _read_last_entries(journal), store.experiments()
+        deleted, buried = set(store.deleted_names()), journal.deletions().keys()
+        journal_leaves, store_leaves = journal.leaves(0), store.leaves(0)
+        if _read_last_entries(journal) == published:
             break
-    known, common = {one.name for one in experiments}, min(len(logged), len(here))
+    names, n_common = {record.name for record in experiments}, min(len(journal_leaves), len(store_leaves))
     return Agreement(
         store.examine(),
         experiments,
         published,
-        lost=sorted(published.keys() - known - deleted),
-        returned=sorted(buried & known),
-        logged=max(len(logged), len(here)),
-        is_forked=logged[:common] != here[:common],
+        lost=sorted(published.keys() - names - deleted),
+        returned=sorted(buried & names),
+        logged=max(len(journal_leaves), len(store_leaves)),
+        is_forked=journal_leaves[:n_common] != store_leaves[:n_common],
     )
 
 
-def _published(journal: Journal) -> dict[str, JournalEntry]:
-    return {name: entry for name in journal.experiments() if (entry := journal.last(name))}
+def _read_last_entries(journal: Journal) -> dict[str, JournalEntry]:
+    return {name: entry for name in journal.experiments() if (entry := journal.last_entry(name))}

@@ -1,4 +1,4 @@
-"""Closes rounds: the server learns from a round or gives it up, once, whenever the process dies.
+"""Closing of rounds: the server learns from a round or gives it up exactly once, even if the process dies.
 
 At a start it recovers rounds whose closing was interrupted, whose key is lost, or that an old copy brought back.
 """
@@ -10,121 +10,118 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from privateer_core.clock import Clock
-from privateer_core.serving.logs import tell
+from privateer_core.serving.logs import log_event
 from privateer_server.data import Data
 from privateer_server.rounds.late_reports import EarlierPolicies
 from privateer_server.rounds.open_round import (
     OpenRound,
-    beyond,
-    following_round,
-    missed_round,
-    record,
-    restore,
-    restore_lost,
-    timed,
-    with_sums,
+    add_stored_sums,
+    build_round_record,
+    first_unused_version,
+    open_following_round,
+    open_round_after_miss,
+    restore_round,
+    restore_without_sums,
+    with_deadlines,
 )
-from privateer_server.store.records import Behind, ExperimentRecord, JournalEntry, RoundRecord, RoundUpdate
+from privateer_server.rounds.states import RoundState
+from privateer_server.store.records import ExperimentRecord, JournalEntry, OutdatedState, RoundRecord, RoundUpdate
 
 _log = logging.getLogger("privateer.server")
 
 
-class Closed(NamedTuple):
-    """The outcome of a round."""
+class ClosedRound(NamedTuple):
+    """The result of closing a round."""
 
-    opened: OpenRound  # the next round
-    received: int  # people whose reports the closed one had
-    change: RoundUpdate  # what the store has done
+    next_round: OpenRound  # the next round
+    received: int  # participants whose reports the closed round had
+    change: RoundUpdate  # the change that the store has applied
 
 
 class Closer:
-    """Ends rounds that take no more reports.
+    """Closes rounds that take no more reports, and publishes the next ones.
 
-    One server at a time does that, which has the lease of the experiment. The key of the next round is on disk before
-    anything names it. The journal has the next round, and in it the noise of the release, before the database has it;
-    of two releases it takes the first, and nobody ever sees the other. The key of the closed round is destroyed after
-    that. Whatever fails in between, `close` called again goes on from there, here or at another server; if the process
-    dies, `Recovery` does.
+    Only the server with the lease of the experiment closes a round. The key of the next round is on disk before a
+    record names it. The journal has the next round, and in it the noise of the release, before the database has it; of
+    two releases it takes the first, and the other is never published. The key of the closed round is destroyed after
+    that. After a failure at any step another call of `close` continues from there, here or at another server; after a
+    death of the process `Recovery` continues.
     """
 
     def __init__(self, data: Data, clock: Clock) -> None:
         self._store, self._journal, self._keys, self._clock = data.store, data.journal, data.keys, clock
-        self.earlier = EarlierPolicies(data.store)  # the policies published before
+        self.earlier_policies = EarlierPolicies(data.store)  # the policies published before
 
-    def close(self, current: OpenRound) -> Closed | None:
-        """Learn from a round that is taken, or give it up, and publish the next one.
-
-        Returns
-        -------
-        None if another server closes the round, or has closed it.
-        """
+    def close(self, current: OpenRound) -> ClosedRound | None:
+        """Learn from a closed round, or give it up, and publish the next round; None if another server does that."""
         with self._store.lease(current.round.experiment) as has_lease:
-            ended = self._ended(current) if has_lease else None
+            ended = self._read_ended_round(current) if has_lease else None
             if ended is None:
                 return None
-            entry = self._on_record(ended)
-            opened = restore(entry.following, self._keys.find, ended.plan.carried_out, ended.schedule)
-            assert opened is not None, "its key was made for it"
+            entry = self._read_or_write_entry(ended)
+            plan = ended.plan.after_publication
+            next_round = restore_round(entry.following, self._keys.find_decryptor, plan, ended.schedule)
+            assert next_round is not None, "its key was made for it"
             change = self.commit(ended, entry)
         name, version = ended.round.experiment, ended.round.version
-        if entry.taken:  # from now on everybody may read how many have reported
-            tell(_log, "round closed", experiment=name, round=version, reports=entry.received)
+        if entry.taken:  # from now on the number of reports is public
+            log_event(_log, "round closed", experiment=name, round=version, reports=entry.received)
         else:
-            tell(_log, "round given up", experiment=name, round=version)
-        return Closed(timed(opened, self._clock), entry.received, change)
+            log_event(_log, "round given up", experiment=name, round=version)
+        return ClosedRound(with_deadlines(next_round, self._clock), entry.received, change)
 
-    def _on_record(self, ended: OpenRound) -> JournalEntry:
-        """Return the entry of the round's end; it is drawn and written now, if there is none."""
-        # Read before anything is drawn: what another server writes meanwhile stands.
-        last = self._journal.last(ended.round.experiment)
+    def _read_or_write_entry(self, ended: OpenRound) -> JournalEntry:
+        """Return the journal's entry of a round's end; without an entry, create the next round and write it."""
+        # The journal is read before noise is drawn: an entry that another server writes meanwhile has precedence.
+        last = self._journal.last_entry(ended.round.experiment)
         if last and last.closed == ended.digest:
             return last
         if last and last.following.digest != ended.digest:
-            raise Behind("the journal has another round as the last one")
-        return self.enter(self._following(ended, self._clock.now()), last, ended)
+            raise OutdatedState("the journal has another round as the last one")
+        return self.record(self._create_next_round(ended, self._clock.now()), last, ended)
 
-    def _ended(self, current: OpenRound) -> OpenRound | None:
-        """Return the round with the reports of all servers; None if it is closed already, or is not to be closed."""
+    def _read_ended_round(self, current: OpenRound) -> OpenRound | None:
+        """Return the round with the reports of all servers; None if it is open, or another round is the last."""
         name, facts = current.round.experiment, current.round
-        standing = self._store.standing(name)
-        if standing is None or standing.digest != current.digest or not (standing.taken or standing.given_up):
+        stored_state = self._store.experiment_state(name)
+        if stored_state is None or stored_state.digest != current.digest or stored_state.state is RoundState.OPEN:
             return None
-        ended = with_sums(current, self._store.sums(name, facts.version), self._keys.find(facts.public_key))
+        decryptor = self._keys.find_decryptor(facts.public_key)
+        ended = add_stored_sums(current, self._store.sums(name, facts.version), decryptor)
         if ended is None:
-            raise Behind("the key or the sums of the round are lost: restart the server")
-        return replace(ended.at(standing), plan=standing.plan)
+            raise OutdatedState("the key or the sums of the round are lost: restart the server")
+        return replace(ended.with_counts(stored_state), plan=stored_state.plan)
 
-    def _following(self, current: OpenRound, now: float) -> OpenRound:
-        if not current.taken:
-            return missed_round(current, self._keys.make, now)
-        return following_round(current, self._keys.make, now, self.earlier.decided(current, now))
+    def _create_next_round(self, current: OpenRound, now: float) -> OpenRound:
+        """Create the next round, after a miss if this round was given up."""
+        if current.state is RoundState.GIVEN_UP:
+            return open_round_after_miss(current, self._keys.create_key, now)
+        decisions = self.earlier_policies.find_decisions(current, now)
+        return open_following_round(current, self._keys.create_key, now, decisions)
 
-    def enter(self, following: OpenRound, last: JournalEntry | None, closed: OpenRound | None = None) -> JournalEntry:
-        """Put on record what is about to be published: the round after ``closed``, or the first of an experiment.
+    def record(self, following: OpenRound, last: JournalEntry | None, closed: OpenRound | None = None) -> JournalEntry:
+        """Record the next publication in the journal: the round after ``closed``, or the first of an experiment.
 
-        last: what the journal had when that was decided.
-
-        Returns
-        -------
-        What is on record: another server may have been first.
+        ``last`` is the journal's entry before. Return the recorded entry, which another server may have written; the
+        key of a round that is not recorded is destroyed.
         """
         public_key, name = following.round.public_key, following.round.experiment
-        stored = record(following, self._keys.find(public_key))
-        ended = (closed.digest, closed.received, closed.taken) if closed else (b"", 0, False)
-        own = JournalEntry(name, *ended, stored)
+        stored = build_round_record(following, self._keys.find_decryptor(public_key))
+        ended_facts = (closed.digest, closed.received, closed.state is RoundState.CLOSED) if closed else (b"", 0, False)
+        new_entry = JournalEntry(name, *ended_facts, stored)
         try:
-            entry = self._journal.write(own, last)
+            entry = self._journal.record_publication(new_entry, last)
         except BaseException:
             self._keys.destroy(public_key)
             raise
         if entry.following.digest != stored.digest:
             self._keys.destroy(public_key)
             if closed is None or entry.closed != closed.digest:
-                raise Behind("another server was first")
+                raise OutdatedState("another server was first")
         return entry
 
     def commit(self, closed: OpenRound, entry: JournalEntry) -> RoundUpdate:
-        """Publish what is on record as the round after ``closed``, and destroy the closed round's key."""
+        """Store the recorded round after ``closed``, and destroy the closed round's key."""
         facts = closed.round
         change = RoundUpdate(facts.experiment, facts.version, taken=entry.taken, following=entry.following)
         self._store.commit([change])
@@ -133,72 +130,72 @@ class Closer:
 
 
 class Recovery:
-    """Brings the database to where every open round may go on.
+    """The recovery of open rounds at a start.
 
-    The journal knows the last publication of every experiment. If it has the round that follows the database's, the
-    process died before the database had it, and it is published now, with the noise that was drawn then. If it knows
+    The journal has the last publication of every experiment. If it has the round that follows the database's, the
+    process died before the database had it, and it is published now, with the noise that was drawn then. If it has
     neither, the database is an earlier copy: the round may have been released, so it is given up, and the experiment
-    goes on with a version above all that may have been published. A round is given up as well if its shuffler heard
-    that it takes no further batch, and the database does not know that: the batch is gone. Nothing is ever released of
-    a round given up.
+    continues with a version above all that may have been published. A round is also given up if its shuffler was told
+    that it takes no further batch, and the database does not have that: the batch is lost. No sums are ever released
+    from a round given up.
     """
 
     def __init__(self, data: Data, closer: Closer, clock: Clock) -> None:
         self._store, self._journal, self._keys = data.store, data.journal, data.keys
         self._closer, self._clock = closer, clock
-        self.recovered = Counter(published=0, given_up=0)  # how many rounds were ``published`` and ``given_up``
+        self.recovered = Counter(published=0, given_up=0)  # numbers of rounds ``published`` and ``given_up``
 
     def recover(self, name: str) -> None:
-        """See that the experiment's last round is open for good reason, or over."""
-        entry, stored = self._read(name)
-        if stored is None:
+        """Publish an experiment's recorded next round, give up a lost round, or leave a valid round open."""
+        entry, record = self._read(name)
+        if record is None:
             return
-        last, plan, sums = stored.current, stored.standing.plan, [stored.current.total, *stored.parts]
-        reason = reason_to_give_up(last, entry)
+        last, plan, sums = record.current, record.state.plan, [record.current.total, *record.parts]
+        reason = give_up_reason(last, entry)
         if entry and entry.closed == last.digest:
-            self._closer.commit(restore_lost(last), entry)
+            self._closer.commit(restore_without_sums(last), entry)
             self.recovered["published"] += 1
-            last, plan, sums = entry.following, plan.carried_out, [entry.following.total]
+            last, plan, sums = entry.following, plan.after_publication, [entry.following.total]
         if not reason and last.batch and not self._is_whole(last, sums):
-            if self._journal.last(name) != entry:  # another server has closed the round since, and destroyed its key
+            # Another server may have closed the round since, and destroyed its key.
+            if self._journal.last_entry(name) != entry:
                 self.recover(name)
                 return
             reason = "its key or its sums are lost"
-        # Where nobody is asked now, rounds may follow that were published before.
-        ahead = bool(plan.hold) or (entry is not None and entry.following.version > last.version)
-        if reason and (last.batch or ahead):
+        # If no participants are invited now, later rounds may have been published before.
+        has_later_rounds = bool(plan.hold) or (entry is not None and entry.following.version > last.version)
+        if reason and (last.batch or has_later_rounds):
             _log.warning("experiment %s: round %d is given up, because %s", name, last.version, reason)
-            self._give_up(restore_lost(last, plan), entry)
+            lost_round = restore_without_sums(last, plan)
+            version = first_unused_version(max(last.version, entry.following.version if entry else 0))
+            now = self._clock.now()
+            next_round = open_round_after_miss(lost_round, self._keys.create_key, now, version, is_repeated=True)
+            self._closer.commit(lost_round, self._closer.record(next_round, entry, lost_round))
             self.recovered["given_up"] += 1
         elif reason and entry:
-            # Nobody was asked, so nothing can be released twice; what an operator wants next follows this round.
-            self._journal.write(JournalEntry(name, b"", 0, False, last), entry)
+            # The round had no participants, so no sums can be released twice; the operator's plan follows this round.
+            self._journal.record_publication(JournalEntry(name, b"", 0, False, last), entry)
 
     def _read(self, name: str) -> tuple[JournalEntry | None, ExperimentRecord | None]:
-        """Return what journal and store had at the same moment: another server may just close a round."""
+        """Return the entries of journal and store at the same moment, even if another server closes a round."""
         while True:
-            entry, stored = self._journal.last(name), self._store.experiment(name)
-            if self._journal.last(name) == entry:
-                return entry, stored
+            entry, record = self._journal.last_entry(name), self._store.experiment(name)
+            if self._journal.last_entry(name) == entry:
+                return entry, record
 
     def _is_whole(self, last: RoundRecord, sums: Sequence[bytes]) -> bool:
-        blank = restore_lost(last)
-        return with_sums(blank, sums, self._keys.find(blank.round.public_key)) is not None
-
-    def _give_up(self, lost: OpenRound, entry: JournalEntry | None) -> None:
-        version = beyond(max(lost.round.version, entry.following.version if entry else 0))
-        following = missed_round(lost, self._keys.make, self._clock.now(), version, again=True)
-        self._closer.commit(lost, self._closer.enter(following, entry, lost))
+        blank = restore_without_sums(last)
+        return add_stored_sums(blank, sums, self._keys.find_decryptor(blank.round.public_key)) is not None
 
 
-def reason_to_give_up(last: RoundRecord, entry: JournalEntry | None) -> str:
-    """Say why no round of this database may go on; nothing if it is the one that the journal was written with."""
+def give_up_reason(last: RoundRecord, entry: JournalEntry | None) -> str:
+    """Return the reason to give up the round of an earlier database copy; empty if it agrees with the journal."""
     if entry is None:
         return "the journal does not know the experiment"
     is_current = entry.following.digest == last.digest
-    # Its shuffler has erased the reports, and gives no other batch for it.
-    if is_current and entry.shut and not (last.taken or last.given_up):
+    # The shuffler has erased the reports, and sends no other batch for the round.
+    if is_current and entry.shut and last.round_state is RoundState.OPEN:
         return "an earlier copy of the database was put back, which has no longer the round's last batch"
-    # What a round had counted is in the database before the journal says that it has closed.
+    # A round's counted reports are in the database before its end is in the journal.
     is_closing = (entry.closed, entry.received, entry.taken) == (last.digest, last.received, last.taken)
     return "" if is_current or is_closing else "an earlier copy of the database was put back"

@@ -1,4 +1,4 @@
-"""The policies that an experiment has published before: late reports may be about what they decided."""
+"""The earlier policies of an experiment: late reports may be about their decisions."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -14,38 +14,38 @@ from privateer_core.codec import decode
 from privateer_core.policies.gain_policy import GainPolicy
 from privateer_core.policies.policy import Policy
 from privateer_core.wire.publication import decode_publication
-from privateer_server.rounds.loop import Decided
+from privateer_server.rounds.loop import PolicyMix
 from privateer_server.rounds.open_round import OpenRound, RoundFacts, read_policy
 from privateer_server.store.store import Store
 
 Array = NDArray[np.float64]
-_TIMES: Final = 16
-_LEAST: Final = 1e-3
+_N_REPORT_TIMES: Final = 16
+_MIN_SHARE: Final = 1e-3
 """Shares below this are left out."""
-_KEPT: Final = 1024
-_BYTES: Final = 64 << 20
-"""Policies kept in memory, and bytes of their publications: who sends old reports does not have them read each time."""
+_MAX_CACHED_POLICIES: Final = 1024
+_MAX_CACHED_BYTES: Final = 64 << 20
+"""Policies cached in memory, and bytes of their publications, so that old reports do not read them each time."""
 
 
 def shares_by_policy(
-    opened: Sequence[float], opens: float, closes: float, delayed: Callable[[Array], Array], ends: float = np.inf
+    starts: Sequence[float], begin: float, end: float, delay_cdf: Callable[[Array], Array], last_choice: float = np.inf
 ) -> Array:
     """Return the share of a round's reports that is about the decisions of each policy, (policies,); they sum to 1.
 
-    As many people choose at any time, and as many report while the round is open.
+    Choices, and reports while the round is open, are assumed to come at constant rates.
 
-    opened: when each policy began to decide, rising; each decides until the next one begins.
-    opens, closes: when the round began and ended to take reports.
-    delayed: the probability that a report comes at most so long after its choice; 0 for negative times.
-    ends: when the last choice was made.
+    starts: when each policy began to decide, increasing; each decides until the next one starts.
+    begin, end: when the round began and ended to take reports.
+    delay_cdf: the distribution function of the delay between choice and report; 0 for negative times.
+    last_choice: when the last choice was made.
     """
-    reported = opens + (closes - opens) * (np.arange(_TIMES) + 0.5) / _TIMES
-    bounds = np.minimum(np.append(opened, np.inf), ends)
-    since = delayed(reported[:, None] - bounds)
-    shares = (since[:, :-1] - since[:, 1:]).sum(axis=0)
+    report_times = begin + (end - begin) * (np.arange(_N_REPORT_TIMES) + 0.5) / _N_REPORT_TIMES
+    bounds = np.minimum(np.append(starts, np.inf), last_choice)
+    delay_probabilities = delay_cdf(report_times[:, None] - bounds)
+    shares = (delay_probabilities[:, :-1] - delay_probabilities[:, 1:]).sum(axis=0)
     if shares.sum() <= 0:
-        return np.append(np.zeros(len(opened) - 1), 1.0)
-    shares = np.where(shares < _LEAST * shares.sum(), 0.0, shares)
+        return np.append(np.zeros(len(starts) - 1), 1.0)
+    shares = np.where(shares < _MIN_SHARE * shares.sum(), 0.0, shares)
     return np.asarray(shares / shares.sum())
 
 
@@ -53,23 +53,23 @@ class EarlierPolicies:
     """The published policies of all experiments."""
 
     def __init__(self, store: Store) -> None:
-        self._store, self._lock, self._bytes = store, Lock(), 0
-        self._kept: OrderedDict[tuple[str, int], tuple[Policy | None, int]] = OrderedDict()
+        self._store, self._lock, self._cached_bytes = store, Lock(), 0
+        self._cache: OrderedDict[tuple[str, int], tuple[Policy | None, int]] = OrderedDict()
 
     def find(self, name: str, version: int) -> Policy | None:
-        """Return the policy of a version, if it was published."""
+        """Return the policy of a version, if it was published; from the cache if possible."""
         with self._lock:
-            if (name, version) in self._kept:
-                self._kept.move_to_end((name, version))
-                return self._kept[name, version][0]
-        found, size = self._read(name, version)
+            if (name, version) in self._cache:
+                self._cache.move_to_end((name, version))
+                return self._cache[name, version][0]
+        policy, size = self._read(name, version)
         with self._lock:
-            if (name, version) not in self._kept:
-                self._kept[name, version] = found, size
-                self._bytes += size
-            while len(self._kept) > _KEPT or self._bytes > _BYTES:
-                self._bytes -= self._kept.popitem(last=False)[1][1]
-        return found
+            if (name, version) not in self._cache:
+                self._cache[name, version] = policy, size
+                self._cached_bytes += size
+            while len(self._cache) > _MAX_CACHED_POLICIES or self._cached_bytes > _MAX_CACHED_BYTES:
+                self._cached_bytes -= self._cache.popitem(last=False)[1][1]
+        return policy
 
     def _read(self, name: str, version: int) -> tuple[Policy | None, int]:
         """Return a policy and the bytes of its publication."""
@@ -78,32 +78,28 @@ class EarlierPolicies:
             return None, 0
         publication = decode_publication(body)
         policy = read_policy(parse_spec(msgspec.json.decode(publication.spec)), publication)
-        # What people got who measured the gain is reported to their own round alone.
+        # Participants of a gain measurement report to their own round alone.
         return None if isinstance(policy, GainPolicy) else policy, len(body)
 
-    def decided(self, closed: OpenRound, now: float) -> Decided:
-        """Return which policies decided what the reports of a round are about, if its learner must know.
+    def find_decisions(self, closed: OpenRound, now: float) -> PolicyMix:
+        """Return the policies that decided for a round's reports, with their shares; empty if that does not matter.
 
-        Every report comes when the conversion window of its choice is over, so that the times tell.
+        Every report comes when the conversion window of its choice is over, so the shares follow from the times.
         """
-        window, policy = closed.spec.experiment.conversion_window, closed.step.policy
+        name, policy = closed.round.experiment, closed.step.policy
+        window = closed.spec.experiment.conversion_window_seconds
         if not window or policy.cohort or not policy.mixes or policy.draw is not None:
             return ()
+        starts: dict[int, float] = {}
+        for row in self._store.rounds(name):
+            facts = decode(row.facts, RoundFacts)
+            # While late reports alone are taken, new choices are not reported.
+            if not (facts.cohort or facts.drains) and policy.accepts_decisions_of(row.version):
+                starts[row.version] = facts.opened
 
-        def delayed(seconds: Array) -> Array:
-            return np.asarray(seconds >= window, np.float64)
+        def delay_cdf(delays: Array) -> Array:
+            return np.asarray(delays >= window, np.float64)
 
-        own = [(one.version, decode(one.facts, RoundFacts)) for one in self._store.rounds(closed.round.experiment)]
-        # While late reports alone are taken nobody decides who reports.
-        rounds = [
-            (version, facts.opened)
-            for version, facts in own
-            if not (facts.cohort or facts.drains) and policy.takes(version)
-        ]
-        shares = shares_by_policy([opened for _, opened in rounds], closed.opened, now, delayed)
-        found = [
-            (self.find(closed.round.experiment, version), share)
-            for (version, _), share in zip(rounds, shares, strict=True)
-            if share
-        ]
-        return [(one, float(share)) for one, share in found if one is not None and one.terms.batch]
+        shares = shares_by_policy(list(starts.values()), closed.opened_at, now, delay_cdf).tolist()
+        mix = [(self.find(name, version), share) for version, share in zip(starts, shares, strict=True) if share]
+        return [(earlier, share) for earlier, share in mix if earlier is not None and earlier.terms.batch]

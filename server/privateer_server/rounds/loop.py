@@ -1,104 +1,149 @@
-"""The one round loop: server, simulator, audit and tests open, close, miss and finish rounds by it. It does no I/O."""
+"""The round loop, without I/O, by which server, simulator, audit and tests open, close, miss and finish rounds."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, TypeAlias
 
 from privateer_core.answer import Answer
+from privateer_core.answer.people import GIVEN_UP, HeldReports, People
 from privateer_core.errors import SpecError
 from privateer_core.policies.gain_policy import GainPolicy
 from privateer_core.policies.policy import Policy
 from privateer_core.spec.spec import Spec
-from privateer_server.algorithms import Bulk, Learner, Step, learner_for
+from privateer_server.algorithms import Learner, RoundVolume, Step, learner_for
 
-Decided: TypeAlias = Sequence[tuple[Policy, float]]
-"""Policies that decided what a round's reports are about, and the share of the reports about each; empty: its own."""
+PolicyMix: TypeAlias = Sequence[tuple[Policy, float]]
+"""Policies whose decisions a round's reports are about, and each one's share of reports; empty: the round's own."""
 
-__all__ = ["Bulk", "Schedule", "Step"]
+__all__ = ["RoundVolume", "Schedule", "Step"]
 
 
 class Schedule:
     """The rounds of one experiment.
 
-    A round is opened, takes reports, and is closed with what its mechanism releases; or it is missed, and nothing is
-    released of it. The experiment is finished when a step asks nobody (``batch`` 0).
-
-    spec: the experiment's spec.
+    A round is opened, takes reports, and is closed with its mechanism's release; or it is missed, and nothing is
+    released. The experiment is finished when a step invites no participants (``batch`` 0).
     """
 
     def __init__(self, spec: Spec) -> None:
         self.spec = spec
-        self.learner: Learner = learner_for(spec)  # the experiment's learner; it is made once
+        self.learner: Learner = learner_for(spec)  # the experiment's learner, created once
 
     @cached_property
-    def encoded(self) -> bytes:
+    def encoded_spec(self) -> bytes:
         """The spec as publications carry it."""
         return self.spec.model_dump_json().encode()
 
-    def open(self, seed: int, version: int = 1, begun: Any = None) -> Step:
+    def open(self, seed: int, version: int = 1, initial_state: Any = None) -> Step:
         """Open the first round.
 
         seed: public, 63 bits.
-        begun: the state to begin with, if it is not that before any report.
+        initial_state: the state to begin with; by default the learner's state before any report.
         """
-        return self.learner.next(self.learner.start(seed) if begun is None else begun, version, seed)
+        state = self.learner.start(seed) if initial_state is None else initial_state
+        return self.learner.open_next_round(state, version, seed)
 
-    def close(self, step: Step, release: Any, seed: int, version: int | None = None, decided: Decided = ()) -> Step:
-        """Learn from a round's release, and open the next one; by default it has the next version."""
-        return self.follow(self.learned(step, release, decided), self._after(step, version), seed)
+    def close(self, step: Step, release: Any, seed: int, version: int | None = None, decided: PolicyMix = ()) -> Step:
+        """Learn from a round's release, and open the next round; by default it has the next version."""
+        next_version = step.policy.version + 1 if version is None else version
+        return self.follow(self.learn(step, release, decided), next_version, seed)
 
-    def miss(self, step: Step, seed: int, version: int | None = None, *, again: bool) -> Step:
-        """Open the round after one of which nothing is released; ``again``: it asks other people the same."""
-        return self.follow(self.missed(step, again=again), self._after(step, version), seed)
+    def miss(self, step: Step, seed: int, version: int | None = None, *, is_repeated: bool) -> Step:
+        """Open the round after a missed round; ``is_repeated``: it asks other participants the same question."""
+        next_version = step.policy.version + 1 if version is None else version
+        return self.follow(self.learn_from_miss(step, is_repeated=is_repeated), next_version, seed)
 
-    def learned(self, step: Step, release: Any, decided: Decided = ()) -> Any:
-        """Return the state after a round's release, with reports on what these policies ``decided``."""
-        policy = step.policy.followed(decided) if decided else step.policy
+    def learn(self, step: Step, release: Any, decided: PolicyMix = ()) -> Any:
+        """Return the state after a round's release; ``decided`` has the policies whose decisions were reported."""
+        policy = step.policy.with_deciders(decided) if decided else step.policy
         return self.learner.learn(step.state, policy, release)
 
-    def missed(self, step: Step, *, again: bool) -> Any:
-        """Return the state after a round of which nothing is released; ``again``: other people are asked the same."""
-        return self.learner.miss(step.state, step.policy, again=again)
+    def learn_from_miss(self, step: Step, *, is_repeated: bool) -> Any:
+        """Return the state after a missed round; ``is_repeated``: other participants are asked the same question."""
+        return self.learner.miss(step.state, step.policy, is_repeated=is_repeated)
 
     def follow(self, state: Any, version: int, seed: int, *, asks: bool = True) -> Step:
-        """Open the round that a state leads to, or publish the best policy and ask nobody."""
-        return (self.learner.next if asks else self.learner.last)(state, version, seed)
+        """Open the next round of a state, or a last step with the best policy and no participants."""
+        open_round = self.learner.open_next_round if asks else self.learner.open_idle_round
+        return open_round(state, version, seed)
 
-    def awaits(self, over: Step) -> bool:
-        """Whether people who chose earlier have not reported yet when a step has no place for their reports.
+    def has_late_reports(self, step: Step) -> bool:
+        """Whether earlier choices are still unreported when a step cannot take their reports.
 
-        It asks nobody, or those who measure the gain. Where people are drawn a round waits for its own.
+        Such a step has no participants, or measures the gain. A round with drawn participants waits for its own.
         """
-        window, is_drawn = self.spec.experiment.conversion_window, over.policy.draw is not None
-        learns = over.batch > 0 and not isinstance(over.policy, GainPolicy)
-        return bool(window) and not (learns or is_drawn or self.failed(over))
+        window, is_drawn = self.spec.experiment.conversion_window_seconds, step.policy.draw is not None
+        learns = step.batch > 0 and not isinstance(step.policy, GainPolicy)
+        return bool(window) and not (learns or is_drawn or self.has_failed(step))
 
-    def drain(self, over: Step, seed: int) -> Step:
-        """Open one more round, as large as the first, before a step that has no place for late reports: for these.
+    def open_drain_round(self, step: Step, seed: int) -> Step:
+        """Open a further round for late reports, as large as the first, before a step that cannot take them.
 
-        It asks nobody either where the learner has no use for more reports.
+        It has no participants if the learner has no use for more reports.
         """
-        # It is the round that the learner would open if so many people were left.
-        spec, known = self.spec.learning, self.learner.learned(over.state)
-        # Those who measured the gain before, of a shorter experiment, are none of the learner's people.
-        seen = over.seen if spec is self.spec else learner_for(spec).last(known, over.policy.version, seed).seen
-        experiment = spec.experiment.model_copy(update={"horizon": seen + self.spec.first_batch("")})
+        # It is the round that the learner would open if that many participants were left.
+        spec, knowledge = self.spec.learning, self.learner.extract_learned_state(step.state)
+        # Participants of a gain measurement, of a shorter experiment, are not the learner's participants.
+        n_reported = step.n_reported
+        if spec is not self.spec:
+            n_reported = learner_for(spec).open_idle_round(knowledge, step.policy.version, seed).n_reported
+        experiment = spec.experiment.model_copy(update={"horizon": n_reported + self.spec.first_batch("")})
         learner = learner_for(spec.model_copy(update={"experiment": experiment}))
         try:
-            state = learner.changed(known, spec)
-        except SpecError:  # what it finds holds for the people who were planned
-            return replace(over, batch=0)
-        late = learner.next(state, over.policy.version, seed)
-        return replace(late, state=self.learner.relearned(over.state, late.state), seen=over.seen)
+            state = learner.apply_spec_change(knowledge, spec)
+        except SpecError:  # its result is valid for the planned participants
+            return replace(step, batch=0)
+        late_step = learner.open_next_round(state, step.policy.version, seed)
+        state = self.learner.replace_learned_state(step.state, late_step.state)
+        return replace(late_step, state=state, n_reported=step.n_reported)
 
-    def _after(self, step: Step, version: int | None) -> int:
-        return step.policy.version + 1 if version is None else version
-
-    def failed(self, step: Step) -> bool:
-        """Whether the experiment is over because a round came to no end."""
-        return self.learner.failed(step.state)
+    def has_failed(self, step: Step) -> bool:
+        """Whether the experiment has failed because a round did not end."""
+        return self.learner.has_failed(step.state)
 
     def answer(self, step: Step) -> Answer:
-        """Return what the experiment had found when this step opened."""
+        """Return the experiment's answer when this step opened."""
         return self.learner.answer(step.state)
+
+
+def count_participants(
+    schedule: Schedule,
+    step: Step,
+    n_closed_reports: int,
+    held_reports: HeldReports | None = None,
+    refused: Mapping[str, int] | None = None,
+    *,
+    is_replaced: bool = False,
+    is_draining: bool = False,
+    is_unknown: bool = False,
+) -> People:
+    """Count the participants of an experiment at an open or last step, by what happened to their reports.
+
+    n_closed_reports: reports of all closed rounds, including those given up.
+    held_reports, refused: pending reports, and refused reports by reason.
+    is_replaced: whether other participants are invited in place of refused ones.
+    is_draining: whether late reports alone are awaited, so that no participants are invited.
+    is_unknown: whether a shuffler may hold reports for the open round, whose number is unknown here.
+    """
+    held_reports, refused, spec = held_reports or HeldReports(), refused or {}, schedule.spec
+    cohort = schedule.learner.planned_round(step.state).cohort
+    earlier_cohorts = spec.cohorts[: spec.cohorts.index(cohort)]
+    n_planned = sum(source.participants for source in spec.sources if source.name in earlier_cohorts)
+    n_earlier = min(n_closed_reports - step.n_reported, n_planned)
+    n_lost = n_closed_reports - step.n_reported - n_earlier
+    n_replaced = sum(refused.values()) if is_replaced else 0
+    if (draw := step.policy.draw) is not None:  # drawn participants who do not come are lost
+        n_unreached = max(0, draw.start - n_closed_reports)
+    else:
+        n_unreached = n_planned - n_earlier + schedule.learner.count_unreachable(step.state)
+        n_replaced += n_lost
+    return People.from_parts(
+        spec.planned_reports,
+        step.n_reported + n_earlier,
+        reports=held_reports,
+        refused={**refused, GIVEN_UP: n_lost} if n_lost else refused,
+        replaced=n_replaced,
+        out_of_reach=spec.planned_reports if is_draining else n_unreached,
+        is_unknown=is_unknown,
+    )

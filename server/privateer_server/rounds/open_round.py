@@ -1,87 +1,84 @@
-"""The life of a round: it is published, it fills up or its deadline passes, and the learner learns from it."""
+"""The life cycle of a round: it is published, it fills up or its deadline passes, and the learner learns from it."""
 
 import math
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Final
 
 import msgspec
 
 from privateer_core.algorithms import algorithm, parse_spec
-from privateer_core.answer.stored import encode_answer
+from privateer_core.answer.conclusion import encode_answer
 from privateer_core.clock import Clock
 from privateer_core.codec import decode, encode
 from privateer_core.mechanisms import Mechanism
 from privateer_core.policies.decisions import message_size
 from privateer_core.policies.gain_policy import GainPolicy, decode_policy
 from privateer_core.policies.policy import Policy
-from privateer_core.privacy.record import PlannedTerms, planned_of
+from privateer_core.privacy.record import PlannedTerms, describe_terms
 from privateer_core.privacy.terms import JUMP
 from privateer_core.sampling.entropy import SecureNoise
+from privateer_core.spec.experiment import window_grain
 from privateer_core.spec.spec import Spec
-from privateer_core.wire.envelope import Header, header_of
+from privateer_core.wire.envelope import Header, report_header
 from privateer_core.wire.publication import Drain, Publication, Round, decode_publication, digest, encode_publication
-from privateer_server.intake.opening import SEALED_SIZE, Opener, nobodys_key
-from privateer_server.rounds.loop import Decided, Schedule, Step
+from privateer_server.intake.opening import SEALED_SIZE, Decryptor, create_unusable_public_key
+from privateer_server.rounds.loop import PolicyMix, Schedule, Step
+from privateer_server.rounds.states import RoundEvent, RoundState
 from privateer_server.store.records import NO_PLAN, STOPPED, ExperimentState, Plan, RoundRecord
 
-CLOCKS_APART: Final = 60
-"""Seconds by which a shuffler's clock may differ."""
-GRACE: Final = CLOCKS_APART + 30
-"""Seconds that a shuffler has to deliver what it held at a deadline: by its clock, and after a failed attempt."""
-_INSTANT: Final = 1
-"""Seconds that are not worth another round."""
-_PART_BYTES: Final = 8
-
-
-def _part() -> bytes:
-    """Return a name that no other process gives its part of a round's sums."""
-    return secrets.token_bytes(_PART_BYTES)
+MAX_CLOCK_DIFFERENCE_SECONDS: Final = 60
+"""The seconds by which a shuffler's clock may differ."""
+GRACE_SECONDS: Final = MAX_CLOCK_DIFFERENCE_SECONDS + 30
+"""The seconds after a deadline in which a shuffler may deliver: by its clock, and after a failed attempt."""
+_MIN_WAIT_SECONDS: Final = 1
+"""The shortest wait for late reports for which a round is opened."""
+_create_part_name: Final = partial(secrets.token_bytes, 8)
+"""Creates a random name for this process's partial sum of a round."""
 
 
 class RoundFacts(msgspec.Struct, frozen=True):
     """The facts of a round that the history and the privacy record need, without its policy."""
 
-    cohort: str  # whose turn it was to report
-    terms: PlannedTerms  # how many people were asked, and how their reports were randomized
-    # what the learner counted before the round, such as the bins or actions that were left, and whom the round asks:
-    # ``asked`` people who are drawn, or the people of ``undecided`` boxes
+    cohort: str  # the cohort that reported
+    terms: PlannedTerms  # the number of invited participants, and the randomization of their reports
+    # the learner's counts before the round, such as remaining bins or actions, and whom the round invites:
+    # ``asked`` participants who are drawn, or the participants of ``undecided`` boxes
     figures: dict[str, float]
     opened: float = 0.0  # when the round was published, in seconds since 1970
-    drains: bool = False  # whether it took the reports of those alone who had chosen before
+    drains: bool = False  # whether it took only reports on earlier choices
 
 
 @dataclass(frozen=True, repr=False)
 class OpenRound:
-    """The last round of an experiment, with all that is needed to count its reports and to learn from them."""
+    """The last round of an experiment, with the data for counting its reports and learning from them."""
 
-    schedule: Schedule  # the experiment's schedule, made once
-    # round, digest, publication: what is published: parsed, named and encoded
+    schedule: Schedule  # the experiment's schedule, created once
+    # round, digest, publication: the publication: parsed, as digest, and encoded
     round: Round
     digest: bytes
     publication: bytes
     step: Step  # policy and learner state
     # the mechanism's sums over the reports that this process counted in ``part``. While the round is being closed:
-    # those over all reports, with what the round began with.
+    # the sums over all reports, including the round's initial sums.
     total: Any
-    received: int = 0  # the number of people whose reports are counted, over all batches of the round
-    taken: bool = False  # whether the round takes no more reports
-    # when the deadline is, in the seconds of the process's monotonic clock: setting the clock moves no deadline
-    due: float = math.inf
-    plan: Plan = NO_PLAN  # what the operator wants from the next publication on
-    # when the round ends because of that, or because nobody's report is awaited any more, by the same clock
-    until: float = math.inf
-    opened: float = 0.0  # when it was published, in seconds since 1970
-    drain: Drain | None = None  # given where the round takes the reports of those alone who chose before; as published
-    given_up: bool = False  # whether the round takes no more reports, and nothing is learned from those that it has
-    part: bytes = field(default_factory=_part)  # the name of this process's part of the round's sums
+    received: int = 0  # the number of participants whose reports are counted, over all batches of the round
+    state: RoundState = RoundState.OPEN
+    # the deadline in seconds of the process's monotonic clock: setting the clock moves no deadline
+    deadline: float = math.inf
+    plan: Plan = NO_PLAN  # the operator's plan from the next publication on
+    # when the round ends because of that plan, or because no report is awaited any more, by the same clock
+    end_time: float = math.inf
+    opened_at: float = 0.0  # when it was published, in seconds since 1970
+    drain: Drain | None = None  # set if the round takes only reports on earlier choices; as published
+    part: bytes = field(default_factory=_create_part_name)  # the name of this process's part of the round's sums
 
     @cached_property
     def header(self) -> Header:
-        """The header of the reports made for it."""
-        return header_of(self.round, self.digest)
+        """The header of the reports for this round."""
+        return report_header(self.round, self.digest)
 
     @property
     def spec(self) -> Spec:
@@ -90,146 +87,148 @@ class OpenRound:
 
     @property
     def mechanism(self) -> Mechanism:
-        """Return what parses and adds the reports of this round."""
+        """The mechanism that parses and adds the reports of this round."""
         return self.step.policy.terms.mechanism
 
     @property
-    def shuffled(self) -> bool:
-        """Whether reports come through a shuffler."""
+    def is_shuffled(self) -> bool:
+        """Whether the round's reports come through a shuffler."""
         return self.round.endpoint == "shuffler"
 
     @property
-    def enough(self) -> int:
-        """The number of people whose reports the promise counts on; nothing is learned from fewer."""
+    def min_reports(self) -> int:
+        """The number of participants that the privacy guarantee assumes; nothing is learned from fewer."""
         return max(1, int(self.step.policy.terms.honest))
 
-    def may_close(self, now: float, people: int) -> bool:
-        """Whether the reports of so many people are enough, at a time of the monotonic clock."""
-        return 0 < self.round.batch <= people or (
-            self.round.deadline > 0 and self.due <= now and people >= self.round.least
-        )
+    def can_close(self, now: float, n_participants: int) -> bool:
+        """Whether a number of participants suffices to close the round, at a time of the monotonic clock."""
+        is_full = 0 < self.round.batch <= n_participants
+        is_due = self.round.deadline > 0 and self.deadline <= now
+        return is_full or (is_due and n_participants >= self.round.least)
 
-    def is_due(self, now: float, people: int) -> bool:
-        """Whether the round closes with so many people; only its shuffler closes a shuffled round."""
-        return self.may_close(-math.inf if self.shuffled else now, people)
+    def event_at(self, now: float, n_participants: int) -> RoundEvent:
+        """Return the event of the open round at a time of the monotonic clock, with a number of participants."""
+        if 0 < self.round.batch <= n_participants:
+            return RoundEvent.FILLED
+        if not self.is_shuffled and self.can_close(now, n_participants):  # only its shuffler closes a shuffled round
+            return RoundEvent.DUE
+        if self.end_time <= now:
+            # Drawn participants can be replaced by others, which is better than to learn from a small batch.
+            min_batch_size = self.round.fewest if self.schedule.learner.repeats else 0
+            return RoundEvent.ENDED if n_participants >= max(self.min_reports, min_batch_size) else RoundEvent.CUT_SHORT
+        if self.round.deadline and self.spec.failure_seconds:
+            max_wait = self.spec.failure_seconds - self.step.seconds + (GRACE_SECONDS if self.is_shuffled else 0)
+            return RoundEvent.EXPIRED if now >= self.deadline + max_wait else RoundEvent.REPORTED
+        return RoundEvent.REPORTED
 
-    def is_given_up(self, now: float) -> bool:
-        """Whether the round is so long past its deadline that nobody waits for it."""
-        if not (self.round.deadline and self.spec.patience):
-            return False
-        return now >= self.due - self.step.seconds + self.spec.patience + (GRACE if self.shuffled else 0)
-
-    def is_ended(self, now: float) -> bool:
-        """Whether the next publication is due, however full the round is."""
-        return self.until <= now
-
-    def tells(self, people: int) -> bool:
-        """Whether a round that the operator ends is learned from with so many people."""
-        # Where people are drawn, others can be asked the same: better than to learn from a few.
-        least = self.round.fewest if self.schedule.learner.repeats else 0
-        return people >= max(self.enough, least)
+    @property
+    def is_taking_reports(self) -> bool:
+        """Whether reports are counted: the round is open, and has participants."""
+        return self.state is RoundState.OPEN and self.round.batch > 0
 
     @property
     def is_unlearned(self) -> bool:
-        """Whether it takes no more reports and the next round is not there: it is closed just now, or that failed."""
-        return (self.taken or self.given_up) and self.round.batch > 0
+        """Whether the round is over and the next round is not open: closing is under way, or has failed."""
+        return self.state is not RoundState.OPEN and self.round.batch > 0
 
-    def at(self, standing: ExperimentState) -> "OpenRound":
-        """Return the round with the counts that the store has of it."""
-        return replace(self, received=standing.received, taken=standing.taken, given_up=standing.given_up)
+    def with_counts(self, stored_state: ExperimentState) -> "OpenRound":
+        """Return the round with its stored counts."""
+        return replace(self, received=stored_state.received, state=stored_state.state)
 
-    def apart(self) -> "OpenRound":
-        """Return the round with a new part, since it is not known what the store has of the one so far."""
-        return replace(self, total=self.mechanism.empty(), part=_part())
+    def with_new_part(self) -> "OpenRound":
+        """Return the round with a new partial sum, since it is unknown whether the store has all of the current one."""
+        return replace(self, total=self.mechanism.empty(), part=_create_part_name())
 
 
-def first_round(
-    spec: Spec, public_key: bytes, now: float = 0.0, version: int = 1, begun: Callable[[Schedule], Any] | None = None
+def open_first_round(
+    spec: Spec, public_key: bytes, now: float = 0.0, version: int = 1, initial: Callable[[Schedule], Any] | None = None
 ) -> OpenRound:
-    """Open a new experiment at a time in seconds since 1970; ``begun`` makes the state to begin with, if it has one."""
+    """Open the first round at a time in seconds since 1970; ``initial`` makes a state other than the default."""
     schedule = Schedule(spec)
-    step = schedule.open(secrets.randbits(63), version, begun(schedule) if begun else None)
-    return _published(schedule, step, lambda: public_key, now)
+    step = schedule.open(secrets.randbits(63), version, initial(schedule) if initial else None)
+    return _publish(schedule, step, lambda: public_key, now)
 
 
-def following_round(
-    closed: OpenRound, new_key: Callable[[], bytes], now: float = 0.0, decided: Decided = ()
+def open_following_round(
+    closed: OpenRound, new_key: Callable[[], bytes], now: float = 0.0, decided: PolicyMix = ()
 ) -> OpenRound:
-    """Release a closed round's sums, learn from them, and publish the next round under a key of its own.
+    """Release a closed round's sums, learn from them, and publish the next round with a new key.
 
-    A curator's noise is drawn here; it stands once the state made of it is in the journal with the next publication.
-    ``decided`` says which policies its reports are about, if others than its own.
+    A curator's noise is drawn here; it is final once the resulting state is in the journal with the next publication.
+    ``decided`` has the policies whose decisions its reports are about, if other than its own.
     """
-    # The promise counts on more people: nothing is released, and other people are asked the same.
-    if closed.received < closed.enough:
-        return missed_round(closed, new_key, now, again=True)
-    release, left = closed.mechanism.settle(closed.total, SecureNoise())
-    return _following(closed, closed.schedule.learned(closed.step, release, decided), left, new_key, now)
+    # The guarantee assumes more participants: nothing is released, and other participants get the same question.
+    if closed.received < closed.min_reports:
+        return open_round_after_miss(closed, new_key, now, is_repeated=True)
+    release, rest = closed.mechanism.settle(closed.total, SecureNoise())
+    return _publish_next(closed, closed.schedule.learn(closed.step, release, decided), rest, new_key, now)
 
 
-def missed_round(
-    closed: OpenRound, new_key: Callable[[], bytes], now: float = 0.0, version: int | None = None, again: bool = False
+def open_round_after_miss(
+    closed: OpenRound,
+    new_key: Callable[[], bytes],
+    now: float = 0.0,
+    version: int | None = None,
+    is_repeated: bool = False,
 ) -> OpenRound:
-    """Publish the round after one of which nothing is released, by default with the next version.
+    """Publish the round after a missed round, by default with the next version.
 
-    ``again``: other people are asked the same, as they are where the operator ended the round.
+    ``is_repeated``: other participants are asked the same question, as they are if the operator ended the round.
     """
-    again = again or closed.plan != NO_PLAN
-    return _following(closed, closed.schedule.missed(closed.step, again=again), closed.total, new_key, now, version)
+    state = closed.schedule.learn_from_miss(closed.step, is_repeated=is_repeated or closed.plan != NO_PLAN)
+    return _publish_next(closed, state, closed.total, new_key, now, version)
 
 
-def _following(
-    closed: OpenRound, state: Any, left: Any, new_key: Callable[[], bytes], now: float, version: int | None = None
+def _publish_next(
+    closed: OpenRound, state: Any, rest: Any, new_key: Callable[[], bytes], now: float, version: int | None = None
 ) -> OpenRound:
-    """Publish the round that a state leads to; noise that later releases depend on goes along, under the new key."""
-    following = _planned(closed, state, new_key, now, version)
-    return replace(following, total=following.mechanism.resume(closed.mechanism, left))
-
-
-def _planned(closed: OpenRound, state: Any, new_key: Callable[[], bytes], now: float, version: int | None) -> OpenRound:
-    """Publish the round that a state leads to, as the operator planned it."""
+    """Publish the next round of a state by the operator's plan, with the remaining noise for later releases."""
     schedule, plan = closed.schedule, closed.plan
+    drain: Drain | None = None
     if plan.spec:
         schedule = read_schedule(plan.spec)
-        state = schedule.learner.changed(state, closed.spec)
-    after = closed.round.version + 1 if version is None else version
-    step = schedule.follow(state, after, secrets.randbits(63), asks=plan.hold != STOPPED)
-    if until := _awaited_until(closed, schedule, step, now):
-        late = schedule.drain(step, secrets.randbits(63))
-        if late.batch:
-            best = step.policy.by_context if isinstance(step.policy, GainPolicy) else step.policy
-            return _published(schedule, late, new_key, now, Drain(until, encode(best)))
-    if plan.hold and step.batch:
-        step = schedule.follow(state, after, secrets.randbits(63), asks=False)
-    return _published(schedule, step, new_key, now)
+        state = schedule.learner.apply_spec_change(state, closed.spec)
+    next_version = closed.round.version + 1 if version is None else version
+    step = schedule.follow(state, next_version, secrets.randbits(63), asks=plan.hold != STOPPED)
+    if late_reports_end := _late_reports_end_time(closed, schedule, step, now):
+        late_step = schedule.open_drain_round(step, secrets.randbits(63))
+        if late_step.batch:
+            best_policy = step.policy.by_context if isinstance(step.policy, GainPolicy) else step.policy
+            step, drain = late_step, Drain(late_reports_end, encode(best_policy))
+    if plan.hold and step.batch and not drain:
+        step = schedule.follow(state, next_version, secrets.randbits(63), asks=False)
+    next_round = _publish(schedule, step, new_key, now, drain)
+    return replace(next_round, total=next_round.mechanism.resume(closed.mechanism, rest))
 
 
-def _awaited_until(closed: OpenRound, schedule: Schedule, step: Step, now: float) -> int:
-    """Return until when reports on earlier choices are awaited, in seconds since 1970; 0: they are not.
+def _late_reports_end_time(closed: OpenRound, schedule: Schedule, step: Step, now: float) -> int:
+    """Return the time until which reports on earlier choices are awaited, in seconds since 1970; 0: not awaited.
 
-    A pause makes no difference: who comes now is asked neither way.
+    A pause makes no difference: new participants are not invited either way.
     """
-    # Those who measure the gain came after all whose outcomes were awaited.
+    # A gain measurement begins after all awaited outcomes.
     is_over = not closed.round.batch or isinstance(closed.step.policy, GainPolicy)
-    if closed.plan.hold == STOPPED or is_over or not schedule.awaits(step):
+    if closed.plan.hold == STOPPED or is_over or not schedule.has_late_reports(step):
         return 0
-    until = closed.drain.until if closed.drain else math.ceil(now + longest_wait(schedule.spec))
-    return until if now < until - _INSTANT else 0
+    end_time = closed.drain.until if closed.drain else math.ceil(now + longest_report_delay(schedule.spec))
+    return end_time if now < end_time - _MIN_WAIT_SECONDS else 0
 
 
-def longest_wait(spec: Spec) -> float:
-    """Return the seconds from a choice to the report on it, as the device rounds them."""
-    return spec.experiment.conversion_window + spec.experiment.window_grain
+def longest_report_delay(spec: Spec) -> float:
+    """Return the maximum seconds from a choice to its report, as the device rounds them."""
+    window = spec.experiment.conversion_window_seconds
+    return window + window_grain(window)
 
 
-def beyond(version: int) -> int:
-    """Return a version above all that can have been published since ``version`` was, whatever became of the record."""
+def first_unused_version(version: int) -> int:
+    """Return a version above all that can have been published since ``version``, even if their record is lost."""
     return (version // JUMP + 1) * JUMP + 1
 
 
-def _published(
+def _publish(
     schedule: Schedule, step: Step, new_key: Callable[[], bytes], now: float, drain: Drain | None = None
 ) -> OpenRound:
+    """Return the published round of a step, with a new key if it has participants, and no reports yet."""
     spec, policy, terms = schedule.spec, step.policy, step.policy.terms
     facts = Round(
         experiment=spec.name,
@@ -237,114 +236,112 @@ def _published(
         model=spec.privacy.model,
         batch=step.batch,
         sealed_size=SEALED_SIZE + message_size(policy),
-        public_key=new_key() if step.batch else nobodys_key(),
+        public_key=new_key() if step.batch else create_unusable_public_key(),
         messages=terms.messages,
-        least=step.least,
+        least=step.min_reports,
         deadline=int(now) + step.seconds if step.seconds else 0,
         groups=terms.mechanism.groups,
     )
-    found = schedule.answer(step) if schedule.learner.publishes_result else None
-    encoded = encode_answer(found) if found and found.says_something else b""
-    body = encode_publication(Publication(facts, schedule.encoded, encode(policy), encoded, drain))
-    return OpenRound(schedule, facts, digest(body), body, step, terms.mechanism.empty(), opened=now, drain=drain)
+    answer = schedule.answer(step) if schedule.learner.publishes_result else None
+    encoded_answer = encode_answer(answer) if answer and answer.says_something else b""
+    body = encode_publication(Publication(facts, schedule.encoded_spec, encode(policy), encoded_answer, drain))
+    return OpenRound(schedule, facts, digest(body), body, step, terms.mechanism.empty(), opened_at=now, drain=drain)
 
 
-def record(current: OpenRound, opener: Opener | None) -> RoundRecord:
-    """Return a round as the store keeps it: sums are encrypted with ``opener``, and left out if nobody can report."""
-    step = current.step
-    figures = current.schedule.learner.figures(step.state) | _asked(step.policy)
+def build_round_record(current: OpenRound, decryptor: Decryptor | None) -> RoundRecord:
+    """Return the stored record of a round, with sums encrypted by ``decryptor``, or without sums if that is None."""
+    step, terms = current.step, describe_terms(current.step.policy.terms)
+    figures = current.schedule.learner.figures(step.state) | _policy_figures(step.policy)
+    facts = RoundFacts(step.policy.cohort, terms, figures, current.opened_at, current.drain is not None)
     return RoundRecord(
         version=current.round.version,
         batch=current.round.batch,
-        seen=step.seen,
+        seen=step.n_reported,
         received=current.received,
-        taken=current.taken,
+        taken=current.state is RoundState.CLOSED,
         digest=current.digest,
-        facts=encode(_facts(current, figures)),
+        facts=encode(facts),
         publication=current.publication,
         state=encode(step.state),
-        total=opener.protect(encode(current.total), current.digest) if opener else b"",
-        given_up=current.given_up,
+        total=decryptor.encrypt_sums(encode(current.total), current.digest) if decryptor else b"",
+        given_up=current.state is RoundState.GIVEN_UP,
     )
 
 
-def _facts(current: OpenRound, figures: dict[str, float]) -> RoundFacts:
-    policy = current.step.policy
-    return RoundFacts(policy.cohort, planned_of(policy.terms), figures, current.opened, current.drain is not None)
-
-
-def _asked(policy: Policy) -> dict[str, float]:
-    """Count the people whom a policy draws, or the boxes whose people have something to report."""
+def _policy_figures(policy: Policy) -> dict[str, float]:
+    """Return the number of drawn participants of a policy, or of boxes whose participants report."""
     if policy.draw is not None:
         return {"asked": policy.draw.places}
-    undecided = getattr(policy, "undecided", None)
-    return {} if undecided is None else {"undecided": len(undecided)}
+    return {} if policy.n_undecided_bins is None else {"undecided": policy.n_undecided_bins}
 
 
 def read_policy(spec: Spec, publication: Publication) -> Policy:
-    """Decode the policy in a publication of an experiment, by whose bins its round reports."""
+    """Decode the policy of a publication, about which its round's reports are."""
     return decode_policy(publication.policy, algorithm(spec.algorithm.name).policy)
 
 
 def read_decider(spec: Spec, publication: Publication) -> Policy:
-    """Decode the policy by which people decide: the final one while late reports alone are taken."""
+    """Decode the policy by which devices decide: the final policy while only late reports are taken."""
     drain = publication.drain
     return read_policy(spec, msgspec.structs.replace(publication, policy=drain.policy) if drain else publication)
 
 
 def read_schedule(stored: bytes) -> Schedule:
-    """Make a schedule from the spec of a publication or a plan."""
+    """Create a schedule from the encoded spec of a publication or a plan."""
     return Schedule(parse_spec(msgspec.json.decode(stored)))
 
 
-def restore(
-    stored: RoundRecord, find: Callable[[bytes], Opener | None], plan: Plan = NO_PLAN, known: Schedule | None = None
+def restore_round(
+    stored: RoundRecord,
+    find_decryptor: Callable[[bytes], Decryptor | None],
+    plan: Plan = NO_PLAN,
+    cached: Schedule | None = None,
 ) -> OpenRound | None:
-    """Return a round without the reports that it has; None if it takes reports and its key or its sums are lost.
+    """Return a stored round without its reports; None if it takes reports and its key or its sums are lost.
 
-    find: returns the opener of a public key, if there still is one.
-    plan: what the operator wants from the next publication on.
-    known: a schedule of the experiment, which serves as long as the spec stays the same.
+    find_decryptor: returns the decryptor of a public key, if it exists.
+    plan: the operator's plan from the next publication on.
+    cached: a schedule of the experiment, which is reused if its spec is the same.
     """
-    blank = restore_lost(stored, plan, known)
+    blank = restore_without_sums(stored, plan, cached)
     if not blank.round.batch:
         return blank
-    is_whole = with_sums(blank, [stored.total], find(blank.round.public_key)) is not None
-    return replace(blank, taken=stored.taken, given_up=stored.given_up) if is_whole else None
+    has_sums = add_stored_sums(blank, [stored.total], find_decryptor(blank.round.public_key)) is not None
+    return replace(blank, state=stored.round_state) if has_sums else None
 
 
-def with_sums(current: OpenRound, sums: Sequence[bytes], opener: Opener | None) -> OpenRound | None:
-    """Return a round with all its sums, as the store keeps them; None if one of them does not open."""
+def add_stored_sums(current: OpenRound, sums: Sequence[bytes], decryptor: Decryptor | None) -> OpenRound | None:
+    """Return a round with the total of its stored sums; None if a sum cannot be decrypted."""
     total = current.mechanism.empty()
     for protected in sums if current.round.batch else ():
-        encoded = opener.reveal(protected, current.digest) if opener else None
+        encoded = decryptor.decrypt_sums(protected, current.digest) if decryptor else None
         if encoded is None:
             return None
         total = current.mechanism.merge(total, decode(encoded, type(total)))
     return replace(current, total=total)
 
 
-def restore_lost(stored: RoundRecord, plan: Plan = NO_PLAN, known: Schedule | None = None) -> OpenRound:
-    """Return a round without its sums, which are lost or must not be used, so that it can be given up."""
+def restore_without_sums(stored: RoundRecord, plan: Plan = NO_PLAN, cached: Schedule | None = None) -> OpenRound:
+    """Return a stored round without its sums, which are lost or must not be used, so that it can be given up."""
     publication = decode_publication(stored.publication)
-    schedule = known if known and known.encoded == publication.spec else read_schedule(publication.spec)
+    schedule = cached if cached and cached.encoded_spec == publication.spec else read_schedule(publication.spec)
     policy, facts = read_policy(schedule.spec, publication), publication.round
     state = decode(stored.state, schedule.learner.state_type)
     seconds = schedule.spec.round_seconds if facts.deadline else 0
-    step = Step(state, policy, batch=facts.batch, seen=stored.seen, least=facts.least, seconds=seconds)
-    total, opened = policy.terms.mechanism.empty(), decode(stored.facts, RoundFacts).opened
+    step = Step(state, policy, batch=facts.batch, n_reported=stored.seen, min_reports=facts.least, seconds=seconds)
+    total, opened_at = policy.terms.mechanism.empty(), decode(stored.facts, RoundFacts).opened
     blank = OpenRound(schedule, facts, stored.digest, stored.publication, step, total, stored.received, plan=plan)
-    return replace(blank, opened=opened, drain=publication.drain)
+    return replace(blank, opened_at=opened_at, drain=publication.drain)
 
 
-def timed(current: OpenRound, clock: Clock) -> OpenRound:
-    """Return the round with its deadline in this process's time, at most as far away as when the round opened."""
-    due = until = math.inf
+def with_deadlines(current: OpenRound, clock: Clock) -> OpenRound:
+    """Return the round with its deadlines in this process's clock, at most as far away as when they were set."""
+    deadline = end_time = math.inf
     if current.round.deadline:
-        due = clock.monotonic() + min(current.round.deadline - clock.now(), current.step.seconds)
+        deadline = clock.monotonic() + min(current.round.deadline - clock.now(), current.step.seconds)
     if current.plan.due is not None:
-        until = clock.monotonic() + min(current.plan.due - clock.now(), current.plan.seconds)
+        end_time = clock.monotonic() + min(current.plan.due - clock.now(), current.plan.seconds)
     if current.drain:
-        left = min(current.drain.until - clock.now(), longest_wait(current.spec))
-        until = min(until, clock.monotonic() + left)
-    return replace(current, due=due, until=until)
+        seconds_left = min(current.drain.until - clock.now(), longest_report_delay(current.spec))
+        end_time = min(end_time, clock.monotonic() + seconds_left)
+    return replace(current, deadline=deadline, end_time=end_time)

@@ -1,9 +1,9 @@
-"""Examines a store for rows that do not agree."""
+"""Checks of a store for rows that contradict each other."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from enum import Enum
-from typing import Final
+from typing import Any, Final
 
 from sqlalchemy import Connection, Select, Table, and_, func, select
 
@@ -22,10 +22,10 @@ class Disagreement(Enum):
 
 @dataclass(frozen=True)
 class StoreFindings:
-    """The findings of a store that examines itself."""
+    """The result of a store's consistency check."""
 
-    database: DatabaseFacts  # what the database says of itself
-    # experiments, rounds: how many there are
+    database: DatabaseFacts  # facts of the database itself
+    # experiments, rounds: their numbers
     experiments: int
     rounds: int
     last_change: float  # when an operator changed something last, in seconds since 1970; 0: never
@@ -34,49 +34,44 @@ class StoreFindings:
     backup: BackupRecord  # the last backups
 
 
-_LAST: Final = (
+_LAST_VERSIONS: Final = (
     select(ROUNDS.c.experiment, func.max(ROUNDS.c.version).label("version")).group_by(ROUNDS.c.experiment).subquery()
 )
-_NO_ROUND: Final = select(EXPERIMENTS.c.name).where(EXPERIMENTS.c.name.not_in(select(ROUNDS.c.experiment)))
-_NOT_IN_LOG: Final = (
+_WITHOUT_ROUND: Final = select(EXPERIMENTS.c.name).where(EXPERIMENTS.c.name.not_in(select(ROUNDS.c.experiment)))
+_ROUNDS_NOT_IN_LOG: Final = (
     select(ROUNDS.c.experiment)
     .outerjoin(LEAVES, and_(LEAVES.c.experiment == ROUNDS.c.experiment, LEAVES.c.version == ROUNDS.c.version))
     .where(LEAVES.c.digest.is_distinct_from(ROUNDS.c.digest))
 )
 
 
-def examine(database: Database, ids: Table) -> StoreFindings:
-    """Look at a store's rows in one state of its database.
-
-    ids: where the ids of its reports are.
-    """
+def examine_store(database: Database, ids: Table) -> StoreFindings:
+    """Check a store's rows in one snapshot of its database."""
     with database.snapshot() as db:
         count = select(func.count())
         experiments = db.execute(count.select_from(EXPERIMENTS)).scalar_one()
         rounds = db.execute(count.select_from(ROUNDS)).scalar_one()
         last_change = db.execute(select(func.coalesce(func.max(LOG.c.at), 0.0))).scalar_one()
-        disagreements = dict(_disagreements(db, ids))
-        backup = last_backup(db)
+        disagreements = dict(_find_disagreements(db, ids))
+        backup = read_last_backup(db)
     return StoreFindings(database.examine(), experiments, rounds, last_change, disagreements, backup)
 
 
-def last_backup(db: Connection) -> BackupRecord:
-    """Return the last backups of a store."""
+def read_last_backup(db: Connection) -> BackupRecord:
+    """Read the record of the last backups of a store."""
     row = db.execute(select(*(BACKUP.c[field.name] for field in fields(BackupRecord)))).first()
     return BackupRecord(*row) if row else BackupRecord()
 
 
-def _disagreements(db: Connection, ids: Table) -> Iterator[tuple[Disagreement, list[str]]]:
-    left = _left(PARTS).union(_left(ids))
-    for kind, found in (
-        (Disagreement.NO_ROUND, _NO_ROUND),
-        (Disagreement.NOT_ERASED, left),
-        (Disagreement.NOT_IN_LOG, _NOT_IN_LOG),
-    ):
-        if names := sorted(set(db.execute(found).scalars())):
-            yield kind, names
+def _find_disagreements(db: Connection, ids: Table) -> Iterator[tuple[Disagreement, list[str]]]:
+    """Yield each disagreement that the database has, with the names of its experiments."""
+    unerased_rows = _select_unerased(PARTS).union(_select_unerased(ids))
+    queries: tuple[Any, ...] = (_WITHOUT_ROUND, unerased_rows, _ROUNDS_NOT_IN_LOG)
+    for disagreement, query in zip(Disagreement, queries, strict=True):
+        if names := sorted(set(db.execute(query).scalars())):
+            yield disagreement, names
 
 
-def _left(table: Table) -> Select[str]:
-    is_last = and_(_LAST.c.experiment == table.c.experiment, _LAST.c.version == table.c.version)
-    return select(table.c.experiment).outerjoin(_LAST, is_last).where(_LAST.c.version.is_(None))
+def _select_unerased(table: Table) -> Select[str]:
+    is_last = and_(_LAST_VERSIONS.c.experiment == table.c.experiment, _LAST_VERSIONS.c.version == table.c.version)
+    return select(table.c.experiment).outerjoin(_LAST_VERSIONS, is_last).where(_LAST_VERSIONS.c.version.is_(None))

@@ -1,4 +1,4 @@
-"""The journal of what each experiment published last: written before the database has it, and outside its backups."""
+"""The journal of each experiment's last publication: written before the database, and outside its backups."""
 
 import logging
 from collections.abc import Sequence
@@ -8,152 +8,148 @@ from typing import Final
 from sqlalchemy import Connection, delete, select, update
 
 from privateer_core.codec import decode, encode
-from privateer_core.serving.store.database import Database, insert, keep_first
-from privateer_server.store.records import Behind, JournalEntry, Leaf, LogLine
-from privateer_server.store.schema import BURIED, LOG_LEAVES, LOG_NAME, ORIGIN, PUBLICATIONS, SIGNER
+from privateer_core.serving.store.database import Database, insert, insert_or_get
+from privateer_server.store.records import JournalEntry, Leaf, LogLine, OutdatedState
+from privateer_server.store.schema import DELETIONS, LOG_LEAVES, LOG_NAME, ORIGIN, PUBLICATIONS, SIGNER
 
-_WRITING, _EXTENDING = 1, 2
+_WRITE_LOCK, _EXTEND_LOCK = 1, 2
 _log: Final = logging.getLogger("privateer.server")
 
 
 class Journal:
-    """A journal of what was published last. It is outside backups: it never goes back, and shows when the store did.
+    """A journal of last publications, outside backups: it is never rolled back, and shows if the store was.
 
-    It is a file beside the store's, or on another disk; or a database that servers share. That one knows which copy of
-    its database it is. If it has become another one, it may have gone back: what it has counts for versions only then,
-    so that every open round is given up at the start.
+    It is a file beside the store's or on another disk, or a database that servers share. A shared journal stores the
+    identity of its database. If that identity has changed, the journal may have been rolled back: then its entries
+    count for versions only, so that every open round is given up at the start.
     """
 
     def __init__(self, database: Database) -> None:
         self._database = database
         if database.is_shared and not database.is_read_only:
-            self._find_out_whether_it_went_back()
+            self._detect_rollback()
 
-    def _find_out_whether_it_went_back(self) -> None:
+    def _detect_rollback(self) -> None:
+        """Empty the digests of all entries if the database's identity has changed, and record the new identity."""
         with self._database.transaction() as db:
-            keep_first(db, ORIGIN.c.identity, self._database.identity)
+            insert_or_get(db, ORIGIN.c.identity, self._database.identity)
             if db.execute(select(ORIGIN.c.identity).with_for_update()).scalar_one() == self._database.identity:
                 return
             db.execute(update(ORIGIN).values(identity=self._database.identity))
             for (encoded,) in db.execute(select(PUBLICATIONS.c.entry).with_for_update()).all():
-                _put(db, decode(encoded, JournalEntry).without_digests)
+                # The entry counts for versions alone.
+                entry = decode(encoded, JournalEntry)
+                _write_entry(db, replace(entry, closed=b"", following=replace(entry.following, digest=b"")))
         _log.warning("the journal's database was put back or moved: it may have gone back, so rounds are given up")
 
-    def last(self, experiment: str) -> JournalEntry | None:
-        """Return the last publication of an experiment, if there is one; one that may have gone back has no digests."""
+    def last_entry(self, experiment: str) -> JournalEntry | None:
+        """Return the last publication of an experiment, if any; after a possible rollback it has no digests."""
         with self._database.connection() as db:
-            return _last(db, experiment)
+            return _read_last_entry(db, experiment)
 
     def experiments(self) -> list[str]:
-        """Return the names of all experiments that were ever published, in alphabetical order."""
+        """Return the names of all experiments that were ever published, sorted."""
         with self._database.connection() as db:
             return list(db.execute(select(PUBLICATIONS.c.experiment).order_by(PUBLICATIONS.c.experiment)).scalars())
 
-    def write(self, entry: JournalEntry, after: JournalEntry | None) -> JournalEntry:
-        """Put a publication on record, if the last one still is ``after``; return the one that is on record then.
+    def record_publication(self, entry: JournalEntry, previous: JournalEntry | None) -> JournalEntry:
+        """Record a publication unless the last entry differs from ``previous``, and return the recorded entry.
 
-        The first of several writers wins, and the others publish what it has written. It is durable when this returns.
+        The first of several writers wins, and the others publish its entry. The entry is durable when this returns.
         """
         with self._database.transaction() as db:
             if self._database.is_shared:
-                self._database.lock(db, _WRITING, entry.experiment)
-                last = _last(db, entry.experiment)
-                if _digest(last) != _digest(after) or _is_buried(db, entry.experiment):
+                self._database.lock(db, _WRITE_LOCK, entry.experiment)
+                last = _read_last_entry(db, entry.experiment)
+                is_deleted = db.execute(select(1).where(DELETIONS.c.experiment == entry.experiment)).first() is not None
+                if is_deleted or (last and last.following.digest) != (previous and previous.following.digest):
                     if last is None:
-                        raise Behind("the experiment was deleted")
+                        raise OutdatedState("the experiment was deleted")
                     return last
-            _put(db, entry)
+            _write_entry(db, entry)
         return entry
 
-    def shut(self, experiment: str, digest: bytes) -> None:
-        """Put on record that a round takes no further batch, before its shuffler hears of that and erases its reports.
+    def close_to_batches(self, experiment: str, digest: bytes) -> None:
+        """Record that a round takes no further batch, before its shuffler learns of that and erases its reports.
 
-        It is durable when this returns. If another publication is the last one, nothing changes.
+        The record is durable when this returns. If another publication is the last, nothing changes.
         """
         with self._database.transaction() as db:
-            self._database.lock(db, _WRITING, experiment)
-            last = _last(db, experiment)
+            self._database.lock(db, _WRITE_LOCK, experiment)
+            last = _read_last_entry(db, experiment)
             if last and last.following.digest == digest and not last.shut:
-                _put(db, replace(last, shut=True))
+                _write_entry(db, replace(last, shut=True))
 
-    def bury(self, experiment: str, line: LogLine) -> None:
-        """Put on record that an experiment is deleted, and erase its publication; durable when this returns."""
+    def record_deletion(self, experiment: str, line: LogLine) -> None:
+        """Record that an experiment is deleted, and erase its publication; durable when this returns."""
         with self._database.transaction() as db:
-            self._database.lock(db, _WRITING, experiment)
-            db.execute(insert(BURIED).values(experiment=experiment, line=encode(line)).on_conflict_do_nothing())
+            self._database.lock(db, _WRITE_LOCK, experiment)
+            db.execute(insert(DELETIONS).values(experiment=experiment, line=encode(line)).on_conflict_do_nothing())
             db.execute(delete(PUBLICATIONS).where(PUBLICATIONS.c.experiment == experiment))
         self.tidy()
 
     def tidy(self) -> None:
-        """Erase what is left of earlier states of the journal, as far as it can."""
+        """Erase remains of earlier states of the journal, as far as the database can."""
         self._database.tidy()
 
-    def buried(self) -> dict[str, LogLine]:
-        """Return the deleted experiments, with the lines of their deletion."""
+    def deletions(self) -> dict[str, LogLine]:
+        """Return the log lines of deletions, by experiment."""
         with self._database.connection() as db:
-            rows = db.execute(select(BURIED.c.experiment, BURIED.c.line).order_by(BURIED.c.experiment)).all()
+            rows = db.execute(select(DELETIONS.c.experiment, DELETIONS.c.line).order_by(DELETIONS.c.experiment)).all()
         return {name: decode(line, LogLine) for name, line in rows}
 
-    def signer(self, public_key: bytes) -> bytes:
-        """Put the key that signs publications on record, unless there is one; return the one that is on record then.
+    def register_signer(self, public_key: bytes) -> bytes:
+        """Record the key that signs publications unless a key is recorded, and return the recorded key.
 
-        No other server signs where the journal is a file.
+        If the journal is a file, no other server signs.
         """
         if not self._database.is_shared:
             return public_key
         with self._database.transaction() as db:
-            return bytes(keep_first(db, SIGNER.c.public_key, public_key))
+            return bytes(insert_or_get(db, SIGNER.c.public_key, public_key))
 
     def origin(self) -> str:
-        """Return the name of the log of publications; empty: none has begun."""
+        """Return the name of the log of publications, or an empty string if no log exists."""
         with self._database.connection() as db:
             return db.execute(select(LOG_NAME.c.origin)).scalar_one_or_none() or ""
 
-    def leaves(self, start: int, most: int | None = None) -> list[Leaf]:
-        """Return the leaves of the log that a head may have been signed for, from a place on; at most so many."""
+    def leaves(self, start: int, limit: int | None = None) -> list[Leaf]:
+        """Return at most ``limit`` leaves of the log from an index on, for which a head may have been signed."""
         with self._database.connection() as db:
-            return _leaves(db, start, most)
+            return _read_leaves(db, start, limit)
 
-    def extend(self, origin: str, start: int, leaves: Sequence[Leaf]) -> None:
-        """Put leaves on record before a head is signed for them, and the name of the log, if it has none yet.
+    def extend_log(self, origin: str, start: int, leaves: Sequence[Leaf]) -> None:
+        """Record leaves before a head is signed for them, and the name of the log; `OutdatedState` for another log.
 
-        It is durable when this returns. What another server has put on record already stays as it is.
+        The record is durable when this returns. Leaves that another server has recorded already stay unchanged.
         """
-        rows = [{"position": place, "leaf": encode(leaf)} for place, leaf in enumerate(leaves, start + 1)]
+        rows = [{"position": position, "leaf": encode(leaf)} for position, leaf in enumerate(leaves, start + 1)]
         with self._database.transaction() as db:
-            self._database.lock(db, _EXTENDING)
-            keep_first(db, LOG_NAME.c.origin, origin)
+            self._database.lock(db, _EXTEND_LOCK)
+            insert_or_get(db, LOG_NAME.c.origin, origin)
             if rows:
                 db.execute(insert(LOG_LEAVES).on_conflict_do_nothing(), rows)
-            reaches = not start or db.execute(select(1).where(LOG_LEAVES.c.position == start)).first()
-            if not reaches or _leaves(db, start, len(leaves)) != list(leaves):
-                raise Behind("the log in the journal's database is not the one that goes on here")
+            has_previous_leaf = not start or db.execute(select(1).where(LOG_LEAVES.c.position == start)).first()
+            if not has_previous_leaf or _read_leaves(db, start, len(leaves)) != list(leaves):
+                raise OutdatedState("the log in the journal's database is not the one that goes on here")
 
     def close(self) -> None:
-        """Let go of the journal; nothing here is used again."""
+        """Close the journal's database."""
         self._database.close()
 
 
-def _last(db: Connection, experiment: str) -> JournalEntry | None:
-    found = db.execute(select(PUBLICATIONS.c.entry).where(PUBLICATIONS.c.experiment == experiment))
-    encoded = found.scalar_one_or_none()
+def _read_last_entry(db: Connection, experiment: str) -> JournalEntry | None:
+    rows = db.execute(select(PUBLICATIONS.c.entry).where(PUBLICATIONS.c.experiment == experiment))
+    encoded = rows.scalar_one_or_none()
     return decode(encoded, JournalEntry) if encoded else None
 
 
-def _digest(entry: JournalEntry | None) -> bytes | None:
-    return entry.following.digest if entry else None
-
-
-def _is_buried(db: Connection, experiment: str) -> bool:
-    return db.execute(select(1).where(BURIED.c.experiment == experiment)).first() is not None
-
-
-def _put(db: Connection, entry: JournalEntry) -> None:
+def _write_entry(db: Connection, entry: JournalEntry) -> None:
     row = {"experiment": entry.experiment, "entry": encode(entry)}
-    put = insert(PUBLICATIONS).values(row)
-    db.execute(put.on_conflict_do_update(index_elements=["experiment"], set_={"entry": row["entry"]}))
+    statement = insert(PUBLICATIONS).values(row)
+    db.execute(statement.on_conflict_do_update(index_elements=["experiment"], set_={"entry": row["entry"]}))
 
 
-def _leaves(db: Connection, start: int, most: int | None) -> list[Leaf]:
-    found = select(LOG_LEAVES.c.leaf).where(LOG_LEAVES.c.position > start).order_by(LOG_LEAVES.c.position).limit(most)
-    return [decode(leaf, Leaf) for leaf in db.execute(found).scalars()]
+def _read_leaves(db: Connection, start: int, limit: int | None) -> list[Leaf]:
+    query = select(LOG_LEAVES.c.leaf).where(LOG_LEAVES.c.position > start).order_by(LOG_LEAVES.c.position).limit(limit)
+    return [decode(leaf, Leaf) for leaf in db.execute(query).scalars()]

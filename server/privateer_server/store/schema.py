@@ -1,6 +1,7 @@
 """The tables of the server's database and of its journal."""
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Any, Final
 
 from sqlalchemy import (
     Boolean,
@@ -22,11 +23,11 @@ from sqlalchemy import (
 
 from privateer_core.serving.store.database import INTEGER, Schema
 from privateer_core.serving.store.leases import leases_table
-from privateer_core.serving.store.spent_tokens import spent_table
+from privateer_core.serving.store.spent_tokens import spent_tokens_table
 from privateer_core.serving.store.sqlite import FileKind
 from privateer_core.serving.store.store_key import seal_table
 
-FILE: Final = "server.db"
+STORE_FILE: Final = "server.db"
 JOURNAL_FILE: Final = "journal.db"
 _STORE, _JOURNAL, _SHARED_STORE, _SHARED_JOURNAL = MetaData(), MetaData(), MetaData(), MetaData()
 
@@ -43,9 +44,15 @@ def _blob(name: str) -> Column[bytes]:
     return Column(name, LargeBinary, nullable=False)
 
 
-def _only() -> Column[int]:
-    """Return the key of a table of one row."""
+def _single_row_key() -> Column[int]:
+    """Return the primary key column of a table of one row."""
     return Column("id", Integer, primary_key=True, autoincrement=False)
+
+
+def _round_table(name: str, metadata: MetaData, *columns: Column[Any], key: Sequence[str] = (), **kwargs: Any) -> Table:
+    """Return a table with rows of rounds, of which further columns can be part of the primary key."""
+    primary_key = PrimaryKeyConstraint("experiment", "version", *key)
+    return Table(name, metadata, _text("experiment"), _integer("version"), *columns, primary_key, **kwargs)
 
 
 EXPERIMENTS: Final = Table(
@@ -62,28 +69,13 @@ ROUNDS: Final = Table(
     "rounds",
     _STORE,
     Column("experiment", Text, ForeignKey("experiments.name"), nullable=False),
-    _integer("version"),
-    _integer("batch"),
-    _integer("seen"),
-    _integer("received"),
+    *map(_integer, ("version", "batch", "seen", "received")),
     Column("taken", Boolean, nullable=False),
-    _blob("digest"),
-    _blob("facts"),
-    _blob("publication"),
-    _blob("state"),
-    _blob("total"),
+    *map(_blob, ("digest", "facts", "publication", "state", "total")),
     Column("given_up", Boolean, nullable=False),
     UniqueConstraint("experiment", "version"),
 )
-PARTS: Final = Table(
-    "parts",
-    _STORE,
-    _text("experiment"),
-    _integer("version"),
-    _blob("part"),
-    _blob("total"),
-    PrimaryKeyConstraint("experiment", "version", "part"),
-)
+PARTS: Final = _round_table("parts", _STORE, _blob("part"), _blob("total"), key=["part"])
 JOINED_IDS: Final = Table(
     "report_ids",
     _STORE,
@@ -93,24 +85,10 @@ JOINED_IDS: Final = Table(
     Index("report_ids_of_round", "experiment", "version"),
 )
 """The ids of the embedded store, a row for each group of reports."""
-SINGLE_IDS: Final = Table(
-    "report_ids",
-    _SHARED_STORE,
-    _text("experiment"),
-    _integer("version"),
-    _blob("id"),
-    PrimaryKeyConstraint("experiment", "version", "id"),
-)
-"""The ids that servers share, a row for each."""
-ANSWERS: Final = Table(
-    "answers",
-    _STORE,
-    _text("experiment"),
-    _integer("version"),
-    _blob("digest"),
-    _blob("answer"),
-    PrimaryKeyConstraint("experiment", "version", "digest"),
-    sqlite_with_rowid=False,
+SINGLE_IDS: Final = _round_table("report_ids", _SHARED_STORE, _blob("id"), key=["id"])
+"""The ids that servers share, a row for each id."""
+ANSWERS: Final = _round_table(
+    "answers", _STORE, _blob("digest"), _blob("answer"), key=["digest"], sqlite_with_rowid=False
 )
 REFUSALS: Final = Table(
     "refusals",
@@ -144,42 +122,31 @@ LEAVES: Final = Table(
     _blob("digest"),
     UniqueConstraint("experiment", "version"),
 )
-CLOSERS: Final = Table(
-    "closers",
-    _STORE,
-    _text("experiment"),
-    _integer("version"),
-    _text("shuffler"),
-    _text("organisation"),
-    PrimaryKeyConstraint("experiment", "version"),
-    sqlite_with_rowid=False,
-)
-SPENT_TOKENS: Final = spent_table("spent_tokens", _STORE, _blob("report"))
+CLOSERS: Final = _round_table("closers", _STORE, _text("shuffler"), _text("organisation"), sqlite_with_rowid=False)
+SPENT_TOKENS: Final = spent_tokens_table("spent_tokens", _STORE, _blob("report"))
 BACKUP: Final = Table(
     "backup",
     _STORE,
-    _only(),
-    Column("begun", Double, nullable=False),
-    Column("completed", Double, nullable=False),
-    Column("seconds", Double, nullable=False),
+    _single_row_key(),
+    *(Column(name, Double, nullable=False) for name in ("begun", "completed", "seconds")),
     _integer("bytes"),
 )
-"""The last backup that was begun, and the last one that was completed."""
-PROBE: Final = Table("probe", _STORE, _only(), _integer("checks"))
+"""The start of the last incomplete backup, and the last completed backup."""
+PROBE: Final = Table("probe", _STORE, _single_row_key(), _integer("checks"))
 LEASES: Final = leases_table(_SHARED_STORE)
 
 PUBLICATIONS: Final = Table(
     "publications", _JOURNAL, Column("experiment", Text, primary_key=True), _blob("entry"), sqlite_with_rowid=False
 )
-BURIED: Final = Table(
+DELETIONS: Final = Table(
     "deleted", _JOURNAL, Column("experiment", Text, primary_key=True), _blob("line"), sqlite_with_rowid=False
 )
-LOG_NAME: Final = Table("log", _JOURNAL, _only(), _text("origin"))
+LOG_NAME: Final = Table("log", _JOURNAL, _single_row_key(), _text("origin"))
 LOG_LEAVES: Final = Table(
     "leaves", _JOURNAL, Column("position", INTEGER, primary_key=True, autoincrement=False), _blob("leaf")
 )
-ORIGIN: Final = Table("origin", _SHARED_JOURNAL, _only(), _text("identity"))
-"""Which copy of the journal's database it was last."""
+ORIGIN: Final = Table("origin", _SHARED_JOURNAL, _single_row_key(), _text("identity"))
+"""The identity of the journal's database at the last start."""
 KEYS: Final = Table(
     "keys",
     _SHARED_JOURNAL,
@@ -187,45 +154,17 @@ KEYS: Final = Table(
     _blob("wrapped"),
     Column("made", DateTime(timezone=True), nullable=False, server_default=func.clock_timestamp()),
 )
-SIGNER: Final = Table("signer", _SHARED_JOURNAL, _only(), _blob("public_key"))
+SIGNER: Final = Table("signer", _SHARED_JOURNAL, _single_row_key(), _blob("public_key"))
 SEAL: Final = seal_table(_SHARED_JOURNAL)
 
-_EVERY_STORE: Final = (
-    EXPERIMENTS,
-    ROUNDS,
-    PARTS,
-    ANSWERS,
-    REFUSALS,
-    LOG,
-    DELETED,
-    LEAVES,
-    CLOSERS,
-    SPENT_TOKENS,
-    BACKUP,
-    PROBE,
+_TABLES: Final = (
+    *(EXPERIMENTS, ROUNDS, PARTS, ANSWERS, REFUSALS, LOG),
+    *(DELETED, LEAVES, CLOSERS, SPENT_TOKENS, BACKUP, PROBE),
 )
-_EVERY_JOURNAL: Final = (PUBLICATIONS, BURIED, LOG_NAME, LOG_LEAVES)
+_JOURNAL_TABLES: Final = (PUBLICATIONS, DELETIONS, LOG_NAME, LOG_LEAVES)
 
-STORE_KIND: Final = FileKind(
-    application=0x50525653,
-    version=6,
-    schema=(*_EVERY_STORE, JOINED_IDS),
-    field="PRIVATEER_DATA",
-)
-JOURNAL_KIND: Final = FileKind(
-    application=0x5052564A,
-    version=4,
-    schema=_EVERY_JOURNAL,
-    field="PRIVATEER_JOURNAL",
-)
+STORE_KIND: Final = FileKind(application=0x50525653, version=7, schema=(*_TABLES, JOINED_IDS), field="PRIVATEER_DATA")
+JOURNAL_KIND: Final = FileKind(application=0x5052564A, version=4, schema=_JOURNAL_TABLES, field="PRIVATEER_JOURNAL")
 
-STORE_SCHEMA: Final = Schema(
-    "store",
-    version=3,
-    tables=(*_EVERY_STORE, SINGLE_IDS, LEASES),
-)
-JOURNAL_SCHEMA: Final = Schema(
-    "journal",
-    version=2,
-    tables=(*_EVERY_JOURNAL, ORIGIN, KEYS, SIGNER, SEAL),
-)
+STORE_SCHEMA: Final = Schema("store", version=4, tables=(*_TABLES, SINGLE_IDS, LEASES))
+JOURNAL_SCHEMA: Final = Schema("journal", version=2, tables=(*_JOURNAL_TABLES, ORIGIN, KEYS, SIGNER, SEAL))

@@ -1,1 +1,1 @@
-"""What privacy costs: events describe what happens to a person's record, and the accountant computes the price."""
+"""Privacy accounting: events describe what happens to a participant's record; the accountant computes their cost."""

@@ -1,7 +1,6 @@
-"""What each of a person's several reports may cost, so that all of them together keep one promise."""
+"""Allotments: privacy budgets of a participant's single reports, which together keep the promise of all reports."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Final
@@ -9,7 +8,7 @@ from typing import Final
 import numpy as np
 from msgspec.structs import replace
 
-from privateer_core.accounting.accountant import Curve, account
+from privateer_core.accounting.accountant import account
 from privateer_core.accounting.events import (
     Approximate,
     Event,
@@ -21,43 +20,43 @@ from privateer_core.accounting.events import (
     ShuffledSubset,
 )
 from privateer_core.accounting.gaussian import gaussian_epsilon, gaussian_standard_deviation
-from privateer_core.accounting.loss import Composition, from_curve
+from privateer_core.accounting.loss import Composition, loss_from_curve
 from privateer_core.errors import SpecError
 from privateer_core.portable import round_up
 
 POINTS: Final = 64
 """Steps from 0 to the end of the grid on which curves are compared."""
-_SLACK: Final = 0.05
-"""Share of delta that is for what normal noise does not cover: tails of binomials, and samplers of noise."""
-_BEYOND: Final = 0.1
-"""The grid ends where normal noise costs this share of the slack."""
-_BELOW: Final = 1 - 1e-3
-"""Share of delta that the composition may use: other machines' last digits, and other grids, have room."""
+_SLACK_SHARE: Final = 0.05
+"""Share of delta for losses that normal noise does not cover: tails of binomials, and samplers of noise."""
+_GRID_END_SHARE: Final = 0.1
+"""The grid ends at the epsilon at which normal noise has this share of the slack as delta."""
+_COMPOSITION_SHARE: Final = 1 - 1e-3
+"""Share of delta that the composition may use. The remainder covers the last digits of other machines and grids."""
 _DIGITS: Final = 4
-_CROWD_MAX: Final = 200_000
-"""The most honest reports of a batch that an allotment counts on."""
+_HONEST_REPORTS_MAX: Final = 200_000
+"""Largest number of honest reports of a batch that an allotment counts on."""
 _RESOLUTION: Final = 1e-3
 """Local epsilons are searched, and published, in steps of this size."""
-_FEW: Final = 8
-"""A search compares at every so many points, and at all of them at its end."""
+_SEARCH_STRIDE: Final = 8
+"""A search compares curves at every eighth point of the grid, and at all points at its end."""
 
 
 @dataclass(frozen=True)
 class Allotment:
-    """The most that one report may cost: that of normal noise, and a chance ``slack`` that anything goes.
+    """The privacy budget of one report: the curve of normal noise, plus a failure probability ``slack``.
 
-    Whatever a report costs less than that on the grid is dominated by one pair of distributions, the same for all
-    reports. So any ``reports`` of them, chosen on the way or not, compose to what that pair composes to
+    Every report whose curve is below the budget's on the grid is dominated by the same pair of distributions. So any
+    ``reports`` of them, chosen adaptively or not, compose to at most the composition of that pair
     (docs/privacy/several-reports.md has the proof).
 
     Attributes
     ----------
     reports
-        How many share the promise.
+        Number of reports that share the promise.
     pure
-        Epsilon of each, where delta is 0; otherwise 0.
+        Epsilon of each report if delta is 0; otherwise 0.
     standard_deviation, slack
-        Of normal noise at sensitivity 1, and of delta; 0 where delta is 0.
+        Standard deviation of normal noise at sensitivity 1, and failure probability of a report; 0 if delta is 0.
     """
 
     reports: int
@@ -67,100 +66,95 @@ class Allotment:
 
     @cached_property
     def each(self) -> Event:
-        """The most that a report may cost, as an event."""
+        """The privacy budget of a report, as an event."""
         if self.pure:
             return Pure(self.pure)
         return Sequential((Gaussian(self.standard_deviation), Approximate(0.0, self.slack)))
 
-    @property
-    def curve(self) -> Curve:
-        """The curve of `each`."""
-        return account(self.each)
-
     @cached_property
     def grid(self) -> tuple[tuple[float, float], ...]:
-        """The epsilons at which curves are compared, from 0 on, and the most that delta may be there."""
-        end = self.pure or gaussian_epsilon(_BEYOND * self.slack, self.standard_deviation)
-        return tuple((float(at), self.curve.delta(float(at))) for at in np.linspace(0.0, end, POINTS + 1))
+        """Pairs of an epsilon at which curves are compared, from 0 on, and the largest delta allowed at it."""
+        end = self.pure or gaussian_epsilon(_GRID_END_SHARE * self.slack, self.standard_deviation)
+        curve = account(self.each)
+        return tuple((float(e), curve.delta(float(e))) for e in np.linspace(0.0, end, POINTS + 1))
 
-    def covers(self, event: Event, sampling: float = 0.0, digits: float = 0.0, every: int = 1) -> bool:
-        """Whether a report of this event costs no more than the allotment.
+    def can_cover(self, event: Event, sampling: float = 0.0, digits: float = 0.0, stride: int = 1) -> bool:
+        """Whether the privacy curve of a report is nowhere above the allotment's.
 
         Parameters
         ----------
         event
-            What is seen of the report.
+            The event of the report's release.
         sampling
-            What the sampler of noise may add to delta.
+            Upper bound of delta that the sampler of noise adds.
         digits
-            How much larger delta may be, relatively, since other machines compute other last digits.
-        every
-            Compare at every so many points; only 1 proves anything.
+            Relative tolerance of delta, since last digits differ between machines.
+        stride
+            Distance between compared points of the grid; only 1 is a proof.
         """
-        # More people never harm, and devices have no time for millions.
+        # More honest reports never harm, and devices have no time for millions.
         if isinstance(event, ShuffledResponse | ShuffledSubset | ShuffledMessage):
-            event = replace(event, honest=min(event.honest, _CROWD_MAX))
+            event = replace(event, honest=min(event.honest, _HONEST_REPORTS_MAX))
         curve = account(event)
-        return all(curve.delta(at) + sampling <= most * (1 + digits) for at, most in self.grid[::every])
+        return all(curve.delta(e) + sampling <= bound * (1 + digits) for e, bound in self.grid[::stride])
 
-    def composed(self, epsilon: float) -> float:
-        """Return delta at ``epsilon`` of all reports together, if each is covered."""
+    def composed_delta(self, epsilon: float) -> float:
+        """Return delta at ``epsilon`` of the composition of all reports, if the allotment covers each."""
         if self.pure:
             return 0.0 if epsilon >= self.pure * self.reports else 1.0
         step = self.grid[1][0]
-        pair = from_curve(self.curve.delta, step, (POINTS - 0.5) * step)
+        pair = loss_from_curve(account(self.each).delta, step, (POINTS - 0.5) * step)
         return Composition(((pair, self.reports),)).delta(epsilon)
 
 
 @lru_cache(maxsize=256)
-def allot(epsilon: float, delta: float, reports: int, least: float) -> Allotment:
-    """Share a promise out to several reports of a person: a public rule, which devices compute anew.
+def allot(epsilon: float, delta: float, reports: int, min_slack: float) -> Allotment:
+    """Divide a promise among several reports of a participant, by a public rule that devices recompute.
 
     Parameters
     ----------
     epsilon, delta
-        The promise for all reports together.
+        Promise of all reports together.
     reports
-        How many, 2 at least.
-    least
-        The least slack of a report, where delta is above 0.
+        Number of reports, at least 2.
+    min_slack
+        Smallest slack of a report if delta is above 0.
 
     Raises
     ------
     SpecError
-        If ``delta`` has no room for so many.
+        If ``delta`` is too small for the number of reports.
     """
     if delta == 0:
         return Allotment(reports, math.nextafter(epsilon / reports, 0.0), 0.0, 0.0)
-    slack = max(_SLACK * delta / reports, least)
+    slack = max(_SLACK_SHARE * delta / reports, min_slack)
     if 2 * reports * slack > delta:
-        raise SpecError(
-            f"must be at least {2 * reports * slack:g} for {reports} reports a person",
-            field="privacy.delta",
-            remedy="raise it, or lower experiment.reports_per_person",
-        )
-    deviation = math.sqrt(reports) * gaussian_standard_deviation(epsilon, delta - reports * slack)
-    made = Allotment(reports, 0.0, round_up(deviation, _DIGITS), slack)
-    while made.composed(epsilon) > _BELOW * delta:
-        more = round_up(math.nextafter(made.standard_deviation, math.inf), _DIGITS)
-        made = Allotment(reports, 0.0, more, slack)
-    return made
+        detail = f"must be at least {2 * reports * slack:g} for {reports} reports a person"
+        raise SpecError(detail, field="privacy.delta", remedy="raise it, or lower experiment.reports_per_person")
+    standard_deviation = math.sqrt(reports) * gaussian_standard_deviation(epsilon, delta - reports * slack)
+    allotment = Allotment(reports, 0.0, round_up(standard_deviation, _DIGITS), slack)
+    while allotment.composed_delta(epsilon) > _COMPOSITION_SHARE * delta:
+        larger_deviation = round_up(math.nextafter(allotment.standard_deviation, math.inf), _DIGITS)
+        allotment = Allotment(reports, 0.0, larger_deviation, slack)
+    return allotment
 
 
 @lru_cache(maxsize=4096)
 def allotted_local_epsilon(
-    allotment: Allotment, symbols: int, batch: int, limit: float, *, proved: bool = True
+    allotment: Allotment, symbols: int, batch: int, limit: float, *, n_own: int | None = None, proved: bool = True
 ) -> float:
     """Return the largest local epsilon, at most ``limit``, whose shuffled batch an allotment covers.
 
     Parameters
     ----------
     allotment
-        What the report may cost.
+        Privacy budget of the report.
     symbols, batch, limit
         As `privateer_core.accounting.amplification.amplified_local_epsilon`.
+    n_own
+        Number of a participant's own symbols in subset selection; None: randomized response.
     proved
-        Whether the result must hold; a guess, hardly larger, takes a tenth of the time.
+        Whether to compare at all points of the grid; without, the result is hardly larger, in a tenth of the time.
 
     Returns
     -------
@@ -170,32 +164,21 @@ def allotted_local_epsilon(
     Raises
     ------
     SpecError
-        If nothing is left to say.
+        If the local epsilon would be 0.
     """
-    return _largest(lambda one: ShuffledResponse(one, symbols, batch), allotment, batch, limit, proved=proved)
 
+    def is_covered(local_epsilon: float, stride: int = 1) -> bool:
+        response = ShuffledResponse(local_epsilon, symbols, batch)
+        event = response if n_own is None else ShuffledSubset(local_epsilon, symbols, n_own, batch)
+        return allotment.can_cover(event, stride=stride)
 
-@lru_cache(maxsize=4096)
-def allotted_subset_epsilon(
-    allotment: Allotment, symbols: int, own: int, batch: int, limit: float, *, proved: bool = True
-) -> float:
-    """Return the largest local epsilon of subset selection of ``own`` symbols, as `allotted_local_epsilon`."""
-    return _largest(lambda one: ShuffledSubset(one, symbols, own, batch), allotment, batch, limit, proved=proved)
-
-
-def _largest(
-    event_of: Callable[[float], Event], allotment: Allotment, batch: int, limit: float, *, proved: bool
-) -> float:
-    def covered(local_epsilon: float, every: int = 1) -> bool:
-        return allotment.covers(event_of(local_epsilon), every=every)
-
-    if covered(limit, _FEW) and (not proved or covered(limit)):
+    if is_covered(limit, _SEARCH_STRIDE) and (not proved or is_covered(limit)):
         return limit
     low, high = 0, math.ceil(limit / _RESOLUTION)
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if covered(middle * _RESOLUTION, _FEW) else (low, middle)
-    while proved and low and not covered(low * _RESOLUTION):
+        low, high = (middle, high) if is_covered(middle * _RESOLUTION, _SEARCH_STRIDE) else (low, middle)
+    while proved and low and not is_covered(low * _RESOLUTION):
         low -= 1
     if not low:
         detail = f"a batch of {batch} honest reports is too small for {allotment.reports} reports a person"

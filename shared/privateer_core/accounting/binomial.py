@@ -7,19 +7,19 @@ from typing import Final
 import numpy as np
 
 from privateer_core.accounting.gaussian import gaussian_standard_deviation
-from privateer_core.accounting.loss import Composition, LossDistribution, from_curve, on_grid
+from privateer_core.accounting.loss import Composition, LossDistribution, loss_from_atoms, loss_from_curve
 from privateer_core.accounting.numerics import binomial_range, check, find_root
 from privateer_core.accounting.special_functions import binomial_pmf, binomial_tails, log_binomial_pmf
 from privateer_core.errors import SpecError
 from privateer_core.portable import round_up
 
-_TAIL: Final = 1e-30
+_TAIL_MASS: Final = 1e-30
 """Mass of a coordinate's noise that is cut off on either side. It is added to delta."""
-_POINTS: Final = 24
+_POINTS_PER_DEVIATION: Final = 24
 """Grid points per standard deviation of one coordinate's loss."""
-_ROUNDING: Final = 1 + 1e-9
-"""Covers what floating point loses in the noise's probabilities."""
-_REACH_MAX: Final = 700.0
+_ROUNDING_FACTOR: Final = 1 + 1e-9
+"""Factor that covers rounding errors of the noise's probabilities."""
+_LOSS_MAX: Final = 700.0
 """Larger losses count as infinite, since their exponential overflows."""
 TRIALS_MAX: Final = 10**10
 _SIZE_MAX: Final = 1 << 20
@@ -40,7 +40,7 @@ def shuffled_bits_delta(epsilon: float, trials: int, probability: float, levels:
     trials, probability
         Parameters of the noise in one coordinate; probability in (0, 1/2].
     levels
-        Largest integer of one person in one coordinate, at least 1.
+        Largest integer of a participant in a coordinate, at least 1.
     coordinates
         Number of coordinates, at least 1.
 
@@ -49,12 +49,12 @@ def shuffled_bits_delta(epsilon: float, trials: int, probability: float, levels:
     SpecError
         If an argument is out of range.
     """
-    _check(trials, probability, levels, coordinates)
+    _check_arguments(trials, probability, levels, coordinates)
     check("epsilon", epsilon, 0 <= epsilon < math.inf, "at least 0 and finite")
-    low, high = binomial_range(trials, probability, _TAIL)
+    low, high = binomial_range(trials, probability, _TAIL_MASS)
     if levels > high or trials - levels < low:
         return 1.0
-    return min(1.0, _composed(trials, probability, levels, coordinates).delta(epsilon))
+    return min(1.0, _compose_coordinates(trials, probability, levels, coordinates).delta(epsilon))
 
 
 @lru_cache(maxsize=1024)
@@ -66,39 +66,39 @@ def shuffled_bits_trials(epsilon: float, delta: float, levels: int, coordinates:
     SpecError
         If an argument is out of range, or more than 10^10 bits would be needed.
     """
-    guess = _normal_guess(epsilon, delta, levels, coordinates)
+    normal_trials = _guess_fair_trials(epsilon, delta, levels, coordinates)
 
     def margin(log_trials: float) -> float:
         return math.log(shuffled_bits_delta(epsilon, round(math.exp(log_trials)), 0.5, levels, coordinates) / delta)
 
-    low, high = math.log(guess) - 0.02, math.log(guess) + 0.02
+    low, high = math.log(normal_trials) - 0.02, math.log(normal_trials) + 0.02
     while margin(low) < 0:
         low -= 0.3
     while margin(high) > 0:
         high += 0.3
-    found = math.ceil(math.exp(find_root(margin, low, high, 2e-6)))
-    while shuffled_bits_delta(epsilon, found, 0.5, levels, coordinates) > delta:
-        found += max(1, found // 10**5)
-    return found
+    trials = math.ceil(math.exp(find_root(margin, low, high, 2e-6)))
+    while shuffled_bits_delta(epsilon, trials, 0.5, levels, coordinates) > delta:
+        trials += max(1, trials // 10**5)
+    return trials
 
 
 @lru_cache(maxsize=4096)
 def shuffled_bits_each(epsilon: float, delta: float, levels: int, coordinates: int, people: int) -> int:
-    """Return a certified number of fair bits for each of ``people`` that together hide a coordinate.
+    """Return a certified number of fair bits of each of ``people`` participants that together hide a coordinate.
 
-    It is the smallest one, or where that is above 10^4, up to one part in 10^4 more. This is quicker than
+    It is the smallest number, or if that is above 10^4, up to one part in 10^4 more. The function is quicker than
     `shuffled_bits_trials`, and raises the same errors.
     """
-    guess = _normal_guess(epsilon, delta, levels, coordinates)
-    bits = max(1, math.ceil(guess / people))
+    normal_trials = _guess_fair_trials(epsilon, delta, levels, coordinates)
+    bits = max(1, math.ceil(normal_trials / people))
 
-    def hides(each: int) -> bool:
-        return shuffled_bits_delta(epsilon, each * people, 0.5, levels, coordinates) <= delta
+    def is_private(candidate: int) -> bool:
+        return shuffled_bits_delta(epsilon, candidate * people, 0.5, levels, coordinates) <= delta
 
     # Binomial noise is close to normal noise, and seldom hides as much with fewer bits than the guess.
-    while bits > 1 and bits * people > guess * 1.0001 and hides(bits - 1):
+    while bits > 1 and bits * people > normal_trials * 1.0001 and is_private(bits - 1):
         bits -= 1
-    while not hides(bits):
+    while not is_private(bits):
         bits += max(1, bits // 10_000)
     return bits
 
@@ -106,62 +106,61 @@ def shuffled_bits_each(epsilon: float, delta: float, levels: int, coordinates: i
 def shuffled_bits_probability(epsilon: float, delta: float, levels: int, coordinates: int, trials: int) -> float:
     """Return the smallest certified probability at which ``trials`` bits hide a coordinate, rounded up to four digits.
 
-    It is for batches in which one fair bit of each person is more than enough.
+    It is for batches in which one fair bit of each participant is more than the promise requires.
 
     Raises
     ------
     SpecError
         If fair bits are too few.
     """
-    fair = shuffled_bits_trials(epsilon, delta, levels, coordinates)
-    if trials < fair:
-        raise SpecError(f"{trials} bits are too few, {fair} are needed", field="min_batch", remedy="raise it")
-    start = (1 - math.sqrt(1 - fair / trials)) / 2
+    fair_trials = shuffled_bits_trials(epsilon, delta, levels, coordinates)
+    if trials < fair_trials:
+        raise SpecError(f"{trials} bits are too few, {fair_trials} are needed", field="min_batch", remedy="raise it")
+    start = (1 - math.sqrt(1 - fair_trials / trials)) / 2
 
-    def hides(probability: float) -> bool:
+    def is_private(probability: float) -> bool:
         return shuffled_bits_delta(epsilon, trials, probability, levels, coordinates) <= delta
 
     probability = min(0.5, round_up(start, _DIGITS))
-    while not hides(probability):
+    while not is_private(probability):
         probability = min(0.5, round_up(probability * 1.002, _DIGITS))
     return probability
 
 
 @lru_cache(maxsize=8)
-def _composed(trials: int, probability: float, levels: int, coordinates: int) -> Composition:
-    upwards = _losses(trials, probability, levels)
+def _compose_coordinates(trials: int, probability: float, levels: int, coordinates: int) -> Composition:
+    """Return the composed privacy loss of a shift by ``levels`` in every coordinate of binomial noise."""
+    upwards = _compute_shift_loss(trials, probability, levels)
     if probability == 0.5:
         return Composition(((upwards, coordinates),))
-    downwards = _losses(trials, probability, -levels)
-    return Composition(((_either(upwards, downwards), coordinates),))
+    downwards = _compute_shift_loss(trials, probability, -levels)
+    # A pair that dominates both pairs, in both directions of each.
+    max_loss = min(_LOSS_MAX, max(np.abs(upwards.losses).max(), np.abs(downwards.losses).max()) + upwards.step)
+    loss = loss_from_curve(lambda e: max(upwards.delta(e), downwards.delta(e)), upwards.step, float(max_loss))
+    return Composition(((loss, coordinates),))
 
 
-def _either(left: LossDistribution, right: LossDistribution) -> LossDistribution:
-    """Return a pair that dominates two others, in both directions of each."""
-    reach = min(_REACH_MAX, max(np.abs(left.losses).max(), np.abs(right.losses).max()) + left.step)
-    return from_curve(lambda epsilon: max(left.delta(epsilon), right.delta(epsilon)), left.step, float(reach))
-
-
-def _losses(trials: int, probability: float, shift: int) -> LossDistribution:
-    """Return the loss of Bin(trials, probability) + shift against Bin(trials, probability)."""
-    low, high = binomial_range(trials, probability, _TAIL)
+def _compute_shift_loss(trials: int, probability: float, shift: int) -> LossDistribution:
+    """Return the privacy loss of Bin(trials, probability) + shift against Bin(trials, probability)."""
+    low, high = binomial_range(trials, probability, _TAIL_MASS)
     points = np.arange(max(low, -shift), min(high, trials - shift) + 1)
     # Points of the noise whose shifted value the other distribution cannot reach have infinite loss.
-    first = trials - shift + 1 if shift > 0 else -shift
-    tails = binomial_tails(first, trials, probability)
+    first_unreachable = trials - shift + 1 if shift > 0 else -shift
+    tails = binomial_tails(first_unreachable, trials, probability)
     unreachable = tails.at_least if shift > 0 else tails.below
-    masses = binomial_pmf(points, trials, probability) * _ROUNDING
+    probabilities = binomial_pmf(points, trials, probability) * _ROUNDING_FACTOR
     losses = -_log_ratio(points, trials, probability, shift)
-    # Beyond a step of 1 there is next to no noise, and no promise to keep.
-    step = min(1.0, abs(shift) / math.sqrt(trials * probability * (1 - probability)) / _POINTS)
-    return on_grid(losses, masses, step, min(1.0, float(unreachable) * _ROUNDING + 2 * _TAIL))
+    # With a step above 1 there is next to no noise, and the loss is far above any promise.
+    step = min(1.0, abs(shift) / math.sqrt(trials * probability * (1 - probability)) / _POINTS_PER_DEVIATION)
+    infinite = min(1.0, float(unreachable) * _ROUNDING_FACTOR + 2 * _TAIL_MASS)
+    return loss_from_atoms(losses, probabilities, step, infinite)
 
 
 def _log_ratio(points: np.ndarray, trials: int, probability: float, shift: int) -> np.ndarray:
     """Return the logarithm of Bin(points + shift) over Bin(points)."""
     if abs(shift) > 64:
-        last = log_binomial_pmf(points + shift, trials, probability)
-        return last - log_binomial_pmf(points, trials, probability) - 1e-14 * trials
+        shifted_log_pmf = log_binomial_pmf(points + shift, trials, probability)
+        return shifted_log_pmf - log_binomial_pmf(points, trials, probability) - 1e-14 * trials
     # Few terms, added one by one, keep all digits.
     ratio = np.full(len(points), shift * math.log(probability / (1 - probability)))
     for j in range(1, abs(shift) + 1):
@@ -172,16 +171,17 @@ def _log_ratio(points: np.ndarray, trials: int, probability: float, shift: int) 
     return ratio
 
 
-def _normal_guess(epsilon: float, delta: float, levels: int, coordinates: int) -> float:
-    """Return the number of fair bits with the variance of sufficient normal noise."""
-    _check(1, 0.5, levels, coordinates)
-    guess = 4 * levels**2 * coordinates * gaussian_standard_deviation(epsilon, delta) ** 2
-    if guess > TRIALS_MAX:
+def _guess_fair_trials(epsilon: float, delta: float, levels: int, coordinates: int) -> float:
+    """Return the number of fair bits with the variance of sufficient normal noise; refuse more than 10^10."""
+    _check_arguments(1, 0.5, levels, coordinates)
+    trials = 4 * levels**2 * coordinates * gaussian_standard_deviation(epsilon, delta) ** 2
+    if trials > TRIALS_MAX:
         raise SpecError("needs more than 10^10 bits a coordinate", field="epsilon", remedy="raise it, or lower levels")
-    return guess
+    return trials
 
 
-def _check(trials: int, probability: float, levels: int, coordinates: int) -> None:
+def _check_arguments(trials: int, probability: float, levels: int, coordinates: int) -> None:
+    """Refuse parameters of shuffled bits that are out of range."""
     check("trials", trials, 1 <= trials <= TRIALS_MAX, "1 to 1e10")
     check("probability", probability, 0 < probability <= 0.5, "above 0 and at most 0.5")
     check("levels", levels, 1 <= levels <= _SIZE_MAX, f"1 to {_SIZE_MAX}")

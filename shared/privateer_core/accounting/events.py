@@ -1,7 +1,7 @@
-"""Events: what happens to a person's record, as data for the accountant.
+"""Events: releases of a participant's record, as input of the accountant.
 
 Events read and write as JSON (``{"event": "gaussian", "standard_deviation": 2.0, "sensitivity": 1.0}``), so that a
-certificate can hold them. Neighbours differ in one person's whole record (replacement).
+certificate can hold them. Neighbours differ in one participant's whole record (replacement).
 """
 
 from typing import Any, Final, TypeAlias
@@ -14,12 +14,12 @@ from privateer_core.prepared_types import prepared
 
 EPSILON_MAX: Final = 64.0
 COUNT_MAX: Final = 100_000
-"""Most events that a composition may have, repetitions included."""
+"""Largest number of events of a composition, repetitions included."""
 DEPTH_MAX: Final = 32
 
 
 class _Event(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="event"):
-    """Something with a privacy cost."""
+    """Base class of events."""
 
 
 class Pure(_Event, frozen=True, tag="pure"):
@@ -29,7 +29,7 @@ class Pure(_Event, frozen=True, tag="pure"):
 
 
 class Choice(_Event, frozen=True, tag="choice"):
-    """One of several things, chosen by the exponential mechanism: losses lie in a range of ``epsilon``, around 0."""
+    """A release by the exponential mechanism: losses lie in a range of width ``epsilon`` around 0."""
 
     epsilon: float
 
@@ -49,10 +49,10 @@ class Laplace(_Event, frozen=True, tag="laplace"):
 
 
 class ShuffledResponse(_Event, frozen=True, tag="shuffled-response", omit_defaults=True):
-    """One k-ary randomized response among ``honest`` shuffled ones, with public coins.
+    """A k-ary randomized response among ``honest`` shuffled responses, with public coins.
 
-    Where coins alone put a person in a group that everybody may see, a group is a batch of its own: ``share`` is the
-    chance with which each of the others is in the person's.
+    If coins alone put a participant in a public group, each group is a batch of its own: ``share`` is the probability
+    with which another participant is in the participant's group.
     """
 
     local_epsilon: float
@@ -62,9 +62,9 @@ class ShuffledResponse(_Event, frozen=True, tag="shuffled-response", omit_defaul
 
 
 class ShuffledSubset(_Event, frozen=True, tag="shuffled-subset"):
-    """One response of subset selection among ``honest`` shuffled ones, with public coins.
+    """A response of subset selection among ``honest`` shuffled responses, with public coins.
 
-    Of the symbols ``own`` are a person's, at most half of them.
+    Of the symbols ``own`` are a participant's, at most half of them.
     """
 
     local_epsilon: float
@@ -74,14 +74,14 @@ class ShuffledSubset(_Event, frozen=True, tag="shuffled-subset"):
 
 
 class ShuffledMessage(_Event, frozen=True, tag="shuffled-message"):
-    """One message of any randomizer of pure local epsilon among ``honest`` shuffled ones."""
+    """A message of any randomizer of pure local epsilon among ``honest`` shuffled messages."""
 
     local_epsilon: float
     honest: int
 
 
 class ShuffledBits(_Event, frozen=True, tag="shuffled-bits"):
-    """Integers of 0..levels in each coordinate, hidden by Bin(trials, probability) bits of honest people."""
+    """A sum of integers of 0..levels in each coordinate, hidden by Bin(trials, probability) bits of honest reports."""
 
     trials: int
     probability: float
@@ -90,22 +90,22 @@ class ShuffledBits(_Event, frozen=True, tag="shuffled-bits"):
 
 
 class Approximate(_Event, frozen=True, tag="approximate"):
-    """Something that is (epsilon, delta)-private; nothing else is known about it."""
+    """A release of which only (epsilon, delta)-privacy is known."""
 
     epsilon: float
     delta: float
 
 
 class Sequential(_Event, frozen=True, tag="sequential"):
-    """Events on the same record. What one computes may depend on earlier results, but its parameters may not."""
+    """Events on the same record. An event's input may depend on earlier results, but its parameters may not."""
 
     events: tuple["Event", ...]
 
 
 class Repeated(_Event, frozen=True, tag="repeated"):
-    """One kind of event on the same record, ``count`` times. A later one may depend on earlier results.
+    """An event repeated ``count`` times on the same record. A later repetition may depend on earlier results.
 
-    Where it is `Parallel`, so may the part that the person is in.
+    If the event is `Parallel`, the participant's group may depend on them, too.
     """
 
     of: "Event"
@@ -113,7 +113,7 @@ class Repeated(_Event, frozen=True, tag="repeated"):
 
 
 class Parallel(_Event, frozen=True, tag="parallel"):
-    """Events on disjoint groups of people, each person in one. The groups must not depend on the records."""
+    """Events on disjoint groups of participants. The groups must not depend on the records."""
 
     events: tuple["Event", ...]
 
@@ -140,7 +140,7 @@ def read_event(value: Any) -> Event:
     Raises
     ------
     SpecError
-        If it is not an event, its kind is not known, or its numbers are out of range.
+        If the value is not an event, the kind is not known, or a number is out of range.
     """
     try:
         event: Event = msgspec.convert(value, prepared(Event))
@@ -151,30 +151,30 @@ def read_event(value: Any) -> Event:
 
 
 def check_event(event: Event) -> None:
-    """Refuse an event with an unknown kind, a number out of range or too much to compute anywhere in it.
+    """Refuse an event that contains an unknown kind, a number out of range, or too many events to compose.
 
     Raises
     ------
     SpecError
         Naming the field.
     """
-    _check(event, 0)
+    _check_and_count(event, 0)
 
 
-def _check(event: Event, depth: int) -> int:
-    """Check an event, and return how many events of a composition it counts as."""
+def _check_and_count(event: Event, depth: int) -> int:
+    """Check an event, and return its number of composed events."""
     if not isinstance(event, Event):
         raise SpecError("the kind of the event is not known", field="event", remedy="see docs/accounting.md")
     if depth > DEPTH_MAX:
         raise SpecError(f"events are nested more than {DEPTH_MAX} deep", field="event", remedy="flatten it")
     match event:
-        case Repeated(of, count):
+        case Repeated(repeated, count):
             _check_number("count", count)
-            size = count * _check(of, depth + 1)
+            size = count * _check_and_count(repeated, depth + 1)
         case Sequential(events):
-            size = sum(_check_parts(events, depth))
+            size = sum(_check_and_count_all(events, depth))
         case Parallel(events):
-            _check_parts(events, depth)
+            _check_and_count_all(events, depth)
             size = 1
         case _:
             size = 1
@@ -206,10 +206,10 @@ _RANGES: Final = {
 }
 
 
-def _check_parts(events: tuple[Event, ...], depth: int) -> list[int]:
+def _check_and_count_all(events: tuple[Event, ...], depth: int) -> list[int]:
     if not 1 <= len(events) <= COUNT_MAX:
         raise SpecError(f"must be a list of 1 to {COUNT_MAX} events", field="events", remedy="list them")
-    return [_check(event, depth + 1) for event in events]
+    return [_check_and_count(event, depth + 1) for event in events]
 
 
 def _check_number(name: str, value: float) -> None:

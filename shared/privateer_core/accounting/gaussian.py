@@ -8,9 +8,9 @@ from privateer_core.accounting.numerics import check, find_root
 from privateer_core.accounting.special_functions import log_normal_cdf
 from privateer_core.portable import round_up
 
-_ROUNDING: Final = 1e-9
-"""Relative margin that covers the losses of floating point."""
-_LAST_DIGITS: Final = 2.0**-49
+_ROUNDING_MARGIN: Final = 1e-9
+"""Relative margin that covers rounding errors."""
+_LOG_ERROR: Final = 2.0**-49
 """Relative error of a logarithm of a normal tail, its argument's rounding included."""
 _LOG_MIN: Final = -700.0
 """Smaller tails count as e^-700: with delta 0, normal noise is private at no epsilon."""
@@ -29,9 +29,9 @@ def gaussian_delta(epsilon: float, standard_deviation: float, sensitivity: float
     epsilon
         At least 0.
     standard_deviation
-        Of the noise, > 0.
+        Standard deviation of the noise, > 0.
     sensitivity
-        L2 distance of the values of two neighbours, > 0.
+        L2 distance of the outputs of two neighbours, > 0.
 
     Raises
     ------
@@ -42,14 +42,14 @@ def gaussian_delta(epsilon: float, standard_deviation: float, sensitivity: float
     -----
     With D the sensitivity and s the standard deviation, delta is Phi(D/2s - epsilon s/D) - e^epsilon
     Phi(-D/2s - epsilon s/D). It is computed from logarithms, so that small values keep their digits. The difference of
-    the two terms loses digits if the noise is huge, and is rounded up by as much.
+    the two terms loses digits if the noise is huge, and is rounded up by its error.
     """
     check("epsilon", epsilon, 0 <= epsilon < math.inf, "at least 0 and finite")
     _check_positive(standard_deviation=standard_deviation, sensitivity=sensitivity)
-    half, slope = sensitivity / (2 * standard_deviation), epsilon * standard_deviation / sensitivity
-    own, other = log_normal_cdf(half - slope), log_normal_cdf(-half - slope)
-    difference = min(0.0, epsilon + other - own) - _LAST_DIGITS * (epsilon + abs(other) + abs(own))
-    return min(1.0, math.exp(max(own, _LOG_MIN)) * -math.expm1(difference))
+    half_ratio, slope = sensitivity / (2 * standard_deviation), epsilon * standard_deviation / sensitivity
+    log_upper, log_lower = log_normal_cdf(half_ratio - slope), log_normal_cdf(-half_ratio - slope)
+    difference = min(0.0, epsilon + log_lower - log_upper) - _LOG_ERROR * (epsilon + abs(log_lower) + abs(log_upper))
+    return min(1.0, math.exp(max(log_upper, _LOG_MIN)) * -math.expm1(difference))
 
 
 def gaussian_epsilon(delta: float, standard_deviation: float, sensitivity: float = 1.0) -> float:
@@ -63,7 +63,7 @@ def gaussian_epsilon(delta: float, standard_deviation: float, sensitivity: float
     ratio = sensitivity / standard_deviation
     high = ratio * ratio / 2 + ratio * math.sqrt(2 * math.log(1 / delta)) + 1e-12  # concentrated privacy implies it
     root = find_root(lambda e: gaussian_delta(e, standard_deviation, sensitivity) - delta, 0.0, high, 1e-14, 1e-13)
-    return root * (1 + _ROUNDING) + 1e-12
+    return root * (1 + _ROUNDING_MARGIN) + 1e-12
 
 
 def gaussian_standard_deviation(epsilon: float, delta: float, sensitivity: float = 1.0) -> float:
@@ -82,7 +82,7 @@ def gaussian_standard_deviation(epsilon: float, delta: float, sensitivity: float
     while gaussian_delta(epsilon, low) <= delta:
         low /= 2
     root = find_root(lambda s: gaussian_delta(epsilon, s) - delta, low, high, 1e-14 * high, 1e-13)
-    return root * (1 + _ROUNDING) * sensitivity
+    return root * (1 + _ROUNDING_MARGIN) * sensitivity
 
 
 @lru_cache(maxsize=256)

@@ -2,7 +2,7 @@
 
 A pair of neighbouring output distributions P and Q becomes atoms (loss log P/Q, mass under P). An atom between two grid
 points is split so that its masses under P and under Q stay. Merging the two parts is post-processing, so the pair on
-the grid dominates the pair itself (Doroshenko, Ghazi, Kamath, Kumar and Manurangsi, PoPETs 2022, 'connect the dots').
+the grid dominates the original (Doroshenko, Ghazi, Kamath, Kumar and Manurangsi, PoPETs 2022, 'connect the dots').
 """
 
 import math
@@ -16,22 +16,21 @@ from numpy.fft import irfft, rfft
 from numpy.typing import NDArray
 
 from privateer_core.accounting.numerics import find_root
-
-Array = NDArray[np.float64]
+from privateer_core.arrays import Array
 
 _FFT_ERROR: Final = 64 * 2.0**-53
 """Times (compositions + log2 length), this bounds the error of a transform of total mass 1 in any point."""
-_REACH: Final = 14.0
-"""Half the width of the window that is kept, in standard deviations of the tilted sum."""
+_WINDOW_HALF_WIDTH: Final = 14.0
+"""Half the width of the transform's window, in standard deviations of the tilted sum."""
 _TILT_MAX: Final = 400.0
 """Largest exponent that tilting may give an atom, in either direction."""
 _LOSS_MAX: Final = 600.0
-"""Larger losses, and larger logarithms of masses, are as good as infinite."""
-_TILTS: Final = 24
-"""Exponents at which a first guess of epsilon is tried."""
-_NEAR: Final = 1.0
-"""Where tilted masses serve as they are: exp(tilt * loss) has changed by at most this exponent since their centre."""
-_MOVES: Final = 6
+"""Larger losses, and larger logarithms of masses, count as infinite."""
+_N_TILTS: Final = 24
+"""Number of exponents at which Chernoff's bound gives a first guess of epsilon."""
+_TILT_CHANGE_MAX: Final = 1.0
+"""Tilted masses are exact enough if exp(tilt * loss) differs by at most this exponent from that at their centre."""
+_N_MOVES: Final = 6
 
 
 @dataclass(frozen=True)
@@ -47,7 +46,7 @@ class LossDistribution:
     mass
         Shape (points,): mass under P of each loss.
     infinite
-        Mass under P where Q has none, and everything that was cut off. All of it counts towards delta.
+        Mass under P of outputs impossible under Q, and of all losses that were cut off. It counts towards delta.
     """
 
     step: float
@@ -67,30 +66,31 @@ class LossDistribution:
 
     def cumulant(self, tilt: float) -> float:
         """Return the logarithm of the mean of exp(tilt * loss) under P, without infinite losses."""
-        logs = self._logs + tilt * self.losses
+        logs = self._log_mass + tilt * self.losses
         largest = float(logs.max())
         return largest + math.log(float(np.exp(logs - largest).sum()))
 
-    def tilted(self, tilt: float) -> Array:
+    def tilt_masses(self, tilt: float) -> Array:
         """Return masses in proportion to mass * exp(tilt * loss), with sum 1."""
-        return np.asarray(np.exp(self._logs + tilt * self.losses - self.cumulant(tilt)), dtype=np.float64)
+        return np.asarray(np.exp(self._log_mass + tilt * self.losses - self.cumulant(tilt)), dtype=np.float64)
 
     @cached_property
-    def _logs(self) -> Array:
+    def _log_mass(self) -> Array:
+        """The logarithms of the masses, (points,); minus infinity for an empty point."""
         logs = np.full(len(self.mass), -np.inf)
-        some = self.mass > 0
-        logs[some] = np.log(self.mass[some])
+        is_positive = self.mass > 0
+        logs[is_positive] = np.log(self.mass[is_positive])
         return logs
 
 
 @dataclass(frozen=True)
 class Composition:
-    """Losses on one grid, each composed with itself a number of times. Composition may be adaptive.
+    """The composition of losses on a common grid, each repeated a number of times. It may be adaptive.
 
     Attributes
     ----------
     parts
-        Distributions with the same ``step``, and how often each is composed.
+        Loss distributions with the same ``step``, and the number of repetitions of each.
     """
 
     parts: tuple[tuple[LossDistribution, int], ...]
@@ -104,67 +104,63 @@ class Composition:
     def _first(self) -> int:
         return sum(part.first * count for part, count in self.parts)
 
-    @property
-    def _count(self) -> int:
-        return sum(count for _, count in self.parts)
-
     def delta(self, epsilon: float) -> float:
         """Return an upper bound of delta at ``epsilon``."""
         # Masses are tilted by exp(tilt * loss) so that the composed sum centres at epsilon, convolved by the fast
         # Fourier transform within a window, and tilted back: then the transform's error is small against delta itself.
         # We add a bound of that error, and Chernoff's bound of the mass above the window. Mass below the window wraps
         # to larger losses, which is on the safe side.
-        losses, masses, rest = self._masses(self._tilt(epsilon))
+        losses, masses, remainder = self._compose_masses(self._find_tilt(epsilon))
         above = losses > epsilon
-        return min(1.0, float(-np.expm1(epsilon - losses[above]) @ masses[above]) + rest)
+        return min(1.0, float(-np.expm1(epsilon - losses[above]) @ masses[above]) + remainder)
 
     def epsilon(self, delta: float) -> float | None:
-        """Return the smallest epsilon whose delta is at most ``delta``, to about nine digits; None if it is not found.
+        """Return the smallest epsilon whose delta is at most ``delta``, to about nine digits; None without convergence.
 
-        `delta` at it, or a little above it, is the bound: this is where to look.
+        It is a guess: `delta` at this epsilon, or a little above it, is the certified bound.
         """
         if delta <= self._infinite:
             return None
-        found: float | None = self._chernoff(delta - self._infinite)
-        for _ in range(_MOVES):
-            if found is None or found <= 0:
+        estimate: float | None = self._chernoff_epsilon(delta - self._infinite)
+        for _ in range(_N_MOVES):
+            if estimate is None or estimate <= 0:
                 break
-            tilt, guess = self._tilt(found), found
-            found = self._solved(tilt, delta)
-            if found is not None and tilt * abs(found - guess) <= _NEAR:
-                return found
+            tilt, previous = self._find_tilt(estimate), estimate
+            estimate = self._solve_epsilon(tilt, delta)
+            if estimate is not None and tilt * abs(estimate - previous) <= _TILT_CHANGE_MAX:
+                return estimate
         return None
 
-    def _masses(self, tilt: float) -> tuple[Array, Array, float]:
-        """Return losses, their masses with the bound of their error, and what the window and the grid leave out."""
-        tilted = [(part.tilted(tilt), count) for part, count in self.parts]
-        start, length, top = _window(tilted)
+    def _compose_masses(self, tilt: float) -> tuple[Array, Array, float]:
+        """Return composed losses, upper bounds of their masses, and a bound of the mass beyond window and grid."""
+        tilted_parts = [(part.tilt_masses(tilt), count) for part, count in self.parts]
+        start, length, top = _transform_window(tilted_parts)
         losses = np.asarray((self._first + start + np.arange(length)) * self.step, dtype=np.float64)
-        lost = _FFT_ERROR * (self._count + math.log2(length))
-        kept = np.maximum(np.roll(_convolved(tilted, length), -start), 0.0) + lost
+        transform_error = _FFT_ERROR * (sum(count for _, count in self.parts) + math.log2(length))
+        window_masses = np.maximum(np.roll(_convolve_circularly(tilted_parts, length), -start), 0.0) + transform_error
         # No mass underflows to 0: a delta of 0 would claim too much.
-        masses: Array = kept * np.exp(np.clip(self._cumulant(tilt) - tilt * losses, -_LOSS_MAX, _LOSS_MAX))
-        return losses, masses, (0.0 if top is None else self._above(top)) + self._infinite
+        masses: Array = window_masses * np.exp(np.clip(self._cumulant(tilt) - tilt * losses, -_LOSS_MAX, _LOSS_MAX))
+        return losses, masses, (0.0 if top is None else self._tail_bound(top)) + self._infinite
 
-    def _chernoff(self, delta: float) -> float:
-        """Return an epsilon that Chernoff's bound of the mass above it gives."""
-        tilts = self._largest_tilt * np.geomspace(1e-4, 1.0, _TILTS)
+    def _chernoff_epsilon(self, delta: float) -> float:
+        """Return the epsilon at which Chernoff's bound of the mass above it is ``delta``."""
+        tilts = self._largest_tilt * np.geomspace(1e-4, 1.0, _N_TILTS)
         bounds: list[float] = [(self._cumulant(tilt) - math.log(delta)) / tilt for tilt in tilts.tolist()]
         return min(_LOSS_MAX, *bounds)
 
-    def _solved(self, tilt: float, delta: float) -> float | None:
-        """Return where the curve is ``delta``, by masses that are exact about where ``tilt`` centres them."""
-        losses, masses, rest = self._masses(tilt)
-        rest += float(masses[losses > _LOSS_MAX].sum())
-        here = (losses >= 0) & (losses <= _LOSS_MAX)
-        losses, masses = losses[here], masses[here]
+    def _solve_epsilon(self, tilt: float, delta: float) -> float | None:
+        """Return the epsilon at which the curve is ``delta``, exact near the centre of ``tilt``, or None."""
+        losses, masses, remainder = self._compose_masses(tilt)
+        remainder += float(masses[losses > _LOSS_MAX].sum())
+        is_in_range = (losses >= 0) & (losses <= _LOSS_MAX)
+        losses, masses = losses[is_in_range], masses[is_in_range]
         # Between two losses delta is S - e^epsilon T + rest, with the sums of the masses above under P and under Q.
-        under_p = np.append(np.cumsum(masses[::-1])[::-1], 0.0) + rest
+        under_p = np.append(np.cumsum(masses[::-1])[::-1], 0.0) + remainder
         under_q = np.append(np.cumsum((masses * np.exp(-losses))[::-1])[::-1], 0.0)
-        enough = under_p[1:] - np.exp(losses) * under_q[1:] <= delta
-        if not enough.any():
+        is_small_enough = under_p[1:] - np.exp(losses) * under_q[1:] <= delta
+        if not is_small_enough.any():
             return None
-        first = int(np.argmax(enough))
+        first = int(np.argmax(is_small_enough))
         return math.log((under_p[first] - delta) / under_q[first]) if under_p[first] > delta else float(losses[first])
 
     @property
@@ -178,85 +174,85 @@ class Composition:
     def _largest_tilt(self) -> float:
         return _TILT_MAX / max(1e-12, *(float(np.abs(part.losses).max()) for part, _ in self.parts))
 
-    def _tilt(self, epsilon: float) -> float:
-        """Return the exponent at which the composed sum has mean ``epsilon``, or 0 if its mean is larger already."""
+    def _find_tilt(self, epsilon: float) -> float:
+        """Return the exponent at which the tilted sum has mean ``epsilon``, or 0 if the untilted mean is larger."""
 
         def excess(tilt: float) -> float:
-            return sum(count * float(part.tilted(tilt) @ part.losses) for part, count in self.parts) - epsilon
+            return sum(count * float(part.tilt_masses(tilt) @ part.losses) for part, count in self.parts) - epsilon
 
         largest = self._largest_tilt
         if excess(0.0) >= 0:
             return 0.0
         return largest if excess(largest) <= 0 else find_root(excess, 0.0, largest, relative=1e-6)
 
-    def _above(self, top: int) -> float:
+    def _tail_bound(self, top: int) -> float:
         """Return Chernoff's bound of the mass of composed indices above ``top``."""
         threshold = (self._first + top) * self.step
-        tilt = self._tilt(threshold)
+        tilt = self._find_tilt(threshold)
         return math.exp(max(-_LOSS_MAX, min(0.0, self._cumulant(tilt) - tilt * threshold)))
 
 
-def _window(tilted: list[tuple[Array, int]]) -> tuple[int, int, int | None]:
-    """Return the first index and the length of the kept part of the sum, and its last index if it cuts anything."""
+def _transform_window(tilted_parts: list[tuple[Array, int]]) -> tuple[int, int, int | None]:
+    """Return first index and length of the transform's window, and its last index, or None if no sums are cut."""
     support, mean, variance = 1, 0.0, 0.0
-    for masses, count in tilted:
+    for masses, count in tilted_parts:
         points = np.arange(len(masses))
-        centre = float(masses @ points)
+        part_mean = float(masses @ points)
         support += count * (len(masses) - 1)
-        mean += count * centre
-        variance += count * float(masses @ (points - centre) ** 2)
-    reach = _REACH * math.sqrt(variance) + max(len(masses) for masses, _ in tilted)
-    low = max(0, math.floor(mean - reach))
-    high = min(support - 1, math.ceil(mean + reach))
+        mean += count * part_mean
+        variance += count * float(masses @ (points - part_mean) ** 2)
+    half_width = _WINDOW_HALF_WIDTH * math.sqrt(variance) + max(len(masses) for masses, _ in tilted_parts)
+    low = max(0, math.floor(mean - half_width))
+    high = min(support - 1, math.ceil(mean + half_width))
     length = _fast_length(high - low + 1)
     return low, length, None if low + length >= support else low + length - 1
 
 
-def _fast_length(least: int) -> int:
-    """Return the smallest length, at least so many, without a prime factor above 5: transforms of those are quick."""
-    best = 1 << (least - 1).bit_length()
+def _fast_length(min_length: int) -> int:
+    """Return the smallest length from ``min_length`` on without a prime factor above 5, for quick transforms."""
+    best = 1 << (min_length - 1).bit_length()
     fives = 1
     while fives < best:
         odd = fives
         while odd < best:
-            best = min(best, odd << (-(-least // odd) - 1).bit_length())
+            best = min(best, odd << (-(-min_length // odd) - 1).bit_length())
             odd *= 3
         fives *= 5
     return best
 
 
-def _convolved(tilted: list[tuple[Array, int]], length: int) -> Array:
-    """Return the circular convolution of a length."""
+def _convolve_circularly(tilted_parts: list[tuple[Array, int]], length: int) -> Array:
+    """Return the circular convolution of all parts, repeated, in a window of ``length`` points."""
     product = np.ones(length // 2 + 1, np.complex128)
-    for masses, count in tilted:
-        product *= _power(rfft(np.bincount(np.arange(len(masses)) % length, masses, minlength=length)), count)
+    for masses, count in tilted_parts:
+        product *= _raise_to_power(rfft(np.bincount(np.arange(len(masses)) % length, masses, minlength=length)), count)
     return np.asarray(irfft(product, length))
 
 
-def _power(base: NDArray[np.complex128], count: int) -> NDArray[np.complex128]:
+def _raise_to_power(base: NDArray[np.complex128], count: int) -> NDArray[np.complex128]:
     """Return ``base ** count``, by squaring: numpy takes logarithms, which is slow."""
-    result = base if count % 2 else np.ones_like(base)
+    power = base if count % 2 else np.ones_like(base)
     while count := count // 2:
         base = base * base
         if count % 2:
-            result = result * base
-    return result
+            power = power * base
+    return power
 
 
-def on_grid(losses: Array, masses: Array, step: float, infinite: float) -> LossDistribution:
-    """Split atoms of losses and masses under P, shape (atoms,), onto a grid so that the result dominates the pair."""
-    below = np.floor(losses / step)
-    offset = losses - below * step
-    up = np.clip(np.expm1(-offset) / math.expm1(-step), 0.0, 1.0)
-    first = int(np.min(below))
-    index = (below - first).astype(np.int64)
+def loss_from_atoms(losses: Array, masses: Array, step: float, infinite: float) -> LossDistribution:
+    """Split atoms of losses and masses under P, shape (atoms,), onto a grid; the result dominates the pair."""
+    lower_indices = np.floor(losses / step)
+    offset = losses - lower_indices * step
+    upper_shares = np.clip(np.expm1(-offset) / math.expm1(-step), 0.0, 1.0)
+    first = int(np.min(lower_indices))
+    index = (lower_indices - first).astype(np.int64)
     size = int(np.max(index)) + 2
-    mass = np.bincount(index, masses * (1 - up), size) + np.bincount(index + 1, masses * up, size)
+    mass = np.bincount(index, masses * (1 - upper_shares), size) + np.bincount(index + 1, masses * upper_shares, size)
     return LossDistribution(step, first, np.asarray(mass, dtype=np.float64), infinite)
 
 
-def from_curve(delta: Callable[[float], float], step: float, reach: float) -> LossDistribution:
-    """Return a pair that dominates everything whose delta is at most ``delta(epsilon)`` in both directions.
+def loss_from_curve(delta: Callable[[float], float], step: float, max_epsilon: float) -> LossDistribution:
+    """Return a pair that dominates all pairs whose delta is at most ``delta(epsilon)`` in both directions.
 
     Parameters
     ----------
@@ -264,8 +260,8 @@ def from_curve(delta: Callable[[float], float], step: float, reach: float) -> Lo
         An upper bound, for epsilon at least 0.
     step
         Distance of grid points.
-    reach
-        Largest epsilon at which the curve is evaluated. Its value there counts as infinite loss.
+    max_epsilon
+        Largest epsilon at which the curve is evaluated. Delta at this epsilon counts as infinite loss.
 
     Notes
     -----
@@ -273,30 +269,30 @@ def from_curve(delta: Callable[[float], float], step: float, reach: float) -> Lo
     points still is a bound. Below 0 the other direction decides: delta(-epsilon) = 1 - e^-epsilon (1 - delta(epsilon)).
     The slopes of the hull are the masses of Q, from which those of P follow.
     """
-    points = max(1, math.ceil(reach / step))
+    points = max(1, math.ceil(max_epsilon / step))
     epsilons = np.arange(-points, points + 1) * step
     right = np.array([delta(float(e)) for e in epsilons[points:]])
     left = 1 - np.exp(epsilons[:points]) * (1 - right[:0:-1])
-    x, y = _hull(np.exp(epsilons), np.concatenate([left, right]))
+    x, y = _lower_hull(np.exp(epsilons), np.concatenate([left, right]))
     # A pair with Q-mass q_i at loss log x_i has the curve P(infinite) + sum q_i (x_i - x)_+ : slopes are sums of q.
     slopes = np.diff(y) / np.diff(x)
     masses = np.diff(np.concatenate([[-1.0], slopes, [0.0]]))
     mass = np.zeros(len(epsilons))
     mass[np.rint(np.log(x) / step).astype(np.int64) + points] = np.maximum(masses, 0.0) * x
     infinite = max(0.0, float(y[-1]))
-    # Slopes near -1 lose digits, all of them below loss 0. The mass of P that is lost there counts at loss 0.
+    # Slopes near -1 lose digits, all at losses below 0. The mass of P that is lost to rounding counts at loss 0.
     mass[points] += max(0.0, 1 - infinite - float(mass.sum()))
     return LossDistribution(step, -points, mass, infinite)
 
 
-def _hull(x: Array, y: Array) -> tuple[Array, Array]:
+def _lower_hull(x: Array, y: Array) -> tuple[Array, Array]:
     """Return the lower convex hull of points sorted by x."""
-    kept: list[int] = []
+    hull: list[int] = []
     for i in range(len(x)):
-        while len(kept) > 1:
-            a, b = kept[-2], kept[-1]
+        while len(hull) > 1:
+            a, b = hull[-2], hull[-1]
             if (y[b] - y[a]) * (x[i] - x[a]) < (y[i] - y[a]) * (x[b] - x[a]):
                 break
-            kept.pop()
-        kept.append(i)
-    return x[kept], y[kept]
+            hull.pop()
+        hull.append(i)
+    return x[hull], y[hull]

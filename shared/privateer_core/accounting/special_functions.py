@@ -1,4 +1,4 @@
-"""Tails and quantiles that accountant and mechanisms need, by numpy alone: devices have no scipy.
+"""Tails and quantiles for accountant and mechanisms, by numpy alone: devices have no scipy.
 
 Relative errors, measured against 45 digits (`tests/unit/accounting/test_special_functions.py`), are below 1e-12 of
 binomial probabilities and tails with up to 10^9 trials, and below 2e-15 of the logarithm of a lower normal tail.
@@ -10,24 +10,24 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-Array = NDArray[np.float64]
+from privateer_core.arrays import Array
 
-_NODES: Final = 24
-_NEGLIGIBLE: Final = 40.0
-"""An integral ends where its integrand has fallen by e^-40."""
-_FAR: Final = -30.0
-"""Below this, the logarithm of a normal tail comes from its asymptotic series."""
-_FEW: Final = 1 << 9
-"""Binomial coefficients are computed exactly where there are fewer successes, or fewer failures, than that."""
-_EXACT: Final = 100
-"""So few successes or failures leave whole numbers that are quick to compute."""
-_DIGITS: Final = 17
-_BLOCK: Final = 1 << 9
-_ALL: Final = slice(None)
-_KNOTS: Final = 4096
-_SPLIT: Final = 2.0**27 + 1
+_QUADRATURE_NODES: Final = 24
+_INTEGRAND_FALL: Final = 40.0
+"""An integral ends at the point at which its integrand has fallen by e^-40."""
+_ASYMPTOTIC_SERIES_MAX: Final = -30.0
+"""Up to this argument, the logarithm of a normal tail comes from its asymptotic series."""
+_PLAIN_TRIALS_MAX: Final = 1 << 9
+"""Up to this number of trials, integrands of binomial tails are computed as plain products."""
+_EXACT_COUNTS: Final = 100
+"""With fewer successes or fewer failures than this, binomial coefficients are computed as whole numbers."""
+_SERIES_DIGITS: Final = 17
+_BLOCK_SIZE: Final = 1 << 9
+_WHOLE_BLOCK: Final = slice(None)
+_CAP_TABLE_SIZE: Final = 4096
+_DEKKER_FACTOR: Final = 2.0**27 + 1
 _STIRLING: Final = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360)
 _LOG_COSH: Final = (
     0.5, -0.08333333333333333, 0.022222222222222223, -0.006746031746031746, 0.0021869488536155205,
@@ -40,11 +40,11 @@ _FACTORIALS: Final = np.array([
     0.0,
     *(math.log(math.factorial(n) / n**n * math.exp(n) / math.sqrt(2 * math.pi * n)) for n in range(1, 16)),
 ])  # fmt: skip
-"""Stirling's errors of small factorials; that of 0 is never asked for."""
+"""Errors of Stirling's formula for small factorials; the entry of 0 is not used."""
 
-_CENTRE: Final = 0.13533528323661269189
+_TAIL_SHARE: Final = 0.13533528323661269189
 """Shares above e^-2 and below 1 - e^-2 have the first pair of polynomials."""
-# The polynomials of Cephes' ndtri, of which two pairs are for tails.
+# The polynomials of Cephes' ndtri; the second and third pair are for tails.
 _P0: Final = (
     -5.99633501014107895267e1, 9.80010754185999661536e1, -5.66762857469070293439e1, 1.39312609387279679503e1,
     -1.23916583867381258016e0,
@@ -77,7 +77,7 @@ def log_normal_cdf(x: float) -> float:
     """Return the logarithm of the standard normal distribution function, with all digits in both tails."""
     if x > -1:
         return math.log1p(-math.erfc(x / math.sqrt(2)) / 2)
-    if x > _FAR:
+    if x > _ASYMPTOTIC_SERIES_MAX:
         return math.log(math.erfc(-x / math.sqrt(2)) / 2)
     # Abramowitz and Stegun 26.2.12.
     square = 1 / (x * x)
@@ -89,12 +89,12 @@ def normal_quantile(shares: Array) -> Array:
     """Return the standard normal quantiles of shares in (0, 1): Cephes' ``ndtri`` (Moshier 1989), elementwise."""
     centred = shares - 0.5
     square = centred * centred
-    found = centred + centred * (square * _polynomial(square, _P0) / _polynomial(square, _Q0))
-    found *= 2.50662827463100050242  # the root of 2 pi
+    quantiles = centred + centred * (square * _polynomial(square, _P0) / _polynomial(square, _Q0))
+    quantiles *= 2.50662827463100050242  # the root of 2 pi
     smaller = np.minimum(shares, 1 - shares)
-    tail = smaller <= _CENTRE
-    found[tail] = np.copysign(_tail_quantile(smaller[tail]), centred[tail])
-    return found
+    tail = smaller <= _TAIL_SHARE
+    quantiles[tail] = np.copysign(_tail_quantile(smaller[tail]), centred[tail])
+    return quantiles
 
 
 def binomial_pmf(k: ArrayLike, trials: ArrayLike, probability: ArrayLike) -> Array:
@@ -103,39 +103,39 @@ def binomial_pmf(k: ArrayLike, trials: ArrayLike, probability: ArrayLike) -> Arr
 
 
 def log_binomial_pmf(k: ArrayLike, trials: ArrayLike, probability: ArrayLike) -> Array:
-    """Return the logarithm of `binomial_pmf`, by deviations from the mean (Loader 2000), which cancel nothing."""
-    k, n, p = np.broadcast_arrays(*(np.asarray(one, np.float64) for one in (k, trials, probability)))
-    excess = _excess(k, n, p)
+    """Return the logarithm of `binomial_pmf`, by deviations from the mean (Loader 2000), without cancellation."""
+    k, n, p = np.broadcast_arrays(*(np.asarray(argument, np.float64) for argument in (k, trials, probability)))
+    excess = _subtract_product(k, n, p)
     inside = (k > 0) & (k < n)
-    some, rest = np.where(inside, k, 1.0), np.where(inside, n - k, 1.0)
+    successes, failures = np.where(inside, k, 1.0), np.where(inside, n - k, 1.0)
     total = np.where(inside, n, 2.0)
-    spread = np.log(total / (2 * math.pi * some * rest)) / 2
-    errors = _stirling_error(total) - _stirling_error(some) - _stirling_error(rest)
-    aside = np.where(inside, excess, 0.0)
-    # The logarithm is log1p of the deviation; where the mean is next to 0 the quotient has more digits.
-    # What cannot happen, of a probability that has been rounded to 0 or 1, has the logarithm minus infinity.
+    log_scale = np.log(total / (2 * math.pi * successes * failures)) / 2
+    errors = _stirling_error(total) - _stirling_error(successes) - _stirling_error(failures)
+    deviation = np.where(inside, excess, 0.0)
+    # The logarithm is log1p of the deviation; if the mean is next to 0, the quotient has more digits.
+    # Impossible counts, under a probability that was rounded to 0 or 1, have the logarithm minus infinity.
     with np.errstate(divide="ignore"):
-        of_some = _log1p_minus(-aside / some, np.where(inside, n * p, 1.0) / some)
-        of_rest = _log1p_minus(aside / rest, np.where(inside, n * (1 - p), 1.0) / rest)
-        at_ends = np.where(k == 0, np.log1p(-p), np.log(p))
-    logs = spread + errors + some * of_some + rest * of_rest
-    return np.where(inside, logs, n * np.where(n == 0, 0.0, at_ends))
+        success_term = _log1p_minus(-deviation / successes, np.where(inside, n * p, 1.0) / successes)
+        failure_term = _log1p_minus(deviation / failures, np.where(inside, n * (1 - p), 1.0) / failures)
+        log_end_terms = np.where(k == 0, np.log1p(-p), np.log(p))
+    logs = log_scale + errors + successes * success_term + failures * failure_term
+    return np.where(inside, logs, n * np.where(n == 0, 0.0, log_end_terms))
 
 
 def log_fair_pmf(k: int, trials: int) -> float:
-    """Return the logarithm of P(Bin(trials, 1/2) = k) of one number, which may be above the trials."""
+    """Return the logarithm of P(Bin(trials, 1/2) = k) of a single number ``k``; minus infinity above the trials."""
     if k > trials:
         return -math.inf
-    if min(k, trials - k) < _EXACT:
+    if min(k, trials - k) < _EXACT_COUNTS:
         return math.log(math.comb(trials, k)) - trials * math.log(2)
     x = (2 * k - trials) / trials
     errors = (sign * (1 - 1 / (30 * n * n)) / (12 * n) for sign, n in ((1, trials), (-1, k), (-1, trials - k)))
-    spread = math.log(trials / (2 * math.pi * k * (trials - k))) / 2
-    return spread + sum(errors) - trials / 2 * (2 * x * math.atanh(x) + math.log1p(-x * x))
+    log_scale = math.log(trials / (2 * math.pi * k * (trials - k))) / 2
+    return log_scale + sum(errors) - trials / 2 * (2 * x * math.atanh(x) + math.log1p(-x * x))
 
 
 class Tails(NamedTuple):
-    """What a binomial has below a number, from that number on, and at the number itself."""
+    """Probabilities of a binomial below a number, from that number on, and at the number itself."""
 
     below: Array
     at_least: Array
@@ -148,24 +148,24 @@ def binomial_tails(number: ArrayLike, trials: ArrayLike, probability: ArrayLike)
     Arguments are whole numbers and a probability in (0, 1). The tail away from the mean is a binomial probability times
     an integral of positive terms, so it has all digits.
     """
-    asked = np.broadcast_arrays(*(np.asarray(one, np.float64) for one in (number, trials, probability)))
-    shape, (k, n, p) = asked[0].shape, (one.ravel() for one in asked)
+    arguments = np.broadcast_arrays(*(np.asarray(argument, np.float64) for argument in (number, trials, probability)))
+    shape, (k, n, p) = arguments[0].shape, (argument.ravel() for argument in arguments)
     inside, is_over = (k >= 1) & (k <= n), k > n
-    none = np.where(k == 0, (1 - p) ** n, 0.0)
-    k, n, p = (np.where(inside, one, other) for one, other in ((k, 1.0), (n, 1.0), (p, 0.5)))
-    q, at = 1 - p, binomial_pmf(k, n, p)
+    pmf_outside = np.where(k == 0, (1 - p) ** n, 0.0)
+    k, n, p = (np.where(inside, argument, default) for argument, default in ((k, 1.0), (n, 1.0), (p, 0.5)))
+    q, pmf = 1 - p, binomial_pmf(k, n, p)
     is_upper = k > n * p
     # Fewer than k successes are at least n - k + 1 failures.
-    own = np.where(is_upper, k, n - k + 1)
-    if np.all(p == 0.5) and np.min(n, initial=math.inf) > _FEW:
-        integral = 2 * _fair_integral(own, n)
+    tail_start = np.where(is_upper, k, n - k + 1)
+    if np.all(p == 0.5) and np.min(n, initial=math.inf) > _PLAIN_TRIALS_MAX:
+        integral = 2 * _fair_tail_integral(tail_start, n)
     else:
-        aside = np.where(is_upper, 1, -1) * _excess(k - 1, n - 1, p)
-        integral = _integral(own, n, np.where(is_upper, p, q), np.where(is_upper, q, p), aside)
-    far = np.where(inside, k * q * at * integral, 0.0)
+        deviation = np.where(is_upper, 1, -1) * _subtract_product(k - 1, n - 1, p)
+        integral = _tail_integral(tail_start, n, np.where(is_upper, p, q), np.where(is_upper, q, p), deviation)
+    far_tail = np.where(inside, k * q * pmf * integral, 0.0)
     is_below = np.where(inside, is_upper, is_over)  # most of the mass is
-    below, at_least = np.where(is_below, 1 - far, far), np.where(is_below, far, 1 - far)
-    return Tails(*(one.reshape(shape) for one in (below, at_least, np.where(inside, at, none))))
+    below, at_least = (np.where(is_below, 1 - far_tail, far_tail), np.where(is_below, far_tail, 1 - far_tail))
+    return Tails(*(argument.reshape(shape) for argument in (below, at_least, np.where(inside, pmf, pmf_outside))))
 
 
 def cap_share(dimension: int, height: Array) -> Array:
@@ -173,115 +173,115 @@ def cap_share(dimension: int, height: Array) -> Array:
 
     Its square is Beta(1/2, (dimension - 1) / 2), for a dimension of at least 2.
     """
-    return _cap(dimension - 2, np.arcsin(height)) / _whole_cap(dimension - 2)
+    return _cap_integral(dimension - 2, np.arcsin(height)) / _half_circle_integral(dimension - 2)
 
 
 def cap_height(dimension: int, share: Array) -> Array:
     """Return the height whose `cap_share` is ``share``, in (0, 1)."""
-    power, whole = dimension - 2, _whole_cap(dimension - 2)
-    angles, logs = _caps(power)
-    angle = np.interp(np.log(share), logs, angles)
-    found = _cap(power, angle) / whole
+    power, half_integral = dimension - 2, _half_circle_integral(dimension - 2)
+    angles, log_shares = _build_cap_table(power)
+    angle = np.interp(np.log(share), log_shares, angles)
+    table_share = _cap_integral(power, angle) / half_integral
     # A step of Newton's on the logarithms doubles the digits of the table.
-    step = (np.log(found) - np.log(share)) * found * whole / np.cos(angle) ** power
+    step = (np.log(table_share) - np.log(share)) * table_share * half_integral / np.cos(angle) ** power
     return np.asarray(np.sin(np.clip(angle + step, 0.0, math.pi / 2)))
 
 
 @lru_cache(maxsize=8)
-def quadrature(nodes: int) -> tuple[Array, Array]:
-    """Return the places in (0, 1) and the weights of a Gauss-Legendre rule.
+def quadrature(n_nodes: int) -> tuple[Array, Array]:
+    """Return the nodes in (0, 1) and the weights of a Gauss-Legendre rule.
 
     Newton's method finds the roots of the Legendre polynomial from Tricomi's guesses.
     """
-    places = np.cos(math.pi * (np.arange(1, nodes + 1) - 0.25) / (nodes + 0.5))
+    nodes = np.cos(math.pi * (np.arange(1, n_nodes + 1) - 0.25) / (n_nodes + 0.5))
     for _ in range(6):
-        before, value = np.ones(nodes), places
-        for degree in range(2, nodes + 1):
-            before, value = value, ((2 * degree - 1) * places * value - (degree - 1) * before) / degree
-        slope = nodes * (before - places * value) / (1 - places**2)
-        places = places - value / slope
-    return (1 - places) / 2, 1 / ((1 - places**2) * slope**2)
+        previous, current = np.ones(n_nodes), nodes
+        for degree in range(2, n_nodes + 1):
+            previous, current = current, ((2 * degree - 1) * nodes * current - (degree - 1) * previous) / degree
+        derivative = n_nodes * (previous - nodes * current) / (1 - nodes**2)
+        nodes = nodes - current / derivative
+    return (1 - nodes) / 2, 1 / ((1 - nodes**2) * derivative**2)
 
 
-def _fair_integral(k: Array, n: Array) -> Array:
+def _fair_tail_integral(k: Array, n: Array) -> Array:
     """Return the integral of exp(-(2k - 1 - n) v) / cosh(v)^(n + 1) from 0 on, for k above n / 2 and many trials.
 
     Times k P(Bin(n, 1/2) = k) it is the tail: that is k C(n, k) times the integral of u^(k - 1) (1 - u)^(n - k) from 0
     to 1/2, in which u is (1 - tanh v) / 2.
     """
     slope, power = np.maximum(2 * k - 1 - n, 0.0), n + 1
-    # log cosh v is at least .47 v^2 as far as that.
-    end = 2 * _NEGLIGIBLE / (slope + np.sqrt(slope**2 + 1.88 * _NEGLIGIBLE * power))
+    # Up to this end, log cosh v is at least .47 v^2.
+    end = 2 * _INTEGRAND_FALL / (slope + np.sqrt(slope**2 + 1.88 * _INTEGRAND_FALL * power))
     # A term is about (2 v / pi)^2 times the one before.
     ratio = (2 / math.pi * np.max(end, initial=1e-9)) ** 2
-    series = _LOG_COSH[: 1 + math.ceil(_DIGITS / -math.log10(ratio))][::-1]
+    series = _LOG_COSH[: 1 + math.ceil(_SERIES_DIGITS / -math.log10(ratio))][::-1]
 
-    def log_integrand(v: Array, some: slice) -> Array:
+    def log_integrand(v: Array, block: slice) -> Array:
         square = v * v
-        return -slope[some] * v - power[some] * square * _polynomial(square, series)
+        return -slope[block] * v - power[block] * square * _polynomial(square, series)
 
-    return _integrated(log_integrand, end)
+    return _integrate_exponential(log_integrand, end)
 
 
-def _integral(k: Array, n: Array, p: Array, q: Array, aside: Array) -> Array:
+def _tail_integral(k: Array, n: Array, p: Array, q: Array, deviation: Array) -> Array:
     """Return the integral of (1 - q s)^(k - 1) (1 + p s)^(n - k) from 0 to 1 / q, for k above n p.
 
-    Times k q P(Bin(n, p) = k) it is the tail: in the integral of `_fair_integral`, up to p, u is p (1 - q s). ``aside``
-    is k - 1 - (n - 1) p, with all digits.
+    Times k q P(Bin(n, p) = k) it is the tail: in the integral of `_fair_tail_integral`, up to p, u is p (1 - q s).
+    ``deviation`` is k - 1 - (n - 1) p, with all digits.
     """
-    slope, last = np.maximum(aside, 0.0), (1 - 1e-9) / q
-    end = 2 * _NEGLIGIBLE / (slope + np.sqrt(slope**2 + 2 * _NEGLIGIBLE * (n - 1) * p * q) + 1e-300)
-    is_short = np.max(n, initial=0.0) <= _FEW
+    slope, max_end = np.maximum(deviation, 0.0), (1 - 1e-9) / q
+    end = 2 * _INTEGRAND_FALL / (slope + np.sqrt(slope**2 + 2 * _INTEGRAND_FALL * (n - 1) * p * q) + 1e-300)
+    is_short = np.max(n, initial=0.0) <= _PLAIN_TRIALS_MAX
 
-    def log_integrand(s: Array, some: slice = _ALL) -> Array:
+    def log_integrand(s: Array, block: slice = _WHOLE_BLOCK) -> Array:
         if is_short:
-            logs = (k[some] - 1) * np.log(1 - q[some] * s) + (n[some] - k[some]) * np.log(1 + p[some] * s)
+            logs = (k[block] - 1) * np.log(1 - q[block] * s) + (n[block] - k[block]) * np.log(1 + p[block] * s)
             return np.asarray(logs)
-        down, up = np.log1p(-q[some] * s), np.log1p(p[some] * s)
-        deviation = p[some] * _log1p_minus(-q[some] * s, 1 - q[some] * s)
-        deviation += q[some] * _log1p_minus(p[some] * s, 1 + p[some] * s)
-        return np.asarray((n[some] - 1) * deviation + aside[some] * (down - up))
+        down, up = np.log1p(-q[block] * s), np.log1p(p[block] * s)
+        mean_log = p[block] * _log1p_minus(-q[block] * s, 1 - q[block] * s)
+        mean_log += q[block] * _log1p_minus(p[block] * s, 1 + p[block] * s)
+        return np.asarray((n[block] - 1) * mean_log + deviation[block] * (down - up))
 
-    for _ in range(2):  # it is concave: a step of Newton's goes beyond where it is -40, but not by far
-        end = np.minimum(end, last)
-        falls = q * (k - 1) / (1 - q * end) - p * (n - k) / (1 + p * end)
-        end = np.maximum(end + (log_integrand(end) + _NEGLIGIBLE) / np.maximum(falls, 1e-300), 0.0)
-    return _integrated(log_integrand, np.minimum(end, 1 / q))
+    for _ in range(2):  # the logarithm is concave: a Newton step goes beyond the point of -40, but not by far
+        end = np.minimum(end, max_end)
+        descent = q * (k - 1) / (1 - q * end) - p * (n - k) / (1 + p * end)
+        end = np.maximum(end + (log_integrand(end) + _INTEGRAND_FALL) / np.maximum(descent, 1e-300), 0.0)
+    return _integrate_exponential(log_integrand, np.minimum(end, 1 / q))
 
 
-def _integrated(log_integrand: Callable[[Array, slice], Array], end: Array) -> Array:
+def _integrate_exponential(log_integrand: Callable[[Array, slice], Array], end: Array) -> Array:
     """Return the integrals of exp(log_integrand) from 0 to each end, in blocks that fit into a processor's cache."""
-    places, weights = quadrature(_NODES)
+    nodes, weights = quadrature(_QUADRATURE_NODES)
     total = np.empty_like(end)
-    for start in range(0, len(end), _BLOCK):
-        some = slice(start, start + _BLOCK)
-        total[some] = weights @ np.exp(log_integrand(places[:, None] * end[some], some))
+    for start in range(0, len(end), _BLOCK_SIZE):
+        block = slice(start, start + _BLOCK_SIZE)
+        total[block] = weights @ np.exp(log_integrand(nodes[:, None] * end[block], block))
     return end * total
 
 
-def _excess(k: Array, n: Array, p: Array) -> Array:
+def _subtract_product(k: Array, n: Array, p: Array) -> Array:
     """Return k - n p as if the product were exact (Dekker 1971)."""
     product = n * p
-    n_high, p_high = _high(n), _high(p)
+    n_high, p_high = _upper_digits(n), _upper_digits(p)
     n_low, p_low = n - n_high, p - p_high
-    lost = n_low * p_low - (((product - n_high * p_high) - n_low * p_high) - n_high * p_low)
-    return (k - product) - lost
+    rounding_error = n_low * p_low - (((product - n_high * p_high) - n_low * p_high) - n_high * p_low)
+    return (k - product) - rounding_error
 
 
-def _high(x: Array) -> Array:
-    """Return the upper half of the digits."""
-    scaled = _SPLIT * x
+def _upper_digits(x: Array) -> Array:
+    """Return a number rounded to the upper half of its digits."""
+    scaled = _DEKKER_FACTOR * x
     return scaled - (scaled - x)
 
 
-def _log1p_minus(x: Array, above: Array) -> Array:
-    """Return log(above) - x, where above is 1 + x; by a series where the two would cancel."""
+def _log1p_minus(x: Array, one_plus_x: Array) -> Array:
+    """Return log(1 + x) - x, by a series if the two would cancel."""
     ratio = x / (2 + x)
     square = ratio * ratio
     series = np.zeros_like(x)
     for odd in range(21, 1, -2):
         series = 1 / odd + square * series
-    return np.where(np.abs(ratio) < 0.15, ratio * (2 * square * series - x), np.log(above) - x)
+    return np.where(np.abs(ratio) < 0.15, ratio * (2 * square * series - x), np.log(one_plus_x) - x)
 
 
 def _stirling_error(n: Array) -> Array:
@@ -295,32 +295,32 @@ def _stirling_error(n: Array) -> Array:
     return np.where(small, _FACTORIALS[np.where(small, n, 0.0).astype(np.int64)], inverse * series)
 
 
-def _cap(power: int, angle: Array) -> Array:
+def _cap_integral(power: int, angle: Array) -> Array:
     """Return the integral of cos^power from an angle to pi / 2."""
     slope = power * np.tan(angle)
-    end = 2 * _NEGLIGIBLE / (slope + np.sqrt(slope**2 + 2 * _NEGLIGIBLE * power) + 1e-300)
+    end = 2 * _INTEGRAND_FALL / (slope + np.sqrt(slope**2 + 2 * _INTEGRAND_FALL * power) + 1e-300)
     end = np.minimum(end, math.pi / 2 - angle)
     total = np.zeros_like(angle)
-    for place, weight in zip(*(one.tolist() for one in quadrature(_NODES)), strict=True):
-        total += weight * np.cos(angle + place * end) ** power
+    for node, weight in zip(*(column.tolist() for column in quadrature(_QUADRATURE_NODES)), strict=True):
+        total += weight * np.cos(angle + node * end) ** power
     return np.asarray(end * total)
 
 
 @lru_cache(maxsize=64)
-def _whole_cap(power: int) -> float:
-    return float(_cap(power, np.zeros(1))[0])
+def _half_circle_integral(power: int) -> float:
+    return float(_cap_integral(power, np.zeros(1))[0])
 
 
 @lru_cache(maxsize=16)
-def _caps(power: int) -> tuple[Array, Array]:
-    """Return angles, falling, and the logarithms of the shares beyond them, rising."""
-    last = math.acos(math.exp(-3 * _NEGLIGIBLE / power)) if power else math.pi / 2
-    angles = min(last, math.pi / 2 * (1 - 1e-12)) * np.linspace(1.0, 0.0, _KNOTS)
-    return angles, np.log(_cap(power, angles) / _whole_cap(power))
+def _build_cap_table(power: int) -> tuple[Array, Array]:
+    """Return falling angles, and the logarithms of the shares of a sphere beyond each, for interpolation."""
+    max_angle = math.acos(math.exp(-3 * _INTEGRAND_FALL / power)) if power else math.pi / 2
+    angles = min(max_angle, math.pi / 2 * (1 - 1e-12)) * np.linspace(1.0, 0.0, _CAP_TABLE_SIZE)
+    return angles, np.log(_cap_integral(power, angles) / _half_circle_integral(power))
 
 
 def _tail_quantile(share: Array) -> Array:
-    """Return how far from 0 the normal distribution has this share beyond, at most e^-2."""
+    """Return the distance from 0 beyond which the normal distribution has a share, at most e^-2."""
     root = np.sqrt(-2 * np.log(share))
     inverse = 1 / root
     near = inverse * _polynomial(inverse, _P1) / _polynomial(inverse, _Q1)
@@ -329,6 +329,7 @@ def _tail_quantile(share: Array) -> Array:
 
 
 def _polynomial(x: Array, coefficients: tuple[float, ...]) -> Array:
+    """Return the value of a polynomial, coefficients from the highest power on, by Horner's method."""
     value = coefficients[0] * x
     for coefficient in coefficients[1:-1]:
         value += coefficient

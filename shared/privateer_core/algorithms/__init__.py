@@ -1,6 +1,6 @@
-"""The algorithms, found by name among the plug-ins of whatever is installed.
+"""The algorithms, by name, from the plug-ins of all installed distributions.
 
-Each is two files of one name: its spec and policy here or in another distribution, its learner on the server.
+An algorithm is two files of one name: spec and policy here or in another distribution, and the learner on the server.
 """
 
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from privateer_core.errors import SpecError
 from privateer_core.plugins import Plugins
-from privateer_core.spec.sections import parse_section, toml_tables
+from privateer_core.spec.sections import parse_section, parse_toml
 from privateer_core.spec.spec import Spec
 
 
@@ -19,7 +19,7 @@ class Algorithm:
     Attributes
     ----------
     spec
-        Its spec, with all refusals.
+        Its spec, with all checks.
     policy
         Its policy, a `privateer_core.policies.policy.Policy` that travels by `privateer_core.codec`.
     """
@@ -32,11 +32,11 @@ ALGORITHMS: Final = Plugins[Algorithm]("privateer.algorithms", "distribution tha
 """The installed algorithms, by name."""
 
 TO_BE_CHOSEN: Final = "auto"
-"""Stands for the name of an algorithm that somebody has yet to choose, in a file: no experiment has it."""
+"""The placeholder in a spec file for an algorithm that is not chosen yet; no experiment has this name."""
 
 
 def algorithm(name: str) -> Algorithm:
-    """Return the public half of an algorithm of `ALGORITHMS`; raises what `Plugins` does."""
+    """Return the public half of an algorithm of `ALGORITHMS`; raises the errors of `Plugins`."""
     return ALGORITHMS[name]
 
 
@@ -46,7 +46,7 @@ def parse_spec(data: dict[str, Any]) -> Spec:
     Raises
     ------
     SpecError
-        Naming the first offending field, its constraint and the remedy.
+        With the first invalid field, its constraint and the remedy.
     PluginError
         If the algorithm is not installed, or cannot be used.
     """
@@ -70,4 +70,4 @@ def read_spec(text: str) -> Spec:
     SpecError
         If the text is not TOML, or as `parse_spec`.
     """
-    return parse_spec(toml_tables(text))
+    return parse_spec(parse_toml(text))

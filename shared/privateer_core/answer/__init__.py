@@ -1,6 +1,6 @@
 """The types of an experiment's results and policy, which every interface renders.
 
-Here is the answer of an experiment: which option, for whom, how much better, and how sure that is. Its parts are in the
+The answer of an experiment has the recommended option, its group, its effect and its certainty. Its parts are in the
 modules of this package.
 """
 
@@ -8,42 +8,42 @@ from typing import Final, Literal, TypeAlias, TypeVar
 
 from privateer_core.answer.estimates import Effect, Estimate
 from privateer_core.answer.facts import Displayed
-from privateer_core.answer.parts import AnswerPart, Gain, Ground
+from privateer_core.answer.parts import AnswerPart, Basis, Gain
 
 ESTIMATES_MAX: Final = 1 << 16
 Stage: TypeAlias = Literal["learning", "ended", "failed"]
-"""Whether a learner still asks people, asks nobody any more, or came to no end."""
+"""The stage of a learner: it invites people, has ended, or has failed."""
 Ending: TypeAlias = Literal["its rule", "its horizon", "an operator", "its rows"]
-"""What ended an experiment: the rule that it declared, that all the planned people were asked, or somebody; or the rows
-of a table, which are all that there is of a test that others have run."""
+"""The reason for the end of an experiment: its stopping rule, its horizon, or an operator; or the end of the rows of a
+table, for a test that was run elsewhere."""
 P = TypeVar("P")
 
 
 class Answer(Displayed, frozen=True):
-    """The findings of a learner so far. They say nothing that is not known: before the first report there are none.
+    """The results of a learner so far; before the first report there are none.
 
     Attributes
     ----------
     status
-        Where the learner is.
+        The stage of the learner.
     people, rounds
-        How many people reported, and in how many rounds: what all figures rest on; None where that is not known.
+        Number of people who reported, and of rounds, on which all figures are based; None if unknown.
     confidence
-        The probability, 0 to 1, with which the intervals hold; None where there are none.
-    recommended, ground
-        The option that it recommends and what that rests on; None as long as it recommends nothing.
-    ended
-        Why nobody is asked any more; None as long as somebody is, or if that is not known.
+        Coverage probability of the confidence intervals, 0 to 1; None if there are none.
+    recommended, basis
+        The recommended option and the basis of the recommendation; None without a recommendation.
+    stop_reason
+        The reason for the end; None before it, or if unknown.
     estimates
-        At most 65,536, each with a name of its own.
+        At most 65,536, with distinct names.
     effects
         Differences from a control, where the algorithm compares options with one.
     gain
-        What choosing by context earns, where that is measured.
+        The gain of choosing by context, if it is measured.
     warnings
-        What to look at before anybody acts on the answer.
+        Problems to check before anybody acts on the answer.
     parts
-        Whatever else was found.
+        Further results.
     """
 
     status: Stage
@@ -51,8 +51,8 @@ class Answer(Displayed, frozen=True):
     rounds: int | None
     confidence: float | None
     recommended: str | None = None
-    ground: Ground | None = None
-    ended: Ending | None = None
+    basis: Basis | None = None
+    stop_reason: Ending | None = None
     estimates: tuple[Estimate, ...] = ()
     effects: tuple[Effect, ...] = ()
     gain: Gain | None = None
@@ -68,17 +68,17 @@ class Answer(Displayed, frozen=True):
 
     @property
     def is_over(self) -> bool:
-        """Whether nobody is asked any more."""
+        """Whether the experiment has ended or failed."""
         return self.status != "learning"
 
     @property
     def concludes(self) -> bool:
-        """Whether it is about options one by one; else the policy is what was found."""
+        """Whether it has results about single options; otherwise the policy is the result."""
         return bool(self.estimates or self.effects or self.recommended)
 
     @property
     def says_something(self) -> bool:
-        """Whether anything was found."""
+        """Whether it has any result."""
         return bool(self.concludes or self.gain or self.parts)
 
     def all_of(self, kind: type[P]) -> list[P]:

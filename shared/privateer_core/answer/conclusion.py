@@ -1,15 +1,44 @@
-"""The conclusion of an experiment: which option, for whom, how much better, how sure, and what it cost in privacy."""
+"""The conclusion of an experiment: recommended options and rules, effects, certainty, and the privacy cost."""
 
 from datetime import UTC, datetime
-from typing import ClassVar, Literal, TypeAlias
+from typing import ClassVar, Final, Literal, TypeAlias
+
+import msgspec
 
 from privateer_core.answer import Answer
 from privateer_core.answer.estimates import Effect, Estimate
-from privateer_core.answer.export import Status
 from privateer_core.answer.facts import Condition, Displayed
 from privateer_core.answer.parts import Gain, Loss
 from privateer_core.answer.people import People
 from privateer_core.answer.shares import ShareSource
+from privateer_core.errors import Malformed
+from privateer_core.experiment_status import Status
+from privateer_core.prepared_types import prepared
+
+SIZE_MAX: Final = 4 << 20
+"""Bytes of an encoded answer."""
+
+
+def encode_answer(answer: Answer) -> bytes:
+    """Serialize an answer as msgpack."""
+    return msgspec.msgpack.encode(answer)
+
+
+def decode_answer(body: bytes) -> Answer:
+    """Parse a serialized answer of `encode_answer`.
+
+    Raises
+    ------
+    Malformed
+        If ``body`` is no answer, or is above 4 MiB.
+    """
+    try:
+        if len(body) > SIZE_MAX:
+            raise ValueError("too large")
+        return msgspec.msgpack.decode(body, type=prepared(Answer))
+    except (msgspec.DecodeError, RecursionError, ValueError) as error:
+        raise Malformed("not a serialized answer", field="result", remedy="fetch the policy again") from error
+
 
 SENTENCE_MAX = 2048
 """Characters of a sentence."""
@@ -19,43 +48,43 @@ NoRelative: TypeAlias = Literal[
     "no relative effects: the control's mean has no interval",
     "no relative effects: the control's mean may be 0 or less",
 ]
-"""Why effects are not told as shares of the control's mean: those of segments, or all."""
-Sureness: TypeAlias = Literal[
+"""The reason why effects of segments, or all effects, are not given relative to the control's mean."""
+ConfidenceLabel: TypeAlias = Literal[
     "decided", "decided against the control", "decided on average", "almost certain", "likely", "not known"
 ]
-"""How sure it is that an option is the best: `decided` by a test that allows for all its looks and effects, against
-all others, against the control alone, or for these people among all people on average alone; `almost certain` or
-`likely` by the learner's model, from a probability of .98 or .9; else it is not known."""
-Finding: TypeAlias = Literal["nothing yet", "rules", "scores", "one option", "point", "failed"]
-"""What was found: rules for whom, scores by features of an option, one option for all, or a point of a set."""
+"""The certainty that an option is the best: `decided` by a test, corrected for all its looks and effects, against
+all others, against the control alone, or on average over all people alone; `almost certain` or `likely` by the
+learner's model, from a probability of .98 or .9; otherwise it is not known."""
+Finding: TypeAlias = Literal["nothing yet", "rules", "scores", "one arm", "point", "failed"]
+"""The type of the result: rules by group, scores of options by features, one option for all, or a point of a set."""
 
 
 class Headline(Displayed, frozen=True):
-    """The finding in a sentence, and in parts.
+    """The main result in a sentence, and in parts.
 
     Attributes
     ----------
     finding
-        What was found.
+        The type of the result.
     sentence
-        All of it in words.
-    sureness
-        How sure it is.
+        The result in words.
+    confidence_label
+        Its certainty.
     option, control
-        The option that is recommended for everybody, and what options are compared with; None where there is none.
+        The option that is recommended for all people, and the control; None if there is none.
     compared
-        The option that the figures are of: the recommended one, or a rival where the control is kept.
+        The option of the figures: the recommended one, or the best other option if the control is kept.
     value, low, high
-        How much more reward than the control's, in the unit of rewards, and the ends of the interval; None where that
-        is not known.
+        The difference from the control's reward, in the unit of rewards, and the ends of its confidence interval; None
+        if unknown.
     """
 
     longest: ClassVar[int] = SENTENCE_MAX
 
     finding: Finding
     sentence: str
-    sureness: Sureness
-    option: str | None = None
+    confidence_label: ConfidenceLabel
+    arm: str | None = None
     control: str | None = None
     value: float | None = None
     low: float | None = None
@@ -64,54 +93,54 @@ class Headline(Displayed, frozen=True):
 
 
 class Rule(Displayed, frozen=True):
-    """An option for some people.
+    """An option for a group of people.
 
     Attributes
     ----------
     people
-        Who they are, in the words of the spec: those to whom no rule before this one applies.
+        The group, in the words of the spec: all to whom no earlier rule applies.
     where
-        The same as conditions, all of which hold; none: everybody else.
-    option
-        The option that they get.
+        The group as conditions that all hold; empty: all remaining people.
+    arm
+        The option of the group.
     share
-        Their share of all people.
+        The group's share of all people.
     mean
-        The mean reward that is expected of the option for them; None where differences alone are known.
+        The option's expected mean reward in the group; None if only differences are known.
     next_best, difference
-        The option that is expected to be best after it, and by how much; None where nothing is known.
-    certainty
-        The probability, at least, that none is better for them on average, by the learner's model; None where a test
+        The second best option by expected reward, and the difference; None if unknown.
+    probability_best
+        Lower bound of the probability that no option is better in the group, by the learner's model; None if a test
         decides instead.
-    sureness
-        The same in words.
+    confidence_label
+        The certainty in words.
     """
 
     longest: ClassVar[int] = SENTENCE_MAX
 
     people: str
     where: tuple[Condition, ...]
-    option: str
+    arm: str
     share: float
     mean: float | None
     next_best: str | None
     difference: float | None
-    certainty: float | None
-    sureness: Sureness
+    probability_best: float | None
+    confidence_label: ConfidenceLabel
 
 
 class Rules(Displayed, frozen=True):
-    """Rules for who gets what: the first that applies decides, and the last is for everybody else.
+    """Rules that assign options to groups: the first rule that applies decides, the last is for all remaining people.
 
     Attributes
     ----------
     rules
         Seven at most.
     gain_kept
-        The share of what the whole policy is expected to gain over one option for all that these rules keep; None where
-        the policy gives everybody the same.
+        The share of the policy's expected gain over one option for all that these rules keep; None if the policy gives
+        all people the same option.
     people, source
-        What the shares of people rest on, in words and as a code.
+        The source of the shares of people, in words and as a code.
     """
 
     longest: ClassVar[int] = SENTENCE_MAX
@@ -128,7 +157,7 @@ class Rules(Displayed, frozen=True):
 
 
 class PrivacyCost(Displayed, frozen=True):
-    """What people were promised, in parts and in a sentence; epsilon is None where nothing is promised."""
+    """The privacy promise to people, in parts and in a sentence; epsilon is None without a promise."""
 
     longest: ClassVar[int] = SENTENCE_MAX
 
@@ -139,7 +168,7 @@ class PrivacyCost(Displayed, frozen=True):
 
 
 class RewardUnit(Displayed, frozen=True):
-    """What rewards are: their bounds, and what they are in words; more is always better."""
+    """The unit of rewards: their bounds, and a description; more is always better."""
 
     low: float
     high: float
@@ -147,41 +176,41 @@ class RewardUnit(Displayed, frozen=True):
 
 
 class Conclusion(Displayed, frozen=True):
-    """All that a stranger must know of an experiment to act on it. It says nothing that is not known.
+    """The conclusion of an experiment, with all that is needed to act on it.
 
     Attributes
     ----------
     headline
-        The finding.
+        The main result.
     rules
-        Who gets what, where an algorithm chooses by context.
+        The options by group, if the algorithm chooses by context.
     gain, is_measured
-        What choosing by context earns over one option for all; and whether people who reported later measured it, or
-        the learner's model expects it.
+        The gain of choosing by context over one option for all; and whether later participants measured it, or the
+        learner's model predicts it.
     means
-        The mean rewards by context and of the best single option, where they are known.
+        The mean rewards by context and of the best single option, if known.
     over_chance
-        What choosing by context earns over any option by chance, where people measured it.
+        The gain of choosing by context over random options, if it is measured.
     control, baseline
-        The option that effects are compared with, and its mean reward.
+        The option that effects are relative to, and its mean reward.
     no_relative
-        Why effects are not told as shares of that mean: those of segments, or all; None where each may be.
+        The reason why effects are not given relative to that mean; None if they can be.
     effects, estimates
-        Differences from the control; or mean rewards of options, where the algorithm compares none with a control.
+        Differences from the control; or mean rewards of options, if the algorithm has no control.
     confidence
-        The probability with which the intervals of effects and estimates hold together.
-    losses
-        What a person loses on average who gets what is recommended, by option and group, decided or not.
-    surer
-        Sentences about what would make it surer.
+        Simultaneous coverage probability of the confidence intervals of effects and estimates.
+    expected_losses
+        Expected losses of a person with the recommended option, by option and group, decided or not.
+    next_steps
+        Sentences about how to increase the certainty.
     people, rounds
-        How many people it rests on, and how many rounds were learned from; None where that is not known.
+        Number of people who reported, and of rounds; None if unknown.
     reward
         The unit of all figures.
     privacy
-        What it cost people in privacy.
+        The privacy cost to people.
     warnings
-        What to look at before anybody acts on it.
+        Problems to check before anybody acts on it.
     """
 
     longest: ClassVar[int] = SENTENCE_MAX
@@ -202,38 +231,38 @@ class Conclusion(Displayed, frozen=True):
     effects: tuple[Effect, ...] = ()
     estimates: tuple[Estimate, ...] = ()
     confidence: float | None = None
-    losses: tuple[Loss, ...] = ()
-    surer: tuple[str, ...] = ()
+    expected_losses: tuple[Loss, ...] = ()
+    next_steps: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
     def relative(self, effect: Effect) -> float | None:
-        """Return an effect as a share of the control's mean reward, where that is known and above 0."""
+        """Return an effect relative to the control's mean reward, if that is known and above 0."""
         if effect.value is None or self.baseline is None or self.baseline.low <= 0 or effect.group is not None:
             return None
         return effect.value / self.baseline.value
 
 
 class PublishedAnswer(Displayed, frozen=True):
-    """The answer of an experiment on a server: where it stands, what follows from it, and all that its learner found.
+    """The answer of an experiment on a server: its status, its conclusion, and all results of its learner.
 
     Attributes
     ----------
     experiment, version, status, algorithm
-        Which experiment, at which version of its policy, and where it stands.
+        The experiment, the version of its policy, its status and its algorithm.
     began
-        When it was created, as its log says; ISO 8601.
+        Time of its creation in its log; ISO 8601.
     people
-        What has become of each of those who were planned, as ``/experiments/NAME`` says it. None in what a server
-        answers: between two releases no report changes an answer.
+        The account of planned people, as in ``/experiments/NAME``. None in a server's response: between two releases no
+        report changes an answer.
     conclusion
-        What to do, for whom, and how sure that is.
-    found
-        Everything that the learner found, in its own parts.
+        The recommendations with their certainty.
+    result
+        All results of the learner, in its own parts.
 
     Raises
     ------
     ValueError
-        If a word is none for a screen, or ``began`` is no time.
+        If a word is not printable, or ``began`` is no time.
     """
 
     experiment: str
@@ -243,7 +272,7 @@ class PublishedAnswer(Displayed, frozen=True):
     began: str | None
     people: People | None
     conclusion: Conclusion
-    found: Answer
+    result: Answer
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -10,8 +10,9 @@ import msgspec
 
 from privateer_core.answer import Answer
 from privateer_core.answer.policy_view import PolicyView
-from privateer_core.codec import canonical
+from privateer_core.codec import encode_canonical_json
 from privateer_core.errors import SpecError
+from privateer_core.experiment_status import Status
 from privateer_core.prepared_types import prepared
 from privateer_core.privacy.record import Record
 from privateer_core.wire.publication import digest as digest_of
@@ -19,29 +20,27 @@ from privateer_core.wire.publication import digest as digest_of
 FORMAT: Final = "privateer/export/3"
 _FAMILY: Final = re.compile(r"privateer/export/(\d{1,9})")
 _DIGEST: Final = "digest"
-Status = Literal["open", "paused", "draining", "stopped", "finished", "failed"]
-"""Where an experiment stands."""
 
 
 class Export(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Policy, result, record and learner state of an experiment: functions of its releases, so they cost nothing more.
+    """Policy, result, record and learner state of an experiment: functions of its releases, at no further privacy cost.
 
     Attributes
     ----------
     format
         `FORMAT`.
     experiment, version, status
-        Where the experiment stood.
+        The version and status at the export.
     spec, policy
-        As `GET /experiments/NAME` and ``/policy`` have them.
+        As in `GET /experiments/NAME` and ``/policy``.
     result
-        As ``/result`` has it; None if publications have none.
+        As in ``/result``; None if publications have none.
     record
-        As ``/privacy`` has it, with the certificates.
+        As in ``/privacy``, with the certificates.
     state, publication
         The learner's state and the whole publication, in base64.
     publication_digest
-        The SHA-256 of the publication, in hex: the name under which devices and shufflers know it.
+        The SHA-256 of the publication, in hex: its identifier for devices and shufflers.
     digest
         The SHA-256 of all other keys as canonical JSON (RFC 8785), in hex.
     """
@@ -60,12 +59,12 @@ class Export(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     digest: str
 
     @property
-    def published(self) -> bytes:
+    def publication_bytes(self) -> bytes:
         """The publication's bytes."""
         return base64.b64decode(self.publication)
 
     @property
-    def learned(self) -> bytes:
+    def state_bytes(self) -> bytes:
         """The learner's encoded state."""
         return base64.b64decode(self.state)
 
@@ -82,8 +81,8 @@ def make_export(
     state: bytes,
     publication: bytes,
 ) -> Export:
-    """Return the document of an experiment, with its digests."""
-    made = Export(
+    """Return the export of an experiment, with its digests."""
+    export = Export(
         format=FORMAT,
         experiment=experiment,
         version=version,
@@ -97,16 +96,16 @@ def make_export(
         publication_digest=digest_of(publication).hex(),
         digest="",
     )
-    return msgspec.structs.replace(made, digest=_digest(msgspec.json.decode(msgspec.json.encode(made))))
+    return msgspec.structs.replace(export, digest=_digest(msgspec.json.decode(msgspec.json.encode(export))))
 
 
 def read_export(document: Any, field: str) -> Export:
-    """Return the export that a JSON value is.
+    """Parse a JSON value as an export, and check its digests.
 
     Parameters
     ----------
     field
-        What the document is called where it was given.
+        The name of the document in errors.
 
     Raises
     ------
@@ -121,18 +120,18 @@ def read_export(document: Any, field: str) -> Export:
         if document.get(_DIGEST) != _digest(document):
             remedy = "export it again, or take another copy"
             raise SpecError("is damaged: its digest is another one", field=field, remedy=remedy)
-        found = msgspec.convert(document, prepared(Export))
-        base64.b64decode(found.state, validate=True)
-        published = base64.b64decode(found.publication, validate=True)
+        export = msgspec.convert(document, prepared(Export))
+        base64.b64decode(export.state, validate=True)
+        published = base64.b64decode(export.publication, validate=True)
     except (msgspec.ValidationError, RecursionError, OverflowError, binascii.Error, ValueError) as error:
         raise SpecError(f"is not an export: {error}", field=field, remedy=remedy) from None
-    if digest_of(published).hex() != found.publication_digest:
+    if digest_of(published).hex() != export.publication_digest:
         raise SpecError("is damaged: its publication has another digest", field=field, remedy="export it again")
-    return found
+    return export
 
 
 def _check_format(name: Any, field: str) -> None:
-    """Refuse a document of another format, and say which way it differs."""
+    """Refuse a document of another format; the error says whether it is newer or older."""
     family = _FAMILY.fullmatch(name) if isinstance(name, str) else None
     if family is None:
         raise SpecError("is not an export", field=field, remedy="give a file that privateer export wrote")
@@ -145,4 +144,4 @@ def _check_format(name: Any, field: str) -> None:
 
 def _digest(document: dict[str, Any]) -> str:
     rest = {key: value for key, value in document.items() if key != _DIGEST}
-    return hashlib.sha256(canonical(rest)).hexdigest()
+    return hashlib.sha256(encode_canonical_json(rest)).hexdigest()

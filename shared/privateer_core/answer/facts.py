@@ -1,4 +1,4 @@
-"""Facts, conditions on features, tables whose columns say what they hold, and checks of what screens show."""
+"""Facts, conditions on features, tables with typed columns, and checks of displayed values."""
 
 import math
 from typing import ClassVar, Final, Literal, TypeAlias
@@ -6,12 +6,12 @@ from typing import ClassVar, Final, Literal, TypeAlias
 import msgspec
 
 NAME_MAX: Final = 256
-"""Characters of a name or a sentence that a server sends."""
+"""Maximum number of characters of a name or a sentence that a server sends."""
 Cell: TypeAlias = str | bool | int | float | None
 Kind: TypeAlias = Literal[
     "words", "yes or no", "number", "count", "share", "probability", "reward", "difference", "time", "low", "high"
 ]
-"""What a figure is: `low` and `high` are the ends of the interval of the column before them."""
+"""The type of a figure: `low` and `high` are the ends of the interval of the previous column."""
 Level: TypeAlias = str | bool | int | float
 """A value of a feature."""
 
@@ -24,7 +24,7 @@ class Displayed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     may_be_empty
         Names of the fields that may be empty words.
     longest
-        Characters of a word, at most.
+        Maximum number of characters of a word.
 
     Raises
     ------
@@ -44,7 +44,7 @@ class Displayed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def _check(value: object, longest: int) -> None:
-    """Refuse words and figures that a screen must not be given, in tuples and mappings, too."""
+    """Refuse unprintable words and infinite figures, in tuples and mappings, too."""
     if isinstance(value, str):
         if not (0 < len(value) <= longest and value.isprintable()):
             raise ValueError(f"a name must have 1 to {longest} printable characters")
@@ -52,10 +52,10 @@ def _check(value: object, longest: int) -> None:
         if not math.isfinite(value):
             raise ValueError("figures must be finite")
     elif isinstance(value, tuple | dict):
-        for one in value:
-            _check(one, longest)
-        for one in value.values() if isinstance(value, dict) else ():
-            _check(one, longest)
+        for element in value:
+            _check(element, longest)
+        for element in value.values() if isinstance(value, dict) else ():
+            _check(element, longest)
 
 
 class Fact(Displayed, frozen=True):
@@ -64,9 +64,9 @@ class Fact(Displayed, frozen=True):
     Attributes
     ----------
     name, value
-        What it is, and how much; None: it is not known, or there is none.
+        The name and the value; None: unknown, or there is none.
     kind
-        What it is a figure of.
+        The type of the figure.
     """
 
     may_be_empty: ClassVar[frozenset[str]] = frozenset({"value"})
@@ -77,21 +77,21 @@ class Fact(Displayed, frozen=True):
 
 
 class TableColumn(Displayed, frozen=True):
-    """A column of a table: its name, and what it holds."""
+    """A column of a table: its name, and the type of its cells."""
 
     name: str
     kind: Kind
 
 
 class Table(Displayed, frozen=True, tag="table", tag_field="kind"):
-    """More that was found, for people: rows of words and figures.
+    """A table of further results: rows of words and figures.
 
     Attributes
     ----------
     title
-        What it is about: 1 to 256 printable characters.
+        1 to 256 printable characters.
     columns
-        Their names, and what they hold.
+        Names and types of the columns.
     rows
         A cell for each column.
     """
@@ -122,7 +122,7 @@ class Between(Displayed, frozen=True, tag="between", tag_field="kind"):
     Attributes
     ----------
     feature
-        Its name.
+        The name of the feature.
     low, high
         The ends, in the units of the feature.
     missing
@@ -141,9 +141,9 @@ class Among(Displayed, frozen=True, tag="among", tag_field="kind"):
     Attributes
     ----------
     feature
-        Its name.
+        The name of the feature.
     values
-        The values, in the spec's order; none where all these people lack one.
+        The values, in the spec's order; empty if all these people have none.
     missing
         Whether people without a value are among them.
     """
@@ -164,7 +164,7 @@ class Bin(Displayed, frozen=True):
     lower, upper
         Its corners, along the columns of an encoded context, from 0 to 1.
     where
-        Whom it holds: a condition on each feature that it restricts; all people where there is none.
+        A condition on each feature that it restricts; empty: all people.
     """
 
     lower: tuple[float, ...]

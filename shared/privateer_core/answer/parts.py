@@ -1,13 +1,12 @@
-"""The parts of an answer, each with a type that says how it is drawn."""
+"""The parts of an answer, each with a type that determines its display."""
 
 from typing import Final, Literal, TypeAlias
 
 from privateer_core.answer.estimates import Effect, Estimate
 from privateer_core.answer.facts import Bin, Displayed, Fact, Kind, Table
-from privateer_core.answer.policy_view import Point
-from privateer_core.answer.shapes import Shapes
+from privateer_core.answer.policy_view import Point, Shapes
 
-Ground: TypeAlias = Literal[
+Basis: TypeAlias = Literal[
     "decided against all other options",
     "decided against the control alone",
     "decided on average alone",
@@ -16,9 +15,9 @@ Ground: TypeAlias = Literal[
     "too few people to say",
     "everybody gets it from now on",
 ]
-"""What a recommendation rests on."""
+"""The basis of a recommendation."""
 ABOVE_CHANCE: Final = "above any option by chance"
-"""Name of the estimate of what choosing by context gains over any option by coins, where that was measured."""
+"""Name of the estimate of the gain of choosing by context over random options."""
 
 LOSS: Final = "what a person loses by following it"
 """Title of the losses of what is recommended."""
@@ -29,17 +28,17 @@ class Gain(Displayed, frozen=True):
 
     Attributes
     ----------
-    option
-        The best single option, that the choice is compared with.
+    arm
+        The best single option, to which the choice is compared.
     value, low, high
-        The difference of mean rewards, in their units, and the ends of its interval; None where nothing is known.
+        The difference of mean rewards, in their unit, and the ends of its confidence interval; None if unknown.
     people
-        How many people it is an average over; None where that is not said.
+        Number of people of the average; None if not given.
     means
-        The mean rewards themselves, of the policy and of the option, where they are known.
+        The mean rewards of the policy and of the option, if known.
     """
 
-    option: str
+    arm: str
     value: float | None
     low: float | None
     high: float | None
@@ -48,16 +47,16 @@ class Gain(Displayed, frozen=True):
 
 
 class Recommendation(Displayed, frozen=True):
-    """A recommendation for a group of people, and what it rests on."""
+    """A recommendation for a group of people, and its basis."""
 
     group: str
-    option: str
-    ground: Ground
+    arm: str
+    basis: Basis
 
     @property
     def is_decided(self) -> bool:
         """Whether the option is decided against all others."""
-        return self.ground == "decided against all other options"
+        return self.basis == "decided against all other options"
 
 
 class Recommendations(Displayed, frozen=True, tag="rules", tag_field="kind"):
@@ -67,7 +66,7 @@ class Recommendations(Displayed, frozen=True, tag="rules", tag_field="kind"):
 
 
 class MeansOfBin(Bin, frozen=True):
-    """A box of contexts, and the mean reward there of each option of which something is known."""
+    """A box of contexts, with mean rewards of options, as far as known."""
 
     means: tuple[Estimate, ...]
 
@@ -78,11 +77,11 @@ class BinMeans(Displayed, frozen=True, tag="bin means", tag_field="kind"):
     Attributes
     ----------
     columns
-        What the numbers of a corner are about.
+        Names of the numbers of a corner.
     bins
-        Those in which anybody can be. Reports may be about larger bins than those of the policy.
+        Bins that can have people. Reports may be about larger bins than those of the policy.
     confidence
-        The probability with which each interval by itself holds, about.
+        Approximate coverage probability of each single confidence interval.
     """
 
     columns: tuple[str, ...]
@@ -91,19 +90,19 @@ class BinMeans(Displayed, frozen=True, tag="bin means", tag_field="kind"):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if any(len(one.lower) != len(self.columns) for one in self.bins):
+        if any(len(bin_.lower) != len(self.columns) for bin_ in self.bins):
             raise ValueError("a bin must have a side for each column")
 
 
 class Intervals(Displayed, frozen=True, tag="intervals", tag_field="kind"):
-    """More estimates with intervals, under a title.
+    """Further estimates with confidence intervals, under a title.
 
     Attributes
     ----------
     title
-        What they are about.
+        The subject of the estimates.
     of
-        What they are figures of.
+        The type of their figures.
     estimates
         With the confidence of the answer.
     """
@@ -114,16 +113,16 @@ class Intervals(Displayed, frozen=True, tag="intervals", tag_field="kind"):
 
 
 class Loss(Displayed, frozen=True):
-    """What a person loses on average who gets an option, beside the best one.
+    """The expected loss of a person with an option, relative to the best option.
 
     Attributes
     ----------
     name
         The option, and the group if it is about one.
     expected
-        The mean under normal errors; None where an option has no interval.
+        The mean under normal errors; None if an option has no interval.
     most
-        The most that intervals leave open: where an option has none, all that rewards can differ by.
+        The maximum within the confidence intervals; the range of rewards if an option has none.
     """
 
     name: str
@@ -132,15 +131,15 @@ class Loss(Displayed, frozen=True):
 
 
 class Losses(Displayed, frozen=True, tag="losses", tag_field="kind"):
-    """Losses of what is recommended, one a group, whether it is decided or not."""
+    """Losses of recommended options by group, decided or not."""
 
-    losses: tuple[Loss, ...]
+    expected_losses: tuple[Loss, ...]
 
 
 class EffectPath(Displayed, frozen=True):
-    """An effect at every look; None where nothing was known of it then."""
+    """An effect at every look; None where it was unknown."""
 
-    option: str
+    arm: str
     group: str | None
     values: tuple[float | None, ...]
     lows: tuple[float | None, ...]
@@ -149,7 +148,7 @@ class EffectPath(Displayed, frozen=True):
     @property
     def name(self) -> str:
         """The option, and the group if it is about one."""
-        return self.option if self.group is None else f"{self.option}: {self.group}"
+        return self.arm if self.group is None else f"{self.arm}: {self.group}"
 
 
 class EffectsOverTime(Displayed, frozen=True, tag="over time", tag_field="kind"):
@@ -158,7 +157,7 @@ class EffectsOverTime(Displayed, frozen=True, tag="over time", tag_field="kind")
     Attributes
     ----------
     people
-        How many had reported at each look.
+        Number of people who had reported at each look.
     effects
         Each with a figure for every look.
     """
@@ -168,7 +167,7 @@ class EffectsOverTime(Displayed, frozen=True, tag="over time", tag_field="kind")
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if any(len(part) != len(self.people) for one in self.effects for part in (one.values, one.lows, one.highs)):
+        if any(len(row) != len(self.people) for path in self.effects for row in (path.values, path.lows, path.highs)):
             raise ValueError("an effect over time must have a figure for every look")
 
 
@@ -186,40 +185,40 @@ class Figures(Displayed, frozen=True, tag="figures", tag_field="kind"):
     facts: tuple[Fact, ...]
 
 
-class Contradiction(Displayed, frozen=True, tag="contradiction", tag_field="kind"):
-    """A test of whether recent rounds contradict earlier ones, which would say that rewards have moved.
+class DriftTest(Displayed, frozen=True, tag="drift test", tag_field="kind"):
+    """A test of whether rewards have changed, so that recent rounds contradict earlier ones.
 
     Attributes
     ----------
-    found
-        Whether they do.
+    detected
+        Whether a change is detected.
     evidence
-        How many times as probable the releases are if rewards have moved: its decimal logarithm.
+        Decimal logarithm of the likelihood ratio of the releases, of changed and constant rewards.
     false_alarm_rate
-        The probability, at most, that this is ever found in an experiment where nothing moves.
+        Maximum probability of ever detecting a change in an experiment with constant rewards.
     since
-        People who had reported before the rounds that contradict earlier ones; None if none do.
+        Number of people who had reported before the contradicting rounds; None if there are none.
     """
 
-    found: bool
+    detected: bool
     evidence: float
     false_alarm_rate: float
     since: int | None = None
 
 
 class FeatureSelection(Displayed, frozen=True, tag="features", tag_field="kind"):
-    """The features found to matter by people who were asked about one feature at a time.
+    """The selection of features, from reports about one feature at a time.
 
     Attributes
     ----------
     people
-        How many were asked so.
+        Number of people with these reports.
     candidates
-        How many features there were to choose from.
+        Number of features before the selection.
     kept
-        Names of those that were kept; None as long as people are asked so.
+        Names of the selected features; None before the selection.
     gains
-        The gain of each feature, by its name; None as long as people are asked so.
+        The gain of each feature, by its name; None before the selection.
     """
 
     people: int
@@ -229,16 +228,16 @@ class FeatureSelection(Displayed, frozen=True, tag="features", tag_field="kind")
 
 
 class HalfLives(Displayed, frozen=True, tag="half-lives", tag_field="kind"):
-    """Half-lives, in people, with which evidence is forgotten; None stands for never.
+    """Half-lives of evidence, in people; None: evidence is never forgotten.
 
     Attributes
     ----------
     used
-        The one that the policy rests on.
+        The half-life of the policy.
     candidates
-        All that were tried.
+        All candidates.
     probabilities
-        How probable each is; None where the spec says which one to use.
+        Posterior probability of each; None if the spec sets the half-life.
     """
 
     used: float | None
@@ -255,7 +254,7 @@ AnswerPart: TypeAlias = (
     | EffectsOverTime
     | GuardrailEffects
     | Figures
-    | Contradiction
+    | DriftTest
     | FeatureSelection
     | HalfLives
     | Shapes

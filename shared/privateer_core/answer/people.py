@@ -1,4 +1,4 @@
-"""The account of an experiment's people: what has become of each of those who are planned."""
+"""The account of an experiment's planned people, by state of their reports."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -7,22 +7,22 @@ from typing import Final, Self
 from privateer_core.answer.facts import NAME_MAX
 
 GIVEN_UP: Final = "round-given-up"
-"""The reason of acknowledged reports that count nowhere, because their round was given up."""
+"""The reason of acknowledged reports that are lost because their round was abandoned."""
 
 
 @dataclass(frozen=True)
 class HeldReports:
-    """Acknowledged reports that no closed round has taken in.
+    """Acknowledged reports that no closed round contains.
 
     Attributes
     ----------
     in_open_round
-        Reports that the server keeps for its open round.
+        Reports that the server holds for its open round.
     at_shuffler
-        Reports that wait at the shuffler for a whole batch: at least so many, if ``People.unknown`` is above 0. None:
-        whoever counts cannot tell.
+        Reports that wait at the shuffler for a full batch: a lower bound, if ``People.unknown`` is above 0. None:
+        unknown.
     needed
-        How many more reports close the open round, beside those that are held as far as is known; 0: none is open.
+        Number of further reports that close the open round, in addition to known held ones; 0: no round is open.
     """
 
     in_open_round: int = 0
@@ -31,41 +31,41 @@ class HeldReports:
 
     @property
     def total(self) -> int:
-        """How many are held, as far as is known."""
+        """Number of reports that are known to be held."""
         return self.in_open_round + (self.at_shuffler or 0)
 
 
 @dataclass(frozen=True)
 class People:
-    """An account of people, in reports: who may report several times counts each time.
+    """An account of people, in reports: a person with several reports counts several times.
 
-    ``planned + replaced = counted + held + refused + not_asked + out_of_reach + unknown``, where ``replaced`` are those
-    of the refused whose place another person has. Where whoever counts knows all of it ``unknown`` is 0.
+    ``planned + replaced = counted + held + refused + not_asked + out_of_reach + unknown``, where ``replaced`` is the
+    number of refused reports that other people replace. In a complete account ``unknown`` is 0.
 
     Attributes
     ----------
     planned
-        The horizon: reports that may come of the experiment's own people, and of its sources. Late reports that are
-        taken beyond it count, too.
+        The horizon: maximum number of reports of the experiment's own people, and of its sources. Late reports that
+        are accepted beyond it count, too.
     counted
-        Reports that a closed round took in.
+        Reports in closed rounds.
     held
-        Acknowledged reports that wait: where, and how many more are needed.
+        Acknowledged reports that wait, and the number of further ones that are needed.
     refused
-        Reports that were refused, or acknowledged and lost with a round that was given up, by reason.
+        Reports that were refused, or acknowledged and lost with an abandoned round, by reason.
     not_asked
-        People whom the horizon still asks; once the experiment is over, whom it has left out.
+        People who are still to be invited; after the end, people who were not invited.
     out_of_reach
-        People whom rounds cannot fill: a rest below a batch, or who were drawn and did not come.
+        People beyond the last full round, or who were drawn and did not respond.
     replaced
-        Those of the refused in whose place others are asked.
+        Refused reports that are replaced by inviting other people.
     unknown
-        People of whom whoever counts cannot tell whether they wait at the shuffler or are not asked yet.
+        People whose reports either wait at the shuffler or are not requested yet.
 
     Raises
     ------
     ValueError
-        If the parts do not add up, one is below 0, or a reason is none for a screen.
+        If the parts do not add up, any is below 0, or a reason is not printable.
     """
 
     planned: int
@@ -92,73 +92,72 @@ class People:
         planned: int,
         counted: int,
         *,
-        held: HeldReports | None = None,
+        reports: HeldReports | None = None,
         refused: Mapping[str, int] | None = None,
         replaced: int = 0,
         out_of_reach: int = 0,
         is_unknown: bool = False,
     ) -> Self:
-        """Return the account of which these parts are known; nobody has been asked of the rest.
+        """Return the account with these known parts; all remaining people are not asked.
 
         Parameters
         ----------
         is_unknown
-            Whether those whom the open round needs may be at the shuffler already.
+            Whether reports that the open round needs may be at the shuffler already.
         """
-        held, refused = held or HeldReports(), refused or {}
-        present = counted + held.total + sum(refused.values()) - replaced
-        planned = max(planned, present)
-        out_of_reach = min(out_of_reach, planned - present)
-        rest = planned - present - out_of_reach
-        unknown = min(rest, held.needed) if is_unknown else 0
-        return cls(planned, counted, held, refused, rest - unknown, out_of_reach, replaced, unknown)
+        reports, refused = reports or HeldReports(), refused or {}
+        n_present = counted + reports.total + sum(refused.values()) - replaced
+        planned = max(planned, n_present)
+        out_of_reach = min(out_of_reach, planned - n_present)
+        n_remaining = planned - n_present - out_of_reach
+        unknown = min(n_remaining, reports.needed) if is_unknown else 0
+        return cls(planned, counted, reports, refused, n_remaining - unknown, out_of_reach, replaced, unknown)
 
-    def with_shuffler(self, held: int, uncertainty: int = 0) -> Self:
-        """Return the account with what waits at the shuffler: ``held``, or at most ``uncertainty`` more."""
-        held = min(held, self.unknown)
-        unknown = min(self.unknown - held, uncertainty)
-        rest = self.unknown - held - unknown
-        waiting = replace(self.held, at_shuffler=held, needed=max(0, self.held.needed - held))
-        return replace(self, held=waiting, not_asked=self.not_asked + rest, unknown=unknown)
+    def with_shuffler(self, n_held: int, uncertainty: int = 0) -> Self:
+        """Return the account with ``held`` reports at the shuffler, or at most ``uncertainty`` more."""
+        n_held = min(n_held, self.unknown)
+        unknown = min(self.unknown - n_held, uncertainty)
+        n_not_waiting = self.unknown - n_held - unknown
+        new_held = replace(self.held, at_shuffler=n_held, needed=max(0, self.held.needed - n_held))
+        return replace(self, held=new_held, not_asked=self.not_asked + n_not_waiting, unknown=unknown)
 
     @property
     def n_refused(self) -> int:
-        """How many reports were refused."""
+        """Number of refused reports."""
         return sum(self.refused.values())
 
     @property
     def reachable(self) -> int:
-        """How many people the rounds can count, if every report opens."""
+        """Number of people whom rounds can count, if every report opens."""
         return self.planned - self.out_of_reach
 
     @property
     def sentence(self) -> str:
-        """The account in words; parts of nobody are left out."""
-        held, refused = self.held, ", ".join(f"{reason} {count:,}" for reason, count in self.refused.items() if count)
-        again = " (others are asked in their place)" if self.replaced else ""
-        least, most = ("at least ", "at most ") if self.unknown else ("", "")
+        """The account in words, without empty parts."""
+        reports = self.held
+        refused = ", ".join(f"{reason} {count:,}" for reason, count in self.refused.items() if count)
+        replacement_note = " (others are asked in their place)" if self.replaced else ""
+        lower, upper = ("at least ", "at most ") if self.unknown else ("", "")
         parts = [
             (self.counted, f"{self.counted:,} counted in closed rounds"),
-            (held.in_open_round, f"{held.in_open_round:,} held in the open round"),
-            (held.at_shuffler, f"{least}{held.at_shuffler or 0:,} held at the shuffler"),
-            (self.n_refused, f"{self.n_refused:,} refused: {refused}{again}"),
+            (reports.in_open_round, f"{reports.in_open_round:,} held in the open round"),
+            (reports.at_shuffler, f"{lower}{reports.at_shuffler or 0:,} held at the shuffler"),
+            (self.n_refused, f"{self.n_refused:,} refused: {refused}{replacement_note}"),
             (self.unknown, f"{self.unknown:,} not asked or at the shuffler (not known which)"),
             (self.not_asked, f"{self.not_asked:,} not asked"),
             (self.out_of_reach, f"{self.out_of_reach:,} out of reach of rounds"),
         ]
-        said = "; ".join(words for count, words in parts if count) or "nobody"
-        more = f" {most.capitalize()}{held.needed:,} more close the open round." if held.needed else ""
-        return f"Of {self.planned:,} people planned: {said}.{more}"
+        account = "; ".join(words for count, words in parts if count) or "nobody"
+        note = f" {upper.capitalize()}{reports.needed:,} more close the open round." if reports.needed else ""
+        return f"Of {self.planned:,} people planned: {account}.{note}"
 
     def __add__(self, other: Self) -> Self:
-        """Return the account of both together, such as of several runs; of what waits at a shuffler, what is known."""
-        own, others = self.held, other.held
-        held = HeldReports(
-            own.in_open_round + others.in_open_round,
-            (own.at_shuffler or 0) + (others.at_shuffler or 0),
-            own.needed + others.needed,
-        )
+        """Return the sum of two accounts, such as of several runs; unknown numbers at a shuffler count as 0."""
+        left, right = self.held, other.held
+        at_shuffler = (left.at_shuffler or 0) + (right.at_shuffler or 0)
+        reports = HeldReports(left.in_open_round + right.in_open_round, at_shuffler, left.needed + right.needed)
         reasons = {**self.refused, **other.refused}
-        refused = {one: self.refused.get(one, 0) + other.refused.get(one, 0) for one in reasons}
-        sums = {one.name: getattr(self, one.name) + getattr(other, one.name) for one in fields(self) if one.type is int}
-        return replace(self, held=held, refused=refused, **sums)
+        refused = {reason: self.refused.get(reason, 0) + other.refused.get(reason, 0) for reason in reasons}
+        names = [entry.name for entry in fields(self) if entry.type is int]
+        sums = {name: getattr(self, name) + getattr(other, name) for name in names}
+        return replace(self, held=reports, refused=refused, **sums)

@@ -1,26 +1,109 @@
-"""Views of policies for people and other languages: whom each gives what."""
+"""Views of policies for readers and other languages: the options by group."""
 
-from typing import Annotated, Final, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
+from numpy.typing import NDArray
 
 from privateer_core.answer.facts import Bin, Displayed, Fact
 
+
+class ShapeCurve(Displayed, frozen=True):
+    """The shape function of an option by cell, in the unit of rewards; its mean over all people is 0.
+
+    Attributes
+    ----------
+    arm
+        The option.
+    values, lows, highs
+        A figure for every cell, and the ends of its approximate 95 % interval, independent of the prior.
+    """
+
+    arm: str
+    values: tuple[float, ...]
+    lows: tuple[float, ...]
+    highs: tuple[float, ...]
+
+
+class FeatureShape(Displayed, frozen=True):
+    """The shape functions of one feature.
+
+    Attributes
+    ----------
+    feature
+        The name of the feature.
+    is_ordered
+        Whether cells are ordered, as those of a number.
+    has_missing
+        Whether the last cell holds the people without a number.
+    cells
+        Descriptions of the cells.
+    shares
+        The estimated share of people in each cell.
+    gain
+        The expected gain of choosing by this feature alone over one option for all, in the unit of rewards.
+    curves
+        One for each option that is shown.
+    cells_left
+        Number of cells that are not shown, which have the fewest people.
+
+    Raises
+    ------
+    ValueError
+        If a curve does not have a figure for every cell.
+    """
+
+    feature: str
+    is_ordered: bool
+    has_missing: bool
+    cells: tuple[str, ...]
+    shares: tuple[float, ...]
+    gain: float
+    curves: tuple[ShapeCurve, ...]
+    cells_left: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        rows = (self.shares, *(figures for curve in self.curves for figures in (curve.values, curve.lows, curve.highs)))
+        if any(len(row) != len(self.cells) for row in rows):
+            raise ValueError("a shape function must have a figure for every cell")
+
+
+class Shapes(Displayed, frozen=True, tag="shapes", tag_field="kind"):
+    """Shape functions of the features with the largest gains.
+
+    Attributes
+    ----------
+    functions
+        One for each feature that is shown.
+    features_left, arms_left
+        Numbers of features and options that are not shown.
+    """
+
+    functions: tuple[FeatureShape, ...]
+    features_left: int = 0
+    arms_left: int = 0
+
+
 OptionShares: TypeAlias = dict[str, Annotated[float, msgspec.Meta(ge=0, le=1)]]
-"""The share of people who get each option, by its name; those that nobody gets may be left out."""
-
-
+"""The share of people with each option, by its name; options with a share of 0 may be missing."""
 EVERYBODY: Final = "everybody"
-"""What the group is called that has all people."""
+"""Name of the group of all people."""
 INTERCEPT: Final = "intercept"
-"""What the term is called that everybody has."""
+"""Name of the constant term."""
 
 
-def leading(arms: OptionShares) -> str | None:
-    """Return the option with the largest share; None where several have it."""
-    most = max(arms.values(), default=0.0)
-    first = [name for name, share in arms.items() if share == most]
-    return first[0] if len(first) == 1 else None
+def name_terms(options: tuple[str, ...], names: list[str], terms: NDArray[Any]) -> dict[str, dict[str, float]]:
+    """Return rounded terms (options, terms) by option and name."""
+    rows = zip(options, terms.tolist(), strict=True)
+    return {option: {name: round(term, 4) for name, term in zip(names, row, strict=True)} for option, row in rows}
+
+
+def leading_option(arms: OptionShares) -> str | None:
+    """Return the option with the largest share, or None if several have it."""
+    max_share = max(arms.values(), default=0.0)
+    leaders = [name for name, share in arms.items() if share == max_share]
+    return leaders[0] if len(leaders) == 1 else None
 
 
 class ArmsOfBin(Bin, frozen=True):
@@ -35,9 +118,9 @@ class BinShares(Displayed, frozen=True, tag="bins", tag_field="kind"):
     Attributes
     ----------
     columns
-        What the numbers of a corner are about. A column named like a feature of the spec has that feature's numbers.
+        Names of the numbers of a corner. A column named like a feature of the spec has that feature's numbers.
     bins
-        Those in which anybody can be.
+        Bins that can have people.
     """
 
     columns: tuple[str, ...]
@@ -45,36 +128,36 @@ class BinShares(Displayed, frozen=True, tag="bins", tag_field="kind"):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if any(len(one.lower) != len(self.columns) for one in self.bins):
+        if any(len(bin_.lower) != len(self.columns) for bin_ in self.bins):
             raise ValueError("a bin must have a side for each column")
 
 
 class ArmsOfGroup(Displayed, frozen=True):
-    """People with a name, and the share of each option among them."""
+    """A named group of people, with the share of each option."""
 
     name: str
     arms: OptionShares
 
 
 class GroupShares(Displayed, frozen=True, tag="groups", tag_field="kind"):
-    """Groups of people, with the share of each option there; where everybody gets the same, there is one."""
+    """Groups of people, with the share of each option; a policy without contexts has a single group."""
 
     groups: tuple[ArmsOfGroup, ...]
 
 
 class Coefficients(Displayed, frozen=True, tag="coefficients", tag_field="kind"):
-    """The terms of every option's mean reward; people get the option of which most is expected.
+    """The terms of every option's mean reward; people get the option with the largest expected reward.
 
     Attributes
     ----------
     link
-        What turns the sum into a mean reward: `identity` or `logistic`.
+        The link of the sum and the mean reward: `identity` or `logistic`.
     unit
-        What a coefficient says, in words.
+        The unit of coefficients, in words.
     shared
-        Terms of all options alike, by name.
+        Terms that all options share, by name.
     arms
-        Terms of each option of its own, by name; a constant is a term, too.
+        Terms of each option, by name, with its constant.
     """
 
     link: str
@@ -84,7 +167,7 @@ class Coefficients(Displayed, frozen=True, tag="coefficients", tag_field="kind")
 
 
 class PublicDraw(Displayed, frozen=True):
-    """A draw of people: places ``start`` to ``start + places`` of the order that a public seed puts everybody in."""
+    """A sample of people: positions ``start`` to ``start + places`` in a permutation by a public seed."""
 
     seed: int
     start: int
@@ -92,18 +175,18 @@ class PublicDraw(Displayed, frozen=True):
 
 
 class PlayCounts(Displayed, frozen=True, tag="plays", tag_field="kind"):
-    """Counts of how often everybody plays each of several actions.
+    """Numbers of plays of actions by the whole population.
 
     Attributes
     ----------
     plays
-        Times by the action's name: those that are played.
+        Numbers by the action's name, of actions that are played.
     active
         Names of the actions that may still be the best.
     people
-        Number of people whose reports are wanted.
+        Number of required reports.
     draw
-        Who is asked.
+        The sample of invited people.
     """
 
     plays: dict[str, int]
@@ -113,16 +196,16 @@ class PlayCounts(Displayed, frozen=True, tag="plays", tag_field="kind"):
 
 
 class Point(Displayed, frozen=True, tag="point", tag_field="kind"):
-    """A point of a set, around which people's points are, or at which everybody's is.
+    """A point of a set, around which people's points are, or that all people get.
 
     Attributes
     ----------
     centre
         Its coordinates by name.
     average
-        The mean of all centres so far, where that is known.
+        The mean of all centres so far, if known.
     nearest, farthest
-        How far from the centre people's points are; None where this is not about people's points.
+        Range of distances of people's points from the centre; None if all people get the centre.
     """
 
     centre: dict[str, float]
@@ -132,16 +215,16 @@ class Point(Displayed, frozen=True, tag="point", tag_field="kind"):
 
 
 class PolicyView(Displayed, frozen=True):
-    """A policy, as every face draws it.
+    """A policy, as every interface displays it.
 
     Attributes
     ----------
     algorithm, version
-        Of the policy.
+        Algorithm and version of the policy.
     shows
-        Whom it gives what.
+        The options by group.
     facts
-        What else it says of itself.
+        Further properties.
     """
 
     algorithm: str

@@ -1,39 +1,38 @@
-"""The share of people in each group, and where these shares are from."""
+"""The share of people in each group, and the source of these shares."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privateer_core.arrays import Array, Bools
 from privateer_core.spec.categories import OTHER
 
-Array = NDArray[np.float64]
-CROSSED: Final = " & "
-"""Stands between the features in the name of a segment."""
-_NAMED: Final = 6
-"""Groups without anybody that are named."""
-_LETTERS: Final = 100
-"""Letters of a group's name in a sentence."""
+CROSSING_SEPARATOR: Final = " & "
+"""Separator of the features in the name of a segment."""
+_MAX_NAMED_GROUPS: Final = 6
+"""Maximum number of empty groups that a sentence names."""
+_MAX_NAME_LETTERS: Final = 100
+"""Maximum number of letters of a group's name in a sentence."""
 
 
-def names_others(segment: str) -> bool:
-    """Whether a segment's name says that it has levels alone that nobody listed, of one of its features."""
-    return any(part.endswith(f"={OTHER}") for part in segment.split(CROSSED))
+def is_unlisted(segment: str) -> bool:
+    """Whether a segment has only unlisted levels of any of its features, by its name."""
+    return any(part.endswith(f"={OTHER}") for part in segment.split(CROSSING_SEPARATOR))
 
 
 class ShareSource(StrEnum):
-    """Where shares of people are from. What is assumed is never said as if it were known."""
+    """The source of shares of people, which every statement about shares includes."""
 
     COUNTED = "counted"
     """Reports were counted, with the noise of their promise."""
     ASKED = "asked"
-    """People were asked for their group."""
+    """Participants reported their group."""
     DECLARED = "declared"
-    """The spec says so, and nobody counted."""
+    """The spec declares the shares, and no reports counted them."""
     ASSUMED = "assumed"
-    """Nothing is known of who comes."""
+    """The distribution of people is unknown."""
 
     @property
     def sentence(self) -> str:
@@ -53,51 +52,38 @@ _SENTENCES: Final = {
 
 @dataclass(frozen=True)
 class Shares:
-    """Shares of people by group.
+    """Shares of people by group."""
 
-    Attributes
-    ----------
-    estimate, variance
-        Shape (groups,): the shares, of which noise may leave some below 0, and their variances; 0 where nobody counted.
-    source
-        Where they are from.
-    is_empty
-        Shape (groups,): whether the estimate is one that a group without anybody has.
-    names
-        Those of the groups, where they have some.
-    """
-
-    estimate: Array
-    variance: Array
+    estimate: Array  # shape (groups,): the shares, which noise may make negative
+    variance: Array  # shape (groups,): the variances of the estimates; 0 without counting
     source: ShareSource
-    is_empty: NDArray[np.bool_]
-    names: tuple[str, ...] = ()
+    is_empty: Bools  # shape (groups,): whether the estimate is consistent with an empty group
+    names: tuple[str, ...] = ()  # names of the groups, if they have any
 
     @classmethod
     def fixed(cls, estimate: Array, source: ShareSource) -> "Shares":
-        """Return shares without an error of their own."""
+        """Return shares without estimation error."""
         return cls(estimate, np.zeros(len(estimate)), source, np.asarray(estimate <= 0))
 
     @property
-    def people(self) -> Array:
-        """Shape (groups,): shares with a sum of 1, of groups in which somebody is known to be; else of all groups."""
-        told = np.where(self.is_empty, 0.0, self.estimate.clip(0, 1))
-        if not told.any():
-            return np.full(len(told), 1 / len(told))
-        return np.asarray(told / told.sum())
+    def normalized(self) -> Array:
+        """Shares with a sum of 1, (groups,), of the groups that are not empty, or of all groups if all are."""
+        estimate = np.where(self.is_empty, 0.0, self.estimate.clip(0, 1))
+        if not estimate.any():
+            return np.full(len(estimate), 1 / len(estimate))
+        return np.asarray(estimate / estimate.sum())
 
     @property
     def sentence(self) -> str:
-        """The source in words, and which groups are left out because nobody is known to be in them."""
-        # That nobody is in "other" is as it should be where all levels are listed.
+        """The source in words, and the groups that are left out since they are empty."""
+        # An empty "other" is expected if all levels are listed.
         names = self.names or ("",) * len(self.is_empty)
-        told = [
-            name for name, is_empty in zip(names, self.is_empty, strict=True) if is_empty and not names_others(name)
-        ]
-        if not told or self.is_empty.all():
+        pairs = zip(names, self.is_empty, strict=True)
+        empty_names = [name for name, is_empty in pairs if is_empty and not is_unlisted(name)]
+        if not empty_names or self.is_empty.all():
             return self.source.sentence
-        left = "1 segment is" if len(told) == 1 else f"{len(told):,} segments are"
-        empty = [name[:_LETTERS] for name in told if name]
-        more = f" and {len(empty) - _NAMED:,} more" if len(empty) > _NAMED else ""
-        named = f": {', '.join(empty[:_NAMED])}{more}" if empty else ""
-        return f"{self.source.sentence} {left} left out, in which nobody is known to be{named}."
+        left_out = "1 segment is" if len(empty_names) == 1 else f"{len(empty_names):,} segments are"
+        labels = [name[:_MAX_NAME_LETTERS] for name in empty_names if name]
+        more_note = f" and {len(labels) - _MAX_NAMED_GROUPS:,} more" if len(labels) > _MAX_NAMED_GROUPS else ""
+        names_note = f": {', '.join(labels[:_MAX_NAMED_GROUPS])}{more_note}" if labels else ""
+        return f"{self.source.sentence} {left_out} left out, in which nobody is known to be{names_note}."

@@ -1,6 +1,6 @@
 """Mechanisms: one file each, with the randomizer of devices and the analyzer of the server side by side."""
 
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, get_args
 
 from privateer_core.mechanisms.cell_pairs import CellPairs, CellTriples
 from privateer_core.mechanisms.cell_products import CellProducts
@@ -20,22 +20,7 @@ KeyedMechanism: TypeAlias = SignedSymbol | EventSymbol | CentralSums
 HitsMechanism: TypeAlias = NamedSymbol | CellPairs | CellTriples | CellProducts
 VectorMechanism: TypeAlias = VectorSymbol | GaussianVectors | CentralVectors | RunningVectors | BitVectors
 AnyMechanism: TypeAlias = KeyedMechanism | GroupedBit | HitsMechanism | VectorMechanism | ScreenedMoments
-MECHANISMS: Final[tuple[type[Mechanism], ...]] = (
-    SignedSymbol,
-    EventSymbol,
-    GroupedBit,
-    CentralSums,
-    NamedSymbol,
-    CellPairs,
-    CellTriples,
-    CellProducts,
-    VectorSymbol,
-    GaussianVectors,
-    CentralVectors,
-    RunningVectors,
-    BitVectors,
-    ScreenedMoments,
-)
+MECHANISMS: Final[tuple[type[Mechanism], ...]] = get_args(AnyMechanism)
 """Every mechanism that a spec can choose."""
 
 __all__ = [

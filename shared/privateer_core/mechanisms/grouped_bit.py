@@ -1,4 +1,4 @@
-"""The mechanism of one bit a person, in groups that public coins choose and everybody may see."""
+"""The mechanism of one bit per participant, in public groups that coins choose."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -6,38 +6,37 @@ from typing import ClassVar, Final, Self
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from privateer_core.accounting.amplification import amplified_local_epsilon
-from privateer_core.accounting.events import Event, Parallel, Pure, ShuffledResponse
+from privateer_core.accounting.events import Event, Parallel, ShuffledResponse
+from privateer_core.arrays import Array, Coins, Ints, Records
 from privateer_core.errors import SpecError
-from privateer_core.mechanisms.local_symbol import REPORT, with_coins
-from privateer_core.mechanisms.mechanism import Mechanism, check_range, whole
+from privateer_core.mechanisms.local_symbol import LocalSymbol, with_coins
 from privateer_core.primitives.contributions import GroupSums, KeyedValues, Total
 from privateer_core.primitives.public_coins import UNIT, Layout
 from privateer_core.primitives.questions import KeyedMeans
 from privateer_core.sampling.entropy import NoiseSource
-from privateer_core.sampling.response import RandomizedResponse, bernoulli
+from privateer_core.sampling.response import RandomizedResponse, draw_signs
 
 SYMBOLS: Final = 2
-_DIGITS: Final = 6
-"""Binary digits of the shares that a promise counts on, so that calibrations recur from round to round."""
+_SHARE_BITS: Final = 6
+"""Significant bits of the group shares that a promise counts on, so that calibrations recur from round to round."""
 
 
 @dataclass(frozen=True)
 class GroupTotal(Total):
     """Integer sums over reports, of the shapes of `contributions.GroupSums`."""
 
-    sums: NDArray[np.int64]
-    counts: NDArray[np.int64]
+    sums: Ints
+    counts: Ints
 
 
-class GroupedBit(Mechanism, frozen=True, tag="grouped-bit"):
-    """Randomize a value to a bit, with a local epsilon that the group of the report's coins has.
+class GroupedBit(LocalSymbol, frozen=True, tag="grouped-bit"):
+    """Randomize a value to a bit, with the local epsilon of the group of the report's coins.
 
-    The coins, which everybody sees, choose the group whoever the person is. So each group of a batch is a batch of its
-    own, however many see who is in which, and the fewer people it has the less exact their bits are.
+    The public coins choose the group independently of the participant. So each group of a batch is a batch of its own,
+    even if its members are public, and the fewer participants it has the noisier their bits are.
 
     Parameters
     ----------
@@ -54,12 +53,11 @@ class GroupedBit(Mechanism, frozen=True, tag="grouped-bit"):
     Notes
     -----
     Privacy cost: the epsilon of the group, pure, per report (randomized response; coins are independent of the data).
-    What a batch costs with who is in which group is the worst of the groups (docs/privacy/shuffling.md).
+    The cost of a batch with public groups is that of the worst group (docs/privacy/shuffling.md).
     """
 
-    message: ClassVar = REPORT
-    pure: ClassVar[bool] = True
     counts_shares: ClassVar[bool] = True
+    coins_choose: ClassVar[bool] = True
 
     layout: Layout
     epsilons: tuple[float, ...]
@@ -67,48 +65,37 @@ class GroupedBit(Mechanism, frozen=True, tag="grouped-bit"):
     def __post_init__(self) -> None:
         if self.layout.keys != 1 or len(self.epsilons) != self.layout.groups:
             raise SpecError("must be one for each group of one key", field="epsilons", remedy="use what the spec says")
-        for epsilon in self.epsilons:
-            RandomizedResponse(epsilon, SYMBOLS)
+        _ = self.responses  # refuses epsilons without a randomizer
 
     @classmethod
     def amplified(cls, question: KeyedMeans, epsilon: float, delta: float, honest: int, limit: float) -> Self:
-        """Return the bits of the largest local epsilons, up to ``limit``, with which every group keeps a promise.
+        """Return the mechanism with the largest local epsilons, up to ``limit``, at which all groups keep a promise.
 
-        No group has less than ``epsilon`` itself, which needs no batch.
+        No group has less than ``epsilon``, which needs no batch.
         """
-        layout = question.layout
-        local = (
-            amplified_local_epsilon(epsilon, delta, SYMBOLS, honest, limit, share) if share else min(epsilon, limit)
-            for share in _counted(layout)
-        )
-        return cls(layout, tuple(local))
+
+        def amplify(share: float) -> float:
+            return amplified_local_epsilon(epsilon, delta, SYMBOLS, honest, limit, share)
+
+        shares = _promised_shares(question.layout)
+        return cls(question.layout, tuple(amplify(share) if share else min(epsilon, limit) for share in shares))
 
     @property
-    @override
-    def coins_choose(self) -> bool:
-        return True
-
-    @property
-    @override
-    def alone(self) -> Event:
-        return Pure(self.local_epsilon)
-
-    @property
-    @override
-    def local_epsilon(self) -> float:
+    def epsilon(self) -> float:
+        """Pure local privacy of a report in the least private group."""
         return max(self.epsilons)
 
     @override
-    def shuffled(self, honest: int) -> Event:
-        """Return the groups' events: a person is in one of them, whatever the records are."""
-        groups = zip(self.epsilons, self.shared, strict=True)
-        events = {ShuffledResponse(epsilon, SYMBOLS, honest, share) for epsilon, share in groups if share}
+    def batch_event(self, honest: int) -> Event:
+        """Return the groups' events in parallel: a participant is in one group, independently of the records."""
+        epsilons_and_shares = zip(self.epsilons, self.promised_shares, strict=True)
+        events = {ShuffledResponse(epsilon, SYMBOLS, honest, share) for epsilon, share in epsilons_and_shares if share}
         return Parallel(tuple(sorted(events, key=repr)))
 
     @cached_property
-    def shared(self) -> tuple[float, ...]:
-        """The share of the coins that the promise to the people of each group counts on; 0 where nobody is."""
-        return _counted(self.layout)
+    def promised_shares(self) -> tuple[float, ...]:
+        """Share of the coins in each group that the promise counts on; 0 for an empty group."""
+        return _promised_shares(self.layout)
 
     @cached_property
     def responses(self) -> tuple[RandomizedResponse, ...]:
@@ -116,81 +103,73 @@ class GroupedBit(Mechanism, frozen=True, tag="grouped-bit"):
         return tuple(RandomizedResponse(epsilon, SYMBOLS) for epsilon in self.epsilons)
 
     @property
-    def symbols(self) -> int:
-        """Size of the alphabet."""
-        return SYMBOLS
+    def response(self) -> RandomizedResponse:
+        """The randomizer of the least private group."""
+        return max(self.responses, key=lambda response: response.epsilon)
 
     @property
-    def gains(self) -> NDArray[np.float64]:
-        """What debiasing divides by, group by group; shape (groups,)."""
+    def gains(self) -> Array:
+        """Divisors of debiasing; shape (groups,)."""
         return np.array([response.gain for response in self.responses])
 
-    def groups_of(self, coins: NDArray[np.uint32]) -> NDArray[np.int64]:
-        """Return the public groups of some coins, (n,)."""
+    def coin_groups(self, coins: Coins) -> Ints:
+        """Return the public groups of coins, (n,)."""
         key = np.zeros(1, np.int64)
         return self.layout.group(self.layout.hashes(coins, key), key)
 
     @override
-    def parse(self, rows: bytes) -> NDArray[np.void]:
-        reports = whole(rows, REPORT)
-        check_range(not np.any(reports["symbol"] >= SYMBOLS), "not a symbol of this round's alphabet")
-        return reports
-
-    @override
-    def randomize(self, contributions: KeyedValues, noise: NoiseSource) -> NDArray[np.void]:
-        bits = bernoulli(contributions.values, noise)
+    def randomize(self, contributions: KeyedValues, noise: NoiseSource) -> Records:
+        """Randomize each value to a bit with the local epsilon of its coins' group; return n reports."""
+        bits = draw_signs(contributions.values, noise)
         truth = np.where(contributions.keys < 0, -1, bits > 0)
-        groups, sent = self.groups_of(contributions.coins), np.zeros(len(contributions), np.int64)
+        groups, bits_sent = self.coin_groups(contributions.coins), np.zeros(len(contributions), np.int64)
         for group in np.unique(groups):
-            own = groups == group
-            sent[own] = self.responses[group].randomize(truth[own], noise)
-        return with_coins(contributions.coins, sent)
+            in_group = groups == group
+            bits_sent[in_group] = self.responses[group].randomize(truth[in_group], noise)
+        return with_coins(contributions.coins, bits_sent)
 
     @override
     def empty(self) -> GroupTotal:
-        none = np.zeros((1, self.layout.groups), np.int64)
-        return GroupTotal(0, none, none)
+        zeros = np.zeros((1, self.layout.groups), np.int64)
+        return GroupTotal(0, zeros, zeros)
 
     @override
-    def add(self, total: GroupTotal, reports: NDArray[np.void]) -> GroupTotal:
-        groups, scores = self.groups_of(reports["slot"]), 2 * reports["symbol"].astype(np.int64) - 1
+    def add(self, total: GroupTotal, reports: Records) -> GroupTotal:
+        """Return ``total`` with the scores and the number of reports of each group added."""
+        groups, scores = self.coin_groups(reports["slot"]), 2 * reports["symbol"].astype(np.int64) - 1
         counts = np.bincount(groups, minlength=self.layout.groups)
         sums = np.rint(np.bincount(groups, scores, self.layout.groups)).astype(np.int64)
         return total.merged(GroupTotal(len(reports), sums[None], counts[None]))
 
-    @override
-    def release(self, total: GroupTotal, noise: NoiseSource) -> GroupSums:
-        return self._released(total)
-
-    def _released(self, total: GroupTotal) -> GroupSums:
+    def _build_release(self, total: GroupTotal) -> GroupSums:
         return GroupSums(total.reports, total.sums.astype(np.float64), total.counts, self.gains)
 
     @override
     def simulate(self, contributions: KeyedValues, rng: "np.random.Generator") -> GroupSums:
         """Draw a release: bits from a seeded generator, counted as reports are."""
-        people, groups = len(contributions), self.groups_of(contributions.coins)
-        kept = (rng.random(people) < self.gains[groups]) & (contributions.keys >= 0)
-        ones = rng.random(people) < np.where(kept, contributions.values, 0.5)
-        return self._released(self.add(self.empty(), with_coins(contributions.coins, ones.astype(np.int64))))
+        n_participants, groups = len(contributions), self.coin_groups(contributions.coins)
+        is_kept = (rng.random(n_participants) < self.gains[groups]) & (contributions.keys >= 0)
+        is_one = rng.random(n_participants) < np.where(is_kept, contributions.values, 0.5)
+        return self._build_release(self.add(self.empty(), with_coins(contributions.coins, is_one.astype(np.int64))))
 
     @override
-    def weaker(self, factor: float) -> Self:
+    def with_less_noise(self, factor: float) -> Self:
         """Return the mechanism with ``factor`` times the epsilons."""
         return msgspec.structs.replace(self, epsilons=tuple(factor * epsilon for epsilon in self.epsilons))
 
     @classmethod
     @override
     def instances(cls) -> dict[str, Self]:
-        three = Layout(5, np.array([[13_107, 45_875]], np.uint32))
-        return {"alike": cls(three, (1.0, 1.0, 1.0)), "apart": cls(three, (1.5, 3.0, 2.0))}
+        layout = Layout(5, np.array([[13_107, 45_875]], np.uint32))
+        return {"alike": cls(layout, (1.0, 1.0, 1.0)), "apart": cls(layout, (1.5, 3.0, 2.0))}
 
 
-def _counted(layout: Layout) -> tuple[float, ...]:
+def _promised_shares(layout: Layout) -> tuple[float, ...]:
     """Return the share of the coins in each group of a layout of one key, rounded down to a few binary digits."""
-    parts = np.rint(layout.shares[0] * UNIT).astype(np.int64)
-    return tuple(_rounded_down(int(part)) / UNIT for part in parts)
+    units = np.rint(layout.shares[0] * UNIT).astype(np.int64)
+    return tuple(_round_down(int(n_units)) / UNIT for n_units in units)
 
 
-def _rounded_down(part: int) -> int:
-    dropped = max(0, part.bit_length() - _DIGITS)
-    return part >> dropped << dropped
+def _round_down(n_units: int) -> int:
+    n_dropped_bits = max(0, n_units.bit_length() - _SHARE_BITS)
+    return n_units >> n_dropped_bits << n_dropped_bits

@@ -9,87 +9,88 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer_core.accounting.events import Event
+from privateer_core.arrays import Ints, Records
 from privateer_core.errors import OutOfRange
 from privateer_core.primitives.contributions import KeyedValues, Total
-from privateer_core.sampling.entropy import NoiseSource
-from privateer_core.sampling.response import rounded
+from privateer_core.sampling.entropy import NoiseSource, RandomSource
+from privateer_core.sampling.response import round_stochastically
 
 
 class Mechanism(msgspec.Struct, frozen=True, dict=True, eq=False, forbid_unknown_fields=True, tag_field="type"):
-    """A mechanism with its parameters; it travels inside a round's terms.
+    """A mechanism with its parameters, as in a round's terms.
 
-    Subclasses randomize contributions into rows, one a person; parse rows from the bytes of reports; add rows to a
-    total, in any order; merge totals; and release what the learner may see. A total that cannot be summed may as well
-    hold its rows until the release. `simulate` draws a release with the distribution of all these steps.
+    Subclasses randomize contributions into rows, one per participant; parse rows from the bytes of reports; add rows to
+    a total, in any order; merge totals; and release results to the learner. A total that cannot be summed may hold its
+    rows until the release. `simulate` draws a release with the distribution of all these steps.
     """
 
     message: ClassVar[np.dtype[Any]]
-    """What one message is, where all messages have the same fields."""
+    """Type of a message, if all messages have the same fields."""
 
     pure: ClassVar[bool] = False
-    """Whether it keeps promises of delta 0, and does not use a larger one."""
+    """Whether it keeps promises of delta 0, and does not use a larger delta."""
 
     counts_keys: ClassVar[bool] = False
-    """Whether its promise depends on how many keys there are, which a record then says."""
+    """Whether its promise depends on the number of keys, which a record then contains."""
 
     counts_shares: ClassVar[bool] = False
-    """Whether its promise depends on the share of the coins in each group, which a record then says."""
+    """Whether its promise depends on the share of the coins in each group, which a record then contains."""
 
     continues: ClassVar[bool] = False
-    """Whether noise of a release depends on that of earlier ones, which the total of a round brings along."""
+    """Whether noise of a release depends on that of earlier releases, which the total of a round contains."""
 
     @property
     def coins_choose(self) -> bool:
-        """Whether the coins of a report, which everybody sees, may be those that chose the person's arm."""
+        """Whether the public coins of a report may have chosen the participant's arm."""
         return False
 
     @property
     def report_size(self) -> int:
-        """Bytes of one message."""
+        """Size of a message in bytes."""
         return self.message.itemsize
 
     @property
     def messages(self) -> int:
-        """Messages of one person."""
+        """Number of messages of a participant."""
         return 1
 
     @property
     def groups(self) -> int:
-        """Kinds of messages, of which a person sends equally many, kind after kind; shufflers keep them apart."""
+        """Number of kinds of messages. A participant sends equally many of each; shufflers permute within a kind."""
         return 1
 
-    def kinds(self, rows: bytes) -> NDArray[np.int64]:
-        """Return the kinds that messages say they are of, from their concatenated bytes; they need not parse."""
+    def kinds(self, rows: bytes) -> Ints:
+        """Return the kinds of messages by their concatenated bytes; the messages need not be valid."""
         return np.zeros(len(rows) // self.report_size, np.int64)
 
     @property
     def message_bits(self) -> int:
-        """Bits that a message carries, as Li, Zhou and Ji count."""
+        """Number of bits of a message, as Li, Zhou and Ji count."""
         return 8 * self.report_size
 
     @property
-    def alone(self) -> Event | None:
-        """What one report reveals by itself, for the accountant; None: the record, or all but the record."""
+    def report_event(self) -> Event | None:
+        """Event of a single report, for the accountant; None: it reveals the record, or all but the record."""
         return None
 
-    def shuffled(self, honest: int) -> Event | None:
-        """Return what a permuted batch reveals of a person among ``honest`` honest ones; None: the record."""
+    def batch_event(self, honest: int) -> Event | None:
+        """Return the event of a permuted batch with ``honest`` honest reports; None: it reveals the record."""
         del honest
         return None
 
     @property
-    def released(self) -> Event | None:
-        """What a release reveals, if reports themselves are kept secret; None: the record."""
+    def release_event(self) -> Event | None:
+        """Event of a release, if reports themselves are kept secret; None: it reveals the record."""
         return None
 
     @property
     def sampling(self) -> float:
-        """What the sampler of noise may add to delta."""
+        """Upper bound of the delta that the sampler of noise adds."""
         return 0.0
 
     @property
     def local_epsilon(self) -> float:
-        """Pure epsilon of one report by itself; infinite if it has none."""
+        """Pure epsilon of a single report; infinite if it has none."""
         return math.inf
 
     @classmethod
@@ -97,22 +98,16 @@ class Mechanism(msgspec.Struct, frozen=True, dict=True, eq=False, forbid_unknown
         """Return small instances by name, for tests and audits."""
         raise NotImplementedError
 
-    def weaker(self, factor: float) -> Self:
-        """Return the mechanism with so much less noise: a planted defect for tests."""
+    def with_less_noise(self, factor: float) -> Self:
+        """Return the mechanism with ``factor`` times less noise: a planted defect for tests."""
         raise NotImplementedError
 
     def parse(self, rows: bytes) -> Any:
-        """Parse reports from their concatenated bytes, in any order.
-
-        Raises
-        ------
-        OutOfRange
-            If the bytes are not whole reports, or not what `randomize` can make.
-        """
+        """Parse reports from concatenated bytes, in any order; `OutOfRange` if `randomize` cannot make them."""
         raise NotImplementedError
 
     def randomize(self, contributions: Any, noise: NoiseSource) -> Any:
-        """Randomize the contributions of n people; return n rows, or n rows of messages."""
+        """Randomize the contributions of n participants; return n rows, or n rows of messages."""
         raise NotImplementedError
 
     def empty(self) -> Any:
@@ -128,22 +123,22 @@ class Mechanism(msgspec.Struct, frozen=True, dict=True, eq=False, forbid_unknown
         return left.merged(right)
 
     def release(self, total: Any, noise: NoiseSource) -> Any:
-        """Return what the learner may see. A curator's noise is drawn here, so a round is released once."""
+        """Return the release of a total. A curator's noise is drawn here, so a round is released once."""
         raise NotImplementedError
 
     def settle(self, total: Any, noise: NoiseSource) -> tuple[Any, Any]:
-        """Return what the learner may see, and what is left for the next round to `resume`: by default nothing."""
+        """Return the release of a total, and the total for the next round to `resume`: by default an empty one."""
         return self.release(total, noise), self.empty()
 
-    def resume(self, before: "Mechanism", left: Any) -> Any:
-        """Return the total that a round begins with, after one of the mechanism ``before``: by default that of none.
+    def resume(self, previous: "Mechanism", total: Any) -> Any:
+        """Return the first total of a round after a round of the mechanism ``previous``: by default an empty total.
 
         Parameters
         ----------
-        left
-            What `settle` left, or the total of a round of which nothing was released.
+        total
+            The total that `settle` returned, or the total of a round without a release.
         """
-        del before, left
+        del previous, total
         return self.empty()
 
     def simulate(self, contributions: Any, rng: "np.random.Generator") -> Any:
@@ -155,66 +150,46 @@ class Mechanism(msgspec.Struct, frozen=True, dict=True, eq=False, forbid_unknown
 class KeyedTotal(Total):
     """Integer sums over reports on keys, of the shapes of `contributions.KeyedSums`."""
 
-    sums: NDArray[np.int64]
-    counts: NDArray[np.int64]
-    hits: NDArray[np.int64]
+    sums: Ints
+    counts: Ints
+    hits: Ints
 
     @classmethod
     def empty(cls, keys: int, groups: int, *, by_group: bool = False) -> Self:
-        """Return the total of no reports; ``by_group``: with hits of every key and group."""
-        none = np.zeros((keys, groups), np.int64)
-        return cls(0, none, none, none if by_group else np.zeros(keys, np.int64))
+        """Return the total of no reports; ``by_group``: with hits for every key and group."""
+        zeros = np.zeros((keys, groups), np.int64)
+        return cls(0, zeros, zeros, zeros if by_group else np.zeros(keys, np.int64))
 
 
 UNIT: Final = 65535
-"""Steps of a value in [0, 1] in the record of a person."""
+"""Steps of a value in [0, 1] in a participant's record."""
 NO_KEY: Final = (1 << 32) - 1
-"""The key in the record of a person who has none."""
+"""The key in the record of a participant without a key."""
 
 
-def keyed_records(
-    contributions: KeyedValues, kind: np.dtype[Any], source: "NoiseSource | np.random.Generator"
-) -> NDArray[np.void]:
-    """Return the keys and values of n people, for a curator; values are rounded to the grid at random."""
-    has, records = contributions.keys >= 0, np.empty(len(contributions), dtype=kind)
-    records["key"] = np.where(has, contributions.keys, NO_KEY)
-    records["value"] = np.where(has, rounded(contributions.values, UNIT, source), 0)
+def build_keyed_records(contributions: KeyedValues, kind: np.dtype[Any], source: RandomSource) -> Records:
+    """Return the keys and values of n participants, for a curator; values are rounded to the grid at random."""
+    has_key, records = contributions.keys >= 0, np.empty(len(contributions), dtype=kind)
+    records["key"] = np.where(has_key, contributions.keys, NO_KEY)
+    records["value"] = np.where(has_key, round_stochastically(contributions.values, UNIT, source), 0)
     return records
 
 
-def parse_keyed(rows: bytes, kind: np.dtype[Any], keys: int) -> NDArray[np.void]:
-    """Parse the records of people with one of so many keys, or none.
-
-    Raises
-    ------
-    OutOfRange
-        If the bytes are not whole records, or one has another key.
-    """
-    records = whole(rows, kind)
-    check_range(not np.any((records["key"] >= keys) & (records["key"] != NO_KEY)), "not a key of this round")
+def parse_keyed_records(rows: bytes, kind: np.dtype[Any], keys: int) -> Records:
+    """Parse records with one of ``keys`` keys, or without; `OutOfRange` for another key or incomplete bytes."""
+    records = view_rows(rows, kind)
+    check_valid(not np.any((records["key"] >= keys) & (records["key"] != NO_KEY)), "not a key of this round")
     return records
 
 
-def whole(rows: bytes, kind: np.dtype[Any]) -> NDArray[Any]:
-    """View concatenated bytes as rows of a kind.
-
-    Raises
-    ------
-    OutOfRange
-        If the bytes are not whole rows.
-    """
+def view_rows(rows: bytes, kind: np.dtype[Any]) -> NDArray[Any]:
+    """View concatenated bytes as rows of a data type; `OutOfRange` if they are not whole rows."""
     if len(rows) % kind.itemsize:
         raise OutOfRange("not a whole number of reports", remedy="send what the client library makes")
     return np.frombuffer(rows, dtype=kind)
 
 
-def check_range(good: bool, what: str) -> None:
-    """Refuse reports that are ``what``.
-
-    Raises
-    ------
-    OutOfRange
-        If they are not ``good``.
-    """
-    if not good:
-        raise OutOfRange(what, remedy="send what the client library makes")
+def check_valid(is_valid: bool, description: str) -> None:
+    """Refuse reports by `OutOfRange`, with a description of their defect, unless ``is_valid``."""
+    if not is_valid:
+        raise OutOfRange(description, remedy="send what the client library makes")

@@ -14,68 +14,67 @@ from typing_extensions import override
 from privateer_core.accounting.accountant import account
 from privateer_core.accounting.events import Choice, Event, Gaussian, Repeated, Sequential
 from privateer_core.accounting.gaussian import gaussian_standard_deviation
+from privateer_core.arrays import Array, Ints
 from privateer_core.errors import SpecError
-from privateer_core.mechanisms.mechanism import Mechanism, check_range, whole
+from privateer_core.mechanisms.mechanism import Mechanism, check_valid, view_rows
 from privateer_core.portable import round_up
 from privateer_core.primitives.bounded_vectors import BoundedVectors, SecondMomentSums
 from privateer_core.primitives.clipping import Ball
 from privateer_core.primitives.contributions import Total
 from privateer_core.primitives.questions import SecondMoments
-from privateer_core.sampling.entropy import NoiseSource
-from privateer_core.sampling.laplace import choose, simulate_choice
+from privateer_core.sampling.entropy import NoiseSource, RandomSource
+from privateer_core.sampling.laplace import draw_choice, simulate_choice
 from privateer_core.sampling.normal import RoundedNormal, sampling_cost
-from privateer_core.sampling.response import rounded
+from privateer_core.sampling.response import round_stochastically
 
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
 GRID: Final = 127
 """Steps of a coordinate in [0, 1]: it is a signed byte."""
 UNIT: Final = 1024
 """Steps of a prediction."""
 SENSITIVITY: Final = 2.0
-"""L2 change of a block when a person is replaced; see `ScreenedMoments`."""
-_CHOICE_LEAST: Final = 1e-9
-"""Least epsilon of a choice: the sampler counts in 64 bits up to its scale."""
-_SHARE: Final = 0.65
-"""Share of the budget that choices have, as concentrated privacy counts."""
+"""L2 change of a block when a participant is replaced; see `ScreenedMoments`."""
+_CHOICE_MIN: Final = 1e-9
+"""Smallest epsilon of a choice: the sampler counts in 64 bits up to its scale."""
+_CHOICE_BUDGET_SHARE: Final = 0.65
+"""Share of the budget for choices, in units of concentrated privacy."""
 _DIGITS: Final = 4
-_STEPS: Final = 14
-_BLOCK: Final = 1 << 21
-"""Numbers of a block of records: keeps memory small."""
+_BISECTION_STEPS: Final = 14
+_BLOCK_NUMBERS: Final = 1 << 21
+"""Number of coordinates summed at a time, to limit memory."""
 
 
 @dataclass(frozen=True)
 class Moments(Total):
     """Exact sums of products of all pairs of coordinates, in grid units squared: the upper triangle, row by row."""
 
-    sums: Integers
+    sums: Ints
 
 
 class ScreenedMoments(Mechanism, frozen=True, tag="screened-moments"):
-    """A curator gets records, rounded at random; a release chooses features, and has their noisy second moments.
+    """A curator's noisy second moments of privately chosen features, from records rounded at random.
 
     A record z has a 1 for its arm among ``arms`` coordinates, then features, then the value, all in [-1, 1]. Only sums
-    of products are held, so that no record outlives its request. A release scores every feature that is not kept by the
-    absolute sum of its products with the value less what is predicted, takes ``screened`` of them one after the other
-    by the exponential mechanism (the same as the largest of scores with Gumbel noise; Durfee and Rogers 2019), and then
-    has the second moments of arms, kept and chosen features, and the value, in one block.
+    of products are stored, so that no record outlives its request. A release scores every other feature by the absolute
+    sum of its products with the residual of the value, chooses ``screened`` features one after the other by the
+    exponential mechanism (the same as the largest of scores with Gumbel noise; Durfee and Rogers 2019), and releases
+    the second moments of arms, kept and chosen features, and the value, in a block.
 
     Parameters
     ----------
     ball
-        Where records lie: a box.
+        The box of records.
     arms
-        Coordinates of which one is 1.
+        Number of coordinates of which one is 1.
     kept
-        Places among the features that are in the block in any case, in order.
+        Indices of the features that are in the block in any case, in order.
     screened
-        How many more are chosen.
+        Number of further features to choose.
     predicted
-        What is predicted of the value by the coordinate of an arm, and by each kept feature, in 1/1024; empty: nothing.
+        Coefficients of the arm's coordinate and each kept feature in the value's prediction, in 1/1024; empty: none.
     choice
-        Epsilon of each choice; 0: the largest is taken.
+        Epsilon of each choice; 0: the largest score is chosen.
     standard_deviation
-        Of the noise in a block, at sensitivity 2; 0: there is none.
+        Standard deviation of the noise in a block, at sensitivity 2; 0: no noise.
 
     Raises
     ------
@@ -84,11 +83,11 @@ class ScreenedMoments(Mechanism, frozen=True, tag="screened-moments"):
 
     Notes
     -----
-    Privacy cost: ``screened`` choices, and one release with normal noise. With k features and the arm's 1, a person's
-    coordinates are at most sqrt(k + 1) long. Divided by that, and beside the value, they are a vector z of length
-    sqrt(2) at most, and the person's part of the block is z z^T / sqrt 2. Replacing the person by one with z' moves it
-    by at most 2: the square of the distance is (|z|^4 + |z'|^4 - 2 <z, z'>^2) / 2. Replacing a person moves every score
-    by at most twice what one record adds to it, and of two scores one may rise and the other fall.
+    Privacy cost: ``screened`` choices, and one release with normal noise. With k features and the arm's 1, a record's
+    coordinates have a norm of at most sqrt(k + 1). Divided by that, and beside the value, they are a vector z of norm
+    sqrt(2) at most, and the record's part of the block is z z^T / sqrt 2. Replacing the record by z' moves the block by
+    at most 2: the square of the distance is (|z|^4 + |z'|^4 - 2 <z, z'>^2) / 2. Replacing a record moves every score by
+    at most twice a record's largest contribution, and of two scores one may rise and the other fall.
     """
 
     ball: Ball
@@ -100,49 +99,45 @@ class ScreenedMoments(Mechanism, frozen=True, tag="screened-moments"):
     standard_deviation: float = 0.0
 
     def __post_init__(self) -> None:
-        places = list(self.kept)
-        possible = self.ball.norm == "max" and self.ball.bound == 1 and self.arms >= 1 and self.features >= 1
-        possible = possible and places == sorted(set(places)) and all(0 <= one < self.features for one in places)
-        possible = possible and self.screened >= 0 and 1 <= len(places) + self.screened <= self.features
-        possible = possible and len(self.predicted) in (0, self.arms + len(places))
-        if not (possible and all(abs(one) <= UNIT for one in self.predicted)):
+        indices = list(self.kept)
+        is_possible = self.ball.norm == "max" and self.ball.bound == 1 and self.arms >= 1 and self.features >= 1
+        is_possible = is_possible and indices == sorted(set(indices)) and all(0 <= k < self.features for k in indices)
+        is_possible = is_possible and self.screened >= 0 and 1 <= len(indices) + self.screened <= self.features
+        is_possible = is_possible and len(self.predicted) in (0, self.arms + len(indices))
+        if not (is_possible and all(abs(k) <= UNIT for k in self.predicted)):
             raise SpecError("there is no such block", field="kept", remedy="fetch the policy again")
-        noisy = 0 <= self.standard_deviation < 1e6 and (self.choice == 0 or _CHOICE_LEAST <= self.choice <= 16)
-        if not (noisy and (self.choice > 0) == (self.screened > 0 and self.standard_deviation > 0)):
-            raise SpecError("there is no such noise", field="standard_deviation", remedy="use what the spec promises")
+        has_noise = 0 <= self.standard_deviation < 1e6 and (self.choice == 0 or _CHOICE_MIN <= self.choice <= 16)
+        if not (has_noise and (self.choice > 0) == (self.screened > 0 and self.standard_deviation > 0)):
+            detail = "does not fit the numbers of kept and screened features, or is out of range"
+            raise SpecError(detail, field="standard_deviation", remedy="calibrate it to the spec's promise")
 
     @classmethod
     def exact(cls, question: SecondMoments) -> Self:
         """Return the mechanism whose releases have no noise."""
-        predicted = tuple(round(UNIT * one) for one in question.predicted)
-        return cls(question.ball, question.arms, question.kept, question.screened, predicted)
+        predicted = tuple(round(UNIT * prediction) for prediction in question.predicted)
+        return cls(question.ball, question.arms, question.kept_features, question.screened, predicted)
 
     @classmethod
     def calibrated(cls, question: SecondMoments, epsilon: float, delta: float) -> Self:
-        """Return the mechanism whose releases are (epsilon, delta)-private.
-
-        Raises
-        ------
-        SpecError
-            If the promise is out of the certified range.
-        """
-        made = cls.exact(question)
-        choice, deviation = block_noise(epsilon, delta - sampling_cost(made.released_numbers), question.screened)
-        return msgspec.structs.replace(made, choice=choice, standard_deviation=deviation)
+        """Return the mechanism whose releases are (epsilon, delta)-private; refuse an uncertified promise."""
+        exact = cls.exact(question)
+        delta -= sampling_cost(exact.released_numbers)
+        choice, standard_deviation = block_noise(epsilon, delta, question.screened)
+        return msgspec.structs.replace(exact, choice=choice, standard_deviation=standard_deviation)
 
     @property
     def features(self) -> int:
-        """Features of a record."""
+        """Number of features of a record."""
         return self.ball.coordinates - self.arms - 1
 
     @property
     def width(self) -> int:
-        """Coordinates of a block beside the value: arms, kept features and chosen ones."""
+        """Number of coordinates of a block beside the value: arms, kept features and chosen features."""
         return self.arms + len(self.kept) + self.screened
 
     @property
     def released_numbers(self) -> int:
-        """Numbers of a block."""
+        """Number of released numbers of a block."""
         return (self.width + 1) * (self.width + 2) // 2
 
     @property
@@ -152,14 +147,15 @@ class ScreenedMoments(Mechanism, frozen=True, tag="screened-moments"):
 
     @property
     @override
-    def released(self) -> Event | None:
+    def release_event(self) -> Event | None:
+        """Event of a release: the choices and the noisy block; None without noise."""
         if not self.standard_deviation:
             return None
         block = Gaussian(self.standard_deviation, SENSITIVITY)
         if not self.screened:
             return block
-        chosen = Choice(4 * self._most / self.scale)
-        return Sequential((Repeated(chosen, self.screened) if self.screened > 1 else chosen, block))
+        choice = Choice(4 * self._max_score / self.scale)
+        return Sequential((Repeated(choice, self.screened) if self.screened > 1 else choice, block))
 
     @property
     @override
@@ -167,45 +163,45 @@ class ScreenedMoments(Mechanism, frozen=True, tag="screened-moments"):
         return sampling_cost(self.released_numbers) if self.standard_deviation else 0.0
 
     @property
-    def _most(self) -> int:
-        """The most that one record adds to a score, in its units."""
+    def _max_score(self) -> int:
+        """Largest contribution of a record to a score, in units of scores."""
         if not self.predicted:
             return GRID**2
-        arms, kept = self.predicted[: self.arms], self.predicted[self.arms :]
-        return GRID**2 * (UNIT + max(map(abs, arms)) + sum(map(abs, kept)))
+        arms, kept_coefficients = self.predicted[: self.arms], self.predicted[self.arms :]
+        return GRID**2 * (UNIT + max(map(abs, arms)) + sum(map(abs, kept_coefficients)))
 
     @property
     def score_scale(self) -> float:
-        """Scale of what a choice adds to the sum of products of a feature and the value."""
-        return self.scale / self._most if self.choice else 0.0
+        """Scale of the noise of a choice in the sum of products of a feature and the value."""
+        return self.scale / self._max_score if self.choice else 0.0
 
     @property
     def product_variance(self) -> float:
-        """Variance of what is added to the sum of products of a feature and the value, and 0 without noise."""
-        return float(self._deviations[0, -1] / GRID**2) ** 2
+        """Variance of the noise in the sum of products of a feature and the value; 0 without noise."""
+        return float(self._noise_deviations[0, -1] / GRID**2) ** 2
 
     @cached_property
     def scale(self) -> int:
-        """Scale of the exponential mechanism: two scores may move by twice the most each, in opposite directions."""
-        return math.ceil(4 * self._most / self.choice)
+        """Scale of the exponential mechanism: two scores may move by twice a record's largest contribution each."""
+        return math.ceil(4 * self._max_score / self.choice)
 
     def randomize(self, contributions: BoundedVectors, noise: NoiseSource) -> NDArray[np.int8]:
-        """Return the records of n people, rounded to the grid at random; shape (n, coordinates)."""
-        return self._on_grid(contributions.values, noise)
+        """Return the records of n participants, rounded to the grid at random; shape (n, coordinates)."""
+        return self._round_records(contributions.values, noise)
 
-    def _on_grid(self, values: Array, source: "NoiseSource | np.random.Generator") -> NDArray[np.int8]:
-        shares = (self.ball.clip(values) + 1) / 2
-        records = rounded(shares.ravel(), 2 * GRID, source).reshape(shares.shape) - GRID
+    def _round_records(self, values: Array, source: RandomSource) -> NDArray[np.int8]:
+        """Return records rounded to the grid at random, with exactly one arm each; (n, coordinates)."""
+        records = round_stochastically((self.ball.clip(values) + 1) / 2, 2 * GRID, source) - GRID
         arms = values[:, : self.arms].argmax(axis=1)
         records[:, : self.arms] = GRID * (arms[:, None] == np.arange(self.arms))
         return records.astype(np.int8)
 
     def parse(self, rows: bytes) -> NDArray[np.int8]:
-        """Parse reports from their concatenated bytes; a curator holds people to the box, which its promise needs."""
-        reports = whole(rows, np.dtype(("i1", (self.ball.coordinates,))))
+        """Parse reports from their concatenated bytes; records outside of the box would break the promise."""
+        reports = view_rows(rows, np.dtype(("i1", (self.ball.coordinates,))))
         arms = reports[:, : self.arms].astype(np.int64)
-        one = (np.count_nonzero(arms, axis=1) == 1) & (arms.sum(axis=1) == GRID)
-        check_range(bool(one.all()) and not np.any(reports < -GRID), "a record out of the box")
+        has_one_arm = (np.count_nonzero(arms, axis=1) == 1) & (arms.sum(axis=1) == GRID)
+        check_valid(bool(has_one_arm.all()) and not np.any(reports < -GRID), "a record out of the box")
         return reports
 
     @override
@@ -215,78 +211,83 @@ class ScreenedMoments(Mechanism, frozen=True, tag="screened-moments"):
 
     @override
     def add(self, total: Moments, reports: NDArray[np.int8]) -> Moments:
-        return total.merged(self._summed(reports))
+        return total.merged(self._sum_products(reports))
 
-    def _summed(self, records: NDArray[Any]) -> Moments:
-        """Sum products: whole numbers below 2^53, so that floating point is exact in any order."""
+    def _sum_products(self, records: NDArray[Any]) -> Moments:
+        """Sum products of all pairs of coordinates: whole numbers below 2^53, exact in floating point in any order."""
         size = self.ball.coordinates
-        sums, step = np.zeros((size, size)), max(1, _BLOCK // size)
+        sums, step = np.zeros((size, size)), max(1, _BLOCK_NUMBERS // size)
         for start in range(0, len(records), step):
-            some = records[start : start + step].astype(np.float64)
-            sums += some.T @ some
+            chunk = records[start : start + step].astype(np.float64)
+            sums += chunk.T @ chunk
         return Moments(len(records), sums[~np.tri(size, k=-1, dtype=bool)].astype(np.int64))
 
     @override
     def release(self, total: Moments, noise: NoiseSource) -> SecondMomentSums:
-        return self._released(
+        """Return the release of a total, with features chosen and noise drawn from ``noise``."""
+        return self._build_release(
             total,
-            lambda scores: choose(scores, self.scale, noise),
-            lambda deviation, count: _normal(deviation).draw(count, noise),
+            lambda scores: draw_choice(scores, self.scale, noise),
+            lambda deviation, count: _rounded_normal(deviation).draw(count, noise),
         )
 
     @override
     def simulate(self, contributions: BoundedVectors, rng: "np.random.Generator") -> SecondMomentSums:
-        return self._released(
-            self._summed(self._on_grid(contributions.values, rng)),
+        """Draw a release of participants with these records, from a seeded generator."""
+        return self._build_release(
+            self._sum_products(self._round_records(contributions.values, rng)),
             lambda scores: simulate_choice(scores, self.scale, rng),
             lambda deviation, count: np.rint(deviation * rng.normal(size=count)).astype(np.int64),
         )
 
-    def _released(self, total: Moments, choose_one: Any, draw: Any) -> SecondMomentSums:
-        scores, left, chosen = self.scores(total), self.candidates, []
+    def _build_release(self, total: Moments, choose_index: Any, draw: Any) -> SecondMomentSums:
+        """Choose features by their scores, and return their second moments with symmetric noise."""
+        scores, candidates, chosen = self.score_features(total), self.candidates, []
         for _ in range(self.screened):
-            place = choose_one(scores[left]) if self.choice else int(scores[left].argmax())
-            chosen.append(int(left[place]))
-            left = np.delete(left, place)
-        moments = self.block(total, chosen)
+            index = choose_index(scores[candidates]) if self.choice else int(scores[candidates].argmax())
+            chosen.append(int(candidates[index]))
+            candidates = np.delete(candidates, index)
+        moments = self.select_block(total, chosen)
         if self.standard_deviation:
-            moments = moments + _symmetric(self._deviations, draw)
-        # Nobody has two arms: whatever is drawn there says nothing.
+            moments = moments + _draw_symmetric(self._noise_deviations, draw)
+        # A record has a single arm: products of two arms are 0 without noise.
         moments[: self.arms, : self.arms] *= np.eye(self.arms, dtype=np.int64)
         return SecondMomentSums(total.reports, np.array(chosen, np.int64), moments / GRID**2, self.variances)
 
     @property
-    def candidates(self) -> Integers:
-        """Features that may be chosen, in order."""
+    def candidates(self) -> Ints:
+        """Indices of the features that may be chosen, in order."""
         return np.setdiff1d(np.arange(self.features), np.array(self.kept, np.int64))
 
-    def scores(self, total: Moments) -> Integers:
-        """Return by how much each feature's products with the value are off what is predicted; secret; (features,)."""
+    def score_features(self, total: Moments) -> Ints:
+        """Return the absolute residuals of each feature's products with the value; secret; (features,)."""
         features, value = range(self.arms, self.ball.coordinates - 1), self.ball.coordinates - 1
-        scores = self._sums(total, features, [value])[:, 0]
+        scores = self._product_sums(total, features, [value])[:, 0]
         if self.predicted:
-            known = [*range(self.arms), *(self.arms + place for place in self.kept)]
-            scores = UNIT * scores - self._sums(total, features, known) @ np.array(self.predicted)
+            predictors = [*range(self.arms), *(self.arms + index for index in self.kept)]
+            scores = UNIT * scores - self._product_sums(total, features, predictors) @ np.array(self.predicted)
         return np.abs(scores)
 
-    def block(self, total: Moments, chosen: list[int]) -> Integers:
-        """Return the exact block of arms, kept features, ``chosen`` ones and the value; secret; in grid units."""
-        inside = [*range(self.arms), *(self.arms + place for place in (*self.kept, *chosen)), self.ball.coordinates - 1]
-        return self._sums(total, inside, inside)
+    def select_block(self, total: Moments, chosen: list[int]) -> Ints:
+        """Return the exact block of arms, kept and ``chosen`` features, and the value; secret; in grid units."""
+        features = [self.arms + index for index in (*self.kept, *chosen)]
+        coordinates = [*range(self.arms), *features, self.ball.coordinates - 1]
+        return self._product_sums(total, coordinates, coordinates)
 
-    def _sums(self, total: Moments, rows: Sequence[int], columns: Sequence[int]) -> Integers:
-        """Return the sums of products of some coordinates with others, without the whole matrix: it may be large."""
-        one, other = np.array(rows)[:, None], np.array(columns)
-        first, last = np.minimum(one, other), np.maximum(one, other)
+    def _product_sums(self, total: Moments, rows: Sequence[int], columns: Sequence[int]) -> Ints:
+        """Return the sums of products of the coordinates ``rows`` and ``columns``, without the whole large matrix."""
+        row_indices, column_indices = np.array(rows)[:, None], np.array(columns)
+        first, last = np.minimum(row_indices, column_indices), np.maximum(row_indices, column_indices)
         return np.asarray(total.sums[first * self.ball.coordinates - first * (first + 1) // 2 + last])
 
     @property
     def variances(self) -> Array:
         """Variances of the noise in a block."""
-        return (self._deviations**2 + 1 / 12) / GRID**4 if self.standard_deviation else np.zeros_like(self._deviations)
+        deviations = self._noise_deviations
+        return (deviations**2 + 1 / 12) / GRID**4 if self.standard_deviation else np.zeros_like(deviations)
 
     @property
-    def _deviations(self) -> Array:
+    def _noise_deviations(self) -> Array:
         """Standard deviations of the noise, in grid units, (p, p): twice the variance on the diagonal."""
         lengths = np.full(self.width + 1, math.sqrt(1 + len(self.kept) + self.screened))
         lengths[-1] = 1.0
@@ -296,6 +297,7 @@ class ScreenedMoments(Mechanism, frozen=True, tag="screened-moments"):
     @classmethod
     @override
     def instances(cls) -> dict[str, Self]:
+        """Return an instance without a choice of features, and one with two choices."""
         box = Ball("max", 1.0, 2 + 4 + 1)
         return {
             "kept": cls(box, 2, (0, 2), 0, (), 0.0, 3.0),
@@ -303,23 +305,23 @@ class ScreenedMoments(Mechanism, frozen=True, tag="screened-moments"):
         }
 
     @override
-    def weaker(self, factor: float) -> Self:
-        less = self.standard_deviation / factor if self.standard_deviation else factor
+    def with_less_noise(self, factor: float) -> Self:
+        standard_deviation = self.standard_deviation / factor if self.standard_deviation else factor
         choice = min(16.0, (self.choice or 0.1) * factor) if self.screened else 0.0
-        return msgspec.structs.replace(self, choice=choice, standard_deviation=less)
+        return msgspec.structs.replace(self, choice=choice, standard_deviation=standard_deviation)
 
 
 @lru_cache(maxsize=64)
-def _normal(deviation: float) -> RoundedNormal:
+def _rounded_normal(deviation: float) -> RoundedNormal:
     return RoundedNormal(deviation)
 
 
-def _symmetric(deviations: Array, draw: Any) -> Integers:
-    """Draw a symmetric matrix of noise with these standard deviations."""
+def _draw_symmetric(deviations: Array, draw: Any) -> Ints:
+    """Draw a symmetric matrix of noise with standard deviations ``deviations``."""
     upper = np.triu_indices(len(deviations))
-    wanted, noise = deviations[upper], np.zeros(len(upper[0]), np.int64)
-    for deviation in np.unique(wanted):
-        noise[wanted == deviation] = draw(float(deviation), int((wanted == deviation).sum()))
+    upper_deviations, noise = deviations[upper], np.zeros(len(upper[0]), np.int64)
+    for deviation in np.unique(upper_deviations):
+        noise[upper_deviations == deviation] = draw(float(deviation), int((upper_deviations == deviation).sum()))
     matrix = np.zeros(deviations.shape, np.int64)
     matrix[upper] = noise
     return np.asarray(matrix + np.triu(matrix, 1).T)
@@ -327,31 +329,26 @@ def _symmetric(deviations: Array, draw: Any) -> Integers:
 
 @lru_cache(maxsize=256)
 def block_noise(epsilon: float, delta: float, screened: int) -> tuple[float, float]:
-    """Return the epsilon of each choice and the block's standard deviation, which together keep a promise.
-
-    Raises
-    ------
-    SpecError
-        If the promise is out of the certified range.
-    """
-    least = gaussian_standard_deviation(epsilon, delta, SENSITIVITY)
+    """Return each choice's epsilon and the block's standard deviation for a promise; refuse an uncertified promise."""
+    min_deviation = gaussian_standard_deviation(epsilon, delta, SENSITIVITY)
     if not screened:
-        return 0.0, least
+        return 0.0, min_deviation
     # A choice of a small range w has losses of variance w^2 / 3 in the worst pair, normal noise (2 / deviation)^2.
-    choice = round_up(math.sqrt(3 * _SHARE / screened) * SENSITIVITY / least, _DIGITS)
-    while not _keeps(choice, math.inf, screened, epsilon, delta):
+    choice = round_up(math.sqrt(3 * _CHOICE_BUDGET_SHARE / screened) * SENSITIVITY / min_deviation, _DIGITS)
+    while not _is_private(choice, math.inf, screened, epsilon, delta):
         choice = round_up(choice / 2, _DIGITS)
-    low, high = least, 2 * least
-    while not _keeps(choice, high, screened, epsilon, delta):
+    low, high = min_deviation, 2 * min_deviation
+    while not _is_private(choice, high, screened, epsilon, delta):
         low, high = high, 2 * high
-    for _ in range(_STEPS):
+    for _ in range(_BISECTION_STEPS):
         middle = math.sqrt(low * high)
-        low, high = (low, middle) if _keeps(choice, middle, screened, epsilon, delta) else (middle, high)
-    # Numbers of so few digits are the same on all machines.
+        low, high = (low, middle) if _is_private(choice, middle, screened, epsilon, delta) else (middle, high)
+    # Rounding to four digits gives the same numbers on all machines.
     return choice, round_up(high, _DIGITS)
 
 
-def _keeps(choice: float, deviation: float, screened: int, epsilon: float, delta: float) -> bool:
+def _is_private(choice: float, deviation: float, screened: int, epsilon: float, delta: float) -> bool:
+    """Whether choices of this epsilon and a block with this noise keep the promise together."""
     events: list[Event] = [Repeated(Choice(choice), screened)]
     if deviation < math.inf:
         events.append(Gaussian(deviation, SENSITIVITY))

@@ -1,4 +1,4 @@
-"""Analyzers, which add up a round's reports where their meaning depends on the policy that decided."""
+"""Analyzers, which sum a round's reports by the policies that decided."""
 
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, Self
@@ -13,25 +13,19 @@ from privateer_core.primitives.public_coins import UNIT, EarlierChoices, Layout
 
 
 class Analyzer(Protocol):
-    """An analyzer of reports on the decisions of one policy."""
+    """An analyzer of reports on the decisions of a policy."""
 
     def tally(self, mechanism: Mechanism, rows: bytes) -> Any:
-        """Parse reports and return their total.
-
-        Raises
-        ------
-        OutOfRange
-            If they are not reports of the round's mechanism.
-        """
+        """Parse reports and return their total; `OutOfRange` if they are not reports of the round's mechanism."""
         ...
 
     def simulate(self, mechanism: Any, contributions: Any, rng: "np.random.Generator") -> Any:
-        """Draw a release of people who decided so."""
+        """Draw a release of participants with these contributions."""
         ...
 
 
-class Counted(Analyzer):
-    """Counts reports that mean the same whichever policy decided."""
+class DirectAnalyzer(Analyzer):
+    """Sums reports that do not depend on the deciding policy."""
 
     @override
     def tally(self, mechanism: Mechanism, rows: bytes) -> Any:
@@ -43,49 +37,42 @@ class Counted(Analyzer):
 
 
 @dataclass(frozen=True)
-class ByChoices(Analyzer):
-    """Counts reports whose coins chose a group under an earlier policy, by what they meant then.
+class ChoiceAnalyzer(Analyzer):
+    """Sums reports by the groups of their coins under an earlier policy."""
 
-    Attributes
-    ----------
-    choices
-        What the coins mean at the round's keys.
-    leaves_out
-        Whether the last group of the choices is no group of the round: of coins of which nobody knows what they chose.
-    """
-
-    choices: Layout
-    leaves_out: bool = False
+    choices: Layout  # the layout of the coins at the round's keys
+    leaves_out: bool = False  # whether the last group is no group of the round: of coins with unknown choices
 
     @classmethod
-    def of(cls, now: Layout, then: Layout) -> Self:
-        """Return what counts reports to a round with this layout, whose coins chose by an earlier one at the same keys.
+    def from_layouts(cls, layout: Layout, earlier: Layout) -> Self:
+        """Return the analyzer of a round with this layout, for coins that chose by an earlier one at the same keys.
 
-        Groups that were added since were chosen by nobody.
+        No coins chose groups that were added since.
         """
-        thresholds = np.full((now.keys, now.groups - 1), UNIT, np.uint32)
-        thresholds[:, : then.groups - 1] = then.thresholds
-        return cls(EarlierChoices(now.seed, thresholds, then, np.arange(now.keys)))
+        thresholds = np.full((layout.keys, layout.groups - 1), UNIT, np.uint32)
+        thresholds[:, : earlier.groups - 1] = earlier.thresholds
+        return cls(EarlierChoices(layout.seed, thresholds, earlier, np.arange(layout.keys)))
 
     @override
     def tally(self, mechanism: Mechanism, rows: bytes) -> Any:
-        aware = self._aware(mechanism)
-        return self._known(aware.add(aware.empty(), aware.parse(rows)))
+        recoded = self._with_choices(mechanism)
+        return self._drop_last_group(recoded.add(recoded.empty(), recoded.parse(rows)))
 
     @override
     def simulate(self, mechanism: Any, contributions: KeyedValues, rng: "np.random.Generator") -> Any:
+        """Draw a release with the choices' groups; participants with unknown choices are left out."""
         if self.leaves_out:
-            unknown = (self.choices.thresholds[:, -1] == 0)[contributions.keys] & (contributions.keys >= 0)
-            groups = np.where(unknown, self.choices.groups - 1, contributions.groups)
+            is_unknown = (self.choices.thresholds[:, -1] == 0)[contributions.keys] & (contributions.keys >= 0)
+            groups = np.where(is_unknown, self.choices.groups - 1, contributions.groups)
             contributions = replace(contributions, groups=groups)
-        return self._known(self._aware(mechanism).simulate(contributions, rng))
+        return self._drop_last_group(self._with_choices(mechanism).simulate(contributions, rng))
 
-    def _aware(self, mechanism: Mechanism) -> Any:
+    def _with_choices(self, mechanism: Mechanism) -> Any:
         return msgspec.structs.replace(mechanism, layout=self.choices)
 
-    def _known(self, counted: Any) -> Any:
-        """Return a total or a release without the group that is left out."""
+    def _drop_last_group(self, total: Any) -> Any:
+        """Return a total or a release without the last group, if that is left out."""
         if not self.leaves_out:
-            return counted
-        hits = counted.hits if counted.hits.ndim == 1 else counted.hits[:, :-1]
-        return replace(counted, sums=counted.sums[:, :-1], counts=counted.counts[:, :-1], hits=hits)
+            return total
+        hits = total.hits if total.hits.ndim == 1 else total.hits[:, :-1]
+        return replace(total, sums=total.sums[:, :-1], counts=total.counts[:, :-1], hits=hits)

@@ -1,63 +1,48 @@
-"""The rewards that a learner expects of options, by people's contexts: what rules for whom are made from."""
+"""The rewards of options that a learner expects by context, from which rules are derived."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from privateer_core.answer.conclusion import Sureness
+from privateer_core.answer.conclusion import ConfidenceLabel
 from privateer_core.answer.shares import Shares, ShareSource
+from privateer_core.arrays import Array, Ints
 
-Array = NDArray[np.float64]
 
-
-def summed_by(places: NDArray[np.int64], weights: Array, size: int) -> Array:
-    """Return sums of weights (n, options) of those at each of so many places, (size, options)."""
-    summed = np.zeros((size, weights.shape[1]))
-    np.add.at(summed, places, weights)
-    return summed
+def sum_by_group(groups: Ints, weights: Array, n_groups: int) -> Array:
+    """Return the sums of weights (n, options) by group, (size, options)."""
+    sums = np.zeros((n_groups, weights.shape[1]))
+    np.add.at(sums, groups, weights)
+    return sums
 
 
 @dataclass(frozen=True)
 class ExpectedRewards:
-    """What is expected of every option, where people are, and how surely; all of it follows from releases.
+    """Expected rewards of options by context, with standard deviations; all computed from releases."""
 
-    Attributes
-    ----------
-    lower, upper
-        Shape (boxes, columns): corners of boxes of encoded contexts, in which people are spread evenly.
-    shares
-        Who comes: the share of the people in each, and where it is from.
-    at
-        Returns, of encoded contexts (n, columns), the mean rewards and their standard deviations, (n, options) each, in
-        the unit of rewards. A deviation is infinite where nothing is known. Deviations leave out what all options have
-        in common.
-    deviation
-        Returns, of encoded contexts and weights (n, options), the standard deviation of the sum of mean rewards with
-        these weights, or a bound of it: weights of one person's options have a sum of 0.
-    differences
-        Whether means are differences from the control alone.
-    draw
-        Returns, of places (n, features, 2) in [0, 1], the encoded contexts (n, columns) of people as they come: even
-        places have people in the shares that are known. None: people are spread evenly over the boxes.
-    decided
-        How far a test has decided that the option given there is the best, for each box; None where no test is made.
-    """
-
+    # lower, upper: corners (boxes, columns) of boxes of encoded contexts, in each of which participants are uniform
     lower: Array
     upper: Array
-    shares: Shares
+    shares: Shares  # the share of participants in each box, and its source
+    # returns, for encoded contexts (n, columns), the mean rewards and their standard deviations, (n, options) each, in
+    # the unit of rewards. A deviation is infinite if nothing is known, and excludes what all options have in common.
     at: Callable[[Array], tuple[Array, Array]]
+    # returns, for encoded contexts and weights (n, options), the standard deviation of the weighted sum of mean
+    # rewards, or an upper bound: the weights of a participant's options have a sum of 0
     deviation: Callable[[Array, Array], float]
-    differences: bool = False
-    decided: tuple[Sureness, ...] | None = None
+    differences: bool = False  # whether means are differences from the control alone
+    decided: tuple[ConfidenceLabel, ...] | None = (
+        None  # decisions of a test about the option of each box; None: no test
+    )
+    # returns, for uniform numbers (n, features, 2) in [0, 1], the encoded contexts (n, columns) of participants in the
+    # known proportions. None: participants are uniform in each box.
     draw: Callable[[Array], Array] | None = None
 
     def within(self, low: float, high: float) -> "ExpectedRewards":
-        """Return the same with means at the nearer bound of rewards, where noise left them beyond.
+        """Return the expected rewards with means clipped to the bounds of rewards.
 
-        Deviations stay: nothing is surer than it was, and no option is behind by more than rewards can be.
+        Deviations are unchanged: clipping makes no mean more certain.
         """
 
         def at(contexts: Array) -> tuple[Array, Array]:
@@ -74,7 +59,7 @@ class ExpectedRewards:
         deviation: Callable[[Array, Array], float],
         draw: Callable[[Array], Array] | None = None,
     ) -> "ExpectedRewards":
-        """Return what is expected where nothing is known of who comes, or nothing but what ``draw`` knows."""
+        """Return expected rewards in a single box of all contexts, with the distribution of ``draw``, if given."""
         corners = np.zeros((1, columns)), np.ones((1, columns))
         source = ShareSource.ASSUMED if draw is None else ShareSource.COUNTED
         return cls(*corners, Shares.fixed(np.ones(1), source), at, deviation, draw=draw)

@@ -1,18 +1,17 @@
-"""The base of all policies: public and immutable; a device decides and reports by one."""
+"""The base class of policies, by which devices decide and report; they are public and immutable."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, Self, cast
 
-import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
+from privateer_core.arrays import Array, Coins, Ints
 from privateer_core.errors import Malformed
 from privateer_core.mechanisms import KeyedMechanism
-from privateer_core.policies.analyzers import Analyzer, ByChoices, Counted
-from privateer_core.policies.decisions import Arms, age_of
+from privateer_core.policies.analyzers import Analyzer, ChoiceAnalyzer, DirectAnalyzer
+from privateer_core.policies.decisions import Arms, decision_age
 from privateer_core.primitives.bounded_vectors import BoundedVectors
 from privateer_core.primitives.contributions import KeyedValues
 from privateer_core.primitives.public_coins import Draw
@@ -23,16 +22,12 @@ from privateer_core.spec.reward import GuardedReward, Reward
 if TYPE_CHECKING:
     from privateer_core.answer.policy_view import PolicyView
 
-Array = NDArray[np.float64]
-Coins = NDArray[np.uint32]
-Ints = NDArray[np.int64]
-
 
 class Policy(ABC):
-    """The policy of one round; vectorised over people, so that a device has n = 1.
+    """The policy of a round, vectorized over participants; a device has n = 1.
 
-    A subclass is a frozen dataclass, whose fields travel by `privateer_core.codec`. Where a field has the name of what
-    has a value here, and no default of its own, it is declared as ``= field()``.
+    A subclass is a frozen dataclass, whose fields are encoded by `privateer_core.codec`. A field without a default that
+    has the name of an attribute with a value here is declared as ``= field()``.
 
     Attributes
     ----------
@@ -41,16 +36,16 @@ class Policy(ABC):
     terms
         How reports of the round are randomized.
     cohort
-        The cohort that reports: a source's name; empty for the experiment's own people.
+        The cohort that reports: a source's name; empty for the experiment's own participants.
     draw
-        The public draw of the people who are asked; None: whoever comes is asked.
+        The public sample of invited participants; None: all are invited.
     fresh_coins
         Whether a report has coins of its own, drawn when it is made; else it carries the coins of the choice.
     mixes
-        Whether a learner must know which policies decided what the round's reports are about (`followed`).
+        Whether a learner must know the policies that decided (`with_deciders`).
     deciders
-        Policies that decided what the round's reports are about, and the share of the reports on decisions of each;
-        empty, as it is for everybody but learners: this one did. No field, so that it does not travel.
+        The policies that decided, with the share of the round's reports on decisions of each; empty: this policy alone.
+        It is for learners, and no field, so that it is not encoded.
     """
 
     version: int
@@ -70,134 +65,127 @@ class Policy(ABC):
     deciders: tuple[tuple[Self, float], ...] = ()
 
     @property
-    def decided(self) -> tuple[tuple[Self, float], ...]:
-        """The policies that decided what the round's reports are about, with the share of each."""
+    def weighted_deciders(self) -> tuple[tuple[Self, float], ...]:
+        """The policies that decided, with the share of the round's reports on decisions of each."""
         return self.deciders or ((self, 1.0),)
 
     @property
     def tells_age(self) -> bool:
-        """Whether a report says how many versions ago its decision was made: where it carries the coins of the choice.
+        """Whether a report contains the age of its decision in versions, as when it has the coins of the choice.
 
-        Those of a batch never do: their ages would tell them apart.
+        Reports of a batch never do: ages would distinguish them.
         """
         return not (self.fresh_coins or self.terms.trust.batched)
 
     @property
     def timeless(self) -> bool:
-        """Whether a report means the same whichever policy decided, as where the arm is in its key."""
+        """Whether a report does not depend on the deciding policy, as when the arm is in its key."""
         return self.fresh_coins
 
-    def takes(self, decided: int) -> bool:
-        """Whether the round takes reports on what the policy of version ``decided`` decided."""
+    @property
+    def n_undecided_bins(self) -> int | None:
+        """The number of bins in which coins choose the arm; None if the algorithm has no bins."""
+        return None
+
+    def accepts_decisions_of(self, decided: int) -> bool:
+        """Whether the round takes reports on decisions of the policy of version ``decided``."""
         if self.tells_age:
-            return age_of(self.version, decided) is not None
+            return decision_age(self.version, decided) is not None
         return decided <= self.version if self.timeless else decided == self.version
 
-    def analyzer(self, earlier: Self) -> Analyzer:
-        """Return what adds reports on decisions of an ``earlier`` policy, or of this one, to the round's total."""
-        same = earlier.version == self.version or not self.tells_age
-        return Counted() if same else self.analyzer_of(earlier)
+    def make_analyzer(self, earlier: Self) -> Analyzer:
+        """Return the analyzer of reports on decisions of an ``earlier`` policy, or of this one."""
+        has_same_meaning = earlier.version == self.version or not self.tells_age
+        return DirectAnalyzer() if has_same_meaning else self.make_earlier_analyzer(earlier)
 
-    def analyzer_of(self, earlier: Self) -> Analyzer:
-        """Return what counts reports that carry the coins of a choice by an ``earlier`` policy.
+    def make_earlier_analyzer(self, earlier: Self) -> Analyzer:
+        """Return the analyzer of reports with the coins of a choice by an ``earlier`` policy.
 
-        Here both policies have the same keys, and the mechanism's layout says what coins choose.
+        The default is for policies with equal keys, whose mechanism's layout is that of the choice.
         """
-        now, then = (cast(KeyedMechanism, one.terms.mechanism).layout for one in (self, earlier))
-        return ByChoices.of(now, then)
+        layout, earlier_layout = (cast(KeyedMechanism, policy.terms.mechanism).layout for policy in (self, earlier))
+        return ChoiceAnalyzer.from_layouts(layout, earlier_layout)
 
-    def followed(self, decided: Sequence[tuple[Self, float]]) -> Self:
-        """Return the policy as a learner must see it when reports were on decisions of several policies.
+    def with_deciders(self, decided: Sequence[tuple[Self, float]]) -> Self:
+        """Return a copy for a learner whose reports are on decisions of several policies, or this policy alone.
 
         Parameters
         ----------
         decided
-            Policies, and the share of the round's reports that are on decisions of each.
+            Policies, with the share of the round's reports on decisions of each.
         """
         if not self.mixes or all(policy.version == self.version for policy, _ in decided):
             return self
-        made, whole = replace(cast(Any, self)), sum(share for _, share in decided)
-        object.__setattr__(made, "deciders", tuple((policy, share / whole) for policy, share in decided))
-        return cast(Self, made)
+        followed, total = replace(cast(Any, self)), sum(share for _, share in decided)
+        object.__setattr__(followed, "deciders", tuple((policy, share / total) for policy, share in decided))
+        return cast(Self, followed)
 
     def check(self, spec: Any) -> None:
-        """Refuse a policy that no learner makes: a device must not crash on, or be steered by, a malformed one.
-
-        Raises
-        ------
-        Malformed
-            If its parts contradict each other or the spec.
-        """
-        if not self.fits(spec):
+        """Refuse as `Malformed` a policy that contradicts itself or the spec, so that it cannot harm a device."""
+        if not self.is_compatible(spec):
             raise Malformed("not a policy of this algorithm", remedy="fetch the policy again")
 
-    def fits(self, spec: Any) -> bool:
-        """Whether a learner makes it: types, shapes and ranges are right, and it asks no more than the spec."""
+    def is_compatible(self, spec: Any) -> bool:
+        """Whether types, shapes and ranges are valid, and reports are those of the spec."""
         raise NotImplementedError
 
-    def question(self, spec: Any) -> type[Question]:
-        """Return what the round asks; here what the algorithm does."""
+    def question_type(self, spec: Any) -> type[Question]:
+        """Return the type of the round's question; the default is the algorithm's."""
         kind: type[Question] = spec.question
         return kind
 
-    def asks_about(self, keys: int, groups: int = 1) -> bool:
-        """Whether reports are about so many keys, of so many groups each."""
+    def has_layout_of(self, keys: int, groups: int = 1) -> bool:
+        """Whether the mechanism has this number of keys, and of groups of each."""
         layout = getattr(self.terms.mechanism, "layout", None)
         return layout is not None and (layout.keys, layout.groups) == (keys, groups)
 
     @abstractmethod
     def decide(self, contexts: Array, coins: Coins) -> Any:
-        """Decide for n people with contexts (n, d) in [0, 1] and coins (n,).
-
-        Raises
-        ------
-        InputError
-            If a number that matters is not finite.
-        """
+        """Return decisions for contexts (n, d) in [0, 1] and coins (n,); refuse a relevant number not finite."""
 
     @abstractmethod
     def contribute(self, contexts: Array, coins: Coins, decisions: Any, rewards: Array) -> KeyedValues | BoundedVectors:
-        """Return what n people have to contribute about their decisions and rewards.
+        """Return the contributions of n participants about their decisions and rewards.
 
         Parameters
         ----------
         contexts, coins
-            The arguments of `decide`; where `fresh_coins` is set, coins drawn for the reports alone.
+            The arguments of `decide`; with `fresh_coins`, the coins are drawn for the reports.
         decisions
-            What `decide` returned.
+            The result of `decide`.
         rewards
-            What `read` returns, person by person; of one reward in [0, 1] the shape is (n,).
+            The results of `read`, by participant; the shape of single rewards in [0, 1] is (n,).
 
         Raises
         ------
         InputError
-            If the shape of the rewards is another.
+            If the rewards have another shape.
         """
 
     @abstractmethod
-    def shown(self, spec: Any, decisions: Any) -> Any:
-        """Return what the application of the first person is given."""
+    def present_decision(self, spec: Any, decisions: Any) -> Any:
+        """Return the first participant's decision, as applications get it."""
 
     @abstractmethod
     def read(self, spec: Any, reward: Any) -> tuple[Array, bool]:
-        """Read one person's reward from an application; also tell whether it is beyond its bounds.
+        """Parse a participant's reward from an application; also return whether it is beyond its bounds.
 
         Raises
         ------
         InputError
-            If it is not what the policy asks for. The message carries no value.
+            If it is not the policy's type of outcome. The message contains no value.
         """
 
     @abstractmethod
     def view(self, spec: Any) -> "PolicyView":
-        """Return what the policy is, for people and other languages."""
+        """Return a description of the policy, for readers and other languages."""
 
 
 class ArmsPolicy(Policy):
-    """A policy that gives every person one of the spec's options, which have names, and reads one reward."""
+    """A policy that gives every participant a named option of the spec, and reads a single reward."""
 
     @override
-    def shown(self, spec: Any, decisions: Arms) -> str:
+    def present_decision(self, spec: Any, decisions: Arms) -> str:
         return str(spec.options[int(decisions.arms[0])])
 
     @override
@@ -207,56 +195,20 @@ class ArmsPolicy(Policy):
 
 
 class Recalling(Protocol):
-    """A policy whose experiment may have sources: people who report on arms that they played before."""
+    """A policy whose experiment may have sources: participants who report on arms that they had before."""
 
-    def recall(self, contexts: Array, coins: Coins, arms: NDArray[np.int64], rewards: Array) -> KeyedValues:
-        """Return what n people of a source have to contribute about arms (n,) that they played before."""
+    def recall(self, contexts: Array, coins: Coins, arms: Ints, rewards: Array) -> KeyedValues:
+        """Return the contributions of n participants of a source about their earlier arms (n,)."""
         ...
 
 
 class Comparing(Protocol):
-    """A policy whose experiment estimates differences between arms, among all people or groups of them."""
+    """A policy whose experiment estimates differences between arms, among all participants or by group."""
 
-    def groups(self, contexts: Array) -> NDArray[np.int64]:
-        """Return the group of each of n people, (n,)."""
+    def groups(self, contexts: Array) -> Ints:
+        """Return the group of each of n participants, (n,)."""
         ...
 
     def comparisons(self, spec: Any) -> Iterator[tuple[str, int | None, int, int]]:
-        """Yield what is compared: an estimate's name, a group or None for all people, an arm, and the other arm."""
-        ...
-
-
-class Boxes(Protocol):
-    """A policy that treats everybody in a box of contexts alike, so that people may be simulated box by box."""
-
-    @property
-    def shares(self) -> Array:
-        """Probability of each arm in every box, over coins, shape (boxes, arms)."""
-        ...
-
-    @property
-    def undecided(self) -> NDArray[np.int64]:
-        """Boxes in which coins choose the arm, shape (undecided,); in the others it is the one with share 1."""
-        ...
-
-    def names(self) -> list[Hashable]:
-        """Name the boxes: the same box has the same name in every policy of an experiment."""
-        ...
-
-    def edges(self) -> tuple[Array, Array]:
-        """Return the lower and upper corners of the boxes, (boxes, d) each."""
-        ...
-
-    def count(self, played: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
-        """Count what people contribute.
-
-        Parameters
-        ----------
-        played
-            Shape (boxes, arms, 2): people by box, arm and reward 0 or 1.
-
-        Returns
-        -------
-        People by key, group and value 0 or 1, (keys, groups, 2), and the number of people without a key.
-        """
+        """Yield comparisons: an estimate's name, a group or None for all participants, an arm, and the other arm."""
         ...

@@ -1,1 +1,1 @@
-"""The statistical primitives: what is asked, what people contribute, public coins, and clipping."""
+"""Statistical primitives: questions, contributions, releases, public coins, and clipping."""

@@ -1,4 +1,4 @@
-"""Bounded vectors: clipped on the device, on an integer grid, with what that does to sensitivity."""
+"""Clipping of vectors to a ball and rounding to an integer grid, with the sensitivity that results."""
 
 import math
 from dataclasses import dataclass
@@ -8,25 +8,26 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from privateer_core.arrays import Array, Ints
 from privateer_core.errors import InputError, SpecError
 from privateer_core.primitives.contributions import Total
 from privateer_core.sampling.entropy import NoiseSource
+from privateer_core.sampling.response import round_to_integers
 
-Array = NDArray[np.float64]
 GRID: Final = 1 << 14
-"""Grid points per unit of the bound: rounding widens a diameter by sqrt(coordinates) / 16384 of it at most."""
+"""Grid points per unit of the bound: rounding adds at most sqrt(coordinates) / 16384 of it to a sensitivity."""
 COORDINATES_MAX: Final = 1 << 20
-_TINY: Final = 1e-300
+_SCALE_MIN: Final = 1e-300
 _ROUNDING: Final = 1 + 2.0**-40
-"""Covers what floating point may leave a clipped vector too long by."""
+"""Factor that covers rounding errors in the norm of a clipped vector."""
 
 
 class Ball(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The vectors that people may contribute: those within ``bound`` of 0 in a norm.
+    """The ball of vectors that participants may contribute: at most ``bound`` in a norm.
 
-    A joint block of several quantities with one L2 bound is a ball in the ``l2`` norm over all their coordinates. Of
-    vectors that are hardly ever below 0, such as rare rewards less what is expected, ``below`` may say so: then they
-    are closer together, and need less noise.
+    A joint block of several quantities with one L2 bound is a ball in the ``l2`` norm over all their coordinates. If
+    coordinates are hardly ever negative, as rare rewards minus their expectation, ``below`` bounds the negative ones:
+    then the sensitivity is smaller, and needs less noise.
 
     With b = ``below`` at most 1 / sqrt(2), two vectors are at most sqrt(2) (b + sqrt(1 - b^2)) bounds apart, in place
     of 2. Proof, for a bound of 1: write x = x+ - x- by its positive and negative coordinates, |x-| = sin s and
@@ -41,7 +42,7 @@ class Ball(msgspec.Struct, frozen=True, omit_defaults=True):
     norm: ``l2``, or ``max`` for the largest absolute coordinate.
     bound: largest norm, above 0.
     coordinates: 1 to 1,048,576.
-    below: largest L2 norm of a vector's negative coordinates, by the bound: above 0 and at most 1, which says nothing.
+    below: largest L2 norm of a vector's negative coordinates, divided by the bound: above 0 and at most 1 (no limit).
         Only in the ``l2`` norm.
     """
 
@@ -71,20 +72,20 @@ class Ball(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.bound / GRID
 
     @property
-    def reach(self) -> float:
-        """Largest L2 norm of a person's vector on the grid, in grid points; rounding included."""
+    def max_norm(self) -> float:
+        """Largest L2 norm of a participant's vector on the grid, in grid points; rounding included."""
         return (self.radius / self.step + math.sqrt(self.coordinates)) * _ROUNDING
 
     @property
-    def diameter(self) -> float:
-        """Largest L2 distance of two people's vectors on the grid, in grid points; rounding included."""
-        sides = self.below + math.sqrt(1 - self.below**2) if self.below < math.sqrt(0.5) else math.sqrt(2)
-        apart = math.sqrt(2) * sides * (self.radius / self.step)
-        return min(2 * self.reach, (apart + 2 * math.sqrt(self.coordinates)) * _ROUNDING)
+    def sensitivity(self) -> float:
+        """Largest L2 distance of two participants' vectors on the grid, in grid points; rounding included."""
+        side_sum = self.below + math.sqrt(1 - self.below**2) if self.below < math.sqrt(0.5) else math.sqrt(2)
+        distance = math.sqrt(2) * side_sum * (self.radius / self.step)
+        return min(2 * self.max_norm, (distance + 2 * math.sqrt(self.coordinates)) * _ROUNDING)
 
-    def holds(self, reports: NDArray[np.integer]) -> bool:
-        """Whether vectors (n, coordinates) on the grid are ones that people may contribute, rounding included."""
-        if np.any(np.linalg.norm(reports.astype(np.float64), axis=1) > self.reach):
+    def contains(self, reports: NDArray[np.integer]) -> bool:
+        """Whether vectors (n, coordinates) on the grid are in the ball, rounding included."""
+        if np.any(np.linalg.norm(reports.astype(np.float64), axis=1) > self.max_norm):
             return False
         if self.below == 1:
             return True
@@ -92,32 +93,28 @@ class Ball(msgspec.Struct, frozen=True, omit_defaults=True):
         return not np.any(lengths > (self.below * self.radius / self.step + math.sqrt(self.coordinates)) * _ROUNDING)
 
     def clip(self, vectors: Array) -> Array:
-        """Vectors (n, coordinates) moved into the ball: coordinate by coordinate in ``max``, shortened in ``l2``.
+        """Clip vectors (n, coordinates) to the ball, by coordinate in ``max``, by scaling in ``l2``; refuse others.
 
-        What is negative is shortened first, where less of it is allowed.
+        If ``below`` is less than 1, negative coordinates are scaled first.
         """
         if vectors.ndim != 2 or vectors.shape[1] != self.coordinates or not np.isfinite(vectors).all():
-            raise InputError(
-                f"must be {self.coordinates} finite numbers", field="vector", remedy="send what the experiment asks for"
-            )
+            detail = f"must be {self.coordinates} finite numbers"
+            raise InputError(detail, field="vector", remedy="send what the experiment asks for")
         if self.norm == "max":
             return np.clip(vectors, -self.bound, self.bound)
         if self.below < 1:
-            vectors = np.maximum(vectors, 0.0) + _shortened(np.minimum(vectors, 0.0), self.below * self.bound)
-        return _shortened(vectors, self.bound)
+            vectors = np.maximum(vectors, 0.0) + _clip_norm(np.minimum(vectors, 0.0), self.below * self.bound)
+        return _clip_norm(vectors, self.bound)
 
-    def on_grid(self, vectors: Array, noise: NoiseSource) -> NDArray[np.int64]:
-        """Return clipped vectors as integers, (n, coordinates), rounded at random so that none is moved on average."""
-        scaled = self.clip(vectors) / self.step
-        floor = np.floor(scaled)
-        uniform = (noise.words(scaled.size) >> np.uint64(11)).astype(np.float64).reshape(scaled.shape) * 2.0**-53
-        return np.asarray(floor + (uniform < scaled - floor), dtype=np.int64)
+    def round_to_grid(self, vectors: Array, noise: NoiseSource) -> Ints:
+        """Return clipped vectors as integers, (n, coordinates), rounded at random without bias."""
+        return round_to_integers(self.clip(vectors) / self.step, noise)
 
 
-def _shortened(vectors: Array, bound: float) -> Array:
-    """Return vectors (n, coordinates) whose L2 norm is at most the bound."""
+def _clip_norm(vectors: Array, bound: float) -> Array:
+    """Scale down vectors (n, coordinates) whose L2 norm is above the bound."""
     # Scaled by the largest coordinate first: squares of huge or tiny numbers would leave the range of floats.
-    largest = np.maximum(np.abs(vectors).max(axis=1, keepdims=True), _TINY)
+    largest = np.maximum(np.abs(vectors).max(axis=1, keepdims=True), _SCALE_MIN)
     scaled = vectors / largest
     lengths = np.maximum(np.linalg.norm(scaled, axis=1, keepdims=True), 1.0)
     return np.asarray(np.where(largest > bound / lengths, scaled * (bound / lengths), vectors))
@@ -127,4 +124,4 @@ def _shortened(vectors: Array, bound: float) -> Array:
 class VectorTotal(Total):
     """Integer sums over reports, or messages, of any shape."""
 
-    sums: NDArray[np.int64]
+    sums: Ints

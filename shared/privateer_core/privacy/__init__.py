@@ -1,1 +1,1 @@
-"""Promises of privacy, the terms of a round that keep them, and the checks of devices and anybody else."""
+"""Promises of privacy, the terms of a round that keep them, and their verification by devices and the public."""

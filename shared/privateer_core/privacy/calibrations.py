@@ -1,7 +1,7 @@
-"""Calibrations: the mechanism that answers a question, keeps a promise and says most; a function for each way to ask.
+"""Calibrations: functions that return the most informative mechanism for a question that keeps a promise.
 
-Each takes what is promised, the honest people of a round, the question, and what one of several reports of a person may
-cost. The table of trust models says which serves whom.
+Each takes a promise, the number of honest participants of a round, the question, and the allotment of a report. The
+table of trust models selects the function.
 """
 
 from collections.abc import Callable
@@ -34,10 +34,10 @@ from privateer_core.primitives.questions import (
 from privateer_core.sampling.response import SYMBOLS_MAX
 
 _BUCKETS: Final = (1, 2, 4, 8, 16, 32, 64)
-"""Numbers of buckets among which answers about features are dealt."""
+"""Numbers of buckets to which answers about features may be dealt."""
 
 
-class Calibrated(Protocol):
+class Guarantee(Protocol):
     """The numbers of a promise."""
 
     @property
@@ -48,18 +48,18 @@ class Calibrated(Protocol):
     def local_epsilon_max(self) -> float: ...  # noqa: D102
 
 
-def symbol(privacy: Calibrated, honest: int, question: KeyedMeans, share: Allotment | None) -> AnyMechanism:
-    """Choose the symbol of the least noise: of a key's events, where they are expected to be rare, or a signed one."""
+def symbol(privacy: Guarantee, honest: int, question: KeyedMeans, share: Allotment | None) -> AnyMechanism:
+    """Choose the symbol of the smallest variance: an event symbol, if events should be rare, or a signed symbol."""
     promise = (privacy.bound, privacy.delta, honest, privacy.local_epsilon_max, share)
     signed = SignedSymbol.calibrated(question, *promise)
-    if not EventSymbol.serves(question):
+    if not EventSymbol.can_serve(question):
         return signed
     event = EventSymbol.calibrated(question, *promise)
     return event if event.variance(question) < signed.variance(question) else signed
 
 
-def local_vectors(privacy: Calibrated, _honest: int, question: VectorSum, _share: Allotment | None) -> AnyMechanism:
-    """Choose the mechanism of the least error; directions win unless delta is large (docs/privacy/vectors.md)."""
+def local_vectors(privacy: Guarantee, _honest: int, question: VectorSum, _share: Allotment | None) -> AnyMechanism:
+    """Choose the mechanism of the smallest error: directions unless delta is large (docs/privacy/vectors.md)."""
     if question.normal:
         return GaussianVectors.calibrated(question.ball, privacy.bound, privacy.delta)
     symbol = VectorSymbol.calibrated(question.ball, privacy.bound, question.seed, question.classes)
@@ -69,161 +69,153 @@ def local_vectors(privacy: Calibrated, _honest: int, question: VectorSum, _share
     return symbol if symbol.error < gaussian.error else gaussian
 
 
-def local_symbols(privacy: Calibrated, _honest: int, question: SecondMoments, _share: Allotment | None) -> AnyMechanism:
-    """Return the symbol of a vector; bits in every coordinate would say less."""
-    return VectorSymbol.calibrated(question.ball, privacy.bound, question.seed, question.classes)
-
-
-def local_hits(privacy: Calibrated, _honest: int, question: KeyedHits, _share: Allotment | None) -> AnyMechanism:
-    """Return the symbol that names keys, or few buckets of them."""
-    return NamedSymbol.calibrated(question, privacy.bound)
-
-
-def local_features(privacy: Calibrated, _honest: int, asked: FeatureMeans, _share: Allotment | None) -> AnyMechanism:
-    """Return the symbol that says most of one cell of many."""
-    return _dealt(asked, lambda _: privacy.bound)
-
-
-def shuffled_features(privacy: Calibrated, honest: int, asked: FeatureMeans, share: Allotment | None) -> AnyMechanism:
-    """Return the symbol that says most of one cell of many, with the same alphabet whatever coins ask."""
-    limit = privacy.local_epsilon_max
-    if not share:
-        promise = (privacy.bound, privacy.delta)
-        return _dealt(asked, lambda symbols: amplified_local_epsilon(*promise, symbols, honest, limit))
-    # Guesses, which take a tenth of the time, say how many buckets tell most; that number is then proved.
-    found = _dealt(asked, lambda symbols: allotted_local_epsilon(share, symbols, honest, limit, proved=False))
-    return NamedSymbol(asked.layout, allotted_local_epsilon(share, 2 * found.buckets, honest, limit), found.buckets)
-
-
-def _dealt(asked: FeatureMeans, local: Callable[[int], float]) -> NamedSymbol:
-    """Return the symbol with the most informative number of buckets; ``local`` is its epsilon by its symbols."""
-    keys, below = asked.layout.keys, asked.ball.below
-    most = min(_BUCKETS[-1], keys)
-    made = [NamedSymbol(asked.layout, local(2 * one), one) for one in _BUCKETS if one <= most]
-    # A cell has few of the people, so that the reports of others are its noise.
-    dealt = max(made, key=lambda one: one.response.gain**2 * one.buckets)
-    if below == 1 or 2 * keys > SYMBOLS_MAX:
-        return dealt
-    # Where values are rare, hits with value 1 count and others do not: a bucket would mix in those of other keys.
-    named = NamedSymbol(asked.layout, local(2 * keys), keys)
-    gain, noise = named.response.gain, named.response.other * (1 + below**2)
-    told = gain**2 / (noise + gain * below / keys)
-    return named if told > dealt.response.gain**2 * dealt.buckets else dealt
-
-
-def shuffled_hits(privacy: Calibrated, honest: int, question: KeyedHits, _share: Allotment | None) -> AnyMechanism:
-    """Return the symbol that names keys, as large a local epsilon as the batch allows."""
+def symbol_of_hits(privacy: Guarantee, honest: int, question: KeyedHits, _share: Allotment | None) -> AnyMechanism:
+    """Return the symbol that names keys, or without a batch a few buckets of keys."""
+    if not honest:
+        return NamedSymbol.calibrated(question, privacy.bound)
     return NamedSymbol.amplified(question, privacy.bound, privacy.delta, honest, privacy.local_epsilon_max)
 
 
-def shuffled_means(privacy: Calibrated, honest: int, question: KeyedMeans, share: Allotment | None) -> AnyMechanism:
-    """Return bits, each group's as exact as its people allow, where groups may be seen; else the best symbol."""
-    if question.seen:
+def local_features(privacy: Guarantee, _honest: int, question: FeatureMeans, _share: Allotment | None) -> AnyMechanism:
+    """Return the most informative symbol on a single cell of many."""
+    return _best_buckets(question, lambda _: privacy.bound)
+
+
+def shuffled_features(privacy: Guarantee, honest: int, question: FeatureMeans, share: Allotment | None) -> AnyMechanism:
+    """Return the most informative symbol on a single cell of many, with the same alphabet for all questions."""
+    limit = privacy.local_epsilon_max
+    if not share:
+        promise = (privacy.bound, privacy.delta)
+        return _best_buckets(question, lambda symbols: amplified_local_epsilon(*promise, symbols, honest, limit))
+    # Uncertified epsilons, in a tenth of the time, select the number of buckets; its epsilon is then certified.
+    guess = _best_buckets(question, lambda symbols: allotted_local_epsilon(share, symbols, honest, limit, proved=False))
+    return NamedSymbol(question.layout, allotted_local_epsilon(share, 2 * guess.buckets, honest, limit), guess.buckets)
+
+
+def _best_buckets(question: FeatureMeans, compute_epsilon: Callable[[int], float]) -> NamedSymbol:
+    """Return the symbol with the best number of buckets; ``compute_epsilon`` maps symbols to a local epsilon."""
+    keys, negative_share = question.layout.keys, question.ball.below
+    max_buckets = min(_BUCKETS[-1], keys)
+    symbols = [NamedSymbol(question.layout, compute_epsilon(2 * n), n) for n in _BUCKETS if n <= max_buckets]
+    # A cell has few of the participants, so that the reports of others are its noise.
+    best = max(symbols, key=lambda candidate: candidate.response.gain**2 * candidate.buckets)
+    if negative_share == 1 or 2 * keys > SYMBOLS_MAX:
+        return best
+    # If values are rare, only hits with value 1 are informative: a bucket would mix them with those of other keys.
+    named = NamedSymbol(question.layout, compute_epsilon(2 * keys), keys)
+    gain, noise = named.response.gain, named.response.other * (1 + negative_share**2)
+    named_information = gain**2 / (noise + gain * negative_share / keys)
+    return named if named_information > best.response.gain**2 * best.buckets else best
+
+
+def shuffled_means(privacy: Guarantee, honest: int, question: KeyedMeans, share: Allotment | None) -> AnyMechanism:
+    """Return bits with the largest local epsilon of each group, if groups may be seen; else the best symbol."""
+    if question.has_visible_groups:
         return GroupedBit.amplified(question, privacy.bound, privacy.delta, honest, privacy.local_epsilon_max)
     return symbol(privacy, honest, question, share)
 
 
-def shuffled_names(privacy: Calibrated, honest: int, question: KeyedMeans, share: Allotment | None) -> AnyMechanism:
-    """Name the keys, unless they are too many for the local epsilons that the spec allows."""
+def shuffled_names(privacy: Guarantee, honest: int, question: KeyedMeans, share: Allotment | None) -> AnyMechanism:
+    """Return the symbol that names keys, unless they are too many for the local epsilons that the spec allows."""
     keys, limit = question.layout, privacy.local_epsilon_max
-    if question.seen:
+    if question.has_visible_groups:
         return shuffled_means(privacy, honest, question, share)
-    if keys.groups > 1 or not NamedSymbol.names(keys.keys, limit):
+    if keys.groups > 1 or not NamedSymbol.can_name_keys(keys.keys, limit):
         return symbol(privacy, honest, question, share)
-    return NamedSymbol.amplified(_named(keys), privacy.bound, privacy.delta, honest, limit)
+    return NamedSymbol.amplified(_name_keys(keys), privacy.bound, privacy.delta, honest, limit)
 
 
-def _named(layout: Layout) -> KeyedHits:
+def _name_keys(layout: Layout) -> KeyedHits:
     return KeyedHits(SlotLayout(layout.seed, layout.thresholds))
 
 
-def shuffled_vectors(privacy: Calibrated, honest: int, question: VectorSum, _share: Allotment | None) -> AnyMechanism:
-    """Return bits in every coordinate, in messages of their own."""
+def shuffled_vectors(privacy: Guarantee, honest: int, question: VectorSum, _share: Allotment | None) -> AnyMechanism:
+    """Return bits in every coordinate, each in a separate message."""
     return BitVectors.calibrated(question.ball, privacy.bound, privacy.delta, honest)
 
 
-def shuffled_directions(privacy: Calibrated, honest: int, asked: L2VectorSum, share: Allotment | None) -> AnyMechanism:
+def shuffled_symbols(privacy: Guarantee, honest: int, question: L2VectorSum, share: Allotment | None) -> AnyMechanism:
     """Return symbols of random directions."""
-    promise, limit, classes = (privacy.bound, privacy.delta), privacy.local_epsilon_max, asked.classes
-    return VectorSymbol.amplified(asked.ball, promise, honest, limit, share, asked.seed, classes, asked.messages)
+    promise, sizes = (privacy.bound, privacy.delta), (question.seed, question.classes, question.messages)
+    return VectorSymbol.amplified(question.ball, promise, honest, privacy.local_epsilon_max, share, *sizes)
 
 
-def central_means(privacy: Calibrated, _honest: int, question: KeyedMeans, share: Allotment | None) -> AnyMechanism:
-    """Release pairs where counts are wanted and the promise is pure, or one report's alone; else sums.
+def central_means(privacy: Guarantee, _honest: int, question: KeyedMeans, share: Allotment | None) -> AnyMechanism:
+    """Return pairs if the question asks for counts and the promise is pure; else sums.
 
-    What an allotment of normal noise covers is a pure event of far more noise than that; and reports of one person must
-    all keep the same allotment.
+    An allotment of normal noise covers only pure events of far more noise; and all reports of a participant must keep
+    the same allotment.
     """
     keys, pure = question.layout, share.pure if share else privacy.bound
     if question.counted and keys.groups == 1 and pure:
-        return CellPairs.calibrated(_named(keys), pure)
+        return CellPairs.calibrated(_name_keys(keys), pure)
     return CentralSums.calibrated(question, privacy.bound, privacy.delta, share)
 
 
-def central_names(privacy: Calibrated, _honest: int, question: KeyedMeans, share: Allotment | None) -> AnyMechanism:
-    """Release pairs, which count people and rewards for a pure promise, unless normal sums have less noise."""
-    pairs = CellPairs.calibrated(_named(question.layout), privacy.bound)
+def central_names(privacy: Guarantee, _honest: int, question: KeyedMeans, share: Allotment | None) -> AnyMechanism:
+    """Return pairs, which count participants and rewards for a pure promise, unless normal sums have less noise."""
+    pairs = CellPairs.calibrated(_name_keys(question.layout), privacy.bound)
     sums = CentralSums.calibrated(question, privacy.bound, privacy.delta, share)
     return sums if not sums.scale and sums.standard_deviation**2 < 2 * pairs.noise else pairs
 
 
-def central_hits(privacy: Calibrated, _honest: int, question: KeyedHits, _share: Allotment | None) -> AnyMechanism:
+def central_hits(privacy: Guarantee, _honest: int, question: KeyedHits, _share: Allotment | None) -> AnyMechanism:
     """Return sums of the parts of values with discrete Laplace noise."""
-    return _cells(question).calibrated(question, privacy.bound)
+    return _cell_sums(question).calibrated(question, privacy.bound)
 
 
-def exact_means(_: Calibrated, _honest: int, question: KeyedMeans, _share: Allotment | None) -> AnyMechanism:
-    """Return sums without noise."""
+def exact_means(_: Guarantee, _honest: int, question: KeyedMeans, _share: Allotment | None) -> AnyMechanism:
+    """Return the sums of keyed means without noise."""
     return CentralSums(question.layout)
 
 
-def exact_hits(_: Calibrated, _honest: int, question: KeyedHits, _share: Allotment | None) -> AnyMechanism:
-    """Return them without noise."""
-    return _cells(question)(question.layout)
+def exact_hits(_: Guarantee, _honest: int, question: KeyedHits, _share: Allotment | None) -> AnyMechanism:
+    """Return the sums of the parts of values without noise."""
+    return _cell_sums(question)(question.layout)
 
 
-def _cells(question: KeyedHits) -> type[CellPairs]:
+def _cell_sums(question: KeyedHits) -> type[CellPairs]:
     if question.expected is None:
         return CellPairs
-    return CellProducts if question.beside else CellTriples
+    return CellProducts if question.has_covariate else CellTriples
 
 
-def central_vectors(privacy: Calibrated, _honest: int, question: VectorSum, share: Allotment | None) -> AnyMechanism:
-    """Return sums with normal noise: of a round, or of all rounds since the first."""
+def central_vectors(privacy: Guarantee, _honest: int, question: VectorSum, share: Allotment | None) -> AnyMechanism:
+    """Return sums with normal noise: of a round, or running sums of all rounds."""
     if share:
-        return CentralVectors(question.ball, share.standard_deviation * question.ball.diameter)
+        return CentralVectors(question.ball, share.standard_deviation * question.ball.sensitivity)
     if question.steps:
-        return RunningVectors.running(question.ball, privacy.bound, privacy.delta, "root", question.steps)
+        return RunningVectors.from_promise(question.ball, privacy.bound, privacy.delta, "root", question.steps)
     return CentralVectors.calibrated(question.ball, privacy.bound, privacy.delta)
 
 
-def central_features(privacy: Calibrated, honest: int, asked: FeatureMeans, share: Allotment | None) -> AnyMechanism:
-    """Ask everybody about one feature, for a pure promise, or about all at once, whichever tells more of a cell.
+def central_features(privacy: Guarantee, honest: int, question: FeatureMeans, share: Allotment | None) -> AnyMechanism:
+    """Return pairs, about one feature per participant, or vectors of all features, whichever has the smaller variance.
 
-    If one in F people answers, each counts F times: noise of a sum has F^2 of the variance, and what people differ by
-    has F. Noise of vectors has about F + 1, as one question is about nothing.
+    If one in F participants answers, each counts F times: noise of a sum has F^2 of the variance, and the variance of
+    answers has F. Noise of vectors has about F + 1, since one question is about no feature.
     """
-    vectors = central_vectors(privacy, honest, asked, share)
-    if share or not asked.answers or not isinstance(vectors, CentralVectors):
+    vectors = central_vectors(privacy, honest, question, share)
+    if share or not question.answers or not isinstance(vectors, CentralVectors):
         return vectors
-    pairs = CellPairs.calibrated(KeyedHits(SlotLayout.ungrouped(asked.answers, asked.seed)), privacy.bound)
-    features, below = asked.features, asked.ball.below
-    apart = (1 + below**2) * pairs.noise * features**2 + features * below * asked.people
-    together = (vectors.standard_deviation * asked.ball.step) ** 2 * (features + 1) + below * asked.people
-    return pairs if apart < together else vectors
+    pairs = CellPairs.calibrated(KeyedHits(SlotLayout.ungrouped(question.answers, question.seed)), privacy.bound)
+    features, negative_share = question.features, question.ball.below
+    single = (1 + negative_share**2) * pairs.noise * features**2 + features * negative_share * question.people
+    joint = (vectors.standard_deviation * question.ball.step) ** 2 * (features + 1) + negative_share * question.people
+    return pairs if single < joint else vectors
 
 
-def central_moments(privacy: Calibrated, _honest: int, asked: SecondMoments, _share: Allotment | None) -> AnyMechanism:
-    """Return second moments of the features that are kept, and of those that a screening finds."""
-    return ScreenedMoments.calibrated(asked, privacy.bound, privacy.delta)
+def noisy_moments(privacy: Guarantee, _honest: int, question: SecondMoments, _share: Allotment | None) -> AnyMechanism:
+    """Return second moments of the kept features and of those that a screening selects."""
+    return ScreenedMoments.calibrated(question, privacy.bound, privacy.delta)
 
 
-def exact_moments(_: Calibrated, _honest: int, question: SecondMoments, _share: Allotment | None) -> AnyMechanism:
-    """Return them without noise."""
-    # Where nobody is asked the question may be one that no curator has.
-    return ScreenedMoments.exact(question) if question.wanted else CentralVectors(question.ball, 0.0)
+def exact_moments(_: Guarantee, _honest: int, question: SecondMoments, _share: Allotment | None) -> AnyMechanism:
+    """Return second moments without noise."""
+    # If a round invites no participants, the question may be one that no curator has.
+    return ScreenedMoments.exact(question) if question.n_moment_features else CentralVectors(question.ball, 0.0)
 
 
-def exact_vectors(_: Calibrated, _honest: int, question: VectorSum, _share: Allotment | None) -> AnyMechanism:
-    """Return sums without noise."""
+def exact_vectors(_: Guarantee, _honest: int, question: VectorSum, _share: Allotment | None) -> AnyMechanism:
+    """Return the sums of vectors without noise."""
     return CentralVectors(question.ball, 0.0)

@@ -1,4 +1,4 @@
-"""The certificate of an experiment's privacy, a document that anybody can check with nothing else at hand."""
+"""The certificate of an experiment's privacy, a self-contained document for public verification."""
 
 import math
 from collections.abc import Collection, Iterable, Iterator
@@ -10,55 +10,55 @@ from msgspec.structs import replace
 from privateer_core.accounting.accountant import account
 from privateer_core.accounting.events import EPSILON_MAX, Event, Parallel, Pure, Repeated, check_event
 from privateer_core.errors import SpecError
-from privateer_core.portable import OTHER_DIGITS
+from privateer_core.portable import RELATIVE_TOLERANCE
 from privateer_core.prepared_types import prepared
-from privateer_core.privacy.terms import Terms, composed
+from privateer_core.privacy.terms import Terms, compose_reports
 from privateer_core.privacy.trust import TIGHT
 from privateer_core.spec.privacy import Privacy
 
 FORMAT: Final = "privateer/certificate/2"
 RECORD: Final = "the whole record"
 JOINT: Final = "the whole record, as everybody else together sees it: what is published, and what they get themselves"
-_COLLUDING: Final = "server and shuffler"
-_FOR_THE_BATCH: Final = "together they see everybody's own noisy vector, whose noise is for the batch"
-_SEE_NO_ARMS: Final = "who see no arms"
-_SEE_ARMS: Final = "who see arms too"
-_UNSEEN: Final = "nobody who gets reports, or reads what is published, sees which arm a person got"
-_WHATEVER_THE_ARM: Final = (
+_COLLUDERS: Final = "server and shuffler"
+_BATCH_NOISE_DETAIL: Final = "together they see everybody's own noisy vector, whose noise is for the batch"
+_WITHOUT_ARMS: Final = "who see no arms"
+_WITH_ARMS: Final = "who see arms too"
+_UNSEEN_ARMS_ASSUMPTION: Final = "nobody who gets reports, or reads what is published, sees which arm a person got"
+_ARM_INDEPENDENCE_ASSUMPTION: Final = (
     "whether an honest person's report is in a batch does not depend on the arm that they got, and nobody chooses by "
     "arm whose reports to drop or to falsify"
 )
-_BESIDE_THE_ARM: Final = "reward, and context among bins where the report's coins give the arm"
+_RECORD_WITHOUT_ARM: Final = "reward, and context among bins where the report's coins give the arm"
 _WORDS_MAX: Final = 1000
-"""Characters of a text: words of a certificate are shown on screens."""
+"""Largest number of characters of a text in a certificate."""
 _COUNT_MAX: Final = 64
-"""Claims of a certificate, and its assumptions."""
-_PARTS: Final = 1000
-"""Parts of 1 to which an epsilon that follows from a batch is rounded up: other machines compute other last digits."""
+"""Largest number of claims of a certificate, and of its assumptions."""
+_STEPS: Final = 1000
+"""Steps per unit to which an epsilon that follows from a batch is rounded up, since last digits differ by machine."""
 _REMEDY: Final = "ask for a new one"
 
 
 class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A claim on one person's privacy against one adversary."""
+    """A claim on a participant's privacy against an adversary."""
 
-    against: str  # who is curious
+    against: str  # the adversary
     # epsilon, delta: the claim; an epsilon of None claims nothing
     epsilon: float | None
     delta: float
-    # what the adversary sees of a person, for the accountant: each of their reports is in one round. None: the record
-    # itself.
+    # event of the adversary's view of a participant, for the accountant: each report is in one round. None: the
+    # adversary sees the record.
     event: Event | None
-    # what the sampler of noise may add to delta. Where several reports share a promise, their allotment has room for
-    # it.
+    # upper bound of the delta that the sampler of noise adds. If several reports share a promise, their allotment
+    # includes it.
     sampling: float
-    # proof, exact: why the claim holds, and whether the event's curve is exact or an upper bound
+    # proof, exact: theorem behind the claim, and whether the event's curve is exact or an upper bound
     proof: str
     exact: bool
-    about: str = RECORD  # which part of a person's record the claim is about
+    about: str = RECORD  # part of the participant's record that the claim protects
 
 
 class Certificate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Claims about an experiment. ``assumes`` says in words what no computation can check."""
+    """Claims about an experiment. ``assumes`` lists assumptions that no computation can check."""
 
     format: str
     experiment: str
@@ -67,9 +67,9 @@ class Certificate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """A claim recomputed: the delta that was found at its epsilon, why, and whether it is within the claim.
+    """A recomputed claim: delta at its epsilon (``found``), its proof, and whether delta is within the claim.
 
-    The verifier fills in ``proof`` and ``exact`` itself, since a document may say anything.
+    ``proof`` and ``exact`` are the verifier's own, since a document may be wrong.
     """
 
     against: str
@@ -85,121 +85,122 @@ class Verdict(msgspec.Struct, frozen=True):
 def certify(experiment: str, privacy: Privacy, rounds: Iterable[Terms], *, planned: bool = False) -> Certificate:
     """Return the certificate of an experiment with these terms, round by round; each report is in one round.
 
-    privacy: what the people of these rounds are promised.
-    planned: whether the terms are only calibrated ahead. What a report alone may cost under a shuffler is then not
-        known, but for its bound ``privacy.local_epsilon_max``.
+    planned: whether the terms are calibrated ahead of the rounds. The local epsilon under a shuffler is then not known,
+        only its bound ``privacy.local_epsilon_max``.
     """
     terms = tuple(rounds)
-    claims = (*_promise(privacy, terms), *_beyond_the_promise(privacy, terms, planned))
-    return Certificate(FORMAT, experiment, claims, tuple(_assumed(privacy, terms)))
+    claims = (*_promise_claims(privacy, terms), *_collusion_claims(privacy, terms, planned))
+    return Certificate(FORMAT, experiment, claims, tuple(_list_assumptions(privacy, terms)))
 
 
-def _assumed(privacy: Privacy, terms: tuple[Terms, ...]) -> Iterator[str]:
+def _list_assumptions(privacy: Privacy, terms: tuple[Terms, ...]) -> Iterator[str]:
+    """Yield the assumptions of the trust model, and those about arms and several reports."""
     yield from privacy.trust.assumes
-    if any(one.mechanism.counts_shares for one in terms):
-        yield _WHATEVER_THE_ARM
-    reports = max((one.reports for one in terms), default=1)
+    if any(round_terms.mechanism.counts_shares for round_terms in terms):
+        yield _ARM_INDEPENDENCE_ASSUMPTION
+    reports = max((round_terms.reports for round_terms in terms), default=1)
     if needs_unseen_arms(privacy):
-        yield _UNSEEN
+        yield _UNSEEN_ARMS_ASSUMPTION
     if reports > 1:
         yield f"a device reports {reports} times at most, and once a round"
 
 
 def needs_unseen_arms(privacy: Privacy) -> bool:
-    """Whether the promise holds only as long as nobody who gets reports or releases sees a person's arm."""
-    return privacy.arms == "hidden" and privacy.trust.hides_arms
+    """Whether the promise assumes that no recipient of reports or releases sees a participant's arm."""
+    return privacy.arm_visibility == "hidden" and privacy.trust.hides_arms
 
 
-def _promise(privacy: Privacy, terms: tuple[Terms, ...]) -> list[Claim]:
-    """What is claimed against the adversary whom the promise is about."""
+def _promise_claims(privacy: Privacy, terms: tuple[Terms, ...]) -> list[Claim]:
+    """Return the claims against the adversary of the promise."""
     row = privacy.trust
-    events = {event for one in terms for event in _one_of(one.event)}
-    seen = {event for event in events if event is not None}
-    # A round that reveals the record leaves nothing to claim, whatever the other rounds reveal.
-    if not row.promises or len(seen) < len(events):
-        return [_nothing_claimed(row.reader)]
-    share, sampling = terms[0].allotment, max(one.mechanism.sampling for one in terms)
+    events = {event for round_terms in terms for event in _alternative_events(round_terms.event)}
+    visible_events = {event for event in events if event is not None}
+    # A round that reveals the record leaves nothing to claim, independently of the other rounds.
+    if not row.promises or len(visible_events) < len(events):
+        return [_empty_claim(row.reader)]
+    share, sampling = terms[0].allotment, max(round_terms.mechanism.sampling for round_terms in terms)
     if share:
-        seen, sampling = {composed(share, seen)}, 0.0
-    if privacy.as_alone:
-        return [_amplified(f"{row.reader}, {_SEE_NO_ARMS}", privacy, seen)]
-    claim = _claim(row.reader, privacy.bound, _delta(privacy, terms), seen, sampling)
+        visible_events, sampling = {compose_reports(share, visible_events)}, 0.0
+    if privacy.is_as_local:
+        return [_amplified_claim(f"{row.reader}, {_WITHOUT_ARMS}", privacy, visible_events)]
+    claim = _make_claim(row.reader, privacy.bound, _claimed_delta(privacy, terms), visible_events, sampling)
     if row.curated:
-        # What the person got is a function of their own record: nothing is claimed against those who see it.
+        # The participant's arm is a function of the own record: nothing is claimed against adversaries who see it.
         return [replace(claim, about=JOINT)]
-    if row.batched or not any(one.mechanism.coins_choose for one in terms):
+    if row.batched or not any(round_terms.mechanism.coins_choose for round_terms in terms):
         return [claim]
     # The coins that chose the arm travel with the report: together with the arm they narrow the context down.
-    unseen, seen_too = (f"{row.reader}, {who}" for who in (_SEE_NO_ARMS, _SEE_ARMS))
-    return [replace(claim, against=unseen), replace(claim, against=seen_too, about=_BESIDE_THE_ARM)]
+    arms_hidden, arms_visible = (f"{row.reader}, {audience}" for audience in (_WITHOUT_ARMS, _WITH_ARMS))
+    return [replace(claim, against=arms_hidden), replace(claim, against=arms_visible, about=_RECORD_WITHOUT_ARM)]
 
 
-def _one_of(event: Event | None) -> tuple[Event | None, ...]:
-    """Return the events of which a person is in one."""
+def _alternative_events(event: Event | None) -> tuple[Event | None, ...]:
+    """Return the alternative events of a parallel event: a participant is in one of them."""
     return event.events if isinstance(event, Parallel) else (event,)
 
 
-def _delta(privacy: Privacy, terms: tuple[Terms, ...]) -> float:
-    """The promised delta; the true one where a calibration that is not ours does not keep the promise."""
-    if privacy.trust.calibration != TIGHT and not all(one.holds for one in terms):
-        return max(one.true_delta for one in terms)
+def _claimed_delta(privacy: Privacy, terms: tuple[Terms, ...]) -> float:
+    """Return the promised delta; the true delta if a published calibration does not keep the promise."""
+    if privacy.trust.calibration != TIGHT and not all(round_terms.keeps_promise for round_terms in terms):
+        return max(round_terms.true_delta for round_terms in terms)
     return privacy.delta
 
 
-def _beyond_the_promise(privacy: Privacy, terms: tuple[Terms, ...], planned: bool) -> Iterator[Claim]:
-    """What is claimed if those whom the promise trusts are curious after all."""
+def _collusion_claims(privacy: Privacy, terms: tuple[Terms, ...], planned: bool) -> Iterator[Claim]:
+    """Yield the claims against parties that the promise trusts: server and shuffler together, or the curator."""
     if privacy.trust.shuffled:
-        alone = {one.mechanism.local_epsilon for one in terms}
-        if not math.isfinite(max(alone)):
-            yield _nothing_claimed(_COLLUDING, _FOR_THE_BATCH)
+        local_epsilons = {round_terms.mechanism.local_epsilon for round_terms in terms}
+        if not math.isfinite(max(local_epsilons)):
+            yield _empty_claim(_COLLUDERS, _BATCH_NOISE_DETAIL)
         else:
-            yield from _of_reports(privacy, terms, {privacy.alone_most} if planned else alone)
+            yield from _report_claims(privacy, terms, {privacy.local_epsilon_bound} if planned else local_epsilons)
     if privacy.trust.curated:
-        yield _nothing_claimed("the server")
+        yield _empty_claim("the server")
 
 
-def _of_reports(privacy: Privacy, terms: tuple[Terms, ...], alone: Collection[float]) -> Iterator[Claim]:
-    """What reports claim by themselves, no matter who permuted them: a batch is a function of them.
+def _report_claims(privacy: Privacy, terms: tuple[Terms, ...], local_epsilons: Collection[float]) -> Iterator[Claim]:
+    """Yield the claims of reports by themselves, without a shuffler: a batch is a function of them.
 
-    Where their coins chose the arms, they narrow the context down together with the arm, as where nobody shuffles.
+    If their coins chose the arms, coins and arm together narrow the context down, as without a shuffler.
     """
-    claim = _alone(alone, terms[0].reports)
-    yield replace(claim, against=f"{_COLLUDING}, {_SEE_NO_ARMS}") if privacy.as_alone else claim
-    if not privacy.arm_in_key and claim.event is not None and any(one.mechanism.coins_choose for one in terms):
-        yield replace(claim, against=f"{_COLLUDING}, {_SEE_ARMS}", about=_BESIDE_THE_ARM)
+    claim = _local_claim(local_epsilons, terms[0].reports)
+    yield replace(claim, against=f"{_COLLUDERS}, {_WITHOUT_ARMS}") if privacy.is_as_local else claim
+    can_coins_choose = any(round_terms.mechanism.coins_choose for round_terms in terms)
+    if not privacy.arm_in_key and claim.event is not None and can_coins_choose:
+        yield replace(claim, against=f"{_COLLUDERS}, {_WITH_ARMS}", about=_RECORD_WITHOUT_ARM)
 
 
-def _amplified(against: str, privacy: Privacy, events: Collection[Event]) -> Claim:
-    """What a batch makes of reports that keep the promise alone: the least epsilon at its delta, rounded up."""
-    found = max(account(event).epsilon(privacy.delta) for event in events)
-    return _claim(against, min(privacy.bound, math.ceil(found * _PARTS) / _PARTS), privacy.delta, events)
+def _amplified_claim(against: str, privacy: Privacy, events: Collection[Event]) -> Claim:
+    """Return the claim of a batch of reports that keep the promise alone: the smallest epsilon at its delta."""
+    epsilon = max(account(event).epsilon(privacy.delta) for event in events)
+    return _make_claim(against, min(privacy.bound, math.ceil(epsilon * _STEPS) / _STEPS), privacy.delta, events)
 
 
-def _alone(epsilons: Collection[float], reports: int) -> Claim:
-    """What is claimed of reports that nobody hides."""
+def _local_claim(epsilons: Collection[float], reports: int) -> Claim:
+    """Return the claim of reports by their local epsilons alone."""
     events: set[Event] = {Pure(epsilon) for epsilon in epsilons}
-    together = reports * max(epsilons)
-    if together > EPSILON_MAX:
-        return _nothing_claimed(_COLLUDING, f"{reports} reports cost an epsilon of {together:g} without a crowd")
+    total_epsilon = reports * max(epsilons)
+    if total_epsilon > EPSILON_MAX:
+        return _empty_claim(_COLLUDERS, f"{reports} reports cost an epsilon of {total_epsilon:g} without a crowd")
     if reports > 1:
         events = {Repeated(Parallel(tuple(sorted(events, key=repr))), reports)}
-    return _claim(_COLLUDING, together, 0.0, events)
+    return _make_claim(_COLLUDERS, total_epsilon, 0.0, events)
 
 
-def _claim(against: str, epsilon: float, delta: float, events: Collection[Event], sampling: float = 0.0) -> Claim:
-    """A claim about a person of whom the adversary sees one of ``events``, whichever it is."""
+def _make_claim(against: str, epsilon: float, delta: float, events: Collection[Event], sampling: float = 0.0) -> Claim:
+    """Return the claim about a participant of whom the adversary sees any one of ``events``."""
     ordered = tuple(sorted(events, key=repr))
     event = ordered[0] if len(ordered) == 1 else Parallel(ordered)
     curve = account(event)
     return Claim(against, epsilon, delta, event, sampling, curve.proof, curve.exact)
 
 
-def _nothing_claimed(against: str, why: str = "it sees the record") -> Claim:
-    return Claim(against, None, 1.0, None, 0.0, f"nothing is claimed: {why}", exact=True)
+def _empty_claim(against: str, reason: str = "it sees the record") -> Claim:
+    return Claim(against, None, 1.0, None, 0.0, f"nothing is claimed: {reason}", exact=True)
 
 
 def read_certificate(value: Any) -> Certificate:
-    """Return the certificate that a JSON value is."""
+    """Parse and check the certificate of a JSON value."""
     try:
         certificate = msgspec.convert(value, prepared(Certificate))
     except (msgspec.ValidationError, RecursionError, UnicodeError) as error:
@@ -233,15 +234,16 @@ def check_certificate(certificate: Certificate) -> None:
 
 def recompute(certificate: Certificate) -> list[Verdict]:
     """Recompute every claim from its event alone."""
-    return [_verdict(claim) for claim in certificate.claims]
+    return [_recompute_claim(claim) for claim in certificate.claims]
 
 
-def _verdict(claim: Claim) -> Verdict:
-    claimed = (claim.against, claim.about, claim.epsilon, claim.delta)
+def _recompute_claim(claim: Claim) -> Verdict:
+    """Recompute delta of a claim's event at its epsilon, and return whether it is within the claim."""
+    claim_fields = (claim.against, claim.about, claim.epsilon, claim.delta)
     if claim.epsilon is None or claim.event is None:
-        nothing = "nothing is computed: the adversary sees the record"
-        return Verdict(*claimed, 1.0, nothing, exact=True, holds=claim.delta >= 1.0)
+        reason = "nothing is computed: the adversary sees the record"
+        return Verdict(*claim_fields, 1.0, reason, exact=True, holds=claim.delta >= 1.0)
     curve = account(claim.event)
-    found = curve.delta(claim.epsilon) + claim.sampling
-    holds = found <= claim.delta * (1 + OTHER_DIGITS) and (curve.exact or not claim.exact)
-    return Verdict(*claimed, found, curve.proof, curve.exact, holds)
+    delta = curve.delta(claim.epsilon) + claim.sampling
+    holds = delta <= claim.delta * (1 + RELATIVE_TOLERANCE) and (curve.exact or not claim.exact)
+    return Verdict(*claim_fields, delta, curve.proof, curve.exact, holds)

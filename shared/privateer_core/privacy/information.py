@@ -1,8 +1,8 @@
-"""What one person's report tells the learner: the measure by which trust models, epsilons and rounds are compared.
+"""Information of a participant's report, the measure by which trust models, epsilons and rounds are compared.
 
-For means by key it is the squared gain over the variance of a report's score, ``q^2 / v``, times the share of people
-who say something of a cell; for vectors it is one over the variance of a coordinate. Half-widths are in proportion to
-one over its square root.
+For means by key it is the squared gain over the variance of a report's score, ``q^2 / v``, times the share of
+participants of a cell; for vectors it is the inverse variance of a coordinate. Half-widths are proportional to the
+inverse of its square root.
 """
 
 import math
@@ -28,19 +28,19 @@ from privateer_core.primitives.questions import KeyedMeans, Question, VectorSum
 
 @dataclass(frozen=True)
 class AskedCell:
-    """What a round asks, and of whom."""
+    """A cell of a round's question, with the shares of its participants."""
 
     question: Question  # the question
-    people: int  # people of the round
-    key: float = 1.0  # share of people who have the key, or bin, that is looked at
-    arm: float = 1.0  # share of them who have the arm that is looked at; 1 where reports are not about one arm each
-    # whether a round asks about one arm, and each has as many rounds as its share: then as little is lost on others as
-    # where coins tell them apart
+    people: int  # number of participants of the round
+    key: float = 1.0  # share of participants with the key, or bin, of the cell
+    arm: float = 1.0  # share of the arm among them; 1 if reports are not about a single arm
+    # whether a round asks about a single arm, and each arm has rounds in proportion to its share: then no information
+    # is lost on others, as if coins distinguished them
     in_turns: bool = False
 
     @property
-    def tells_arms(self) -> bool:
-        """Whether what is public tells a report's arm, so that other arms' reports are told apart."""
+    def has_public_arms(self) -> bool:
+        """Whether public data determine a report's arm, so that reports of other arms can be excluded."""
         if self.in_turns:
             return True
         if isinstance(self.question, VectorSum):
@@ -48,130 +48,118 @@ class AskedCell:
         return self.question.layout.groups > 1
 
     @property
-    def apart(self) -> float:
-        """Share of the reports among which the cell's are, as far as is public."""
-        return self.arm if self.tells_arms else 1.0
+    def report_share(self) -> float:
+        """Share of the reports that may be the cell's, by public data."""
+        return self.arm if self.has_public_arms else 1.0
 
     @property
-    def within(self) -> float:
-        """Share of those reports that are the cell's."""
-        return self.key if self.tells_arms else self.key * self.arm
+    def cell_share(self) -> float:
+        """Share of the cell's reports among these."""
+        return self.key if self.has_public_arms else self.key * self.arm
 
 
 @singledispatch
-def information(mechanism: Mechanism, asked: AskedCell) -> float:
-    """Return what one person tells of one cell, or of one coordinate; infinite where nothing is added to a vector.
-
-    mechanism: what the round's terms have.
-    asked: what the round asks.
-    """
-    kinds = f"{type(mechanism).__name__}, asked {type(asked.question).__name__}"
+def information(mechanism: Mechanism, cell: AskedCell) -> float:
+    """Return a participant's information on a cell, or a coordinate; infinite for vectors without noise."""
+    kinds = f"{type(mechanism).__name__}, asked {type(cell.question).__name__}"
     raise TypeError(f"nobody has said how much is told by a {kinds}")
 
 
 @information.register
-def _(mechanism: SignedSymbol, asked: AskedCell) -> float:
-    if isinstance(asked.question, KeyedMeans) and asked.question.rate is not None:
-        return _of_rate(mechanism, asked)
-    own, other = mechanism.response.truth + mechanism.response.other, mechanism.response.other
-    bucketed = own / mechanism.buckets + 2 * other * (1 - 1 / mechanism.buckets)
-    return _scored(asked, mechanism.response.gain, own, bucketed)
+def _(mechanism: SignedSymbol, cell: AskedCell) -> float:
+    """Return the information of a report's score; of a declared rate, by the mechanism's variance."""
+    if isinstance(cell.question, KeyedMeans) and cell.question.rate is not None:
+        return _rate_information(mechanism, cell)
+    own_hit, other = mechanism.response.truth + mechanism.response.other, mechanism.response.other
+    other_hit = own_hit / mechanism.buckets + 2 * other * (1 - 1 / mechanism.buckets)
+    return _score_information(cell, mechanism.response.gain, own_hit, other_hit)
 
 
-@information.register
-def _(mechanism: EventSymbol, asked: AskedCell) -> float:
-    return _of_rate(mechanism, asked)
-
-
-def _of_rate(mechanism: SignedSymbol | EventSymbol, asked: AskedCell) -> float:
+@information.register(EventSymbol)
+def _rate_information(mechanism: SignedSymbol | EventSymbol, cell: AskedCell) -> float:
     """Return the information of a report on a rare rate, whose estimate has a variance of its own."""
-    assert isinstance(asked.question, KeyedMeans)
-    question = replace(asked.question, key_share=asked.within)
-    return asked.apart * asked.within**2 / (4 * mechanism.variance(question))
+    assert isinstance(cell.question, KeyedMeans)
+    question = replace(cell.question, key_share=cell.cell_share)
+    return cell.report_share * cell.cell_share**2 / (4 * mechanism.variance(question))
 
 
 @information.register
-def _(mechanism: GroupedBit, asked: AskedCell) -> float:
-    # The arm that is looked at is the first group.
-    return asked.arm * float(mechanism.gains[0]) ** 2
+def _(mechanism: GroupedBit, cell: AskedCell) -> float:
+    # The arm of the cell is the first group.
+    return cell.arm * float(mechanism.gains[0]) ** 2
 
 
 @information.register
-def _(mechanism: NamedSymbol, asked: AskedCell) -> float:
+def _(mechanism: NamedSymbol, cell: AskedCell) -> float:
+    """Return the information of a report's score at a key that it names, or whose bucket it names."""
     response, levels = mechanism.response, mechanism.levels
-    own = response.truth + response.other
-    # Scores of those that say nothing of the key are at every level alike.
+    own_hit = response.truth + response.other
+    # Scores of reports without information on the key have all levels with equal probability.
     foreign = response.other * float(np.square(np.linspace(-1, 1, levels)).sum())
-    if mechanism.named:
-        return _scored(asked, response.gain, response.gain + foreign, foreign)
-    others = mechanism.together * own + (1 - mechanism.together) * 2 * response.other
-    return _scored(asked, response.gain, own, others)
+    if mechanism.is_named:
+        return _score_information(cell, response.gain, response.gain + foreign, foreign)
+    other_hit = mechanism.collision_probability * own_hit + (1 - mechanism.collision_probability) * 2 * response.other
+    return _score_information(cell, response.gain, own_hit, other_hit)
 
 
-def _scored(asked: AskedCell, gain: float, own: float, others: float) -> float:
-    """Return that of a score which is not 0 with probability ``own`` for the cell's people, ``others`` for the rest."""
-    share = asked.within
-    return asked.apart * (gain * share) ** 2 / (share * own + (1 - share) * others)
-
-
-@information.register
-def _(mechanism: CentralSums, asked: AskedCell) -> float:
-    laplace = 2 * mechanism.scale**2
-    return _curated(asked, mechanism.standard_deviation**2 + laplace)
+def _score_information(cell: AskedCell, gain: float, own_hit: float, other_hit: float) -> float:
+    """Return the information of a score with hit probability ``own_hit`` in the cell, ``other_hit`` outside of it."""
+    share = cell.cell_share
+    return cell.report_share * (gain * share) ** 2 / (share * own_hit + (1 - share) * other_hit)
 
 
 @information.register
-def _(mechanism: CellPairs, asked: AskedCell) -> float:
+def _(mechanism: CentralSums, cell: AskedCell) -> float:
+    return _curated_information(cell, mechanism.standard_deviation**2 + 2 * mechanism.scale**2)
+
+
+@information.register
+def _(mechanism: CellPairs, cell: AskedCell) -> float:
     # A score is the difference of the first and the last sum.
-    return _curated(asked, 2 * mechanism.noise)
+    return _curated_information(cell, 2 * mechanism.noise)
 
 
-def _curated(asked: AskedCell, noise: float) -> float:
-    """Return that of a person in a cell's sum, to which a curator adds noise; people's own scores vary, too.
+def _curated_information(cell: AskedCell, noise_variance: float) -> float:
+    """Return the information of a participant in a cell's sum, with a curator's noise and the variance of scores.
 
-    Cells of other arms have noise of their own, whatever is public of arms.
+    Cells of other arms have noise of their own, also if arms are public.
     """
-    apart = asked.arm if asked.in_turns else 1.0
-    share = asked.key * (1.0 if asked.in_turns else asked.arm)
-    rate = getattr(asked.question, "rate", None)
-    own = 1.0 if rate is None else 4 * rate * (1 - rate)
-    return apart * share**2 / (share * own + noise / asked.people)
+    report_share = cell.arm if cell.in_turns else 1.0
+    share = cell.key * (1.0 if cell.in_turns else cell.arm)
+    rate = getattr(cell.question, "rate", None)
+    own_hit = 1.0 if rate is None else 4 * rate * (1 - rate)
+    return report_share * share**2 / (share * own_hit + noise_variance / cell.people)
 
 
 @information.register
-def _(mechanism: VectorSymbol, asked: AskedCell) -> float:
-    return _vector(asked, mechanism.error / mechanism.ball.coordinates)
+def _(mechanism: VectorSymbol | GaussianVectors, cell: AskedCell) -> float:
+    return _vector_information(cell, mechanism.error / mechanism.ball.coordinates)
 
 
 @information.register
-def _(mechanism: GaussianVectors, asked: AskedCell) -> float:
-    return _vector(asked, mechanism.error / mechanism.ball.coordinates)
+def _(mechanism: BitVectors, cell: AskedCell) -> float:
+    variance = mechanism.bits * mechanism.probability * (1 - mechanism.probability) * mechanism.unit**2
+    return _vector_information(cell, variance)
 
 
 @information.register
-def _(mechanism: BitVectors, asked: AskedCell) -> float:
-    each = mechanism.bits * mechanism.probability * (1 - mechanism.probability) * mechanism.unit**2
-    return _vector(asked, each)
+def _(mechanism: CentralVectors, cell: AskedCell) -> float:
+    return _vector_information(cell, (mechanism.standard_deviation * mechanism.ball.step) ** 2 / cell.people)
 
 
 @information.register
-def _(mechanism: CentralVectors, asked: AskedCell) -> float:
-    return _vector(asked, (mechanism.standard_deviation * mechanism.ball.step) ** 2 / asked.people)
+def _(mechanism: RunningVectors, cell: AskedCell) -> float:
+    # Noise of the sum of all rounds, each with the same number of participants.
+    total_variance = mechanism.standard_deviation**2 * mechanism.factorization.variance(mechanism.steps)
+    return _vector_information(cell, total_variance * mechanism.ball.step**2 / (mechanism.steps * cell.people))
 
 
 @information.register
-def _(mechanism: RunningVectors, asked: AskedCell) -> float:
-    # Noise of the sum of all rounds, each of as many people.
-    whole = mechanism.standard_deviation**2 * mechanism.factorization.variance(mechanism.steps)
-    return _vector(asked, whole * mechanism.ball.step**2 / (mechanism.steps * asked.people))
-
-
-@information.register
-def _(mechanism: ScreenedMoments, asked: AskedCell) -> float:
+def _(mechanism: ScreenedMoments, cell: AskedCell) -> float:
     # The products of a feature with the value have the noise of the last column.
-    return _vector(asked, float(mechanism.variances[0, -1]) / asked.people)
+    return _vector_information(cell, float(mechanism.variances[0, -1]) / cell.people)
 
 
-def _vector(asked: AskedCell, each: float) -> float:
-    """Return that of a person in a sum of vectors, who adds noise of variance ``each`` to every coordinate."""
-    return asked.apart * asked.within**2 / each if each else math.inf
+def _vector_information(cell: AskedCell, variance: float) -> float:
+    """Return the information of a participant in a sum of vectors with noise of ``variance``; infinite without."""
+    return cell.report_share * cell.cell_share**2 / variance if variance else math.inf

@@ -1,4 +1,4 @@
-"""Says where more trust tells less: where a cap decides, and where reports that stand alone would tell more."""
+"""Concerns about promises that need more trust but give less information, because of a cap or of small batches."""
 
 import math
 from collections.abc import Iterator
@@ -9,120 +9,119 @@ import numpy as np
 
 from privateer_core.accounting.accountant import account
 from privateer_core.primitives.public_coins import UNIT, Layout
-from privateer_core.privacy.cell_reports import concerns_of_features
+from privateer_core.privacy.cell_reports import describe_horizon_concerns
 from privateer_core.privacy.information import AskedCell, information
 from privateer_core.privacy.terms import Terms, calibrate
-from privateer_core.privacy.trust import LOCAL_EPSILON_MOST, TIGHT, hidden_in_batches, stands_alone
+from privateer_core.privacy.trust import LOCAL_EPSILON_MAX, TIGHT, has_batch_noise, local_trust
 from privateer_core.spec.privacy import Privacy
 from privateer_core.spec.spec import Spec
 
-_NARROWER: Final = 0.9
-"""A larger cap is worth a word if it makes intervals so much narrower."""
-_WIDER: Final = 1.01
-"""Intervals that are less wider are as wide: noise is calibrated in steps."""
-_STEP: Final = 0.002
-"""Local epsilons are found to a thousandth."""
-_DEVICES: Final = "devices take part only once their application sets Limits(local_epsilon={cap:g})"
-_MORE: Final = 2.0
-"""A larger cap is larger by so much."""
+_NARROWER_WIDTH_MAX: Final = 0.9
+"""Largest relative width of intervals at which a larger cap is suggested."""
+_WIDER_WIDTH_MIN: Final = 1.01
+"""Smallest relative width that counts as wider: noise is calibrated in steps."""
+_TOLERANCE: Final = 0.002
+"""Tolerance of local epsilons, which are multiples of a thousandth."""
+_DEVICE_LIMITS_ADVICE: Final = "devices take part only once their application sets Limits(local_epsilon={cap:g})"
+_CAP_INCREASE: Final = 2.0
+"""Difference of a suggested cap from the present one."""
 
 
-def concerns_of(spec: Spec) -> list[str]:
-    """Say what is allowed but is probably not meant: the spec's own, where more trust tells less, too many features."""
-    return [*spec.concerns(), *_of_order(spec), *concerns_of_features(spec)]
+def list_concerns(spec: Spec) -> list[str]:
+    """Return concerns about valid settings: the spec's own, more trust with less information, too many features."""
+    return [*spec.concerns(), *_order_concerns(spec), *describe_horizon_concerns(spec)]
 
 
-def told(spec: Spec, privacy: Privacy, people: int, arm: float | None = None) -> float:
-    """Return what one person of a round tells of one cell under a promise, per `information.information`.
+def participant_information(spec: Spec, privacy: Privacy, batch: int, arm: float | None = None) -> float:
+    """Return a participant's information on a cell of a round under a promise, per `information.information`.
 
-    spec: the experiment.
-    privacy: what its people would be promised.
-    people: people of the round.
-    arm: share of the arm that is looked at; None: of arms alike.
+    arm: share of the arm of the cell; None: equal shares.
     """
-    return _told(*_under(spec, privacy, people, arm), people, arm)
+    return _terms_information(*_change_promise(spec, privacy, batch, arm), batch, arm)
 
 
-def _under(spec: Spec, privacy: Privacy, people: int, arm: float | None = None) -> tuple[Spec, Terms]:
+def _change_promise(spec: Spec, privacy: Privacy, batch: int, arm: float | None = None) -> tuple[Spec, Terms]:
     """Return the experiment with another promise, and a round's terms; arms that are batches have the share ``arm``."""
-    under = spec.model_copy(update={"privacy": privacy})
-    question: Any = under.usual_question()
-    if arm is not None and under.groups_arms:
+    changed_spec = spec.model_copy(update={"privacy": privacy})
+    question: Any = changed_spec.typical_question()
+    if arm is not None and changed_spec.groups_arms:
         question = replace(question, layout=Layout(question.layout.seed, np.array([[round(arm * UNIT)]], np.uint32)))
-    return under, calibrate(privacy, people, question, under.fewest(people), under.reports)
+    return changed_spec, calibrate(privacy, batch, question, changed_spec.min_reports(batch), changed_spec.reports)
 
 
-def _told(under: Spec, terms: Terms, people: int, arm: float | None = None) -> float:
-    alike = 1 / (len(under.options) - len(under.retired)) if under.capabilities.reports_one_option else 1.0
-    looked_at = alike if arm is None or not under.capabilities.reports_one_option else arm
-    asked = AskedCell(under.usual_question(), people, arm=looked_at, in_turns=under.takes_turns)
-    return under.telling * information(terms.mechanism, asked)
+def _terms_information(spec: Spec, terms: Terms, batch: int, arm: float | None = None) -> float:
+    """Return a participant's information on a typical cell under these terms of a round."""
+    uniform_share = 1 / (len(spec.options) - len(spec.retired)) if spec.capabilities.reports_one_option else 1.0
+    arm_share = uniform_share if arm is None or not spec.capabilities.reports_one_option else arm
+    cell = AskedCell(spec.typical_question(), batch, arm=arm_share, in_turns=spec.has_single_arm_rounds)
+    return spec.informative_share * information(terms.mechanism, cell)
 
 
-def alone(privacy: Privacy) -> Privacy:
-    """Return the same epsilon where every report is private by itself."""
-    return Privacy(model=stands_alone().name, epsilon=privacy.epsilon)
+def local_promise(privacy: Privacy) -> Privacy:
+    """Return the promise with the same epsilon under the model of locally private reports."""
+    return Privacy(model=local_trust().name, epsilon=privacy.epsilon)
 
 
-def _of_order(spec: Spec) -> Iterator[str]:
+def _order_concerns(spec: Spec) -> Iterator[str]:
+    """Yield concerns about an amplified promise that a cap, or small batches, make less informative."""
     privacy, row = spec.privacy, spec.privacy.trust
-    mixed = row.batched and row.calibration == TIGHT and not hidden_in_batches(privacy, spec.question)
-    if not mixed or privacy.as_alone:
+    is_amplified = row.batched and row.calibration == TIGHT and not has_batch_noise(privacy, spec.question)
+    if not is_amplified or privacy.is_as_local:
         return
-    rounds = {people: _under(spec, privacy, people) for people in spec.extreme_batches}
+    rounds = {batch: _change_promise(spec, privacy, batch) for batch in spec.extreme_batches}
     if rounds:
-        yield from _where_the_cap_decides(rounds)
-        yield from _where_alone_tells_more(spec, {people: _told(*one, people) for people, one in rounds.items()})
+        yield from _cap_concerns(rounds)
+        yield from _local_concerns(spec, {batch: _terms_information(*pair, batch) for batch, pair in rounds.items()})
 
 
-def _where_the_cap_decides(rounds: dict[int, tuple[Spec, Terms]]) -> Iterator[str]:
-    """Speak of the largest round, where the cap costs most."""
-    people = max(rounds)
-    spec, terms = rounds[people]
+def _cap_concerns(rounds: dict[int, tuple[Spec, Terms]]) -> Iterator[str]:
+    """Yield a concern if the cap limits the information of the largest round, in which it costs most."""
+    batch = max(rounds)
+    spec, terms = rounds[batch]
     privacy = spec.privacy
-    cap, more = privacy.local_epsilon_max, min(LOCAL_EPSILON_MOST, privacy.local_epsilon_max + _MORE)
-    if terms.mechanism.local_epsilon < cap - _STEP or more <= cap or terms.reports > 1 or terms.event is None:
+    cap, high = privacy.local_epsilon_max, min(LOCAL_EPSILON_MAX, privacy.local_epsilon_max + _CAP_INCREASE)
+    if terms.mechanism.local_epsilon < cap - _TOLERANCE or high <= cap or terms.reports > 1 or terms.event is None:
         return
-    raised = told(spec, privacy.model_copy(update={"local_epsilon_max": more}), people)
-    width = math.sqrt(_told(spec, terms, people) / raised)
-    if width <= _NARROWER:
-        least = account(terms.event).epsilon(privacy.delta)
+    larger_information = participant_information(spec, privacy.model_copy(update={"local_epsilon_max": high}), batch)
+    width = math.sqrt(_terms_information(spec, terms, batch) / larger_information)
+    if width <= _NARROWER_WIDTH_MAX:
+        epsilon = account(terms.event).epsilon(privacy.delta)
         yield (
             f"reports have more noise than epsilon {privacy.bound:g} asks for. privacy.local_epsilon_max = {cap:g} "
             "limits what a report tells by itself, to somebody who sees it outside of its batch, and in a round of "
-            f"{people:,} people that limit is the stricter one: the batch keeps epsilon {least:.2g}. With "
-            f"privacy.local_epsilon_max = {more:g} intervals are {1 - width:.0%} narrower. That costs protection where "
-            f"shuffler and server work together: they learn of a person what epsilon {more:g} allows, in place of "
-            f"{cap:g}. And {_DEVICES.format(cap=more)}"
+            f"{batch:,} people that limit is the stricter one: the batch keeps epsilon {epsilon:.2g}. With "
+            f"privacy.local_epsilon_max = {high:g} intervals are {1 - width:.0%} narrower. That costs protection where "
+            f"shuffler and server work together: they learn of a person what epsilon {high:g} allows, in place of "
+            f"{cap:g}. And {_DEVICE_LIMITS_ADVICE.format(cap=high)}"
         )
 
 
-def _where_alone_tells_more(spec: Spec, rounds: dict[int, float]) -> Iterator[str]:
-    privacy, row = spec.privacy, stands_alone()
-    wider = {people: math.sqrt(told(spec, alone(privacy), people) / one) for people, one in rounds.items()}
-    worse = {people: width for people, width in wider.items() if width > _WIDER}
-    if not worse:
+def _local_concerns(spec: Spec, rounds: dict[int, float]) -> Iterator[str]:
+    """Yield a concern if local reports are more informative than shuffled ones, by batch size of rounds."""
+    privacy, row = spec.privacy, local_trust()
+    local = {batch: participant_information(spec, local_promise(privacy), batch) for batch in rounds}
+    widths = {batch: math.sqrt(local[batch] / shuffled) for batch, shuffled in rounds.items()}
+    wider_widths = {batch: width for batch, width in widths.items() if width > _WIDER_WIDTH_MIN}
+    if not wider_widths:
         return
-    where = " and ".join(f"{width:.2f} times as wide in a round of {people:,}" for people, width in worse.items())
+    ratios = " and ".join(f"{width:.2f} times as wide in a round of {batch:,}" for batch, width in wider_widths.items())
     cause = "reports hide the arm, too" if privacy.arm_in_key else "batches are small, or privacy.local_epsilon_max is"
+    remedy = _shuffling_remedy(spec, max(wider_widths))
     yield (
         f"shuffling does not pay here: model '{row.name}' has narrower intervals at the same epsilon, and needs no "
-        f"shuffler. With model '{privacy.model}' they are {where}, because {cause}. {_remedy(spec, max(worse))}"
+        f"shuffler. With model '{privacy.model}' they are {ratios}, because {cause}. {remedy}"
     )
 
 
-def _remedy(spec: Spec, people: int) -> str:
-    """Return what restores the order in a round: a larger cap, else another promise."""
-    privacy, least = spec.privacy, told(spec, alone(spec.privacy), people) / _WIDER**2
-    caps = [float(cap) for cap in range(math.floor(privacy.local_epsilon_max) + 1, int(LOCAL_EPSILON_MOST) + 1)]
-    changes: list[dict[str, Any]] = [{"local_epsilon_max": cap} for cap in caps]
-    for change in changes:
-        if told(spec, privacy.model_copy(update=change), people) >= least:
-            cap = change["local_epsilon_max"]
-            return f"Raise privacy.local_epsilon_max to {cap:g}; {_DEVICES.format(cap=cap)}"
+def _shuffling_remedy(spec: Spec, batch: int) -> str:
+    """Return advice that makes shuffling pay in a round: a larger cap, else another promise."""
+    privacy = spec.privacy
+    target = participant_information(spec, local_promise(privacy), batch) / _WIDER_WIDTH_MIN**2
+    for cap in range(math.floor(privacy.local_epsilon_max) + 1, int(LOCAL_EPSILON_MAX) + 1):
+        raised = privacy.model_copy(update={"local_epsilon_max": float(cap)})
+        if participant_information(spec, raised, batch) >= target:
+            return f"Raise privacy.local_epsilon_max to {cap:g}; {_DEVICE_LIMITS_ADVICE.format(cap=cap)}"
     if spec.capabilities.context_decides:
-        return (
-            "Have larger rounds, or set privacy.arms = 'as-local', which keeps against whoever sees arms what that "
-            "model does"
-        )
-    return f"Have larger rounds, or set privacy.model = '{stands_alone().name}'"
+        keeps = "which keeps against whoever sees arms what that model does"
+        return f"Have larger rounds, or set privacy.arm_visibility = 'as-local', {keeps}"
+    return f"Have larger rounds, or set privacy.model = '{local_trust().name}'"

@@ -1,7 +1,7 @@
-"""The privacy record of an experiment: every round's terms, beside the certificate that they make.
+"""The privacy record of an experiment: every round's terms, with the certificate that follows from them.
 
-A certificate shows that its claims follow from its events. A record shows more: that the events are those of the rounds
-it lists, since its certificate is made anew from these and must come out the same.
+A certificate shows that its claims follow from its events. A record also shows that the events are those of the rounds
+it lists, since the verifier recomputes the certificate from these.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,35 +18,37 @@ from privateer_core.privacy.certificate import Certificate, certify
 from privateer_core.privacy.terms import Terms
 from privateer_core.sampling.response import SYMBOLS_MAX
 from privateer_core.spec.experiment import REPORTS_MAX
-from privateer_core.spec.privacy import Privacy, idle_default
+from privateer_core.spec.privacy import Privacy, default_of_idle_key
 from privateer_core.spec.spec import Spec
 
 FORMAT: Final = "privateer/record/2"
 PROMISE: Final = frozenset({"model", "epsilon", "delta"})
 """Keys of the spec's privacy section that stand beside it in a record."""
 OF_BATCHES: Final = frozenset({"local_epsilon_max"})
-"""Keys of the same section that limit what a batch hides: where there are none, a record has their defaults."""
+"""Keys of the same section that apply to batches: without batches, a record has their defaults."""
 ORGANISATION_MAX: Final = 255
-"""Characters of an organisation's name, which is that of a file."""
-KeyId = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{16}\Z")]
+"""Largest number of characters of an organisation's name, which is a file name."""
+_END: Final = r"(?![\s\S])"
+"""The end of a text, in Python's regular expressions and in those of JSON Schema."""
+KeyId = Annotated[str, msgspec.Meta(pattern=rf"^[0-9a-f]{{16}}{_END}")]
 Organisation = Annotated[str, msgspec.Meta(max_length=ORGANISATION_MAX)]
-Name = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9-]{0,62}\Z")]
+Name = Annotated[str, msgspec.Meta(pattern=rf"^[a-z0-9][a-z0-9-]{{0,62}}{_END}")]
 _LEFT_OUT: Final = frozenset({"layout", "seed", "least"})
 """Parameters of mechanisms that a row leaves out: the first two cost no privacy, the last repeats the honest people."""
 _SHARES: Final = "shares"
 """Parts of 65,536 of the coins in each group, in the rows of mechanisms whose promise depends on them."""
 _KEYS: Final = "keys"
-"""How many keys the layout has, in the rows of mechanisms whose promise depends on it."""
+"""Number of keys of the layout, in the rows of mechanisms whose promise depends on it."""
 
 
 class PlannedTerms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The terms of one round, without what its whole cohort is promised."""
+    """The terms of a round, without the promise to its cohort."""
 
-    # batch, honest: the number of people asked, and of those whom the promise counts on
+    # batch, honest: the number of invited participants, and of those whom the promise counts on
     batch: int
     honest: int
-    # its tag as ``type``, and its parameters without layout and seed, which cost no privacy; with the number of keys
-    # where that is how many symbols there are, and with the shares of groups where each is a batch
+    # the mechanism's tag as ``type``, and its parameters without layout and seed, which cost no privacy; with the
+    # number of keys if it determines the alphabet, and with the shares of groups if each is a batch
     mechanism: dict[str, Any]
 
 
@@ -54,7 +56,7 @@ class Row(PlannedTerms, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A round that was opened."""
 
     version: Annotated[int, msgspec.Meta(gt=0)]  # the policy's version
-    # received, released: the number of people whose reports opened, and whether anything was released about them
+    # received, released: the number of participants with decrypted reports, and whether there was a release about them
     received: int
     released: bool
     # shuffler, organisation: where reports are shuffled: id of the key that signed the last batch of the round, and
@@ -64,7 +66,7 @@ class Row(PlannedTerms, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class CohortPromise(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The promise to the people of one cohort."""
+    """The promise to the participants of a cohort."""
 
     # epsilon, delta: the promise; an epsilon of None promises nothing
     epsilon: float | None
@@ -76,13 +78,13 @@ class CohortPromise(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
 
 
 class SourcePromise(CohortPromise, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The promise to a source's people."""
+    """The promise to a source's participants."""
 
     name: Name
 
 
 class Record(CohortPromise, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A whole record; its own promise is that to the experiment's own people."""
+    """A whole record; its own promise is that to the experiment's own participants."""
 
     format: Literal["privateer/record/2"]
     experiment: Name
@@ -91,53 +93,52 @@ class Record(CohortPromise, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     # reports that a device makes in all, each in a round of its own: they share the promise
     reports_per_person: Annotated[int, msgspec.Meta(ge=1, le=REPORTS_MAX)]
     privacy: dict[str, Any]  # the spec's section of that name, without model, epsilon and delta
-    # the least share of a round's people with whom it may close
+    # smallest share of a round's participants with whom it may close
     least_share: Annotated[float, msgspec.Meta(gt=0, le=1)]
     sources: tuple[SourcePromise, ...] = ()
-    # versions that asked nobody, such as those of a pause: they have no rounds
+    # versions without participants, such as those of a pause: they have no rounds
     silent: tuple[Annotated[int, msgspec.Meta(gt=0)], ...] = ()
 
 
-def planned_of(terms: Terms) -> PlannedTerms:
-    """Return the terms as a record has them."""
+def describe_terms(terms: Terms) -> PlannedTerms:
+    """Return the row of terms in a record."""
     mechanism = terms.mechanism
     names = [name for name in mechanism.__struct_fields__ if name not in _LEFT_OUT]
-    later = _later(type(mechanism))
-    told = {name: msgspec.to_builtins(getattr(mechanism, name)) for name in names}
-    parameters = {name: value for name, value in told.items() if name not in later or value != later[name]}
+    defaults = _optional_parameters(type(mechanism))
+    values = {name: msgspec.to_builtins(getattr(mechanism, name)) for name in names}
+    parameters = {name: value for name, value in values.items() if name not in defaults or value != defaults[name]}
     if mechanism.counts_keys:
         parameters[_KEYS] = cast(Any, mechanism).layout.keys
     if mechanism.counts_shares:
-        parts = cast(Any, mechanism).layout.shares[0] * UNIT
-        parameters[_SHARES] = np.rint(parts).astype(np.int64).tolist()
+        parameters[_SHARES] = np.rint(cast(Any, mechanism).layout.shares[0] * UNIT).astype(np.int64).tolist()
     tag = mechanism.__struct_config__.tag
     return PlannedTerms(batch=terms.batch, honest=terms.honest, mechanism={"type": tag, **parameters})
 
 
-def _later(kind: type[Mechanism]) -> dict[str, Any]:
-    """Return parameters that came later, with the value that leaves them out, as in the terms themselves."""
+def _optional_parameters(kind: type[Mechanism]) -> dict[str, Any]:
+    """Return the defaults of parameters that a row omits at their default, as the terms themselves do."""
     fields = msgspec.structs.fields(kind) if kind.__struct_config__.omit_defaults else ()
     return {field.name: field.default for field in fields if not field.required}
 
 
-def terms_of(row: PlannedTerms, spec: type[Spec], privacy: Privacy, reports: int) -> Terms:
-    """Return the terms that a row has under a promise; their mechanism works on stand-ins for keys."""
+def read_terms(row: PlannedTerms, spec: type[Spec], privacy: Privacy, reports: int) -> Terms:
+    """Return the terms of a record's row under a promise, and refuse a mechanism that the trust model lacks."""
     serves = privacy.trust.serves
-    asked = [one for one in (spec.question, *spec.capabilities.further_questions) if one in serves]
-    kinds = [kind for one in asked for kind in serves[one].mechanisms]
+    questions = [question for question in (spec.question, *spec.capabilities.further_questions) if question in serves]
+    kinds = [kind for question in questions for kind in serves[question].mechanisms]
     kind = next((kind for kind in kinds if kind.__struct_config__.tag == row.mechanism.get("type")), None)
     if kind is None:
         raise SpecError("the trust model does not have this mechanism", field="mechanism.type")
     types = {field.name: field.type for field in msgspec.structs.fields(kind)}
-    told = _later(kind) | row.mechanism
-    counted = {_KEYS} if kind.counts_keys else {_SHARES} if kind.counts_shares else set()
-    if wrong := (set(types) - _LEFT_OUT | {"type"} | counted) ^ set(told):
-        raise SpecError("missing, or unknown", field=f"mechanism.{min(wrong)}")
-    layout = _groups(told[_SHARES]) if kind.counts_shares else _keys(told.get(_KEYS, 0))
+    parameters = _optional_parameters(kind) | row.mechanism
+    counted_keys = {_KEYS} if kind.counts_keys else {_SHARES} if kind.counts_shares else set()
+    if unexpected := (set(types) - _LEFT_OUT | {"type"} | counted_keys) ^ set(parameters):
+        raise SpecError("missing, or unknown", field=f"mechanism.{min(unexpected)}")
+    layout = _group_layout(parameters[_SHARES]) if kind.counts_shares else _key_layout(parameters.get(_KEYS, 0))
     stand_ins = {"layout": layout, "seed": 0, "least": row.honest}
     try:
-        made = {name: msgspec.convert(told[name], prepared(types[name])) for name in set(types) - _LEFT_OUT}
-        mechanism = kind(**made, **{name: stand_ins[name] for name in set(types) & _LEFT_OUT})
+        arguments = {name: msgspec.convert(parameters[name], prepared(types[name])) for name in set(types) - _LEFT_OUT}
+        mechanism = kind(**arguments, **{name: stand_ins[name] for name in set(types) & _LEFT_OUT})
     except (msgspec.ValidationError, OverflowError) as error:
         raise SpecError(f"there is no such mechanism: {error}", field="mechanism") from None
     except SpecError as error:
@@ -146,17 +147,17 @@ def terms_of(row: PlannedTerms, spec: type[Spec], privacy: Privacy, reports: int
     return Terms(*promise, row.batch, row.honest, cast(AnyMechanism, mechanism), reports)
 
 
-def _keys(count: Any) -> Layout:
-    """Return a layout of so many keys, instead of one that costs no privacy otherwise."""
+def _key_layout(count: Any) -> Layout:
+    """Return a layout with ``count`` keys that stands in for the real one, and refuse an impossible number."""
     if type(count) is not int or not 0 <= count < SYMBOLS_MAX:
         raise SpecError(f"must be a whole number below {SYMBOLS_MAX}", field=f"mechanism.{_KEYS}")
     return Layout(0, np.zeros((count, 0), np.uint32))
 
 
-def _groups(parts: Any) -> Layout:
-    """Return a layout of one key whose groups have so many parts of the coins."""
-    whole = isinstance(parts, list) and all(type(part) is int and 0 <= part <= UNIT for part in parts)
-    if not whole or sum(parts) != UNIT:
+def _group_layout(parts: Any) -> Layout:
+    """Return a layout of one key with the shares of a row, in parts of 65,536, and refuse other sums."""
+    is_valid = isinstance(parts, list) and all(type(share) is int and 0 <= share <= UNIT for share in parts)
+    if not is_valid or sum(parts) != UNIT:
         raise SpecError(f"must be whole numbers of 0 or more with the sum {UNIT}", field=f"mechanism.{_SHARES}")
     return Layout(0, np.cumsum(parts[:-1], dtype=np.uint32)[None])
 
@@ -164,12 +165,12 @@ def _groups(parts: Any) -> Layout:
 def make_record(spec: Spec, rounds: Mapping[str, Sequence[Row]], silent: Sequence[int] = ()) -> Record:
     """Return the record of an experiment.
 
-    spec: the last one: what changes while an experiment runs is nothing that a record or a promise depends on.
+    spec: the latest spec: records and promises do not depend on settings that change while an experiment runs.
     rounds: the rounds of each cohort in the order of their versions.
-    silent: versions that asked nobody, in order.
+    silent: versions without participants, in order.
     """
     sources = [cohort for cohort in spec.cohorts if cohort and spec.first_batch(cohort)]
-    defaults = {} if spec.privacy.trust.batched else {name: idle_default(name) for name in OF_BATCHES}
+    defaults = {} if spec.privacy.trust.batched else {name: default_of_idle_key(name) for name in OF_BATCHES}
     return Record(
         format=FORMAT,
         experiment=spec.name,
@@ -177,21 +178,24 @@ def make_record(spec: Spec, rounds: Mapping[str, Sequence[Row]], silent: Sequenc
         model=spec.privacy.model,
         reports_per_person=spec.reports,
         privacy=spec.privacy.model_dump(mode="json", exclude=set(PROMISE)) | defaults,
-        least_share=spec.least_share,
-        sources=tuple(SourcePromise(name=one, **_promise(spec, one, rounds.get(one, ()))) for one in sources),
+        least_share=spec.min_share,
+        sources=tuple(
+            SourcePromise(name=source, **_describe_promise(spec, source, rounds.get(source, ()))) for source in sources
+        ),
         silent=tuple(silent),
-        **_promise(spec, "", rounds.get("", ())),
+        **_describe_promise(spec, "", rounds.get("", ())),
     )
 
 
-def _promise(spec: Spec, cohort: str, rounds: Sequence[Row]) -> dict[str, Any]:
-    privacy = spec.privacy_of(cohort)
-    ahead = None if rounds else spec.planned(cohort)
-    terms = [ahead] if ahead else [terms_of(row, type(spec), privacy, spec.reports) for row in rounds]
+def _describe_promise(spec: Spec, cohort: str, rounds: Sequence[Row]) -> dict[str, Any]:
+    """Return a cohort's fields of a record: its promise, rounds or planned terms, and certificate."""
+    privacy = spec.cohort_privacy(cohort)
+    planned_terms = None if rounds else spec.first_terms(cohort)
+    terms = [planned_terms] if planned_terms else [read_terms(row, type(spec), privacy, spec.reports) for row in rounds]
     return {
         "epsilon": privacy.epsilon,
         "delta": privacy.delta,
         "rounds": tuple(rounds),
-        "planned": planned_of(ahead) if ahead else None,
-        "certificate": certify(spec.name, privacy, terms, planned=ahead is not None),
+        "planned": describe_terms(planned_terms) if planned_terms else None,
+        "certificate": certify(spec.name, privacy, terms, planned=planned_terms is not None),
     }

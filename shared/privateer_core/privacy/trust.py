@@ -1,7 +1,7 @@
-"""The trust models: one table, a row for each. What a model is stands here and nowhere else.
+"""The trust models: a table with a row for each, the only definition of a model.
 
-A row says who sees what, where reports are sent, which mechanisms serve each statistical primitive, how they are
-calibrated, and which event of a person the promise is about. Specs, devices, certificates and services ask the row.
+A row has the views of the parties, the recipient of reports, the mechanisms for each statistical primitive, their
+calibrations, and the event of a participant that the promise is about. Specs, devices and services use it.
 """
 
 import math
@@ -36,24 +36,24 @@ from privateer_core.primitives.questions import (
     VectorSum,
 )
 from privateer_core.privacy import calibrations
-from privateer_core.privacy.calibrations import Calibrated
+from privateer_core.privacy.calibrations import Guarantee
 
 TIGHT: Final = "tight"
-"""The calibration that keeps its promise and says most."""
+"""Name of the most informative calibration that keeps its promise."""
 BATCH_MIN: Final = 100
-"""The least ``min_batch`` of reports that are amplified by shuffling."""
-BATCHES: Final = ((4.0, BATCH_MIN), (2.0, 300))
-"""From which epsilons on batches of how many tell enough: a report of that local epsilon needs no crowd at all."""
+"""Smallest ``min_batch`` of reports that are amplified by shuffling."""
+BATCH_MIN_BY_EPSILON: Final = ((4.0, BATCH_MIN), (2.0, 300))
+"""Pairs of an epsilon and the ``min_batch`` from it on: a report of that local epsilon needs no batch at all."""
 BATCH_USUAL: Final = 1000
-"""The ``min_batch`` of smaller epsilons, and of reports whose noise is for the batch."""
-LOCAL_EPSILON_MOST: Final = 16.0
-"""The most that ``local_epsilon_max`` may be."""
-_LOCAL_EPSILON, _ABOVE = 4.0, 2.0
-_HONEST: Final = "devices run the client library"
+"""The ``min_batch`` of smaller epsilons, and of reports with noise for the batch."""
+LOCAL_EPSILON_MAX: Final = 16.0
+"""Largest value of ``local_epsilon_max``."""
+_LOCAL_EPSILON_MIN, _LOCAL_EPSILON_SURPLUS = 4.0, 2.0
+_HONEST_CLIENTS_ASSUMPTION: Final = "devices run the client library"
 
 
-class Promise(Calibrated, Protocol):
-    """The ``[privacy]`` of a spec, as far as rounds need it."""
+class Promise(Guarantee, Protocol):
+    """The settings of a spec's ``[privacy]`` that rounds need."""
 
     @property
     def model(self) -> str: ...  # noqa: D102
@@ -64,43 +64,43 @@ class Promise(Calibrated, Protocol):
     @property
     def honest_fraction(self) -> float: ...  # noqa: D102
     @property
-    def as_alone(self) -> bool: ...  # noqa: D102
+    def is_as_local(self) -> bool: ...  # noqa: D102
 
 
-Calibrate = Callable[[Calibrated, int, Any, Allotment | None], AnyMechanism]
-"""(privacy, honest people, question, what one of several reports of a person may cost) to the mechanism that keeps the
-promise and says most."""
+Calibrate = Callable[[Guarantee, int, Any, Allotment | None], AnyMechanism]
+"""A function from (privacy, honest participants, question, allotment of a report) to the most informative mechanism
+that keeps the promise."""
 
 
 @dataclass(frozen=True)
 class Serving:
-    """The answer of a trust model to one kind of question."""
+    """The mechanisms of a trust model for one kind of question."""
 
-    mechanisms: tuple[type[Mechanism], ...]  # those that may serve it
-    calibrate: Calibrate  # chooses among them
-    # whether it can keep a report within an `Allotment`, so that several reports of a person share a promise
-    shares_out: bool = False
+    mechanisms: tuple[type[Mechanism], ...]  # the possible mechanisms
+    calibrate: Calibrate  # function that chooses and calibrates one of them
+    # whether it can keep a report within an `Allotment`, so that several reports of a participant share a promise
+    can_share: bool = False
 
 
 @dataclass(frozen=True)
 class Trust:
-    """One trust model."""
+    """A trust model."""
 
-    name: str  # the name that specs give it
-    sees: str  # what the server sees of a person
-    endpoint: Literal["server", "shuffler"]  # who takes the reports: the server, or the shuffler
-    curated: bool  # whether the server sees records as they are
+    name: str  # name in specs
+    sees: str  # the server's view of a participant
+    endpoint: Literal["server", "shuffler"]  # recipient of the reports
+    curated: bool  # whether the server sees exact records
     promises: bool  # whether an epsilon is promised
-    batched: bool  # whether the promise counts on the honest people of a batch, so that no fewer may be released
-    delta_least: float  # the least delta above 0 that the accountant certifies
+    batched: bool  # whether the promise counts on the honest reports of a batch, so that no fewer may be released
+    delta_least: float  # smallest delta above 0 that the accountant certifies
     reader: str  # the adversary of the promise
-    assumes: tuple[str, ...]  # what no computation can check
-    # what the adversary of the promise sees of a person: of a mechanism, and of the honest people; None: the record
+    assumes: tuple[str, ...]  # assumptions that no computation can check
+    # event of a participant for the adversary, from mechanism and number of honest participants; None: the record
     event: Callable[[Mechanism, int], Event | None]
-    serves: Mapping[type[Question], Serving]  # how each kind of question is answered
-    # a promise for small instances in tests: ``epsilon`` and ``delta`` where they are needed
+    serves: Mapping[type[Question], Serving]  # mechanisms by kind of question
+    # a promise for small instances in tests: ``epsilon`` and ``delta`` if the model needs them
     example: Mapping[str, float]
-    # what the calibration is called in terms. Devices take `TIGHT` alone, and services run nothing else.
+    # name of the calibration in terms. Devices accept `TIGHT` alone, and services run nothing else.
     calibration: str = TIGHT
 
     @property
@@ -110,12 +110,12 @@ class Trust:
 
     @property
     def draws_one(self) -> bool:
-        """Whether who comes back reports one time of all, drawn in advance: no crowd makes repetition cheap."""
+        """Whether a returning participant reports in a single round, drawn in advance, since no batch hides reports."""
         return self.promises and not (self.batched or self.curated)
 
     @property
     def hides_arms(self) -> bool:
-        """Whether the promise is about what becomes of many reports, among which a seen arm must not single one out."""
+        """Whether the promise is about a function of many reports, in which a seen arm must not identify one."""
         return self.promises and (self.batched or self.curated)
 
 
@@ -131,15 +131,15 @@ TRUST: Final[dict[str, Trust]] = {
             batched=False,
             delta_least=0.0,
             reader="everybody together",
-            assumes=(_HONEST,),
-            event=lambda mechanism, _: mechanism.alone,
+            assumes=(_HONEST_CLIENTS_ASSUMPTION,),
+            event=lambda mechanism, _: mechanism.report_event,
             serves={
                 KeyedMeans: Serving((SignedSymbol, EventSymbol), calibrations.symbol),
                 SmallDomainMeans: Serving((SignedSymbol, EventSymbol), calibrations.symbol),
-                KeyedHits: Serving((NamedSymbol,), calibrations.local_hits),
+                KeyedHits: Serving((NamedSymbol,), calibrations.symbol_of_hits),
                 VectorSum: Serving((VectorSymbol, GaussianVectors), calibrations.local_vectors),
                 L2VectorSum: Serving((VectorSymbol, GaussianVectors), calibrations.local_vectors),
-                SecondMoments: Serving((VectorSymbol,), calibrations.local_symbols),
+                SecondMoments: Serving((VectorSymbol,), calibrations.local_vectors),
                 FeatureMeans: Serving((NamedSymbol,), calibrations.local_features),
             },
             example={"epsilon": 4.0},
@@ -154,23 +154,23 @@ TRUST: Final[dict[str, Trust]] = {
             delta_least=1e-15,
             reader="the server",
             assumes=(
-                _HONEST,
+                _HONEST_CLIENTS_ASSUMPTION,
                 "the shuffler does not collude with the server",
                 "of every batch, at least as many reports as the event says come from honest people",
             ),
-            event=lambda mechanism, honest: mechanism.shuffled(honest),
+            event=lambda mechanism, honest: mechanism.batch_event(honest),
             serves={
                 KeyedMeans: Serving(
-                    (SignedSymbol, EventSymbol, GroupedBit), calibrations.shuffled_means, shares_out=True
+                    (SignedSymbol, EventSymbol, GroupedBit), calibrations.shuffled_means, can_share=True
                 ),
                 SmallDomainMeans: Serving(
                     (SignedSymbol, EventSymbol, NamedSymbol, GroupedBit), calibrations.shuffled_names
                 ),
-                KeyedHits: Serving((NamedSymbol,), calibrations.shuffled_hits),
+                KeyedHits: Serving((NamedSymbol,), calibrations.symbol_of_hits),
                 VectorSum: Serving((BitVectors,), calibrations.shuffled_vectors),
-                L2VectorSum: Serving((VectorSymbol,), calibrations.shuffled_directions, shares_out=True),
+                L2VectorSum: Serving((VectorSymbol,), calibrations.shuffled_symbols, can_share=True),
                 SecondMoments: Serving((BitVectors,), calibrations.shuffled_vectors),
-                FeatureMeans: Serving((NamedSymbol,), calibrations.shuffled_features, shares_out=True),
+                FeatureMeans: Serving((NamedSymbol,), calibrations.shuffled_features, can_share=True),
             },
             example={"epsilon": 1.0, "delta": 1e-6},
         ),
@@ -184,15 +184,15 @@ TRUST: Final[dict[str, Trust]] = {
             delta_least=1e-8,
             reader="readers of what is published",
             assumes=("the server keeps records to itself, and its noise comes from the operating system",),
-            event=lambda mechanism, _: mechanism.released,
+            event=lambda mechanism, _: mechanism.release_event,
             serves={
-                KeyedMeans: Serving((CentralSums, CellPairs), calibrations.central_means, shares_out=True),
+                KeyedMeans: Serving((CentralSums, CellPairs), calibrations.central_means, can_share=True),
                 SmallDomainMeans: Serving((CentralSums, CellPairs), calibrations.central_names),
                 KeyedHits: Serving((CellPairs, CellTriples, CellProducts), calibrations.central_hits),
                 VectorSum: Serving((CentralVectors, RunningVectors), calibrations.central_vectors),
-                L2VectorSum: Serving((CentralVectors, RunningVectors), calibrations.central_vectors, shares_out=True),
-                SecondMoments: Serving((ScreenedMoments,), calibrations.central_moments),
-                FeatureMeans: Serving((CentralVectors, CellPairs), calibrations.central_features, shares_out=True),
+                L2VectorSum: Serving((CentralVectors, RunningVectors), calibrations.central_vectors, can_share=True),
+                SecondMoments: Serving((ScreenedMoments,), calibrations.noisy_moments),
+                FeatureMeans: Serving((CentralVectors, CellPairs), calibrations.central_features, can_share=True),
             },
             example={"epsilon": 1.0, "delta": 1e-6},
         ),
@@ -223,93 +223,86 @@ TRUST: Final[dict[str, Trust]] = {
 
 
 def trust_of(model: str) -> Trust:
-    """Return the row of a trust model."""
+    """Return the row of a trust model; refuse an unknown one."""
     if model not in TRUST:
         raise SpecError(f"must be one of {', '.join(TRUST)}", field="privacy.model", remedy="choose one")
     return TRUST[model]
 
 
-def usual_local_epsilon(model: str, epsilon: float) -> float:
-    """Return the ``local_epsilon_max`` of a promise that does not say one.
+def default_local_epsilon(model: str, epsilon: float) -> float:
+    """Return the default ``local_epsilon_max`` of a promise.
 
-    Above the promise by 2 at least, or batches could not tell more than reports that stand alone;
-    docs/privacy/shuffling.md has the price. Where no batch hides a report the key does nothing.
+    It is above the promise by at least 2, or batches could not be more informative than local reports;
+    docs/privacy/shuffling.md has the price. Without batches the key has no effect.
     """
-    above = epsilon + _ABOVE if trust_of(model).batched else 0.0
-    return min(LOCAL_EPSILON_MOST, max(_LOCAL_EPSILON, above))
+    raised_epsilon = epsilon + _LOCAL_EPSILON_SURPLUS if trust_of(model).batched else 0.0
+    return min(LOCAL_EPSILON_MAX, max(_LOCAL_EPSILON_MIN, raised_epsilon))
 
 
-def usual_batch(model: str, epsilon: float) -> int:
-    """Return the ``min_batch`` of a promise that does not say one, where reports are private by themselves, too."""
+def default_min_batch(model: str, epsilon: float) -> int:
+    """Return the default ``min_batch`` of a promise whose reports are locally private, too."""
     if not trust_of(model).batched:
         return BATCH_USUAL
-    return next((people for least, people in BATCHES if epsilon >= least), BATCH_USUAL)
+    return next((batch for min_epsilon, batch in BATCH_MIN_BY_EPSILON if epsilon >= min_epsilon), BATCH_USUAL)
 
 
-def stands_alone() -> Trust:
-    """Return the trust model whose reports are private by themselves, and hidden by nobody."""
+def local_trust() -> Trust:
+    """Return the trust model whose reports are locally private, without a shuffler or curator."""
     return next(row for row in TRUST.values() if row.draws_one)
 
 
-def noiseless(privacy: Promise, question: Question) -> AnyMechanism:
-    """Return a mechanism for a question that nobody is asked, whatever is promised."""
-    row = next(row for row in TRUST.values() if not row.promises)
-    return row.serves[type(question)].calibrate(privacy, 0, question, None)
-
-
-def honest_people(privacy: Promise, fewest: int) -> int:
-    """Return how many people of a batch of ``fewest`` or more the promise counts on; 0 where it counts on none.
+def count_honest(privacy: Promise, fewest: int) -> int:
+    """Return the number of honest participants of a batch of at least ``fewest`` that the promise counts on, or 0.
 
     The number is rounded down to three digits, so that calibrations recur from round to round.
     """
     if not privacy.trust.batched:
         return 0
-    count = math.floor(privacy.honest_fraction * fewest)
-    step = int(10 ** max(0, len(str(count)) - 3))
-    return count // step * step
+    n_honest = math.floor(privacy.honest_fraction * fewest)
+    step = int(10 ** max(0, len(str(n_honest)) - 3))
+    return n_honest // step * step
 
 
-def shares_out(privacy: Promise, question: type[Question]) -> bool:
-    """Whether several reports of a person may share a promise; or need not, as one is made alone, or none promised."""
+def can_share_promise(privacy: Promise, question: type[Question]) -> bool:
+    """Whether several reports of a participant may share a promise, or need not share one."""
     row = privacy.trust
-    return row.draws_one or not row.promises or row.serves[question].shares_out
+    return row.draws_one or not row.promises or row.serves[question].can_share
 
 
-def hidden_in_batches(privacy: Promise, question: type[Question]) -> bool:
-    """Whether reports on this kind of question have noise for a batch, and tell all but the record by themselves."""
+def has_batch_noise(privacy: Promise, question: type[Question]) -> bool:
+    """Whether reports on this kind of question have noise for a batch, and are hardly private by themselves."""
     row = privacy.trust
     return row.batched and question in row.serves and not all(kind.pure for kind in row.serves[question].mechanisms)
 
 
 def check_promise(privacy: Promise, question: type[Question]) -> None:
-    """Refuse a promise that the trust model's mechanisms for this kind of question cannot make."""
+    """Refuse a promise that no mechanism of the trust model keeps for this kind of question."""
     row = privacy.trust
     if question not in row.serves:
-        raise _refused("model", f"'{row.name}' has no mechanism for the algorithm's reports", "choose another")
+        raise _privacy_error("model", f"'{row.name}' has no mechanism for the algorithm's reports", "choose another")
     mechanisms = row.serves[question].mechanisms
     if not row.promises:
         return
     if privacy.delta > 0 and not row.batched and not row.curated and all(kind.pure for kind in mechanisms):
-        raise _refused("delta", f"must be 0 under the model '{row.name}': its reports keep it", "remove it")
-    least = row.delta_least if privacy.delta > 0 or row.batched or issubclass(question, VectorSum) else 0.0
-    if privacy.delta < least:
-        raise _refused("delta", f"must be at least {least:g} under the model '{row.name}'", "1e-6 is usual")
+        raise _privacy_error("delta", f"must be 0 under the model '{row.name}': its reports keep it", "remove it")
+    min_delta = row.delta_least if privacy.delta > 0 or row.batched or issubclass(question, VectorSum) else 0.0
+    if privacy.delta < min_delta:
+        raise _privacy_error("delta", f"must be at least {min_delta:g} under the model '{row.name}'", "1e-6 is usual")
     if row.batched and all(kind.pure for kind in mechanisms):
         _check_amplified(privacy)
 
 
 def _check_amplified(privacy: Promise) -> None:
-    """Refuse a promise of a batch whose reports are private by themselves, too."""
+    """Refuse impossible settings of a batch whose reports are locally private, too."""
     if privacy.local_epsilon_max < privacy.bound:
         detail = f"must be at least epsilon, {privacy.bound:g}, not {privacy.local_epsilon_max:g}"
-        raise _refused(
-            "local_epsilon_max", detail, f"raise it; {usual_local_epsilon(privacy.model, privacy.bound):g} is usual"
-        )
+        usual = default_local_epsilon(privacy.model, privacy.bound)
+        raise _privacy_error("local_epsilon_max", detail, f"raise it; {usual:g} is usual")
     if privacy.min_batch < BATCH_MIN:
-        raise _refused("min_batch", f"must be at least {BATCH_MIN}", "raise it; 1000 is usual")
+        raise _privacy_error("min_batch", f"must be at least {BATCH_MIN}", "raise it; 1000 is usual")
     if privacy.honest_fraction * privacy.min_batch < 1:
-        raise _refused("honest_fraction", "must leave at least one report of min_batch", "raise it")
+        raise _privacy_error("honest_fraction", "must leave at least one report of min_batch", "raise it")
 
 
-def _refused(field: str, detail: str, remedy: str) -> SpecError:
+def _privacy_error(field: str, detail: str, remedy: str) -> SpecError:
     return SpecError(detail, field=f"privacy.{field}", remedy=remedy)

@@ -1,7 +1,4 @@
-"""Randomized response, subset selection, binomial noise, and rounding: words are compared with certified thresholds.
-
-The same numbers randomize and debias.
-"""
+"""Randomized response, subset selection, binomial noise, and rounding, by certified thresholds of random words."""
 
 import math
 from dataclasses import dataclass
@@ -12,17 +9,18 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from privateer_core.arrays import Array, Ints, Words
 from privateer_core.errors import SpecError
-from privateer_core.sampling.entropy import NoiseSource
+from privateer_core.sampling.entropy import NoiseSource, RandomSource, draw_uniform
 
-_WORD: Final = 1 << 64
+_WORD_RANGE: Final = 1 << 64
 _EPSILON_MAX: Final = 30.0
 SYMBOLS_MAX: Final = 1 << 15
 
 
 @dataclass(frozen=True)
 class _Response:
-    """Sends a symbol of the person's own with a fixed probability, and otherwise a uniform one of all."""
+    """A randomizer that sends an own symbol of the participant with a fixed probability, otherwise a uniform symbol."""
 
     epsilon: float
     symbols: int
@@ -35,18 +33,18 @@ class _Response:
 
     @cached_property
     def threshold(self) -> int:
-        """Words below it send one of the own symbols."""
-        return _threshold(self.epsilon, self.symbols)
+        """Threshold of the first word: words below it send an own symbol."""
+        return _certified_threshold(self.epsilon, self.symbols)
 
     @property
     def gain(self) -> float:
-        """Probability of choosing only among the own symbols. Debiasing divides by it."""
-        return self.threshold / _WORD
+        """Probability of choosing among the own symbols only. Debiasing divides by it."""
+        return self.threshold / _WORD_RANGE
 
 
 @dataclass(frozen=True)
 class RandomizedResponse(_Response):
-    """Keeps the true symbol with a fixed probability, and otherwise sends a uniform one.
+    """A randomizer that keeps the true symbol with a fixed probability, and otherwise sends a uniform symbol.
 
     Privacy cost: epsilon-LDP for the true symbol, exactly. A 64-bit word decides whether to keep it, and another picks
     the uniform symbol by multiplication, so every probability is a multiple of 2^-128. `threshold` is the largest for
@@ -68,47 +66,47 @@ class RandomizedResponse(_Response):
         return (1.0 - self.gain) / self.symbols
 
     def randomize(self, truth: NDArray[np.integer], noise: NoiseSource) -> NDArray[np.uint16]:
-        """Return symbols to send for true symbols ``truth`` (n,). For -1, no true symbol, it is a uniform one."""
+        """Randomize the true symbols ``truth`` (n,). For -1, no true symbol, the sent symbol is uniform."""
         words = noise.words(2 * len(truth))
-        keep = (words[: len(truth)] < np.uint64(self.threshold)) & (truth >= 0)
-        return np.where(keep, truth, uniform_below(self.symbols, words[len(truth) :])).astype(np.uint16)
+        is_kept = (words[: len(truth)] < np.uint64(self.threshold)) & (truth >= 0)
+        return np.where(is_kept, truth, uniform_below(self.symbols, words[len(truth) :])).astype(np.uint16)
 
 
 @dataclass(frozen=True)
 class SubsetResponse(_Response):
-    """Sends one of a person's own symbols, uniformly, with a fixed probability, and otherwise a uniform one of all.
+    """A randomizer that sends a uniform own symbol with a fixed probability, and otherwise a uniform symbol.
 
-    Parameters and errors are those of `RandomizedResponse`, and ``own``: the number of symbols that are a person's own,
+    Parameters and errors are those of `RandomizedResponse`, and ``n_own``: the number of a participant's own symbols,
     at least 1 and fewer than all.
 
     Notes
     -----
     Privacy cost: epsilon-LDP for the set of own symbols, exactly. This is subset selection (Ye and Barg 2018), but not
-    every set of that size must be somebody's. With one own symbol it is `RandomizedResponse`, and its probabilities are
+    every set of that size must occur. With one own symbol it is `RandomizedResponse`, and its probabilities are
     certified in the same way.
     """
 
-    own: int
+    n_own: int
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 1 <= self.own < self.symbols:
+        if not 1 <= self.n_own < self.symbols:
             raise SpecError("must be at least 1 and less than symbols", field="own", remedy="choose fewer")
 
     @cached_property
     def threshold(self) -> int:
-        """Words below it send one of the own symbols."""
-        return _threshold(self.epsilon, self.symbols, self.own)
+        """Threshold of the first word: words below it send an own symbol."""
+        return _certified_threshold(self.epsilon, self.symbols, self.n_own)
 
-    def randomize(self, own: NDArray[np.integer], noise: NoiseSource) -> NDArray[np.uint16]:
-        """Return symbols to send for people whose own symbols are the rows of ``own`` (n, own)."""
-        words = noise.words(3 * len(own)).reshape(3, len(own))
-        picked = np.take_along_axis(own, uniform_below(self.own, words[1])[:, None], axis=1)[:, 0]
-        keep = words[0] < np.uint64(self.threshold)
-        return np.where(keep, picked, uniform_below(self.symbols, words[2])).astype(np.uint16)
+    def randomize(self, own_sets: NDArray[np.integer], noise: NoiseSource) -> NDArray[np.uint16]:
+        """Randomize the own symbols of participants, the rows of ``own_sets`` (n, n_own)."""
+        words = noise.words(3 * len(own_sets)).reshape(3, len(own_sets))
+        own_symbols = np.take_along_axis(own_sets, uniform_below(self.n_own, words[1])[:, None], axis=1)[:, 0]
+        is_own = words[0] < np.uint64(self.threshold)
+        return np.where(is_own, own_symbols, uniform_below(self.symbols, words[2])).astype(np.uint16)
 
 
-def uniform_below(limit: int, words: NDArray[np.uint64]) -> NDArray[np.int64]:
+def uniform_below(limit: int, words: Words) -> Ints:
     """Map words to 0..limit-1 by multiplication, each value within one part in 2^64 of 1/limit."""
     high, low = words >> np.uint64(32), words & np.uint64(0xFFFFFFFF)
     carry = (low * np.uint64(limit)) >> np.uint64(32)
@@ -116,22 +114,22 @@ def uniform_below(limit: int, words: NDArray[np.uint64]) -> NDArray[np.int64]:
 
 
 @lru_cache(maxsize=4096)
-def _threshold(epsilon: float, symbols: int, own: int = 1) -> int:
+def _certified_threshold(epsilon: float, symbols: int, n_own: int = 1) -> int:
     """Return the largest threshold whose ratio of probabilities is at most e^epsilon, by exact fractions."""
-    # expm1 and exp are good to an ulp or two; four ulps down is below the true value.
+    # exp is exact to one or two ulps; four ulps less is below the true value.
     e = Fraction(math.exp(epsilon)) * (1 - Fraction(1, 2**50))
-    least = Fraction(_WORD // symbols, _WORD)
-    most = Fraction(-(-_WORD // symbols), _WORD)
-    picked = Fraction(-(-_WORD // own), _WORD)
-    # (keep picked + (1 - keep) most) / ((1 - keep) least) <= e, solved for keep.
-    keep = (e * least - most) / (picked + e * least - most)
-    return max(0, math.floor(keep * _WORD))
+    min_uniform = Fraction(_WORD_RANGE // symbols, _WORD_RANGE)
+    max_uniform = Fraction(-(-_WORD_RANGE // symbols), _WORD_RANGE)
+    max_own = Fraction(-(-_WORD_RANGE // n_own), _WORD_RANGE)
+    # (own_probability max_own + (1 - own_probability) max_uniform) / ((1 - own_probability) min_uniform) <= e, solved.
+    own_probability = (e * min_uniform - max_uniform) / (max_own + e * min_uniform - max_uniform)
+    return max(0, math.floor(own_probability * _WORD_RANGE))
 
 
-def binomial(count: int, trials: int, probability: float, noise: NoiseSource) -> NDArray[np.int64]:
-    """Draw ``count`` numbers of Bin(trials, probability), shape (count,).
+def draw_binomial(count: int, trials: int, probability: float, noise: NoiseSource) -> Ints:
+    """Draw ``count`` numbers of Bin(trials, probability), shape (count,); refuse a probability above 1/2.
 
-    Fair bits are counted in words, 64 at a time, and exact. For others each draw compares a word with
+    Fair bits are counted in words, 64 at a time, and exact. For other bits each draw compares a word with
     ``probability`` * 2^64, rounded up. That is exact, too, for a probability of 2^-11 or more. Below, a bit is up to
     2^-64 fairer than claimed, which hides more.
 
@@ -140,32 +138,29 @@ def binomial(count: int, trials: int, probability: float, noise: NoiseSource) ->
     """
     if not 0 < probability <= 0.5:
         raise SpecError("must be above 0 and at most 0.5", field="probability", remedy="use what the calibration gives")
-    drawn = np.zeros(count, np.int64)
+    counts = np.zeros(count, np.int64)
     if probability == 0.5:
-        for left in range(trials, 0, -64):
-            mask = np.uint64((1 << min(64, left)) - 1)
-            drawn += np.bitwise_count(noise.words(count) & mask).astype(np.int64)
-        return drawn
+        for n_remaining in range(trials, 0, -64):
+            mask = np.uint64((1 << min(64, n_remaining)) - 1)
+            counts += np.bitwise_count(noise.words(count) & mask).astype(np.int64)
+        return counts
     threshold = np.uint64(math.ceil(probability * 2.0**64))
     for _ in range(trials):
-        drawn += noise.words(count) < threshold
-    return drawn
+        counts += noise.words(count) < threshold
+    return counts
 
 
-def bernoulli(values: NDArray[np.float64], noise: NoiseSource) -> NDArray[np.int64]:
+def draw_signs(values: Array, noise: NoiseSource) -> Ints:
     """Draw signs, 1 with probability ``values`` and else -1: unbiased for ``2 values - 1``; shape (n,)."""
-    uniform = (noise.words(len(values)) >> np.uint64(11)).astype(np.float64) * 2.0**-53
-    return np.where(uniform < values, 1, -1)
+    return np.where(draw_uniform(values.shape, noise) < values, 1, -1)
 
 
-def rounded(values: NDArray[np.float64], steps: int, source: "NoiseSource | np.random.Generator") -> NDArray[np.int64]:
-    """Round values in [0, 1], shape (n,), to whole numbers of ``steps``, of which they are the means.
+def round_stochastically(values: Array, steps: int, source: RandomSource) -> Ints:
+    """Round values in [0, 1] to whole numbers of ``steps`` at random, with the values as their means."""
+    return np.minimum(round_to_integers(steps * values, source), steps)
 
-    Rounding to the nearest would make 0 of all values below half a step, and of their mean.
-    """
-    places = steps * values
-    below = np.minimum(np.floor(places), steps - 1)
-    above = places - below
-    if isinstance(source, np.random.Generator):
-        return below.astype(np.int64) + (source.random(len(values)) < above)
-    return below.astype(np.int64) + (bernoulli(above, source) > 0)
+
+def round_to_integers(values: Array, source: RandomSource) -> Ints:
+    """Round values of any shape to the whole numbers below or above at random, with the values as their means."""
+    floors = np.floor(values)
+    return floors.astype(np.int64) + (draw_uniform(values.shape, source) < values - floors)

@@ -1,4 +1,4 @@
-"""The connections of one listener: which of them wait for their peer, and which one closes if there are too many."""
+"""The table of a listener's connections, which closes connections if there are too many or peers are too slow."""
 
 import asyncio
 from collections import Counter
@@ -6,17 +6,17 @@ from enum import IntEnum
 from ipaddress import ip_network
 from typing import Any, Final, Protocol
 
-_LOOK_SECONDS: Final = 1.0
-UNREAD_MAX: Final = 256 << 20
-"""Bytes of answers that may wait in memory until slow peers take them."""
-_SHARE: Final = 2
-"""One sender may have the first half of them."""
-_OWNED: Final = 64
-"""Bits of an IPv6 address that one subscriber does not choose."""
+_SWEEP_SECONDS: Final = 1.0
+UNREAD_BYTES_MAX: Final = 256 << 20
+"""Bytes of answers that may be buffered in memory for slow peers."""
+_SENDER_DIVISOR: Final = 2
+"""A sender may have this fraction of the buffered bytes: one half."""
+_SUBSCRIBER_PREFIX_BITS: Final = 64
+"""Bits of the network prefix of an IPv6 address, which the subscriber does not choose."""
 
 
 class ConnectionStage(IntEnum):
-    """The stage that a connection is at. The earlier the stage, the less is lost when it is closed."""
+    """The stage of a connection. The earlier the stage, the less is lost when the connection is closed."""
 
     WAITING = 0  # for a request, or for the rest of its headers
     READING = 1  # a body
@@ -24,114 +24,109 @@ class ConnectionStage(IntEnum):
 
 
 class Connection(Protocol):
-    """A connection as the table needs it."""
+    """A connection in the table."""
 
     stage: ConnectionStage
 
     @property
     def sender(self) -> str:
         """The address of the peer."""
-        ...
 
     def is_overdue(self, now: float) -> bool:
-        """Whether its peer has had enough time."""
-        ...
+        """Whether the peer has exceeded its deadline."""
 
     def drop(self) -> None:
-        """Close it at once, also in the middle of a message."""
-        ...
+        """Close the connection at once, also in the middle of a message."""
 
 
 class Connections:
     """A table of connections by stage, in the order in which they reached it.
 
-    If there are too many, the oldest connection of the earliest stage is closed, so that a newcomer always gets in:
-    whoever holds connections without using them loses those first. Once a second the overdue ones are closed.
+    If there are too many, the oldest connection of the earliest stage is closed, so that a new connection is always
+    accepted, and unused connections are closed first. Once a second the overdue connections are closed.
 
-    Peers that take their answers more slowly than these are sent leave bytes waiting in memory. Where these are too
-    many, the slowest connection closes of the sender that has most: the one that has waited longest.
+    Peers that take their answers more slowly than these are sent leave bytes buffered in memory. Where these are too
+    many, the connection that has been slow for longest is closed, of the sender with the most buffered bytes.
 
-    most: connections that may be open at a time.
-    unread_max: bytes of answers that may wait at a time; those of one sender may be half as many.
+    unread_max: bytes of answers that may be buffered at a time; a single sender may have half of them.
     """
 
-    def __init__(self, most: int, unread_max: int = UNREAD_MAX) -> None:
-        self._most, self._unread_max = most, unread_max
+    def __init__(self, max_connections: int, unread_max: int = UNREAD_BYTES_MAX) -> None:
+        self._max_connections, self._unread_max = max_connections, unread_max
         self._slow: dict[str, dict[Connection, int]] = {}  # bytes by sender and connection, the slowest first
         self._unread: Counter[str] = Counter()
         self._stages: dict[ConnectionStage, dict[Connection, None]] = {stage: {} for stage in ConnectionStage}
-        self._next_look: asyncio.TimerHandle | None = None
+        self._next_sweep: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
         return sum(map(len, self._stages.values()))
 
     def enter(self, connection: Connection) -> None:
-        """Add a connection that was just accepted, and close another one if there are too many."""
-        if len(self) >= self._most:
-            self._make_room()
+        """Add a connection that was just accepted, and close another connection if there are too many."""
+        if len(self) >= self._max_connections:
+            oldest = next(connection for stage in self._stages.values() for connection in stage)
+            self.leave(oldest)
+            oldest.drop()
         self._stages[connection.stage][connection] = None
-        if self._next_look is None:
-            self._look_later()
+        if self._next_sweep is None:
+            self._schedule_sweep()
 
     def move(self, connection: Connection, stage: ConnectionStage) -> None:
-        """Note that a connection has reached another stage."""
+        """Move a connection to another stage."""
         if self._stages[connection.stage].pop(connection, connection) is None:
             self._stages[stage][connection] = None
         connection.stage = stage
 
     def leave(self, connection: Connection) -> None:
-        """Forget a connection that is closed."""
+        """Remove a closed connection."""
         self._stages[connection.stage].pop(connection, None)
-        self.hasten(connection)
+        self.note_drained(connection)
 
     @property
     def unread(self) -> int:
-        """Bytes that wait for slow peers."""
+        """Bytes of answers that are buffered for slow peers."""
         return self._unread.total()
 
-    def delay(self, connection: Connection, unread: int) -> None:
-        """Note that a peer does not take its answer as it is sent, and close others, or it, if too much waits."""
-        self.hasten(connection)
+    def note_slow(self, connection: Connection, unread: int) -> None:
+        """Register a peer that takes its answer too slowly, and close the slowest if too many bytes are buffered."""
+        self.note_drained(connection)
         sender = connection.sender
         self._slow.setdefault(sender, {})[connection] = unread
         self._unread[sender] += unread
-        while len(self._slow[sender]) > 1 and self._unread[sender] > self._unread_max // _SHARE:
+        while len(self._slow[sender]) > 1 and self._unread[sender] > self._unread_max // _SENDER_DIVISOR:
             self._drop_slowest(sender)
         while self.unread > self._unread_max:
             self._drop_slowest(max(self._unread, key=self._unread.__getitem__))
 
-    def hasten(self, connection: Connection) -> None:
-        """Note that a peer has taken its answer, or is gone."""
-        own = self._slow.get(connection.sender, {})
-        self._unread[connection.sender] -= own.pop(connection, 0)
-        if not own:
+    def note_drained(self, connection: Connection) -> None:
+        """Unregister a peer that has taken its answer, or is gone."""
+        unread_by_connection = self._slow.get(connection.sender, {})
+        self._unread[connection.sender] -= unread_by_connection.pop(connection, 0)
+        if not unread_by_connection:
             self._slow.pop(connection.sender, None)
             del self._unread[connection.sender]
 
     def _drop_slowest(self, sender: str) -> None:
         slowest = next(iter(self._slow[sender]))
-        self.hasten(slowest)
+        self.note_drained(slowest)
         slowest.drop()
 
-    def _make_room(self) -> None:
-        oldest = next(connection for stage in self._stages.values() for connection in stage)
-        self.leave(oldest)
-        oldest.drop()
+    def _schedule_sweep(self) -> None:
+        self._next_sweep = asyncio.get_running_loop().call_later(_SWEEP_SECONDS, self._drop_overdue)
 
-    def _look_later(self) -> None:
-        self._next_look = asyncio.get_running_loop().call_later(_LOOK_SECONDS, self._look)
-
-    def _look(self) -> None:
+    def _drop_overdue(self) -> None:
+        """Close the overdue connections, and schedule the next sweep while any are open."""
         now = asyncio.get_running_loop().time()
-        for connection in [one for stage in self._stages.values() for one in stage if one.is_overdue(now)]:
+        overdue = [peer for stage in self._stages.values() for peer in stage if peer.is_overdue(now)]
+        for connection in overdue:
             connection.drop()
-        self._next_look = None
+        self._next_sweep = None
         if len(self):
-            self._look_later()
+            self._schedule_sweep()
 
 
-def peer(scope: Any) -> str:
-    """Return the address at the other end of a connection, from an ASGI scope. For IPv6 it is the network."""
+def peer_address(scope: Any) -> str:
+    """Return the peer's address of an ASGI scope; for IPv6 the address of its network."""
     client = scope.get("client")
     address = str(client[0]) if client else ""
-    return str(ip_network((address, _OWNED), strict=False)) if ":" in address else address
+    return str(ip_network((address, _SUBSCRIBER_PREFIX_BITS), strict=False)) if ":" in address else address

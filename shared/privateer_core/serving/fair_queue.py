@@ -1,4 +1,4 @@
-"""Queues in which senders take turns, so that what one of them sends a lot of delays nobody else."""
+"""Fair queues in which senders take turns, so that a sender with many requests does not delay other senders."""
 
 import asyncio
 import time
@@ -9,142 +9,142 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 from privateer_core.errors import Unavailable
 
 T = TypeVar("T")
-_OWN_MAX: Final = 64
-_RESTS: Final = 3.0
-"""Seconds without such work for each second of it: it takes a quarter of a processor at most."""
-_REST_MAX: Final = 0.25
-"""Seconds: a piece of work that took long keeps nobody waiting for longer."""
+_SENDER_WAITING_MAX: Final = 64
+_REST_PER_WORK_SECOND: Final = 3.0
+"""Seconds of rest for each second of work, so that the work takes a quarter of a processor at most."""
+_REST_SECONDS_MAX: Final = 0.25
+"""Longest rest after a piece of work, in seconds."""
 _TURN_BYTES: Final = 8 * 1024
-"""Sealed bytes that a turn is good for: some hundred reports, a few milliseconds of opening."""
+"""Sealed bytes of a turn: a hundred reports, which take a few milliseconds to decrypt."""
 
 
 class FairQueue:
-    """A queue of work that strangers cause: one piece at a time, and a share of a processor for all of it.
+    """A queue of work for untrusted senders: one piece at a time, with a bounded share of a processor.
 
-    A sender who asks for a lot waits behind its own requests alone. Whoever asks while nothing goes on need not wait.
+    A sender waits behind its own requests and one request of each other sender. An idle queue starts work at once.
 
-    own_max: pieces of work that may wait for one sender.
+    sender_max: pieces of work of one sender that may wait.
     """
 
-    def __init__(self, own_max: int = _OWN_MAX) -> None:
-        self._own_max = own_max
+    def __init__(self, sender_max: int = _SENDER_WAITING_MAX) -> None:
+        self._sender_max = sender_max
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
         self._is_busy = False
 
     async def run(self, sender: str, work: Callable[[], Awaitable[T]]) -> T:
-        """Do a piece of work when it is the sender's turn, and return what it returns."""
+        """Run a piece of work when it is the sender's turn, and return its result."""
         if self._is_busy:
-            await self._turn(sender)
+            await self._wait_for_turn(sender)
         self._is_busy = True
         began = time.perf_counter()
         try:
             return await work()
         finally:
-            rest = min(_RESTS * (time.perf_counter() - began), _REST_MAX)
-            asyncio.get_running_loop().call_later(rest, self._next)
+            rest = min(_REST_PER_WORK_SECOND * (time.perf_counter() - began), _REST_SECONDS_MAX)
+            asyncio.get_running_loop().call_later(rest, self._give_turn)
 
-    async def _turn(self, sender: str) -> None:
-        own = self._waiting.setdefault(sender, deque())
-        if len(own) >= self._own_max:
+    async def _wait_for_turn(self, sender: str) -> None:
+        """Wait for the sender's turn, and refuse a sender with too many waiting pieces of work."""
+        turns = self._waiting.setdefault(sender, deque())
+        if len(turns) >= self._sender_max:
             raise Unavailable("too many pages are asked for at once", remedy="try again later")
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        own.append(turn)
+        turns.append(turn)
         try:
             await turn
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():  # its turn came, and nobody takes it
-                self._next()
+            if turn.done() and not turn.cancelled():  # the turn would be lost
+                self._give_turn()
             raise
 
-    def _next(self) -> None:
-        """Give the turn to the sender who has waited longest since its last one."""
+    def _give_turn(self) -> None:
+        """Give the turn to the sender who has waited longest since its last turn."""
         self._is_busy = False
         while self._waiting:
-            sender, own = next(iter(self._waiting.items()))
+            sender, turns = next(iter(self._waiting.items()))
             del self._waiting[sender]
-            turn: asyncio.Future[Any] = own.popleft()
-            if own:
-                self._waiting[sender] = own  # behind the others
+            turn: asyncio.Future[Any] = turns.popleft()
+            if turns:
+                self._waiting[sender] = turns  # behind the others
             if not turn.done():
                 self._is_busy = True
                 turn.set_result(None)
                 return
 
 
-class Sized(Protocol):
+class SizedRequest(Protocol):
     """A request that waits in a queue."""
 
     @property
     def size(self) -> int:
-        """The bytes of work in it."""
-        ...
+        """The size of the request in bytes."""
 
 
-SizedT = TypeVar("SizedT", bound=Sized)
+SizedRequestT = TypeVar("SizedRequestT", bound=SizedRequest)
 
 
-class _Line(Generic[SizedT]):
-    """The requests of one sender that wait, and the bytes that its turns have come to."""
+class _SenderLine(Generic[SizedRequestT]):
+    """The waiting requests of one sender, and the sender's credit in bytes."""
 
     def __init__(self) -> None:
-        self.waiting: deque[SizedT] = deque()
+        self.waiting: deque[SizedRequestT] = deque()
         self.credit = 0
 
 
-class SenderQueue(Generic[SizedT]):
-    """The requests that wait, by sender.
+class SenderQueue(Generic[SizedRequestT]):
+    """The waiting requests by sender, scheduled by deficit round robin.
 
-    Every sender's turn is good for the same number of bytes; a larger request takes several turns (deficit round
-    robin). A sender holds no more places than are free, so that there are always some for others.
+    Every turn of a sender adds the same number of bytes to its credit, so that a large request takes several turns. A
+    sender has at most as many waiting requests as there are free places, so that other senders find places, too.
 
-    places: requests that may wait.
-    group_bytes: a group takes no more requests once it has as many bytes; larger requests count as no more than that.
+    group_bytes: size at which a group is full; a larger request counts as this size.
     """
 
-    def __init__(self, places: int, group_bytes: int) -> None:
-        self._free, self._group_bytes = places, group_bytes
-        self._lines: dict[str, _Line[SizedT]] = {}
+    def __init__(self, capacity: int, group_bytes: int) -> None:
+        self._free, self._group_bytes = capacity, group_bytes
+        self._lines: dict[str, _SenderLine[SizedRequestT]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._lines)
 
-    def put(self, sender: str, request: SizedT) -> bool:
-        """Queue a request; False if the sender has its share of the queue."""
+    def put(self, sender: str, request: SizedRequestT) -> bool:
+        """Queue a request; False if the sender has used its share of the queue."""
         line = self._lines.get(sender)
         if self._free <= (len(line.waiting) if line else 0):
             return False
         if line is None:
-            line = self._lines[sender] = _Line()
+            line = self._lines[sender] = _SenderLine()
         line.waiting.append(request)
         self._free -= 1
         return True
 
-    def group(self) -> list[SizedT]:
-        """Return the requests to answer next: one turn of every sender, or of a single sender as many as fit."""
-        group: list[SizedT] = []
+    def group(self) -> list[SizedRequestT]:
+        """Remove and return the requests to answer next: a turn of every sender, or several of a single sender."""
+        group: list[SizedRequestT] = []
         size, is_alone = 0, len(self._lines) == 1
         while self._lines and (not group or (is_alone and size < self._group_bytes)):
-            taken = self._turn()
-            group += taken
-            size += sum(self._cost(request) for request in taken)
+            requests = self._take_turns()
+            group += requests
+            size += sum(self._cost(request) for request in requests)
         self._free += len(group)
         return group
 
-    def _turn(self) -> list[SizedT]:
-        """Return what every sender's next turn is good for; turns in which nobody could do anything are skipped."""
-        missing = min(self._cost(line.waiting[0]) - line.credit for line in self._lines.values())
-        credit = max(_TURN_BYTES, missing)
-        return [request for sender in list(self._lines) for request in self._served(sender, credit)]
+    def _take_turns(self) -> list[SizedRequestT]:
+        """Remove and return the requests of every sender's next turn; turns that are empty for all are skipped."""
+        missing_credit = min(self._cost(line.waiting[0]) - line.credit for line in self._lines.values())
+        credit = max(_TURN_BYTES, missing_credit)
+        return [request for sender in list(self._lines) for request in self._serve_sender(sender, credit)]
 
-    def _served(self, sender: str, credit: int) -> list[SizedT]:
-        line, served = self._lines[sender], []
+    def _serve_sender(self, sender: str, credit: int) -> list[SizedRequestT]:
+        """Remove and return the sender's requests that its increased credit pays for."""
+        line, requests = self._lines[sender], []
         line.credit += credit
         while line.waiting and (cost := self._cost(line.waiting[0])) <= line.credit:
             line.credit -= cost
-            served.append(line.waiting.popleft())
+            requests.append(line.waiting.popleft())
         if not line.waiting:
             del self._lines[sender]
-        return served
+        return requests
 
-    def _cost(self, request: SizedT) -> int:
+    def _cost(self, request: SizedRequestT) -> int:
         return min(request.size, self._group_bytes)

@@ -1,1 +1,1 @@
-"""Specs: sections of a TOML file, checked, and what follows from them."""
+"""Specs: checked sections of a TOML file, and properties derived from them."""

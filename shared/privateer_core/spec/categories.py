@@ -1,33 +1,33 @@
-"""Features that are one of several levels: without an order, hashed, in order, or yes and no."""
+"""Categorical features: unordered, hashed or ordered levels, and booleans."""
 
 import math
 from functools import cached_property
 from typing import Annotated, Any, Final, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, model_validator
 
+from privateer_core.arrays import Array, Bools
 from privateer_core.errors import InputError
 from privateer_core.primitives.public_coins import mix
-from privateer_core.spec.columns import Block, bits, bits_of, coded, codes_within, is_number
+from privateer_core.spec.columns import Block, code_block, count_bits, encode_bits, find_levels_in_boxes, is_number
 from privateer_core.spec.features import Feature, Scaled
-
-Array = NDArray[np.float64]
 
 LEVELS_MAX: Final = 1000
 _ORDERED_MAX: Final = 256
 OTHER: Final = "other"
-"""The level that a spec may list for all others."""
+"""The level that represents all unlisted levels in a spec."""
+MISSING: Final = "missing"
+"""The name of a missing value."""
 _TEXT_MAX: Final = 256
 _INTEGER_MAX: Final = 2**53
-_WORD: Final = (1 << 64) - 1
+_WORD_MASK: Final = (1 << 64) - 1
 
 
 def _level(value: Any) -> Any:
-    """Refuse what is neither text nor a whole number; True would count as 1 otherwise."""
-    fits = isinstance(value, str) and 1 <= len(value) <= _TEXT_MAX and value.isprintable()
-    if not fits and (type(value) is not int or abs(value) > _INTEGER_MAX):
+    """Return a level that is text or a whole number, and refuse others, also booleans."""
+    is_text = isinstance(value, str) and 1 <= len(value) <= _TEXT_MAX and value.isprintable()
+    if not is_text and (type(value) is not int or abs(value) > _INTEGER_MAX):
         raise ValueError(f"must be text of 1 to {_TEXT_MAX} printable characters, or a whole number")
     return value
 
@@ -36,142 +36,148 @@ Level = Annotated[str | int, BeforeValidator(_level)]
 
 
 class _Levels(Feature):
-    """A value among public levels, which are texts or whole numbers."""
+    """A feature with public levels, which are texts or whole numbers."""
 
     levels: tuple[Level, ...] = Field(min_length=1)
 
     @model_validator(mode="after")
-    def _few(self) -> Self:
+    def _check_levels(self) -> Self:
+        """Refuse too many levels, and repeated ones."""
         if len(self.levels) > LEVELS_MAX:
-            remedy = f"list the most frequent, or have all dealt to buckets: hashed = {LEVELS_MAX // 2}, and no levels"
+            remedy = f"list the most frequent, or have all dealt to buckets: hash_buckets = {LEVELS_MAX // 2}"
             raise ValueError(f"levels: at most {LEVELS_MAX:,}, not {len(self.levels):,}; {remedy}")
-        return self
-
-    @model_validator(mode="after")
-    def _distinct(self) -> Self:
         if len(set(self.levels)) < len(self.levels):
             raise ValueError("levels: must be distinct")
         return self
 
     @cached_property
     def _places(self) -> dict[str | int, int]:
-        return {level: place for place, level in enumerate(self.levels)}
+        return {level: index for index, level in enumerate(self.levels)}
 
-    def place(self, name: str, value: Any) -> int | None:
-        """Return the place of a value among the levels; None if it is none of them."""
+    def find_level(self, name: str, value: Any) -> int | None:
+        """Return the index of a value among the levels, None if it is unlisted; refuse values of another type."""
         kinds = {type(level) for level in self.levels}
         if isinstance(value, str) and str in kinds:
             return self._places.get(value)
         if is_number(value) and int in kinds:
             return self._places.get(int(value)) if math.isfinite(value) and value == int(value) else None
-        words = " or ".join(word for kind, word in ((str, "text"), (int, "a whole number")) if kind in kinds)
-        raise InputError(f"must be {words}", field=name, remedy="give it as the levels of the spec are written")
+        kind_names = " or ".join(word for kind, word in ((str, "text"), (int, "a whole number")) if kind in kinds)
+        raise InputError(f"must be {kind_names}", field=name, remedy="give it as the levels of the spec are written")
 
 
 class Categorical(_Levels):
-    """One of several levels without an order; a level that is not listed counts as `OTHER`.
+    """A feature with unordered levels; an unlisted level counts as `OTHER`.
 
-    `OTHER` and, if that may be, "missing" are levels of their own. But where one more level would take one more column,
-    others count as the last level: specs list frequent levels first.
+    `OTHER` is an additional level, as is "missing" if values may be missing. But if `OTHER` needs a further column,
+    unlisted levels count as the last level: specs list frequent levels first.
     """
 
     @property
     def _slots(self) -> tuple[int, int, int]:
-        """How many levels there are in all, and which of them are the missing and the others."""
-        listed, own = len(self.levels), self._places.get(OTHER)
-        gap, count = listed, listed + self.missing
-        if own is not None:
-            return count, gap, own
-        full = count > 1 and count & (count - 1) == 0
-        return (count, gap, listed - 1) if full else (count + 1, gap, count)
+        """Number of all levels, and the indices of the missing and of the unlisted ones."""
+        n_listed, other_index = len(self.levels), self._places.get(OTHER)
+        missing_index, n_levels = n_listed, n_listed + self.missing
+        if other_index is not None:
+            return n_levels, missing_index, other_index
+        has_full_codes = n_levels > 1 and n_levels & (n_levels - 1) == 0
+        return (n_levels, missing_index, n_listed - 1) if has_full_codes else (n_levels + 1, missing_index, n_levels)
 
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
-        """Codes for the levels."""
-        return (coded(max(2, self._slots[0])),)
+        """The block of the levels' codes."""
+        return (code_block(max(2, self._slots[0])),)
 
-    def _number(self, name: str, value: Any) -> float:
-        place = self.place(name, value)
-        return float(len(self.levels) if place is None else place)
+    def _parse_value(self, name: str, value: Any) -> float:
+        index = self.find_level(name, value)
+        return float(len(self.levels) if index is None else index)
 
     def encode(self, numbers: Array) -> Array:
-        """Return the bits of each level's code."""
-        _, gap, others = self._slots
-        gap = gap if self.missing else others
-        slots = np.where(np.isnan(numbers), gap, np.where(numbers >= len(self.levels), others, numbers))
-        return bits(slots, self.blocks[0])
+        """Return the bits of levels' codes."""
+        _, missing_index, other = self._slots
+        missing_index = missing_index if self.missing else other
+        indices = np.where(np.isnan(numbers), missing_index, np.where(numbers >= len(self.levels), other, numbers))
+        return encode_bits(indices, self.blocks[0])
 
-    def holds(self, lower: Array, upper: Array) -> NDArray[np.bool_]:
-        """Tell which boxes hold the code of a level, of others or of missing values."""
-        return np.asarray(codes_within(self.blocks[0], lower, upper)[:, : self._slots[0]].any(axis=1))
+    def find_inhabited(self, lower: Array, upper: Array) -> Bools:
+        """Return which boxes contain the code of a level, of unlisted levels or of missing values."""
+        return np.asarray(find_levels_in_boxes(self.blocks[0], lower, upper)[:, : self._slots[0]].any(axis=1))
 
-    def shown(self, lower: Array, upper: Array) -> list[str | int | None]:
-        """Return the levels of a box; None stands for missing values."""
-        count, _, others = self._slots
+    def list_box_values(self, lower: Array, upper: Array) -> list[str | int | None]:
+        """Return the levels of a box; None represents missing values."""
+        n_levels, _, other_index = self._slots
         names: list[str | int | None] = [*self.levels, *([None] if self.missing else []), OTHER]
-        inside = codes_within(self.blocks[0], lower[None], upper[None])[0]
-        found = [names[slot] for slot in np.flatnonzero(inside) if slot < count]
-        shared = others < len(self.levels) and inside[others] and OTHER not in found
-        return [*found, OTHER] if shared else found
+        is_inside = find_levels_in_boxes(self.blocks[0], lower[None], upper[None])[0]
+        box_levels = [names[index] for index in np.flatnonzero(is_inside) if index < n_levels]
+        stands_for_others = other_index < len(self.levels) and is_inside[other_index] and OTHER not in box_levels
+        return [*box_levels, OTHER] if stands_for_others else box_levels
+
+
+def name_code(feature: Feature, code: int, n_columns: int) -> str:
+    """Return the names of a feature's levels with a code."""
+    bits = (code >> np.arange(n_columns - 1, -1, -1)) & 1
+    names = {None: MISSING, True: "yes", False: "no"} if isinstance(feature, Boolean) else {None: MISSING}
+    return " or ".join(names.get(level, str(level)) for level in feature.list_box_values(bits / 2, (bits + 1) / 2))
 
 
 class Hashed(Feature):
-    """One of more levels than can be listed, dealt to buckets by a public hash of its name."""
+    """A feature with too many levels to list, assigned to buckets by a public hash of their names."""
 
-    hashed: int = Field(ge=2, le=LEVELS_MAX)  # how many buckets there are. Levels of one bucket are not told apart.
+    hash_buckets: int = Field(ge=2, le=LEVELS_MAX)  # number of buckets. Levels of a bucket are not distinguished.
 
     @property
     def levels(self) -> tuple[str, ...]:
         """Names of the buckets."""
-        return tuple(f"bucket {place}" for place in range(self.hashed))
+        return tuple(f"bucket {index}" for index in range(self.hash_buckets))
 
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
-        """Codes for the buckets, and for missing values if they may be."""
-        return (coded(self.hashed + self.missing),)
+        """The block of the codes of buckets, and of missing values if there may be any."""
+        return (code_block(self.hash_buckets + self.missing),)
 
-    def _number(self, name: str, value: Any) -> float:
+    def _parse_value(self, name: str, value: Any) -> float:
+        """Return the bucket of a text or whole number, and refuse other values."""
         if isinstance(value, str):
-            return float(bucket_of(value, self.hashed))
+            return float(hash_bucket(value, self.hash_buckets))
         if is_number(value) and abs(value) < _INTEGER_MAX and value == int(value):
-            return float(bucket_of(str(int(value)), self.hashed))
+            return float(hash_bucket(str(int(value)), self.hash_buckets))
         raise InputError("must be text or a whole number", field=name, remedy="give it as text")
 
     def encode(self, numbers: Array) -> Array:
-        """Return the bits of each bucket's code; who has no value where none may be missing is in that of no text."""
-        gap = self.hashed if self.missing else bucket_of("", self.hashed)
-        return bits(np.where(np.isnan(numbers), gap, numbers), self.blocks[0])
+        """Return the bits of buckets' codes; a missing value that is not allowed has the bucket of the empty text."""
+        missing_bucket = self.hash_buckets if self.missing else hash_bucket("", self.hash_buckets)
+        return encode_bits(np.where(np.isnan(numbers), missing_bucket, numbers), self.blocks[0])
 
-    def holds(self, lower: Array, upper: Array) -> NDArray[np.bool_]:
-        """Tell which boxes hold the code of a bucket, or of missing values."""
-        return np.asarray(codes_within(self.blocks[0], lower, upper).any(axis=1))
+    def find_inhabited(self, lower: Array, upper: Array) -> Bools:
+        """Return which boxes contain the code of a bucket, or of missing values."""
+        return np.asarray(find_levels_in_boxes(self.blocks[0], lower, upper).any(axis=1))
 
-    def shown(self, lower: Array, upper: Array) -> list[str | None]:
-        """Return the buckets of a box; None stands for missing values."""
-        inside = codes_within(self.blocks[0], lower[None], upper[None])[0]
-        return [self.levels[slot] if slot < self.hashed else None for slot in np.flatnonzero(inside)]
+    def list_box_values(self, lower: Array, upper: Array) -> list[str | None]:
+        """Return the buckets of a box; None represents missing values."""
+        is_inside = find_levels_in_boxes(self.blocks[0], lower[None], upper[None])[0]
+        return [self.levels[bucket] if bucket < self.hash_buckets else None for bucket in np.flatnonzero(is_inside)]
 
 
-def bucket_of(text: str, buckets: int) -> int:
-    """Return the bucket of a text, from 0: 64-bit FNV-1a of its bytes in UTF-8, mixed, of which the upper bits decide.
+def hash_bucket(text: str, n_buckets: int) -> int:
+    """Return the bucket of a text, from 0, by the upper bits of the mixed 64-bit FNV-1a hash of its bytes in UTF-8.
 
-    Source: Fowler, Noll and Vo (draft-eastlake-fnv); `mix` spreads its bits, of which the upper ones of short texts are
-    alike. It is no secret, and hides nothing.
+    Source: Fowler, Noll and Vo (draft-eastlake-fnv); `mix` spreads its bits, since the upper ones of short texts are
+    similar. The hash is public and gives no privacy.
     """
     word = 0xCBF29CE484222325
     for byte in text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode():
-        word = ((word ^ byte) * 0x100000001B3) & _WORD
+        word = ((word ^ byte) * 0x100000001B3) & _WORD_MASK
     mixed = int(mix(np.array([word], np.uint64))[0])
-    return ((mixed >> 32) * buckets) >> 32
+    return ((mixed >> 32) * n_buckets) >> 32
 
 
 class Ordinal(_Levels, Scaled):
-    """One of several levels in order, evenly spaced in one column."""
+    """A feature with ordered levels, evenly spaced in a single column."""
 
     ordered: Literal[True]
 
     @model_validator(mode="after")
-    def _has_an_order(self) -> Self:
+    def _check_order(self) -> Self:
+        """Refuse a single level, and too many ordered levels."""
         if len(self.levels) < 2:
             raise ValueError("levels: must be two or more where they are ordered")
         if len(self.levels) > _ORDERED_MAX:
@@ -180,61 +186,63 @@ class Ordinal(_Levels, Scaled):
 
     @property
     def _resolution(self) -> Block:
-        return Block(halvings=bits_of(len(self.levels)))
+        return Block(halvings=count_bits(len(self.levels)))
 
-    def _number(self, name: str, value: Any) -> float:
-        place = self.place(name, value)
-        if place is None:
+    def _parse_value(self, name: str, value: Any) -> float:
+        """Return the index of a level, and refuse unlisted values."""
+        index = self.find_level(name, value)
+        if index is None:
             remedy = "list it in the spec, or set missing = true there"
             raise InputError("is not one of the spec's ordered levels", field=name, remedy=remedy)
-        return float(place)
+        return float(index)
 
-    def places(self, numbers: Array) -> Array:
-        """Return the middle of each level's share of [0, 1]."""
+    def positions(self, numbers: Array) -> Array:
+        """Return the position of each level: the middle of its interval of [0, 1]."""
         return np.asarray((numbers + 0.5) / len(self.levels))
 
-    def _within(self, low: Array, high: Array) -> NDArray[np.bool_]:
-        """Tell which levels are in which intervals of places, (boxes, levels)."""
-        places = self.places(np.arange(len(self.levels), dtype=np.float64))
-        return np.asarray((places >= low[:, None]) & (places < high[:, None]))
+    def _find_levels_within(self, low: Array, high: Array) -> Bools:
+        """Return which intervals contain which levels' positions, (boxes, levels)."""
+        positions = self.positions(np.arange(len(self.levels), dtype=np.float64))
+        return np.asarray((positions >= low[:, None]) & (positions < high[:, None]))
 
-    def _has_values(self, low: Array, high: Array) -> NDArray[np.bool_]:
-        """Tell which intervals hold the place of a level."""
-        return np.asarray(self._within(low, high).any(axis=1))
+    def _has_values(self, low: Array, high: Array) -> Bools:
+        """Return which intervals contain a level's position."""
+        return np.asarray(self._find_levels_within(low, high).any(axis=1))
 
     def _shown_values(self, low: float, high: float) -> list[Any]:
-        """Return the levels of an interval of places."""
-        return [self.levels[place] for place in np.flatnonzero(self._within(np.array([low]), np.array([high]))[0])]
+        """Return the levels of an interval of positions."""
+        is_inside = self._find_levels_within(np.array([low]), np.array([high]))[0]
+        return [self.levels[index] for index in np.flatnonzero(is_inside)]
 
     def value_at(self, place: float) -> Any:
-        """Return the level that has a place."""
+        """Return the level at a position in [0, 1]."""
         return self.levels[min(int(place * len(self.levels)), len(self.levels) - 1)]
 
 
 class Boolean(Feature):
-    """Yes or no; "missing" is a third level if that may be."""
+    """A boolean feature; "missing" is a third level if values may be missing."""
 
     boolean: Literal[True]
 
     @property
     def blocks(self) -> tuple[Block, ...]:
-        """One column; two if values may be missing."""
-        return (coded(3 if self.missing else 2),)
+        """The block of one column, or two if values may be missing."""
+        return (code_block(3 if self.missing else 2),)
 
-    def _number(self, name: str, value: Any) -> float:
+    def _parse_value(self, name: str, value: Any) -> float:
         if isinstance(value, bool | np.bool_) or (is_number(value) and value in (0, 1)):
             return float(value)
         raise InputError("must be true or false", field=name, remedy="give True or False, or 1 or 0")
 
     def encode(self, numbers: Array) -> Array:
         """Return the bits of no, yes and missing."""
-        return bits(np.where(np.isnan(numbers), 2.0 * self.missing, numbers), self.blocks[0])
+        return encode_bits(np.where(np.isnan(numbers), 2.0 * self.missing, numbers), self.blocks[0])
 
-    def holds(self, lower: Array, upper: Array) -> NDArray[np.bool_]:
-        """Tell which boxes hold the code of an answer, or of missing ones."""
-        return np.asarray(codes_within(self.blocks[0], lower, upper).any(axis=1))
+    def find_inhabited(self, lower: Array, upper: Array) -> Bools:
+        """Return which boxes contain the code of yes, no, or missing."""
+        return np.asarray(find_levels_in_boxes(self.blocks[0], lower, upper).any(axis=1))
 
-    def shown(self, lower: Array, upper: Array) -> list[bool | None]:
-        """Return the answers of a box; None stands for missing ones."""
-        inside = codes_within(self.blocks[0], lower[None], upper[None])[0]
-        return [(False, True, None)[slot] for slot in np.flatnonzero(inside)]
+    def list_box_values(self, lower: Array, upper: Array) -> list[bool | None]:
+        """Return the booleans of a box; None represents missing values."""
+        is_inside = find_levels_in_boxes(self.blocks[0], lower[None], upper[None])[0]
+        return [(False, True, None)[index] for index in np.flatnonzero(is_inside)]

@@ -1,7 +1,7 @@
-"""The features of a spec together: a context, and the columns that it is encoded in.
+"""The context of a spec: its features, and their encoding as columns.
 
-A policy halves columns and knows nothing of features. How many columns there are, and what each of them says, is a
-function of the spec alone. Devices, simulated people and the load driver all encode with `encoded`.
+A policy halves columns and does not depend on features. The number of columns and the meaning of each follow from the
+spec alone. Devices, simulated participants and the load driver all use `encode_features`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Final, Protocol, Self, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Discriminator, Field, Tag, model_validator
 
+from privateer_core.arrays import Array, Bools, Ints
 from privateer_core.spec.categories import Boolean, Categorical, Hashed, Ordinal
 from privateer_core.spec.columns import Block
 from privateer_core.spec.features import Feature, Numeric, Ranked
@@ -21,43 +21,42 @@ if TYPE_CHECKING:
     from privateer_core.answer.facts import Condition
     from privateer_core.answer.policy_view import BinShares
 
-Array = NDArray[np.float64]
 
 FEATURES_MAX: Final = 20
 COLUMNS_MAX: Final = 40
-"""The most columns of contexts that are halved, or multiplied with each other."""
+"""Maximum number of columns that are halved, or multiplied with each other."""
 TABLE_FEATURES: Final = 64
 TABLE_COLUMNS: Final = 320
-"""The most features and columns of a table, where each feature stands for itself."""
+"""Maximum numbers of features and columns of a table, with separate terms for each feature."""
 
 
 @runtime_checkable
 class EncodedAtOnce(Protocol):
-    """Features that are all alike, and too many to be encoded one by one."""
+    """Equal features that are encoded at once, since they are many."""
 
-    def encoded(self, numbers: Array) -> Array:
-        """Return the columns of n people, as `encoded` does."""
+    def encode(self, numbers: Array) -> Array:
+        """Return the columns of n participants, as `encode_features` does."""
         ...
 
 
-def _kind(data: Any) -> str:
-    """Tell which feature a table of the spec describes, by its keys."""
-    has = data if isinstance(data, dict) else dict.fromkeys(getattr(type(data), "model_fields", {}), True)
-    if "levels" in has:
-        return "<ordinal>" if has.get("ordered") else "<categorical>"
-    if "hashed" in has:
-        return "<hashed>"
-    return "<boolean>" if "boolean" in has else "<ranked>" if "quantiles" in has else "<numeric>"
+def _feature_kind(data: Any) -> str:
+    """Return the tag of a feature's type, by the keys of its table in the spec."""
+    keys = data if isinstance(data, dict) else dict.fromkeys(getattr(type(data), "model_fields", {}), True)
+    if "levels" in keys:
+        return "<ordinal>" if keys.get("ordered") else "<categorical>"
+    if "hash_buckets" in keys or "hashed" in keys:
+        return "<hash_buckets>"
+    return "<boolean>" if "boolean" in keys else "<ranked>" if "quantiles" in keys else "<numeric>"
 
 
 AnyFeature = Annotated[
     Annotated[Numeric, Tag("<numeric>")]
     | Annotated[Ranked, Tag("<ranked>")]
     | Annotated[Categorical, Tag("<categorical>")]
-    | Annotated[Hashed, Tag("<hashed>")]
+    | Annotated[Hashed, Tag("<hash_buckets>")]
     | Annotated[Ordinal, Tag("<ordinal>")]
     | Annotated[Boolean, Tag("<boolean>")],
-    Discriminator(_kind),
+    Discriminator(_feature_kind),
 ]
 
 
@@ -69,56 +68,54 @@ class Context(Section):
     )
 
     @model_validator(mode="after")
-    def _has_names(self) -> Self:
+    def _check_names(self) -> Self:
+        """Refuse unprintable names of features, and features with too many columns."""
         if not all(name.isprintable() for name in self.features):
             raise ValueError("features: names must have printable characters alone: rename the column")
-        return self
-
-    @model_validator(mode="after")
-    def _has_few_columns(self) -> Self:
         columns = sum(feature.columns for feature in self.features.values())
         if columns > TABLE_COLUMNS:
             raise ValueError(f"features: make {columns} columns, at most {TABLE_COLUMNS}: list fewer levels")
         return self
 
 
-def blocks_of(features: Mapping[str, Feature]) -> tuple[Block, ...]:
+def list_blocks(features: Mapping[str, Feature]) -> tuple[Block, ...]:
     """Return the blocks of all features, in order."""
     return tuple(block for feature in features.values() for block in feature.blocks)
 
 
-def columns_of(features: Mapping[str, Feature]) -> list[str]:
-    """Name the columns of an encoded context, for people: a number's by its feature, others by what they say of it."""
-    return [column for name, feature in features.items() for block in feature.blocks for column in block.named(name)]
+def name_columns(features: Mapping[str, Feature]) -> list[str]:
+    """Return readable names of the columns of an encoded context."""
+    blocks = ((name, block) for name, feature in features.items() for block in feature.blocks)
+    return [column for name, block in blocks for column in block.column_names(name)]
 
 
-def inhabited(features: Mapping[str, Feature], lower: Array, upper: Array) -> NDArray[np.bool_]:
-    """Tell in which boxes anybody can be, (boxes,), by their corners, (boxes, columns) each.
+def find_inhabited_boxes(features: Mapping[str, Feature], lower: Array, upper: Array) -> Bools:
+    """Return which boxes can have participants, (boxes,), by their corners, (boxes, columns) each.
 
-    Halving the bits of codes makes boxes that hold no level, and halving a number those in which nobody's is missing.
+    Halving the bits of codes makes boxes without levels.
     """
-    found, start = np.ones(len(lower), np.bool_), 0
+    is_inhabited, start = np.ones(len(lower), np.bool_), 0
     for feature in features.values():
-        part = slice(start, start + feature.columns)
-        found &= feature.holds(lower[:, part], upper[:, part])
-        start = part.stop
-    return found
+        columns = slice(start, start + feature.columns)
+        is_inhabited &= feature.find_inhabited(lower[:, columns], upper[:, columns])
+        start = columns.stop
+    return is_inhabited
 
 
-def conditions_of(features: Mapping[str, Feature], lower: Array, upper: Array) -> "tuple[Condition, ...]":
-    """Return whom a box holds, by its corners, (columns,) each: a condition on each feature that it restricts."""
-    found, start = [], 0
+def describe_box(features: Mapping[str, Feature], lower: Array, upper: Array) -> "tuple[Condition, ...]":
+    """Return a condition on each feature that a box restricts, by the box's corners, (columns,) each."""
+    conditions, start = [], 0
     for name, feature in features.items():
-        part = slice(start, start + feature.columns)
-        if (lower[part] > 0).any() or (upper[part] < 1).any():
-            found.append(feature.condition(name, lower[part], upper[part]))
-        start = part.stop
-    return tuple(found)
+        columns = slice(start, start + feature.columns)
+        if (lower[columns] > 0).any() or (upper[columns] < 1).any():
+            conditions.append(feature.condition(name, lower[columns], upper[columns]))
+        start = columns.stop
+    return tuple(conditions)
 
 
 @dataclass(frozen=True)
 class EqualBins:
-    """Bins of contexts, as many along every column and as wide."""
+    """Bins of equal width, with equally many along every column."""
 
     sides: int  # bins along each column
     columns: int  # columns of an encoded context
@@ -128,40 +125,38 @@ class EqualBins:
         """Number of bins."""
         return int(self.sides**self.columns)
 
-    def locate(self, contexts: Array) -> NDArray[np.int64]:
-        """Return the bin of each of n people, (n,), by their contexts (n, columns) in [0, 1]."""
-        places = np.minimum((contexts * self.sides).astype(np.int64), self.sides - 1)
-        return np.asarray(places @ self.sides ** np.arange(self.columns)[::-1])
+    def locate(self, contexts: Array) -> Ints:
+        """Return the bin of each of n participants, (n,), by their contexts (n, columns) in [0, 1]."""
+        indices = np.minimum((contexts * self.sides).astype(np.int64), self.sides - 1)
+        return np.asarray(indices @ self.sides ** np.arange(self.columns)[::-1])
 
     def edges(self) -> tuple[Array, Array]:
         """Return the lower and upper corners of the bins, (bins, columns) each."""
-        places = np.arange(self.count)[:, None] // self.sides ** np.arange(self.columns)[::-1] % self.sides
-        return places / self.sides, (places + 1) / self.sides
+        indices = np.arange(self.count)[:, None] // self.sides ** np.arange(self.columns)[::-1] % self.sides
+        return indices / self.sides, (indices + 1) / self.sides
 
 
-def bins_of(
+def describe_bins(
     features: Mapping[str, Feature], corners: tuple[Array, Array], arms: Sequence[dict[str, float]]
 ) -> "BinShares":
-    """Return boxes in which anybody can be, by their lower and upper corners, with the share of each arm there."""
+    """Return the boxes that can have participants, by their lower and upper corners, with the share of each arm."""
     from privateer_core.answer.policy_view import ArmsOfBin, BinShares
 
-    boxes = zip(*corners, arms, inhabited(features, *corners), strict=True)
-    bins = (
-        ArmsOfBin(tuple(low.tolist()), tuple(high.tolist()), conditions_of(features, low, high), shares)
-        for low, high, shares, is_inhabited in boxes
-        if is_inhabited
-    )
-    return BinShares(tuple(columns_of(features)), tuple(bins))
+    bins = []
+    for low, high, shares, is_inhabited in zip(*corners, arms, find_inhabited_boxes(features, *corners), strict=True):
+        if is_inhabited:
+            bins.append(ArmsOfBin(tuple(low.tolist()), tuple(high.tolist()), describe_box(features, low, high), shares))
+    return BinShares(tuple(name_columns(features)), tuple(bins))
 
 
-def encoded(features: Mapping[str, Feature], numbers: Array) -> Array:
-    """Return the columns of n people, (n, columns) in [0, 1].
+def encode_features(features: Mapping[str, Feature], numbers: Array) -> Array:
+    """Return the columns of n participants, (n, columns) in [0, 1].
 
-    features: those of the spec.
-    numbers (n, features + more): as `Feature.read` returns them: a number; the place of a level, or the number of
-        levels for one that is not listed; 1 or 0; and NaN where a value is missing.
+    features: the spec's features.
+    numbers (n, features + more): results of `Feature.read`: a number; the index of a level, or the number of
+        levels for an unlisted one; 1 or 0; and NaN for a missing value.
     """
     if isinstance(features, EncodedAtOnce):
-        return features.encoded(numbers)
-    parts = [feature.encode(column) for feature, column in zip(features.values(), numbers.T, strict=False)]
-    return np.concatenate(parts, axis=1) if parts else np.zeros((len(numbers), 0))
+        return features.encode(numbers)
+    blocks = [feature.encode(column) for feature, column in zip(features.values(), numbers.T, strict=False)]
+    return np.concatenate(blocks, axis=1) if blocks else np.zeros((len(numbers), 0))

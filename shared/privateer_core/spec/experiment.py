@@ -1,4 +1,4 @@
-"""The ``[experiment]`` of every spec, and the cohorts that report ahead of its own people."""
+"""The ``[experiment]`` of every spec, and the sources, cohorts that report before its own participants."""
 
 import re
 from typing import Annotated, Any, Final, Literal
@@ -8,32 +8,32 @@ from pydantic import Field
 from privateer_core.spec.sections import NAME, Section
 
 WINDOW_MAX: Final = 365 * 86_400
-"""The longest conversion window, in seconds: a year."""
+"""Maximum conversion window, in seconds: a year."""
 REPORTS_MAX: Final = 1000
-"""The most reports of a person."""
+"""Maximum number of reports of a participant."""
 PERIOD_MIN: Final = 3600
-"""The shortest period of reports, in seconds: a device keeps its number, which must not tell a finer time."""
+"""Minimum report period, in seconds: a device stores its number, which must not reveal a finer time."""
 _PEOPLE_MAX: Final = 10_000_000_000
-_GRAINS: Final = 100
-"""Parts of a conversion window."""
-_DAY: Final = 86_400
+_GRAINS_PER_WINDOW: Final = 100
+"""Number of possible ends within a conversion window."""
+_DAY_SECONDS: Final = 86_400
 _ARRIVALS_MAX: Final = 1e9
 
 
 def is_name(text: str) -> bool:
-    """Whether an experiment may have this name."""
+    """Whether a text is a valid name of an experiment."""
     return re.fullmatch(NAME, text) is not None
 
 
 class Source(Section):
-    """A cohort that reports on arms it has played before, ahead of the experiment's own people (auxiliary data)."""
+    """A cohort that reports on its earlier arms, before the experiment's own participants (auxiliary data)."""
 
     name: str = Field(pattern=NAME)  # lower-case letters, digits and dashes
-    people: int = Field(ge=1, le=1_000_000_000)  # how many may report
-    # what it is promised, in place of the experiment's epsilon; the rest of the promise is the same
+    participants: int = Field(ge=1, le=1_000_000_000)  # maximum number of its reports
+    # its promise, instead of the experiment's epsilon; the rest of the promise is the same
     epsilon: float | None = Field(default=None, gt=0, le=16, allow_inf_nan=False)
-    # share of the cohort's people who played each arm, whatever their context, in the order of ``arms``: a public
-    # behaviour policy. Their arms themselves are secret.
+    # share of the cohort's participants with each arm, independent of the context, in the order of ``arms``: a public
+    # behaviour policy. Their arms are secret.
     shares: tuple[Annotated[float, Field(ge=0, le=1)], ...] | Literal["unknown"]
     population: dict[str, Any] | None = None  # the cohort in simulation; the experiment's own if not given
 
@@ -42,35 +42,29 @@ class ExperimentTable(Section):
     """The ``[experiment]`` of every spec."""
 
     name: str = Field(pattern=NAME)  # lower-case letters, digits and dashes
-    # how long the experiment lasts: reports that may come, or times that something is played
-    horizon: int = Field(ge=1, le=_PEOPLE_MAX)
-    # seconds from a choice to the report on it: its outcome may come in between. 0: devices report when they are told
-    # the outcome.
-    conversion_window: float = Field(default=0.0, ge=0, le=WINDOW_MAX, allow_inf_nan=False)
-    # people who are expected to choose in a day; None: unknown. It says how many choose within a conversion window.
-    arrivals: float | None = Field(default=None, gt=0, le=_ARRIVALS_MAX, allow_inf_nan=False)
-    # how often a person may come back and report; the promise is for all of their reports together. Where every report
-    # has to keep it alone, a device reports one time of so many, drawn in advance.
+    horizon: int = Field(ge=1, le=_PEOPLE_MAX)  # length of the experiment: maximum number of reports, or of plays
+    # seconds from a choice to its report, in which the outcome may occur. 0: devices report as soon as they know the
+    # outcome.
+    conversion_window_seconds: float = Field(default=0.0, ge=0, le=WINDOW_MAX, allow_inf_nan=False)
+    # expected number of choices in a day, for the number in a conversion window; None: unknown
+    arrivals_per_day: float | None = Field(default=None, gt=0, le=_ARRIVALS_MAX, allow_inf_nan=False)
+    # maximum number of reports of a participant; the promise is for all of them together. If every report must keep it
+    # by itself, a device reports once, at a turn that is drawn in advance.
     reports_per_person: int = Field(default=1, ge=1, le=REPORTS_MAX)
-    # seconds: in each such period of the calendar a person reports once at most; by default a day
-    report_period: float = Field(default=86_400.0, ge=PERIOD_MIN, le=WINDOW_MAX, allow_inf_nan=False)
+    # seconds: a participant reports at most once in each such period of the calendar; by default a day
+    report_period_seconds: float = Field(default=86_400.0, ge=PERIOD_MIN, le=WINDOW_MAX, allow_inf_nan=False)
     # the organisation whose shuffler alone may take the reports, by the name of its file of keys; empty: any that the
     # server trusts
     shuffler: str = Field(default="", pattern=rf"^$|{NAME}")
 
     @property
-    def window_grain(self) -> float:
-        """Seconds, of which devices end their windows at a multiple: it tells less of when somebody chose."""
-        return grain_of(self.conversion_window)
-
-    @property
-    def waiting(self) -> float | None:
-        """How many people choose between a choice and the report on it; None: nobody knows how many come."""
-        if not self.conversion_window:
-            return 0.0
-        return None if self.arrivals is None else self.conversion_window / _DAY * self.arrivals
+    def n_choices_in_window(self) -> float | None:
+        """Number of choices between a choice and its report; None if the number of arrivals is unknown."""
+        if self.arrivals_per_day is None:
+            return None if self.conversion_window_seconds else 0.0
+        return self.conversion_window_seconds / _DAY_SECONDS * self.arrivals_per_day
 
 
-def grain_of(window: float) -> float:
-    """Return the seconds of which devices end a window at a multiple."""
-    return max(1.0, window / _GRAINS)
+def window_grain(window: float) -> float:
+    """Return the seconds to a multiple of which devices round the end of a window, to hide the time of a choice."""
+    return max(1.0, window / _GRAINS_PER_WINDOW)

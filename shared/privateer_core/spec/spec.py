@@ -1,33 +1,48 @@
-"""The specification of an experiment: what a TOML file says, and what everybody may read.
+"""The public specification of an experiment, parsed from a TOML file.
 
-The sections here are common to all algorithms. Each algorithm owns a `Spec` of its own, with its further sections and
-all its refusals, in `privateer_core.algorithms`.
+The sections here are common to all algorithms. Each algorithm has a subclass of `Spec`, with further sections and all
+checks, in `privateer_core.algorithms`.
 """
 
 import math
-from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar, Self
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, Self
 
 from pydantic import Field, model_validator
 
 from privateer_core.errors import SpecError
 from privateer_core.primitives.questions import Question
-from privateer_core.privacy.terms import Terms, allotment_of, calibrate
-from privateer_core.privacy.trust import (
-    BATCH_USUAL,
-    TRUST,
-    check_promise,
-    hidden_in_batches,
-    shares_out,
-)
-from privateer_core.spec.capabilities import Capabilities
+from privateer_core.privacy.terms import Terms, calibrate, report_allotment
+from privateer_core.privacy.trust import BATCH_USUAL, TRUST, can_share_promise, check_promise, has_batch_noise
 from privateer_core.spec.columns import Block
-from privateer_core.spec.context import blocks_of
+from privateer_core.spec.context import list_blocks
 from privateer_core.spec.experiment import ExperimentTable, Source
 from privateer_core.spec.features import Feature
-from privateer_core.spec.privacy import Privacy, idle_default
+from privateer_core.spec.privacy import Privacy, default_of_idle_key
 from privateer_core.spec.reward import GuardedReward, Reward
 from privateer_core.spec.sections import Section
+
+ARMS_MAX: Final = 256
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """The capabilities of an algorithm."""
+
+    further_questions: tuple[type[Question], ...] = ()  # further questions, for rounds with other participants
+    takes_sources: bool = False  # participants of sources may report on their earlier arms
+    takes_several_reports: bool = False  # participants may report several times
+    adjusts_rewards: bool = False  # only differences between arms are learned
+    closes_early: bool = False  # a round may close with fewer reports than planned (``least_share``)
+    coins_decide: bool = False  # public coins alone choose, independent of the context
+    context_decides: bool = False  # the context chooses the arm, with coins
+    reports_one_option: bool = False  # a report is about the participant's option alone
+    rounds_grow: bool = True  # by ``round_growth``
+    has_many_features: bool = False  # features have separate terms
+    arms_max: int = ARMS_MAX
+    idle_keys: frozenset[str] = frozenset()  # keys of ``[privacy]`` without effect
+    batched_keys: frozenset[str] = frozenset()  # keys of ``[algorithm]`` that require a trust model with batches
 
 
 class AlgorithmSection(Section):
@@ -37,13 +52,13 @@ class AlgorithmSection(Section):
 
 
 class Spec(Section):
-    """A whole experiment; algorithms add their sections and refusals."""
+    """The spec of a whole experiment; algorithms add sections and checks."""
 
     question: ClassVar[type[Question]]
-    """Which primitive the algorithm's reports are."""
+    """The type of question of the algorithm's reports."""
     capabilities: ClassVar[Capabilities] = Capabilities()
     people_key: ClassVar[str] = "horizon"
-    """The key of ``[experiment]`` that says how many people there are."""
+    """The key of ``[experiment]`` with the number of participants."""
 
     experiment: ExperimentTable
     reward: Reward = Reward()
@@ -53,22 +68,23 @@ class Spec(Section):
     population: dict[str, Any] | None = None
 
     @model_validator(mode="after")
-    def _is_whole(self) -> Self:
+    def _apply_defaults(self) -> Self:
         return self.with_defaults()
 
     def with_defaults(self) -> Self:
-        """Fill in what depends on other keys, so that anybody who reads the spec has the same.
+        """Return the spec with defaults that depend on other keys.
 
-        Where reports are not private by themselves that is the usual batch; no local epsilon limits them then.
+        If reports are not private by themselves, the minimum batch has its default, and the local epsilon no effect.
         """
-        if not hidden_in_batches(self.privacy, self.question):
+        if not has_batch_noise(self.privacy, self.question):
             return self
-        usual = {"min_batch": BATCH_USUAL, "local_epsilon_max": idle_default("local_epsilon_max")}
-        missing = {name: value for name, value in usual.items() if name not in self.privacy.model_fields_set}
-        return self.model_copy(update={"privacy": self.privacy.model_copy(update=missing)})
+        defaults = {"min_batch": BATCH_USUAL, "local_epsilon_max": default_of_idle_key("local_epsilon_max")}
+        changes = {name: value for name, value in defaults.items() if name not in self.privacy.model_fields_set}
+        return self.model_copy(update={"privacy": self.privacy.model_copy(update=changes)})
 
     @model_validator(mode="after")
-    def _can_be_promised(self) -> Self:
+    def _check_promise(self) -> Self:
+        """Refuse a promise that no mechanism keeps, and a shuffler under a model without shuffling."""
         check_promise(self.privacy, self.question)
         if self.experiment.shuffler and not self.privacy.trust.shuffled:
             detail = f"must be empty under the model '{self.privacy.model}': its reports need no shuffler"
@@ -76,74 +92,73 @@ class Spec(Section):
         return self
 
     @model_validator(mode="after")
-    def _coins_may_tell_arms(self) -> Self:
-        if self.privacy.arms != "as-local" or not self.privacy.trust.hides_arms:
+    def _check_arms(self) -> Self:
+        """Refuse a setting of ``privacy.arm_visibility`` that the algorithm, several reports or a window rule out."""
+        if not self.privacy.trust.hides_arms:
             return self
-        for wrong, detail, remedy in (
-            (not self.capabilities.context_decides, "is for algorithms that choose arms by context", "remove it"),
-            (
-                self.experiment.reports_per_person > 1,
-                "needs experiment.reports_per_person = 1: each report costs all of epsilon by itself",
-                "remove one of them",
-            ),
-        ):
-            if wrong:
-                raise SpecError(f"'as-local' {detail}", field="privacy.arms", remedy=remedy)
-        return self
-
-    @model_validator(mode="after")
-    def _arms_may_be_batches(self) -> Self:
-        if self.privacy.arms != "grouped" or not self.privacy.trust.hides_arms:
-            return self
-        if not self.capabilities.coins_decide:
+        is_as_local, is_grouped = self.privacy.arm_visibility == "as-local", self.privacy.arm_visibility == "grouped"
+        if is_as_local and not self.capabilities.context_decides:
+            detail = "'as-local' is for algorithms that choose arms by context"
+            raise SpecError(detail, field="privacy.arm_visibility", remedy="remove it")
+        if is_as_local and self.experiment.reports_per_person > 1:
+            detail = "'as-local' needs experiment.reports_per_person = 1: each report costs all of epsilon by itself"
+            raise SpecError(detail, field="privacy.arm_visibility", remedy="remove one of them")
+        if is_grouped and not self.capabilities.coins_decide:
             detail = "'grouped' is for algorithms whose coins alone choose, no matter who a person is"
-            raise SpecError(detail, field="privacy.arms", remedy="remove it")
-        if self.experiment.conversion_window:
+            raise SpecError(detail, field="privacy.arm_visibility", remedy="remove it")
+        if is_grouped and self.experiment.conversion_window_seconds:
             detail = "arms that are 'grouped' have no late reports: ages would part an arm's people into small batches"
-            raise SpecError(detail, field="experiment.conversion_window", remedy="remove it, or privacy.arms")
+            raise SpecError(
+                detail, field="experiment.conversion_window_seconds", remedy="remove it, or privacy.arm_visibility"
+            )
         return self
 
     @model_validator(mode="after")
-    def _rewards_are_adjusted(self) -> Self:
-        if self.reward.adjust and not self.capabilities.adjusts_rewards:
+    def _check_covariates(self) -> Self:
+        """Refuse covariates unless the algorithm compares arms with each other alone."""
+        if self.reward.covariates and not self.capabilities.adjusts_rewards:
             detail = "needs an algorithm that compares arms with each other alone: others learn how high rewards are"
-            raise SpecError(detail, field="reward.adjust", remedy="remove it, or set algorithm.name = 'trial'")
+            raise SpecError(detail, field="reward.covariates", remedy="remove it, or set algorithm.name = 'trial'")
         return self
 
     @model_validator(mode="after")
-    def _reports_share_the_promise(self) -> Self:
+    def _check_reports(self) -> Self:
+        """Refuse several reports of a participant where algorithm, promise or sources rule them out."""
         if self.experiment.reports_per_person == 1:
             return self
-        for wrong, detail in (
+        can_share = can_share_promise(self.privacy, self.question)
+        for is_refused, detail in (
             (not self.capabilities.takes_several_reports, "must be 1: the algorithm asks every person once at most"),
-            (not shares_out(self.privacy, self.question), f"must be 1 under the model '{self.privacy.model}' here"),
+            (not can_share, f"must be 1 under the model '{self.privacy.model}' here"),
             (bool(self.sources), "must be 1 where there are sources: their people report once"),
         ):
-            if wrong:
+            if is_refused:
                 raise SpecError(detail, field="experiment.reports_per_person", remedy="remove it")
-        allotment_of(self.privacy.trust, self.privacy.bound, self.privacy.delta, self.reports)
+        report_allotment(self.privacy.trust, self.privacy.bound, self.privacy.delta, self.reports)
         return self
 
     @model_validator(mode="after")
-    def _sources_agree(self) -> Self:
+    def _check_sources(self) -> Self:
+        """Refuse sources that the algorithm cannot use, with repeated names, or with an impossible promise."""
         if self.sources and not self.capabilities.takes_sources:
             raise SpecError("the algorithm has no use for them", field="sources", remedy="remove them")
         if len({source.name for source in self.sources}) != len(self.sources):
             raise ValueError("sources: names must be distinct")
         for source in self.sources:
-            where = f"sources.{source.name}"
+            source_field = f"sources.{source.name}"
             if (source.epsilon is None) != (self.privacy.epsilon is None):
-                raise ValueError(f"{where}.epsilon: must be given just where privacy.epsilon is")
+                raise ValueError(f"{source_field}.epsilon: must be given just where privacy.epsilon is")
             if self.privacy.trust.batched and self.privacy.local_epsilon_max < (source.epsilon or 0.0):
-                raise ValueError(f"{where}.epsilon: must be at most privacy.local_epsilon_max")
-            self._check_shares(source, where)
+                raise ValueError(f"{source_field}.epsilon: must be at most privacy.local_epsilon_max")
+            self._check_source_shares(source, source_field)
         return self
 
-    def _check_shares(self, source: Source, where: str) -> None:
+    def _check_source_shares(self, source: Source, field: str) -> None:
+        """Refuse a source whose arms' shares are unknown, not one for each arm, or without the sum 1."""
         if source.shares == "unknown":
-            raise ValueError(f"{where}.shares: must be public: what is learned of an arm is in proportion to them")
+            raise ValueError(f"{field}.shares: must be one number for each arm, not 'unknown': estimates need them")
         if len(source.shares) != len(self.options) or abs(sum(source.shares) - 1) > 1e-6:
-            raise ValueError(f"{where}.shares: must be one for each arm, with a sum of 1")
+            raise ValueError(f"{field}.shares: must be one for each arm, with a sum of 1")
 
     @property
     def name(self) -> str:
@@ -152,28 +167,28 @@ class Spec(Section):
 
     @property
     def reports(self) -> int:
-        """Reports that a device makes in all, which share the promise: one where one time of many is drawn."""
+        """Number of a device's reports that share the promise: 1 if a single turn is drawn."""
         return 1 if self.privacy.trust.draws_one else self.experiment.reports_per_person
 
     @property
     def groups_arms(self) -> bool:
-        """Whether the people of a batch who got one arm are a batch of their own."""
-        return self.privacy.arms == "grouped" and self.privacy.trust.batched
+        """Whether a batch's participants with the same arm are a batch of their own."""
+        return self.privacy.arm_visibility == "grouped" and self.privacy.trust.batched
 
     @property
     def rewards(self) -> int:
-        """Rewards that a person reports; answers of yes or no may follow them."""
+        """Number of rewards that a participant reports, which answers of yes or no may follow."""
         return 1
 
     @property
     def outcome(self) -> Reward | GuardedReward:
-        """What an application reports of a person."""
+        """The type of an application's outcome of a participant."""
         return self.reward
 
-    def without_outcome(self, shown: Any) -> Any:
-        """Return what an application would report of a person to whom something was shown, and nothing came of it."""
+    def without_outcome(self, choice: Any) -> Any:
+        """Return the default outcome of a participant with this choice, if no outcome occurred."""
         value = self.outcome.without_outcome
-        return dict.fromkeys(shown, value) if isinstance(shown, Mapping) else value
+        return dict.fromkeys(choice, value) if isinstance(choice, Mapping) else value
 
     @property
     def features(self) -> Mapping[str, Feature]:
@@ -181,38 +196,38 @@ class Spec(Section):
         return {}
 
     @property
-    def asked_of_people(self) -> tuple[str, ...]:
-        """Names of what an application tells of a person before the choice: features, and what adjusts the reward."""
-        return tuple(dict.fromkeys([*self.features, *self.reward.adjust]))
+    def input_names(self) -> tuple[str, ...]:
+        """Names of a participant's values that an application gives before the choice: features and covariates."""
+        return tuple(dict.fromkeys([*self.features, *self.reward.covariates]))
 
     @property
     def blocks(self) -> tuple[Block, ...]:
-        """What the columns of an encoded context are, in order."""
-        return blocks_of(self.features)
+        """The blocks of columns of an encoded context, in order."""
+        return list_blocks(self.features)
 
     @property
     def dimension(self) -> int:
-        """Number of columns of an encoded context: one a number, more for other features."""
+        """Number of columns of an encoded context."""
         return sum(block.columns for block in self.blocks)
 
     @property
     def options(self) -> tuple[str, ...]:
-        """Names of what can be chosen."""
+        """Names of the options."""
         raise NotImplementedError
 
     @property
     def retired(self) -> tuple[str, ...]:
-        """Those of the options that nobody gets any more."""
+        """Names of retired options, which participants no longer get."""
         return ()
 
     @property
     def planned_reports(self) -> int:
-        """The most reports that may come: of the experiment's own people, and of its sources."""
-        return int(getattr(self.experiment, self.people_key)) + sum(source.people for source in self.sources)
+        """Maximum number of reports: of the experiment's own participants, and of its sources."""
+        return int(getattr(self.experiment, self.people_key)) + sum(source.participants for source in self.sources)
 
     @property
     def cohorts(self) -> tuple[str, ...]:
-        """Names of the cohorts in the order of their rounds: sources first, the experiment's own people ("") last.
+        """Names of the cohorts in the order of their rounds: sources first, the own participants ("") last.
 
         The source with the most informative reports comes first.
         """
@@ -220,76 +235,81 @@ class Spec(Section):
         return (*(source.name for source in sources), "")
 
     def source(self, cohort: str) -> Source | None:
-        """Return the source of this name; None for the experiment's own people, or a name that is not there."""
+        """Return the source with this name; None for the experiment's own participants, or an unknown name."""
         return next((source for source in self.sources if source.name == cohort), None)
 
-    def privacy_of(self, cohort: str) -> Privacy:
-        """Return what a person of a cohort is promised."""
+    def cohort_privacy(self, cohort: str) -> Privacy:
+        """Return the promise to a cohort's participants."""
         source = self.source(cohort)
         return self.privacy if source is None else self.privacy.model_copy(update={"epsilon": source.epsilon})
 
     @property
     def learning(self) -> Self:
-        """The spec as its learner sees it: without people who are asked anything else."""
+        """The spec of the learner, without participants with other questions."""
         return self
 
     def first_batch(self, cohort: str) -> int:
-        """Return the people whose reports fill a cohort's first round; 0 if it is never asked."""
+        """Return the batch size of a cohort's first round; 0 if the cohort has no rounds."""
         raise NotImplementedError
 
-    def usual_question(self) -> Question:
-        """Return a question as the first round asks it, without its public coins."""
+    def typical_question(self) -> Question:
+        """Return a typical question of the first round, without its public coins."""
         raise NotImplementedError
 
-    def planned(self, cohort: str) -> Terms | None:
-        """Return the terms of a cohort's first round as calibrated ahead of it; None if it is never asked."""
-        batch = self.first_batch(cohort)
-        if not batch:
+    def first_terms(self, cohort: str) -> Terms | None:
+        """Return the calibrated terms of a cohort's first round; None if the cohort has no rounds."""
+        if not (batch := self.first_batch(cohort)):
             return None
-        return calibrate(self.privacy_of(cohort), batch, self.usual_question(), self.fewest(batch), self.reports)
+        privacy, n_min = self.cohort_privacy(cohort), self.min_reports(batch)
+        return calibrate(privacy, batch, self.typical_question(), n_min, self.reports)
 
     @property
-    def telling(self) -> float:
-        """Share of what a report says that is about the reward of a typical option."""
+    def informative_share(self) -> float:
+        """Share of a report's information that is about the reward of a typical option."""
         return 1.0
 
     @property
-    def takes_turns(self) -> bool:
-        """Whether a round asks about one arm alone, as soon as something is known of each."""
+    def has_coin_plan(self) -> bool:
+        """Whether coins give participants their arms until the levels of the arms are learned."""
+        return False
+
+    @property
+    def has_single_arm_rounds(self) -> bool:
+        """Whether rounds are about a single arm each, once all arms have been explored."""
         return False
 
     @property
     def extreme_batches(self) -> tuple[int, ...]:
-        """People of the first round of the experiment's own people, and of the largest; without those of no round."""
-        first = self.first_batch("")
-        return tuple(sorted({people for people in (first, self.largest_batch()) if people and first}))
+        """Batch sizes of the first and the largest round of the experiment's own participants, if there are any."""
+        first_batch = self.first_batch("")
+        return tuple(sorted({batch for batch in (first_batch, self.largest_batch()) if batch and first_batch}))
 
     def largest_batch(self) -> int:
-        """Return the most people of any round."""
+        """Return the maximum batch size."""
         return self.first_batch("")
 
     @property
     def smallest_batch(self) -> int:
-        """The fewest reports of a round that keep the promise."""
+        """Minimum batch size that keeps the promise."""
         return self.privacy.min_batch if self.privacy.trust.batched else 1
 
-    def out_of_reach(self, cohort: str, seen: int) -> int:
-        """Return how many people, after ``seen`` of a cohort, are in no round to come: by default nobody."""
-        del cohort, seen
+    def count_unreachable(self, cohort: str, n_reported: int) -> int:
+        """Return the number of a cohort's participants in no round after ``n_reported``, by default 0."""
+        del cohort, n_reported
         return 0
 
     @property
-    def least_share(self) -> float:
-        """Share of a round's people with whom it may close at its deadline."""
+    def min_share(self) -> float:
+        """Minimum share of a round's participants with which it may close at its deadline."""
         return 1.0
 
-    def fewest(self, batch: int) -> int:
-        """Return the fewest people with whom a round of ``batch`` may close."""
-        return math.ceil(self.least_share * batch)
+    def min_reports(self, batch: int) -> int:
+        """Return the minimum number of reports with which a round of ``batch`` may close."""
+        return math.ceil(self.min_share * batch)
 
     @property
-    def patience(self) -> float:
-        """Seconds after its opening when nobody waits for a round any longer; 0: never."""
+    def failure_seconds(self) -> float:
+        """Seconds from a round's opening until it fails; 0: never."""
         return 0.0
 
     @property
@@ -298,21 +318,22 @@ class Spec(Section):
         return 0
 
     def concerns(self) -> list[str]:
-        """Say what is allowed but is probably not meant, and what to change."""
+        """Return warnings about settings that are allowed but probably unintended, with remedies."""
         experiment = self.experiment
-        if experiment.arrivals and not experiment.conversion_window:
+        if experiment.arrivals_per_day and not experiment.conversion_window_seconds:
             return [
-                "experiment.arrivals does nothing without experiment.conversion_window: remove it, or set the window"
+                "experiment.arrivals_per_day does nothing without experiment.conversion_window_seconds: remove it, or "
+                "set the window"
             ]
-        if (experiment.waiting or 0.0) >= experiment.horizon:
+        if (experiment.n_choices_in_window or 0.0) >= experiment.horizon:
             return [
-                f"all {experiment.horizon:,} people choose in experiment.conversion_window, before somebody reports:"
-                " nobody's choice is better for it. Raise experiment.horizon, or shorten the window"
+                f"all {experiment.horizon:,} people choose in experiment.conversion_window_seconds, before somebody "
+                "reports: nobody's choice is better for it. Raise experiment.horizon, or shorten the window"
             ]
         return []
 
     def without_people(self) -> Self:
-        """Return the spec for a service, which has no use for simulated people, nor for the names of their files."""
+        """Return the spec for a service, without simulated participants and the names of their files."""
         sources = tuple(source.model_copy(update={"population": None}) for source in self.sources)
         return self.model_copy(update={"population": None, "sources": sources})
 
@@ -322,7 +343,6 @@ class Spec(Section):
         raise NotImplementedError
 
 
-def example_promises() -> Iterator[dict[str, Any]]:
-    """Yield a small ``[privacy]`` for every trust model."""
-    for row in TRUST.values():
-        yield {"model": row.name, **row.example}
+def example_promises() -> dict[str, dict[str, Any]]:
+    """Return a small ``[privacy]`` for every trust model, by its name."""
+    return {row.name: {"model": row.name, **row.example} for row in TRUST.values()}

@@ -1,6 +1,6 @@
-"""Bodies of several people's reports, which trusted senders sign: uploads, and a shuffler's batches and claims.
+"""Signed bodies with the reports of several participants: uploads of trusted senders, and a shuffler's batches.
 
-The signature is in a header of the request: a service knows who sends a body, and how much, before it reads it.
+The signature is in a header of the request, so that a service knows sender and length of a body before it reads it.
 """
 
 import hashlib
@@ -20,13 +20,13 @@ from privateer_core.wire.envelope import Envelope
 from privateer_core.wire.keys import signing_key_id
 from privateer_core.wire.publication import Round
 
-SECONDS_APART: Final = 300
-"""How far the clocks of sender and service may be apart, and how long a signature is valid."""
-_APART: Final = f"not within {SECONDS_APART} seconds of this service's clock"
-SET_CLOCKS: Final = "set the clocks of both machines right (timedatectl, NTP)"
-FORM: Final = r"([0-9a-f]{16})\.([0-9]{1,12})\.([0-9]{1,15})\.([0-9a-f]{64})\.([0-9a-f]{128})"
+CLOCK_TOLERANCE_SECONDS: Final = 300
+"""Largest difference between the clocks of sender and service, and validity of a signature."""
+_CLOCK_MESSAGE: Final = f"not within {CLOCK_TOLERANCE_SECONDS} seconds of this service's clock"
+CLOCK_REMEDY: Final = "set the clocks of both machines right (timedatectl, NTP)"
+SIGNATURE_PATTERN: Final = r"([0-9a-f]{16})\.([0-9]{1,12})\.([0-9]{1,15})\.([0-9a-f]{64})\.([0-9a-f]{128})"
 """Key id, time, length, digest and signature."""
-_FORM: Final = re.compile(FORM)
+_SIGNATURE_REGEX: Final = re.compile(SIGNATURE_PATTERN)
 _UPLOAD_REMEDY: Final = "sign with a key in PRIVATEER_SENDER_KEYS, or send one person's report at a time"
 
 
@@ -47,10 +47,10 @@ class Purpose:
 
     tag: bytes  # is signed along with the body
     header: str  # name of the HTTP header that carries the signature
-    # what, signer: what is signed and who may sign it, for messages
-    what: str
+    # subject, signer: the kind of signed body and of signer, for messages
+    subject: str
     signer: str
-    # refusal, remedy: the error if the signature is not valid, and what to do then
+    # refusal, remedy: type and remedy of the error for a signature that is not valid
     refusal: type[PrivateerError]
     remedy: str
 
@@ -63,34 +63,34 @@ class Purpose:
         claim = f"{signing_key_id(key.public_key())}.{time}.{len(body)}.{hashlib.sha256(body).hexdigest()}"
         return f"{claim}.{key.sign(self.tag + claim.encode()).hex()}"
 
-    def check(self, text: str, keys: Mapping[str, Ed25519PublicKey], now: float) -> Announcement:
-        """Return what a header's text says about the body that follows."""
-        found = _FORM.fullmatch(text)
-        if found is None or found[1] not in keys:
-            raise self.unsigned()
+    def verify(self, text: str, keys: Mapping[str, Ed25519PublicKey], now: float) -> Announcement:
+        """Return the facts about the body that a header states, and refuse a signature that is old or not trusted."""
+        match = _SIGNATURE_REGEX.fullmatch(text)
+        if match is None or match[1] not in keys:
+            raise self.unsigned_error()
         try:
-            keys[found[1]].verify(bytes.fromhex(found[5]), self.tag + text[: -len(found[5]) - 1].encode())
+            keys[match[1]].verify(bytes.fromhex(match[5]), self.tag + text[: -len(match[5]) - 1].encode())
         except InvalidSignature:
-            raise self.unsigned() from None
-        if abs(int(found[2]) - now) > SECONDS_APART:
-            detail = f"a trusted {self.signer} signed the {self.what}, but {_APART}"
-            raise self.refusal(detail, field=self.header, remedy=SET_CLOCKS)
-        return Announcement(found[1], int(found[2]), int(found[3]), bytes.fromhex(found[4]))
+            raise self.unsigned_error() from None
+        if abs(int(match[2]) - now) > CLOCK_TOLERANCE_SECONDS:
+            detail = f"a trusted {self.signer} signed the {self.subject}, but {_CLOCK_MESSAGE}"
+            raise self.refusal(detail, field=self.header, remedy=CLOCK_REMEDY)
+        return Announcement(match[1], int(match[2]), int(match[3]), bytes.fromhex(match[4]))
 
-    def unsigned(self) -> PrivateerError:
-        """Return the refusal of a signature that is not valid."""
-        detail = f"the {self.what} is not signed by a trusted {self.signer}"
+    def unsigned_error(self) -> PrivateerError:
+        """Return the error about a signature that is not valid."""
+        detail = f"the {self.subject} is not signed by a trusted {self.signer}"
         return self.refusal(detail, field=self.header, remedy=self.remedy)
 
-    def changed(self) -> PrivateerError:
-        """Return the refusal of a body that is not the one that was signed."""
-        detail = f"the {self.what} is not the one that was signed"
+    def changed_body_error(self) -> PrivateerError:
+        """Return the error about a body that differs from the signed body."""
+        detail = f"the {self.subject} is not the one that was signed"
         return self.refusal(detail, field=self.header, remedy="send it again")
 
 
-def blames_clock(problem: bytes) -> bool:
-    """Whether a service's problem says that the signature is good, and one of the two clocks is wrong."""
-    return _APART.encode() in problem
+def is_clock_problem(problem: bytes) -> bool:
+    """Whether a service's problem document says that the signature is valid, but a clock is wrong."""
+    return _CLOCK_MESSAGE.encode() in problem
 
 
 UPLOAD: Final = Purpose(b"privateer/upload/1\0", "privateer-sender", "upload", "sender", SenderRefused, _UPLOAD_REMEDY)
@@ -101,23 +101,23 @@ _CLAIM: Final = Purpose(b"privateer/claim/1\0", SIGNATURE_HEADER, "claim", "shuf
 
 
 class UploadAnswer(msgspec.Struct, frozen=True):
-    """How many reports of an upload are counted, and how many were refused, by reason."""
+    """The number of reports of an upload that are counted, and the numbers of refused reports by reason."""
 
     accepted: int
     refused: dict[str, int]
 
 
-def check_alone(envelope: Envelope, round_: Round) -> None:
-    """Refuse an unsigned upload of more than one person's report, so that a false person costs a request."""
+def check_single_report(envelope: Envelope, round_: Round) -> None:
+    """Refuse an unsigned upload with reports of several participants, so that a false participant costs a request."""
     if len(envelope.sealed) >= 2 * round_.report_size:
         detail = "an upload without a trusted sender's signature carries one person's report"
         raise SenderRefused(detail, field=UPLOAD.header, remedy=_UPLOAD_REMEDY)
 
 
 class BatchAnswer(msgspec.Struct, frozen=True):
-    """What the server answers to a batch. It stays the same if the batch is delivered again."""
+    """The server's answer to a batch. It stays the same if the batch is delivered again."""
 
-    # accepted, refused: number of people whose reports opened and count, and of the others by reason
+    # accepted, refused: number of participants whose reports are counted, and of the refused by reason
     accepted: int
     refused: dict[str, int]
     # whether the version takes no further batch. If it does, the shuffler fills another whole batch for it.
@@ -125,20 +125,20 @@ class BatchAnswer(msgspec.Struct, frozen=True):
 
 
 def sign_claim(experiment: str, key: Ed25519PrivateKey, now: float | None = None) -> str:
-    """Return the signature header of a shuffler's claim of an experiment: no other one then takes its reports."""
+    """Return the signature header by which a shuffler claims an experiment's reports for itself alone."""
     return _CLAIM.sign(experiment.encode(), key, now)
 
 
-def check_claim(experiment: str, text: str, keys: Mapping[str, Ed25519PublicKey], now: float) -> Announcement:
-    """Return which trusted shuffler claims an experiment, and when it signed that."""
-    announced = _CLAIM.check(text, keys, now)
-    if announced.digest != hashlib.sha256(experiment.encode()).digest():
-        raise _CLAIM.unsigned()
-    return announced
+def verify_claim(experiment: str, text: str, keys: Mapping[str, Ed25519PublicKey], now: float) -> Announcement:
+    """Return key and time of a shuffler's claim of an experiment, and refuse a signature that is not valid."""
+    announcement = _CLAIM.verify(text, keys, now)
+    if announcement.digest != hashlib.sha256(experiment.encode()).digest():
+        raise _CLAIM.unsigned_error()
+    return announcement
 
 
 def decode_batch(body: bytes | bytearray) -> Envelope:
-    """Parse a batch: an envelope without a limit on its reports."""
+    """Parse a batch: an envelope of any number of reports; refuse other bytes."""
     try:
         return msgspec.msgpack.decode(body, type=prepared(Envelope))
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

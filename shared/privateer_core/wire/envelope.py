@@ -1,4 +1,4 @@
-"""Envelopes of sealed reports: one public header for all of them, and ciphertexts of equal length."""
+"""Envelopes of sealed reports: one public header, and ciphertexts of equal length."""
 
 from typing import Final, Literal
 
@@ -10,10 +10,10 @@ from privateer_core.wire.publication import DIGEST_SIZE, KEY_ID_SIZE, Round
 
 MEDIA_TYPE: Final = "application/msgpack"
 REPORTS_PER_BODY_MAX: Final = 1000
-"""Number of people whose reports one request may carry. A device sends one person's, a trusted sender more."""
+"""Number of participants whose reports one request may carry. A device sends one report, a trusted sender more."""
 _PURPOSE: Final = "privateer/report/1"
 _VERSION_MAX: Final = 2**63 - 1
-"""A database has no larger number."""
+"""The largest integer of a database."""
 
 
 class Header(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -30,19 +30,19 @@ class Header(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
 
 
 class Envelope(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Sealed messages of one or more people under one header, concatenated. All have the round's ``sealed_size``."""
+    """Sealed messages of participants under one header, concatenated. All have the round's ``sealed_size``."""
 
     header: Header
     sealed: bytes
 
 
-def header_of(round_: Round, digest: bytes) -> Header:
+def report_header(round_: Round, digest: bytes) -> Header:
     """Return the header of the reports made for a published round."""
     return Header(round_.experiment, round_.version, round_.key_id, digest)
 
 
-def binding(header: Header, model: str) -> bytes:
-    """Return the HPKE ``info`` string: purpose, trust model and header. A report opens with no other one."""
+def hpke_info(header: Header, model: str) -> bytes:
+    """Return the HPKE ``info`` string that a report is bound to: purpose, trust model and header."""
     return msgspec.msgpack.encode((_PURPOSE, model, header))
 
 
@@ -55,7 +55,7 @@ _DECODER: Final = msgspec.msgpack.Decoder(prepared(Envelope))
 
 
 def decode_envelope(body: bytes | bytearray) -> Envelope:
-    """Parse an envelope."""
+    """Parse an envelope, and refuse other bytes."""
     try:
         return _DECODER.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -63,15 +63,13 @@ def decode_envelope(body: bytes | bytearray) -> Envelope:
 
 
 def check_header(header: Header, round_: Round, digest: bytes, endpoint: Literal["server", "shuffler"]) -> None:
-    """Refuse reports that were not made for this round.
+    """Refuse reports for another endpoint, version, key or publication than the round's.
 
-    header: the header of the reports.
     round_, digest: the round that is open, as fetched from the server, and the digest of its publication.
-    endpoint: the service that the reports came to.
     """
     if round_.endpoint != endpoint:
-        where = f"the {round_.endpoint}"
-        raise WrongEndpoint(f"reports of this experiment go to {where}", remedy=f"send them to {where}")
+        destination = f"the {round_.endpoint}"
+        raise WrongEndpoint(f"reports of this experiment go to {destination}", remedy=f"send them to {destination}")
     if header.version < round_.version or (header.version == round_.version and round_.batch == 0):
         raise RoundClosed("this version takes no more reports", remedy="nothing to do: fetch the policy for later use")
     if header.version > round_.version:
@@ -83,16 +81,14 @@ def check_header(header: Header, round_: Round, digest: bytes, endpoint: Literal
 
 
 def split_sealed(envelope: Envelope, round_: Round) -> list[bytes]:
-    """Cut an envelope into the sealed messages of each person, who sends the round's number of them."""
+    """Return the sealed messages of each participant in an envelope, and refuse a wrong size or too many."""
     size, total = round_.report_size, len(envelope.sealed)
     if total == 0 or total % size or total // size > REPORTS_PER_BODY_MAX:
-        raise WrongSize(
-            f"sealed reports of this round are {size} bytes, 1 to {REPORTS_PER_BODY_MAX} of them in a body",
-            remedy="send what the client library makes",
-        )
-    return pieces(envelope.sealed, size)
+        detail = f"sealed reports of this round are {size} bytes, 1 to {REPORTS_PER_BODY_MAX} of them in a body"
+        raise WrongSize(detail, remedy="send what the client library makes")
+    return split_bytes(envelope.sealed, size)
 
 
-def pieces(sealed: bytes, size: int) -> list[bytes]:
-    """Cut bytes into pieces of one size."""
+def split_bytes(sealed: bytes, size: int) -> list[bytes]:
+    """Split bytes into pieces of equal size."""
     return [sealed[start : start + size] for start in range(0, len(sealed), size)]

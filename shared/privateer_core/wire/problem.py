@@ -17,23 +17,15 @@ def problem_type(slug: str) -> str:
 
 def problem_body(error: PrivateerError, **extension: Any) -> bytes:
     """Return the JSON problem document of an error, with extension members such as ``accepted``."""
-    members: dict[str, Any] = {
-        "type": problem_type(error.slug),
-        "title": error.title,
-        "status": error.status,
-        "detail": error.detail,
-    }
-    if error.field:
-        members["field"] = error.field
-    if error.remedy:
-        members["remedy"] = error.remedy
-    return msgspec.json.encode(members | extension)
+    members = {"type": problem_type(error.slug), "title": error.title, "status": error.status, "detail": error.detail}
+    optional = {"field": error.field, "remedy": error.remedy}
+    return msgspec.json.encode(members | {name: text for name, text in optional.items() if text} | extension)
 
 
-def slug_of(body: bytes) -> str:
-    """Return the slug in a problem document, or ``unknown`` if it has no slug."""
+def read_slug(body: bytes) -> str:
+    """Parse the slug of a problem document; ``unknown`` if the body has no slug."""
     try:
-        kind = msgspec.json.decode(body).get("type", "")
+        type_uri = msgspec.json.decode(body).get("type", "")
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, AttributeError):
         return "unknown"
-    return kind.removeprefix(_PREFIX) if isinstance(kind, str) and kind.startswith(_PREFIX) else "unknown"
+    return type_uri.removeprefix(_PREFIX) if isinstance(type_uri, str) and type_uri.startswith(_PREFIX) else "unknown"

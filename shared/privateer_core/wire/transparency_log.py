@@ -1,12 +1,11 @@
-"""The log of all publications of a server: it only grows, and everybody can check that it does.
+"""The transparency log of a server's publications: an append-only log that everybody can verify.
 
 A leaf is an experiment, a version and the digest of its publication; they form the Merkle tree of RFC 9162. The server
 signs heads in the format of C2SP tlog-checkpoint: the name of the log, the number of leaves, and the tree's root:
 a signed note (C2SP signed-note, with Ed25519).
 
-A device that named the size of its last head would tell the server when it came last. So the proof for a device carries
-the last leaves one by one, from a multiple of `BLOCK` on: all who came meanwhile learn what they need from the same
-bytes.
+A device that named the size of its last head would tell the server when it asked last. So a proof for devices carries
+the last leaves one by one, from a multiple of `BLOCK` on, and all devices that asked since then can use the same bytes.
 """
 
 import base64
@@ -19,77 +18,70 @@ import msgspec
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from privateer_core.errors import HeadWentBack, KeyChanged, LogForked, ProofInvalid, SignatureInvalid
+from privateer_core.errors import KeyChanged, LogForked, LogRollback, ProofInvalid, SignatureInvalid
 from privateer_core.prepared_types import prepared
-from privateer_core.wire.merkle import (
-    HASH_SIZE,
-    MerkleTree,
-    Peaks,
-    consistent,
-    included,
-    leaf_hash,
-)
+from privateer_core.wire.merkle import HASH_SIZE, MerkleTree, Peaks, is_consistent, is_included, leaf_hash
 from privateer_core.wire.publication import DIGEST_SIZE
 
 BLOCK: Final = 32
-"""Leaves by which a proof for devices begins."""
+"""Number of leaves in a block; the leaves in a proof for devices begin with a block."""
 PROOF_BYTES_MAX: Final = 64 << 10
-_TEXT: Final = re.compile(r"(privateer/log/[0-9a-f]{16})\n(0|[1-9][0-9]{0,14})\n([A-Za-z0-9+/]{43}=)\n(?:[^\n]+\n)*")
+_HEAD: Final = re.compile(r"(privateer/log/[0-9a-f]{16})\n(0|[1-9][0-9]{0,14})\n([A-Za-z0-9+/]{43}=)\n(?:[^\n]+\n)*")
 _REMEDY: Final = "keep the evidence, and ask the server's operator"
-Place = Annotated[int, msgspec.Meta(ge=0, lt=1 << 53)]
-"""A number of leaves, which JavaScript can hold as well."""
+LeafCount = Annotated[int, msgspec.Meta(ge=0, lt=1 << 53)]
+"""A number of leaves that is exact in JavaScript, too."""
 NOTE_BYTES_MAX: Final = 4 << 10
 _ED25519: Final = b"\x01"
 _ID_SIZE: Final = 4
-_DASH: Final = "— "
+_SIGNATURE_LINE_PREFIX: Final = "— "
 _FETCH_AGAIN: Final = "fetch it again; if it stays so, ask the server's operator"
 
 
 class Note(NamedTuple):
-    """A text whose signature holds, and the whole note."""
+    """The verified text of a signed note, and the whole note."""
 
     text: str
     signed: str
 
 
 def sign_note(text: str, name: str, key: Ed25519PrivateKey) -> str:
-    """Return a note: a text that ends with a newline, and one line with the signature of ``key`` under a name."""
+    """Return a signed note: a text that ends with a newline, and a line with the signature of ``key`` under a name."""
     public = key.public_key()
     stamp = base64.b64encode(_key_hash(name, public) + key.sign(text.encode())).decode()
-    return f"{text}\n{_DASH}{name} {stamp}\n"
+    return f"{text}\n{_SIGNATURE_LINE_PREFIX}{name} {stamp}\n"
 
 
-def open_note(signed: str, name: str, key: Ed25519PublicKey) -> Note:
-    """Return what a note says. Signatures under other names or by other keys count for nothing."""
-    text, gap, lines = signed.rpartition("\n\n")
+def verify_note(signed: str, name: str, key: Ed25519PublicKey) -> Note:
+    """Return the text of a note that this key signed under this name, and refuse others."""
+    text, separator, lines = signed.rpartition("\n\n")
     text += "\n"
-    if not gap or len(signed) > NOTE_BYTES_MAX:
-        raise _unsigned()
+    if not separator or len(signed) > NOTE_BYTES_MAX:
+        raise _unsigned_error()
     for line in lines.split("\n"):
-        stamp = _stamp(line, name)
+        stamp = _decode_signature_line(line, name)
         if stamp[:_ID_SIZE] != _key_hash(name, key):
             continue
         try:
             key.verify(stamp[_ID_SIZE:], text.encode())
         except InvalidSignature:
-            raise _unsigned() from None
+            raise _unsigned_error() from None
         return Note(text, signed)
-    raise _unsigned()
+    raise _unsigned_error()
 
 
-def verifier(name: str, key: Ed25519PublicKey) -> str:
-    """Return a name and a key as other programs that read signed notes take them."""
+def verifier_key(name: str, key: Ed25519PublicKey) -> str:
+    """Return the verifier key of a name and a key, in the format of C2SP signed-note."""
     encoded = base64.b64encode(_ED25519 + key.public_bytes_raw()).decode()
     return f"{name}+{_key_hash(name, key).hex()}+{encoded}"
 
 
-def _stamp(line: str, name: str) -> bytes:
-    """Return key hash and signature in a signature line under this name; nothing if it is another's."""
-    before = f"{_DASH}{name} "
-    if not line.startswith(before):
+def _decode_signature_line(line: str, name: str) -> bytes:
+    """Return key hash and signature in a signature line; empty if it is under another name."""
+    prefix = f"{_SIGNATURE_LINE_PREFIX}{name} "
+    if not line.startswith(prefix):
         return b""
     try:
-        return base64.b64decode(line[len(before) :], validate=True)
+        return base64.b64decode(line[len(prefix) :], validate=True)
     except ValueError:  # no base64, or no ASCII
         return b""
 
@@ -98,12 +90,12 @@ def _key_hash(name: str, key: Ed25519PublicKey) -> bytes:
     return hashlib.sha256(name.encode() + b"\n" + _ED25519 + key.public_bytes_raw()).digest()[:_ID_SIZE]
 
 
-def _unsigned() -> SignatureInvalid:
+def _unsigned_error() -> SignatureInvalid:
     return SignatureInvalid("the head of the log is not signed by the server's key", field="head", remedy=_FETCH_AGAIN)
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A publication in the log."""
+    """An entry of the log: a publication's experiment, version and digest."""
 
     experiment: str
     version: int
@@ -115,7 +107,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
 
     @property
     def leaf(self) -> bytes:
-        """The hash of its leaf: that of its msgpack."""
+        """The leaf hash of the entry's msgpack."""
         return leaf_hash(msgspec.msgpack.encode(self))
 
 
@@ -135,146 +127,143 @@ class Head(NamedTuple):
         return cls(origin, size, root, sign_note(text, origin, key))
 
     @staticmethod
-    def is_one(text: str) -> bool:
-        """Whether a text looks like a head, no matter who signed it."""
-        return _TEXT.match(text) is not None
+    def is_head_text(text: str) -> bool:
+        """Whether a text has the form of a head. Its signature is not verified."""
+        return _HEAD.match(text) is not None
 
     @classmethod
-    def open(cls, signed: str, key: bytes) -> "Head":
-        """Return what a head says that this key has signed."""
-        found = _TEXT.match(signed)
-        if found is None:
+    def verify(cls, signed: str, key: bytes) -> "Head":
+        """Return the head in a signed note, and refuse one that the key has not signed."""
+        match = _HEAD.match(signed)
+        note = match and verify_note(signed, match[1], Ed25519PublicKey.from_public_bytes(key))
+        if match is None or note is None or _HEAD.fullmatch(note.text) is None:
             raise SignatureInvalid("this is not the head of a log", field="head", remedy="fetch it again")
-        origin, size, root = found.groups()
-        note: Note = open_note(signed, origin, Ed25519PublicKey.from_public_bytes(key))
-        if _TEXT.fullmatch(note.text) is None:
-            raise SignatureInvalid("this is not the head of a log", field="head", remedy="fetch it again")
-        return cls(origin, int(size), base64.b64decode(root), signed)
+        return cls(match[1], int(match[2]), base64.b64decode(match[3]), signed)
 
 
 class Proof(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """That a publication is in the log, and that the log continues what it was. Hashes are in base64, put together."""
+    """A proof that a publication is in the log, and that the log continues earlier heads. Hashes are in base64."""
 
     head: str  # the signed head
-    # index, inclusion: place of the publication's leaf, and the path from there to the root (RFC 9162, section 2.1.3)
-    index: Place
+    # index, inclusion: index of the publication's leaf, and its inclusion proof (RFC 9162, section 2.1.3)
+    index: LeafCount
     inclusion: str
     # start, peaks: a multiple of 32, and the roots of the complete subtrees over the leaves before it, the largest
     # first
-    start: Place
+    start: LeafCount
     peaks: str
-    leaves: str  # hashes of the leaves from there on: to the end, or of one block
-    # proof that the tree of the head begins with that of the leaves so far (section 2.1.4); empty at the end
+    leaves: str  # hashes of the leaves from ``start`` on: to the end, or of one block
+    # consistency proof of the head with the tree up to these leaves (section 2.1.4); empty at the end
     consistency: str = ""
 
 
-def prove(tree: MerkleTree, head: Head, index: int, block: int | None = None) -> Proof:
-    """Return the proof for devices; by default with the last leaves, 33 to 64 of them once there are so many.
+def make_proof(tree: MerkleTree, head: Head, index: int, block: int | None = None) -> Proof:
+    """Return the proof for devices, by default with the last 33 to 64 leaves.
 
-    block: the number of the block from which a device knows how the log goes on.
+    block: the number of the block whose leaves the proof carries instead.
     """
-    start = _usual_start(head) if block is None else BLOCK * block
+    start = _default_start(head) if block is None else BLOCK * block
     end = head.size if block is None else min(start + BLOCK, head.size)
     return Proof(
         head=head.signed,
         index=index,
-        inclusion=_packed(tree.inclusion(index, head.size)),
+        inclusion=_encode_hashes(tree.inclusion_proof(index, head.size)),
         start=start,
-        peaks=_packed(tree.peaks(start).hashes),
+        peaks=_encode_hashes(tree.peaks(start).hashes),
         leaves=base64.b64encode(tree.leaves(start, end)).decode(),
-        consistency=_packed(tree.consistency(end, head.size)) if 0 < end < head.size else "",
+        consistency=_encode_hashes(tree.consistency_proof(end, head.size)) if 0 < end < head.size else "",
     )
 
 
 def read_proof(body: bytes) -> Proof:
-    """Parse a proof."""
+    """Parse a proof from JSON, and refuse other bytes."""
     try:
         return msgspec.json.decode(body, type=prepared(Proof))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise ProofInvalid("the answer is not a proof", field="proof", remedy="fetch it again") from None
 
 
-def _usual_start(head: Head) -> int:
+def _default_start(head: Head) -> int:
     return BLOCK * max(0, (head.size - 1) // BLOCK - 1)
 
 
 def check_start(proof: Proof, key: bytes) -> None:
-    """Refuse a proof, asked for without a block, with fewer of the last leaves than the size of its head asks for.
+    """Refuse a default proof that has fewer of the last leaves than `make_proof` gives for the size of its head.
 
-    Else a server that tells little would learn who has a head already, and anybody who has would name its block.
+    Otherwise a server could send few leaves, and learn from the next request which block a device's head is in.
     """
-    if proof.start > _usual_start(Head.open(proof.head, key)):
+    if proof.start > _default_start(Head.verify(proof.head, key)):
         raise ProofInvalid("the proof begins later than the log's size asks for", field="start", remedy=_REMEDY)
 
 
-def starts_too_late(proof: Proof, last: Head | None) -> bool:
-    """Whether a proof says nothing of the head that is known: it must be asked for with that one's block."""
+def is_after_head(proof: Proof, last: Head | None) -> bool:
+    """Whether a proof's leaves begin after the last known head, so that the proof of that head's block is needed."""
     return last is not None and last.size < proof.start
 
 
-def block_of(head: Head) -> int:
-    """Return the block whose leaves show how the log went on from a head."""
+def continuation_block(head: Head) -> int:
+    """Return the number of the block with the leaves that follow a head."""
     return head.size // BLOCK
 
 
-def check_proof(proof: Proof, entry: Entry, key: bytes, last: Head | None) -> Head:
-    """Return the head of a proof that shows that an entry is in the log, and that the log continues the last head."""
-    head = Head.open(proof.head, key)
+def verify_proof(proof: Proof, entry: Entry, key: bytes, last: Head | None) -> Head:
+    """Return a proof's head, and refuse a proof without the entry, or that does not continue the last head."""
+    head = Head.verify(proof.head, key)
     check_order(head, last)
-    inclusion, leaves = _unpacked(proof.inclusion), _unpacked(proof.leaves)
-    if not included(entry.leaf, proof.index, head.size, inclusion, head.root):
-        detail = "the publication is not in the server's log"
-        raise ProofInvalid(detail, field="inclusion", remedy=_REMEDY)
+    inclusion, leaves = _decode_hashes(proof.inclusion), _decode_hashes(proof.leaves)
+    if not is_included(entry.leaf, proof.index, head.size, inclusion, head.root):
+        raise ProofInvalid("the publication is not in the server's log", field="inclusion", remedy=_REMEDY)
     try:
-        peaks = Peaks(proof.start, _unpacked(proof.peaks))
+        peaks = Peaks(proof.start, _decode_hashes(proof.peaks))
     except (ValueError, OverflowError):
-        raise _misshapen() from None
-    if starts_too_late(proof, last) or proof.start % BLOCK:
-        raise _misshapen()
-    then = peaks.root if last is not None and last.size == proof.start else b""
+        raise _malformed_proof_error() from None
+    if is_after_head(proof, last) or proof.start % BLOCK:
+        raise _malformed_proof_error()
+    root_at_last = peaks.root if last is not None and last.size == proof.start else b""
     for leaf in leaves:
         peaks.add(leaf)
         if last is not None and last.size == peaks.size:
-            then = peaks.root
-    if not consistent(peaks.size, peaks.root, head.size, head.root, _unpacked(proof.consistency)):
-        raise _misshapen()
-    # The leaves are those of the head, whatever the server meant by them: so the last head is not.
-    if last is not None and (last.size > peaks.size or (last.size and then != last.root)):
-        raise _misshapen() if last.size > peaks.size else forked()
+            root_at_last = peaks.root
+    if not is_consistent(peaks.size, peaks.root, head.size, head.root, _decode_hashes(proof.consistency)):
+        raise _malformed_proof_error()
+    # The leaves belong to the head, so the last head does not.
+    if last is not None and (last.size > peaks.size or (last.size and root_at_last != last.root)):
+        raise _malformed_proof_error() if last.size > peaks.size else fork_error()
     return head
 
 
 def check_order(head: Head, last: Head | None) -> None:
-    """Refuse a head of another log, one that went back, and one that is as large as the last and not the same."""
+    """Refuse a head of another log, a smaller head, and a different head of the same size."""
     if last is None:
         return
     if head.origin != last.origin:
         remedy = "ask its operator in another way; if the log was lost with its disk, name a new key (server_key)"
         raise KeyChanged("the server keeps another log than the known one", field="head", remedy=remedy)
     if head.size < last.size:
-        raise HeadWentBack("the head of the log is older than the last one", field="head", remedy=_REMEDY)
+        raise LogRollback("the head of the log is older than the last one", field="head", remedy=_REMEDY)
     if head.size == last.size and head.root != last.root:
-        raise forked()
+        raise fork_error()
 
 
-def forked() -> LogForked:
-    """Return the accusation that two signed heads are not of one log."""
+def fork_error() -> LogForked:
+    """Return the error that two signed heads are not of one log."""
     return LogForked("the log is no continuation of its last head", field="head", remedy=_REMEDY)
 
 
-def _misshapen() -> ProofInvalid:
+def _malformed_proof_error() -> ProofInvalid:
     return ProofInvalid("the proof does not lead to the head", field="consistency", remedy=_REMEDY)
 
 
-def _packed(hashes: list[bytes]) -> str:
+def _encode_hashes(hashes: list[bytes]) -> str:
     return base64.b64encode(b"".join(hashes)).decode()
 
 
-def _unpacked(text: str) -> list[bytes]:
+def _decode_hashes(text: str) -> list[bytes]:
+    """Parse concatenated hashes in base64, and refuse a proof with other text."""
     try:
         joined = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
         joined = b"?"
     if len(joined) % HASH_SIZE:
-        raise _misshapen()
-    return [joined[place : place + HASH_SIZE] for place in range(0, len(joined), HASH_SIZE)]
+        raise _malformed_proof_error()
+    return [joined[start : start + HASH_SIZE] for start in range(0, len(joined), HASH_SIZE)]

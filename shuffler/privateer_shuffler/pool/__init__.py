@@ -1,1 +1,1 @@
-"""The reports that the shuffler holds, each in a random place, until their batch is full."""
+"""The held reports of the shuffler, each in a random place, until their batch is full."""

@@ -1,4 +1,4 @@
-"""A round in a file of its own: each message has a random place there, drawn when it comes."""
+"""A round in a separate file: each message has a random place, drawn on arrival."""
 
 import sqlite3
 from collections.abc import Callable, Sequence
@@ -8,10 +8,10 @@ from typing_extensions import override
 
 from privateer_core.clock import Clock
 from privateer_core.serving.store.database import DatabaseFacts
-from privateer_shuffler.pool.round import RoundState, StoredRound
+from privateer_shuffler.pool.round import RoundProgress, StoredRound
 from privateer_shuffler.pool.round_file import RoundStore
 from privateer_shuffler.pool.spent_tokens import FiledTokens, RoundTokens
-from privateer_shuffler.pool.uploads import Portion, WaitingUpload, decide, portions_of
+from privateer_shuffler.pool.uploads import PendingUpload, Portion, build_portions, select_accepted
 from privateer_shuffler.shuffle import Groups, RandomBelow
 
 
@@ -22,8 +22,8 @@ class PlacedRound(StoredRound):
     thread. There each statement would wait for the loop, which holds the interpreter's lock.
 
     store: the file. Reports that it holds already count as held.
-    spent: the upload tokens that were spent; None: reports come without.
-    below: source of randomness of the permutation. Only tests pass one.
+    spent_tokens: spent upload tokens; None: reports come without tokens.
+    below: source of randomness of the permutation, which only tests pass.
     """
 
     shared: ClassVar[bool] = False
@@ -31,59 +31,59 @@ class PlacedRound(StoredRound):
     def __init__(
         self,
         store: RoundStore,
-        spent: FiledTokens | None = None,
+        spent_tokens: FiledTokens | None = None,
         below: Callable[[int], int] | None = None,
         clock: Clock | None = None,
     ) -> None:
-        super().__init__(store.label, RoundState(), clock)
-        self._store, self._spent, self._below = store, spent, below or RandomBelow()
-        self._lost = False
+        super().__init__(store.label, RoundProgress(), clock)
+        self._store, self._spent_tokens, self._below = store, spent_tokens, below or RandomBelow()
+        self._is_broken = False
         self._recover()
 
     def _recover(self) -> None:
-        """Read what the file holds."""
-        facts, free, held = self.label.round, list[int](), set[bytes]()
-        for place, sealed in self._store.places():
+        """Read the state of the round from the file."""
+        round_, free, held_fingerprints = self.label.round, list[int](), set[bytes]()
+        for place, sealed in self._store.iter_places():
             if sealed is None:
                 free.append(place)
             else:
-                held.update(self._store.fingerprints([sealed]))
-        self._places = Groups(free, facts.batch, facts.messages_of_kind, facts.groups, self._below)
-        self._tokens = RoundTokens(self._store, self._spent, self._below) if self._spent else None
-        self._held = held
-        self.state = self.after(len(held) // facts.messages, RoundState())
+                held_fingerprints.update(self._store.fingerprints([sealed]))
+        self._places = Groups(free, round_.batch, round_.messages_of_kind, round_.groups, self._below)
+        self._tokens = RoundTokens(self._store, self._spent_tokens, self._below) if self._spent_tokens else None
+        self._held_fingerprints = held_fingerprints
+        self.state = self.advance_progress(len(held_fingerprints) // round_.messages, RoundProgress())
 
     @override
-    async def add(self, group: Sequence[WaitingUpload], closed: bool) -> int:
-        if self._lost:
+    async def add(self, group: Sequence[PendingUpload], closed: bool) -> int:
+        if self._is_broken:
             raise sqlite3.OperationalError("what the file holds is not known")
-        state = self.state or RoundState()
-        hashed = self._spent.hash if self._spent else None
-        portions = portions_of(group, self.label.round.sealed_size, self._store.fingerprints, hashed)
-        room = 0 if closed or state.ended_at else self._places.room
-        taken = decide(portions, room, self._knows if room else self._holds, self._is_spent)
-        people = sum(portion.people for portion in taken)
-        if people:
-            await self._write(taken, people)
-            self._held.update(one for portion in taken for one in portion.fingerprints)
-            self.state = self.after(state.held + people, state)
-        return people
+        state = self.state or RoundProgress()
+        hash_nonce = self._spent_tokens.hash if self._spent_tokens else None
+        portions = build_portions(group, self.label.round.sealed_size, self._store.fingerprints, hash_nonce)
+        capacity = 0 if closed or state.ended_at else self._places.capacity
+        accepted = select_accepted(portions, capacity, self._is_known if capacity else self._is_held, self._is_spent)
+        n_participants = sum(portion.n_participants for portion in accepted)
+        if n_participants:
+            await self._write(accepted, n_participants)
+            self._held_fingerprints.update(fingerprint for portion in accepted for fingerprint in portion.fingerprints)
+            self.state = self.advance_progress(state.n_held + n_participants, state)
+        return n_participants
 
-    def _holds(self, fingerprints: Sequence[bytes]) -> bool:
-        return not self._held.isdisjoint(fingerprints)
+    def _is_held(self, fingerprints: Sequence[bytes]) -> bool:
+        return not self._held_fingerprints.isdisjoint(fingerprints)
 
-    def _knows(self, fingerprints: Sequence[bytes]) -> bool:
-        """Whether any of these messages is held or was delivered before. Another task uses a full round's file."""
-        return self._holds(fingerprints) or self._store.has_delivered(fingerprints)
+    def _is_known(self, fingerprints: Sequence[bytes]) -> bool:
+        """Whether any of these messages is held or was delivered. Not for a full round, whose file is in use."""
+        return self._is_held(fingerprints) or self._store.has_delivered(fingerprints)
 
-    def _is_spent(self, one: Portion) -> bool:
-        return self._spent is not None and self._spent.has(one.token, one.expires)
+    def _is_spent(self, portion: Portion) -> bool:
+        return self._spent_tokens is not None and self._spent_tokens.is_spent(portion.token, portion.expires)
 
-    async def _write(self, taken: Sequence[Portion], people: int) -> None:
-        """Put messages and tokens into places that are drawn for them, or undo it if the disk fails."""
-        places = self._places.draw(people)
-        messages = (message for portion in taken for message in portion.messages)
-        tokens = self._tokens.place(taken) if self._tokens else []
+    async def _write(self, accepted: Sequence[Portion], n_participants: int) -> None:
+        """Write messages and tokens into random places, or undo this if the disk fails."""
+        places = self._places.draw(n_participants)
+        messages = (message for portion in accepted for message in portion.messages)
+        tokens = self._tokens.spend(accepted) if self._tokens else []
         try:
             self._store.write(zip(messages, places, strict=True))
             if tokens:
@@ -93,24 +93,21 @@ class PlacedRound(StoredRound):
             for place in places:  # the messages may come again, and get other places
                 self._places.give_back(place)
             if self._tokens:
-                self._tokens.take_back(tokens)
-            await self._undo()
+                self._tokens.undo_spend(tokens)
+            try:
+                await self.in_thread(self._store.rollback)
+            except sqlite3.Error:
+                self._is_broken = True  # only a restart reads the state of the file again
             raise
 
-    async def _undo(self) -> None:
-        try:
-            await self.in_thread(self._store.rollback)
-        except sqlite3.Error:
-            self._lost = True  # only a restart shows what the file holds
-
     @override
-    async def look(self) -> None:
+    async def refresh(self) -> None:
         if self.state:
-            self.state = self.after(self.state.held, self.state)
+            self.state = self.advance_progress(self.state.n_held, self.state)
         await self.in_thread(self._store.truncate_log)
 
     @override
-    async def claim(self) -> bool:
+    async def claim_delivery(self) -> bool:
         return True
 
     @override
@@ -119,25 +116,25 @@ class PlacedRound(StoredRound):
 
     @override
     def renew(self) -> None:
-        self._keep_tokens()
+        self._store_tokens()
         self._store.renew()
         self._recover()
 
     @override
     def erase(self) -> int:
-        people = self.state.held if self.state else 0
-        self._keep_tokens()
+        n_participants = self.state.n_held if self.state else 0
+        self._store_tokens()
         self._store.erase()
-        self._held, self.state = set(), None
-        return people
+        self._held_fingerprints, self.state = set(), None
+        return n_participants
 
-    def _keep_tokens(self) -> None:
-        """Keep the round's tokens beyond its end, before anything is erased."""
+    def _store_tokens(self) -> None:
+        """Move the round's tokens to the file of all rounds, before the round is erased."""
         if self._tokens:
-            self._tokens.keep()
+            self._tokens.store()
 
     def examine(self) -> DatabaseFacts:
-        """Read the whole file, and return how it is."""
+        """Read the whole file, and return the facts on its state."""
         return self._store.examine()
 
     @override

@@ -1,4 +1,4 @@
-"""The reports held for one round: durable before they are acknowledged, in random places, until their batch is full."""
+"""The held reports of a round: durable before they are acknowledged, in random places, until their batch is full."""
 
 import asyncio
 import logging
@@ -13,46 +13,46 @@ from privateer_core.serving.write_health import LastCommit
 from privateer_core.wire.envelope import Envelope, Header, encode_envelope
 from privateer_core.wire.publication import Round
 from privateer_shuffler.pool.round import StoredRound
-from privateer_shuffler.pool.uploads import PoolReceipt, WaitingUpload, settle
+from privateer_shuffler.pool.uploads import PendingUpload, PoolReceipt, send_receipts
 
 _IDLE_SECONDS: Final = 0.1
-"""A round is looked after if nothing arrives for so long; a file's log is overwritten all the time under load."""
-_MANY: Final = 8
+"""Idle time after which a round is maintained; under load, a file's log is overwritten all the time."""
+_MIN_SHARED_UPLOADS: Final = 8
 _GATHER_SECONDS: Final = 0.005
-"""If so many requests shared a transaction, the next ones wait so long, so that more of them share theirs."""
+"""Wait after a transaction shared by at least eight uploads, so that more uploads share the next one."""
 _FULL_DISK_SECONDS: Final = 1.0
-"""Pause after a failed attempt to look after a round."""
+"""Pause after a failed maintenance of a round."""
 _LOOK_SECONDS: Final = 1.0
-"""Pause between looks at what other replicas do."""
+"""Pause between checks of the state that replicas share."""
 _Result = TypeVar("_Result")
 _log = logging.getLogger(__name__)
 
 
-def in_tenths(people: int, batch: int) -> int:
-    """Return a number of people rounded down to tenths of a batch, for the operator alone.
+def round_to_tenths(n_participants: int, batch: int) -> int:
+    """Return a number of participants rounded down to tenths of a batch, for the operator alone.
 
-    A live count would reveal to whoever watches it when somebody reported, and so how long after fetching the policy.
-    Tenths reveal it, too, to a stranger who fills the pool to just below one.
+    A live count would reveal the time of a report, and so its delay after the policy was fetched. Tenths reveal it,
+    too, to an adversary who fills the pool to just below a tenth.
     """
     step = max(1, batch // 10)
-    return people // step * step
+    return n_participants // step * step
 
 
 class Pool:
-    """The reports held for one round.
+    """The held reports of a round.
 
     Requests that arrive while the disk or the database is busy share the next transaction (group commit).
     """
 
     def __init__(self, stored: StoredRound) -> None:
         self._stored = stored
-        self._waiting: list[WaitingUpload] = []
+        self._waiting: list[PendingUpload] = []
         self._writer: asyncio.Task[None] | None = None
-        self._next_look: asyncio.TimerHandle | None = None
-        self._ended = False
-        self.last_commit = LastCommit(stored.clock)  # whether what was last written is stored
+        self._next_refresh: asyncio.TimerHandle | None = None
+        self._is_ended = False
+        self.last_commit = LastCommit(stored.clock)  # whether the last commit succeeded
         self.filled = asyncio.Event()  # set once the pool is complete and durable, or the round is over
-        self._see()
+        self._update_filled()
 
     @property
     def round(self) -> Round:
@@ -65,65 +65,66 @@ class Pool:
         return self._stored.label.header
 
     @property
-    def held(self) -> int:
-        """Number of people whose reports are held, by all replicas together."""
-        return self._stored.state.held if self._stored.state else 0
+    def n_held(self) -> int:
+        """Number of participants with held reports, by all replicas together."""
+        return self._stored.state.n_held if self._stored.state else 0
 
     @property
-    def shown(self) -> int:
-        """The same in tenths of a batch."""
-        return in_tenths(self.held, self.round.batch)
+    def n_shown(self) -> int:
+        """Number of participants with held reports, in tenths of a batch."""
+        return round_to_tenths(self.n_held, self.round.batch)
 
     @property
-    def full(self) -> bool:
-        """Whether it takes no more reports."""
-        return self._ended or self.filled.is_set()
+    def is_full(self) -> bool:
+        """Whether the pool takes no more reports."""
+        return self._is_ended or self.filled.is_set()
 
     @property
     def full_since(self) -> float:
-        """When the batch was complete, in seconds since 1970; 0: it is not yet."""
+        """Time at which the batch was complete, in seconds since 1970; 0: it is incomplete."""
         return self._stored.state.ended_at if self._stored.state else 0.0
 
     def hold(self, sealed: list[bytes], admission: Admission | None = None) -> asyncio.Future[PoolReceipt]:
-        """Take people's reports into the pool; the receipt comes when those accepted are durable.
+        """Take participants' reports into the pool; the receipt comes when accepted reports are durable.
 
-        With an ``admission`` it is one person's report, and its token is spent in the same transaction.
+        With an ``admission`` it is a single participant's report, and its token is spent in the same transaction.
 
         Reports that are held already, or were in an earlier batch of the version, are refused as duplicates. Reports
-        beyond the batch are refused for now: the server may ask for another batch. All messages of a person are held,
-        or none. A duplicate is as durable as an accepted report when the receipt comes.
+        beyond the batch are refused for now: the server may ask for another batch. Either all messages of a participant
+        are held, or none. A duplicate is as durable as an accepted report when the receipt comes.
         """
         receipt: asyncio.Future[PoolReceipt] = asyncio.get_running_loop().create_future()
-        self._waiting.append(WaitingUpload(sealed, receipt, admission))
-        self._wake()
+        self._waiting.append(PendingUpload(sealed, receipt, admission))
+        self._start_writer()
         return receipt
 
-    async def complete(self) -> bool:
-        """Wait until the pool is complete and this shuffler delivers it; false: another replica did, and it is over."""
+    async def wait_until_complete(self) -> bool:
+        """Wait until the pool is complete and this process delivers it; false if another replica has delivered it."""
         while True:
-            await asyncio.shield(self._wake())  # also empties the log that a killed process left behind
+            await asyncio.shield(self._start_writer())  # also empties the log that a killed process left behind
             if self._stored.state is None:
                 return False
-            if self.filled.is_set() and await self._claim():
+            if self.filled.is_set() and await self._claim_delivery():
                 return True
-            await self._wait()
+            await self._wait_for_change()
 
-    async def _claim(self) -> bool:
+    async def _claim_delivery(self) -> bool:
+        """Claim the delivery of the batch; return False if another replica has it, or the store fails."""
         with suppress(OSError):
-            is_own = await self._stored.claim()
-            self._see()
-            return is_own
+            is_claimed = await self._stored.claim_delivery()
+            self._update_filled()
+            return is_claimed
         return False
 
-    async def _wait(self) -> None:
-        """Wait for the next moment at which something may have changed."""
-        left = self.round.deadline - self._stored.clock.now()
-        own = left if left > 0 else None
+    async def _wait_for_change(self) -> None:
+        """Wait for the next time at which the state may have changed."""
+        remaining_seconds = self.round.deadline - self._stored.clock.now()
+        timeout = remaining_seconds if remaining_seconds > 0 else None
         with suppress(TimeoutError):
             if self.filled.is_set():
                 await asyncio.sleep(_LOOK_SECONDS)
             else:
-                await asyncio.wait_for(self.filled.wait(), _LOOK_SECONDS if self._stored.shared else own)
+                await asyncio.wait_for(self.filled.wait(), _LOOK_SECONDS if self._stored.shared else timeout)
 
     async def batch(self) -> bytes:
         """Return the batch of a complete pool as an encoded envelope, the same bytes every time, at each replica."""
@@ -137,77 +138,78 @@ class Pool:
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def renew(self) -> Self:
-        """End this pool, and return an empty one for the same version that takes nothing that this one held."""
+        """End this pool, and return an empty pool for the same version that refuses this pool's reports."""
         await self._end(self._stored.renew)
         return type(self)(self._stored)
 
     async def forget(self) -> int:
-        """End this pool and erase its reports; of how many people. 0: another replica did, or delivers them now."""
-        people = await self._end(self._stored.erase)
+        """End this pool, erase its reports, and return their participants; 0 if another replica erases or delivers."""
+        n_participants = await self._end(self._stored.erase)
         self._stored.close()
-        return people
+        return n_participants
 
     async def close(self) -> None:
         """End this pool, and keep the reports."""
         await self._end(self._stored.close)
 
-    async def _end(self, last: Callable[[], _Result]) -> _Result:
-        """Take no reports any more, and do one last thing with the round. What came before is answered first."""
-        self._ended = True
+    async def _end(self, operation: Callable[[], _Result]) -> _Result:
+        """Take no more reports, answer earlier uploads, and run a last operation on the round."""
+        self._is_ended = True
         if self._writer is not None:
             await asyncio.wait({self._writer})
-        if self._next_look is not None:
-            self._next_look.cancel()
-        return await self._stored.in_thread(last)
+        if self._next_refresh is not None:
+            self._next_refresh.cancel()
+        return await self._stored.in_thread(operation)
 
-    def _wake(self) -> asyncio.Task[None]:
+    def _start_writer(self) -> asyncio.Task[None]:
         if self._writer is None:
             self._writer = asyncio.create_task(self._write())
         return self._writer
 
     async def _write(self) -> None:
-        """Store the waiting requests group by group, or look after the round if there are none."""
+        """Store the waiting uploads group by group, or maintain the round if there are none."""
         try:
             if not self._waiting:
-                await self._look()
+                await self._refresh()
             while self._waiting:
                 group, self._waiting = self._waiting, []
-                settle(group, await self._is_stored(group))
-                if len(group) >= _MANY and not self.full:
+                send_receipts(group, await self._store_group(group))
+                if len(group) >= _MIN_SHARED_UPLOADS and not self.is_full:
                     await asyncio.sleep(_GATHER_SECONDS)
         finally:
             self._writer = None
 
-    async def _look(self) -> None:
-        if self._ended:
+    async def _refresh(self) -> None:
+        """Update the state of the round, unless the pool has ended; after a failure, plan another try."""
+        if self._is_ended:
             return
         try:
-            await self._stored.look()
+            await self._stored.refresh()
         except (OSError, sqlite3.Error):
-            self._plan_look(_FULL_DISK_SECONDS)
-        self._see()
+            self._schedule_refresh(_FULL_DISK_SECONDS)
+        self._update_filled()
 
-    def _plan_look(self, seconds: float) -> None:
-        if self._next_look is not None:
-            self._next_look.cancel()
-        self._next_look = asyncio.get_running_loop().call_later(seconds, self._wake)
+    def _schedule_refresh(self, seconds: float) -> None:
+        if self._next_refresh is not None:
+            self._next_refresh.cancel()
+        self._next_refresh = asyncio.get_running_loop().call_later(seconds, self._start_writer)
 
-    async def _is_stored(self, group: list[WaitingUpload]) -> bool:
-        """Store the reports of requests that are to be held, and decide on the others; false if the store fails."""
+    async def _store_group(self, group: list[PendingUpload]) -> bool:
+        """Store the accepted reports of uploads, refuse the others, and return False if the store fails."""
         try:
-            people = await self._stored.add(group, self._ended)
-        except Exception as error:  # whatever it is, who sent them gets an answer
+            n_participants = await self._stored.add(group, self._is_ended)
+        except Exception as error:  # the senders get an answer after any error
             if not isinstance(error, (OSError, sqlite3.Error)):
                 _log.error("reports of %s cannot be stored (%s)", self.round.experiment, trace(error))
             self.last_commit.note(is_durable=False)
             return False
-        if people:
+        if n_participants:
             self.last_commit.note(is_durable=True)
-            self._plan_look(_IDLE_SECONDS)
-        self._see()
+            self._schedule_refresh(_IDLE_SECONDS)
+        self._update_filled()
         return True
 
-    def _see(self) -> None:
-        """Take note of how the round is now."""
+    def _update_filled(self) -> None:
+        """Update ``filled`` from the state of the round."""
         if self._stored.state is None or self._stored.state.ended_at:
             self.filled.set()

@@ -1,4 +1,4 @@
-"""A round where it is stored: what the pool asks of it, whether a file has it or a database that replicas share."""
+"""The interface of a stored round, in a file or in a database that replicas share."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -9,9 +9,9 @@ from typing import ClassVar, NamedTuple, TypeVar
 import msgspec
 
 from privateer_core.clock import Clock, SystemClock
-from privateer_core.wire.envelope import Header, header_of
+from privateer_core.wire.envelope import Header, report_header
 from privateer_core.wire.publication import Round
-from privateer_shuffler.pool.uploads import WaitingUpload
+from privateer_shuffler.pool.uploads import PendingUpload
 
 _Result = TypeVar("_Result")
 
@@ -25,71 +25,71 @@ class Label(msgspec.Struct, frozen=True, array_like=True):
     @property
     def header(self) -> Header:
         """The header that all reports of the round share."""
-        return header_of(self.round, self.digest)
+        return report_header(self.round, self.digest)
 
 
-class RoundState(NamedTuple):
-    """The state of a round."""
+class RoundProgress(NamedTuple):
+    """The progress of a stored round."""
 
-    batch: int = 0  # how many batches of it were delivered before this one
-    held: int = 0  # people whose reports are held
-    ended_at: float = 0.0  # when it took its last report, in seconds since 1970; 0: it takes more
+    batch: int = 0  # number of batches delivered before this one
+    n_held: int = 0  # number of participants with held reports
+    ended_at: float = 0.0  # time of the last report, in seconds since 1970; 0: the round takes more
 
 
 class StoredRound(ABC):
-    """The reports of one round where they are stored, and the thread in which that is waited for.
+    """The stored reports of a round, and the thread that waits for the store.
 
-    ``batch``, ``renew`` and ``erase`` wait, so they are for that thread. All raise `OSError` if what stores the reports
+    ``batch``, ``renew`` and ``erase`` block, so they must run in that thread. All methods raise `OSError` if the store
     fails, and may be called again then.
 
-    state: how it was at the last look or transaction, which decides; None: it is over.
+    state: progress at the last check or transaction; None: the round is over.
     """
 
-    shared: ClassVar[bool]  # whether replicas share it, so that others than this process change it
+    shared: ClassVar[bool]  # whether replicas share the round, so that other processes change it
 
-    def __init__(self, label: Label, state: RoundState | None, clock: Clock | None = None) -> None:
+    def __init__(self, label: Label, state: RoundProgress | None, clock: Clock | None = None) -> None:
         self.label, self.state, self.clock = label, state, clock or SystemClock()
-        self._thread = ThreadPoolExecutor(1, "store")  # one thread: what waits for the store, waits in line
+        self._thread = ThreadPoolExecutor(1, "store")  # a single thread: operations on the store are queued
 
-    async def in_thread(self, work: Callable[[], _Result]) -> _Result:
-        """Do something that waits for the store, after what waits already."""
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+    async def in_thread(self, operation: Callable[[], _Result]) -> _Result:
+        """Run an operation on the store in the thread, after those that wait already."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, operation)
 
-    def after(self, held: int, before: RoundState) -> RoundState:
-        """Return how the round is once reports of so many people are held in all."""
+    def advance_progress(self, n_held: int, progress: RoundProgress) -> RoundProgress:
+        """Return the progress of the round with reports of ``n_held`` participants in all."""
         now = self.clock.now()
-        due = not before.ended_at and self.label.round.is_due(now, held)
-        return before._replace(held=held, ended_at=now if due else before.ended_at)
+        is_due = not progress.ended_at and self.label.round.is_due(now, n_held)
+        return progress._replace(n_held=n_held, ended_at=now if is_due else progress.ended_at)
 
     @abstractmethod
-    async def add(self, group: Sequence[WaitingUpload], closed: bool) -> int:
-        """Take people's reports in one transaction, which is durable when this returns, or take nothing.
+    async def add(self, group: Sequence[PendingUpload], closed: bool) -> int:
+        """Store participants' reports in a transaction, which is durable when this returns, or store none.
 
-        Returns of how many people; the uploads have the refusals of the others.
+        Returns the number of accepted participants; the uploads have the refusals of the others.
 
-        closed: whether the pool takes no more: only what is a duplicate is found then.
+        closed: whether the pool takes no more reports: only duplicates are recognized then.
         """
 
     @abstractmethod
-    async def look(self) -> None:
-        """Bring ``state`` up to date while nothing is written, and end the round if it may close by its deadline."""
+    async def refresh(self) -> None:
+        """Update ``state`` while no reports are written, and end the round if it may close by its deadline."""
 
     @abstractmethod
-    async def claim(self) -> bool:
-        """Whether this process is the one to deliver the batch of a round that has ended."""
+    async def claim_delivery(self) -> bool:
+        """Whether this process delivers the batch of an ended round."""
 
     @abstractmethod
     def batch(self) -> bytes:
-        """Return the messages that are held, permuted within their kind: the same bytes every time."""
+        """Return the held messages, permuted within their kind: the same bytes every time."""
 
     @abstractmethod
     def renew(self) -> None:
-        """Make room for another batch, which takes nothing that this one held."""
+        """Clear the round for another batch, which refuses messages of this one."""
 
     @abstractmethod
     def erase(self) -> int:
-        """Erase the reports; return of how many people. 0: another replica did, or delivers them now."""
+        """Erase the reports, and return their number of participants; 0 if another replica erases or delivers them."""
 
     def close(self) -> None:
-        """Let go of the round, and keep its reports."""
+        """Close the round, and keep its reports."""
         self._thread.shutdown(wait=False)

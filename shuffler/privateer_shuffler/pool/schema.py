@@ -1,7 +1,7 @@
-"""The tables that the folder's databases and the database of replicas have in common, and the latter's own.
+"""The tables of the folder's databases and of the database of replicas.
 
-A round's own file has other tables, in `privateer_shuffler.pool.round_file`: what a file must not show of the order in
-which reports came, a shared database cannot hide, and has encrypted.
+A round's own file has other tables, in `privateer_shuffler.pool.round_file`: a file must not show the order of arrival,
+which a shared database cannot hide, so that its reports are encrypted.
 """
 
 from typing import Final
@@ -10,7 +10,7 @@ from sqlalchemy import BigInteger, Boolean, Column, Double, Identity, Index, Int
 
 from privateer_core.serving.store.database import INTEGER, secret_table
 from privateer_core.serving.store.leases import leases_table
-from privateer_core.serving.store.spent_tokens import spent_table
+from privateer_core.serving.store.spent_tokens import spent_tokens_table
 from privateer_core.serving.store.store_key import seal_table
 
 _TABLES: Final = MetaData()
@@ -23,7 +23,7 @@ TAKEN: Final = Table(
     Column("over", Boolean, nullable=False),
 )
 SECRET: Final = secret_table(_TABLES)
-SPENT: Final = spent_table("spent", _TABLES)
+SPENT: Final = spent_tokens_table("spent", _TABLES)
 ROUNDS: Final = Table(
     "rounds",
     _TABLES,
@@ -53,7 +53,8 @@ FINGERPRINTS: Final = Table(
 Index("fingerprints_of_round", FINGERPRINTS.c.round)
 
 
-def _one_key(name: str) -> Table:
+def _key_table(name: str) -> Table:
+    """Define a table of public keys by number."""
     return Table(
         name,
         _TABLES,
@@ -62,9 +63,9 @@ def _one_key(name: str) -> Table:
     )
 
 
-SERVER: Final = _one_key("server")
-"""The first server that replicas have met."""
-SIGNER: Final = _one_key("signer")
+SERVER: Final = _key_table("server")
+"""The key of the first server that replicas have met."""
+SIGNER: Final = _key_table("signer")
 """The replicas' own key."""
 SEAL: Final = seal_table(_TABLES)
 SHARED_TABLES: Final = (TAKEN, ROUNDS, PIECES, FINGERPRINTS, leases_table(_TABLES), SPENT, SERVER, SIGNER, SEAL)

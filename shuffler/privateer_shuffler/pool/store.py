@@ -1,4 +1,4 @@
-"""The store of a shuffler's rounds, and of what it remembers beyond them: a folder of its own, or a shared database."""
+"""The store of a shuffler's rounds, last publications and spent tokens: a data folder, or a shared database."""
 
 import asyncio
 import sqlite3
@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from privateer_core.serving.store.copies import remove_scratch_folders
 from privateer_core.serving.store.database import Database, DatabaseFacts, insert
-from privateer_core.serving.store.sqlite import FileKind, SqliteDatabase, damaged, is_writable, open_database
+from privateer_core.serving.store.sqlite import FileKind, SqliteDatabase, damage_error, is_writable, open_database
 from privateer_shuffler.pool.placed_round import PlacedRound
 from privateer_shuffler.pool.pool import Pool
 from privateer_shuffler.pool.round import Label
@@ -24,18 +24,18 @@ HISTORY_FILE: Final = "taken.sqlite"
 HISTORY_DATABASE: Final = FileKind(
     application=0x50525654, version=1, schema=(TAKEN,), field="PRIVATEER_DATA", repair=REPAIR
 )
-_NAMED: Final = TAKEN.c.experiment == bindparam("name")
-_LAST: Final = select(TAKEN.c.version, TAKEN.c.digest, TAKEN.c.over).where(_NAMED)
-_NEW: Final = insert(TAKEN)
-_NOTE: Final = _NEW.on_conflict_do_update(
+_IS_EXPERIMENT: Final = TAKEN.c.experiment == bindparam("name")
+_SELECT_LAST: Final = select(TAKEN.c.version, TAKEN.c.digest, TAKEN.c.over).where(_IS_EXPERIMENT)
+_INSERT_LAST: Final = insert(TAKEN)
+_UPSERT_LAST: Final = _INSERT_LAST.on_conflict_do_update(
     index_elements=[TAKEN.c.experiment],
-    set_={"version": _NEW.excluded.version, "digest": _NEW.excluded.digest, "over": False},
-    where=_NEW.excluded.version > TAKEN.c.version,
+    set_={"version": _INSERT_LAST.excluded.version, "digest": _INSERT_LAST.excluded.digest, "over": False},
+    where=_INSERT_LAST.excluded.version > TAKEN.c.version,
 )
-_END: Final = update(TAKEN).where(_NAMED, TAKEN.c.version == bindparam("ended")).values(over=True)
+_END_VERSION: Final = update(TAKEN).where(_IS_EXPERIMENT, TAKEN.c.version == bindparam("ended")).values(over=True)
 
 
-class Taken(NamedTuple):
+class LastPublication(NamedTuple):
     """Version and digest of a publication, and whether it takes no further batch."""
 
     version: int
@@ -44,10 +44,10 @@ class Taken(NamedTuple):
 
 
 class PoolFindings(NamedTuple):
-    """The findings of a store that examines itself."""
+    """The findings of a complete check of a store."""
 
-    databases: dict[str, DatabaseFacts]  # what each of its databases says of itself, by name
-    disagreements: list[str]  # what does not agree between them, or within one: a sentence each
+    databases: dict[str, DatabaseFacts]  # facts on the state of each database, by name
+    disagreements: list[str]  # inconsistencies between databases, or within one: a sentence each
 
 
 def open_history(folder: Path) -> Database:
@@ -58,49 +58,49 @@ def open_history(folder: Path) -> Database:
 
 
 class PoolStore(ABC):
-    """Pools, and what is remembered beyond them. Methods raise ``OSError`` or ``sqlite3.Error`` if it fails.
+    """The store of pools, last publications and spent tokens. Methods raise ``OSError`` or ``sqlite3.Error``.
 
     The last publication of each experiment is durable before the first report of its round is taken. Without it a
-    server could show an older version again after the shuffler restarts, whose people have all reported, and fill its
-    batch with one late device and reports of its own. ``last``, ``note`` and ``end`` wait for the database.
+    server could publish an older version again after the shuffler restarts, whose participants have all reported, and
+    fill its batch with a late device and reports of its own. All methods that are not ``async`` block.
 
-    database: where the last publications are.
-    spent: the upload tokens that were spent; None: reports come without.
+    database: database of the last publications.
+    spent_tokens: spent upload tokens; None: reports come without tokens.
     """
 
-    shared: ClassVar[bool]  # whether replicas share it, so that rounds appear which others have begun
+    shared: ClassVar[bool]  # whether replicas share the store, so that rounds of other replicas appear
 
-    def __init__(self, database: Database, spent: SpentTokens | None) -> None:
-        self._database, self._tokens = database, spent
+    def __init__(self, database: Database, spent_tokens: SpentTokens | None) -> None:
+        self._database, self._tokens = database, spent_tokens
 
     def knows(self, nonce: bytes, expires: int) -> bool:
-        """Whether an upload token is known to be spent, at once; a round decides when its report comes."""
+        """Whether an upload token is known to be spent, without waiting; a round decides on its report."""
         return self._tokens is not None and self._tokens.knows(nonce, expires)
 
-    def last(self, experiment: str) -> Taken | None:
-        """Return the newest publication that reports were taken for."""
-        return last_taken(self._database, experiment)
+    def load_last_publication(self, experiment: str) -> LastPublication | None:
+        """Return the newest publication with accepted reports, or None."""
+        return last_publication(self._database, experiment)
 
-    def note(self, experiment: str, taken: Taken) -> None:
-        """Remember a publication unless a newer one is known; durable when this returns."""
-        row = {"experiment": experiment, "version": taken.version, "digest": taken.digest, "over": False}
+    def store_publication(self, experiment: str, publication: LastPublication) -> None:
+        """Store a publication unless a newer one is stored; durable when this returns."""
+        row = {"experiment": experiment, "version": publication.version, "digest": publication.digest, "over": False}
         with self._database.transaction() as db:
-            db.execute(_NOTE, row)
+            db.execute(_UPSERT_LAST, row)
         self._database.tidy()
 
-    def end(self, experiment: str, version: int) -> None:
-        """Remember that a version takes no further batch; durable when this returns."""
+    def end_version(self, experiment: str, version: int) -> None:
+        """Store that a version takes no further batch; durable when this returns."""
         with self._database.transaction() as db:
-            db.execute(_END, {"name": experiment, "ended": version})
+            db.execute(_END_VERSION, {"name": experiment, "ended": version})
         self._database.tidy()
 
     @abstractmethod
-    async def find(self, opened: Collection[bytes]) -> Sequence[Pool]:
-        """Open the rounds that are held but for those with these digests."""
+    async def open_stored_rounds(self, opened: Collection[bytes]) -> Sequence[Pool]:
+        """Open the stored rounds except the rounds with these digests, and return their pools."""
 
     @abstractmethod
-    async def open(self, label: Label) -> Pool:
-        """Make room for a round, of whose publication `note` took note."""
+    async def create_round(self, label: Label) -> Pool:
+        """Create a round, whose publication is stored already, and return its empty pool."""
 
     @abstractmethod
     async def is_writable(self) -> bool:
@@ -108,80 +108,83 @@ class PoolStore(ABC):
 
     @abstractmethod
     def examine(self) -> PoolFindings:
-        """Read all databases but those of rounds that `find` has opened, and compare them with each other."""
+        """Read all databases except rounds that `open_stored_rounds` has opened, and report inconsistencies."""
 
-    async def tidy(self) -> None:
-        """Forget spent tokens whose key has expired, until the task is cancelled."""
+    async def delete_expired_tokens(self) -> None:
+        """Delete spent tokens whose key has expired, until the task is cancelled."""
         if self._tokens:
-            await self._tokens.forget_now_and_then()
+            await self._tokens.delete_expired_periodically()
 
     def close(self) -> None:
-        """Let go of everything; nothing here is used again."""
+        """Close all databases; the store is not usable afterwards."""
         if self._tokens:
             self._tokens.close()
         self._database.close()
 
 
 class FolderStore(PoolStore):
-    """A data folder: a file a round, and files that outlive rounds."""
+    """A data folder: a file per round, and files that outlive rounds."""
 
     shared = False
 
-    def __init__(self, folder: Path, history: Database, spent: FiledTokens | None = None) -> None:
-        super().__init__(history, spent)
-        self._folder, self._spent = folder, spent
-        loaded = {path.name: _load(path, spent) for path in sorted(folder.glob(f"*{SUFFIX}"))}
-        self._found = {name: held for name, held in loaded.items() if held}
-        self.found = len(self._found)  # how many rounds were there at the start
+    def __init__(self, folder: Path, history: Database, spent_tokens: FiledTokens | None = None) -> None:
+        super().__init__(history, spent_tokens)
+        self._folder, self._spent_tokens = folder, spent_tokens
+        rounds = {path.name: _load_round(path, spent_tokens) for path in sorted(folder.glob(f"*{SUFFIX}"))}
+        self._unopened_rounds = {name: round_ for name, round_ in rounds.items() if round_}
+        self.n_stored_rounds = len(self._unopened_rounds)  # number of rounds at the start
 
     @override
-    async def find(self, opened: Collection[bytes]) -> list[Pool]:
-        found, self._found = self._found.values(), {}
-        return [Pool(held) for held in found if held.label.digest not in opened]
+    async def open_stored_rounds(self, opened: Collection[bytes]) -> list[Pool]:
+        rounds, self._unopened_rounds = self._unopened_rounds.values(), {}
+        return [Pool(round_) for round_ in rounds if round_.label.digest not in opened]
 
     @override
-    async def open(self, label: Label) -> Pool:
-        size = TOKEN_BYTES if self._spent else 0
+    async def create_round(self, label: Label) -> Pool:
+        size = TOKEN_BYTES if self._spent_tokens else 0
         store = await asyncio.to_thread(RoundStore.create, self._folder, label, size)
-        return Pool(PlacedRound(store, self._spent))
+        return Pool(PlacedRound(store, self._spent_tokens))
 
     @override
     def examine(self) -> PoolFindings:
         databases = {HISTORY_FILE: self._database.examine()}
-        wrong = unknown_rounds(self._database, [held.label for held in self._found.values()])
-        if self._spent:
-            spent = self._spent.examine()
-            databases[TOKENS_FILE] = spent.database
-            wrong += spent.disagreements
-        databases |= {name: held.examine() for name, held in self._found.items()}
-        return PoolFindings(databases, wrong)
+        disagreements = describe_unknown_rounds(
+            self._database, [round_.label for round_ in self._unopened_rounds.values()]
+        )
+        if self._spent_tokens:
+            findings = self._spent_tokens.examine()
+            databases[TOKENS_FILE] = findings.database
+            disagreements += findings.disagreements
+        databases |= {name: round_.examine() for name, round_ in self._unopened_rounds.items()}
+        return PoolFindings(databases, disagreements)
 
     @override
     async def is_writable(self) -> bool:
         return await asyncio.to_thread(is_writable, self._folder)
 
 
-def last_taken(history: Database, experiment: str) -> Taken | None:
-    """Return the newest publication of an experiment that reports were taken for."""
+def last_publication(history: Database, experiment: str) -> LastPublication | None:
+    """Return the newest publication of an experiment with accepted reports, or None."""
     with history.connection() as db:
-        found = db.execute(_LAST, {"name": experiment}).fetchone()
-    return Taken(*found) if found else None
+        row = db.execute(_SELECT_LAST, {"name": experiment}).fetchone()
+    return LastPublication(*row) if row else None
 
 
-def unknown_rounds(history: Database, labels: Iterable[Label]) -> list[str]:
-    """Say which rounds the history does not know, though it has every round before any report comes."""
-    wrong = []
+def describe_unknown_rounds(history: Database, labels: Iterable[Label]) -> list[str]:
+    """Describe the rounds that the history lacks, although it has every round before its first report."""
+    disagreements = []
     for label in labels:
-        name, last = label.round.experiment, last_taken(history, label.round.experiment)
+        name, last = label.round.experiment, last_publication(history, label.round.experiment)
         is_older = last is not None and label.round.version < last.version
         if not is_older and (last is None or last[:2] != (label.round.version, label.digest)):
-            wrong.append(f"the history does not know the round of {name}: one of the two is an earlier copy")
-    return wrong
+            disagreements.append(f"the history does not know the round of {name}: one of the two is an earlier copy")
+    return disagreements
 
 
-def _load(path: Path, spent: FiledTokens | None) -> PlacedRound | None:
+def _load_round(path: Path, spent_tokens: FiledTokens | None) -> PlacedRound | None:
+    """Open a round's file again; None if its creation or deletion was cut short, which deletes the file."""
     store = RoundStore.load(path)
     try:
-        return PlacedRound(store, spent) if store else None
+        return PlacedRound(store, spent_tokens) if store else None
     except sqlite3.Error as error:
-        raise damaged(path, ROUND_DATABASE) from error
+        raise damage_error(path, ROUND_DATABASE) from error

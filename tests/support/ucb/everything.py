@@ -17,7 +17,7 @@ import httpx
 
 from privateer_core.privacy.trust import TRUST
 from privateer_lab.cli.command_line import main
-from privateer_lab.services.processes import Services, free_port, running
+from privateer_lab.services.processes import Services, free_port, run_services
 
 SPEC = """[experiment]
 name = "{model}"
@@ -40,24 +40,24 @@ name = "peaks"
 
 def cli(*words: Any) -> Any:
     """Run a command; return what it prints as JSON, or as text."""
-    said, code = io.StringIO(), None
-    with redirect_stdout(said):
+    string_io, code = io.StringIO(), None
+    with redirect_stdout(string_io):
         try:
             main([str(word) for word in words])
         except SystemExit as stop:
             code = stop.code
-    assert not code, (words, said.getvalue())
-    return json.loads(said.getvalue()) if "--json" in words else said.getvalue()
+    assert not code, (words, string_io.getvalue())
+    return json.loads(string_io.getvalue()) if "--json" in words else string_io.getvalue()
 
 
-def written(folder: Path, algorithm: str, model: str) -> Path:
+def write_spec(folder: Path, algorithm: str, model: str) -> Path:
     promise = "\n".join(f"{key} = {value!r}" for key, value in TRUST[model].example.items())
     path = folder / f"{model}.toml"
     path.write_text(SPEC.format(model=model, algorithm=algorithm, promise=promise))
     return path
 
 
-def in_one_process(specs: dict[str, Path], algorithm: str) -> None:
+def run_in_one_process(specs: dict[str, Path], algorithm: str) -> None:
     quick = ("--seeds", 2, "--jobs", 1)
     for spec in specs.values():
         assert cli("simulate", spec, *quick, "--json")
@@ -67,43 +67,43 @@ def in_one_process(specs: dict[str, Path], algorithm: str) -> None:
     table = first.parent / "sweep.csv"
     cli("simulate", first, "--vary", "privacy.epsilon=1,4", "--out", table, *quick)
     assert len(table.read_text().splitlines()) > 2
-    found = cli("audit", "--mechanism", algorithm, "--samples", 1000, "--json")
-    assert found["holds"]
-    assert {one["model"] for one in found["findings"]} >= {model for model in specs if TRUST[model].promises}
+    audit = cli("audit", "--mechanism", algorithm, "--samples", 1000, "--json")
+    assert audit["holds"]
+    assert {finding["model"] for finding in audit["findings"]} >= {model for model in specs if TRUST[model].promises}
 
 
-def over_http(specs: dict[str, Path], at: Services) -> dict[str, Any]:
+def run_over_http(specs: dict[str, Path], at: Services) -> dict[str, Any]:
     """Return what is published of each experiment when it is over, by trust model."""
     published = {}
     for model, spec in specs.items():
         cli("create", spec, "--token", at.token, "--admin-url", at.admin)
-        where = ("--url", at.server, "--shuffler", at.shuffler, "--sender-key", at.sender_key)
-        sent = cli("load", model, *where, "--users", 600, "--batch", 50, "--json")
-        assert sent["accepted"] == 600, sent
+        addresses = ("--url", at.server, "--shuffler", at.shuffler, "--sender-key", at.sender_key)
+        load = cli("load", model, *addresses, "--users", 600, "--batch", 50, "--json")
+        assert load["accepted"] == 600, load
         wait(f"{at.server}/experiments/{model}")
-        shown = cli("answer", model, "--as", "progress", "--url", at.server, "--json")
-        assert shown["status"] == "finished", shown
+        progress = cli("answer", model, "--as", "progress", "--url", at.server, "--json")
+        assert progress["status"] == "finished", progress
         policy = cli("answer", model, "--as", "policy", "--url", at.server, "--json")["policy"]
         assert {arm for row in policy["shows"]["bins"] for arm in row["arms"]} <= {"a", "b", "c"}
-        drawn_by_all_faces(model, at)
+        check_drawings(model, at)
         record = spec.with_suffix(".json")
         record.write_text(json.dumps(cli("account", "experiment", model, "--url", at.server, "--json")))
         cli("account", "verify", record)
-        published[model] = published_of(f"{at.server}/experiments/{model}")
+        published[model] = fetch_published(f"{at.server}/experiments/{model}")
     return published
 
 
-def drawn_by_all_faces(model: str, at: Services) -> None:
+def check_drawings(model: str, at: Services) -> None:
     """The command line draws the policy as a map, and so does the page of a report."""
-    said = cli("answer", model, "--as", "policy", "--url", at.server)
-    assert "A = a, B = b, C = c" in said
+    text = cli("answer", model, "--as", "policy", "--url", at.server)
+    assert "A = a, B = b, C = c" in text
     page = Path(tempfile.mkdtemp()) / "page.html"
     cli("answer", model, "--as", "report", "--url", at.server, "--out", page)
     assert "<img" in page.read_text()
     assert cli("answer", model, "--as", "progress", "--url", at.server)
 
 
-def published_of(page: str) -> Any:
+def fetch_published(page: str) -> Any:
     """Return what the dashboard asks for: the policy, the answer and the spec."""
     policy, state, facts = (httpx.get(f"{page}{route}").json() for route in ("/policy", "/state", ""))
     return {"policy": policy["policy"], "answer": state["answer"], "spec": facts["spec"]}
@@ -118,10 +118,10 @@ def wait(page: str) -> None:
 
 
 def everything(folder: Path, algorithm: str, *models: str) -> None:
-    specs = {model: written(folder, algorithm, model) for model in models or TRUST}
-    in_one_process(specs, algorithm)
-    with running(folder / "data", free_port(), free_port(), quiet=True) as at:
-        published = over_http(specs, at)
+    specs = {model: write_spec(folder, algorithm, model) for model in models or TRUST}
+    run_in_one_process(specs, algorithm)
+    with run_services(folder / "data", free_port(), free_port(), quiet=True) as at:
+        published = run_over_http(specs, at)
     (folder / "published.json").write_text(json.dumps(published))
     print(*specs)
 

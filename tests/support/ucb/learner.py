@@ -6,7 +6,7 @@ import numpy as np
 from typing_extensions import override
 
 from privateer_core.algorithms.ucb import UcbPolicy, UcbSpec
-from privateer_core.policies.policy import Array
+from privateer_core.arrays import Array
 from privateer_core.primitives.contributions import CellHits
 from privateer_server.algorithms import NewRound, RoundsLearner
 
@@ -30,16 +30,16 @@ class UcbLearner(RoundsLearner[UcbSpec, UcbState, UcbPolicy]):
         return UcbState(0, np.zeros((3, self.spec.arm_count * self.spec.bins.count)))
 
     @override
-    def policy(self, state: UcbState, ahead: NewRound) -> UcbPolicy:
-        """Return the highest upper bounds; at the end, where nobody is asked, the highest lower ones."""
+    def policy(self, state: UcbState, next_round: NewRound) -> UcbPolicy:
+        """Return the highest upper bounds; at the end, without further reports, the highest lower bounds."""
         people, scores, variances = state.totals.reshape(3, self.spec.arm_count, -1)
         deviations = np.sqrt(1 + variances)
         people = np.maximum(people, deviations)
-        reach = np.sqrt(2 * np.log(2 + state.reported)) * (1 if ahead.batch else -1)
+        reach = np.sqrt(2 * np.log(2 + state.reported)) * (1 if next_round.batch else -1)
         bounds = np.clip(scores / people, -1.0, 1.0) + reach * deviations / people
         bounds[~np.array(self.spec.playable)] = -np.inf
-        terms = self.terms(ahead, self.spec.usual_question(ahead.seed))
-        return UcbPolicy(ahead.version, self.spec.bins, bounds.argmax(axis=0), terms)
+        terms = self.calibrate_terms(next_round, self.spec.typical_question(next_round.seed))
+        return UcbPolicy(next_round.version, self.spec.bins, bounds.argmax(axis=0), terms)
 
     @override
     def learn(self, state: UcbState, policy: UcbPolicy, release: CellHits) -> UcbState:

@@ -9,14 +9,15 @@ from typing_extensions import override
 
 from privateer_core.algorithms import Algorithm
 from privateer_core.answer.policy_view import PolicyView
+from privateer_core.arrays import Array, Coins, Ints
 from privateer_core.errors import SpecError
 from privateer_core.policies.decisions import Arms
-from privateer_core.policies.policy import ArmsPolicy, Array, Coins, Ints
+from privateer_core.policies.policy import ArmsPolicy
 from privateer_core.primitives.contributions import KeyedValues
 from privateer_core.primitives.questions import KeyedHits
 from privateer_core.privacy.terms import Terms
 from privateer_core.spec.arms import ArmsSpec
-from privateer_core.spec.context import EqualBins, bins_of
+from privateer_core.spec.context import EqualBins, describe_bins
 from privateer_core.spec.sections import Section
 
 
@@ -45,8 +46,8 @@ class UcbSpec(ArmsSpec):
         return self
 
     @override
-    def usual_question(self, seed: int = 0) -> KeyedHits:
-        return KeyedHits.of_keys(self.bins.count * self.arm_count, seed)
+    def typical_question(self, seed: int = 0) -> KeyedHits:
+        return KeyedHits.from_keys(self.bins.count * self.arm_count, seed)
 
 
 @dataclass(frozen=True)
@@ -59,10 +60,10 @@ class UcbPolicy(ArmsPolicy):
     terms: Terms
 
     @override
-    def fits(self, spec: UcbSpec) -> bool:
+    def is_compatible(self, spec: UcbSpec) -> bool:
         typed = self.bins == spec.bins and self.table.shape == (spec.bins.count,) and self.table.dtype == np.int64
         playable = bool(np.isin(self.table, np.flatnonzero(spec.playable)).all())
-        return typed and playable and self.asks_about(spec.bins.count * spec.arm_count)
+        return typed and playable and self.has_layout_of(spec.bins.count * spec.arm_count)
 
     @override
     def decide(self, contexts: Array, coins: Coins) -> Arms:
@@ -76,7 +77,7 @@ class UcbPolicy(ArmsPolicy):
     @override
     def view(self, spec: UcbSpec) -> PolicyView:
         arms = [{spec.options[arm]: 1.0} for arm in self.table.tolist()]
-        return PolicyView(spec.algorithm.name, self.version, bins_of(spec.features, self.bins.edges(), arms))
+        return PolicyView(spec.algorithm.name, self.version, describe_bins(spec.features, self.bins.edges(), arms))
 
 
 ALGORITHM: Final = Algorithm(UcbSpec, UcbPolicy)

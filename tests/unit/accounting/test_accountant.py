@@ -24,7 +24,7 @@ from privateer_core.accounting.events import (
     ShuffledSubset,
     read_event,
 )
-from privateer_core.accounting.loss import Composition, from_curve
+from privateer_core.accounting.loss import Composition, loss_from_curve
 from privateer_core.errors import SpecError
 
 STEP = 1e-3
@@ -72,8 +72,8 @@ def test_compositions_agree_with_an_established_accountant(name, delta):
     """Within 1 % of an oracle that is itself pessimistic by its grid."""
     event, oracle = COMPOSED[name]
     expected = oracle().get_epsilon_for_delta(delta)
-    found = account(event).epsilon(delta)
-    assert found == pytest.approx(expected, rel=0.01, abs=2e-3) or (math.isinf(found) and math.isinf(expected))
+    epsilon = account(event).epsilon(delta)
+    assert epsilon == pytest.approx(expected, rel=0.01, abs=2e-3) or (math.isinf(epsilon) and math.isinf(expected))
 
 
 @pytest.mark.parametrize("delta", [0.1, 1e-6, 1e-10])
@@ -93,14 +93,14 @@ def responses_delta(epsilon, pure, count):
             * (truth**k * (1 - truth) ** (count - k) - mpmath.exp(epsilon) * truth ** (count - k) * (1 - truth) ** k)
             for k in range(count + 1)
         )
-        return float(mpmath.fsum(max(0, one) for one in excess))
+        return float(mpmath.fsum(max(0, term) for term in excess))
 
 
 @pytest.mark.parametrize("delta", [0.1, 1e-6, 1e-10])
 def test_a_hundred_pure_events_agree_with_the_binomial(delta):
-    found = account(Repeated(Pure(0.1), 100)).epsilon(delta)
-    assert responses_delta(found, 0.1, 100) <= delta
-    assert responses_delta(found * (1 - 1e-6), 0.1, 100) > delta
+    epsilon = account(Repeated(Pure(0.1), 100)).epsilon(delta)
+    assert responses_delta(epsilon, 0.1, 100) <= delta
+    assert responses_delta(epsilon * (1 - 1e-6), 0.1, 100) > delta
 
 
 SEVERAL = {
@@ -117,25 +117,25 @@ SEVERAL = {
 @pytest.mark.parametrize("delta", [0.5, 0.1, 1e-3, 1e-6, 1e-9, 1e-12, 0.0])
 @pytest.mark.parametrize("name", SEVERAL)
 @pytest.mark.battery
-def test_an_epsilon_found_by_a_guess_is_the_one_that_a_long_search_finds(name, delta):
+def test_epsilon_from_a_guess_equals_epsilon_from_a_long_search(name, delta):
     curve = account(SEVERAL[name])
-    found, searched = curve.epsilon(delta), curve._searched(delta)
-    assert found == pytest.approx(searched, rel=1e-6, abs=3e-9)
-    assert math.isinf(found) or curve.delta(found) <= delta
+    epsilon, searched = curve.epsilon(delta), curve._search_epsilon(delta)
+    assert epsilon == pytest.approx(searched, rel=1e-6, abs=3e-9)
+    assert math.isinf(epsilon) or curve.delta(epsilon) <= delta
 
 
 @pytest.mark.parametrize("wrong", [0.0, 0.9, 1 - 1e-6, 1 - 1e-8, math.inf])
-def test_a_guess_that_claims_too_much_is_not_believed(wrong):
+def test_a_guess_below_the_true_epsilon_is_not_used(wrong):
     """Planted: guesses that are too small, by little and by much, and none at all."""
     true = account(Repeated(Pure(0.1), 30))
     epsilon = true.epsilon(1e-6)
-    found = Curve(False, "", true.delta, lambda _: wrong * epsilon).epsilon(1e-6)
-    assert true.delta(found) <= 1e-6
-    assert found == pytest.approx(epsilon, rel=1e-6)
+    searched = Curve(False, "", true.delta, lambda _: wrong * epsilon).epsilon(1e-6)
+    assert true.delta(searched) <= 1e-6
+    assert searched == pytest.approx(epsilon, rel=1e-6)
 
 
 def test_no_delta_is_lost_by_underflow():
-    """20,000 events of 1/300 each have a pure epsilon of 66; what is below 1e-300 is more than nothing."""
+    """20,000 events of 1/300 each have a pure epsilon of 66, and a delta below 1e-300 is not 0."""
     assert account(Repeated(Laplace(300.0), 20_000)).epsilon(0.0) == math.inf
 
 
@@ -176,7 +176,7 @@ def test_curves_fall_and_invert(event):
     assert curve.proof
 
 
-def test_parallel_is_the_worst_part():
+def test_parallel_composition_is_its_worst_part():
     parts = (Pure(0.3), Gaussian(2.0), Laplace(4.0))
     curve = account(Parallel(parts))
     for epsilon in (0.0, 0.2, 1.0):
@@ -187,17 +187,17 @@ def test_pure_events_add_up():
     assert account(Repeated(Pure(1.0), 3)).epsilon(0.0) == pytest.approx(3.0, abs=1e-6)
 
 
-def test_what_is_laid_out_on_a_grid_never_claims_less():
+def test_curves_on_a_grid_are_never_below_the_exact_curve():
     shuffled = (ShuffledMessage(3.0, 1000), ShuffledSubset(3.0, 64, 21, 1000))
     for event in (Pure(0.7), Gaussian(1.3), Laplace(1.0), *shuffled):
         curve = account(event)
-        one = Composition(((from_curve(curve.delta, 0.05, accountant._reach(curve)), 1),))
+        composition = Composition(((loss_from_curve(curve.delta, 0.05, accountant._largest_finite_loss(curve)), 1),))
         for epsilon in np.linspace(0, 3, 31):
-            assert one.delta(float(epsilon)) >= curve.delta(float(epsilon)) * (1 - 1e-9) - 1e-15
+            assert composition.delta(float(epsilon)) >= curve.delta(float(epsilon)) * (1 - 1e-9) - 1e-15
 
 
-def test_simple_addition_of_deltas_is_not_what_is_done():
-    """Planted: taking the curve of one event for two of them is far below the oracle."""
+def test_two_events_cost_more_than_the_curve_of_one_event():
+    """Planted: the curve of a single event, taken for two events, is far below the oracle."""
     weak = account(Pure(0.5)).epsilon(1e-6)
     assert weak < 0.6 * pure(0.5).self_compose(2).get_epsilon_for_delta(1e-6)
 
@@ -223,8 +223,8 @@ class Unknown(Pure, frozen=True, tag="unknown"):
         Sequential(()),
     ],
 )
-def test_what_is_unknown_or_out_of_range_fails_closed(event, monkeypatch):
-    monkeypatch.setattr(accountant, "_curve", lambda _: pytest.fail("computed before the whole was checked"))
+def test_unknown_or_out_of_range_events_have_infinite_epsilon(event, monkeypatch):
+    monkeypatch.setattr(accountant, "_compute_curve", lambda _: pytest.fail("computed before the whole was checked"))
     with pytest.raises(SpecError):
         account(event)
 
@@ -241,7 +241,7 @@ def test_what_is_unknown_or_out_of_range_fails_closed(event, monkeypatch):
         {"event": "repeated", "of": {"event": "pure", "epsilon": 1}, "count": 1.5},
     ],
 )
-def test_what_does_not_read_as_an_event_is_refused(value):
+def test_malformed_events_are_refused(value):
     with pytest.raises(SpecError) as refused:
         read_event(value)
     assert refused.value.field == "event"
@@ -267,14 +267,14 @@ def test_delta_out_of_range_is_refused(bad):
         account(Pure(1.0)).epsilon(bad)
 
 
-def nested(depth):
+def nest_events(depth):
     event = {"event": "pure", "epsilon": 0.001}
     for _ in range(depth):
         event = {"event": "sequential", "events": [event]}
     return event
 
 
-def repeated(depth, count):
+def repeat_event(depth, count):
     event = {"event": "pure", "epsilon": 0.001}
     for _ in range(depth):
         event = {"event": "repeated", "of": event, "count": count}
@@ -284,21 +284,21 @@ def repeated(depth, count):
 @pytest.mark.parametrize(
     ("value", "field"),
     [
-        (nested(33), "event"),
-        (nested(400), "event"),
-        (repeated(3, 100_000), "count"),
-        (repeated(2, 1000), "count"),
-        ({"event": "sequential", "events": [repeated(1, 60_000), repeated(1, 60_000)]}, "count"),
+        (nest_events(33), "event"),
+        (nest_events(400), "event"),
+        (repeat_event(3, 100_000), "count"),
+        (repeat_event(2, 1000), "count"),
+        ({"event": "sequential", "events": [repeat_event(1, 60_000), repeat_event(1, 60_000)]}, "count"),
         ({"event": "pure\ud800", "epsilon": 1}, "event"),
     ],
 )
-def test_what_would_exhaust_whoever_checks_it_is_refused(value, field):
-    """An event comes out of a file that anybody may have written."""
+def test_events_too_large_to_check_are_refused(value, field):
+    """Events are read from untrusted files."""
     with pytest.raises(SpecError) as refused:
         read_event(value)
     assert refused.value.field == field
 
 
-def test_what_is_not_too_much_is_computed():
-    assert account(read_event(nested(20))).epsilon(0.0) == pytest.approx(0.001, rel=1e-5)
-    assert account(read_event(repeated(2, 10))).epsilon(0.0) == pytest.approx(0.1, rel=1e-5)
+def test_nested_and_repeated_events_are_computed():
+    assert account(read_event(nest_events(20))).epsilon(0.0) == pytest.approx(0.001, rel=1e-5)
+    assert account(read_event(repeat_event(2, 10))).epsilon(0.0) == pytest.approx(0.1, rel=1e-5)

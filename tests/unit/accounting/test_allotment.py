@@ -1,4 +1,4 @@
-"""Allotments: any reports that one covers compose to no more than the promise, and hardly to less."""
+"""Allotments: the reports that an allotment covers compose to the promise at most, and nearly to it."""
 
 import math
 
@@ -6,7 +6,7 @@ import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
 
 from privateer_core.accounting.accountant import account
-from privateer_core.accounting.allotment import allot, allotted_local_epsilon, allotted_subset_epsilon
+from privateer_core.accounting.allotment import allot, allotted_local_epsilon
 from privateer_core.accounting.amplification import amplified_local_epsilon
 from privateer_core.accounting.events import (
     Approximate,
@@ -32,7 +32,7 @@ def test_an_allotment_composes_to_the_promise_by_another_accountant(reports: int
     normal = pld.from_gaussian_mechanism(deviation, value_discretization_interval=1e-4)
     failing = 1 - (1 - share.slack) ** reports
     independent = failing + (1 - failing) * normal.get_delta_for_epsilon(EPSILON)
-    assert independent <= share.composed(EPSILON) <= DELTA
+    assert independent <= share.composed_delta(EPSILON) <= DELTA
     assert account(Repeated(share.each, reports)).delta(EPSILON) == pytest.approx(independent, rel=1e-3)
     # Little is given away: the best normal noise for so many releases needs half a percent less.
     assert share.standard_deviation < 1.005 * math.sqrt(reports) * gaussian_standard_deviation(EPSILON, DELTA)
@@ -45,52 +45,52 @@ def test_reports_in_rounds_of_all_sizes_keep_the_promise_together() -> None:
     mixed = account(Sequential((small, large, small, large, large))).delta(EPSILON)
     assert mixed <= account(Repeated(Parallel((share.each, small, large)), 5)).delta(EPSILON) <= DELTA
     bolder = ShuffledResponse(1.15 * large.local_epsilon, large.symbols, large.honest)
-    assert not share.covers(bolder)
+    assert not share.can_cover(bolder)
     assert account(Repeated(Parallel((bolder,)), 5)).delta(EPSILON) > DELTA
 
 
-def test_what_one_report_may_cost_does_not_fit_several() -> None:
+def test_a_single_reports_budget_is_too_large_for_each_of_several() -> None:
     """The planted defect: a round that is calibrated for the whole promise."""
     share = allot(EPSILON, DELTA, 2, 1e-15)
     whole = ShuffledResponse(amplified_local_epsilon(EPSILON, DELTA, 2, 300, 6.0), 2, 300)
-    assert not share.covers(whole)
+    assert not share.can_cover(whole)
     assert account(Repeated(whole, 2)).delta(EPSILON) > 100 * DELTA
 
 
 @pytest.mark.parametrize("batch", [500, pytest.param(9000, marks=pytest.mark.nightly)])
 def test_subset_selections_keep_the_promise_together(batch: int) -> None:
-    """Planted: an eighth more for each, what one report alone may cost, and what any message may not cost."""
+    """Planted: an eighth more for each report, the cost of a single report, and a cost no message may have."""
     share, sizes = allot(EPSILON, DELTA, 5, 1e-15), (64, 21)
-    message = ShuffledSubset(allotted_subset_epsilon(share, *sizes, batch, 8.0), *sizes, batch)
-    assert not share.covers(ShuffledMessage(message.local_epsilon, batch))
+    message = ShuffledSubset(allotted_local_epsilon(share, 64, batch, 8.0, n_own=21), *sizes, batch)
+    assert not share.can_cover(ShuffledMessage(message.local_epsilon, batch))
     assert account(Repeated(message, 5)).delta(EPSILON) <= account(Repeated(share.each, 5)).delta(EPSILON) <= DELTA
     assert account(Repeated(message, 5)).delta(EPSILON) > 1e-3 * DELTA
     for local in (1.125 * message.local_epsilon, amplified_local_epsilon(EPSILON, DELTA, 64 / 21, batch, 8.0)):
-        assert not share.covers(ShuffledSubset(local, *sizes, batch))
+        assert not share.can_cover(ShuffledSubset(local, *sizes, batch))
         assert account(Repeated(ShuffledSubset(local, *sizes, batch), 5)).delta(EPSILON) > DELTA
 
 
-def test_a_crowd_above_the_largest_is_taken_for_the_largest() -> None:
+def test_a_batch_above_the_maximum_counts_as_the_maximum() -> None:
     share = allot(EPSILON, DELTA, 5, 1e-15)
-    assert len({allotted_subset_epsilon(share, 64, 21, batch, 16.0) for batch in (10**6, 200_000)}) == 1
-    assert share.covers(ShuffledMessage(4.0, 10**6)) == share.covers(ShuffledMessage(4.0, 200_000))
+    assert len({allotted_local_epsilon(share, 64, batch, 16.0, n_own=21) for batch in (10**6, 200_000)}) == 1
+    assert share.can_cover(ShuffledMessage(4.0, 10**6)) == share.can_cover(ShuffledMessage(4.0, 200_000))
 
 
-def test_normal_noise_and_its_sampler_fit() -> None:
+def test_normal_noise_and_its_sampler_fit_the_budget() -> None:
     share = allot(EPSILON, DELTA, 20, 1e-8)
-    assert share.covers(Gaussian(2 * share.standard_deviation, 2.0), sampling=7.5e-9)
-    assert not share.covers(Gaussian(2 * share.standard_deviation, 2.0), sampling=2e-8)
-    assert not share.covers(Gaussian(1.99 * share.standard_deviation, 2.0))
+    assert share.can_cover(Gaussian(2 * share.standard_deviation, 2.0), sampling=7.5e-9)
+    assert not share.can_cover(Gaussian(2 * share.standard_deviation, 2.0), sampling=2e-8)
+    assert not share.can_cover(Gaussian(1.99 * share.standard_deviation, 2.0))
 
 
 @pytest.mark.parametrize(("epsilon", "reports"), [(1.0, 20), (0.1, 3), (4.0, 7), (1.0, 1000)])
 def test_without_delta_epsilons_add_up(epsilon: float, reports: int) -> None:
     share = allot(epsilon, 0.0, reports, 1e-8)
     assert account(Repeated(Parallel((share.each, share.each)), reports)).delta(epsilon) == 0
-    assert share.composed(epsilon) == 0
-    assert share.covers(Pure(share.pure))
-    assert not share.covers(Pure(1.001 * share.pure))
-    assert not share.covers(ShuffledResponse(1.001 * share.pure, 2, 1))
+    assert share.composed_delta(epsilon) == 0
+    assert share.can_cover(Pure(share.pure))
+    assert not share.can_cover(Pure(1.001 * share.pure))
+    assert not share.can_cover(ShuffledResponse(1.001 * share.pure, 2, 1))
 
 
 def test_a_delta_without_room_is_refused() -> None:
@@ -99,17 +99,17 @@ def test_a_delta_without_room_is_refused() -> None:
     assert "experiment.reports_per_person" in str(refused.value)
 
 
-def test_what_fails_is_set_apart_exactly() -> None:
-    both = account(Sequential((Gaussian(3.0), Approximate(0.0, 1e-3), Approximate(0.0, 1e-3))))
+def test_failure_probabilities_are_composed_exactly() -> None:
+    curve = account(Sequential((Gaussian(3.0), Approximate(0.0, 1e-3), Approximate(0.0, 1e-3))))
     failing = 1 - (1 - 1e-3) ** 2
-    assert both.delta(0.5) == pytest.approx(failing + (1 - failing) * account(Gaussian(3.0)).delta(0.5), rel=1e-8)
-    assert both.epsilon(0.01) == pytest.approx(
+    assert curve.delta(0.5) == pytest.approx(failing + (1 - failing) * account(Gaussian(3.0)).delta(0.5), rel=1e-8)
+    assert curve.epsilon(0.01) == pytest.approx(
         account(Gaussian(3.0)).epsilon((0.01 - failing) / (1 - failing)), rel=1e-6
     )
 
 
 @pytest.mark.parametrize("epsilon", [0.3, 0.9, 2.5, 8.0])
-def test_every_promise_has_an_allotment(epsilon: float) -> None:
+def test_every_epsilon_and_delta_has_an_allotment(epsilon: float) -> None:
     share = allot(epsilon, DELTA, 3, 1e-8)
-    assert 0.9 * DELTA < share.composed(epsilon) < DELTA
+    assert 0.9 * DELTA < share.composed_delta(epsilon) < DELTA
     assert share.standard_deviation == float(f"{share.standard_deviation:.4g}")

@@ -1,4 +1,4 @@
-"""A batch whose arms everybody sees: enumerated exactly against the bound with a share, and its mixture."""
+"""Compare the bound for a batch whose arms are public, and its mixture over group sizes, with exact enumeration."""
 
 import math
 from collections import defaultdict
@@ -20,11 +20,11 @@ LOCAL = ((1.0, 1.0), (2.0, 1.5), (3.0, 4.0))
 
 @cache
 def views(coins, local, records):
-    """Probability of everybody's arms together with the permuted messages (coins, symbol), from the design's words.
+    """Return the probability of each view: all arms, and the permuted messages (coins, symbol).
 
     ``records`` are everybody's rewards under each arm; coins flip what is sent, and do not depend on records.
     """
-    arms, found = COINS[coins], defaultdict(float)
+    arms, probabilities = COINS[coins], defaultdict(float)
     for messages in product(product(range(coins), (0, 1)), repeat=len(records)):
         chance = 1.0
         for (coin, symbol), rewards in zip(messages, records, strict=True):
@@ -32,16 +32,16 @@ def views(coins, local, records):
             e = math.exp(local[arm])
             truth = rewards[arm] ^ (coin & 1)
             chance *= (e if symbol == truth else 1.0) / (e + 1) / coins
-        seen = tuple(arms[coin] for coin, _ in messages)
-        found[seen, tuple(sorted(messages))] += chance
-    return found
+        shown_arms = tuple(arms[coin] for coin, _ in messages)
+        probabilities[shown_arms, tuple(sorted(messages))] += chance
+    return probabilities
 
 
 def exact_delta(epsilon, local, coins, batch, arm):
-    """The largest delta of a person who has an arm, over records of that person and of all others."""
+    """Return the largest delta of a participant of an arm, over all records of the batch."""
     share, worst = COINS[coins].count(arm) / coins, 0.0
     for others in product(product((0, 1), repeat=2), repeat=batch - 1):
-        left, right = (views(coins, local, ((own, own), *others)) for own in (0, 1))
+        left, right = (views(coins, local, ((record, record), *others)) for record in (0, 1))
         own_arm = [(view, p) for view, p in left.items() if view[0][0] == arm]
         gap = sum(max(0.0, p - math.exp(epsilon) * right[view]) for view, p in own_arm)
         worst = max(worst, gap / share)
@@ -60,7 +60,7 @@ def test_the_bound_covers_batches_whose_arms_are_seen(epsilon, local, coins, bat
 
 
 def test_a_forgotten_share_is_caught():
-    """Planted: the bound of the whole batch, which is what holds where nobody sees arms."""
+    """Planted: the bound of the whole batch, which holds only where arms are hidden."""
     exact = exact_delta(0.3, (1.0, 1.0), 5, 3, 0)
     assert shuffled_delta(0.3, 1.0, 2, 3) < exact <= shuffled_delta(0.3, 1.0, 2, 3, 0.2)
 
@@ -73,11 +73,11 @@ def test_the_bound_is_the_mean_over_the_people_of_a_group(epsilon, local_epsilon
     others = range(batch)
     chances = [math.comb(batch - 1, k) * share**k * (1 - share) ** (batch - 1 - k) for k in others]
     each = [blanket_delta(epsilon, local_epsilon, symbols, k + 1) for k in others]
-    expected = sum(p * one for p, one in zip(chances, each, strict=True))
-    found = shuffled_delta(epsilon, local_epsilon, symbols, batch, share)
-    assert expected <= found * (1 + 1e-12)
+    expected = sum(p * delta for p, delta in zip(chances, each, strict=True))
+    bound = shuffled_delta(epsilon, local_epsilon, symbols, batch, share)
+    assert expected <= bound * (1 + 1e-12)
     if symbols == 2:
-        assert found == pytest.approx(expected, rel=2e-5)
+        assert bound == pytest.approx(expected, rel=2e-5)
     if share < 1:  # planted: the share in no binomial
         assert shuffled_delta(epsilon, local_epsilon, symbols, batch) < 0.9 * expected
 
@@ -87,8 +87,8 @@ def test_the_bound_is_the_mean_over_the_people_of_a_group(epsilon, local_epsilon
     [(1.0, 900, (3.177, 2.585, 1.465)), (1.0, 9000, (5.366, 4.686, 3.173)), (2.0, 900, (3.967, 3.325, 2.038))],
 )
 def test_smaller_shares_allow_less(epsilon, batch, expected):
-    found = [amplified_local_epsilon(epsilon, 1e-6, 2, batch, 16.0, share) for share in (1.0, 0.5, 0.1)]
-    assert found == pytest.approx(expected, abs=2e-3)
+    epsilons = [amplified_local_epsilon(epsilon, 1e-6, 2, batch, 16.0, share) for share in (1.0, 0.5, 0.1)]
+    assert epsilons == pytest.approx(expected, abs=2e-3)
 
 
 def test_a_group_never_says_less_than_a_report_alone():

@@ -26,25 +26,25 @@ CASES = [(d, s, e, n) for d, rows in ANCHORS.items() for s, row in rows.items() 
 
 
 def direct(epsilon: float, trials: int, probability: float, levels: int, coordinates: int) -> float:
-    """Delta by enumeration of everything the analyzer may see; neighbours differ upwards or downwards anywhere."""
+    """Return delta by enumeration of the analyzer's views; neighbours differ upwards or downwards in any coordinate."""
     masses = binom.pmf(np.arange(trials + 1), trials, probability)
-    own, other = np.zeros(trials + levels + 1), np.zeros(trials + levels + 1)
-    own[levels:], other[: trials + 1] = masses, masses
+    shifted, other = np.zeros(trials + levels + 1), np.zeros(trials + levels + 1)
+    shifted[levels:], other[: trials + 1] = masses, masses
     e, worst = math.exp(epsilon), 0.0
     for upwards in range(coordinates + 1):
         left, right = np.ones(1), np.ones(1)
         for coordinate in range(coordinates):
-            p, q = (own, other) if coordinate < upwards else (other, own)
+            p, q = (shifted, other) if coordinate < upwards else (other, shifted)
             left, right = np.multiply.outer(left, p).ravel(), np.multiply.outer(right, q).ravel()
         worst = max(worst, float(np.maximum(left - e * right, 0).sum()))
     return worst
 
 
 @pytest.mark.parametrize(("delta", "coordinates", "epsilon", "expected"), CASES)
-def test_anchors(delta, coordinates, epsilon, expected):
+def test_numbers_of_trials_are_those_of_the_notes(delta, coordinates, epsilon, expected):
     """Ours share losses out by convexity where the notes round them up, so ours are at most a little smaller."""
-    found = shuffled_bits_trials(epsilon, delta, 10, coordinates)
-    assert 0.99 * expected <= found <= 1.001 * expected
+    n_trials = shuffled_bits_trials(epsilon, delta, 10, coordinates)
+    assert 0.99 * expected <= n_trials <= 1.001 * expected
 
 
 @pytest.mark.parametrize("coordinates", [20, 60, 500])
@@ -62,14 +62,14 @@ def test_noise_is_within_two_percent_of_the_analytic_gaussian(epsilon, coordinat
 @pytest.mark.parametrize("epsilon", [0.0, 0.3, 1.0, 3.0])
 def test_the_bound_covers_enumeration_and_is_close(epsilon, trials, levels, coordinates, probability):
     exact = direct(epsilon, trials, probability, levels, coordinates)
-    found = shuffled_bits_delta(epsilon, trials, probability, levels, coordinates)
-    assert exact * (1 - 1e-9) <= found <= (1.02 if probability == 0.5 else 1.3) * exact + 1e-9
+    bound = shuffled_bits_delta(epsilon, trials, probability, levels, coordinates)
+    assert exact * (1 - 1e-9) <= bound <= (1.02 if probability == 0.5 else 1.3) * exact + 1e-9
 
 
 def test_one_direction_alone_is_caught():
     """Planted: with unfair bits the direction that is forgotten may be the worse one."""
     exact = direct(2.0, 40, 0.1, 2, 2)
-    weak = min(Composition(((binomial._losses(40, 0.1, sign * 2), 2),)).delta(2.0) for sign in (1, -1))
+    weak = min(Composition(((binomial._compute_shift_loss(40, 0.1, sign * 2), 2),)).delta(2.0) for sign in (1, -1))
     assert weak < 0.9 * exact
 
 
@@ -86,14 +86,14 @@ def test_composition_agrees_with_an_established_accountant_far_into_the_tail(del
     deltas = np.array([np.sum(mass * np.maximum(-np.expm1(g * step - loss), 0)) for g in grid])
     pmf = create_pmf_pessimistic_connect_dots(step, grid, deltas)
     oracle = PrivacyLossDistribution(pmf).self_compose(coordinates).get_epsilon_for_delta(delta)
-    mine = shuffled_bits_delta(oracle, trials, 0.5, levels, coordinates)
-    assert mine == pytest.approx(delta, rel=0.05)
+    composed = shuffled_bits_delta(oracle, trials, 0.5, levels, coordinates)
+    assert composed == pytest.approx(delta, rel=0.05)
 
 
-def test_losses_rounded_down_are_caught():
+def test_privacy_losses_rounded_down_are_caught():
     """Planted: a loss distribution moved down by one step claims less than enumeration shows."""
     exact = direct(1.0, 60, 0.5, 3, 2)
-    honest = binomial._losses(60, 0.5, 3)
+    honest = binomial._compute_shift_loss(60, 0.5, 3)
     wrong = LossDistribution(honest.step, honest.first - 1, honest.mass, honest.infinite)
     assert Composition(((wrong, 2),)).delta(1.0) < 0.95 * exact
 

@@ -7,8 +7,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from privateer_core.accounting.amplification import shuffled_delta
-from privateer_core.accounting.clones import clones_delta, clones_local_epsilon
+from privateer_core.accounting.amplification import clones_delta, clones_local_epsilon, shuffled_delta
 from privateer_core.errors import SpecError
 
 TABLE = {
@@ -25,35 +24,35 @@ def test_published_values(epsilon):
         assert clones_local_epsilon(epsilon, 1e-6, batch) == pytest.approx(expected, abs=0.01)
 
 
-def test_the_check_value():
+def test_the_bound_has_its_check_value():
     assert clones_delta(0.1698, 4.0, 10**5) == pytest.approx(1e-6, rel=0.01)
 
 
 def shuffled_exactly(matrix: np.ndarray, epsilon: float, batch: int) -> float:
-    """Largest delta of a shuffled batch over neighbours and over what the others hold, by enumeration of counts."""
+    """Return the largest delta of a shuffled batch over neighbours and all other inputs, by enumeration of counts."""
     inputs, symbols = matrix.shape
 
     def law(people: tuple[int, ...]) -> dict[tuple[int, ...], float]:
         counts = {(0,) * symbols: 1.0}
         for person in people:
             following: dict[tuple[int, ...], float] = {}
-            for seen, mass in counts.items():
+            for histogram, mass in counts.items():
                 for symbol in range(symbols):
-                    key = tuple(n + (i == symbol) for i, n in enumerate(seen))
+                    key = tuple(n + (i == symbol) for i, n in enumerate(histogram))
                     following[key] = following.get(key, 0.0) + mass * matrix[person, symbol]
             counts = following
         return counts
 
     worst = 0.0
     for others in product(range(inputs), repeat=batch - 1):
-        laws = [law((own, *others)) for own in range(inputs)]
+        laws = [law((indice, *others)) for indice in range(inputs)]
         for left, right in product(laws, laws):
             worst = max(worst, sum(max(0.0, left[k] - math.exp(epsilon) * right[k]) for k in left))
     return worst
 
 
 def randomizers(local_epsilon: float) -> list[np.ndarray]:
-    """Randomized response, an unbalanced binary one, and one whose inputs share an improbable symbol."""
+    """Return randomized response, an unbalanced binary response, and a response with an improbable shared symbol."""
     e = math.exp(local_epsilon)
     unbalanced = np.array([[0.3, 0.7], [0.3 / e, 1 - 0.3 / e]])
     ternary = (np.ones((3, 3)) + (e - 1) * np.eye(3)) / (e + 2)
@@ -107,13 +106,13 @@ def precise_delta(epsilon: float, local_epsilon: float, batch: int) -> mpmath.mp
         delta = mpmath.mpf(0)
         for clones in range(low, high + 1):
             share = (e * q - (1 - q)) / ((2 * q - 1) * (1 + e))
-            least = int(mpmath.floor((clones + 1) * share)) + 1
-            term = mpmath.binomial(clones, least - 1) / mpmath.mpf(2) ** clones
-            one, point, count = mpmath.mpf(0), term, least - 1
-            while count <= clones and term > one * mpmath.mpf(10) ** -30:
-                one, term, count = one + term, term * (clones - count) / (count + 1), count + 1
-            both = one - point
-            delta += mass * max(0, (q * one + (1 - q) * both) - e * ((1 - q) * one + q * both))
+            threshold = int(mpmath.floor((clones + 1) * share)) + 1
+            term = mpmath.binomial(clones, threshold - 1) / mpmath.mpf(2) ** clones
+            tail, point, count = mpmath.mpf(0), term, threshold - 1
+            while count <= clones and term > tail * mpmath.mpf(10) ** -30:
+                tail, term, count = tail + term, term * (clones - count) / (count + 1), count + 1
+            inner_tail = tail - point
+            delta += mass * max(0, (q * tail + (1 - q) * inner_tail) - e * ((1 - q) * tail + q * inner_tail))
             mass *= probability / (1 - probability) * (trials - clones) / (clones + 1)
         return delta
 
@@ -122,7 +121,7 @@ def precise_delta(epsilon: float, local_epsilon: float, batch: int) -> mpmath.mp
     ("epsilon", "local_epsilon", "batch"),
     [(2e-10, 1e-7, 20_000), (3e-10, 1e-7, 20_000), (2e-7, 1e-4, 10_000), (1e-9, 1e-6, 100_000)],
 )
-def test_what_differences_of_tails_lose_is_covered(epsilon, local_epsilon, batch):
+def test_rounding_of_differences_of_tails_is_covered(epsilon, local_epsilon, batch):
     expected = precise_delta(epsilon, local_epsilon, batch)
     assert mpmath.mpf(clones_delta(epsilon, local_epsilon, batch)) >= expected
     assert clones_delta(epsilon, local_epsilon, batch) < 1.1 * float(expected)

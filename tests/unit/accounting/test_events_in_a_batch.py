@@ -1,4 +1,4 @@
-"""What a shuffled batch of event symbols reveals, enumerated for every record, against the accountant's bound."""
+"""The privacy loss of a shuffled batch of event symbols, enumerated for every record, is within the bound."""
 
 import math
 from collections import defaultdict
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from privateer_core.accounting.amplification import shuffled_delta
-from privateer_core.mechanisms.event_symbol import NAMING
+from privateer_core.mechanisms.event_symbol import KEY_REPORT_CLASSES
 
 KEYS = 2
 RECORDS = [(-1, 0), *product(range(KEYS), (0, 1))]
@@ -17,36 +17,36 @@ NEIGHBOURS = list(permutations(RECORDS, 2))
 
 
 def law(record, local_epsilon, naming=None):
-    """Probabilities of (what the coins ask, symbol), row by row of the two kinds of coins; (2 * symbols,).
+    """Return the probabilities of (question of the coins, symbol), for event coins and then key coins; (2 * symbols,).
 
     Written from the mechanism's description alone. ``naming`` is the local epsilon of coins that name the key.
     """
     (key, event), rows = record, []
-    for share, told, epsilon in (
-        (1 - 1 / NAMING, key + 1 if event else 0, local_epsilon),
-        (1 / NAMING, key + 1, naming or local_epsilon),
+    for share, symbol, epsilon in (
+        (1 - 1 / KEY_REPORT_CLASSES, key + 1 if event else 0, local_epsilon),
+        (1 / KEY_REPORT_CLASSES, key + 1, naming or local_epsilon),
     ):
         row = np.ones(KEYS + 1)
-        row[told] = math.exp(epsilon)
+        row[symbol] = math.exp(epsilon)
         rows.append(share * row / row.sum())
     return np.concatenate(rows)
 
 
 def batch_law(laws):
     """Probability of each multiset of messages."""
-    found = defaultdict(float)
+    probabilities = defaultdict(float)
     for messages in product(range(2 * (KEYS + 1)), repeat=len(laws)):
-        found[tuple(sorted(messages))] += math.prod(one[at] for one, at in zip(laws, messages, strict=True))
-    return found
+        probabilities[tuple(sorted(messages))] += math.prod(row[at] for row, at in zip(laws, messages, strict=True))
+    return probabilities
 
 
 def exact_delta(epsilon, local_epsilon, batch, naming=None):
-    """The largest delta over neighbours and everybody else's records, whom the adversary knows."""
-    of, worst = {record: law(record, local_epsilon, naming) for record in RECORDS}, 0.0
+    """Return the largest delta over neighbours and over the records of all others, which the adversary knows."""
+    laws, worst = {record: law(record, local_epsilon, naming) for record in RECORDS}, 0.0
     for others in combinations_with_replacement(RECORDS, batch - 1):
-        seen = {one: batch_law([of[one], *(of[other] for other in others)]) for one in RECORDS}
+        views = {record: batch_law([laws[record], *(laws[other] for other in others)]) for record in RECORDS}
         for left, right in NEIGHBOURS:
-            gap = sum(max(0.0, p - math.exp(epsilon) * seen[right][view]) for view, p in seen[left].items())
+            gap = sum(max(0.0, p - math.exp(epsilon) * views[right][view]) for view, p in views[left].items())
             worst = max(worst, gap)
     return worst
 

@@ -24,7 +24,7 @@ def pair(width: float, top: float) -> pld.PrivacyLossDistribution:
     return pld.from_two_probability_mass_functions(lower, upper, value_discretization_interval=STEP)
 
 
-def composed(width: float, count: int) -> list[pld.PrivacyLossDistribution]:
+def compose_pairs(width: float, count: int) -> list[pld.PrivacyLossDistribution]:
     noise = pld.from_gaussian_mechanism(SIGMA, sensitivity=SENSITIVITY, value_discretization_interval=STEP)
     return [pair(width, share * width).self_compose(count).compose(noise) for share in (0.3, 0.5, 0.7)]
 
@@ -43,7 +43,7 @@ def test_choices_beside_normal_noise_cost_no_less_than_any_pair(count: int) -> N
     def curve(width: float):
         return account(Sequential((Repeated(Choice(width), count), Gaussian(SIGMA, SENSITIVITY))))
 
-    oracles = composed(WIDTH, count)
+    oracles = compose_pairs(WIDTH, count)
     for epsilon in (0.5, 1.0):
         worst = max(oracle.get_delta_for_epsilon(epsilon) for oracle in oracles)
         assert worst <= curve(WIDTH).delta(epsilon) * 1.01
@@ -51,10 +51,10 @@ def test_choices_beside_normal_noise_cost_no_less_than_any_pair(count: int) -> N
 
 
 def test_choices_cost_less_than_pure_ones_would() -> None:
-    """Concentrated privacy says width^2 / 8 a choice; the worst pair of the curve width^2 / 6, and pure ones / 2."""
-    many = account(Repeated(Choice(0.1), 100)).delta(1.5)
+    """Each choice costs width^2 / 8 by concentrated privacy, width^2 / 6 by the worst pair, and / 2 by pure privacy."""
+    delta = account(Repeated(Choice(0.1), 100)).delta(1.5)
     concentrated = math.exp(-((1.5 - 100 * 0.01 / 6) ** 2) / (4 * 100 * 0.01 / 6))
-    assert many <= concentrated
+    assert delta <= concentrated
 
 
 def test_an_exponential_mechanism_keeps_to_the_curve_and_comes_close() -> None:
@@ -63,16 +63,16 @@ def test_an_exponential_mechanism_keeps_to_the_curve_and_comes_close() -> None:
         for _ in range(40):
             scores = rng.normal(size=size) * 3 * WIDTH
             moved = scores + rng.choice([-1.0, 1.0], size) * WIDTH / 2
-            left, right = (np.exp(one) / np.exp(one).sum() for one in (scores, moved))
+            left, right = (np.exp(utilities) / np.exp(utilities).sum() for utilities in (scores, moved))
             for epsilon in (0.0, 0.1):
-                found = float(np.maximum(left - math.exp(epsilon) * right, 0).sum())
-                closest = max(closest, found / account(Choice(WIDTH)).delta(epsilon))
+                delta = float(np.maximum(left - math.exp(epsilon) * right, 0).sum())
+                closest = max(closest, delta / account(Choice(WIDTH)).delta(epsilon))
     assert 0.95 < closest <= 1
 
 
 @pytest.mark.parametrize("screened", [0, 1, 3])
 @pytest.mark.parametrize("epsilon", [0.25, 1.0, 8.0])
-def test_noise_of_a_block_keeps_the_promise_and_hardly_more(epsilon: float, screened: int) -> None:
+def test_noise_of_a_block_keeps_the_promise_tightly(epsilon: float, screened: int) -> None:
     choice, deviation = block_noise(epsilon, 1e-6, screened)
     choices = (Repeated(Choice(choice), screened),) if screened else ()
 

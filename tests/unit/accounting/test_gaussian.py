@@ -27,7 +27,7 @@ def digits():
 GRID = [(e, s) for e in (0.0, 0.01, 0.5, 1.0, 5.0, 20.0) for s in (0.1, 0.3, 1.0, 4.0, 30.0, 1000.0)]
 
 
-def precise(epsilon: float, standard_deviation: float) -> mpmath.mpf:
+def precise_delta(epsilon: float, standard_deviation: float) -> mpmath.mpf:
     """Theorem 8 of Balle and Wang with sixty digits."""
     s, e = mpmath.mpf(standard_deviation), mpmath.mpf(epsilon)
     return mpmath.ncdf(1 / (2 * s) - e * s) - mpmath.exp(e) * mpmath.ncdf(-1 / (2 * s) - e * s)
@@ -35,7 +35,7 @@ def precise(epsilon: float, standard_deviation: float) -> mpmath.mpf:
 
 @pytest.mark.parametrize(("epsilon", "standard_deviation"), GRID)
 def test_delta_has_its_digits_down_to_the_smallest(epsilon, standard_deviation):
-    expected = precise(epsilon, standard_deviation)
+    expected = precise_delta(epsilon, standard_deviation)
     if expected < mpmath.mpf("1e-280"):
         assert gaussian_delta(epsilon, standard_deviation) < 1e-279
     else:
@@ -55,8 +55,8 @@ def test_epsilon_agrees_with_an_established_accountant(standard_deviation, delta
 @pytest.mark.parametrize("delta", [1e-15, 1e-12, 1e-6, 0.25, 0.5])
 def test_the_deviation_is_the_smallest(epsilon, delta):
     standard_deviation = gaussian_standard_deviation(epsilon, delta)
-    assert float(precise(epsilon, standard_deviation)) <= delta
-    assert float(precise(epsilon, standard_deviation * (1 - 1e-6))) > delta * (1 - 1e-12)
+    assert float(precise_delta(epsilon, standard_deviation)) <= delta
+    assert float(precise_delta(epsilon, standard_deviation * (1 - 1e-6))) > delta * (1 - 1e-12)
     assert gaussian_standard_deviation(epsilon, delta, 7.0) == pytest.approx(7 * standard_deviation)
     assert gaussian_epsilon(delta, standard_deviation) == pytest.approx(epsilon, rel=1e-5)
 
@@ -92,14 +92,14 @@ HUGE = [(0.0, 1e9), (1e-9, 1e9), (0.0, 1e12), (1e-12, 1e12), (1e-4, 1e5), (20.0,
 
 @pytest.mark.parametrize(("epsilon", "standard_deviation"), HUGE)
 def test_huge_noise_is_rounded_up(epsilon, standard_deviation):
-    """The two tails agree in nearly all digits; what is lost must not make delta smaller."""
-    assert mpmath.mpf(gaussian_delta(epsilon, standard_deviation)) >= precise(epsilon, standard_deviation)
+    """The two tails agree in nearly all digits; cancellation must not make delta smaller."""
+    assert mpmath.mpf(gaussian_delta(epsilon, standard_deviation)) >= precise_delta(epsilon, standard_deviation)
 
 
 @pytest.mark.parametrize("epsilon", [1e-12, 1e-9, 1e-6, 1e-3])
 @pytest.mark.parametrize("delta", [1e-15, 1e-12, 1e-9])
 def test_the_deviation_keeps_a_tiny_promise(epsilon, delta):
-    assert precise(epsilon, gaussian_standard_deviation(epsilon, delta)) <= mpmath.mpf(delta)
+    assert precise_delta(epsilon, gaussian_standard_deviation(epsilon, delta)) <= mpmath.mpf(delta)
 
 
 @pytest.mark.parametrize(("epsilon", "standard_deviation"), [(64.0, 10.0), (64.0, 1e12), (1.0, 1e3)])

@@ -34,9 +34,9 @@ def digits():
 
 
 def numbers(trials, probability):
-    spread = math.sqrt(trials * probability * (1 - probability))
-    found = {min(trials, max(1, round(trials * probability + place * spread))) for place in PLACES}
-    return sorted(found | {1, min(2, trials), trials}) if trials < 600 else sorted(found)
+    deviation = math.sqrt(trials * probability * (1 - probability))
+    counts = {min(trials, max(1, round(trials * probability + multiple * deviation))) for multiple in PLACES}
+    return sorted(counts | {1, min(2, trials), trials}) if trials < 600 else sorted(counts)
 
 
 def mass(k, trials, probability):
@@ -45,8 +45,8 @@ def mass(k, trials, probability):
     return mpmath.exp(choices + k * mpmath.log(p) + (trials - k) * mpmath.log1p(-p))
 
 
-def summed(k, trials, odds):
-    """The probabilities from k on, over that of k, each from the one before: for k above the mean."""
+def sum_odds(k, trials, odds):
+    """Return the sum of probabilities from k on, relative to that of k, by recurrence; for k above the mean."""
     term = total = mpmath.mpf(1)
     for j in range(k, trials):
         term *= odds * (trials - j) / mpmath.mpf(j + 1)
@@ -59,12 +59,12 @@ def summed(k, trials, odds):
 def tail(k, trials, probability):
     p = mpmath.mpf(probability)
     if k > trials * probability:
-        return mass(k, trials, p) * summed(k, trials, p / (1 - p))
-    return 1 - mass(k - 1, trials, p) * summed(trials - k + 1, trials, (1 - p) / p)
+        return mass(k, trials, p) * sum_odds(k, trials, p / (1 - p))
+    return 1 - mass(k - 1, trials, p) * sum_odds(trials - k + 1, trials, (1 - p) / p)
 
 
-def off(found, true):
-    return abs(float(mpmath.mpf(float(found)) / true - 1))
+def relative_error(computed, true):
+    return abs(float(mpmath.mpf(float(computed)) / true - 1))
 
 
 @pytest.mark.parametrize(("trials", "probability"), list(product(TRIALS, PROBABILITIES)))
@@ -72,22 +72,22 @@ def test_binomial_probabilities(trials, probability):
     for k in numbers(trials, probability):
         true = mass(k, trials, probability)
         if true > 1e-290:
-            assert off(binomial_pmf(k, trials, probability), true) < 1e-13, k
+            assert relative_error(binomial_pmf(k, trials, probability), true) < 1e-13, k
 
 
 @pytest.mark.parametrize(("trials", "probability"), list(product([n for n in TRIALS if n <= 10**5], PROBABILITIES)))
 def test_binomial_tails_have_all_digits_on_both_sides(trials, probability):
     for k in numbers(trials, probability):
-        above, found = tail(k, trials, probability), binomial_tails(k, trials, probability)
-        below = mass(k - 1, trials, probability) * summed(
+        above, tails = tail(k, trials, probability), binomial_tails(k, trials, probability)
+        below = mass(k - 1, trials, probability) * sum_odds(
             trials - k + 1, trials, (1 - mpmath.mpf(probability)) / probability
         )
         if above > 1e-290:
-            assert off(found.at_least, above) < 1e-13, k
+            assert relative_error(tails.at_least, above) < 1e-13, k
         if below > 1e-290 and k < trials * probability:
-            assert off(found.below, below) < 1e-13, k
-        assert found.below + found.at_least == pytest.approx(1.0, abs=1e-15)
-        assert found.at == binomial_pmf(k, trials, probability)
+            assert relative_error(tails.below, below) < 1e-13, k
+        assert tails.below + tails.at_least == pytest.approx(1.0, abs=1e-15)
+        assert tails.at == binomial_pmf(k, trials, probability)
 
 
 @pytest.mark.parametrize(("trials", "place"), list(product([10**7, 10**9], [0.0, 2.0, 6.0])))
@@ -100,7 +100,7 @@ def test_fair_tails_of_many_trials(trials, place):
         return mpmath.exp(-slope * v) / mpmath.cosh(v) ** (trials + 1)
 
     true = k * mass(k, trials, 0.5) * mpmath.quad(integrand, [end * i / 6 for i in range(7)])
-    assert off(binomial_tails(k, trials, 0.5).at_least, true) < 1e-13
+    assert relative_error(binomial_tails(k, trials, 0.5).at_least, true) < 1e-13
 
 
 def test_binomial_tails_agree_with_scipy_on_a_wide_grid():
@@ -108,26 +108,26 @@ def test_binomial_tails_agree_with_scipy_on_a_wide_grid():
     n = np.floor(10 ** rng.uniform(0, 6, 20_000))
     p = np.where(rng.random(20_000) < 0.5, 0.5, 10 ** rng.uniform(-5, -0.02, 20_000))
     k = np.clip(np.round(n * p + rng.uniform(-9, 9, 20_000) * np.sqrt(n * p * (1 - p))), 0, n + 1)
-    found = [binomial_tails(*some).at_least for some in zip(k[:500], n[:500], p[:500], strict=True)]
-    np.testing.assert_allclose(np.array(found), stats.binom.sf(k - 1, n, p)[:500], rtol=1e-10)
-    together = binomial_tails(k, n, p)
-    np.testing.assert_allclose(together.at_least, stats.binom.sf(k - 1, n, p), rtol=1e-10)
-    np.testing.assert_allclose(together.below, stats.binom.cdf(k - 1, n, p), rtol=1e-10, atol=1e-300)
-    np.testing.assert_allclose(together.at, stats.binom.pmf(k, n, p), rtol=1e-9, atol=1e-300)
+    at_leasts = [binomial_tails(*arguments).at_least for arguments in zip(k[:500], n[:500], p[:500], strict=True)]
+    np.testing.assert_allclose(np.array(at_leasts), stats.binom.sf(k - 1, n, p)[:500], rtol=1e-10)
+    tails = binomial_tails(k, n, p)
+    np.testing.assert_allclose(tails.at_least, stats.binom.sf(k - 1, n, p), rtol=1e-10)
+    np.testing.assert_allclose(tails.below, stats.binom.cdf(k - 1, n, p), rtol=1e-10, atol=1e-300)
+    np.testing.assert_allclose(tails.at, stats.binom.pmf(k, n, p), rtol=1e-9, atol=1e-300)
 
 
 def test_outside_of_its_range_a_binomial_has_nothing():
-    found = binomial_tails([-1, 0, 4], [3, 3, 3], 0.25)
-    assert found.below.tolist() == [0.0, 0.0, 1.0]
-    assert found.at_least.tolist() == [1.0, 1.0, 0.0]
-    assert found.at == pytest.approx([0.0, 27 / 64, 0.0])
+    tails = binomial_tails([-1, 0, 4], [3, 3, 3], 0.25)
+    assert tails.below.tolist() == [0.0, 0.0, 1.0]
+    assert tails.at_least.tolist() == [1.0, 1.0, 0.0]
+    assert tails.at == pytest.approx([0.0, 27 / 64, 0.0])
 
 
 @pytest.mark.parametrize("x", [-1e4, -1000.0, -38.5, -30.0, -29.9, -8.0, -1.0, -0.99, 0.0, 1e-9, 1.0, 5.0, 9.0])
 def test_logarithms_of_normal_tails(x):
     true = mpmath.log(mpmath.erfc(-mpmath.mpf(x) / mpmath.sqrt(2)) / 2)
     # A rounded argument changes the other tail, which nobody subtracts from 1, by as much.
-    assert off(log_normal_cdf(x), true) < 2e-15 * max(1.0, x * x)
+    assert relative_error(log_normal_cdf(x), true) < 2e-15 * max(1.0, x * x)
     assert log_normal_cdf(x) == pytest.approx(float(special.log_ndtr(x)), rel=1e-13, abs=1e-300)
 
 
@@ -148,8 +148,8 @@ def test_caps_of_spheres(dimension):
     np.testing.assert_allclose(
         cap_height(dimension, share), np.sqrt(special.betainccinv(0.5, (dimension - 1) / 2, share)), rtol=3e-8
     )
-    many = share[share > 0.01]
-    np.testing.assert_allclose(cap_share(dimension, cap_height(dimension, many)), many, rtol=1e-8)
+    shares = share[share > 0.01]
+    np.testing.assert_allclose(cap_share(dimension, cap_height(dimension, shares)), shares, rtol=1e-8)
 
 
 @pytest.mark.parametrize("nodes", [2, 24, 200])
@@ -187,13 +187,13 @@ def test_delta_of_normal_noise_is_never_below_the_truth(deviation, epsilon):
 @pytest.mark.parametrize("delta", [1e-12, 1e-6, 1e-3])
 def test_epsilon_of_normal_noise_is_never_below_the_truth(delta):
     deviation = gaussian_standard_deviation(0.7, delta)
-    for found, s in ((0.7, deviation), (gaussian_epsilon(delta, 2.5), 2.5)):
-        half, slope = 1 / (2 * mpmath.mpf(s)), mpmath.mpf(found) * s
-        assert mpmath.ncdf(half - slope) - mpmath.exp(found) * mpmath.ncdf(-half - slope) <= delta
+    for epsilon, s in ((0.7, deviation), (gaussian_epsilon(delta, 2.5), 2.5)):
+        half, slope = 1 / (2 * mpmath.mpf(s)), mpmath.mpf(epsilon) * s
+        assert mpmath.ncdf(half - slope) - mpmath.exp(epsilon) * mpmath.ncdf(-half - slope) <= delta
 
 
 def test_a_probability_that_was_rounded_to_a_bound() -> None:
-    """Nothing warns: what cannot happen has the logarithm minus infinity, and what is sure has 0."""
+    """Without a warning, the logarithm of an impossible count is minus infinity and that of a certain count is 0."""
     k, trials = np.array([0, 1, 7, 0, 7, 0]), np.array([7, 7, 7, 7, 7, 0])
     probability = np.array([0.0, 0.0, 1.0, 1.0, 0.0, 1.0])
     with np.errstate(all="raise", under="ignore"):

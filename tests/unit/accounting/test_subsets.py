@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from privateer_core.accounting.accountant import account
-from privateer_core.accounting.amplification import shuffled_delta
-from privateer_core.accounting.clones import clones_delta, clones_local_epsilon
+from privateer_core.accounting.amplification import clones_delta, clones_local_epsilon, shuffled_delta
 from privateer_core.accounting.events import Pure, ShuffledResponse, ShuffledSubset, read_event
 from privateer_core.errors import SpecError
 from privateer_core.mechanisms.vectors.vector_symbol import VectorSymbol
@@ -21,20 +20,20 @@ from tests.support.shuffling import exact_delta, hockey_stick, shuffled_law, sub
 LOSSES = [(0.1, 1.0), (0.5, 2.0), (1.0, 3.0), (2.0, 4.5)]
 
 
-def subset_law(own: tuple[int, ...], symbols: int, local_epsilon: float) -> np.ndarray:
-    """Chances of the symbols of one person whose own are these."""
+def subset_law(chosen: tuple[int, ...], symbols: int, local_epsilon: float) -> np.ndarray:
+    """Return the probability of each symbol for a participant with these chosen symbols."""
     law = np.ones(symbols)
-    law[list(own)] = math.exp(local_epsilon)
+    law[list(chosen)] = math.exp(local_epsilon)
     return law / law.sum()
 
 
-def enumerated(epsilon: float, local_epsilon: float, symbols: int, chosen: int, batch: int) -> float:
-    """Delta of a small batch for the worst sets of the two neighbours and of everybody else, overlapping ones too."""
+def enumerate_delta(epsilon: float, local_epsilon: float, symbols: int, chosen: int, batch: int) -> float:
+    """Return delta of a small batch for the worst sets of the neighbours and of all others, overlapping or not."""
     sets = list(combinations(range(symbols), chosen))
     worst = 0.0
     for others in combinations_with_replacement(sets, batch - 1):
-        rest = [subset_law(own, symbols, local_epsilon) for own in others]
-        laws = [shuffled_law([subset_law(own, symbols, local_epsilon), *rest]) for own in sets]
+        rest = [subset_law(symbol_set, symbols, local_epsilon) for symbol_set in others]
+        laws = [shuffled_law([subset_law(symbol_set, symbols, local_epsilon), *rest]) for symbol_set in sets]
         worst = max(worst, *(hockey_stick(laws[0], law, epsilon) for law in laws[1:]))
     return worst
 
@@ -44,14 +43,14 @@ def enumerated(epsilon: float, local_epsilon: float, symbols: int, chosen: int, 
     ("symbols", "chosen", "batch"), [(4, 2, 1), (4, 2, 2), (4, 2, 3), (4, 2, 4), (5, 2, 3), (6, 2, 2), (6, 3, 2)]
 )
 def test_the_bound_covers_all_sets_of_small_batches(epsilon, local_epsilon, symbols, chosen, batch):
-    exact = enumerated(epsilon, local_epsilon, symbols, chosen, batch)
+    exact = enumerate_delta(epsilon, local_epsilon, symbols, chosen, batch)
     assert exact > 0
     assert shuffled_delta(epsilon, local_epsilon, symbols / chosen, batch) >= exact * (1 - 1e-9)
 
 
 def test_the_enumeration_catches_bounds_that_are_too_small():
-    """Planted: as many symbols as if one of them was a person's own, and two people more than there are."""
-    exact = enumerated(0.5, 2.0, 4, 2, 4)
+    """Planted: twice as many symbols per chosen symbol as there are, and two participants too many."""
+    exact = enumerate_delta(0.5, 2.0, 4, 2, 4)
     assert subset_delta(0.5, 2.0, 4.0, 4) < exact
     assert subset_delta(0.5, 2.0, 2.0, 6) < exact
     assert subset_delta(0.5, 2.0, 2.0, 4) >= exact
@@ -59,9 +58,10 @@ def test_the_enumeration_catches_bounds_that_are_too_small():
 
 def test_overlapping_and_random_sets_are_below_disjoint_ones():
     """The bound does not hold where two sets must overlap, so such an event is refused."""
-    own, rest = [subset_law(s, 5, 2.0) for s in ((0, 1), (2, 3), (1, 2))], [subset_law((2, 4), 5, 2.0)] * 3
-    disjoint, overlapping = (hockey_stick(*(shuffled_law([own[i], *rest]) for i in (0, j)), 0.5) for j in (1, 2))
-    mixed = hockey_stick(shuffled_law([own[0], *rest]), shuffled_law([(own[1] + own[2]) / 2, *rest]), 0.5)
+    laws, rest = [subset_law(s, 5, 2.0) for s in ((0, 1), (2, 3), (1, 2))], [subset_law((2, 4), 5, 2.0)] * 3
+    first, second, third = (shuffled_law([law, *rest]) for law in laws)
+    disjoint, overlapping = hockey_stick(first, second, 0.5), hockey_stick(first, third, 0.5)
+    mixed = hockey_stick(first, shuffled_law([(laws[1] + laws[2]) / 2, *rest]), 0.5)
     assert max(overlapping, mixed) < disjoint <= shuffled_delta(0.5, 2.0, 2.5, 4)
     for event in (ShuffledSubset(2.0, 4, 3, 100), ShuffledSubset(2.0, 4, 0, 100), ShuffledSubset(2.0, 1, 1, 100)):
         with pytest.raises(SpecError) as refused:
@@ -76,10 +76,10 @@ def test_overlapping_and_random_sets_are_below_disjoint_ones():
 def test_the_bound_is_above_the_lemma(symbols, batch, epsilon, local_epsilon):
     """The bound equals a sum in another order. Rounding loses nothing for two symbols."""
     expected = subset_delta(epsilon, local_epsilon, symbols, batch)
-    found = shuffled_delta(epsilon, local_epsilon, symbols, batch)
-    assert found >= expected * (1 - 1e-9)
+    bound = shuffled_delta(epsilon, local_epsilon, symbols, batch)
+    assert bound >= expected * (1 - 1e-9)
     if symbols == 2:
-        assert found == pytest.approx(expected, rel=2e-5, abs=1e-17)
+        assert bound == pytest.approx(expected, rel=2e-5, abs=1e-17)
 
 
 @pytest.mark.parametrize(("directions", "chosen", "local"), [(64, 21, 3.0), (256, 12, 4.5)])
@@ -100,34 +100,34 @@ def test_the_bound_is_tight_against_monte_carlo(directions, chosen, local):
 @pytest.mark.parametrize("batch", [2, 40])
 @pytest.mark.parametrize(("epsilon", "local_epsilon"), LOSSES)
 def test_the_fewer_symbols_for_each_own_one_the_larger_the_bound(epsilon, local_epsilon, batch):
-    """What the proof needs of a sampler whose probabilities are rounded; planted: the other order."""
-    found = [subset_delta(epsilon, local_epsilon, symbols, batch) for symbols in (2.0, 2.1, 3.3, 9.0, 60.0)]
-    assert all(fewer > more for fewer, more in pairwise(found))
-    assert not all(fewer > more for fewer, more in pairwise(found[::-1]))
+    """The proof needs this order for a sampler with rounded probabilities; planted: the reversed order."""
+    deltas = [subset_delta(epsilon, local_epsilon, symbols, batch) for symbols in (2.0, 2.1, 3.3, 9.0, 60.0)]
+    assert all(larger > smaller for larger, smaller in pairwise(deltas))
+    assert not all(larger > smaller for larger, smaller in pairwise(deltas[::-1]))
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.361, 8.0, 15.0])
-@pytest.mark.parametrize(("symbols", "own"), [(2, 1), (6, 3), (64, 21), (128, 26), (2048, 9)])
-def test_the_samplers_own_probabilities_are_within_the_proof(symbols, own, epsilon):
+@pytest.mark.parametrize(("symbols", "n_chosen"), [(2, 1), (6, 3), (64, 21), (128, 26), (2048, 9)])
+def test_the_samplers_own_probabilities_are_within_the_proof(symbols, n_chosen, epsilon):
     """In exact fractions: the share of the blanket, and how much likelier an own symbol makes a message."""
-    word, keep = 1 << 64, Fraction(SubsetResponse(epsilon, symbols, own).threshold, 1 << 64)
+    word, keep = 1 << 64, Fraction(SubsetResponse(epsilon, symbols, n_chosen).threshold, 1 << 64)
     with mpmath.workdps(60):
         digits = mpmath.exp(mpmath.mpf(epsilon)) - 1
-        more = Fraction(int(mpmath.floor(digits * 10**40)), 10**40)
-    least, picked = Fraction(word // symbols, word), Fraction(-(-word // own), word)
-    assert keep * picked <= more * (1 - keep) * least
-    assert keep * symbols <= more * (1 - keep) * own
-    assert float(keep * symbols / ((1 - keep) * own)) == pytest.approx(math.expm1(epsilon), rel=1e-9)
+        fraction = Fraction(int(mpmath.floor(digits * 10**40)), 10**40)
+    blanket_share, picked = Fraction(word // symbols, word), Fraction(-(-word // n_chosen), word)
+    assert keep * picked <= fraction * (1 - keep) * blanket_share
+    assert keep * symbols <= fraction * (1 - keep) * n_chosen
+    assert float(keep * symbols / ((1 - keep) * n_chosen)) == pytest.approx(math.expm1(epsilon), rel=1e-9)
 
 
 def test_one_own_symbol_is_randomized_response():
     for epsilon in (0.0, 0.3, 1.0, 2.5):
         subset, response = (
-            account(one).delta(epsilon) for one in (ShuffledSubset(3.0, 9, 1, 500), ShuffledResponse(3.0, 9, 500))
+            account(event).delta(epsilon) for event in (ShuffledSubset(3.0, 9, 1, 500), ShuffledResponse(3.0, 9, 500))
         )
         assert subset == response
-    told = {"event": "shuffled-subset", "local_epsilon": 3.0, "symbols": 128, "own": 26, "honest": 900}
-    assert read_event(told) == ShuffledSubset(3.0, 128, 26, 900)
+    record = {"event": "shuffled-subset", "local_epsilon": 3.0, "symbols": 128, "own": 26, "honest": 900}
+    assert read_event(record) == ShuffledSubset(3.0, 128, 26, 900)
     assert account(ShuffledSubset(0.4, 128, 26, 900)).delta(0.3) <= account(Pure(0.4)).delta(0.3)
     assert exact_delta(0.5, 2.0, 3, 3) <= account(ShuffledSubset(2.0, 6, 2, 3)).delta(0.5)
 
@@ -137,36 +137,36 @@ def test_one_own_symbol_is_randomized_response():
 def test_a_calibrated_symbol_keeps_its_promise_and_beats_the_bound_for_any_message(coordinates, epsilon, honest):
     """Planted: a hundredth more of local epsilon."""
     ball = Ball("l2", 1.0, coordinates)
-    one = VectorSymbol.amplified(ball, (epsilon, 1e-6), honest, 10.0, None, 3)
-    assert account(one.shuffled(honest)).delta(epsilon) <= 1e-6
-    assert account(one.weaker(1 + 0.01 / one.epsilon).shuffled(honest)).delta(epsilon) > 1e-6
+    amplified = VectorSymbol.amplified(ball, (epsilon, 1e-6), honest, 10.0, None, 3)
+    assert account(amplified.batch_event(honest)).delta(epsilon) <= 1e-6
+    assert account(amplified.with_less_noise(1 + 0.01 / amplified.epsilon).batch_event(honest)).delta(epsilon) > 1e-6
     other = VectorSymbol.calibrated(ball, clones_local_epsilon(epsilon, 1e-6, honest, 10.0), 3)
-    assert one.error < 0.9 * other.error
-    assert clones_delta(epsilon, one.epsilon, honest) > 1e-6
+    assert amplified.error < 0.9 * other.error
+    assert clones_delta(epsilon, amplified.epsilon, honest) > 1e-6
 
 
 def test_hardly_another_symbol_has_less_error():
     """The error is within 4 % of the least over all numbers of chosen directions, each with its own local epsilon."""
     ball, promise = Ball("l2", 1.0, 9), (1.0, 1e-6)
-    one = VectorSymbol.amplified(ball, promise, 900, 10.0, None, 0)
+    amplified = VectorSymbol.amplified(ball, promise, 900, 10.0, None, 0)
     errors = []
-    for directions in (32, one.directions, 512):
+    for directions in (32, amplified.directions, 512):
         for chosen in range(1, directions // 2, max(1, directions // 64)):
             low, high = 1.0, 8.0
             while high - low > 1e-3:
                 middle = (low + high) / 2
-                held = shuffled_delta(1.0, middle, 2 * directions / chosen, 900) <= 1e-6
-                low, high = (middle, high) if held else (low, middle)
+                is_private = shuffled_delta(1.0, middle, 2 * directions / chosen, 900) <= 1e-6
+                low, high = (middle, high) if is_private else (low, middle)
             errors.append(VectorSymbol(ball, low, directions, chosen, 0).error)
-    assert one.error <= 1.04 * min(errors)
-    assert one.error < 0.5 * max(errors)
+    assert amplified.error <= 1.04 * min(errors)
+    assert amplified.error < 0.5 * max(errors)
 
 
 @pytest.mark.parametrize("limit", [1.5, 2.5])
-def test_the_limit_holds(limit):
-    one = VectorSymbol.amplified(Ball("l2", 1.0, 5), (1.0, 1e-6), 900, limit, None, 0)
-    assert one.epsilon == limit
-    assert (one.directions, one.chosen) == (
+def test_the_limit_on_local_epsilon_holds(limit):
+    amplified = VectorSymbol.amplified(Ball("l2", 1.0, 5), (1.0, 1e-6), 900, limit, None, 0)
+    assert amplified.epsilon == limit
+    assert (amplified.directions, amplified.chosen) == (
         VectorSymbol.amplified(Ball("l2", 1.0, 5), (1.0, 1e-6), 10**6, limit, None, 0).directions,
         VectorSymbol.amplified(Ball("l2", 1.0, 5), (1.0, 1e-6), 10**6, limit, None, 0).chosen,
     )

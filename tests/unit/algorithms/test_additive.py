@@ -1,7 +1,8 @@
-"""The additive bandit on a device: cells, questions, contributions, what is refused, and one alphabet for all."""
+"""The additive bandit on a device: cells, questions, contributions, refused policies, and one alphabet of reports."""
 
 from dataclasses import replace
 from itertools import product
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -13,8 +14,8 @@ from privateer_core.algorithms import parse_spec
 from privateer_core.algorithms.additive.policy import Residuals
 from privateer_core.errors import InputError, SpecError
 from privateer_core.policies.decisions import Arms
-from privateer_core.spec.context import encoded
-from privateer_lab.simulation.devices import SeededNoise
+from privateer_core.spec.context import encode_features
+from privateer_lab.simulation.scores import SeededNoise
 from privateer_server.algorithms import learner_for
 
 FEATURES = {
@@ -32,20 +33,20 @@ PROMISES = {
 RETURNS = {"none": 1, "central": 2, "shuffle": 1, "local": 1}
 
 
-def spec_of(model, **more):
+def spec_of(model, **changes):
     tables = {
         "experiment": {"name": "test", "arms": ["a", "b", "c"], "horizon": 20_000},
         "context": {"features": FEATURES},
         "privacy": {"model": model, **PROMISES[model]},
         "algorithm": {"name": "additive", "bins": 8},
     }
-    return parse_spec({name: {**tables.get(name, {}), **more.get(name, {})} for name in {**tables, **more}})
+    return parse_spec({name: {**tables.get(name, {}), **changes.get(name, {})} for name in {**tables, **changes}})
 
 
-def policy_of(model, **more):
-    spec = spec_of(model, **more)
+def policy_of(model, **changes):
+    spec = spec_of(model, **changes)
     learner = learner_for(spec)
-    return spec, learner.next(learner.start(1), 1, 7).policy
+    return spec, learner.open_next_round(learner.start(1), 1, 7).policy
 
 
 def people(spec, count, seed=1):
@@ -53,18 +54,18 @@ def people(spec, count, seed=1):
     ages = np.where(rng.random(count) < 0.2, np.nan, rng.uniform(0, 80, count))
     raw = np.column_stack([ages, rng.integers(0, 4, count), rng.integers(0, 3, count), rng.integers(0, 2, count)])
     coins = rng.integers(0, 2**32, count, dtype=np.uint32)
-    return encoded(spec.features, raw), coins, Arms(rng.integers(0, 3, count)), rng.random(count)
+    return encode_features(spec.features, raw), coins, Arms(rng.integers(0, 3, count)), rng.random(count)
 
 
 def test_cells_are_bins_levels_and_missing_values():
     spec = spec_of("none")
     raw = np.array([[0, 0, 0, 0], [80, 2, 2, 1], [np.nan, 3, 1, 0], [39.9, 1, 1, 1], [40, 1, 1, 1]])
     cells = spec.questions.cells
-    own = cells.locate(encoded(spec.features, raw)) - cells.starts[:-1]
-    assert own[:, 0].tolist() == [0, 7, 8, 3, 4]
-    assert len(set(own[:4, 1].tolist())) == 4
-    assert own[:, 2].tolist() == [0, 2, 1, 1, 1]
-    assert own[:, 3].tolist() == [0, 1, 0, 1, 1]
+    indices = cells.locate(encode_features(spec.features, raw)) - cells.starts[:-1]
+    assert indices[:, 0].tolist() == [0, 7, 8, 3, 4]
+    assert len(set(indices[:4, 1].tolist())) == 4
+    assert indices[:, 2].tolist() == [0, 2, 1, 1, 1]
+    assert indices[:, 3].tolist() == [0, 1, 0, 1, 1]
     names = spec.cell_names
     assert len(names) == len(set(names)) == cells.count - 1
     assert {"age: 0 to 10", "age: missing", "job: cook", "job: other", "size: m", "member: yes"} <= set(names)
@@ -77,7 +78,7 @@ def test_a_value_that_is_no_number_is_refused_without_an_echo():
     assert refused.value.field == "context"
 
 
-def test_every_question_parts_its_feature_and_merges_neighbours_alone():
+def test_every_question_partitions_its_feature_and_merges_neighbouring_cells_alone():
     questions = spec_of("shuffle").questions
     assert questions.matrix[0].tolist() == [1.0] + [0.0] * (questions.cells.count - 1)
     for question in range(1, questions.count):
@@ -87,87 +88,88 @@ def test_every_question_parts_its_feature_and_merges_neighbours_alone():
         assert rows.any(axis=1).all()
 
 
-def test_answers_are_the_parts_of_peoples_cells():
+def test_an_answer_is_the_part_that_holds_the_cell_of_the_participant():
     spec = spec_of("central")
     questions = spec.questions
     terms = questions.cells.locate(people(spec, 50)[0])
-    for question, column in enumerate(questions.answers(terms).T):
-        own = terms[:, questions.features[question]] if question else np.zeros(50, np.int64)
-        assert (questions.matrix[questions.starts[question] + column, own] == 1).all()
+    for question, column in enumerate(questions.locate(terms).T):
+        feature_terms = terms[:, questions.features[question]] if question else np.zeros(50, np.int64)
+        assert (questions.matrix[questions.starts[question] + column, feature_terms] == 1).all()
 
 
-def test_a_person_moves_a_curators_sum_by_two_at_most():
+def test_the_sensitivity_of_a_curators_sum_is_two_at_most():
     spec, policy = policy_of("central")
     vectors = policy.contribute(*people(spec, 40))
     dense = vectors.dense(slice(None))
-    assert dense.shape[1] == spec.ball_of(1.0).coordinates == policy.terms.mechanism.ball.coordinates
+    assert dense.shape[1] == spec.make_ball(1.0).coordinates == policy.terms.mechanism.ball.coordinates
     assert np.linalg.norm(dense, axis=1).max() <= 1 + 1e-9
-    moved = max(np.linalg.norm(one - other) for one, other in product(dense, dense))
+    moved = max(np.linalg.norm(vector - other) for vector, other in product(dense, dense))
     assert 1.2 < moved <= 2
 
 
 def test_residuals_say_how_far_a_reward_is_from_what_was_expected():
     expected, usual = np.array([0.25, 0.5, 1.5, -0.5]), Residuals(1.0)
-    assert usual.of(expected, np.array([1.0, 0.0, 0.0, 1.0])).tolist() == pytest.approx([1.0, -1.0, -1.0, 1.0])
+    assert usual.compute(expected, np.array([1.0, 0.0, 0.0, 1.0])).tolist() == pytest.approx([1.0, -1.0, -1.0, 1.0])
     # A sum beyond 1 is known to be too large even from a reward of 1: clipped to 1, it would be taken as right.
-    assert usual.of(expected[2:], np.array([1.0, 0.0])).tolist() == pytest.approx([-1 / 3, 1 / 3])
-    assert not usual.cut(expected).any()
+    assert usual.compute(expected[2:], np.array([1.0, 0.0])).tolist() == pytest.approx([-1 / 3, 1 / 3])
+    assert not usual.clipped_excess(expected).any()
 
 
 @pytest.mark.parametrize("below", [1.0, 0.25])
 def test_residuals_are_linear_in_rewards_and_never_beyond_one(below):
     rng, residuals = np.random.default_rng(0), Residuals(below)
     expected, rewards = rng.normal(0.5, 2.0, 10_000), rng.choice([0.0, 1.0, 0.3], 10_000)
-    found = residuals.of(expected, rewards)
-    assert -below <= found.min() <= found.max() <= 1
-    assert found / residuals.weights(expected) == pytest.approx(rewards - expected + residuals.cut(expected))
+    values = residuals.compute(expected, rewards)
+    assert -below <= values.min() <= values.max() <= 1
+    differences = rewards - expected + residuals.clipped_excess(expected)
+    assert values / residuals.weights(expected) == pytest.approx(differences)
 
 
 def test_residuals_of_rare_rewards_are_hardly_negative():
     expected, rare = np.array([0.01, 0.05, 0.2, -0.3]), Residuals(1 / 19)
-    assert rare.of(expected, np.ones(4)).tolist() == pytest.approx([1.0] * 4)
-    assert rare.of(expected, np.zeros(4)).tolist() == pytest.approx([-1 / 99, -1 / 19, -1 / 19, 3 / 13])
-    assert rare.cut(expected).tolist() == pytest.approx([0, 0, 0.15, 0])
+    assert rare.compute(expected, np.ones(4)).tolist() == pytest.approx([1.0] * 4)
+    assert rare.compute(expected, np.zeros(4)).tolist() == pytest.approx([-1 / 99, -1 / 19, -1 / 19, 3 / 13])
+    assert rare.clipped_excess(expected).tolist() == pytest.approx([0, 0, 0.15, 0])
 
 
 @pytest.mark.parametrize("model", PROMISES)
-def test_where_rewards_are_rare_residuals_are_bounded_below(model):
+def test_residuals_of_rare_rewards_have_a_lower_bound(model):
     # Who comes back shares out a promise of normal noise.
     spec, policy = policy_of(model, reward={"base_rate": 0.01}, experiment={"reports_per_person": RETURNS[model]})
     assert policy.below == pytest.approx(0.01 / 0.99, rel=0.02)
-    assert policy.fits(spec)
-    assert not replace(policy, below=0.0).fits(spec)
-    assert not replace(policy, below=1.5).fits(spec)
-    told = policy.contribute(*people(spec, 400)[:3], (np.arange(400) % 80 == 0).astype(float))
+    assert policy.is_compatible(spec)
+    assert not replace(policy, below=0.0).is_compatible(spec)
+    assert not replace(policy, below=1.5).is_compatible(spec)
+    contributions = policy.contribute(*people(spec, 400)[:3], (np.arange(400) % 80 == 0).astype(float))
     if model in ("none", "central"):
-        assert not replace(policy, below=0.5).fits(spec), "the ball is another"
-        dense = told.dense(slice(None))
+        assert not replace(policy, below=0.5).is_compatible(spec), "the ball is another"
+        dense = contributions.dense(slice(None))
         ball = policy.terms.mechanism.ball
         assert np.linalg.norm(np.minimum(dense, 0), axis=1).max() <= policy.below == ball.below
-        moved = max(np.linalg.norm(one - other) for one, other in product(dense, dense[::80]))
-        assert 1.2 < moved <= ball.diameter * ball.step < 1.45
+        moved = max(np.linalg.norm(vector - other) for vector, other in product(dense, dense[::80]))
+        assert 1.2 < moved <= ball.sensitivity * ball.step < 1.45
     else:
-        assert 0 <= told.values.min() < 0.01
-        assert told.values.max() == 1
+        assert 0 <= contributions.values.min() < 0.01
+        assert contributions.values.max() == 1
 
 
 def test_rare_rewards_have_half_of_the_noise_of_others():
     """And the same promise: a sum moves by the root of 2 in place of 2."""
-    many = {"context": {"features": FEATURES | NUMBERS}}
-    usual, rare = (policy_of("central", **many, **more)[1].terms for more in ({}, {"reward": {"base_rate": 0.01}}))
+    wide, rare_rewards = {"context": {"features": FEATURES | NUMBERS}}, {"reward": {"base_rate": 0.01}}
+    usual, rare = (policy_of("central", **wide, **changes)[1].terms for changes in ({}, rare_rewards))
     assert rare.mechanism.standard_deviation < 0.73 * usual.mechanism.standard_deviation
     assert account(rare.event).delta(1.0) <= 1e-6
     planted = msgspec.structs.replace(usual.mechanism, standard_deviation=rare.mechanism.standard_deviation)
-    assert account(planted.released).delta(1.0) > 1e-5
+    assert account(planted.release_event).delta(1.0) > 1e-5
 
 
 @pytest.mark.parametrize("model", PROMISES)
 def test_a_policy_that_no_learner_makes_is_refused(model):
     spec, policy = policy_of(model)
-    assert policy.fits(spec)
+    assert policy.is_compatible(spec)
     falling = policy.edges.copy()
     falling[0] = falling[-1] + 1
-    wrong = [
+    wrong_changes = [
         {"draws": policy.draws.astype(np.int32)},
         {"draws": policy.draws[:0]},
         {"draws": policy.draws[:, :, :-1]},
@@ -180,13 +182,13 @@ def test_a_policy_that_no_learner_makes_is_refused(model):
         {"seed": -1},
         {"questions": spec_of("none" if model != "none" else "central").questions},
     ]
-    assert not any(replace(policy, **one).fits(spec) for one in wrong)
+    assert not any(replace(policy, **change).is_compatible(spec) for change in wrong_changes)
 
 
-def test_coins_that_ask_by_other_shares_than_the_policy_says_are_refused():
+def test_a_policy_whose_thresholds_do_not_match_its_question_shares_is_refused():
     spec, policy = policy_of("shuffle")
     other = replace(policy, edges=(policy.edges // 2).astype(np.uint32))
-    assert not other.fits(spec)
+    assert not other.is_compatible(spec)
 
 
 NUMBERS = {f"x{place}": {"low": 0, "high": 1} for place in range(40)}
@@ -197,7 +199,7 @@ def levels(count, features):
 
 
 @pytest.mark.parametrize(
-    ("model", "context", "arms", "what"),
+    ("model", "context", "arms", "message"),
     [
         ("none", levels(60, 9), 2, "549 cells of numbers and of features with fewer than 65 levels"),
         ("none", levels(1000, 5), 2, "5005 cells in all; at most 4095"),
@@ -207,10 +209,10 @@ def levels(count, features):
         ("shuffle", {"features": levels(1000, 1)["features"] | NUMBERS}, 10, "where reports are private by themselves"),
     ],
 )
-def test_more_cells_than_there_is_room_for_are_refused(model, context, arms, what):
+def test_more_cells_than_there_is_room_for_are_refused(model, context, arms, message):
     names = [f"arm {arm}" for arm in range(arms)]
     spec_of(model, context=levels(200, 1), experiment={"arms": names})
-    with pytest.raises(SpecError, match=what) as refused:
+    with pytest.raises(SpecError, match=message) as refused:
         spec_of(model, context=context, experiment={"arms": names})
     assert refused.value.field == "context.features"
     assert "fewer levels" in refused.value.remedy
@@ -221,14 +223,14 @@ def test_a_category_of_a_thousand_levels_and_eighty_arms_are_possible():
     assert spec_of("central", experiment={"arms": [f"arm {arm}" for arm in range(256)]}).arm_count == 256
 
 
-def test_one_person_and_many_are_given_the_same_arms():
+def test_a_batch_of_contexts_gets_the_same_arms_as_single_contexts():
     """Terms are looked up for all features at once: as cell by cell, whatever the kinds of features."""
     context = {
         "features": {
             "n": {"low": 0, "high": 1, "missing": True},
             "l": {"levels": ["a", "b", "c"], "missing": True},
             "o": {"levels": ["s", "m", "l"], "ordered": True},
-            "h": {"hashed": 70},
+            "h": {"hash_buckets": 70},
             "b": {"boolean": True},
         }
     }
@@ -236,43 +238,43 @@ def test_one_person_and_many_are_given_the_same_arms():
     rng, cells = np.random.default_rng(3), spec.questions.cells
     numbers = np.stack([rng.random(400), *(rng.integers(0, top, 400) for top in (3, 3, 70, 2))], axis=1)
     numbers[rng.random(numbers.shape) < [0.3, 0.3, 0, 0, 0]] = np.nan
-    found = cells.locate(encoded(spec.features, numbers)) - cells.starts[:-1]
-    gone = np.isnan(numbers)
-    assert (found[:, 0] == np.where(gone[:, 0], 8, np.floor(8 * np.nan_to_num(numbers[:, 0])))).all()
-    assert (found[:, 1] == np.where(gone[:, 1], 3, np.nan_to_num(numbers[:, 1]))).all()
-    assert (found[:, 2:] == numbers[:, 2:]).all()
+    indices = cells.locate(encode_features(spec.features, numbers)) - cells.starts[:-1]
+    is_missing = np.isnan(numbers)
+    assert (indices[:, 0] == np.where(is_missing[:, 0], 8, np.floor(8 * np.nan_to_num(numbers[:, 0])))).all()
+    assert (indices[:, 1] == np.where(is_missing[:, 1], 3, np.nan_to_num(numbers[:, 1]))).all()
+    assert (indices[:, 2:] == numbers[:, 2:]).all()
     learner = learner_for(spec)
-    policy = learner.next(learner.start(1), 1, 7).policy
+    policy: Any = learner.open_next_round(learner.start(1), 1, 7).policy
     policy = replace(policy, draws=rng.integers(-900, 900, policy.draws.shape).astype(np.int16))
-    contexts, coins = encoded(spec.features, numbers), rng.integers(0, 1 << 32, 400, dtype=np.uint32)
+    contexts, coins = encode_features(spec.features, numbers), rng.integers(0, 1 << 32, 400, dtype=np.uint32)
     arms = policy.decide(contexts, coins).arms
-    assert [int(policy.decide(one[None], coins[n : n + 1]).arms[0]) for n, one in enumerate(contexts)] == arms.tolist()
-    terms, drawn = cells.locate(contexts), policy.drawn(coins)
-    scores = [policy.draws[d, :, 0] + policy.draws[d][:, own].sum(axis=1) for d, own in zip(drawn, terms, strict=True)]
-    assert [int(one.argmax()) for one in scores] == arms.tolist()
+    assert [int(policy.decide(contexts[[n]], coins[[n]]).arms[0]) for n in range(400)] == arms.tolist()
+    terms, chosen = cells.locate(contexts), policy.select_draws(coins)
+    scores = [policy.draws[d, :, 0] + policy.draws[d][:, row].sum(axis=1) for d, row in zip(chosen, terms, strict=True)]
+    assert [int(score.argmax()) for score in scores] == arms.tolist()
 
 
-def test_rounds_grow_by_default_more_where_a_curator_adds_noise_to_each():
+def test_the_default_round_growth_is_larger_where_a_curator_adds_noise_to_each_round():
     assert [spec_of(model).experiment.round_growth for model in PROMISES] == [0.3, 0.3, 0.1, 0.1]
     assert spec_of("central", experiment={"round_growth": 0.0}).experiment.round_growth == 0
 
 
-def test_whatever_coins_ask_the_answer_is_of_one_alphabet():
+def test_reports_on_all_questions_have_the_same_alphabet():
     spec, policy = policy_of("shuffle")
     mechanism = policy.terms.mechanism
-    made = policy.contribute(*people(spec, 40_000))
-    assert set(made.groups.tolist()) == set(range(policy.questions.count))
-    sent = mechanism.randomize(made, SeededNoise(1))["symbol"]
+    contributions = policy.contribute(*people(spec, 40_000))
+    assert set(contributions.groups.tolist()) == set(range(policy.questions.count))
+    symbol = mechanism.randomize(contributions, SeededNoise(1))["symbol"]
     for question in range(policy.questions.count):
-        assert set(sent[made.groups == question].tolist()) == set(range(2 * mechanism.buckets))
+        assert set(symbol[contributions.groups == question].tolist()) == set(range(2 * mechanism.buckets))
 
 
 def test_planted_an_alphabet_for_each_question_breaks_the_promise():
-    """Then only those who are asked the same hide each other, and everybody sees who these are."""
+    """Reports would hide among those on the same question alone, which the alphabet reveals."""
     spec, policy = policy_of("shuffle")
     terms, mechanism = policy.terms, policy.terms.mechanism
-    kept = terms.event
-    assert account(kept).delta(spec.privacy.epsilon) <= spec.privacy.delta
+    event = terms.event
+    assert account(event).delta(spec.privacy.epsilon) <= spec.privacy.delta
     share = float(policy.shares.max())
     assert share < 0.5
     planted = ShuffledResponse(mechanism.epsilon, 2 * mechanism.buckets, terms.honest, share)
@@ -290,35 +292,35 @@ def test_planted_an_alphabet_for_each_question_breaks_the_promise():
         ({"model": "local", "epsilon": 1.0}, 50_000, True),
     ],
 )
-def test_a_rate_is_warned_of_where_noise_is_as_large(privacy, people, warns):
-    told = {**PROMISES[privacy["model"]], **privacy}
-    rare = spec_of(told["model"], privacy=told, experiment={"horizon": people}, reward={"base_rate": 0.01})
-    said = [one for one in rare.concerns() if "reward.base_rate" in one]
-    assert len(said) == warns
-    usual = spec_of(told["model"], privacy=told, experiment={"horizon": people}, reward={"base_rate": 0.3})
-    assert not [one for one in usual.concerns() if "reward.base_rate" in one]
+def test_a_base_rate_below_the_noise_is_a_concern(privacy, people, warns):
+    promise = {**PROMISES[privacy["model"]], **privacy}
+    rare = spec_of(promise["model"], privacy=promise, experiment={"horizon": people}, reward={"base_rate": 0.01})
+    concerns = [concern for concern in rare.concerns() if "reward.base_rate" in concern]
+    assert len(concerns) == warns
+    usual = spec_of(promise["model"], privacy=promise, experiment={"horizon": people}, reward={"base_rate": 0.3})
+    assert not [concern for concern in usual.concerns() if "reward.base_rate" in concern]
 
 
-def noise_told(model, options, people, **more):
+def list_noise_concerns(model, options, people, **changes):
     table = {"arms": [f"arm {option}" for option in range(options)], "horizon": people}
-    return [one for one in spec_of(model, experiment=table, **more).concerns() if "noise alone" in one]
+    return [concern for concern in spec_of(model, experiment=table, **changes).concerns() if "noise alone" in concern]
 
 
 @pytest.mark.parametrize("model", ["central", "shuffle"])
-def test_noise_that_hides_what_many_options_differ_by_is_told(model):
-    assert noise_told(model, 4, 20_000) == noise_told(model, 80, 1_000_000) == []
-    (many,) = noise_told(model, 80, 20_000)
-    assert "with 80 options" in many
-    assert "List fewer options" in many
+def test_noise_larger_than_differences_between_many_options_is_a_concern(model):
+    assert list_noise_concerns(model, 4, 20_000) == list_noise_concerns(model, 80, 1_000_000) == []
+    (concern,) = list_noise_concerns(model, 80, 20_000)
+    assert "with 80 options" in concern
+    assert "List fewer options" in concern
 
 
-def test_options_differ_by_less_where_fewer_have_a_reward():
+def test_options_with_rare_rewards_differ_by_less():
     rarer = {"reward": {"base_rate": 0.06}}
-    assert noise_told("central", 20, 20_000) == noise_told("central", 20, 200_000, **rarer) == []
-    assert noise_told("central", 20, 20_000, **rarer)
+    assert list_noise_concerns("central", 20, 20_000) == list_noise_concerns("central", 20, 200_000, **rarer) == []
+    assert list_noise_concerns("central", 20, 20_000, **rarer)
 
 
-def test_options_that_coins_give_are_not_told_as_too_many():
+def test_many_options_chosen_by_coins_are_no_concern():
     weak = {"privacy": {"model": "local", "epsilon": 1.0}}
-    assert spec_of("local", **weak).starts_from_levels
-    assert noise_told("local", 16, 2000, **weak) == []
+    assert spec_of("local", **weak).has_coin_plan
+    assert list_noise_concerns("local", 16, 2000, **weak) == []

@@ -1,18 +1,19 @@
-"""Policies on convex sets: those that no learner makes are refused, and a device clips what it contributes."""
+"""Policies on convex sets: malformed policies are refused, and a device clips its contribution."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
-from privateer_core.algorithms.convex.spec import ConvexSpec, even
+from privateer_core.algorithms.convex.spec import ConvexSpec, uniform_layout
 from privateer_core.errors import InputError, Malformed
 from privateer_core.policies.decisions import Arms
 from privateer_server.rounds.loop import Schedule
 
 SPECS = ConvexSpec.instances()
 TWO, ONE = SPECS["local"], SPECS["local-ellipsoid"]
-POLICY = Schedule(TWO).open(9).policy
+POLICY: Any = Schedule(TWO).open(9).policy
 COINS = np.random.default_rng(1).integers(0, 2**32, 40_000, dtype=np.uint32)
 NOBODY = np.zeros((len(COINS), 0))
 
@@ -39,8 +40,8 @@ def with_layout(policy, layout):
         {"lipschitz": 1e-3},
         {"seed": 1 << 63},
         {"fresh_coins": True},
-        {"terms": with_layout(POLICY, even(POLICY.seed + 1, 2))},
-        {"terms": with_layout(POLICY, even(POLICY.seed, 3))},
+        {"terms": with_layout(POLICY, uniform_layout(POLICY.seed + 1, 2))},
+        {"terms": with_layout(POLICY, uniform_layout(POLICY.seed, 3))},
     ],
     ids=str,
 )
@@ -51,15 +52,15 @@ def test_policies_that_no_learner_makes_are_refused(wrong):
 
 
 @pytest.mark.parametrize("name", SPECS)
-def test_directions_are_even_and_points_are_of_the_set(name):
+def test_directions_are_uniform_and_points_are_in_the_set(name):
     """Over coins, the mean of d times a direction's square is the identity, which the estimated gradient needs.
 
     Planted: a side that everybody has is not even. Four standard errors of a mean of 40,000 are 0.02.
     """
     spec = SPECS[name]
-    policy = Schedule(spec).open(9).policy
+    policy: Any = Schedule(spec).open(9).policy
     points = policy.decide(NOBODY, COINS).points
-    assert spec.domain.holds(points)
+    assert spec.domain.contains(points)
     ways = (points[:, 0] - policy.centre) @ np.linalg.inv(policy.axes)
     if name != "published":
         assert len(ways[0]) * ways.T @ ways / len(ways) == pytest.approx(np.eye(len(ways[0])), abs=0.02)
@@ -70,14 +71,14 @@ def test_directions_are_even_and_points_are_of_the_set(name):
 def test_slopes_are_clipped_on_the_device():
     """Planted: without the clip, the largest difference of rewards would be beyond the range of values."""
     axis, (coins, nobody) = POLICY.decide(NOBODY[:4], COINS[:4]).arms >> 1, (COINS[:4], NOBODY[:4])
-    apart = 2 * np.linalg.norm(POLICY.axes, axis=1)[axis] * POLICY.lipschitz
+    differences = 2 * np.linalg.norm(POLICY.axes, axis=1)[axis] * POLICY.lipschitz
     decisions = POLICY.decide(nobody, coins)
     sign = 2 * (decisions.arms & 1) - 1
     for share, expected in ((0.5, 0.5), (1.0, 1.0), (3.0, 1.0), (-7.0, -1.0)):
-        rewards = np.stack([0.5 + share * apart / 2, 0.5 - share * apart / 2], axis=1)
+        rewards = np.stack([0.5 + share * differences / 2, 0.5 - share * differences / 2], axis=1)
         values = POLICY.contribute(nobody, coins, decisions, rewards).values
         assert 2 * values - 1 == pytest.approx(sign * expected)
-    assert 1.0 / apart.max() > 1.0
+    assert 1.0 / differences.max() > 1.0
 
 
 @pytest.mark.parametrize(
@@ -100,29 +101,29 @@ def test_one_reward_that_is_not_a_finite_number_is_refused(bad):
 
 
 @pytest.mark.parametrize("name", SPECS)
-def test_who_tells_ages_and_who_takes_earlier_decisions(name):
+def test_reports_with_the_age_of_a_choice_and_late_reports_by_trust_model(name):
     """The direction is in the coins of a choice, or in the key; ages would tell parts of a batch apart."""
     policy = Schedule(SPECS[name]).open(3, 7).policy
     assert policy.tells_age is (name.startswith("local") or name == "none")
-    assert policy.takes(7)
-    assert policy.takes(6) is (name not in ("shuffle-grouped", "shuffle-hidden", "published"))
-    assert not policy.takes(8)
+    assert policy.accepts_decisions_of(7)
+    assert policy.accepts_decisions_of(6) is (name not in ("shuffle-grouped", "shuffle-hidden", "published"))
+    assert not policy.accepts_decisions_of(8)
 
 
 def test_all_rounds_have_the_same_directions_but_as_published():
     for name, spec in SPECS.items():
         schedule = Schedule(spec)
         step = schedule.open(3)
-        first, later = (schedule.follow(step.state, 2, seed).policy.measured for seed in (5, 6))
-        assert np.allclose(first, later) is (name != "published")
+        policies: list[Any] = [schedule.follow(step.state, 2, seed).policy for seed in (5, 6)]
+        assert np.allclose(policies[0].gradient_axes, policies[1].gradient_axes) is (name != "published")
 
 
-def test_a_late_slope_is_between_the_points_that_were_played():
+def test_a_late_slope_is_measured_between_the_points_played():
     """Planted: the open round's points, which are twice as far apart."""
     decisions = POLICY.decide(NOBODY[:50], COINS[:50])
     wider = replace(POLICY, axes=2 * POLICY.axes)
     rewards = 0.5 + decisions.points @ np.array([0.2, 0.1])
-    told, late = (one.contribute(NOBODY[:50], COINS[:50], decisions, rewards).values for one in (POLICY, wider))
-    assert late == pytest.approx(told)
+    timely, late = (policy.contribute(NOBODY[:50], COINS[:50], decisions, rewards).values for policy in (POLICY, wider))
+    assert late == pytest.approx(timely)
     blind = wider.contribute(NOBODY[:50], COINS[:50], Arms(decisions.arms), rewards).values
-    assert np.abs(blind - told).max() > 0.01
+    assert np.abs(blind - timely).max() > 0.01

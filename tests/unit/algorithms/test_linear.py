@@ -1,4 +1,4 @@
-"""Linear bandits on the device: what is refused, how a context becomes a row, and what the coins of a choice do."""
+"""Linear bandits on the device: refused specs, design rows of contexts, and the coins of a choice."""
 
 import math
 import time
@@ -10,16 +10,16 @@ from scipy.stats import kstest
 
 from privateer_core.algorithms.linear.design_matrix import DesignMatrix, prior_moments
 from privateer_core.algorithms.linear.policy import LinearPolicy
-from privateer_core.algorithms.linear.reports import joint, matrix_of, moments
+from privateer_core.algorithms.linear.reports import joint_reports, second_moments, unpack_moments
 from privateer_core.algorithms.linear.spec import LinearSpec
 from privateer_core.errors import InputError, Malformed, SpecError
 from privateer_core.mechanisms.vectors.vector_noise import CentralVectors
 from privateer_core.mechanisms.vectors.vector_symbol import VectorSymbol
 from privateer_core.policies.decisions import Arms
 from privateer_core.primitives.clipping import Ball
-from privateer_core.primitives.public_coins import classes_of
+from privateer_core.primitives.public_coins import coin_classes
 from privateer_core.privacy.terms import Terms
-from privateer_core.spec.columns import CIRCLE, FLAG, NUMBER, Block, bits, coded
+from privateer_core.spec.columns import CIRCLE, FLAG, NUMBER, Block, code_block, encode_bits
 from privateer_core.spec.sections import parse_section
 from privateer_server.rounds.loop import Schedule
 from tests.support.linears import linear_spec
@@ -40,35 +40,47 @@ def policy_of(d: int, arms: int, exploration: float = 0.5) -> LinearPolicy:
     ("changes", "field", "words"),
     [
         ({"link": "probit"}, "algorithm.link", "one of 'identity', 'logistic'"),
-        ({"exploration": 0.0}, "algorithm.exploration", "greater than 0"),
-        ({"name": "paper-2-linear", "report": "residual", "model": "central"}, "algorithm.report", "joint"),
+        ({"exploration_scale": 0.0}, "algorithm.exploration_scale", "greater than 0"),
+        (
+            {"name": "paper-2-linear", "report_statistic": "residual", "model": "central"},
+            "algorithm.report_statistic",
+            "joint",
+        ),
         ({"name": "paper-2-linear", "model": "shuffle"}, "privacy.model", "has no mechanism"),
         ({"privacy": {"local_epsilon_max": 0.5}, "model": "shuffle"}, "privacy.local_epsilon_max", "at least epsilon"),
-        ({"messages": 17, "model": "shuffle"}, "algorithm.messages", "less than or equal to 16"),
-        ({"messages": 0, "model": "shuffle"}, "algorithm.messages", "greater than or equal to 1"),
-        ({"messages": 2, "model": "central"}, "algorithm.messages", "only a crowd makes several cheap"),
-        ({"messages": 2, "model": "shuffle", "privacy": {"arms": "hidden"}}, "algorithm.messages", "with hidden arms"),
+        ({"messages_per_report": 17, "model": "shuffle"}, "algorithm.messages_per_report", "less than or equal to 16"),
+        ({"messages_per_report": 0, "model": "shuffle"}, "algorithm.messages_per_report", "greater than or equal to 1"),
+        (
+            {"messages_per_report": 2, "model": "central"},
+            "algorithm.messages_per_report",
+            "only a crowd makes several cheap",
+        ),
+        (
+            {"messages_per_report": 2, "model": "shuffle", "privacy": {"arm_visibility": "hidden"}},
+            "algorithm.messages_per_report",
+            "with hidden arms",
+        ),
     ],
 )
-def test_what_no_experiment_can_be_is_refused(changes, field, words):
+def test_impossible_specs_are_refused(changes, field, words):
     with pytest.raises(SpecError, match=words) as refused:
         linear_spec(**changes)
     assert refused.value.field == field
 
 
 def test_several_messages_go_with_one_report_a_person():
-    data = linear_spec("shuffle", messages=2).model_dump(exclude_none=True)
+    data = linear_spec("shuffle", messages_per_report=2).model_dump(exclude_none=True)
     data["experiment"]["reports_per_person"] = 2
     with pytest.raises(SpecError, match="reports_per_person") as refused:
         parse_section(LinearSpec, data)
-    assert refused.value.field == "algorithm.messages"
+    assert refused.value.field == "algorithm.messages_per_report"
 
 
 def test_a_policy_that_asks_for_more_messages_than_the_spec_is_refused():
-    asked = linear_spec("shuffle", privacy={"local_epsilon_max": 8.0}, messages=4)
-    policy = Schedule(asked).open(3, 7).policy
+    spec = linear_spec("shuffle", privacy={"local_epsilon_max": 8.0}, messages_per_report=4)
+    policy = Schedule(spec).open(3, 7).policy
     assert policy.terms.messages > 1
-    policy.check(asked)
+    policy.check(spec)
     with pytest.raises(Malformed):
         policy.check(linear_spec("shuffle", privacy={"local_epsilon_max": 8.0}))
 
@@ -82,14 +94,14 @@ def test_reports_that_would_be_too_large_are_refused_with_their_size():
     assert linear_spec("local", levels).ball.coordinates == 2 * 805, "only residuals are sent"
 
 
-def test_outcomes_may_come_late_but_where_a_batch_would_tell_when_people_chose():
+def test_outcomes_may_come_late_unless_a_batch_reveals_the_time_of_a_choice():
     data = linear_spec("shuffle").model_dump(exclude_none=True)
-    data["experiment"]["conversion_window"] = 60.0
-    assert parse_section(LinearSpec, data).experiment.conversion_window == 60.0
-    data["privacy"]["arms"] = "hidden"
-    with pytest.raises(SpecError, match="'seen'") as refused:
+    data["experiment"]["conversion_window_seconds"] = 60.0
+    assert parse_section(LinearSpec, data).experiment.conversion_window_seconds == 60.0
+    data["privacy"]["arm_visibility"] = "hidden"
+    with pytest.raises(SpecError, match="'visible'") as refused:
         parse_section(LinearSpec, data)
-    assert refused.value.field == "experiment.conversion_window"
+    assert refused.value.field == "experiment.conversion_window_seconds"
 
 
 @pytest.mark.parametrize(
@@ -98,18 +110,18 @@ def test_outcomes_may_come_late_but_where_a_batch_would_tell_when_people_chose()
         ("local", {}, True, True),
         ("local", {"delta": 0.4}, False, True),
         ("shuffle", {}, False, True),
-        ("shuffle", {"arms": "hidden"}, False, False),
-        ("central", {"arms": "hidden"}, False, True),
+        ("shuffle", {"arm_visibility": "hidden"}, False, False),
+        ("central", {"arm_visibility": "hidden"}, False, True),
         ("none", {}, False, True),
     ],
 )
-def test_who_tells_ages_and_who_takes_earlier_decisions(model, privacy, tells, takes):
+def test_reports_with_the_age_of_a_choice_and_late_reports_by_trust_model(model, privacy, tells, takes):
     """Classes are told by the coins of a choice, so they need its age; those of a batch would be told apart by it."""
     policy = Schedule(linear_spec(model, privacy=privacy)).open(3, 7).policy
     assert policy.tells_age is tells
-    assert policy.takes(7)
-    assert policy.takes(6) is takes
-    assert not policy.takes(8)
+    assert policy.accepts_decisions_of(7)
+    assert policy.accepts_decisions_of(6) is takes
+    assert not policy.accepts_decisions_of(8)
 
 
 def test_a_late_class_is_that_of_the_arm_that_coins_favoured_then():
@@ -117,27 +129,27 @@ def test_a_late_class_is_that_of_the_arm_that_coins_favoured_then():
     terms = replace(earlier.terms, mechanism=VectorSymbol.calibrated(Ball("l2", 1.0, 9), 4.0, 3, 2))
     now = replace(policy_of(3, 3), version=2, seed=3, playable=np.array([True, False, True]), terms=terms)
     coins = np.arange(6000, dtype=np.uint32)
-    favoured = earlier.normals(coins).argmax(axis=1)
-    classes = now.classes_of(coins, earlier)
+    favoured = earlier.draw_normals(coins).argmax(axis=1)
+    classes = now.find_classes(coins, earlier)
     assert (classes[favoured == 0] == 0).all()
     assert (classes[favoured == 2] == 1).all()
     assert set(classes[favoured == 1].tolist()) == {0, 1}, "nobody gets that arm any more"
-    assert np.array_equal(now.classes_of(coins, now), classes_of(coins, 3, 2))
+    assert np.array_equal(now.find_classes(coins, now), coin_classes(coins, 3, 2))
 
 
 def test_rows_are_one_hot_and_no_longer_than_the_features_allow():
-    levels = coded(5)
-    design = DesignMatrix((NUMBER, FLAG, coded(2), levels))
-    contexts = np.array([[0.75, 0.0, 1.0, *bits(np.array([3.0]), levels)[0]], [0.5, 1.0, 0.0, 9.0, -3.0, 0.0]])
+    levels = code_block(5)
+    design = DesignMatrix((NUMBER, FLAG, code_block(2), levels))
+    contexts = np.array([[0.75, 0.0, 1.0, *encode_bits(np.array([3.0]), levels)[0]], [0.5, 1.0, 0.0, 9.0, -3.0, 0.0]])
     rows = design.rows(contexts)
     assert rows[0].tolist() == [1, 0.5, 0, 1, 0, 0, 0, 1, 0]
     assert rows[1, :4].tolist() == [1, 0, 1, -1]
-    assert design.length == 2.0
-    assert (np.linalg.norm(rows, axis=1) <= design.length).all()
+    assert design.max_norm == 2.0
+    assert (np.linalg.norm(rows, axis=1) <= design.max_norm).all()
     assert np.linalg.eigvalsh(prior_moments(design)).min() > -1e-12
 
 
-def test_numbers_that_come_round_are_on_a_circle_and_those_that_are_missing_at_its_centre():
+def test_cyclic_numbers_are_on_a_circle_and_missing_ones_at_its_centre():
     design = DesignMatrix((CIRCLE, FLAG, NUMBER))
     places = np.linspace(0, 1, 9)
     rows = design.rows(np.stack([places, 0 * places, places], axis=1))
@@ -145,8 +157,8 @@ def test_numbers_that_come_round_are_on_a_circle_and_those_that_are_missing_at_i
     assert np.allclose(rows[0, 1:4], rows[-1, 1:4])
     assert design.rows(np.array([[0.5, 1.0, 0.5]])).tolist() == [[1, 0, 0, 1, 0]]
     flags = np.random.default_rng(3).random((200, 3))
-    assert np.linalg.norm(design.rows(flags), axis=1).max() <= design.length + 1e-12
-    assert design.length == math.sqrt(3)
+    assert np.linalg.norm(design.rows(flags), axis=1).max() <= design.max_norm + 1e-12
+    assert design.max_norm == math.sqrt(3)
     features = make_spec({"context.features": {"hour": {"low": 0, "high": 24, "cyclic": True}}}).features
     assert DesignMatrix((CIRCLE,)).names(features) == ["1", "hour, sine", "hour, cosine"]
     exact = np.array([[1.0, 0, 0], [0, 0.5, 0], [0, 0, 0.5]])
@@ -166,32 +178,32 @@ def test_contexts_beyond_their_bounds_count_as_at_them():
     policy = policy_of(3, 2)
     coins, arms, rewards = np.arange(2, dtype=np.uint32), Arms(np.array([0, 1])), np.ones(2)
     far, near = (np.array([[low, 0.5], [high, 0.5]]) for low, high in ((-70.0, 9e9), (0.0, 1.0)))
-    made = [policy.contribute(one, coins, arms, rewards).values for one in (far, near)]
-    assert np.array_equal(*made)
-    assert np.linalg.norm(made[0], axis=1).max() <= 1 + 1e-12
+    reports = [policy.contribute(contexts, coins, arms, rewards).values for contexts in (far, near)]
+    assert np.array_equal(*reports)
+    assert np.linalg.norm(reports[0], axis=1).max() <= 1 + 1e-12
 
 
 def test_coins_are_independent_normal_and_largest_at_the_own_class():
     policy = replace(policy_of(3, 3), playable=np.array([True, False, True]))
     coins = np.arange(60_000, dtype=np.uint32)
-    normals = policy.normals(coins)
-    own = np.array([0, 2])[classes_of(coins, policy.seed, 2)]
-    assert np.array_equal(np.array([0, 2])[normals[:, [0, 2]].argmax(axis=1)], own)
+    normals = policy.draw_normals(coins)
+    own_class = np.array([0, 2])[coin_classes(coins, policy.seed, 2)]
+    assert np.array_equal(np.array([0, 2])[normals[:, [0, 2]].argmax(axis=1)], own_class)
     for arm in range(3):
         assert kstest(normals[:, arm], "norm").pvalue > 1e-4
     assert abs(np.corrcoef(normals.T) - np.eye(3)).max() < 0.02
-    favoured = replace(policy, favours=2).normals(coins)
+    favoured = replace(policy, favours=2).draw_normals(coins)
     assert (favoured[:, 2] >= favoured[:, 0]).all()
 
 
 def test_moments_and_joint_reports_are_at_most_1_long():
     rows = np.random.default_rng(1).normal(size=(50, 4)) / 2
-    told = moments(rows)
-    assert np.linalg.norm(told, axis=1).max() <= 1 + 1e-12
+    moments = second_moments(rows)
+    assert np.linalg.norm(moments, axis=1).max() <= 1 + 1e-12
     inside = np.flatnonzero(np.linalg.norm(rows, axis=1) < 1)
-    assert matrix_of(told[inside].sum(axis=0), 4) == pytest.approx(rows[inside].T @ rows[inside])
+    assert unpack_moments(moments[inside].sum(axis=0), 4) == pytest.approx(rows[inside].T @ rows[inside])
     unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
-    assert np.linalg.norm(joint(unit, np.ones(50)), axis=1) == pytest.approx(np.ones(50))
+    assert np.linalg.norm(joint_reports(unit, np.ones(50)), axis=1) == pytest.approx(np.ones(50))
 
 
 @pytest.mark.parametrize(
@@ -229,12 +241,12 @@ def test_a_decision_of_50_coordinates_and_20_arms_takes_less_than_50_microsecond
     assert min(seconds() for _ in range(3)) / people < 50e-6
 
 
-def test_contexts_are_told_where_noise_lets_them_be_known():
+def test_second_moments_of_contexts_are_reported_where_noise_is_small():
     """Under local from an epsilon of 3, and the round's ball has coordinates for them; elsewhere they always are."""
-    shares = {e: linear_spec("local", privacy={"epsilon": e}).share for e in (1.0, 2.9, 3.0, 4.0)}
+    shares = {e: linear_spec("local", privacy={"epsilon": e}).moment_share for e in (1.0, 2.9, 3.0, 4.0)}
     assert shares == {1.0: 0.0, 2.9: 0.0, 3.0: 0.1, 4.0: 0.1}
     assert [linear_spec("local", privacy={"epsilon": e}).ball.coordinates for e in (1.0, 4.0)] == [10, 25]
-    assert {model: linear_spec(model).share for model in ("shuffle", "central", "none")} == {
+    assert {model: linear_spec(model).moment_share for model in ("shuffle", "central", "none")} == {
         "shuffle": 0.1,
         "central": 0.3,
         "none": 0.3,

@@ -11,7 +11,7 @@ from privateer_core.errors import Malformed
 from privateer_core.primitives.public_coins import UNIT, Layout
 from tests.support.partitions import local_terms, make_policy
 from tests.support.specs import SHUFFLE, make_spec
-from tests.support.statistics import fits
+from tests.support.statistics import is_compatible
 
 
 def spec_of(dimension, arms, in_key=False):
@@ -48,7 +48,7 @@ def test_locate_agrees_with_edges(shape):
 
 
 @given(shapes)
-def test_bins_fill_the_space(shape):
+def test_bins_tile_the_space(shape):
     seed, dimension, arms, splits = shape
     lower, upper = make_policy(seed, dimension, arms, splits).edges()
     assert np.prod(upper - lower, axis=1).sum() == pytest.approx(1.0)
@@ -84,15 +84,15 @@ def test_choose_plays_active_arms_and_contribute_agrees(shape):
     chosen = decisions.arms
     bins = policy.locate(contexts)
     assert policy.active[bins, chosen].all()
-    told = policy.contribute(contexts, coins, decisions, np.zeros(len(contexts)))
-    asked = told.keys >= 0
-    assert (told.groups == chosen).all()
-    assert (asked == (policy.active[bins].sum(axis=1) > 1)).all()
-    assert (policy.bins[told.keys[asked]] == bins[asked]).all()
+    reports = policy.contribute(contexts, coins, decisions, np.zeros(len(contexts)))
+    has_key = reports.keys >= 0
+    assert (reports.groups == chosen).all()
+    assert (has_key == (policy.active[bins].sum(axis=1) > 1)).all()
+    assert (policy.bins[reports.keys[has_key]] == bins[has_key]).all()
 
 
 @given(shapes)
-def test_an_arm_in_the_key_is_told_whatever_the_coins(shape):
+def test_an_arm_in_the_key_does_not_depend_on_the_coins(shape):
     seed, dimension, arms, splits = shape
     policy = make_policy(seed, dimension, arms, splits, in_key=True)
     policy.check(spec_of(dimension, arms, in_key=True))
@@ -100,12 +100,12 @@ def test_an_arm_in_the_key_is_told_whatever_the_coins(shape):
     coins, others = rng.integers(0, 2**32, (2, len(contexts)), dtype=np.uint32)
     decisions, bins = policy.decide(contexts, coins), policy.locate(contexts)
     chosen = decisions.arms
-    told = policy.contribute(contexts, others, decisions, np.zeros(len(contexts)))
-    asked = told.keys >= 0
-    assert (asked == (policy.active[bins].sum(axis=1) > 1)).all()
-    assert (policy.bins[policy.cells[told.keys[asked], 0]] == bins[asked]).all()
-    assert (policy.cells[told.keys[asked], 1] == chosen[asked]).all()
-    assert (told.groups == 0).all()
+    reports = policy.contribute(contexts, others, decisions, np.zeros(len(contexts)))
+    has_key = reports.keys >= 0
+    assert (has_key == (policy.active[bins].sum(axis=1) > 1)).all()
+    assert (policy.bins[policy.cells[reports.keys[has_key], 0]] == bins[has_key]).all()
+    assert (policy.cells[reports.keys[has_key], 1] == chosen[has_key]).all()
+    assert (reports.groups == 0).all()
     assert (policy.mechanism.layout.keys, policy.mechanism.layout.groups) == (len(policy.cells), 1)
 
 
@@ -115,9 +115,9 @@ def test_shares_match_the_layout():
     contexts, coins = rng.random((300_000, 2)), rng.integers(0, 2**32, 300_000, dtype=np.uint32)
     decisions, bins = policy.decide(contexts, coins), policy.locate(contexts)
     chosen = decisions.arms
-    for key, one in enumerate(policy.bins):
-        counts = np.bincount(chosen[bins == one], minlength=4)
-        assert fits(counts, counts.sum() * policy.layout.shares[key])
+    for key, bin_index in enumerate(policy.bins):
+        counts = np.bincount(chosen[bins == bin_index], minlength=4)
+        assert is_compatible(counts, counts.sum() * policy.layout.shares[key])
 
 
 def test_a_view_has_bins_and_shares():
@@ -125,9 +125,9 @@ def test_a_view_has_bins_and_shares():
     view = policy.view(make_spec({"experiment.arms": ["a", "b", "c", "d"]}))
     assert (view.algorithm, view.version) == ("partition", policy.version)
     assert len(view.shows.bins) == len(policy.depths)
-    for one, active in zip(view.shows.bins, policy.active, strict=True):
-        assert set(one.arms) == {name for name, on in zip("abcd", active, strict=True) if on}
-        assert sum(one.arms.values()) == pytest.approx(1, abs=1e-3)
+    for view_bin, active in zip(view.shows.bins, policy.active, strict=True):
+        assert set(view_bin.arms) == {name for name, on in zip("abcd", active, strict=True) if on}
+        assert sum(view_bin.arms.values()) == pytest.approx(1, abs=1e-3)
 
 
 def terms(policy, edges):
@@ -137,16 +137,16 @@ def terms(policy, edges):
     return local_terms(layout)
 
 
-def changed(values, at, value):
+def with_value(values, at, value):
     values = values.copy()
     values[at] = value
     return values
 
 
-def steered(policy):
+def make_falling_thresholds(policy):
     """Thresholds that fall: the share of the first arm is -1 and it is dropped, yet every slot plays it."""
-    active = changed(policy.active, policy.bins[0], [False, True, True])
-    edges = changed(policy.layout.thresholds, 0, [UNIT, 0])
+    active = with_value(policy.active, policy.bins[0], [False, True, True])
+    edges = with_value(policy.layout.thresholds, 0, [UNIT, 0])
     return replace(policy, active=active, terms=terms(policy, edges))
 
 
@@ -168,9 +168,9 @@ BROKEN = {
         paths=p.paths[[0, *range(len(p.paths))]],
         active=p.active[[0, *range(len(p.active))]],
     ),
-    "too deep": lambda p: replace(p, depths=changed(p.depths, 0, 41)),
-    "negative depth": lambda p: replace(p, depths=changed(p.depths, 0, -1)),
-    "negative path": lambda p: replace(p, paths=changed(p.paths, 0, -1)),
+    "too deep": lambda p: replace(p, depths=with_value(p.depths, 0, 41)),
+    "negative depth": lambda p: replace(p, depths=with_value(p.depths, 0, -1)),
+    "negative path": lambda p: replace(p, paths=with_value(p.paths, 0, -1)),
     "fewer paths than depths": lambda p: replace(p, paths=p.paths[:-1]),
     "depths of two dimensions": lambda p: replace(p, depths=p.depths[:, None]),
     "depths as floats": lambda p: replace(p, depths=p.depths.astype(float)),
@@ -183,21 +183,21 @@ BROKEN = {
     "depths as text": lambda p: replace(p, depths=p.depths.astype("U4")),
     "an arm too many": lambda p: replace(p, active=np.concatenate([p.active, p.active[:, :1]], axis=1)),
     "an arm too few": lambda p: replace(p, active=p.active[:, :-1]),
-    "a bin without arms": lambda p: replace(p, active=changed(p.active, 0, False)),
-    "a key beyond the bins": lambda p: replace(p, bins=changed(p.bins, -1, len(p.depths))),
-    "a negative key": lambda p: replace(p, bins=changed(p.bins, 0, -1)),
-    "a key twice": lambda p: replace(p, bins=changed(p.bins, 0, p.bins[1])),
+    "a bin without arms": lambda p: replace(p, active=with_value(p.active, 0, False)),
+    "a key beyond the bins": lambda p: replace(p, bins=with_value(p.bins, -1, len(p.depths))),
+    "a negative key": lambda p: replace(p, bins=with_value(p.bins, 0, -1)),
+    "a key twice": lambda p: replace(p, bins=with_value(p.bins, 0, p.bins[1])),
     "more keys than thresholds": lambda p: replace(p, terms=terms(p, p.layout.thresholds[:-1])),
     "thresholds of another number of arms": lambda p: replace(p, terms=terms(p, p.layout.thresholds[:, :-1])),
-    "a slot plays a dropped arm": lambda p: replace(p, active=changed(p.active, p.bins[0], [True, False, False])),
-    "falling thresholds": lambda p: replace(p, terms=terms(p, changed(p.layout.thresholds, 0, [UNIT, 0]))),
+    "a slot plays a dropped arm": lambda p: replace(p, active=with_value(p.active, p.bins[0], [True, False, False])),
+    "falling thresholds": lambda p: replace(p, terms=terms(p, with_value(p.layout.thresholds, 0, [UNIT, 0]))),
     "thresholds above the unit": lambda p: replace(
-        p, terms=terms(p, changed(p.layout.thresholds, 0, [UNIT, 9 * UNIT]))
+        p, terms=terms(p, with_value(p.layout.thresholds, 0, [UNIT, 9 * UNIT]))
     ),
-    "falling thresholds that steer": steered,
+    "falling thresholds that steer": make_falling_thresholds,
     "a level too few": lambda p: replace(p, axes=p.axes[:-1]),
-    "a level along no dimension": lambda p: replace(p, axes=changed(p.axes, 39, 2)),
-    "a level along a negative dimension": lambda p: replace(p, axes=changed(p.axes, 0, -1)),
+    "a level along no dimension": lambda p: replace(p, axes=with_value(p.axes, 39, 2)),
+    "a level along a negative dimension": lambda p: replace(p, axes=with_value(p.axes, 0, -1)),
     "levels as floats": lambda p: replace(p, axes=p.axes.astype(float)),
     "dimension 0": lambda p: replace(p, dimension=0),
     "negative dimension": lambda p: replace(p, dimension=-2),

@@ -1,6 +1,7 @@
 """Policies of phased elimination that no learner makes, and contributions of another size, are refused."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from privateer_core.errors import InputError, Malformed
 from privateer_server.rounds.loop import Schedule
 
 SPEC = PhasedSpec.instances()["none"]
-POLICY = Schedule(SPEC).open(9).policy
+POLICY: Any = Schedule(SPEC).open(9).policy
 OVERFLOWING = np.array([0, 1 << 62, (1 << 63) - 1, -(1 << 62), 5][: len(POLICY.support)])
 """Rows whose differences are positive, since one of them overflows."""
 
@@ -40,9 +41,9 @@ def test_policies_that_no_learner_makes_are_refused(wrong):
         replace(POLICY, **wrong).check(SPEC)
 
 
-def test_phases_ask_whom_the_schedule_says():
-    following = Schedule(SPEC).learner.next(Schedule(SPEC).open(9).state, 3, 9).policy
-    assert following.terms.batch == len(following.draw.asked()) == SPEC.clients(1)
+def test_phases_invite_the_participants_of_the_schedule():
+    following = Schedule(SPEC).learner.open_next_round(Schedule(SPEC).open(9).state, 3, 9).policy
+    assert following.terms.batch == len(following.draw.select_participants()) == SPEC.phase_size(1)
 
 
 def test_contributions_of_another_size_are_refused_without_an_echo():

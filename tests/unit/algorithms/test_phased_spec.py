@@ -8,7 +8,7 @@ import pytest
 from privateer_core.algorithms import parse_spec
 from privateer_core.algorithms.phased import PhasedSpec
 from privateer_core.errors import SpecError
-from privateer_core.spec.actions import sphere
+from privateer_core.spec.actions import draw_sphere_points
 from tests.support.phased import phased_spec, tables
 from tests.support.specs import make_spec
 from tests.support.specs import tables as partition_tables
@@ -19,7 +19,7 @@ PAPER = {"algorithm.name": "paper-5-dp-dpe"}
 BAD = {
     "alpha too small": ({"algorithm.alpha": 0.0}, "algorithm.alpha", "0.8"),
     "alpha too large": ({"algorithm.alpha": 1.0}, "algorithm.alpha", "0.8"),
-    "few people": ({"experiment.people": 100}, "experiment.people", "raise it to"),
+    "few people": ({"experiment.participants": 100}, "experiment.participants", "raise it to"),
     "short horizon": ({"experiment.horizon": 5}, "experiment.horizon", "raise it to 22"),
     "one action": ({"actions.count": 1}, "actions", "two"),
     "one given action": ({"actions": {"vectors": [[1.0, 0.0]]}}, "actions", "two"),
@@ -37,37 +37,31 @@ BAD = {
     "published none": (PAPER, "privacy.model", "choose another"),
     "no epsilon": ({"privacy.model": "central", "privacy.delta": 1e-6}, "privacy.epsilon", "add"),
     "central delta": ({"privacy": {"model": "central", "epsilon": 1.0}}, "privacy.delta", "1e-6"),
-    "pure published": (
-        {"privacy": {"model": "local", "epsilon": 1.0}, **PAPER},
-        "privacy.delta",
-        "1e-6",
-    ),
-    "above the theorem": (
-        {**SHUFFLE, "privacy.epsilon": 16.0, **PAPER},
-        "privacy.epsilon",
-        "lower it",
-    ),
+    "pure published": ({"privacy": {"model": "local", "epsilon": 1.0}, **PAPER}, "privacy.delta", "1e-6"),
+    "above the theorem": ({**SHUFFLE, "privacy.epsilon": 16.0, **PAPER}, "privacy.epsilon", "lower it"),
     "large batches": ({**SHUFFLE, "privacy.min_batch": 100}, "privacy.min_batch", "lower it to 2, or raise"),
     "default batches": ({**SHUFFLE, "privacy.min_batch": None}, "privacy.min_batch", "lower it to 2, or raise"),
     "nobody honest": ({**SHUFFLE, "privacy.honest_fraction": 0.4}, "privacy.honest_fraction", "raise it"),
     "empty range": ({"reward.low": 1.0}, "reward", ""),
-    "arms": ({**SHUFFLE, "privacy.arms": "hidden"}, "privacy.arms", "remove"),
+    "arms": ({**SHUFFLE, "privacy.arm_visibility": "hidden"}, "privacy.arm_visibility", "remove"),
     "local_epsilon_max": ({**SHUFFLE, "privacy.local_epsilon_max": 2.0}, "privacy.local_epsilon_max", "remove"),
     "unknown key": ({"algorithm.gamma": 1.0}, "algorithm.gamma", "remove"),
     "context": ({"context": {"features": {"x": {"low": 0, "high": 1}}}}, "context", "remove"),
-    "beta": ({"algorithm.beta": 1.0}, "algorithm.beta", ""),
-    "no beta": ({"algorithm.beta": 1e-320}, "algorithm.beta", ""),
-    "more than people": ({"algorithm.clients": 1e308}, "algorithm.clients", ""),
-    "more than numbers": ({"algorithm.fixed_clients": 10**400}, "algorithm.fixed_clients", ""),
+    "more than people": ({"algorithm.participants_factor": 1e308}, "algorithm.participants_factor", ""),
+    "more than numbers": ({"recruitment.timeout_seconds": 10**400}, "recruitment.timeout_seconds", ""),
     "infinite range": ({"reward.low": -1e308, "reward.high": 1e308}, "reward", ""),
     "squares overflow": ({"reward.low": 0.0, "reward.high": 1e300}, "reward", ""),
     "squares vanish": ({"reward.low": 0.0, "reward.high": 5e-324}, "reward", ""),
-    "standard_deviation": ({"algorithm.client_deviation": 1e300}, "algorithm.client_deviation", ""),
+    "standard_deviation": (
+        {"algorithm.participant_standard_deviation": 1e300},
+        "algorithm.participant_standard_deviation",
+        "",
+    ),
 }
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_what_cannot_work_is_refused_with_the_remedy(name):
+def test_impossible_phases_are_refused_with_a_remedy(name):
     changes, field, remedy = BAD[name]
     with pytest.raises(SpecError) as refused:
         parse_spec(tables(changes))
@@ -76,11 +70,16 @@ def test_what_cannot_work_is_refused_with_the_remedy(name):
     assert remedy in str(refused.value.remedy)
 
 
-def test_remedies_work():
+def test_a_spec_changed_by_the_remedy_is_accepted():
     for name, changes in {
-        "few people": {"experiment.people": 348},
+        "few people": {"experiment.participants": 348},
         "short horizon": {"experiment.horizon": 22},
-        "large batches": {**SHUFFLE, "privacy.min_batch": 100, "algorithm.clients": 57.5, "experiment.people": 100_000},
+        "large batches": {
+            **SHUFFLE,
+            "privacy.min_batch": 100,
+            "algorithm.participants_factor": 57.5,
+            "experiment.participants": 100_000,
+        },
         "too long": {"actions": {"vectors": [[x / 1.3 for x in row] for row in LONG]}},
     }.items():
         with pytest.raises(SpecError):
@@ -88,39 +87,42 @@ def test_remedies_work():
         assert phased_spec(changes)
 
 
-def test_what_the_message_says_of_the_population_is_what_it_takes():
+def test_the_population_that_the_message_names_is_the_smallest_accepted():
     with pytest.raises(SpecError) as refused:
-        phased_spec({"experiment.people": 100})
-    needed = int(str(refused.value.remedy).split("raise it to ")[1].split(",")[0])
-    spec = phased_spec({"experiment.people": needed})
-    assert sum(spec.clients(phase) for phase in range(1, spec.phases + 1)) == needed
+        phased_spec({"experiment.participants": 100})
+    required = int(str(refused.value.remedy).split("raise it to ")[1].split(",")[0])
+    spec = phased_spec({"experiment.participants": required})
+    assert sum(spec.phase_size(phase) for phase in range(1, spec.phases + 1)) == required
     with pytest.raises(SpecError):
-        phased_spec({"experiment.people": needed - 1})
+        phased_spec({"experiment.participants": required - 1})
 
 
 def test_phases_of_section_7():
     spec = phased_spec(
-        {"experiment": {"name": "dpe", "horizon": 10**6, "people": 10**5}, "actions": {"count": 9, "dimension": 20}}
+        {
+            "experiment": {"name": "dpe", "horizon": 10**6, "participants": 10**5},
+            "actions": {"count": 9, "dimension": 20},
+        }
     )
-    assert spec.first_length == pytest.approx(4 * 20 * math.log(math.log(20)) + 16)
+    assert spec.first_phase_length == pytest.approx(4 * 20 * math.log(math.log(20)) + 16)
     assert spec.phases == 13
-    assert [spec.clients(phase) for phase in (1, 2, 13)] == [2, 4, 1352]
-    assert spec.beta == pytest.approx(1 / (9 * 10**6))
+    assert [spec.phase_size(phase) for phase in (1, 2, 13)] == [2, 4, 1352]
+    assert spec.comparison_failure_probability == pytest.approx(1 / (9 * 10**6))
 
 
 @pytest.mark.parametrize("dimension", [1, 2])
 def test_the_first_phase_where_the_papers_logarithm_fails(dimension):
     vectors = [[0.5] * dimension, [-0.25] * dimension]
-    assert phased_spec({"actions": {"vectors": vectors}}).first_length == 16
+    assert phased_spec({"actions": {"vectors": vectors}}).first_phase_length == 16
 
 
 def test_drawn_actions_are_uniform_on_the_sphere():
-    points = sphere(20_000, 3, 4)
+    points = draw_sphere_points(20_000, 3, 4)
     assert np.linalg.norm(points, axis=1) == pytest.approx(np.ones(20_000))
     assert np.abs(points.mean(axis=0)).max() < 5 / math.sqrt(3 * 20_000)
     assert points.T @ points / 20_000 == pytest.approx(np.eye(3) / 3, abs=0.012)
-    assert sphere(4, 3, 4) == pytest.approx(points.ravel()[:12].reshape(4, 3))
-    assert not np.allclose(sphere(4, 3, 5), sphere(4, 3, 4))
+    assert draw_sphere_points(4, 3, 4) == pytest.approx(points.ravel()[:12].reshape(4, 3))
+    assert not np.allclose(draw_sphere_points(4, 3, 5), draw_sphere_points(4, 3, 4))
 
 
 def test_given_actions_need_not_span():

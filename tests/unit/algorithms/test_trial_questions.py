@@ -1,24 +1,26 @@
-"""What coins ask: of how many, of which arms, and where it pays to ask."""
+"""The questions that coins choose: their shares, the arms they are about, and where asking has less variance."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from privateer_core.algorithms.trial import TrialSpec
-from privateer_core.algorithms.trial.coin_questions import coin_layout, information_ratio, questions_of
+from privateer_core.algorithms.trial.coin_questions import information_ratio, make_coin_layout, make_coin_questions
 from privateer_server.rounds.loop import Schedule
-from tests.support.statistics import fits
+from tests.support.statistics import is_compatible
 
 
-def asked(
+def question_shares(
     segments: int, epsilon: float, declared: bool = False, facts: int = 1, explored: float = 1.0
 ) -> dict[str, float]:
-    """Shares of people by what they are asked: of a segment, of everybody, or whether they are in a segment."""
-    found = {"segment": 0.0, "everybody": 0.0, "member": 0.0}
-    for one in questions_of(segments, facts, epsilon, declared, explored):
-        found["member" if one.fact is None else "everybody" if one.everybody else "segment"] += one.share
-    return {name: round(share, 6) for name, share in found.items()}
+    """Return the shares of participants by kind of question: on a segment's arms, on everybody's, or on membership."""
+    shares = {"segment": 0.0, "everybody": 0.0, "member": 0.0}
+    for question in make_coin_questions(segments, facts, epsilon, declared, explored):
+        kind = "member" if question.fact is None else "everybody" if question.everybody else "segment"
+        shares[kind] += question.share
+    return {name: round(share, 6) for name, share in shares.items()}
 
 
 ALONE, SHARES = {"segment": 0.0, "everybody": 0.0, "member": 0.0}, {"segment": 0.92, "everybody": 0.0, "member": 0.08}
@@ -26,7 +28,7 @@ ALL, DECLARED = {"segment": 0.72, "everybody": 0.2, "member": 0.08}, {"segment":
 
 
 @pytest.mark.parametrize(
-    ("segments", "epsilon", "declared", "wanted"),
+    ("segments", "epsilon", "declared", "expected"),
     [
         (1, 1.0, False, ALONE),
         (3, 1.0, False, ALONE),
@@ -44,35 +46,37 @@ ALL, DECLARED = {"segment": 0.72, "everybody": 0.2, "member": 0.08}, {"segment":
         (64, 3.0, False, ALL),
     ],
 )
-def test_who_is_asked_what(segments: int, epsilon: float, declared: bool, wanted: dict[str, float]) -> None:
-    """Named segments need nothing; else the shares are asked unless declared, and everybody where that doubles."""
-    assert asked(segments, epsilon, declared) == wanted
+def test_question_shares(segments: int, epsilon: float, declared: bool, expected: dict[str, float]) -> None:
+    """Ask for segments' shares unless declared, and about the average effect where that doubles its precision."""
+    assert question_shares(segments, epsilon, declared) == expected
 
 
-def test_no_more_are_asked_about_everybody_than_explore_anyway() -> None:
+def test_questions_about_the_average_effect_are_limited_to_the_exploring_share() -> None:
     """Their arm is not their segment's best. With fewer of them it pays for more segments alone."""
-    assert asked(8, 1.0, explored=0.147) == {"segment": 0.773, "everybody": 0.147, "member": 0.08}
-    assert asked(7, 1.0, explored=0.147) == SHARES
-    assert asked(16, 1.0, explored=0.0216)["everybody"] == 0
-    assert asked(64, 1.0, explored=0.0216)["everybody"] == 0.022
+    assert question_shares(8, 1.0, explored=0.147) == {"segment": 0.773, "everybody": 0.147, "member": 0.08}
+    assert question_shares(7, 1.0, explored=0.147) == SHARES
+    assert question_shares(16, 1.0, explored=0.0216)["everybody"] == 0
+    assert question_shares(64, 1.0, explored=0.0216)["everybody"] == 0.022
     tables = TrialSpec.instances()["local-asked"].model_dump(exclude_none=True)
-    for floor, wanted in ((0.07, 0.2), (0.05, 0.0)):
-        tables["algorithm"]["floor"] = floor
+    for floor, expected in ((0.07, 0.2), (0.05, 0.0)):
+        tables["algorithm"]["min_allocation"] = floor
         spec = TrialSpec.model_validate(tables)
-        assert sum(one.share for one in spec.questions if one.everybody) == pytest.approx(wanted)
-    tables["algorithm"] |= {"allocation": "fixed", "shares": [0.8, 0.1, 0.1]}
+        assert sum(question.share for question in spec.questions if question.everybody) == pytest.approx(expected)
+    tables["algorithm"] |= {"allocation": "fixed", "allocation_ratio": [0.8, 0.1, 0.1]}
     assert TrialSpec.model_validate(tables).questions[1].share == 0.2
 
 
 def test_guardrails_share_the_questions_equally() -> None:
-    assert asked(8, 1.0, facts=3) == ALL
-    questions = questions_of(8, 3, 1.0, declared=False)
-    assert [(one.fact, one.everybody) for one in questions] == [
+    assert question_shares(8, 1.0, facts=3) == ALL
+    questions = make_coin_questions(8, 3, 1.0, has_declared_shares=False)
+    assert [(question.fact, question.everybody) for question in questions] == [
         *((fact, False) for fact in range(3)),
         *((fact, True) for fact in range(3)),
         (None, False),
     ]
-    assert len({one.share for one in questions[:3]}) == len({one.share for one in questions[3:6]}) == 1
+    assert (
+        len({question.share for question in questions[:3]}) == len({question.share for question in questions[3:6]}) == 1
+    )
 
 
 def test_with_one_bucket_each_segment_adds_a_fifth_of_what_its_sum_tells() -> None:
@@ -80,33 +84,33 @@ def test_with_one_bucket_each_segment_adds_a_fifth_of_what_its_sum_tells() -> No
         assert information_ratio(segments, 1.0, 0.2) == pytest.approx(0.2 * segments + 0.8)
 
 
-def test_only_reports_that_stand_alone_have_questions() -> None:
+def test_only_local_reports_have_questions() -> None:
     for name, spec in TrialSpec.instances().items():
         assert bool(spec.questions) is (name == "local-asked"), name
 
 
-def test_coins_ask_as_often_and_give_arms_as_often_as_said() -> None:
+def test_coins_follow_the_stated_question_and_arm_shares() -> None:
     """False alarm 1e-6. Planted: the shares of another segment."""
-    questions = questions_of(6, 2, 1.0, declared=False)
+    questions = make_coin_questions(6, 2, 1.0, has_declared_shares=False)
     shares = np.array([[0.5, 0.3, 0.2], [0.1, 0.2, 0.7], *[[0.4, 0.3, 0.3]] * 4, [0.2, 0.2, 0.6]])
-    layout = coin_layout(5, shares, questions)
+    layout = make_coin_layout(5, shares, questions)
     coins = np.random.default_rng(3).integers(0, 2**32, 200_000, dtype=np.uint32)
     for row in (0, 1):
         groups = layout.group(layout.hashes(coins, np.full(len(coins), row)), np.full(len(coins), row))
-        seen = np.bincount(groups, minlength=15)
-        expected = [one.share * shares[-1 if one.everybody else row] for one in questions]
-        assert fits(seen, len(coins) * np.ravel(expected))
-        other = [one.share * shares[-1 if one.everybody else 1 - row] for one in questions]
-        assert not fits(seen, len(coins) * np.ravel(other))
+        counts = np.bincount(groups, minlength=15)
+        expected = [question.share * shares[-1 if question.everybody else row] for question in questions]
+        assert is_compatible(counts, len(coins) * np.ravel(expected))
+        other = [question.share * shares[-1 if question.everybody else 1 - row] for question in questions]
+        assert not is_compatible(counts, len(coins) * np.ravel(other))
 
 
 def test_a_question_has_the_same_coins_in_every_segment_to_the_last() -> None:
     rng = np.random.default_rng(8)
     for facts in (1, 2, 3):
-        questions = questions_of(7, facts, 0.7, declared=False)
-        layout = coin_layout(5, rng.dirichlet(np.ones(3), 8), questions)
+        questions = make_coin_questions(7, facts, 0.7, has_declared_shares=False)
+        layout = make_coin_layout(5, rng.dirichlet(np.ones(3), 8), questions)
         assert (np.ptp(layout.thresholds[:, 2::3].astype(int), axis=0) == 0).all()
-        about = np.array([one.everybody for one in questions]).repeat(3)[:-1]
+        about = np.array([question.everybody for question in questions]).repeat(3)[:-1]
         assert (np.ptp(layout.thresholds[:, about].astype(int), axis=0) == 0).all()
         assert (np.diff(layout.thresholds.astype(int), axis=1) >= 0).all()
 
@@ -115,7 +119,7 @@ def test_a_question_has_the_same_coins_in_every_segment_to_the_last() -> None:
 def test_learned_shares_pass_the_check_of_devices_however_they_round(guardrails: tuple[str, ...]) -> None:
     """Where rounding is coarsest too: in 64 segments, of which few are asked about everybody."""
     tables = TrialSpec.instances()["local-asked"].model_dump(exclude_none=True)
-    tables["algorithm"] |= {"guardrails": guardrails, "floor": 0.025}
+    tables["algorithm"] |= {"guardrails": guardrails, "min_allocation": 0.025}
     tables["experiment"]["horizon"] = 100_000
     tables["segments"]["cuts"]["x1"] = [cut / 64 for cut in range(1, 64)]
     spec, rng = TrialSpec.model_validate(tables), np.random.default_rng(2)
@@ -123,15 +127,15 @@ def test_learned_shares_pass_the_check_of_devices_however_they_round(guardrails:
     state = schedule.open(5).state
     assert spec.share_rows == 65
     for _ in range(20):
-        shares = spec.floor + (1 - 3 * spec.floor) * rng.dirichlet(np.full(3, 0.3), spec.share_rows)
-        schedule.learner.next(replace(state, shares=shares), 2, 5).policy.check(spec)
+        shares = spec.min_arm_share + (1 - 3 * spec.min_arm_share) * rng.dirichlet(np.full(3, 0.3), spec.share_rows)
+        schedule.learner.open_next_round(replace(state, shares=shares), 2, 5).policy.check(spec)
 
 
-def test_nothing_is_asked_when_the_trial_is_over() -> None:
+def test_a_trial_that_is_over_has_no_questions() -> None:
     """The arm is then the segment's, whatever the coins."""
     spec = TrialSpec.instances()["local-asked"]
     schedule = Schedule(spec)
-    last = schedule.follow(schedule.open(5).state, 2, 5, asks=False).policy
+    last: Any = schedule.follow(schedule.open(5).state, 2, 5, asks=False).policy
     last.check(spec)
     coins = np.random.default_rng(4).integers(0, 2**32, 500, dtype=np.uint32)
     assert last.questions == ()

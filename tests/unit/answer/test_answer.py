@@ -1,4 +1,4 @@
-"""Answers travel; what is no answer is refused."""
+"""Answers survive encoding; malformed answers are refused."""
 
 import math
 from typing import Any
@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from privateer_core.answer import ESTIMATES_MAX, Answer
+from privateer_core.answer.conclusion import SIZE_MAX, decode_answer, encode_answer
 from privateer_core.answer.estimates import Effect, Estimate
 from privateer_core.answer.facts import Among, Between, Bin, Fact, Table
 from privateer_core.answer.parts import (
@@ -29,9 +30,8 @@ from privateer_core.answer.policy_view import (
     Point,
     PolicyView,
     PublicDraw,
-    leading,
+    leading_option,
 )
-from privateer_core.answer.stored import SIZE_MAX, decode_answer, encode_answer
 from privateer_core.errors import Malformed
 
 FOUND = Answer(
@@ -56,7 +56,7 @@ PARTS = (
 
 
 @pytest.mark.parametrize("answer", [FOUND, BARE, msgspec.structs.replace(FOUND, parts=PARTS)])
-def test_an_answer_travels(answer: Answer) -> None:
+def test_an_answer_survives_encoding(answer: Answer) -> None:
     assert decode_answer(encode_answer(answer)) == answer
     assert msgspec.json.decode(msgspec.json.encode(answer), type=Answer) == answer
 
@@ -97,19 +97,19 @@ WRONG: dict[str, dict[str, Any]] = {
     "a warning that steers a terminal": {"warnings": ["\x1b[2J"]},
     "a part of no kind": {"parts": [{"title": "a"}]},
     "a part of a kind of its own": {"parts": [{"kind": "song", "title": "a"}]},
-    "an effect without end": {"gain": {"option": "a", "value": math.inf, "low": None, "high": None}},
+    "an effect without end": {"gain": {"arm": "a", "value": math.inf, "low": None, "high": None}},
     "more": {"surprise": 1},
 }
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-def test_what_is_not_an_answer_is_refused(wrong: str) -> None:
-    told = msgspec.to_builtins(FOUND) | WRONG[wrong]
+def test_a_malformed_answer_is_refused(wrong: str) -> None:
+    document = msgspec.to_builtins(FOUND) | WRONG[wrong]
     with pytest.raises(Malformed) as refused:
-        decode_answer(msgspec.msgpack.encode(told))
+        decode_answer(msgspec.msgpack.encode(document))
     assert refused.value.remedy
     with pytest.raises(msgspec.ValidationError):
-        msgspec.convert(told, Answer)
+        msgspec.convert(document, Answer)
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_what_is_not_an_answer_is_refused(wrong: str) -> None:
         encode_answer(BARE).replace(b"confidence", b"confid\xff\xffce"),
     ],
 )
-def test_other_bytes_are_refused(body: bytes) -> None:
+def test_bytes_that_are_no_answer_are_refused(body: bytes) -> None:
     with pytest.raises(Malformed):
         decode_answer(body)
 
@@ -134,10 +134,10 @@ def test_other_bytes_are_refused(body: bytes) -> None:
     [(0.5, (0.4, 0.6), False), (0.95, (0.85, 1.0), False), (1.0, (0.9, 1.0), False), (1.03, (0.93, 1.0), True)],
 )
 def test_an_estimate_is_never_beyond_the_bounds(value: float, ends: tuple[float, float], at_bound: bool) -> None:
-    found = Estimate.within("a", value, 0.1, (0.0, 1.0))
-    assert (found.low, found.high) == pytest.approx(ends)
-    assert found.value == min(value, 1.0)
-    assert found.at_bound is at_bound
+    estimate = Estimate.within("a", value, 0.1, (0.0, 1.0))
+    assert (estimate.low, estimate.high) == pytest.approx(ends)
+    assert estimate.value == min(value, 1.0)
+    assert estimate.at_bound is at_bound
 
 
 POLICIES = (
@@ -150,7 +150,7 @@ POLICIES = (
 
 
 @pytest.mark.parametrize("shows", POLICIES)
-def test_a_policy_view_travels(shows: Any) -> None:
+def test_a_policy_view_survives_encoding(shows: Any) -> None:
     view = PolicyView("one", 3, shows, (Fact("explores", value=True, kind="yes or no"),))
     assert msgspec.json.decode(msgspec.json.encode(view), type=PolicyView) == view
 
@@ -167,15 +167,15 @@ def test_a_policy_view_travels(shows: Any) -> None:
         {"algorithm": "a\nb"},
     ],
 )
-def test_what_is_not_a_policy_is_refused(wrong: dict[str, Any]) -> None:
-    told = msgspec.to_builtins(PolicyView("one", 3, POLICIES[1])) | wrong
+def test_a_malformed_policy_is_refused(wrong: dict[str, Any]) -> None:
+    view = msgspec.to_builtins(PolicyView("one", 3, POLICIES[1])) | wrong
     with pytest.raises(msgspec.ValidationError):
-        msgspec.convert(told, PolicyView)
+        msgspec.convert(view, PolicyView)
 
 
-def test_the_option_that_leads_is_alone() -> None:
-    assert leading({"a": 0.5, "b": 0.25, "c": 0.25}) == "a"
-    assert leading({"a": 0.3333, "b": 0.3333, "c": 0.3333}) is None
+def test_the_leading_option_is_unique_or_none() -> None:
+    assert leading_option({"a": 0.5, "b": 0.25, "c": 0.25}) == "a"
+    assert leading_option({"a": 0.3333, "b": 0.3333, "c": 0.3333}) is None
 
 
 def test_a_bin_has_two_corners_of_one_length() -> None:
@@ -184,10 +184,10 @@ def test_a_bin_has_two_corners_of_one_length() -> None:
 
 
 def test_a_reason_is_one_of_a_closed_set() -> None:
-    told = msgspec.to_builtins(
+    document = msgspec.to_builtins(
         msgspec.structs.replace(BARE, effects=(Effect("b", None, 0.1, 0.0, 0.2, "its interval holds 0"),))
     )
-    assert decode_answer(msgspec.msgpack.encode(told)).effects[0].is_decided is False
-    told["effects"][0]["reason"] = "it seems so"
+    assert decode_answer(msgspec.msgpack.encode(document)).effects[0].is_decided is False
+    document["effects"][0]["reason"] = "it seems so"
     with pytest.raises(Malformed):
-        decode_answer(msgspec.msgpack.encode(told))
+        decode_answer(msgspec.msgpack.encode(document))

@@ -1,4 +1,4 @@
-"""Exports: whole ones are read, damaged ones and those of another version are refused."""
+"""Complete exports are read; damaged exports and exports of another version are refused."""
 
 import json
 from typing import Any
@@ -12,15 +12,15 @@ from privateer_core.errors import SpecError
 from tests.documents import exports, vectors, wire
 
 _, SPEC, PUBLICATION = vectors.cases()[0]
-DOCUMENT = exports.plain(exports.exported(SPEC, PUBLICATION))
+DOCUMENT = exports.decode_export(exports.build_export(SPEC, PUBLICATION))
 
 
 def test_an_export_survives_being_written_by_another_program() -> None:
-    again = json.loads(json.dumps(DOCUMENT, indent=4, sort_keys=True))
-    assert read_export(again, "FILE").published == PUBLICATION
+    document = json.loads(json.dumps(DOCUMENT, indent=4, sort_keys=True))
+    assert read_export(document, "FILE").publication_bytes == PUBLICATION
 
 
-def test_the_vectors_have_what_is_refused() -> None:
+def test_the_vectors_hold_refused_exports() -> None:
     for case in json.loads((wire.FEW / "exports.json").read_text())["refused"]:
         if case["refused"] is None or "contradict" in case["refused"]:
             continue
@@ -30,14 +30,14 @@ def test_the_vectors_have_what_is_refused() -> None:
         assert caught.value.remedy
 
 
-def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+def leaf_paths(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """Every leaf of a document."""
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    found = [place for key, one in items for place in places(one, (*path, key))]
-    return found or [path]
+    paths = [leaf_path for key, item in items for leaf_path in leaf_paths(item, (*path, key))]
+    return paths or [path]
 
 
-LEAVES = places(DOCUMENT)
+LEAVES = leaf_paths(DOCUMENT)
 
 
 @given(st.sampled_from(LEAVES), st.sampled_from([None, 7, "x", 0.5, True, [], {}]))
@@ -54,6 +54,6 @@ def test_a_change_anywhere_is_found(path: tuple[Any, ...], value: Any) -> None:
 
 
 @pytest.mark.parametrize("document", [None, [], "text", {}, {"format": 7}, {"format": "privateer/export/x"}])
-def test_what_is_no_export_is_refused(document: Any) -> None:
+def test_a_document_that_is_no_export_is_refused(document: Any) -> None:
     with pytest.raises(SpecError, match="is not an export"):
         read_export(document, "FILE")

@@ -1,4 +1,4 @@
-"""The account of people adds up, says what is not known, and is said in the same words everywhere."""
+"""Counts of participants add up, list unknown participants, and have the same words everywhere."""
 
 import json
 from dataclasses import replace
@@ -18,8 +18,8 @@ ACCOUNTS = st.builds(
     People.from_parts,
     COUNTS,
     COUNTS,
-    held=st.builds(HeldReports, COUNTS, st.just(None), COUNTS),
-    refused=st.dictionaries(st.sampled_from(["round-closed", "unopenable"]), COUNTS),
+    reports=st.builds(HeldReports, COUNTS, st.just(None), COUNTS),
+    refused=st.dictionaries(st.sampled_from(["round-closed", "decryption-failed"]), COUNTS),
     out_of_reach=COUNTS,
     is_unknown=st.booleans(),
 )
@@ -31,16 +31,16 @@ def total(people: People) -> int:
 
 
 @given(ACCOUNTS, COUNTS, COUNTS)
-def test_whatever_is_known_adds_up(people: People, held: int, uncertainty: int) -> None:
+def test_counts_of_participants_add_up(people: People, n_at_shuffler: int, uncertainty: int) -> None:
     assert total(people) == people.planned
-    more = people.with_shuffler(held, uncertainty)
-    assert total(more) == more.planned == people.planned
-    assert (more.counted, more.out_of_reach, more.refused) == (people.counted, people.out_of_reach, people.refused)
-    assert more.held.at_shuffler == min(held, people.unknown)
-    assert more.unknown <= uncertainty
-    together = people + more
-    assert total(together) == together.planned == 2 * people.planned
-    assert msgspec.json.decode(msgspec.json.encode(more), type=People) == more
+    new = people.with_shuffler(n_at_shuffler, uncertainty)
+    assert total(new) == new.planned == people.planned
+    assert (new.counted, new.out_of_reach, new.refused) == (people.counted, people.out_of_reach, people.refused)
+    assert new.held.at_shuffler == min(n_at_shuffler, people.unknown)
+    assert new.unknown <= uncertainty
+    combined = people + new
+    assert total(combined) == combined.planned == 2 * people.planned
+    assert msgspec.json.decode(msgspec.json.encode(new), type=People) == new
 
 
 @pytest.mark.parametrize(
@@ -55,13 +55,13 @@ def test_whatever_is_known_adds_up(people: People, held: int, uncertainty: int) 
         {"held": HeldReports(needed=-1)},
     ],
 )
-def test_what_does_not_add_up_is_no_account(lie: dict[str, Any]) -> None:
+def test_counts_that_do_not_add_up_are_refused(lie: dict[str, Any]) -> None:
     people = People(5700, 3000, not_asked=2000, out_of_reach=700)
     with pytest.raises(ValueError, match=r"must|may"):
         replace(people, **lie)
     with pytest.raises(msgspec.ValidationError):
         msgspec.convert(
-            msgspec.to_builtins(people) | {name: msgspec.to_builtins(one) for name, one in lie.items()}, People
+            msgspec.to_builtins(people) | {name: msgspec.to_builtins(count) for name, count in lie.items()}, People
         )
 
 
@@ -71,8 +71,8 @@ def test_the_words_are_those_of_the_dashboard(case: dict[str, Any]) -> None:
     assert msgspec.convert(case["people"], People).sentence == case["sentence"]
 
 
-def test_what_a_server_cannot_see_is_not_said_to_be_nobody() -> None:
-    server = People.from_parts(5700, 3000, held=HeldReports(0, None, 1000), out_of_reach=700, is_unknown=True)
+def test_counts_that_a_server_cannot_see_are_unknown_and_not_zero() -> None:
+    server = People.from_parts(5700, 3000, reports=HeldReports(0, None, 1000), out_of_reach=700, is_unknown=True)
     assert (server.unknown, server.not_asked) == (1000, 1000)
     assert "1,000 not asked or at the shuffler (not known which)" in server.sentence
     assert "0 held" not in server.sentence

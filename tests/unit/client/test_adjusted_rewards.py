@@ -1,4 +1,4 @@
-"""A device adjusts its person's reward by numbers that come with the context, and nothing on the wire tells it."""
+"""A device adjusts rewards by covariates of the context, and no message on the wire reveals them."""
 
 from pathlib import Path
 from typing import Any
@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privateer_client import Outcome
+from privateer_client import ReportStatus
 from privateer_core.algorithms import parse_spec
-from privateer_core.errors import InputError, UnfitValueWarning
+from privateer_core.errors import InputError, InvalidValueWarning
 from privateer_core.mechanisms.cell_pairs import REPORT, UNIT
 from privateer_core.spec.spec import Spec
 from tests.support.experiments import WEEK, Device, Server
@@ -19,21 +19,21 @@ CONTEXT = {"x1": 0.3, "x2": 0.9}
 
 
 def spec_of(**changes: Any) -> Spec:
-    told = {
+    settings = {
         "algorithm.name": "trial",
         "privacy.model": "none",
         "privacy.epsilon": None,
         "reward.low": -60.0,
         "reward.high": 120.0,
         "reward.kind": "numeric",
-        "reward.adjust": {"minutes": {"mean": 31.0, "slope": 0.8}, "x1": {"mean": 0.5, "slope": 10.0}},
+        "reward.covariates": {"minutes": {"mean": 31.0, "slope": 0.8}, "x1": {"mean": 0.5, "slope": 10.0}},
     }
-    return parse_spec(tables(told | changes))
+    return parse_spec(tables(settings | changes))
 
 
-def reported(server: Server) -> float:
-    """The reward that the only report tells, in its unit."""
-    (record,) = np.frombuffer(server.plain()[-REPORT.itemsize :], REPORT)
+def reported_reward(server: Server) -> float:
+    """Return the reward of the only report, in its unit."""
+    (record,) = np.frombuffer(server.open_report()[-REPORT.itemsize :], REPORT)
     return round(-60.0 + 180.0 * float(record["value"]) / UNIT, 1)
 
 
@@ -48,7 +48,7 @@ def device(tmp_path: Path, server: Server) -> Device:
 
 
 @pytest.mark.parametrize(
-    ("minutes", "reward", "told"),
+    ("minutes", "reward", "expected"),
     [
         (41.0, 50.0, 44.0),  # 50 - .8 (41 - 31) - 10 (.3 - .5)
         (None, 50.0, 52.0),
@@ -60,47 +60,47 @@ def device(tmp_path: Path, server: Server) -> Device:
     ],
     ids=str,
 )
-@pytest.mark.filterwarnings("ignore::privateer_core.errors.UnfitValueWarning")
-def test_a_report_tells_what_was_not_expected(
-    device: Device, server: Server, minutes: Any, reward: Any, told: float
+@pytest.mark.filterwarnings("ignore::privateer_core.errors.InvalidValueWarning")
+def test_a_report_carries_the_reward_minus_its_expected_part(
+    device: Device, server: Server, minutes: Any, reward: Any, expected: float
 ) -> None:
     session = device.start().join("test")
     assert session.features == ("x1", "x2", "minutes")
     session.choose({**CONTEXT, "minutes": minutes})
-    assert session.report(reward) is Outcome.ACCEPTED
-    assert reported(server) == told
+    assert session.report(reward) is ReportStatus.ACCEPTED
+    assert reported_reward(server) == expected
 
 
 def test_a_number_counts_as_it_was_when_the_person_chose(tmp_path: Path) -> None:
-    """A choice that is kept stands with its number, also in another session; a second one would be from after it."""
-    server = Server(published(spec_of(**{"experiment.conversion_window": WEEK})))
+    """A stored choice keeps its covariate in other sessions, since a later value could depend on the arm."""
+    server = Server(published(spec_of(**{"experiment.conversion_window_seconds": WEEK})))
     device = Device(tmp_path, server)
     device.start().join("test").choose({**CONTEXT, "minutes": 41.0})
     session = device.start().join("test")
     session.choose({**CONTEXT, "minutes": 1000.0})
-    assert session.report(50.0) is Outcome.PENDING
+    assert session.report(50.0) is ReportStatus.PENDING
     device.clock.time += 2 * WEEK
-    device.start().resend()
-    assert reported(server) == 44.0
+    device.start().flush()
+    assert reported_reward(server) == 44.0
 
 
 def test_without_an_outcome_the_default_is_adjusted(tmp_path: Path) -> None:
-    server = Server(published(spec_of(**{"experiment.conversion_window": WEEK})))
+    server = Server(published(spec_of(**{"experiment.conversion_window_seconds": WEEK})))
     device = Device(tmp_path, server)
     device.start().join("test").choose({**CONTEXT, "minutes": 41.0})
     device.clock.time += 2 * WEEK
-    device.start().resend()
-    assert reported(server) == -6.0
+    device.start().flush()
+    assert reported_reward(server) == -6.0
 
 
 @pytest.mark.parametrize("minutes", ["41", True, [41.0], 10**400], ids=["text", "yes", "list", "huge"])
-def test_what_is_no_number_counts_as_missing_and_is_not_echoed(device: Device, server: Server, minutes: Any) -> None:
+def test_an_invalid_covariate_counts_as_missing_and_is_not_echoed(device: Device, server: Server, minutes: Any) -> None:
     session = device.start().join("test")
-    with pytest.warns(UnfitValueWarning, match="minutes") as told:
+    with pytest.warns(InvalidValueWarning, match="minutes") as caught:
         session.choose({**CONTEXT, "minutes": minutes})
-    assert all("41" not in str(one.message) for one in told)
+    assert all("41" not in str(warning.message) for warning in caught)
     session.report(50.0)
-    assert reported(server) == 52.0
+    assert reported_reward(server) == 52.0
 
 
 @pytest.mark.parametrize(
@@ -122,13 +122,13 @@ def test_names_that_are_missing_or_unknown_are_refused(device: Device, context: 
 
 def test_nothing_on_the_wire_or_on_disk_has_another_size_without_the_number(tmp_path: Path) -> None:
     sizes = set()
-    for place, minutes in enumerate((41.0, None, 0.0)):
+    for index, minutes in enumerate((41.0, None, 0.0)):
         server = Server(published(spec_of()))
-        device = Device(tmp_path / str(place), server)
-        (tmp_path / str(place)).mkdir()
+        device = Device(tmp_path / str(index), server)
+        (tmp_path / str(index)).mkdir()
         session = device.start().join("test")
         session.choose({**CONTEXT, "minutes": minutes})
-        kept = len(device.files())
+        stored_size = len(device.files())
         session.report(50.0)
-        sizes.add((kept, len(server.sent[0]), server.exchanges))
+        sizes.add((stored_size, len(server.posts[0]), server.exchanges))
     assert len(sizes) == 1

@@ -1,4 +1,4 @@
-"""The SDK's four lines against a server whose answers are scripted."""
+"""The SDK's four lines against a server with scripted responses."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -6,14 +6,14 @@ from pathlib import Path
 import httpx
 import pytest
 
-from privateer_client import AsyncClient, Client, Ledger, Outcome
+from privateer_client import AsyncClient, Client, Ledger, ReportStatus
 from privateer_core.errors import (
     InputError,
+    InvalidValueWarning,
     NotFound,
     RoundClosed,
     TermsRefused,
     Unavailable,
-    UnfitValueWarning,
 )
 from privateer_core.mechanisms.signed_symbol import SignedSymbol
 from privateer_core.wire.envelope import decode_envelope
@@ -28,16 +28,16 @@ CONTEXT = {"x1": 0.3, "x2": 0.9}
 
 
 class Service:
-    """A publication and scripted answers at the endpoint; remembers what it was sent."""
+    """Serve a publication and scripted answers at the endpoint, and store each request."""
 
     def __init__(self, body: bytes, *answers: httpx.Response | Exception) -> None:
-        self.body, self.answers, self.sent = body, list(answers), []  # type: ignore[var-annotated]
+        self.body, self.answers, self.uploads = body, list(answers), []  # type: ignore[var-annotated]
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
         if request.method == "GET":
-            found = request.url.path == "/experiments/test/policy"
-            return httpx.Response(200, content=self.body) if found else httpx.Response(404)
-        self.sent.append((str(request.url), request.content))
+            is_policy = request.url.path == "/experiments/test/policy"
+            return httpx.Response(200, content=self.body) if is_policy else httpx.Response(404)
+        self.uploads.append((str(request.url), request.content))
         answer = self.answers.pop(0) if self.answers else httpx.Response(202, json={"accepted": 1, "refused": {}})
         if isinstance(answer, Exception):
             raise answer
@@ -58,43 +58,43 @@ def ledger(tmp_path: Path) -> Path:
     return tmp_path / "ledger.db"
 
 
-def test_four_lines(ledger: Path) -> None:
+def test_a_client_joins_chooses_and_reports_in_four_lines(ledger: Path) -> None:
     service = Service(published(make_spec()))
     session = client(service, ledger).join("test")
     arm = session.choose(CONTEXT)
     assert arm in ("arm-0", "arm-1", "arm-2")
-    assert session.asked
-    assert session.report(1.0) is Outcome.ACCEPTED
-    assert not session.asked
-    ((url, body),) = service.sent
+    assert session.report_requested
+    assert session.report(1.0) is ReportStatus.ACCEPTED
+    assert not session.report_requested
+    ((url, body),) = service.uploads
     assert url == "http://s/reports"
     assert decode_envelope(body).header.experiment == "test"
 
 
-async def test_four_lines_async(ledger: Path) -> None:
+async def test_an_async_client_joins_chooses_and_reports_in_four_lines(ledger: Path) -> None:
     service = Service(published(shuffle_spec()))
     transport = notarized(service)
     async with AsyncClient("http://s", shuffler="http://m/", ledger=Ledger(ledger), transport=transport) as device:
         session = await device.join("test")
         await session.choose(CONTEXT)
-        assert await session.report(0.0) is Outcome.ACCEPTED
-    assert service.sent[0][0] == "http://m/experiments/test/reports"
+        assert await session.report(0.0) is ReportStatus.ACCEPTED
+    assert service.uploads[0][0] == "http://m/experiments/test/reports"
 
 
 def test_a_second_report_is_refused_after_a_restart_too(ledger: Path) -> None:
     service = Service(published(make_spec()))
     for attempt in range(2):
         session = client(service, ledger).join("test")
-        assert session.asked == (attempt == 0)
+        assert session.report_requested == (attempt == 0)
         session.choose(CONTEXT)
         if attempt:
-            assert session.report(1.0) is Outcome.ALREADY_REPORTED
+            assert session.report(1.0) is ReportStatus.ALREADY_REPORTED
         else:
             session.report(1.0)
-    assert len(service.sent) == 1
+    assert len(service.uploads) == 1
 
 
-def test_it_is_paid_before_a_byte_leaves(ledger: Path) -> None:
+def test_a_report_is_paid_before_it_is_sent(ledger: Path) -> None:
     class Crash(BaseException):
         pass
 
@@ -116,57 +116,60 @@ def test_retries_send_the_same_bytes_and_a_duplicate_was_accepted(ledger: Path) 
     service = Service(published(make_spec()), httpx.ReadTimeout("lost"), httpx.Response(503), duplicate)
     session = client(service, ledger).join("test")
     session.choose(CONTEXT)
-    assert session.report(1.0) is Outcome.ACCEPTED
-    assert len({body for _, body in service.sent}) == 1 < len(service.sent)
+    assert session.report(1.0) is ReportStatus.ACCEPTED
+    assert len({body for _, body in service.uploads}) == 1 < len(service.uploads)
 
 
-def test_nobody_answers(ledger: Path) -> None:
+def test_a_report_without_a_response_is_pending(ledger: Path) -> None:
     service = Service(published(make_spec()), *[httpx.ConnectError("down")] * 1000)
     session = client(service, ledger).join("test")
     session.choose(CONTEXT)
-    assert session.report(1.0) is Outcome.PENDING
+    assert session.report(1.0) is ReportStatus.PENDING
 
 
 def test_a_late_report_is_an_outcome_and_no_exception(ledger: Path) -> None:
     closed = httpx.Response(409, content=problem_body(RoundClosed("closed")))
     session = client(Service(published(make_spec()), closed), ledger).join("test")
     session.choose(CONTEXT)
-    assert session.report(1.0) is Outcome.LATE
+    assert session.report(1.0) is ReportStatus.LATE
 
 
 def test_a_finished_experiment_chooses_and_costs_nothing(ledger: Path) -> None:
     service = Service(published(shuffle_spec(), **OVER))
     session = client(service, ledger, shuffler="http://m").join("test")
-    assert not session.asked
+    assert not session.report_requested
     assert session.choose(CONTEXT) in ("arm-0", "arm-1", "arm-2")
-    assert session.report(1.0) is Outcome.NOT_ASKED
-    assert not service.sent
+    assert session.report(1.0) is ReportStatus.NOT_REQUESTED
+    assert not service.uploads
     assert Ledger(ledger).payments() == []
 
 
-SOURCE = {"name": "clinic", "people": 2000, "epsilon": 1.0, "shares": [0.5, 0.25, 0.25]}
+SOURCE = {"name": "clinic", "participants": 2000, "epsilon": 1.0, "shares": [0.5, 0.25, 0.25]}
 
 
 def test_people_of_a_source_report_on_arms_they_played_before(ledger: Path) -> None:
     service = Service(published(make_spec({"sources": [SOURCE]})), httpx.Response(202))
     session = client(service, ledger).join("test", cohort="clinic")
-    assert session.report_past(CONTEXT, "arm-1", 1.0) is Outcome.ACCEPTED
-    assert len(service.sent) == 1
-    assert session.report_past(CONTEXT, "arm-1", 1.0) is Outcome.ALREADY_REPORTED
+    assert session.report_past(CONTEXT, "arm-1", 1.0) is ReportStatus.ACCEPTED
+    assert len(service.uploads) == 1
+    assert session.report_past(CONTEXT, "arm-1", 1.0) is ReportStatus.ALREADY_REPORTED
 
 
-def test_it_is_one_cohorts_turn(ledger: Path) -> None:
-    """Others choose, and pay and send nothing."""
+def test_in_the_turn_of_a_cohort_other_participants_send_nothing(ledger: Path) -> None:
+    """In the turn of a cohort the participants outside of it choose, but pay and send nothing."""
     service = Service(published(make_spec({"sources": [SOURCE]})))
     session = client(service, ledger).join("test")
-    assert not session.asked
+    assert not session.report_requested
     assert session.choose(CONTEXT) in ("arm-0", "arm-1", "arm-2")
-    assert session.report(1.0) is Outcome.NOT_ASKED
+    assert session.report(1.0) is ReportStatus.NOT_REQUESTED
     size = 66 + SignedSymbol.instances()["1-1"].report_size
     later = Service(published(make_spec({"sources": [SOURCE]}), policy={"cohort": ""}, round_={"sealed_size": size}))
-    assert client(later, ledger).join("test", cohort="clinic").report_past(CONTEXT, "arm-1", 0.0) is Outcome.NOT_ASKED
-    assert not service.sent
-    assert not later.sent
+    assert (
+        client(later, ledger).join("test", cohort="clinic").report_past(CONTEXT, "arm-1", 0.0)
+        is ReportStatus.NOT_REQUESTED
+    )
+    assert not service.uploads
+    assert not later.uploads
     assert Ledger(ledger).payments() == []
 
 
@@ -197,9 +200,9 @@ def test_wrong_reports_of_sources_name_the_remedy(ledger: Path) -> None:
     member = device.join("test", cohort="clinic")
     with pytest.raises(InputError, match="report_past"):
         member.report(1.0)
-    with pytest.warns(UnfitValueWarning, match="arm: ") as told:
-        assert member.report_past(CONTEXT, "secret-arm", 1.0) is Outcome.ACCEPTED
-    assert "secret-arm" not in str(told[0].message)
+    with pytest.warns(InvalidValueWarning, match="arm: ") as caught:
+        assert member.report_past(CONTEXT, "secret-arm", 1.0) is ReportStatus.ACCEPTED
+    assert "secret-arm" not in str(caught[0].message)
 
 
 def test_the_application_names_the_shuffler(ledger: Path) -> None:
@@ -207,7 +210,7 @@ def test_the_application_names_the_shuffler(ledger: Path) -> None:
         client(Service(published(shuffle_spec())), ledger).join("test")
 
 
-def test_errors_before_anything_is_sent(ledger: Path) -> None:
+def test_invalid_calls_are_errors_before_a_report_is_sent(ledger: Path) -> None:
     service = Service(published(make_spec()))
     device = client(service, ledger)
     with pytest.raises(NotFound):
@@ -218,18 +221,18 @@ def test_errors_before_anything_is_sent(ledger: Path) -> None:
     with pytest.raises(InputError, match="choose an arm first"):
         session.report(1.0)
     session.choose(dict.fromkeys(CONTEXT, 1000000000.0))
-    assert not service.sent
-    assert session.report(7.0) is Outcome.ACCEPTED
+    assert not service.uploads
+    assert session.report(7.0) is ReportStatus.ACCEPTED
     assert session.clipped
     assert session.clipped_features == tuple(CONTEXT)
 
 
 def test_no_answer_from_the_server(ledger: Path) -> None:
-    def down(_: httpx.Request) -> httpx.Response:
+    def refuse_connection(_: httpx.Request) -> httpx.Response:
         raise httpx.ConnectError("down")
 
     with pytest.raises(Unavailable):
-        Client("http://s", ledger=Ledger(ledger), transport=notarized(down)).join("test")
+        Client("http://s", ledger=Ledger(ledger), transport=notarized(refuse_connection)).join("test")
 
 
 @pytest.mark.parametrize("status", [302, 500, 503])
@@ -247,20 +250,20 @@ def test_one_server_has_one_identity_however_it_is_spelled(ledger: Path, url: st
     session = client(service, ledger).join("test")
     session.choose(CONTEXT)
     session.report(1.0)
-    again = Client(url, ledger=Ledger(ledger), transport=notarized(service)).join("test")
-    again.choose(CONTEXT)
-    assert again.report(1.0) is Outcome.ALREADY_REPORTED
+    rejoined = Client(url, ledger=Ledger(ledger), transport=notarized(service)).join("test")
+    rejoined.choose(CONTEXT)
+    assert rejoined.report(1.0) is ReportStatus.ALREADY_REPORTED
 
 
 @pytest.mark.parametrize("url", ["s", "ftp://s", "http://", "http://u:p@s", "http://s?x=1", "http://[", ""])
-def test_an_address_that_is_none_is_refused(ledger: Path, url: str) -> None:
+def test_a_malformed_server_address_is_refused(ledger: Path, url: str) -> None:
     with pytest.raises(InputError) as refusal:
         Client(url, ledger=Ledger(ledger))
     assert refusal.value.field == "url"
 
 
 @pytest.mark.parametrize("shuffler", ["m", "ftp://m", "http://u:p@m"])
-def test_a_shuffler_that_is_none_is_refused(ledger: Path, shuffler: str) -> None:
+def test_a_malformed_shuffler_address_is_refused(ledger: Path, shuffler: str) -> None:
     with pytest.raises(InputError) as refusal:
         Client("http://s", shuffler=shuffler, ledger=Ledger(ledger))
     assert refusal.value.field == "shuffler"
@@ -271,21 +274,21 @@ def test_a_shuffler_that_is_none_is_refused(ledger: Path, shuffler: str) -> None
     [
         ({"timeout": 0.0}, "timeout"),
         ({"timeout": float("inf")}, "timeout"),
-        ({"patience": -1.0}, "patience"),
-        ({"patience": float("nan")}, "patience"),
+        ({"retry_timeout": -1.0}, "retry_timeout"),
+        ({"retry_timeout": float("nan")}, "retry_timeout"),
     ],
 )
-def test_times_out_of_range_are_refused(ledger: Path, times: dict[str, float], field: str) -> None:
+def test_timeouts_out_of_range_are_refused(ledger: Path, times: dict[str, float], field: str) -> None:
     with pytest.raises(InputError) as refusal:
         client(Service(b""), ledger, **times)
     assert refusal.value.field == field
 
 
 def test_a_cookie_never_ties_the_report_to_the_fetch(ledger: Path) -> None:
-    body, seen = published(make_spec()), []
+    body, sent_headers = published(make_spec()), []
 
     def service(request: httpx.Request) -> httpx.Response:
-        seen.append(request.headers)
+        sent_headers.append(request.headers)
         status = 200 if request.method == "GET" else 202
         return httpx.Response(status, content=body, headers={"set-cookie": "who=somebody; path=/"})
 
@@ -293,5 +296,5 @@ def test_a_cookie_never_ties_the_report_to_the_fetch(ledger: Path) -> None:
         session = device.join("test")
         session.choose(CONTEXT)
         session.report(1.0)
-    assert len(seen) == 2
-    assert not any("cookie" in headers for headers in seen)
+    assert len(sent_headers) == 2
+    assert not any("cookie" in headers for headers in sent_headers)

@@ -1,4 +1,4 @@
-"""Connections: a new one for each request of one person, kept ones where they are many people's, none held for ever."""
+"""Connections are new for each request of a single participant, shared among many participants, and time out."""
 
 import os
 import time
@@ -8,13 +8,14 @@ from threading import Thread
 
 import pytest
 
+from privateer_client import Client
 from privateer_client.async_transport import AsyncExchange
 from privateer_client.connections import ServiceConnections
-from privateer_client.delivery import Ask, Silence
+from privateer_client.delivery import DeliveryRequest, EndpointAnswer, Silence, Steps
 
 
 class Service:
-    """A service that counts connections, and one of whose pages never ends."""
+    """A service that counts connections and has a page that never ends."""
 
     def __init__(self) -> None:
         service = self
@@ -51,8 +52,8 @@ class Service:
         self.url = f"http://127.0.0.1:{self.server.server_port}"
         Thread(target=self.server.serve_forever, daemon=True).start()
 
-    def ask(self, path: str = "/", timeout: float = 10.0) -> Ask:
-        return Ask("GET", self.url + path, {}, timeout)
+    def ask(self, path: str = "/", timeout: float = 10.0) -> DeliveryRequest:
+        return DeliveryRequest("GET", self.url + path, {}, timeout)
 
 
 @pytest.fixture
@@ -67,42 +68,56 @@ def service() -> Iterator[Service]:
 def test_people_share_a_connection_and_one_person_does_not(service: Service, is_shared: bool) -> None:
     exchange = ServiceConnections()
     if is_shared:
-        exchange.share()
-    assert {exchange.answer(service.ask()).body for _ in range(20)} == {b"ok"}
+        exchange.keep_open()
+    assert {exchange.send(service.ask()).body for _ in range(20)} == {b"ok"}
     assert service.connections == (1 if is_shared else 20)
     exchange.close()
 
 
+def test_a_participant_of_many_does_not_close_shared_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: a participant who closes the shared connections, and a client that leaves them open."""
+    closed = list[str]()
+    monkeypatch.setattr("privateer_client.transport.HttpExchange.close", lambda _: closed.append("connections"))
+    with Client("http://server") as client:
+        client.person("a").close()
+        assert not closed
+    assert closed == ["connections"]
+
+
 def test_an_answer_without_end_is_broken_off_on_a_connection_that_was_used_before(service: Service) -> None:
     exchange = ServiceConnections()
-    exchange.share()
-    exchange.answer(service.ask())
+    exchange.keep_open()
+    exchange.send(service.ask())
     began = time.monotonic()
-    assert exchange.answer(service.ask("/drips", 0.3)).silence is Silence.LATE
+    assert exchange.send(service.ask("/drips", 0.3)).silence is Silence.LATE
     assert time.monotonic() - began < 2.0
     assert service.connections == 1
-    assert exchange.answer(service.ask()).body == b"ok"
+    assert exchange.send(service.ask()).body == b"ok"
     exchange.close()
 
 
 def test_a_process_that_forks_leaves_the_connections_to_the_first(service: Service) -> None:
     exchange = ServiceConnections()
-    exchange.share()
-    exchange.answer(service.ask())
+    exchange.keep_open()
+    exchange.send(service.ask())
     child = os.fork()
     if child == 0:
-        late = exchange.answer(service.ask("/drips", 0.3)).silence is Silence.LATE  # its watchdogs wake, too
-        os._exit(0 if late and exchange.answer(service.ask()).body == b"ok" else 1)
+        late = exchange.send(service.ask("/drips", 0.3)).silence is Silence.LATE  # its watchdogs wake, too
+        os._exit(0 if late and exchange.send(service.ask()).body == b"ok" else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert exchange.answer(service.ask()).body == b"ok"
+    assert exchange.send(service.ask()).body == b"ok"
     assert service.connections == 3  # the child's: one is broken off
     exchange.close()
 
 
 async def test_an_event_loop_asks_in_threads(service: Service) -> None:
     exchange = AsyncExchange()
-    exchange.share()
-    answers = [await exchange._answer(service.ask()) for _ in range(20)]
-    assert {answer.body for answer in answers} == {b"ok"}
+    exchange.connections.keep_open()
+
+    def steps() -> Steps[EndpointAnswer | None]:
+        return (yield service.ask())
+
+    answers = [await exchange.run(steps()) for _ in range(20)]
+    assert {answer and answer.body for answer in answers} == {b"ok"}
     assert service.connections == 1
     await exchange.close()

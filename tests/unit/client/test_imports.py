@@ -1,4 +1,4 @@
-"""What a device loads is listed, so that nothing comes with it that it does not need."""
+"""The modules that a device imports are listed, so that it loads no module that it does not need."""
 
 import json
 
@@ -8,7 +8,7 @@ LATE = ("answer", "wire.attestation", "wire.blind_rsa", "wire.token", "store", "
 """A device loads no results, upload tokens or services of the core, and no algorithm until an experiment names it."""
 
 
-def test_what_a_device_loads_is_what_is_listed() -> None:
+def test_a_device_imports_the_listed_modules_alone() -> None:
     listed = json.loads(imports.LIST.read_text())
     assert imports.loaded() == listed, "if it has to: python -m tests.documents imports"
     assert listed["packages"] == ["cryptography", "msgspec", "numpy", "pydantic"]

@@ -1,4 +1,4 @@
-"""An experiment costs no page its time or its errors: the default is shown at once, and why is said."""
+"""An experiment neither delays a page nor breaks it: the default is shown in time, with a logged reason."""
 
 import asyncio
 import json
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from privateer_client import AsyncClient, Client, Ledger, Outcome
+from privateer_client import AsyncClient, Client, Ledger, ReportStatus, arm
 from tests.support.experiments import CONTEXT, OTHER, Device, Server
 from tests.support.notary import notarized
 from tests.support.publications import published
@@ -36,17 +36,17 @@ def _shown_in_time(tmp_path: Path, url: str, case: dict[str, str], caplog: pytes
     within = _WITHIN if case["service"] == "hangs" else 5.0
     words = case["words"].format(url=url, seconds=within)
     client = Client(url, ledger=tmp_path / "x.db", timeout=5.0)
-    shown, seconds = list[Any](), list[float]()
+    arms, seconds = list[Any](), list[float]()
     for _ in range(3):
         began = time.monotonic()
-        shown.append(client.arm("test", CONTEXT, default="control", within=within))
+        arms.append(client.arm("test", CONTEXT, default="control", within=within))
         seconds.append(time.monotonic() - began)
     assert max(seconds) < within + _GRACE
     if case["service"] == "hangs":
         assert max(seconds[1:]) < _GRACE / 2  # whoever hangs has had its time
-    assert [one.name for one in shown] == ["control"] * 3
-    assert all(one.fallback.startswith(words) for one in shown)
-    assert [one.report(1.0) for one in shown] == [Outcome.NOT_ASKED] * 3
+    assert [arm.name for arm in arms] == ["control"] * 3
+    assert all(arm.fallback.startswith(words) for arm in arms)
+    assert [arm.report(1.0) for arm in arms] == [ReportStatus.NOT_REQUESTED] * 3
     assert len(caplog.messages) == 1  # each reason is told once
     assert words in caplog.text
 
@@ -56,13 +56,13 @@ def _shown_in_time(tmp_path: Path, url: str, case: dict[str, str], caplog: pytes
             arm = await client.arm("test", CONTEXT, default="control", within=within)
             return [time.monotonic() - began, arm.name, arm.fallback, await arm.report(1.0)]
 
-    took, name, why, outcome = asyncio.run(page())
+    took, name, reason, outcome = asyncio.run(page())
     assert took < within + _GRACE
-    assert (name, outcome) == ("control", Outcome.NOT_ASKED)
-    assert why.startswith(words)
+    assert (name, outcome) == ("control", ReportStatus.NOT_REQUESTED)
+    assert reason.startswith(words)
 
 
-def slow(server: Server, seconds: float) -> Callable[[Any], Any]:
+def delay_server(server: Server, seconds: float) -> Callable[[Any], Any]:
     def answer(request: Any) -> Any:
         time.sleep(seconds)
         return server(request)
@@ -73,43 +73,43 @@ def slow(server: Server, seconds: float) -> Callable[[Any], Any]:
 def test_a_slow_server_serves_the_next_page(tmp_path: Path) -> None:
     server = Server(published(make_spec()))
     device = Device(tmp_path, server)
-    client = device.start(transport=notarized(slow(server, 0.5)))
+    client = device.start(transport=notarized(delay_server(server, 0.5)))
     first = client.arm("test", CONTEXT, default="control", within=_WITHIN)
-    assert (first.name, first.report(1.0)) == ("control", Outcome.NOT_ASKED)
+    assert (first.name, first.report(1.0)) == ("control", ReportStatus.NOT_REQUESTED)
     time.sleep(1.5)
     second = client.arm("test", CONTEXT, default="control", within=_WITHIN)
     assert (second.name in ("arm-0", "arm-1", "arm-2"), second.fallback) == (True, None)
-    assert second.report(1.0) is Outcome.ACCEPTED
+    assert second.report(1.0) is ReportStatus.ACCEPTED
     # The application starts anew, and a server that is slow costs a person who has an arm neither time nor that arm.
-    client = device.start(transport=notarized(slow(server, 0.5)))
+    client = device.start(transport=notarized(delay_server(server, 0.5)))
     third = client.arm("test", OTHER, default="control", within=_WITHIN)
     assert (third.name, third.fallback) == (second.name, None)
-    assert third.report(0.0) is Outcome.ALREADY_REPORTED
+    assert third.report(0.0) is ReportStatus.ALREADY_REPORTED
 
 
 @pytest.mark.parametrize(
     ("name", "context", "field"),
     [("test", {}, "x1"), ("test", {**CONTEXT, "other": 1}, "other"), ("typo", CONTEXT, "")],
 )
-def test_what_a_developer_gets_wrong_is_no_error_of_the_page(
+def test_a_developers_mistake_shows_the_default_arm(
     tmp_path: Path, name: str, context: dict[str, Any], field: str
 ) -> None:
     device = Device(tmp_path, Server(published(make_spec())))
-    shown = device.start().arm(name, context, default="control", within=5.0)
-    assert shown.name == "control"
-    assert field in (shown.fallback or "")
-    assert "0.3" not in (shown.fallback or "")
+    arm = device.start().arm(name, context, default="control", within=5.0)
+    assert arm.name == "control"
+    assert field in (arm.fallback or "")
+    assert "0.3" not in (arm.fallback or "")
 
 
-def test_construction_does_nothing(tmp_path: Path) -> None:
-    """No file, no thread and no connection: a page that is drawn elsewhere, or never asks, pays for nothing."""
+def test_construction_opens_no_file_thread_or_connection(tmp_path: Path) -> None:
+    """A page that never chooses an arm opens no file, thread or connection."""
     threads = threading.active_count()
     folder = tmp_path / "nowhere"
-    for made in (Client, AsyncClient):
-        made("http://127.0.0.1:9", ledger=folder / "x.db")
+    for client_class in (Client, AsyncClient):
+        client_class("http://127.0.0.1:9", ledger=folder / "x.db")
     assert (folder.exists(), threading.active_count()) == (False, threads)
-    shown = Client("http://127.0.0.1:9", ledger="/dev/null/x.db").arm("test", default="control", within=5.0)
-    assert (shown.name, (shown.fallback or "").partition(":")[0]) == ("control", "ledger")
+    default_arm = Client("http://127.0.0.1:9", ledger="/dev/null/x.db").arm("test", default="control", within=5.0)
+    assert (default_arm.name, (default_arm.fallback or "").partition(":")[0]) == ("control", "ledger")
 
 
 def test_a_path_is_a_ledger(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_a_path_is_a_ledger(tmp_path: Path) -> None:
     for path in (tmp_path / "one.db", str(tmp_path / "two.db")):
         session = device.start(ledger=path).join("test")
         session.choose(CONTEXT)
-        assert session.report(1.0) is Outcome.ACCEPTED
+        assert session.report(1.0) is ReportStatus.ACCEPTED
         assert len(Ledger(path).payments()) == 1
 
 
@@ -128,4 +128,20 @@ def test_the_four_lines_can_be_run_twice(tmp_path: Path) -> None:
         session = device.start().join("test")
         arms.add(session.choose(CONTEXT))
         outcomes.append(session.report(1.0))
-    assert (len(arms), outcomes) == (1, [Outcome.ACCEPTED, Outcome.ALREADY_REPORTED])
+    assert (len(arms), outcomes) == (1, [ReportStatus.ACCEPTED, ReportStatus.ALREADY_REPORTED])
+
+
+def test_a_reason_is_told_once_for_all_clients_of_a_process(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times = [0.0]
+    monkeypatch.setattr(arm, "monotonic", lambda: times[0])
+    monkeypatch.setattr(arm, "_log_times", {})
+    with LISTENING["closed"]() as url:
+        shared = Client(url, ledger=tmp_path / "people.db")
+        clients = [shared.person(key) for key in "abc"] + [Client(url, ledger=tmp_path / f"{key}.db") for key in "abc"]
+        for _ in range(2):
+            for client in clients:
+                client.arm("test", CONTEXT, default="control", within=5.0)
+            times[0] += 3600.0
+    assert len(caplog.messages) == 2

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privateer_client import OfflinePolicy, UnfitValueWarning
+from privateer_client import InvalidValueWarning, OfflinePolicy
 from privateer_core.algorithms import ALGORITHMS, algorithm
 from privateer_core.answer.export import read_export
 from privateer_core.errors import InputError, SpecError
@@ -27,16 +27,16 @@ def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket.socket, "connect", refuse)
 
 
-@pytest.mark.filterwarnings("ignore::privateer_core.errors.UnfitValueWarning")
+@pytest.mark.filterwarnings("ignore::privateer_core.errors.InvalidValueWarning")
 @pytest.mark.parametrize("case", EXPORTS, ids=lambda case: case["name"])
-def test_a_file_decides_as_the_vectors_say(case: dict[str, Any], tmp_path: Path) -> None:
+def test_an_exported_policy_chooses_the_arms_of_the_vectors(case: dict[str, Any], tmp_path: Path) -> None:
     file = tmp_path / "experiment.json"
     file.write_text(json.dumps(case["document"]))
     policy = OfflinePolicy.load(file)
-    assert [policy.choose(one["context"], coins=one["slot"]) for one in case["people"]] == [
-        one["arm"] for one in case["people"]
+    assert [policy.choose(person["context"], coins=person["slot"]) for person in case["people"]] == [
+        person["arm"] for person in case["people"]
     ]
-    assert {one["arm"] for one in case["people"]} <= set(policy.options)
+    assert {person["arm"] for person in case["people"]} <= set(policy.options)
     assert (policy.experiment, policy.version, policy.status) == ("test", 4, "stopped")
 
 
@@ -44,7 +44,7 @@ def test_a_file_decides_as_the_vectors_say(case: dict[str, Any], tmp_path: Path)
 def test_every_algorithm_decides_offline(name: str) -> None:
     spec = next(iter(algorithm(name).spec.instances().values()))
     body = published(spec, version=4)
-    policy = OfflinePolicy(exports.exported(spec, body))
+    policy = OfflinePolicy(exports.build_export(spec, body))
     context = dict.fromkeys(policy.features, 0.5)
     assert policy.choose(context, coins=5) == policy.choose(context, coins=5)
     assert policy.choose(context)
@@ -57,20 +57,20 @@ def test_coins_follow_the_shares_of_the_policy() -> None:
     context = {name: (row["lower"][j] + row["upper"][j]) / 2 for j, name in enumerate(policy.features)}
     chosen = [policy.choose(context) for _ in range(4000)]
     for arm, share in row["arms"].items():
-        assert np.mean([one == arm for one in chosen]) == pytest.approx(share, abs=0.04)
+        assert np.mean([choice == arm for choice in chosen]) == pytest.approx(share, abs=0.04)
 
 
-def test_what_a_context_lacks_is_said() -> None:
+def test_a_missing_feature_is_named_offline() -> None:
     policy = OfflinePolicy(read_export(PLAIN, "FILE"))
     with pytest.raises(InputError, match="x2: missing"):
         policy.choose({"x1": 0.5})
     with pytest.raises(InputError, match="coins"):
         policy.choose({"x1": 0.5, "x2": 0.5}, coins=2**32)
-    with pytest.warns(UnfitValueWarning):
+    with pytest.warns(InvalidValueWarning):
         policy.choose({"x1": "high", "x2": 0.5})
 
 
-def test_files_that_cannot_be_followed(tmp_path: Path) -> None:
+def test_unusable_exports_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "experiment.json"
     with pytest.raises(SpecError, match="cannot read"):
         OfflinePolicy.load(file)
@@ -81,14 +81,15 @@ def test_files_that_cannot_be_followed(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="is damaged"):
         OfflinePolicy.load(file)
     for lie in ({"version": 5}, {"experiment": "other"}):
-        forged = exports.redigested(PLAIN | lie | {"digest": None})
+        forged = exports.redigest(PLAIN | lie | {"digest": None})
         with pytest.raises(SpecError, match=r"cannot be followed|is not the version"):
             OfflinePolicy(read_export(forged, "FILE"))
 
 
 def test_another_policy_than_the_specs_is_refused() -> None:
     (_, spec, body), (_, _, other) = vectors.cases()[0], vectors.cases()[4]
-    document = exports.plain(exports.exported(spec, body))
-    forged = document | {"publication": exports.plain(exports.exported(vectors.cases()[4][1], other))["publication"]}
+    document = exports.decode_export(exports.build_export(spec, body))
+    other_document = exports.decode_export(exports.build_export(vectors.cases()[4][1], other))
+    forged = document | {"publication": other_document["publication"]}
     with pytest.raises(SpecError, match="is damaged"):
-        read_export(exports.redigested(forged | {"digest": None}), "FILE")
+        read_export(exports.redigest(forged | {"digest": None}), "FILE")

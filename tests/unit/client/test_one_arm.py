@@ -1,12 +1,13 @@
-"""One person sees one arm: in sessions that join at once, after the report, and where nobody is asked."""
+"""A participant sees the same arm in concurrent sessions, after the report, and without a request for reports."""
 
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from privateer_client import Outcome
-from privateer_client.ledger.choice import KeptArm, encode_arm
+from privateer_client import ReportStatus
+from privateer_client.ledger.choice import StoredArm
+from privateer_core.codec import encode
 from privateer_core.wire.publication import ASKS_HEADER, ASKS_NOBODY
 from tests.support.experiments import CONTEXT, OTHER, WEEK, Device, Server
 from tests.support.publications import OVER, published
@@ -21,7 +22,7 @@ def set_up(folder: Path, **changes: Any) -> tuple[Device, Server]:
     return Device(folder, server), server
 
 
-def kept(device: Device) -> KeptArm:
+def stored_arm(device: Device) -> StoredArm:
     arm = device.ledger().change_arm(_ID, lambda arm: arm)
     assert arm is not None
     return arm
@@ -49,8 +50,8 @@ def test_an_arm_stays_after_its_report_and_its_coins_go_with_it(tmp_path: Path) 
     device, server = set_up(tmp_path)
     session = device.start().join("test")
     arm = session.choose(CONTEXT)
-    assert len(kept(device).coins) == 0
-    assert session.report(1.0) is Outcome.ACCEPTED
+    assert len(stored_arm(device).coins) == 0
+    assert session.report(1.0) is ReportStatus.ACCEPTED
     for version in range(2, 12):
         server.moves_on(make_spec(), version)
         session = device.start().join("test")
@@ -58,7 +59,7 @@ def test_an_arm_stays_after_its_report_and_its_coins_go_with_it(tmp_path: Path) 
             arm,
             True,
         )
-        assert len(kept(device).coins) == 0
+        assert len(stored_arm(device).coins) == 0
     assert len({session.choose(OTHER, sticky=False) for _ in range(40)}) > 1
 
 
@@ -75,33 +76,33 @@ def test_no_coins_are_used_for_two_choices(tmp_path: Path) -> None:
     assert len(seen) == 20
 
 
-def test_who_chose_in_a_pause_chooses_anew_when_asked(tmp_path: Path) -> None:
-    """By other coins: nobody may match the arm of the pause with those of a report."""
+def test_a_choice_in_a_pause_is_replaced_when_reports_are_requested(tmp_path: Path) -> None:
+    """The coins differ, so that the arm of the pause cannot be matched with those of a report."""
     device, server = set_up(tmp_path)
     server.headers = {ASKS_HEADER: ASKS_NOBODY}
     session = device.start().join("test")
     arm = session.choose(CONTEXT)
-    assert session._shown is not None
-    before = int(session._shown.coins[0])
-    assert (device.start().join("test").choose(OTHER), session.report(1.0)) == (arm, Outcome.NOT_ASKED)
+    assert session._shown_choice is not None
+    before = int(session._shown_choice.coins[0])
+    assert (device.start().join("test").choose(OTHER), session.report(1.0)) == (arm, ReportStatus.NOT_REQUESTED)
     server.headers = {}
     session = device.start().join("test")
     session.choose(OTHER)
     choice = device.ledger().choice(_ID)
     assert choice is not None
     assert int(choice.coins[0]) != before
-    assert session.report(1.0) is Outcome.ACCEPTED
+    assert session.report(1.0) is ReportStatus.ACCEPTED
 
 
-def test_what_ends_an_arm_that_stays(tmp_path: Path) -> None:
+def test_events_that_end_a_stored_arm(tmp_path: Path) -> None:
     device, server = set_up(tmp_path)
     session = device.start().join("test")
     arm = session.choose(CONTEXT)
     session.report(1.0)
     others = sorted({"arm-0", "arm-1", "arm-2"} - {arm})
-    server.moves_on(make_spec({"experiment.retired": others[:1]}), 2)
+    server.moves_on(make_spec({"experiment.retired_arms": others[:1]}), 2)
     assert device.start().join("test").choose(OTHER) == arm  # another arm is retired: no report can tell of it
-    server.moves_on(make_spec({"experiment.retired": [arm]}), 3)
+    server.moves_on(make_spec({"experiment.retired_arms": [arm]}), 3)
     assert device.start().join("test").choose(OTHER) in others
     device.start().join("test").forget()
     assert device.ledger().change_arm(_ID, lambda arm: arm) is None
@@ -117,26 +118,26 @@ def test_once_an_experiment_is_over_people_get_what_its_final_policy_decides(tmp
     server.moves_on(make_spec(), 2, **over)
     sessions = [device.start().join("test") for _ in range(2)]
     for context in (CONTEXT, OTHER):
-        assert len({one.choose(context) for one in sessions for _ in range(5)}) == 1
-    coins = kept(device).coins.tolist()
+        assert len({session.choose(context) for session in sessions for _ in range(5)}) == 1
+    coins = stored_arm(device).coins.tolist()
     assert len(coins) == 1
     server.moves_on(make_spec(), 3)
     session = device.start().join("test")
     session.choose(CONTEXT, fresh=True)
-    assert session._shown is not None
-    assert session._shown.coins.tolist() != coins == kept(device).coins.tolist()
+    assert session._shown_choice is not None
+    assert session._shown_choice.coins.tolist() != coins == stored_arm(device).coins.tolist()
     sessions[0].choose(CONTEXT, fresh=True)
-    assert kept(device).coins.tolist() != coins
+    assert stored_arm(device).coins.tolist() != coins
 
 
-def test_each_period_has_an_arm_of_its_own_which_stays_to_its_end(tmp_path: Path) -> None:
+def test_each_period_has_its_own_arm_until_its_end(tmp_path: Path) -> None:
     several: dict[str, Any] = {"privacy.model": "none", "privacy.epsilon": None, "experiment.reports_per_person": 3}
-    several |= {"experiment.report_period": WEEK}
+    several |= {"experiment.report_period_seconds": WEEK}
     changed = 0
     for person in range(12):
         device, server = set_up(tmp_path / str(person), **several)
         first = device.start().join("test").choose(CONTEXT)
-        assert device.start().resume("test").report(1.0) is Outcome.ACCEPTED
+        assert device.start().resume("test").report(1.0) is ReportStatus.ACCEPTED
         assert device.start().join("test").choose(OTHER) == first
         device.clock.time += WEEK
         server.moves_on(make_spec(several), 2)
@@ -144,17 +145,17 @@ def test_each_period_has_an_arm_of_its_own_which_stays_to_its_end(tmp_path: Path
     assert changed > 0  # by chance (1/3)^12
 
 
-def test_the_size_of_what_stays_does_not_tell_the_arm(tmp_path: Path) -> None:
+def test_the_size_of_a_stored_arm_does_not_reveal_it(tmp_path: Path) -> None:
     sizes = {}
     for person in range(12):
         device, _ = set_up(tmp_path / str(person), **{"experiment.arms": ["a", "a much longer name", "b"]})
         arm = device.start().join("test").choose(CONTEXT)
-        sizes[arm] = len(encode_arm(kept(device)))
+        sizes[arm] = len(encode(stored_arm(device)))
     assert (len(sizes) > 1, len(set(sizes.values()))) == (True, 1)
 
 
-def test_an_arm_that_cannot_be_read_is_none(tmp_path: Path) -> None:
-    """No report depends on it, so the person gets one anew."""
+def test_an_unreadable_stored_arm_is_ignored(tmp_path: Path) -> None:
+    """No report depends on the arm, so the participant gets a new arm."""
     device, _ = set_up(tmp_path)
     session = device.start().join("test")
     session.choose(CONTEXT)

@@ -14,12 +14,13 @@ from openfeature.evaluation_context import EvaluationContext
 from openfeature.exception import ErrorCode
 from openfeature.track import TrackingEventDetails
 
-from privateer_client import Outcome
+from privateer_client import ReportStatus
 from privateer_client.openfeature import PrivateerProvider
 from tests.support.experiments import CONTEXT, WEEK, Device, Server, waiting_spec
 from tests.support.notary import notarized
 from tests.support.publications import published
 from tests.support.specs import make_spec
+from tests.unit.client.test_one_arm import set_up
 
 Serve = Callable[..., tuple[OpenFeatureClient, PrivateerProvider]]
 _VALUES = {"test": {"arm-0": 1, "arm-1": 2, "arm-2": 3}}
@@ -27,18 +28,18 @@ _SEEN = EvaluationContext(attributes={**CONTEXT, "unrelated": "yes"})
 
 
 @pytest.fixture
-def told() -> list[tuple[str, Any]]:
+def reports() -> list[tuple[str, Any]]:
     return []
 
 
 @pytest.fixture
-def serve(told: list[tuple[str, Any]]) -> Iterator[Serve]:
-    """Make a provider the one of the application, until the test ends."""
+def serve(reports: list[tuple[str, Any]]) -> Iterator[Serve]:
+    """Set a provider as the application's until the test ends."""
 
     def make(client: Any, **options: Any) -> tuple[OpenFeatureClient, PrivateerProvider]:
         # A machine that is busy may take longer than a page waits.
         waits = {"within": 10.0} | options
-        provider = PrivateerProvider(client, reported=lambda name, what: told.append((name, what)), **waits)
+        provider = PrivateerProvider(client, reported=lambda name, status: reports.append((name, status)), **waits)
         api.set_provider(provider)
         return api.get_client(), provider
 
@@ -47,15 +48,9 @@ def serve(told: list[tuple[str, Any]]) -> Iterator[Serve]:
     api.clear_providers()
 
 
-def device(folder: Path, **changes: Any) -> tuple[Device, Server]:
-    server = Server(published(make_spec(changes)))
-    folder.mkdir(exist_ok=True)
-    return Device(folder, server), server
-
-
-def test_a_flag_is_an_experiment(tmp_path: Path, serve: Serve, told: list[Any]) -> None:
-    here, server = device(tmp_path)
-    features, provider = serve(here.start(), outcomes={"bought": "test"})
+def test_a_flag_is_an_experiment(tmp_path: Path, serve: Serve, reports: list[Any]) -> None:
+    user_device, server = set_up(tmp_path)
+    features, provider = serve(user_device.start(), outcomes={"bought": "test"})
     first = features.get_string_details("test", "none", _SEEN)
     assert first.value == first.variant
     assert first.value in ("arm-0", "arm-1", "arm-2")
@@ -65,62 +60,63 @@ def test_a_flag_is_an_experiment(tmp_path: Path, serve: Serve, told: list[Any]) 
     features.track("something else", _SEEN, TrackingEventDetails(2.0))
     features.track("bought", _SEEN, TrackingEventDetails(1.0))
     provider.shutdown()
-    assert told == [("test", Outcome.ACCEPTED)]
-    assert len(server.sent) == 1
-    assert b"unrelated" not in server.sent[0]
+    assert reports == [("test", ReportStatus.ACCEPTED)]
+    assert len(server.posts) == 1
+    assert b"unrelated" not in server.posts[0]
 
 
-def test_the_second_report_is_refused_and_told(tmp_path: Path, serve: Serve, told: list[Any]) -> None:
-    here, server = device(tmp_path)
-    features, provider = serve(here.start())
+def test_a_second_report_is_refused_with_a_status(tmp_path: Path, serve: Serve, reports: list[Any]) -> None:
+    user_device, server = set_up(tmp_path)
+    features, provider = serve(user_device.start())
     features.get_string_value("test", "none", _SEEN)
     for _ in range(2):
         features.track("test", _SEEN)
     provider.shutdown()
-    assert [getattr(what, "slug", what) for _, what in told] == [Outcome.ACCEPTED, Outcome.ALREADY_REPORTED]
-    assert len(server.sent) == 1
+    statuses = [getattr(status, "slug", status) for _, status in reports]
+    assert statuses == [ReportStatus.ACCEPTED, ReportStatus.ALREADY_REPORTED]
+    assert len(server.posts) == 1
 
 
-def test_ten_starts_give_one_arm_whatever_the_features(tmp_path: Path, serve: Serve, told: list[Any]) -> None:
+def test_ten_starts_give_one_arm_whatever_the_features(tmp_path: Path, serve: Serve, reports: list[Any]) -> None:
     """Also while rounds pass. After the report nothing is left of the choice."""
-    here, server = device(tmp_path)
+    user_device, server = set_up(tmp_path)
     arms = []
     for start in range(10):
         server.moves_on(make_spec(), start + 1)
-        features, provider = serve(here.start())
+        features, provider = serve(user_device.start())
         contexts = [EvaluationContext(attributes={"x1": (start + i) / 12, "x2": 0.5}) for i in range(3)]
         arms += [features.get_string_value("test", "none", context) for context in contexts]
     assert (len(arms), len(set(arms)), set(arms) <= {"arm-0", "arm-1", "arm-2"}) == (30, 1, True)
     features.track("test", _SEEN)
     provider.shutdown()
-    assert (told, here.ledger().choices()) == ([("test", Outcome.ACCEPTED)], [])
+    assert (reports, user_device.ledger().experiments_with_choice()) == ([("test", ReportStatus.ACCEPTED)], [])
     assert features.get_string_value("test", "none", _SEEN) == arms[0]  # the page that has reported shows what it did
 
 
 def test_other_features_are_a_fresh_choice_where_the_application_says_so(tmp_path: Path, serve: Serve) -> None:
-    here, _ = device(tmp_path)
-    features, _ = serve(here.start(), values=_VALUES, fresh=["test"])
+    user_device, _ = set_up(tmp_path)
+    features, _ = serve(user_device.start(), values=_VALUES, fresh=["test"])
     contexts = [EvaluationContext(attributes={"x1": i / 40, "x2": 0.5}) for i in range(40)]
     values = {features.get_integer_value("test", 0, context) for context in contexts}
     assert values <= {1, 2, 3}
     assert len(values) > 1
     assert features.get_float_value("test", 0.0, _SEEN) in (1.0, 2.0, 3.0)
-    for found in (features.get_boolean_details("test", True, _SEEN), features.get_object_details("test", {}, _SEEN)):
-        assert found.error_code == ErrorCode.TYPE_MISMATCH
-        assert "values" in str(found.error_message)
+    for details in (features.get_boolean_details("test", True, _SEEN), features.get_object_details("test", {}, _SEEN)):
+        assert details.error_code == ErrorCode.TYPE_MISMATCH
+        assert "values" in str(details.error_message)
 
 
 @pytest.mark.parametrize("arms", [["on", "off"], ["true", "false"]])
 def test_arms_of_yes_and_no_are_booleans(tmp_path: Path, serve: Serve, arms: list[str]) -> None:
-    here, _ = device(tmp_path, **{"experiment.arms": arms})
-    features, _ = serve(here.start())
-    found = features.get_boolean_details("test", False, _SEEN)
-    assert (found.value, found.error_code) == (found.variant == arms[0], None)
+    user_device, _ = set_up(tmp_path, **{"experiment.arms": arms})
+    features, _ = serve(user_device.start())
+    boolean_details = features.get_boolean_details("test", False, _SEEN)
+    assert (boolean_details.value, boolean_details.error_code) == (boolean_details.variant == arms[0], None)
 
 
-def test_what_goes_wrong_gives_the_default_in_words(tmp_path: Path, serve: Serve, told: list[Any]) -> None:
-    here, server = device(tmp_path)
-    features, provider = serve(here.start())
+def test_an_error_gives_the_default_and_a_message(tmp_path: Path, serve: Serve, reports: list[Any]) -> None:
+    user_device, server = set_up(tmp_path)
+    features, provider = serve(user_device.start())
     lacking = features.get_string_details("test", "none", EvaluationContext(attributes={"x1": 0.5}))
     assert (lacking.value, lacking.error_code) == ("none", ErrorCode.INVALID_CONTEXT)
     assert "x2" in str(lacking.error_message)
@@ -128,12 +124,12 @@ def test_what_goes_wrong_gives_the_default_in_words(tmp_path: Path, serve: Serve
     server.is_down = True
     provider.forget("")
     away, _ = serve(Device(tmp_path / "elsewhere", server).start())
-    gone = away.get_string_details("test", "none", _SEEN)
-    assert (gone.value, gone.error_code) == ("none", ErrorCode.GENERAL)
-    assert told == []
+    string_details = away.get_string_details("test", "none", _SEEN)
+    assert (string_details.value, string_details.error_code) == ("none", ErrorCode.GENERAL)
+    assert reports == []
 
 
-def test_each_of_several_people_has_a_ledger(tmp_path: Path, serve: Serve, told: list[Any]) -> None:
+def test_each_of_several_people_has_a_ledger(tmp_path: Path, serve: Serve, reports: list[Any]) -> None:
     server = Server(published(make_spec()))
     features, provider = serve(lambda key: Device(tmp_path / key, server).start())
     for key in ("ann", "bob"):
@@ -144,28 +140,28 @@ def test_each_of_several_people_has_a_ledger(tmp_path: Path, serve: Serve, told:
     assert (nobody.value, nobody.error_code) == ("none", ErrorCode.TARGETING_KEY_MISSING)
     features.track("test", EvaluationContext("carl", CONTEXT))
     provider.shutdown()
-    assert told == [("test", Outcome.ACCEPTED)] * 2
-    assert not any(name in body for body in server.sent for name in (b"ann", b"bob"))
+    assert reports == [("test", ReportStatus.ACCEPTED)] * 2
+    assert not any(name in body for body in server.posts for name in (b"ann", b"bob"))
 
 
-def test_late_outcomes_wait_on_the_device(tmp_path: Path, serve: Serve, told: list[Any]) -> None:
+def test_late_outcomes_wait_on_the_device(tmp_path: Path, serve: Serve, reports: list[Any]) -> None:
     server = Server(published(waiting_spec()))
-    here = Device(tmp_path, server)
-    features, provider = serve(here.start())
+    device = Device(tmp_path, server)
+    features, provider = serve(device.start())
     person = EvaluationContext(attributes=CONTEXT)
     features.get_string_value("test", "none", person)
     features.track("test", person, TrackingEventDetails(1.0))
     provider.shutdown()
-    assert told == [("test", Outcome.PENDING)]
-    here.clock.time += 2 * WEEK
-    assert here.start().resend() == {"test": Outcome.ACCEPTED}
+    assert reports == [("test", ReportStatus.PENDING)]
+    device.clock.time += 2 * WEEK
+    assert device.start().flush() == {"test": ReportStatus.ACCEPTED}
     assert server.reward() == 1.0
 
 
-def test_guardrails_are_attributes_of_the_event(tmp_path: Path, serve: Serve, told: list[Any]) -> None:
+def test_guardrails_are_attributes_of_the_event(tmp_path: Path, serve: Serve, reports: list[Any]) -> None:
     changes = {
         "algorithm": {"name": "trial", "guardrails": ["refund"]},
-        "segments": {"by": ["x1"], "cuts": {"x1": [0.5]}},
+        "segments": {"features": ["x1"], "cuts": {"x1": [0.5]}},
         "privacy": {"model": "none"},
     }
     from privateer_core.algorithms import parse_spec
@@ -176,25 +172,25 @@ def test_guardrails_are_attributes_of_the_event(tmp_path: Path, serve: Serve, to
     features.get_string_value("test", "none", _SEEN)
     features.track("test", _SEEN, TrackingEventDetails(0.5, {"refund": True}))
     provider.shutdown()
-    assert told == [("test", Outcome.ACCEPTED)]
-    key = int.from_bytes(server.plain()[:4], "little")
+    assert reports == [("test", ReportStatus.ACCEPTED)]
+    key = int.from_bytes(server.open_report()[:4], "little")
     assert key % 2 == 1  # the answer yes
 
 
 def test_without_the_package_it_says_what_to_install() -> None:
     code = "import sys; sys.modules['openfeature.evaluation_context'] = None; import privateer_client.openfeature"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert "install privateer-client[openfeature]" in done.stderr
-    again = subprocess.run(
+    blocked = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "install privateer-client[openfeature]" in blocked.stderr
+    plain = subprocess.run(
         [sys.executable, "-c", "import privateer_client; print('fine')"], capture_output=True, text=True
     )
-    assert again.stdout == "fine\n"
+    assert plain.stdout == "fine\n"
 
 
-def test_a_client_refuses_a_second_person(tmp_path: Path, serve: Serve, told: list[Any]) -> None:
-    """A client is one person: thirty targeting keys and one ledger would be one arm for everybody, and one report."""
-    here, server = device(tmp_path)
-    features, provider = serve(here.start())
+def test_a_client_refuses_a_second_person(tmp_path: Path, serve: Serve, reports: list[Any]) -> None:
+    """Many targeting keys with a single ledger would have a single arm and a single report."""
+    user_device, server = set_up(tmp_path)
+    features, provider = serve(user_device.start())
     first = features.get_string_details("test", "none", EvaluationContext("7", CONTEXT))
     assert first.value != "none"
     number: Any = 7
@@ -207,15 +203,15 @@ def test_a_client_refuses_a_second_person(tmp_path: Path, serve: Serve, told: li
         features.track("test", other)
     features.track("test", EvaluationContext("7", CONTEXT))
     provider.shutdown()
-    assert told == [("test", Outcome.ACCEPTED)]
-    assert len(server.sent) == 1
+    assert reports == [("test", ReportStatus.ACCEPTED)]
+    assert len(server.posts) == 1
 
 
-def test_targeting_keys_are_texts(tmp_path: Path, serve: Serve, told: list[Any]) -> None:
-    asked = list[str]()
+def test_targeting_keys_are_texts(tmp_path: Path, serve: Serve, reports: list[Any]) -> None:
+    keys_asked = list[str]()
 
     def client_of(key: str) -> Any:
-        asked.append(key)
+        keys_asked.append(key)
         (tmp_path / key).mkdir(exist_ok=True)
         return Device(tmp_path / key, Server(published(make_spec()))).start()
 
@@ -225,14 +221,14 @@ def test_targeting_keys_are_texts(tmp_path: Path, serve: Serve, told: list[Any])
         features.get_string_value("test", "none", EvaluationContext(key, CONTEXT))
         features.track("test", EvaluationContext(key, CONTEXT))
     provider.shutdown()
-    assert asked == ["7", "0.5"]
-    assert [what for _, what in told] == [Outcome.ACCEPTED, Outcome.ALREADY_REPORTED] * 2
+    assert keys_asked == ["7", "0.5"]
+    assert [status for _, status in reports] == [ReportStatus.ACCEPTED, ReportStatus.ALREADY_REPORTED] * 2
 
 
-def test_a_provider_lives_on(tmp_path: Path, serve: Serve, told: list[Any]) -> None:
+def test_a_provider_tracks_after_it_is_replaced_or_shut_down(tmp_path: Path, serve: Serve, reports: list[Any]) -> None:
     """Set, replaced, set again, shut down, and a late event: tracking never raises, and no outcome is lost."""
-    here, server = device(tmp_path)
-    features, provider = serve(here.start())
+    user_device, server = set_up(tmp_path)
+    features, provider = serve(user_device.start())
     features.get_string_value("test", "none", _SEEN)
     provider.shutdown()
     features.track("test", _SEEN)  # late
@@ -242,19 +238,19 @@ def test_a_provider_lives_on(tmp_path: Path, serve: Serve, told: list[Any]) -> N
     api.get_client().track("test", _SEEN)
     provider.shutdown()
     provider.shutdown()
-    assert told == [("test", Outcome.ACCEPTED), ("test", Outcome.ALREADY_REPORTED)]
-    assert len(server.sent) == 1
+    assert reports == [("test", ReportStatus.ACCEPTED), ("test", ReportStatus.ALREADY_REPORTED)]
+    assert len(server.posts) == 1
 
 
 def test_an_evaluation_is_in_time(tmp_path: Path, serve: Serve) -> None:
     """The default at once, and the arm when the server has answered."""
-    here, server = device(tmp_path)
+    user_device, server = set_up(tmp_path)
 
     def slow(request: Any) -> Any:
         time.sleep(0.4)
         return server(request)
 
-    features, _ = serve(here.start(transport=notarized(slow)), within=0.1)
+    features, _ = serve(user_device.start(transport=notarized(slow)), within=0.1)
     began = time.monotonic()
     late = features.get_string_details("test", "none", _SEEN)
     assert time.monotonic() - began < 0.35

@@ -1,4 +1,4 @@
-"""A device recomputes what a server publishes, and refuses every lie."""
+"""A device verifies a publication, and refuses every changed term."""
 
 import msgspec
 import numpy as np
@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 from privateer_client.participation import Participation
 from privateer_core.errors import Malformed, PrivateerError, TermsRefused
 from privateer_core.privacy.terms_verification import Limits
-from privateer_core.wire.envelope import binding
+from privateer_core.wire.envelope import hpke_info
 from privateer_core.wire.publication import Publication, decode_publication, encode_publication
 from tests.support.publications import KEY, parts, published, shuffle_spec
 from tests.support.specs import SHUFFLE, make_spec
@@ -16,7 +16,7 @@ from tests.support.specs import SHUFFLE, make_spec
 
 def test_honest_terms_are_accepted_under_both_models() -> None:
     for spec in (make_spec(), shuffle_spec()):
-        assert Participation(published(spec), "test", Limits()).asks
+        assert Participation(published(spec), "test", Limits()).is_report_requested
 
 
 SHUFFLE_LIES = [
@@ -51,7 +51,7 @@ def test_every_lie_about_the_mechanism_is_refused(lie: dict[str, object], field:
 
 
 def test_a_mechanism_of_another_trust_model_is_refused() -> None:
-    """A record as it is, in the clear for the server, under a promise that its batch protects it."""
+    """The lie: a plain record for the server, under a promise that a batch protects it."""
     curated = decode_publication(published(make_spec({"privacy.model": "none", "privacy.epsilon": None})))
     record = msgspec.msgpack.decode(curated.policy)["terms"]["mechanism"]
     with pytest.raises(PrivateerError):
@@ -60,13 +60,13 @@ def test_a_mechanism_of_another_trust_model_is_refused() -> None:
 
 @pytest.mark.parametrize("model", [{"privacy.model": "central", "privacy.delta": 1e-6}, SHUFFLE])
 def test_reports_keyed_by_bin_are_refused_where_arms_are_seen(model: dict[str, object]) -> None:
-    """The coins of a choice would travel with the report, and tell its arm."""
-    hidden = published(make_spec(model | {"privacy.arms": "hidden"}), shown=make_spec(model))
+    """The coins of a choice would be sent with the report, and reveal its arm."""
+    hidden = published(make_spec(model | {"privacy.arm_visibility": "hidden"}), shown_spec=make_spec(model))
     with pytest.raises(PrivateerError):
-        Participation(hidden, "test", Limits(curator=True))
-    seen = published(make_spec(model), shown=make_spec(model | {"privacy.arms": "hidden"}))
+        Participation(hidden, "test", Limits(allow_central=True))
+    visible = published(make_spec(model), shown_spec=make_spec(model | {"privacy.arm_visibility": "hidden"}))
     with pytest.raises(PrivateerError):
-        Participation(seen, "test", Limits(curator=True, arms="hidden"))
+        Participation(visible, "test", Limits(allow_central=True, arm_visibility="hidden"))
 
 
 @pytest.mark.parametrize(
@@ -103,8 +103,8 @@ def test_every_lie_about_the_round_is_refused(lie: dict[str, object]) -> None:
 
 
 def test_a_smaller_batch_than_the_specs_is_refused() -> None:
-    fewer = shuffle_spec().privacy.min_batch - 1
-    lies = {"terms": {"batch": fewer}, "round_": {"batch": fewer, "least": fewer}}
+    batch = shuffle_spec().privacy.min_batch - 1
+    lies = {"terms": {"batch": batch}, "round_": {"batch": batch, "least": batch}}
     with pytest.raises(PrivateerError):
         Participation(published(shuffle_spec(), **lies), "test", Limits())
 
@@ -125,7 +125,7 @@ def test_a_key_that_cannot_be_sealed_to_is_refused() -> None:
         (Limits(min_batch=100_000), "batch"),
     ],
 )
-def test_the_devices_own_limits_hold(limits: Limits, field: str) -> None:
+def test_the_devices_limits_are_enforced(limits: Limits, field: str) -> None:
     with pytest.raises(TermsRefused) as refusal:
         Participation(published(shuffle_spec()), "test", limits)
     assert refusal.value.field == field
@@ -135,25 +135,25 @@ def test_the_devices_own_limits_hold(limits: Limits, field: str) -> None:
 def test_reports_have_one_size_and_open_only_with_their_binding() -> None:
     participation = Participation(published(make_spec()), "test", Limits())
     rng = np.random.default_rng(1)
-    contexts, coins = rng.random((50, 2)), participation.coins(50)
-    sealed = participation.reports(contexts, coins, participation.decide(contexts, coins), rng.random(50))
-    assert {len(one) for one in sealed} == {participation.round.sealed_size}
+    contexts, coins = rng.random((50, 2)), participation.draw_coins(50)
+    sealed = participation.make_reports(contexts, coins, participation.decide(contexts, coins), rng.random(50))
+    assert {len(report) for report in sealed} == {participation.round.sealed_size}
     suite = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_128_GCM)
-    info = binding(participation.header, "local")
-    opened = [suite.decrypt(one, KEY, info=info) for one in sealed]
+    info = hpke_info(participation.header, "local")
+    opened = [suite.decrypt(report, KEY, info=info) for report in sealed]
     assert len({plain[:16] for plain in opened}) == 50
     other = msgspec.structs.replace(participation.header, version=2)
     with pytest.raises(Exception, match=r".*"):
-        suite.decrypt(sealed[0], KEY, info=binding(other, "local"))
+        suite.decrypt(sealed[0], KEY, info=hpke_info(other, "local"))
 
 
 def test_coins_are_fresh() -> None:
     participation = Participation(published(make_spec()), "test", Limits())
-    assert len(set(participation.coins(1000).tolist())) > 990
+    assert len(set(participation.draw_coins(1000).tolist())) > 990
 
 
 @pytest.mark.parametrize("spec", [b"", b"\xff\xfe", b"{", b"[" * 100_000, b'"text"', b"[]"])
-def test_a_hostile_spec_is_an_error_of_ours(spec: bytes) -> None:
+def test_a_hostile_spec_raises_a_privateer_error(spec: bytes) -> None:
     publication = decode_publication(published(make_spec()))
     body = encode_publication(msgspec.structs.replace(publication, spec=spec))
     with pytest.raises(PrivateerError):

@@ -1,4 +1,4 @@
-"""A device that knows its server: the key, the log, and what happens when either contradicts itself."""
+"""A device verifies its server's key and log, and keeps evidence if either contradicts itself."""
 
 import json
 from pathlib import Path
@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from privateer_client import AsyncClient, Client, Ledger
-from privateer_core.errors import HeadWentBack, KeyChanged, LogForked, ProofInvalid, SignatureInvalid, Unavailable
+from privateer_core.errors import KeyChanged, LogForked, LogRollback, ProofInvalid, SignatureInvalid, Unavailable
 from privateer_core.wire.identity import SIGNED_HEADER
 from privateer_core.wire.publication import digest
 from privateer_core.wire.transparency_log import BLOCK, Entry, Head
@@ -24,14 +24,14 @@ class World:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.notary, self.version = folder, Notary(seed=b"w" * 32), 1
-        self.asked: list[str] = []
+        self.requests: list[str] = []
         self.change: Any = None
 
     def serve(self, request: httpx.Request) -> httpx.Response:
         return httpx.Response(200, content=published(SPEC, version=self.version))
 
     def handle(self, request: httpx.Request) -> httpx.Response:
-        self.asked.append(str(request.url.raw_path, "ascii"))
+        self.requests.append(str(request.url.raw_path, "ascii"))
         response = self.notary.transport(self.serve).handle_request(request)
         response.read()
         return self.change(request, response) if self.change else response
@@ -40,9 +40,9 @@ class World:
         ledger = Ledger(self.folder / "ledger.db")
         return Client("http://s", ledger=ledger, transport=httpx.MockTransport(self.handle), **options)
 
-    def others_publish(self, count: int) -> None:
-        for place in range(count):
-            self.notary.enter(Entry("other", len(self.notary.entries) + 1, digest(bytes([place]))))
+    def enter_others(self, count: int) -> None:
+        for index in range(count):
+            self.notary.enter(Entry("other", len(self.notary.entries) + 1, digest(bytes([index]))))
 
 
 @pytest.fixture
@@ -50,23 +50,23 @@ def world(tmp_path: Path) -> World:
     return World(tmp_path)
 
 
-def test_one_proof_a_publication(world: World) -> None:
+def test_each_publication_has_a_single_proof_request(world: World) -> None:
     device = world.device()
     assert device.head is None
     device.join("test")
-    assert [path.partition("?")[0] for path in world.asked] == ["/experiments/test/policy", "/log/proof"]
+    assert [path.partition("?")[0] for path in world.requests] == ["/experiments/test/policy", "/log/proof"]
     assert device.head == world.notary.head().signed
     world.device().join("test")
-    assert len(world.asked) == 3  # it is the publication that the device has
+    assert len(world.requests) == 3  # it is the publication that the device has
     world.version = 2
     world.device().join("test")
-    assert len(world.asked) == 5
-    assert world.asked[-1] == "/log/proof?experiment=test&version=2"
-    assert Head.open(world.device().head or "", world.notary.identity.public).size == 2
+    assert len(world.requests) == 5
+    assert world.requests[-1] == "/log/proof?experiment=test&version=2"
+    assert Head.verify(world.device().head or "", world.notary.identity.public).size == 2
     assert world.device().evidence is None
 
 
-async def test_an_async_client_does_the_same(world: World) -> None:
+async def test_an_async_client_verifies_proofs_too(world: World) -> None:
     async def handle(request: httpx.Request) -> httpx.Response:
         return world.handle(request)
 
@@ -77,10 +77,10 @@ async def test_an_async_client_does_the_same(world: World) -> None:
 
 def test_a_device_that_was_away_asks_for_its_block(world: World) -> None:
     world.device().join("test")
-    world.others_publish(3 * BLOCK)
+    world.enter_others(3 * BLOCK)
     world.version = 2
     world.device().join("test")
-    assert world.asked[-2:] == [f"/log/proof?experiment=test&version=2{block}" for block in ("", "&block=0")]
+    assert world.requests[-2:] == [f"/log/proof?experiment=test&version=2{block}" for block in ("", "&block=0")]
     assert world.device().head == world.notary.head().signed
 
 
@@ -107,7 +107,7 @@ def test_a_new_key_goes_on_with_the_log(world: World) -> None:
     world.device(server_key=keys).join("test")
     assert world.device().head == world.notary.head().signed
     world.notary, world.version = Notary(seed=b"u" * 32), 3
-    world.others_publish(3)
+    world.enter_others(3)
     with pytest.raises(LogForked):
         world.device(server_key=f"{keys},{world.notary.key}").join("test")
 
@@ -119,24 +119,24 @@ def test_a_pinned_key_counts_from_the_start(world: World) -> None:
     world.device(server_key=world.notary.key).join("test")
 
 
-def test_what_is_not_signed_is_not_followed(world: World) -> None:
-    def unsigned(_: httpx.Request, response: httpx.Response) -> httpx.Response:
+def test_an_unsigned_publication_is_refused(world: World) -> None:
+    def remove_signature(_: httpx.Request, response: httpx.Response) -> httpx.Response:
         response.headers.pop(SIGNED_HEADER, None)
         return response
 
-    world.change = unsigned
+    world.change = remove_signature
     with pytest.raises(SignatureInvalid, match="not signed"):
         world.device().join("test")
     world.change = lambda request, response: response
     world.device().join("test")
-    world.change = unsigned
+    world.change = remove_signature
     world.version = 2
     with pytest.raises(SignatureInvalid):
         world.device().join("test")
 
 
 def test_a_signed_publication_that_is_not_in_the_log_is_evidence(world: World) -> None:
-    """The server shows this device a publication, and everybody else another one."""
+    """The server shows this device another publication than it shows all other devices."""
     world.device().join("test")
     honest = world.notary
     world.version = 2
@@ -151,58 +151,59 @@ def test_a_signed_publication_that_is_not_in_the_log_is_evidence(world: World) -
     with pytest.raises(ProofInvalid, match="not in the server's log"):
         world.device().join("test")
     evidence = json.loads(world.device().evidence or "")
-    shown = published(SPEC, version=2)
-    assert (evidence["problem"], evidence["publication"]["digest"]) == ("proof-invalid", digest(shown).hex())
-    assert evidence["signed"] == honest.identity.signed(digest(shown))
+    publication = published(SPEC, version=2)
+    assert (evidence["problem"], evidence["publication"]["digest"]) == ("proof-invalid", digest(publication).hex())
+    assert evidence["signed"] == honest.identity.signature_header(digest(publication))
     world.change = None
     assert world.device().join("test").offline is False  # it was the wrong publication, and is not kept
 
 
 def test_two_logs_of_one_server_are_evidence(world: World) -> None:
     """The server keeps a log for this device alone, until the device comes by another way."""
-    world.others_publish(5)
+    world.enter_others(5)
     world.device().join("test")
     before = world.device().head
     world.notary, world.version = Notary(seed=b"w" * 32), 2
-    world.others_publish(9)
+    world.enter_others(9)
     with pytest.raises(LogForked):
         world.device().join("test")
     evidence = json.loads(world.device().evidence or "")
     key = bytes.fromhex(evidence["known"]["key"])
-    known, other = (Head.open(head, key) for head in (evidence["known"]["head"], json.loads(evidence["proof"])["head"]))
-    assert (known.origin, known.size, other.size) == (other.origin, 6, 10)
+    heads = evidence["known"]["head"], json.loads(evidence["proof"])["head"]
+    local, other = (Head.verify(head, key) for head in heads)
+    assert (local.origin, local.size, other.size) == (other.origin, 6, 10)
     assert world.device().head == before
 
 
-def test_a_head_that_goes_back(world: World) -> None:
-    world.others_publish(5)
+def test_an_older_head_is_a_rollback(world: World) -> None:
+    world.enter_others(5)
     world.device().join("test")
     world.notary, world.version = Notary(seed=b"w" * 32), 2
-    with pytest.raises(HeadWentBack):
+    with pytest.raises(LogRollback):
         world.device().join("test")
-    assert len(world.asked) == 2 + 4  # it asks again, since another process may have been faster
-    assert json.loads(world.device().evidence or "")["problem"] == "head-went-back"
+    assert len(world.requests) == 2 + 4  # it asks again, since another process may have been faster
+    assert json.loads(world.device().evidence or "")["problem"] == "log-rollback"
 
 
-def test_a_process_that_is_overtaken_asks_again(world: World) -> None:
+def test_a_process_overtaken_by_another_requests_a_new_proof(world: World) -> None:
     world.device().join("test")
     world.version, late = 2, [True]
 
-    def overtaken(request: httpx.Request, response: httpx.Response) -> httpx.Response:
+    def overtake(request: httpx.Request, response: httpx.Response) -> httpx.Response:
         if request.url.path == "/log/proof" and late.pop():
             late.append(False)
-            world.others_publish(1)
+            world.enter_others(1)
             world.change = None
             world.device().join("test")  # keeps a head that is larger than that of the answer on its way
         return response
 
-    world.change = overtaken
+    world.change = overtake
     assert world.device().join("test").offline is False
     assert world.device().head == world.notary.head().signed
 
 
 @pytest.mark.parametrize("status", [404, 500, 503])
-def test_no_proof_is_no_answer(world: World, status: int) -> None:
+def test_a_missing_proof_makes_the_server_unavailable(world: World, status: int) -> None:
     def silent(request: httpx.Request, response: httpx.Response) -> httpx.Response:
         return httpx.Response(status) if request.url.path == "/log/proof" else response
 

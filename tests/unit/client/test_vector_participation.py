@@ -1,4 +1,4 @@
-"""A device in a round that asks for vectors: it recomputes what is published, and sends one size."""
+"""A device in a round that asks for vectors recomputes the publication, and sends reports of equal size."""
 
 from typing import Any
 
@@ -8,29 +8,31 @@ import pytest
 from privateer_client.participation import Participation
 from privateer_core.errors import PrivateerError, TermsRefused
 from privateer_core.privacy.terms_verification import Limits
-from privateer_core.wire.envelope import binding, pieces
-from privateer_server.intake.opening import Opener
+from privateer_core.wire.envelope import hpke_info, split_bytes
+from privateer_server.intake.opening import Decryptor
 from tests.support.phased import phased_spec
 from tests.support.phased_services import small_spec
 from tests.support.publications import KEY, published
 
 TRUST = ["none", "central", "local", "local-normal", "shuffle"]
-WIDE = Limits(epsilon=float("inf"), delta=0.3, local_epsilon=float("inf"), honest_fraction=1, min_batch=2, curator=True)
-REDUCED = {"asking.seconds": 60, "asking.when_short": "reduce", "asking.least_share": 0.6}
+WIDE = Limits(
+    epsilon=float("inf"), delta=0.3, local_epsilon=float("inf"), honest_fraction=1, min_batch=2, allow_central=True
+)
+REDUCED = {"recruitment.timeout_seconds": 60, "recruitment.extensions": 0, "recruitment.min_response_rate": 0.6}
 
 
-def taken(trust: str, **lies: Any) -> Participation:
+def join_round(trust: str, **lies: Any) -> Participation:
     return Participation(published(small_spec(trust), **lies), "test", WIDE)
 
 
 @pytest.mark.parametrize("trust", TRUST)
 def test_honest_rounds_are_followed(trust: str) -> None:
-    part = taken(trust)
+    part = join_round(trust)
     draw = part.policy.draw
-    assert part.asks
+    assert part.is_report_requested
     assert draw is not None
     assert part.round.batch == part.spec.first_batch("")
-    assert sum(draw.asks(number) for number in range(5000)) == draw.places
+    assert sum(draw.is_invited(number) for number in range(5000)) == draw.places
 
 
 LIES: list[tuple[str, dict[str, Any], str]] = [
@@ -58,9 +60,9 @@ LIES: list[tuple[str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("trust", "lies", "field"), LIES)
-def test_every_lie_is_refused(trust: str, lies: dict[str, Any], field: str) -> None:
+def test_every_changed_field_of_a_round_is_refused(trust: str, lies: dict[str, Any], field: str) -> None:
     with pytest.raises(TermsRefused) as refusal:
-        taken(trust, **lies)
+        join_round(trust, **lies)
     assert refusal.value.field == field
 
 
@@ -80,32 +82,32 @@ CONTRADICTIONS: list[dict[str, Any]] = [
 @pytest.mark.parametrize("trust", ["local", "central"])
 def test_a_policy_that_contradicts_its_spec_is_refused(trust: str, lies: dict[str, Any]) -> None:
     with pytest.raises(PrivateerError):
-        taken(trust, **lies)
+        join_round(trust, **lies)
 
 
 def test_a_round_that_may_close_with_fewer_people_counts_on_fewer() -> None:
     spec = small_spec("shuffle", REDUCED)
-    least = Participation(published(spec), "test", WIDE).round.least
+    min_participants = Participation(published(spec), "test", WIDE).round.least
     with pytest.raises(TermsRefused) as refusal:
-        Participation(published(spec, round_={"least": least - 1}), "test", WIDE)
+        Participation(published(spec, round_={"least": min_participants - 1}), "test", WIDE)
     assert refusal.value.field in ("honest", "least")
 
 
 @pytest.mark.parametrize("bits", [1, 8])
 def test_too_few_bits_are_refused_by_their_true_delta(bits: int) -> None:
-    mechanism: Any = taken("shuffle").terms.mechanism
+    mechanism: Any = join_round("shuffle").terms.mechanism
     messages = mechanism.ball.coordinates * (mechanism.levels + bits)
     with pytest.raises(TermsRefused, match="in truth, promised is"):
-        taken("shuffle", mechanism={"bits": bits}, round_={"messages": messages})
+        join_round("shuffle", mechanism={"bits": bits}, round_={"messages": messages})
 
 
 @pytest.mark.parametrize("trust", ["shuffle", "local"])
 def test_a_curators_mechanism_is_refused_where_nobody_is_trusted(trust: str) -> None:
     record = {"type": "central-vectors", "standard_deviation": 0.0}
-    ball = {"norm": "max", "bound": 1.0, "coordinates": len(taken(trust).policy.decide(*nobody()).actions)}
+    ball = {"norm": "max", "bound": 1.0, "coordinates": len(join_round(trust).policy.decide(*empty_contexts()).actions)}
     sizes = {"messages": 1, "groups": 1, "sealed_size": 64 + 4 * ball["coordinates"]}
     with pytest.raises(TermsRefused) as refusal:
-        taken(trust, terms={"mechanism": record | {"ball": ball}}, round_=sizes)
+        join_round(trust, terms={"mechanism": record | {"ball": ball}}, round_=sizes)
     assert refusal.value.field == "mechanism"
 
 
@@ -118,56 +120,58 @@ def test_a_curators_mechanism_is_refused_where_nobody_is_trusted(trust: str) -> 
         ("shuffle", {"honest_fraction": 0.5}, "honest_fraction"),
         ("shuffle", {"min_batch": 1000}, "batch"),
         ("local", {"local_epsilon": 1.0}, "local_epsilon"),
-        ("central", {"curator": False}, "model"),
+        ("central", {"allow_central": False}, "model"),
     ],
 )
-def test_what_is_beyond_the_devices_limits_is_refused(trust: str, limit: dict[str, Any], field: str) -> None:
+def test_rounds_beyond_the_devices_limits_are_refused(trust: str, limit: dict[str, Any], field: str) -> None:
     usual = {name: getattr(WIDE, name) for name in WIDE.__dataclass_fields__}
     with pytest.raises(TermsRefused) as refusal:
         Participation(published(small_spec(trust)), "test", Limits(**(usual | limit)))
     assert refusal.value.field == field
 
 
-def nobody(people: int = 0) -> tuple[Any, Any]:
-    """Contexts and coins where there are no features."""
+def empty_contexts(people: int = 0) -> tuple[Any, Any]:
+    """Return contexts without features, and coins."""
     return np.zeros((people, 0)), np.zeros(people, np.uint32)
 
 
 @pytest.mark.parametrize("trust", TRUST)
 def test_reports_of_all_people_have_one_size_and_open(trust: str) -> None:
     """Averages at the ends of the range, beyond it, and in the middle."""
-    part = taken(trust)
-    contexts, coins = nobody(3)
+    part = join_round(trust)
+    contexts, coins = empty_contexts(3)
     plays: Any = part.decide(contexts, coins)
     actions = len(plays.actions)
     averages = np.array([[-1.0] * actions, [0.0] * actions, [1e9] * actions])
-    sent = part.reports(contexts, coins, plays, averages)
-    assert {len(one) for one in sent} == {part.round.report_size}
-    opened = Opener(KEY).open(pieces(sent[2], part.round.sealed_size), binding(part.header, part.round.model))
+    reports = part.make_reports(contexts, coins, plays, averages)
+    assert {len(report) for report in reports} == {part.round.report_size}
+    opened = Decryptor(KEY).decrypt(
+        split_bytes(reports[2], part.round.sealed_size), hpke_info(part.header, part.round.model)
+    )
     assert len(opened) == part.round.messages
-    part.terms.mechanism.parse(b"".join(one[16:] for one in opened))
+    part.terms.mechanism.parse(b"".join(message[16:] for message in opened))
 
 
-def test_another_round_asks_other_people() -> None:
-    """Every number is in one round at most, whichever order the device learns of them in."""
-    spec = phased_spec({"algorithm.clients": 2})
+def test_another_round_invites_other_participants() -> None:
+    """Every participant number is invited to at most a single round, in any order of rounds."""
+    spec = phased_spec({"algorithm.participants_factor": 2})
     now = Participation(published(spec), "test", WIDE).policy.draw
     assert now is not None
     later = Participation(published(spec, draw={"start": now.places}), "test", WIDE).policy.draw
     assert later is not None
-    assert not any(now.asks(number) and later.asks(number) for number in range(now.people))
+    assert not any(now.is_invited(number) and later.is_invited(number) for number in range(now.people))
 
 
 @pytest.mark.parametrize("trust", ["local", "shuffle"])
-def test_a_seed_that_would_fail_once_the_report_is_paid_for(trust: str) -> None:
+def test_a_seed_out_of_range_is_refused_before_payment(trust: str) -> None:
     with pytest.raises(PrivateerError):
-        taken(trust, draw={"seed": -1})
+        join_round(trust, draw={"seed": -1})
     if trust == "local":
         with pytest.raises(PrivateerError):
-            taken(trust, mechanism={"seed": -1})
+            join_round(trust, mechanism={"seed": -1})
 
 
-def test_malformed_publications_are_errors_of_ours() -> None:
+def test_malformed_publications_raise_privateer_errors() -> None:
     good = published(small_spec("shuffle"))
     for cut in range(0, len(good), 97):
         with pytest.raises(PrivateerError):

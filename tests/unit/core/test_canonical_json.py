@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privateer_core.codec import canonical
+from privateer_core.codec import encode_canonical_json
 
 _EXAMPLES = {
     "0000000000000000": "0",
@@ -37,7 +37,7 @@ _EXAMPLES = {
 @pytest.mark.parametrize(("bits", "text"), _EXAMPLES.items())
 def test_numbers_are_written_as_ecmascript_does(bits: str, text: str) -> None:
     (value,) = struct.unpack(">d", bytes.fromhex(bits))
-    assert canonical(value) == text.encode()
+    assert encode_canonical_json(value) == text.encode()
 
 
 def test_the_example_of_the_rfc() -> None:
@@ -45,24 +45,30 @@ def test_the_example_of_the_rfc() -> None:
         '{"numbers": [333333333.33333329, 1E30, 4.50, 2e-3, 0.000000000000000000000000001],'
         ' "string": "\\u20ac$\\u000F\\u000aA\'\\u0042\\u0022\\u005c\\\\\\"\\/", "literals": [null, true, false]}'
     )
-    assert canonical(value).decode() == (
+    assert encode_canonical_json(value).decode() == (
         '{"literals":[null,true,false],"numbers":[333333333.3333333,1e+30,4.5,0.002,1e-27],'
         '"string":"€$\\u000f\\nA\'B\\"\\\\\\\\\\"/"}'
     )
 
 
 def test_keys_are_sorted_by_utf_16() -> None:
-    assert list(json.loads(canonical({"\ufb33": 1, "\U0001f600": 2, "a": 3}))) == ["a", "\U0001f600", "\ufb33"]
+    assert list(json.loads(encode_canonical_json({"\ufb33": 1, "\U0001f600": 2, "a": 3}))) == [
+        "a",
+        "\U0001f600",
+        "\ufb33",
+    ]
 
 
-def test_what_is_rewritten_by_another_program_has_the_same_text() -> None:
-    assert canonical({"a": 1.0, "b": [1e-6]}) == canonical(json.loads('{"b": [0.000001], "a": 1}'))
+def test_documents_rewritten_by_another_program_have_the_same_text() -> None:
+    assert encode_canonical_json({"a": 1.0, "b": [1e-6]}) == encode_canonical_json(
+        json.loads('{"b": [0.000001], "a": 1}')
+    )
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), {1}, "\ud800", {"x": b"bytes"}])
-def test_what_is_not_json_is_refused(value: object) -> None:
+def test_values_that_are_not_json_are_refused(value: object) -> None:
     with pytest.raises(ValueError, match=r"not representable in JCS|unsupported|UTF-8"):
-        canonical(value)
+        encode_canonical_json(value)
 
 
 # The same, written once more, for what is signed or digested: no byte may change with the library.
@@ -71,7 +77,7 @@ def test_what_is_not_json_is_refused(value: object) -> None:
 def text_of(value: Any) -> str:
     if isinstance(value, dict):
         rows = sorted(value.items(), key=lambda row: row[0].encode("utf-16-be"))
-        return "{" + ",".join(f"{text_of(key)}:{text_of(one)}" for key, one in rows) + "}"
+        return "{" + ",".join(f"{text_of(key)}:{text_of(element)}" for key, element in rows) + "}"
     if isinstance(value, list | tuple):
         return "[" + ",".join(map(text_of, value)) + "]"
     if isinstance(value, bool) or value is None or isinstance(value, str):
@@ -87,9 +93,9 @@ def number(value: float) -> str:
     """ECMAScript's ``Number::toString``, section 6.1.6.1.20: the shortest digits that name a double."""
     if value == 0:
         return "0"
-    negative, found, exponent = Decimal(repr(value)).normalize().as_tuple()
+    negative, decimal_digits, exponent = Decimal(repr(value)).normalize().as_tuple()
     assert isinstance(exponent, int)
-    digits, sign = "".join(map(str, found)), "-" * negative
+    digits, sign = "".join(map(str, decimal_digits)), "-" * negative
     point = len(digits) + exponent
     if len(digits) <= point <= 21:
         return sign + digits + "0" * (point - len(digits))
@@ -118,13 +124,13 @@ json_values = st.recursive(
 @settings(max_examples=500, deadline=None, derandomize=True)
 @given(json_values)
 def test_random_values_have_the_same_bytes(value: Any) -> None:
-    assert canonical(value) == text_of(value).encode()
+    assert encode_canonical_json(value) == text_of(value).encode()
 
 
 def test_random_doubles_have_the_same_bytes() -> None:
     doubles = struct.unpack("<50000d", random.Random(0).randbytes(400_000))
     for value in filter(math.isfinite, doubles):
-        assert canonical(value) == number(value).encode()
+        assert encode_canonical_json(value) == number(value).encode()
 
 
 def test_every_document_of_the_wire_format_has_the_same_bytes() -> None:
@@ -132,4 +138,4 @@ def test_every_document_of_the_wire_format_has_the_same_bytes() -> None:
     assert paths
     for path in paths:
         value = json.loads(path.read_text())
-        assert canonical(value) == text_of(value).encode(), path
+        assert encode_canonical_json(value) == text_of(value).encode(), path

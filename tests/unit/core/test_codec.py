@@ -1,4 +1,4 @@
-"""The codec: round trips keep dtypes and shapes; arbitrary bytes raise Malformed and nothing else."""
+"""The codec: round trips keep dtypes and shapes; arbitrary bytes raise no error but Malformed."""
 
 from dataclasses import dataclass
 
@@ -56,7 +56,7 @@ def test_strided_arrays_round_trip():
 
 
 def test_keys_that_need_no_bytes_round_trip():
-    """Where the arm is in the key, keys have no thresholds; with more than 65,536 of them nobody read the policy."""
+    """Keys that hold the arm have no thresholds; a policy with more than 65,536 such keys could not be read."""
     layout = Layout(3, np.zeros((1 << 20, 0), np.uint32))
     assert decode(encode(layout), Layout).keys == 1 << 20
 

@@ -1,4 +1,4 @@
-"""Equal bins hold everybody once, where their corners say."""
+"""Equal bins contain each context once, between their corners."""
 
 import numpy as np
 import pytest

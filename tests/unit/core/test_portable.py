@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from privateer_core.accounting.events import Gaussian, Laplace, Parallel, Pure, ShuffledMessage
-from privateer_core.portable import first_largest, in_few_digits, is_same, norm, round_up
+from privateer_core.portable import first_largest, is_same, norm, round_up, rounded_key
 
 
 def test_a_norm_does_not_depend_on_the_order_of_its_sum() -> None:
-    """Planted: the sum of squares one after the other does."""
+    """Planted: a sum of squares in sequence depends on the order."""
     rng = np.random.default_rng(3)
     vectors = [rng.permutation(np.arange(1.0, 200) ** -0.5) for _ in range(20)]
     assert len({norm(vector) for vector in vectors}) == 1
@@ -37,8 +37,8 @@ def test_numbers_are_rounded_up_and_never_down(value: float, digits: int, rounde
     assert round_up(rounded, digits) == rounded
 
 
-def test_the_first_of_those_that_are_as_large_is_taken() -> None:
-    """Planted: the largest to the last digit is another one."""
+def test_the_first_of_equal_maxima_is_taken() -> None:
+    """Planted: the maximum to the last digit has another index."""
     values = np.array([0.3, 1.0 - 1e-13, 1.0, 1.0 - 1e-14])
     assert (first_largest(values), int(values.argmax())) == (1, 2)
     assert first_largest(-values) == 0
@@ -50,7 +50,7 @@ SEEN = Parallel((Gaussian(181_501.0, 42_970.1), ShuffledMessage(1.0, 4500)))
 
 
 @pytest.mark.parametrize(
-    ("other", "same"),
+    ("other", "is_equal"),
     [
         (Parallel((Gaussian(181_501.0, 42_970.1 * (1 + 1e-15)), ShuffledMessage(1.0 - 1e-12, 4500))), True),
         (Parallel((Gaussian(181_501.0, 42_970.1 * (1 + 1e-5)), ShuffledMessage(1.0, 4500))), False),
@@ -61,13 +61,13 @@ SEEN = Parallel((Gaussian(181_501.0, 42_970.1), ShuffledMessage(1.0, 4500)))
         (None, False),
     ],
 )
-def test_events_are_the_same_but_for_last_digits(other: object, same: bool) -> None:
-    assert is_same(SEEN, other) is same
+def test_events_are_the_same_but_for_last_digits(other: object, is_equal: bool) -> None:
+    assert is_same(SEEN, other) is is_equal
     assert is_same(other, other)
-    assert (in_few_digits(SEEN) == in_few_digits(other)) is same
+    assert (rounded_key(SEEN) == rounded_key(other)) is is_equal
 
 
-def test_no_number_is_the_same_as_none() -> None:
+def test_a_number_differs_from_none() -> None:
     assert not is_same(None, 0.0)
     assert not is_same(Pure(0.0), Pure(1e-300))
     assert is_same(math.inf, math.inf)

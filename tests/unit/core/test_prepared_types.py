@@ -1,4 +1,4 @@
-"""Types are prepared before threads share them, and no source decodes to one that is not."""
+"""Types are prepared before threads share them, and no module decodes to an unprepared type."""
 
 import ast
 from collections.abc import Iterator
@@ -15,13 +15,13 @@ ROLES = ("shared", "client", "shuffler", "issuer", "server")
 
 
 class Pair(msgspec.Struct):
-    """A type that nothing else decodes."""
+    """A type that no module decodes."""
 
     left: int
     right: "Pair | None" = None
 
 
-def test_threads_get_the_type_that_they_ask_for() -> None:
+def test_threads_get_the_prepared_type() -> None:
     body = msgspec.msgpack.encode(Pair(1, Pair(2)))
     assert msgspec.msgpack.decode(body, type=prepared(Pair)) == Pair(1, Pair(2))
     with ThreadPoolExecutor(8) as threads:
@@ -45,7 +45,7 @@ def unprepared(source: str) -> Iterator[int]:
                 yield node.lineno
 
 
-def test_msgspec_gets_no_other_types() -> None:
+def test_every_decoded_type_is_prepared() -> None:
     sources = [path for role in ROLES for path in (ROOT / role).rglob("*.py")]
     assert len(sources) > 100
     assert {str(path): lines for path in sources if (lines := list(unprepared(path.read_text())))} == {}
@@ -60,5 +60,5 @@ def test_msgspec_gets_no_other_types() -> None:
         ("msgspec.msgpack.decode(body)", []),
     ],
 )
-def test_a_planted_type_is_found(source: str, lines: list[int]) -> None:
+def test_a_planted_unprepared_type_is_found(source: str, lines: list[int]) -> None:
     assert list(unprepared(source)) == lines

@@ -1,17 +1,18 @@
 """An issuer says what it misses before it starts."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from privateer_core.errors import SpecError
-from privateer_issuer.attestation import Hmac, Open, attestation
 from privateer_issuer.settings import IssuerSettings, read_settings
+from privateer_issuer.token_requests import Hmac, Open, attestation
 
 LEAST = {"PRIVATEER_EXPERIMENTS": "spring", "PRIVATEER_ATTESTATION": "open"}
 
 
-def test_the_rest_has_defaults() -> None:
+def test_optional_settings_have_defaults() -> None:
     expected = IssuerSettings(
         data=Path("data/issuer"), experiments=("spring",), name="127.0.0.1:8004", attestation="open", environment=LEAST
     )
@@ -31,7 +32,7 @@ def test_everything_can_be_set() -> None:
         "PRIVATEER_PORT": "9004",
         "PRIVATEER_ADMIN_HOST": "10.0.0.1",
         "PRIVATEER_ADMIN_PORT": "9005",
-        "PRIVATEER_ORIGINS": "https://shop.example",
+        "PRIVATEER_CORS_ORIGINS": "https://shop.example",
     }
     assert read_settings(environment) == IssuerSettings(
         data=Path("/data"),
@@ -46,7 +47,7 @@ def test_everything_can_be_set() -> None:
         admin_host="10.0.0.1",
         admin_port=9005,
         environment=environment,
-        origins=("https://shop.example",),
+        cors_origins=("https://shop.example",),
     )
 
 
@@ -63,7 +64,7 @@ def test_everything_can_be_set() -> None:
         ("PRIVATEER_TOKENS_PER_DEVICE", "0"),
         ("PRIVATEER_KEY_DAYS", "0"),
         ("PRIVATEER_PORT", "x"),
-        ("PRIVATEER_ORIGINS", "shop.example"),
+        ("PRIVATEER_CORS_ORIGINS", "shop.example"),
     ],
 )
 def test_a_bad_setting_is_named(name: str, value: str) -> None:
@@ -79,7 +80,7 @@ def test_an_unknown_plug_is_refused_with_those_that_there_are() -> None:
     assert refused.value.field == "PRIVATEER_ATTESTATION"
 
 
-def test_open_needs_nothing() -> None:
+def test_open_attestation_needs_no_settings() -> None:
     assert isinstance(attestation("open", {}), Open)
 
 
@@ -117,7 +118,7 @@ def test_a_plug_of_another_distribution_is_found(tmp_path: Path, monkeypatch: py
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: platform-plug\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[privateer.attestations]\nplatform = platform_plug:Plug\n")
     monkeypatch.syspath_prepend(tmp_path)
-    plug = attestation("platform", {"A": "b"})
+    plug: Any = attestation("platform", {"A": "b"})
     assert plug.environment == {"A": "b"}
     with pytest.raises(SpecError, match="open, hmac, platform"):
         attestation("nobody", {})

@@ -1,4 +1,4 @@
-"""`privateer evaluate`: what is known, how sure, of how many rows and people; bad input in one line."""
+"""`privateer evaluate` prints gains with confidence intervals and numbers of rows; bad input is a single line."""
 
 import base64
 import json
@@ -9,7 +9,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 import privateer_lab as lab
-from privateer_server.rounds.open_round import first_round
+from privateer_server.rounds.open_round import open_first_round
 from tests.unit.lab.cli.test_command_line import run
 
 ROWS = 4000
@@ -17,7 +17,7 @@ ROWS = 4000
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A log of 2,000 people with two rows each: new is better, and nobody knows of the rare arm."""
+    """Write a log of 2,000 people with two rows each: new is better, and the rare arm is undecided."""
     rng = np.random.default_rng(3)
     arm = rng.choice(["new", "old", "rare"], ROWS, p=[0.3, 0.69, 0.01])
     p = np.select([arm == "new", arm == "old"], [0.3, 0.69], 0.01)
@@ -33,15 +33,16 @@ def test_each_option_is_evaluated_and_all_intervals_hold_together(
 ) -> None:
     code, out, err = run(capsys, "evaluate", str(path), "--reward", "bought")
     assert (code, err) == (0, "")
-    found = {arm: lab.evaluate(path, arm, reward="bought", level=1 - 0.05 / 3) for arm in ("new", "old", "rare")}
-    gain = found["new"].gain
+    evaluations = {arm: lab.evaluate(path, arm, reward="bought", level=1 - 0.05 / 3) for arm in ("new", "old", "rare")}
+    gain = evaluations["new"].gain
     first = out.splitlines()[0]
     assert first.startswith(f"Known to earn more than what was logged: new by {gain.value:.4g} ({gain.low:.4g} to ")
     assert "Known to earn less than what was logged: old by 0.0" in first  # planted: by -0.0, twice negative
     assert "rare" not in first
-    for arm, one in found.items():
+    for arm, evaluation in evaluations.items():
         assert f"│ {arm}" in out
-        assert all(f" {figure:.4g} " in out for figure in (one.dr.value, one.dr.low, one.dr.high, one.gain.high))
+        estimate, high = evaluation.dr, evaluation.gain.high
+        assert all(f" {figure:.4g} " in out for figure in (estimate.value, estimate.low, estimate.high, high))
     assert "Intervals hold all at once with a probability of 0.95." in out
     assert "The log has 4,000 rows, which count as different people." in out
     assert "Of 1 of 3 options few rewards decide" in out
@@ -57,18 +58,18 @@ def test_an_option_by_person_and_as_json(capsys: pytest.CaptureFixture[str], pat
     code, out, _ = run(capsys, *options, "--json", "--level", "0.1")
     document = json.loads(out)
     assert (code, document["rows"], document["people"], document["confidence"]) == (0, 4000, 2000, 0.9)
-    found = lab.evaluate(path, "new", reward="bought", person="user_id", level=0.9)
+    evaluation = lab.evaluate(path, "new", reward="bought", person="user_id", level=0.9)
     [policy] = document["policies"]
     for name in ("ips", "snips", "dr", "gain"):
-        value = getattr(found, name)
+        value = getattr(evaluation, name)
         assert (policy[name]["value"], policy[name]["low"]) == (value.value, value.low)
-    assert (policy["policy"], policy["model"]) == ("new", found.model)
+    assert (policy["policy"], policy["model"]) == ("new", evaluation.model)
 
 
 def test_a_published_policy_is_a_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """The first policy gives each of three arms to a third of the people, and the log has two of them."""
     spec = lab.spec("examples/peaks-local.toml")
-    publication = first_round(spec, X25519PrivateKey.generate().public_key().public_bytes_raw()).publication
+    publication = open_first_round(spec, X25519PrivateKey.generate().public_key().public_bytes_raw()).publication
     log, exported, empty = tmp_path / "log.csv", tmp_path / "policy.json", tmp_path / "empty.json"
     exported.write_text(json.dumps({"publication": base64.b64encode(publication).decode()}))
     empty.write_text("{}")
@@ -80,12 +81,12 @@ def test_a_published_policy_is_a_file(capsys: pytest.CaptureFixture[str], tmp_pa
     assert policy["ips"]["value"] == pytest.approx(1 / 3, abs=0.02)
     assert policy["supported"] == pytest.approx(2 / 3, abs=0.02)
     code, out, err = run(capsys, *options, "--policy", str(empty))
-    said = "privateer: policy: is not an exported experiment (give a file that privateer export wrote)\n"
-    assert (code, out, err) == (2, "", said)
+    error = "privateer: policy: is not an exported experiment (give a file that privateer export wrote)\n"
+    assert (code, out, err) == (2, "", error)
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "error"),
     [
         (["--reward", "won"], "won: no column has this name (choose from user_id, arm, p, bought)"),
         (["--reward", "bought", "--propensity", "q"], "q: no column has this name"),
@@ -99,11 +100,11 @@ def test_a_published_policy_is_a_file(capsys: pytest.CaptureFixture[str], tmp_pa
         (["--reward", "bought", "--person", "who"], "who: no column has this name"),
     ],
 )
-def test_bad_input_is_one_line(capsys: pytest.CaptureFixture[str], path: Path, options: list[str], said: str) -> None:
+def test_bad_input_is_one_line(capsys: pytest.CaptureFixture[str], path: Path, options: list[str], error: str) -> None:
     code, out, err = run(capsys, "evaluate", str(path), *options)
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert err.startswith("privateer: ")
-    assert said in err
+    assert error in err
 
 
 def test_a_file_that_is_not_there_is_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -115,7 +116,7 @@ def test_a_file_that_is_not_there_is_one_line(capsys: pytest.CaptureFixture[str]
 def test_a_headline_knows_of_propensities_that_the_log_contradicts(
     capsys: pytest.CaptureFixture[str], path: Path
 ) -> None:
-    """Planted: what was known by wrong propensities was the first sentence, and that they are wrong the last."""
+    """Planted: the headline was a gain by wrong propensities, and the warning of them came last."""
     options = ["evaluate", str(path), "--reward", "bought"]
     code, out, _ = run(capsys, *options, "--propensity", "0.5")
     assert code == 0

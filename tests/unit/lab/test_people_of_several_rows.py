@@ -1,4 +1,4 @@
-"""People, or clusters, with several rows: A/A tests are decided as often as their level says, if these are named."""
+"""People or clusters with several rows: A/A tests are decided at their level if the column is named."""
 
 from pathlib import Path
 from typing import Any
@@ -8,14 +8,14 @@ import pytest
 
 import privateer_lab as lab
 from privateer_core.errors import SpecError
-from privateer_lab.clusters import ratio_values
+from privateer_lab.analysis.clusters import linearize_ratios
 from tests.unit.lab.cli.test_command_line import run
 
 PEOPLE, VISITS = 240, 4
 
 
 def trial(rng: np.random.Generator) -> dict[str, Any]:
-    """A trial without an effect: four visits of each person, who is well at most of them or at few; arms by person."""
+    """Return a trial without an effect: four visits of each person, correlated outcomes, and arms by person."""
     rates = rng.beta(0.5, 0.5, PEOPLE)
     return {
         "patient_id": np.repeat(np.arange(PEOPLE), VISITS),
@@ -24,8 +24,8 @@ def trial(rng: np.random.Generator) -> dict[str, Any]:
     }
 
 
-def decided(tests: int, **arguments: Any) -> int:
-    """Return how many of so many permutations of one trial are decided."""
+def count_decided(tests: int, **arguments: Any) -> int:
+    """Return the number of decided effects in this many permutations of a trial."""
     rng = np.random.default_rng(7)
     rows = trial(rng)
     count = 0
@@ -39,14 +39,14 @@ def decided(tests: int, **arguments: Any) -> int:
 @pytest.mark.parametrize("tests", [40, pytest.param(200, marks=pytest.mark.nightly)])
 def test_trials_without_an_effect_are_decided_as_seldom_as_their_level_says(tests: int, unit: str) -> None:
     """At a level of .05 a right test decides more than 6 of 40 once in 300 runs, and is beyond .01 to .10 of 200 so."""
-    found = decided(tests, **{unit: "patient_id"})
-    assert found <= 6 if tests == 40 else 0.01 <= found / tests <= 0.10
+    n_decided = count_decided(tests, **{unit: "patient_id"})
+    assert n_decided <= 6 if tests == 40 else 0.01 <= n_decided / tests <= 0.10
 
 
 @pytest.mark.parametrize("tests", [40, pytest.param(200, marks=pytest.mark.nightly)])
 def test_rows_that_are_taken_for_people_decide_far_too_often(tests: int) -> None:
-    """Planted: deviations are .6 of the true ones, so that .25 are decided; of 40 fewer than 5 once in 60 runs."""
-    assert decided(tests) / tests > 0.1
+    """Planted: standard errors are .6 of the true ones, so that .25 are decided; of 40 fewer than 5 once in 60 runs."""
+    assert count_decided(tests) / tests > 0.1
 
 
 def test_a_column_of_people_that_repeats_within_arms_warns() -> None:
@@ -63,8 +63,8 @@ def test_people_are_noticed_in_a_large_table_too() -> None:
     """Planted: of more than 100,000 rows only the columns were read that are named."""
     rng = np.random.default_rng(1)
     rows = {"user_id": np.repeat(np.arange(51_000), 2), "arm": np.repeat(rng.integers(0, 2, 51_000), 2)}
-    found = lab.analyze(rows | {"note": ["x"] * 102_000, "reward": rng.integers(0, 2, 102_000)})
-    assert any(one.startswith("user_id repeats within arms") for one in found.answer.warnings)
+    analysis = lab.analyze(rows | {"note": ["x"] * 102_000, "reward": rng.integers(0, 2, 102_000)})
+    assert any(warning.startswith("user_id repeats within arms") for warning in analysis.answer.warnings)
 
 
 def test_a_cluster_of_one_row_changes_nothing() -> None:
@@ -84,17 +84,16 @@ def test_means_of_clusters_are_those_of_all_rows_and_errors_those_of_sums() -> N
     sold = rng.normal(5, 1, len(shop)) + np.repeat(rng.normal(0, 2, 400), sizes) + arm
     rows = {"arm": np.array(["a", "b"])[arm], "shop": shop, "sold": sold}
     [effect] = lab.analyze(rows, reward="sold", cluster="shop").answer.effects
-    means = [sold[arm == one].mean() for one in (0, 1)]
+    means = [sold[arm == a].mean() for a in (0, 1)]
     variance = sum(
-        np.square(np.bincount(shop[arm == one], sold[arm == one] - means[one])).sum() / (arm == one).sum() ** 2
-        for one in (0, 1)
+        np.square(np.bincount(shop[arm == a], sold[arm == a] - means[a])).sum() / (arm == a).sum() ** 2 for a in (0, 1)
     )
     assert effect.value == pytest.approx(means[1] - means[0], abs=1e-4)
     assert (effect.high - effect.low) / 2 == pytest.approx(1.96 * np.sqrt(variance), rel=0.03)
 
 
 def test_errors_of_clusters_in_both_arms_leave_out_what_these_have_in_common() -> None:
-    """Half of each person's visits have either arm: what people are like is in both, and no error of the effect."""
+    """Half of each person's visits have either arm, so differences between people add no error to the effect."""
     rng = np.random.default_rng(5)
     person, arm = np.repeat(np.arange(300), 4), np.tile([0, 1, 1, 0], 300)
     score = np.repeat(rng.normal(0, 10, 300), 4) + rng.normal(0, 1, 1200) + 0.5 * arm
@@ -116,7 +115,7 @@ def test_a_ratio_varies_as_in_many_samples() -> None:
     for _ in range(400):
         views = rng.poisson(5, 300) + 1.0
         clicks = rng.binomial(views.astype(int), rng.beta(2, 8, 300))
-        values = ratio_values(clicks, views, np.zeros(300, np.int64))
+        values = linearize_ratios(clicks, views, np.zeros(300, np.int64))
         assert values.mean() == pytest.approx(clicks.sum() / views.sum())
         ratios.append(values.mean())
         variances.append(values.var() / 300)
@@ -135,7 +134,7 @@ def test_a_ratio_varies_as_in_many_samples() -> None:
         ({"cluster": "arm"}, "--cluster arm: is the column of --arm too"),
     ],
 )
-def test_what_does_not_fit_is_refused(arguments: dict[str, Any], words: str) -> None:
+def test_invalid_clusters_are_refused(arguments: dict[str, Any], words: str) -> None:
     rows = trial(np.random.default_rng(1))
     with pytest.raises(SpecError, match=f"^{words}"):
         lab.analyze(rows | {"arm2": rows["arm"]}, reward="well", **arguments)
@@ -148,17 +147,17 @@ def test_ratios_are_those_of_sums_by_person_too() -> None:
     new, views = np.repeat(rng.permutation([0, 1] * 250), 3), rng.poisson(4, 1500)
     clicks = rng.binomial(views, np.repeat(rng.beta(2, 6, 500), 3) * (1 + 0.2 * new))
     rows = {"user": person, "arm": np.array(["a", "b"])[new], "clicks": clicks, "views": views}
-    found = lab.analyze(rows, reward="clicks", per="views", cluster="user")
-    [effect] = found.answer.effects
-    ratios = [clicks[new == one].sum() / views[new == one].sum() for one in (0, 1)]
+    analysis = lab.analyze(rows, reward="clicks", per="views", cluster="user")
+    [effect] = analysis.answer.effects
+    ratios = [clicks[new == option].sum() / views[new == option].sum() for option in (0, 1)]
     residuals = clicks - np.array(ratios)[new] * views
     variance = sum(
-        np.square(np.bincount(person[new == one], residuals[new == one])).sum() / views[new == one].sum() ** 2
-        for one in (0, 1)
+        np.square(np.bincount(person[new == option], residuals[new == option])).sum() / views[new == option].sum() ** 2
+        for option in (0, 1)
     )
     assert effect.value == pytest.approx(ratios[1] - ratios[0], abs=1e-5)
     assert (effect.high - effect.low) / 2 == pytest.approx(1.96 * np.sqrt(variance), rel=0.03)
-    assert any(one.startswith("Effects are differences of clicks per views") for one in found.assumed)
+    assert any(note.startswith("Effects are differences of clicks per views") for note in analysis.assumed)
     for wrong, words in (
         (views - 1.0, "must be numbers of at least 0"),
         (views * (new == 0), "is 0 in all rows of an"),
@@ -169,10 +168,10 @@ def test_ratios_are_those_of_sums_by_person_too() -> None:
 
 def test_with_a_promise_a_row_is_a_person_unless_people_are_named() -> None:
     rows, shares = trial(np.random.default_rng(1)), {"a": 0.5, "b": 0.5}
-    found = lab.analyze(rows, reward="well", shares=shares, epsilon=4.0)
-    assert any("who has several has it for each of them" in one for one in found.assumed)
+    analysis = lab.analyze(rows, reward="well", shares=shares, epsilon=4.0)
+    assert any("who has several has it for each of them" in note for note in analysis.assumed)
     named = lab.analyze(rows, reward="well", shares=shares, epsilon=4.0, person="patient_id")
-    assert not any("who has several" in one for one in named.assumed)
+    assert not any("who has several" in note for note in named.assumed)
     assert "240 people" in named.rests
 
 

@@ -1,4 +1,4 @@
-"""Published tables of counts: what an analysis says of each option and segment, beside an estimate made here."""
+"""Published tables of counts: the analysis of each option and segment equals an independent estimate."""
 
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ import privateer_lab as lab
 
 
 class Counts(NamedTuple):
-    """People and yeses of the control and of the other option, by segment; None: nobody is told apart."""
+    """Numbers of people and of positive outcomes of the control and the other option, by segment or in total."""
 
     arms: tuple[str, str]
     cells: dict[str | None, tuple[tuple[int, int], tuple[int, int]]]
@@ -66,17 +66,17 @@ def test_effects_of_published_tables_are_those_of_a_textbook(name: str) -> None:
     segments = ["segment"] if len(counts.cells) > 1 else []
     if not segments:
         del rows["segment"]
-    found = lab.analyze(rows, reward="outcome", control=counts.arms[0], segments=segments).answer.effects
-    by_group = {one.group and one.group.removeprefix("segment="): one for one in found}
+    effects = lab.analyze(rows, reward="outcome", control=counts.arms[0], segments=segments).answer.effects
+    by_group = {effect.group and effect.group.removeprefix("segment="): effect for effect in effects}
     for segment, cell in counts.cells.items():
         value, radius = welch(cell)
-        one = by_group[segment]
-        assert one.value == pytest.approx(value, abs=0.03 * radius)
-        assert one.low is not None
-        assert one.high is not None
-        assert (one.high - one.low) / (2 * radius) == pytest.approx(1.0, abs=0.03)
-        assert not one.is_decided or not one.low <= 0 <= one.high
+        effect = by_group[segment]
+        assert effect.value == pytest.approx(value, abs=0.03 * radius)
+        assert effect.low is not None
+        assert effect.high is not None
+        assert (effect.high - effect.low) / (2 * radius) == pytest.approx(1.0, abs=0.03)
+        assert not effect.is_decided or not effect.low <= 0 <= effect.high
     if segments:
-        sizes = {one: sum(people for people, _ in cell) for one, cell in counts.cells.items()}
-        average = sum(size * welch(counts.cells[one])[0] for one, size in sizes.items()) / sum(sizes.values())
+        sizes = {name: sum(people for people, _ in cell) for name, cell in counts.cells.items()}
+        average = sum(size * welch(counts.cells[name])[0] for name, size in sizes.items()) / sum(sizes.values())
         assert by_group[None].value == pytest.approx(average, abs=0.002)

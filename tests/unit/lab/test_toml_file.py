@@ -16,7 +16,7 @@ def test_settings_are_toml_or_bare_strings():
 def test_one_table_of_several_is_meant_by_its_name():
     data = {"sources": [{"name": "ward", "epsilon": 1}, {"name": "clinic", "epsilon": 1}]}
     apply_setting(data, "sources.clinic.epsilon=2")
-    assert [one["epsilon"] for one in data["sources"]] == [1, 2]
+    assert [source["epsilon"] for source in data["sources"]] == [1, 2]
     with pytest.raises(SpecError, match="'sources' is not a section"):
         apply_setting(data, "sources.epsilon=2")
     for tables in (data, {}):
@@ -25,7 +25,7 @@ def test_one_table_of_several_is_meant_by_its_name():
 
 
 @pytest.mark.parametrize("setting", ["a", "a=1", "=1", "a.=1", "a.b.c=1"])
-def test_settings_that_say_nothing(setting):
+def test_malformed_settings_are_refused(setting):
     with pytest.raises(SpecError, match="--set"):
         apply_setting({"a": {"b": 1}}, setting)
 
@@ -45,7 +45,7 @@ def test_a_populations_files_are_beside_the_file_that_names_them(tmp_path):
 @pytest.mark.parametrize(
     "text", ["population = 3\nsources = 4", "sources = [1, {population = 2}]\npopulation.path = 7"]
 )
-def test_what_is_no_table_is_left_for_the_spec_to_refuse(tmp_path, text):
+def test_a_section_that_is_no_table_is_refused_by_the_spec(tmp_path, text):
     (tmp_path / "spec.toml").write_text(text)
     assert read_tables(tmp_path / "spec.toml", [], "SPEC")
     with pytest.raises(SpecError, match="SPEC: cannot read"):

@@ -12,7 +12,7 @@ from privateer_core.answer.conclusion import Conclusion
 from privateer_core.answer.estimates import Effect, Reason
 from privateer_core.answer.parts import Losses, Recommendations
 from privateer_core.answer.shares import ShareSource
-from privateer_lab.finished_test import FinishedTest
+from privateer_lab.analysis.ab_test_analysis import FinishedTest
 
 LEVELS = ("s", "t", "u", "v")
 Rewards = Callable[[np.random.Generator, np.ndarray, np.ndarray], np.ndarray]
@@ -49,16 +49,16 @@ CASES = [
     pytest.param(shares, rewards, options, people, seed, id=f"{shares}-{rewards}-{options}-{people}")
     for seed, (shares, rewards, options, people) in enumerate(
         [
-            (one, other, 2 + (n + m) % 2, (4_000, 600)[n % 2])
-            for n, one in enumerate(SHARES)
-            for m, other in enumerate(REWARDS)
+            (share, reward, 2 + (n + m) % 2, (4_000, 600)[n % 2])
+            for n, share in enumerate(SHARES)
+            for m, reward in enumerate(REWARDS)
         ]
     )
 ]
 
 
 class Rows:
-    """The rows of a test, and what was found of them."""
+    """The rows of a test, and the finished test of them."""
 
     def __init__(self, shares: str, rewards: str, options: int, people: int, seed: int) -> None:
         rng = np.random.default_rng(seed)
@@ -70,13 +70,13 @@ class Rows:
             "group": np.array(LEVELS)[self.groups],
             "reward": self.rewards,
         }
-        self.found: FinishedTest = lab.analyze(rows, control="now", segments={"group": LEVELS})
+        self.analysis: FinishedTest = lab.analyze(rows, control="now", segments={"group": LEVELS})
 
     def of(self, effect: Effect) -> list[np.ndarray]:
         """The rewards of an option and of the control in a group."""
-        here = np.array([effect.group in (None, name) for name in self.names])[self.groups]
-        place = ["now", "new", "other"].index(effect.option)
-        return [self.rewards[here & (self.arms == arm)] for arm in (place, 0)]
+        is_in_group = np.array([effect.group in (None, name) for name in self.names])[self.groups]
+        option = ["now", "new", "other"].index(effect.arm)
+        return [self.rewards[is_in_group & (self.arms == arm)] for arm in (option, 0)]
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -85,10 +85,10 @@ class Rows:
 
 def is_true(reason: Reason, rewards: list[np.ndarray], span: float, interval: tuple[Any, Any]) -> bool:
     """Whether a reason is true of the numbers beside it."""
-    means, low, high = [one.mean() if len(one) else 0.5 for one in rewards], *interval
+    means, low, high = [reward.mean() if len(reward) else 0.5 for reward in rewards], *interval
     people = min(map(len, rewards))
     near = min(np.mean(means), span - np.mean(means))
-    spread = np.mean([one.var() if len(one) else 0.0 for one in rewards])
+    spread = np.mean([reward.var() if len(reward) else 0.0 for reward in rewards])
     is_bits = set(np.concatenate(rewards).tolist()) <= {0.0, 1.0} and span == 1
     facts = {
         Reason.BETTER: low is not None and low > 0,
@@ -106,51 +106,52 @@ def is_true(reason: Reason, rewards: list[np.ndarray], span: float, interval: tu
 @pytest.mark.parametrize(("shares", "rewards", "options", "people", "seed"), CASES)
 def test_an_answer_is_true_of_its_rows(shares: str, rewards: str, options: int, people: int, seed: int) -> None:
     rows = Rows(shares, rewards, options, people, seed)
-    answer, conclusion = rows.found.answer, rows.found.found.conclusion
+    answer, conclusion = rows.analysis.answer, rows.analysis.found.conclusion
     assert msgspec.json.decode(msgspec.json.encode(conclusion), type=Conclusion) == conclusion
     inhabited = [rows.names[k] for k in range(4) if (rows.groups == k).any()]
-    assert {one.group for one in answer.effects} == {None, *inhabited}
-    for one in answer.effects:
-        assert (one.low is None) == (one.high is None)
-        assert one.low is None or one.low < one.value < one.high, "no interval of width 0"
+    assert {effect.group for effect in answer.effects} == {None, *inhabited}
+    for effect in answer.effects:
+        assert (effect.low is None) == (effect.high is None)
+        assert effect.low is None or effect.low < effect.value < effect.high, "no interval of width 0"
         span = conclusion.reward.high - conclusion.reward.low
-        assert is_true(one.reason, rows.of(one), span, (one.low, one.high)), one
-    _agrees(rows, conclusion)
+        assert is_true(effect.reason, rows.of(effect), span, (effect.low, effect.high)), effect
+    _check_conclusion(rows, conclusion)
     losses = answer.first_of(Losses)
     assert losses is not None
-    assert len(losses.losses) == len(inhabited)
-    assert conclusion.losses == losses.losses
+    assert len(losses.expected_losses) == len(inhabited)
+    assert conclusion.expected_losses == losses.expected_losses
     assert conclusion.gain is None, "nobody measured one"
 
 
-def _agrees(rows: Rows, conclusion: Conclusion) -> None:
-    """The rules are what everybody gets, with the shares that were counted; the headline says the same."""
-    given = rows.found.answer.first_of(Recommendations)
-    assert given is not None
-    arms = {one.group: one.option for one in given.rules}
+def _check_conclusion(rows: Rows, conclusion: Conclusion) -> None:
+    """Assert that the rules have the recommended options and counted shares, and agree with the headline."""
+    first = rows.analysis.answer.first_of(Recommendations)
+    assert first is not None
+    arms = {rule.group: rule.arm for rule in first.rules}
     assert conclusion.rules is not None
     assert conclusion.rules.source is ShareSource.COUNTED
     assert conclusion.rules.people.startswith(ShareSource.COUNTED.sentence)
     for option in {*arms.values()}:
         counted = np.mean([arms[rows.names[group]] == option for group in rows.groups.tolist()])
-        told = sum(one.share for one in conclusion.rules.rules if one.option == option)
-        assert told == pytest.approx(counted, abs=2e-3)
-    assert sum(one.share for one in conclusion.rules.rules) == pytest.approx(1, abs=1e-3)
-    headline, everybody = conclusion.headline, {one.option: one for one in conclusion.effects if one.group is None}
-    better = {(one.group, one.option) for one in conclusion.effects if one.reason is Reason.BETTER}
+        rule_share = sum(rule.share for rule in conclusion.rules.rules if rule.arm == option)
+        assert rule_share == pytest.approx(counted, abs=2e-3)
+    assert sum(rule.share for rule in conclusion.rules.rules) == pytest.approx(1, abs=1e-3)
+    headline = conclusion.headline
+    everybody = {effect.arm: effect for effect in conclusion.effects if effect.group is None}
+    better = {(effect.group, effect.arm) for effect in conclusion.effects if effect.reason is Reason.BETTER}
     for group, option in arms.items():
         assert option == "now" or {(group, option), (None, option)} & better, "nobody gets what is not decided"
     if len({*arms.values()}) > 1:
-        assert (headline.finding, headline.option) == ("rules", None)
-        assert all(f"{one.option} " in headline.sentence for one in conclusion.rules.rules)
+        assert (headline.finding, headline.arm) == ("rules", None)
+        assert all(f"{rule.arm} " in headline.sentence for rule in conclusion.rules.rules)
         return
-    assert (headline.finding, headline.option) == ("one option", next(iter(arms.values())))
-    said = "eep now" if headline.option == "now" else f"ive everybody {headline.option}"
-    assert said in headline.sentence
-    if headline.sureness == "decided":
-        wanted = {Reason.WORSE} if headline.option == "now" else {Reason.BETTER}
-        assert {one.reason for name, one in everybody.items() if headline.option in ("now", name)} == wanted
-        assert {one.sureness for one in conclusion.rules.rules} == {"decided"}
+    assert (headline.finding, headline.arm) == ("one arm", next(iter(arms.values())))
+    advice = "eep now" if headline.arm == "now" else f"ive everybody {headline.arm}"
+    assert advice in headline.sentence
+    if headline.confidence_label == "decided":
+        reasons = {Reason.WORSE} if headline.arm == "now" else {Reason.BETTER}
+        assert {effect.reason for name, effect in everybody.items() if headline.arm in ("now", name)} == reasons
+        assert {rule.confidence_label for rule in conclusion.rules.rules} == {"decided"}
     if len(conclusion.rules.rules) == 1:
         _leads_by_effects(conclusion, everybody)
     if headline.compared:
@@ -159,14 +160,14 @@ def _agrees(rows: Rows, conclusion: Conclusion) -> None:
 
 
 def _leads_by_effects(conclusion: Conclusion, everybody: Mapping[str, Effect]) -> None:
-    """What everybody gets is ahead by the effects on everybody, to the digit."""
+    """Assert that the rule's lead is the difference of the effects on all people, to the digit."""
     assert conclusion.rules is not None
     [rule] = conclusion.rules.rules
-    means = {"now": 0.0} | {option: one.value for option, one in everybody.items() if one.value is not None}
-    rest = {option: mean for option, mean in means.items() if option != rule.option}
-    if rest and rule.option in means:
+    means = {"now": 0.0} | {option: effect.value for option, effect in everybody.items() if effect.value is not None}
+    rest = {option: mean for option, mean in means.items() if option != rule.arm}
+    if rest and rule.arm in means:
         assert rule.next_best == max(rest, key=lambda option: rest[option])
-        assert rule.difference == pytest.approx(means[rule.option] - max(rest.values()), abs=1e-4)
+        assert rule.difference == pytest.approx(means[rule.arm] - max(rest.values()), abs=1e-4)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -181,7 +182,7 @@ def test_under_noise_a_rule_for_everybody_is_ahead_by_their_effect(seed: int) ->
     }
     levels, shares = {"group": ["s", "t", "u"]}, {"now": 0.5, "new": 0.5}
     conclusion = lab.analyze(rows, control="now", segments=levels, epsilon=1.0, shares=shares).found.conclusion
-    _leads_by_effects(conclusion, {one.option: one for one in conclusion.effects if one.group is None})
+    _leads_by_effects(conclusion, {effect.arm: effect for effect in conclusion.effects if effect.group is None})
 
 
 def test_a_heavy_tail_names_the_rows_that_decide_and_what_capping_does() -> None:
@@ -191,33 +192,33 @@ def test_a_heavy_tail_names_the_rows_that_decide_and_what_capping_does() -> None
     spend[1][:2] = (18_000.0, 25_000.0)
     rows = {"arm": np.repeat(["now", "new"], [3_000, 374]), "reward": np.concatenate(spend)}
     shares = {"now": 3_000 / 3_374, "new": 374 / 3_374}
-    found = lab.analyze(rows, shares=shares, control="now")
-    [effect] = found.answer.effects
+    analysis = lab.analyze(rows, shares=shares, control="now")
+    [effect] = analysis.answer.effects
     assert (effect.reason, effect.low) == (Reason.HEAVY_TAIL, None)
     assert effect.value == pytest.approx(spend[1].mean() - spend[0].mean(), abs=1e-4)
-    said = found.found.conclusion.surer[0]
+    advice = analysis.found.conclusion.next_steps[0]
     top, beyond = spend[1][:2].sum() / spend[1].sum(), np.quantile(rows["reward"], 0.98)
-    assert f"2 of 374 rows of new make {top:.0%} of its reward" in said
-    assert f"--bounds 0:{beyond:.4g}, which caps 68 of 3,374 rows" in said
+    assert f"2 of 374 rows of new make {top:.0%} of its reward" in advice
+    assert f"--bounds 0:{beyond:.4g}, which caps 68 of 3,374 rows" in advice
     capped = lab.analyze(rows, shares=shares, bounds=(0.0, float(beyond)), control="now").answer.effects[0]
     assert capped.low is not None
-    assert f"{capped.value:+.4g} ({capped.low:+.4g} to {capped.high:+.4g}): {capped.reason}" in said
+    assert f"{capped.value:+.4g} ({capped.low:+.4g} to {capped.high:+.4g}): {capped.reason}" in advice
 
 
-def test_bounds_that_are_named_are_those_of_what_is_lower_the_better() -> None:
-    """A learner is given the negative of numbers; nobody reads of it."""
+def test_bounds_of_rewards_that_are_better_lower_are_not_negated() -> None:
+    """A learner gets the negated numbers, which no answer shows."""
     waits = 500 + 0.3 * np.random.default_rng(1).standard_normal(4_000)
     rows = {"arm": np.repeat(["now", "new"], 2_000), "reward": waits}
-    found = lab.analyze(rows, control="now", bounds=(0.0, 1e6), lower_is_better=True)
-    [effect] = found.answer.effects
+    analysis = lab.analyze(rows, control="now", bounds=(0.0, 1e6), lower_is_better=True)
+    [effect] = analysis.answer.effects
     assert effect.remark == "if they vary at all, bounds of 492 to 508 tell by how much"
     assert effect.bounds == pytest.approx((492, 508), abs=1)
-    assert (found.found.conclusion.reward.low, found.found.conclusion.reward.high) == (0.0, 1e6)
-    assert "-" not in " ".join(found.found.conclusion.surer)
+    assert (analysis.found.conclusion.reward.low, analysis.found.conclusion.reward.high) == (0.0, 1e6)
+    assert "-" not in " ".join(analysis.found.conclusion.next_steps)
 
 
 def test_rows_are_no_people_whom_a_horizon_ended() -> None:
     rows = {"arm": np.repeat(["now", "new"], 500), "reward": np.tile([0.0, 1.0], 500)}
-    found = lab.analyze(rows, control="now")
-    assert found.answer.ended == "its rows"
-    assert not any("horizon" in note for note in found.notes)
+    analysis = lab.analyze(rows, control="now")
+    assert analysis.answer.stop_reason == "its rows"
+    assert not any("horizon" in note for note in analysis.notes)

@@ -1,4 +1,4 @@
-"""What a finished test says: whom options are compared with, shares as ratios, directions, and hints on outcomes."""
+"""The words of a finished test: its control, shares as ratios, directions, and hints on outcomes."""
 
 from pathlib import Path
 from typing import Any
@@ -8,12 +8,12 @@ import pytest
 
 import privateer_lab as lab
 from privateer_core.errors import SpecError
-from privateer_lab.tables.marks import in_order
+from privateer_lab.tables.data_column import sort_names
 from tests.unit.lab.cli.test_command_line import run
 
 
 def rows(*arms: Any, people: int = 3000) -> dict[str, Any]:
-    """People who got an arm each, of which the later have the outcome more often."""
+    """Return people with an arm each; later arms have the outcome more often."""
     rng = np.random.default_rng(2)
     places = rng.integers(0, len(arms), people)
     return {"arm": [arms[place] for place in places], "ill": (rng.random(people) < 0.2 + 0.1 * places).astype(int)}
@@ -22,8 +22,8 @@ def rows(*arms: Any, people: int = 3000) -> dict[str, Any]:
 @pytest.mark.parametrize("shares", [{"b": 2, "a": 1}, {"b": 200 / 3, "a": 100 / 3}, {"b": 2 / 3, "a": 1 / 3}])
 def test_shares_may_be_ratios(shares: dict[str, float]) -> None:
     people = {"arm": ["a", "b", "b"] * 500, "ill": [0, 1, 1, 0, 0, 1] * 250}
-    found = lab.analyze(people, reward="ill", shares=shares)
-    assert "Counts fit the shares that were meant, as given (p 1): a 33.3%, b 66.7%." in found.assumed
+    analysis = lab.analyze(people, reward="ill", shares=shares)
+    assert "Counts fit the shares that were meant, as given (p 1): a 33.3%, b 66.7%." in analysis.assumed
 
 
 def test_the_command_takes_ratios(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -38,49 +38,49 @@ def test_the_command_takes_ratios(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 @pytest.mark.parametrize("shares", [None, {"old": 1, "new": 1}, {"new": 1, "old": 1}])
 def test_the_control_is_the_first_by_name_whether_or_not_shares_are_given(shares: dict[str, float] | None) -> None:
-    found = lab.analyze(rows("new", "old"), reward="ill", shares=shares)
-    assert found.spec.options == ("new", "old")
-    assert "Others are compared with new, the first by name: --control names another." in found.assumed
+    analysis = lab.analyze(rows("new", "old"), reward="ill", shares=shares)
+    assert analysis.spec.options == ("new", "old")
+    assert "Others are compared with new, the first by name: --control names another." in analysis.assumed
     named = lab.analyze(rows("new", "old"), reward="ill", shares=shares, control="old")
     assert named.spec.options == ("old", "new")
-    assert not any("the first by name" in one for one in named.assumed)
+    assert not any("the first by name" in note for note in named.assumed)
 
 
 def test_arms_that_are_numbers_have_their_order() -> None:
-    found = lab.analyze(rows(5, 20, 100, -1), reward="ill")
-    assert found.spec.options == ("-1", "5", "20", "100")
+    analysis = lab.analyze(rows(5, 20, 100, -1), reward="ill")
+    assert analysis.spec.options == ("-1", "5", "20", "100")
     assert lab.spec_from(rows(5, 20, 100), arm="arm", reward="ill").spec.options == ("5", "20", "100")
-    assert in_order(["10 mg", "5 mg"]) == ["10 mg", "5 mg"]
-    assert in_order(["10", "007", "9"]) == ["007", "10", "9"]
+    assert sort_names(["10 mg", "5 mg"]) == ["10 mg", "5 mg"]
+    assert sort_names(["10", "007", "9"]) == ["007", "10", "9"]
 
 
-def test_a_headline_of_less_that_is_better_says_how_the_outcome_changes() -> None:
+def test_a_headline_says_how_an_outcome_that_is_better_lower_changes() -> None:
     people = {"arm": ["drug"] * 300 + ["placebo"] * 300, "ill": [1] * 36 + [0] * 264 + [1] * 90 + [0] * 210}
-    found = lab.analyze(people, reward="ill", lower_is_better=True)
-    sentence = found.found.conclusion.headline.sentence
+    analysis = lab.analyze(people, reward="ill", lower_is_better=True)
+    sentence = analysis.found.conclusion.headline.sentence
     assert sentence.startswith("Keep drug: no other option is better, and placebo changes ill by +0.18 (+0.1")
-    assert "placebo 0.18 higher (150%)" in found.assumed[0]
-    found = lab.analyze(people, reward="ill", lower_is_better=True, control="placebo")
-    assert found.found.conclusion.headline.sentence.startswith("Give everybody drug: ill changes by -0.18 (-0.2")
-    assert found.answer.effects[0].value == pytest.approx(0.18, abs=1e-6)
+    assert "placebo 0.18 higher (150%)" in analysis.assumed[0]
+    analysis = lab.analyze(people, reward="ill", lower_is_better=True, control="placebo")
+    assert analysis.found.conclusion.headline.sentence.startswith("Give everybody drug: ill changes by -0.18 (-0.2")
+    assert analysis.answer.effects[0].value == pytest.approx(0.18, abs=1e-6)
 
 
-def test_who_gets_what_is_what_the_headline_says_where_segments_have_no_interval() -> None:
-    """Six sites of 50 people an arm: nothing is decided in any, and everybody together is."""
+def test_rules_agree_with_the_headline_if_segments_have_no_interval() -> None:
+    """With six sites of 50 people an arm the effect is decided on all people together, and at no site."""
     outcomes = {"drug": [1] * 6 + [0] * 44, "placebo": [1] * 15 + [0] * 35}
     people = [(arm, site, ill) for site in "pqrstu" for arm, ills in outcomes.items() for ill in ills]
     arm, site, ill = zip(*people, strict=True)
     for control in outcomes:
-        found = lab.analyze(
+        analysis = lab.analyze(
             {"arm": arm, "site": site, "ill": ill},
             reward="ill",
             segments=["site"],
             control=control,
             lower_is_better=True,
         )
-        conclusion = found.found.conclusion
+        conclusion = analysis.found.conclusion
         assert conclusion.rules is not None
-        assert [rule.option for rule in conclusion.rules.rules] == [conclusion.headline.option] == ["drug"]
+        assert [rule.arm for rule in conclusion.rules.rules] == [conclusion.headline.arm] == ["drug"]
 
 
 @pytest.mark.parametrize(
@@ -94,18 +94,18 @@ def test_who_gets_what_is_what_the_headline_says_where_segments_have_no_interval
         ({"time": [3.5, 7.1, 2.2, 9.0], "shop": [0, 1, 1, 0]}, "time", ""),
     ],
 )
-def test_outcomes_whose_mean_may_not_be_meant_are_hinted_at(
+def test_outcomes_that_should_not_be_averaged_have_a_hint(
     columns: dict[str, list[Any]], reward: str, words: str
 ) -> None:
     people = {name: values * 200 for name, values in columns.items()} | {"arm": ["a"] * 400 + ["b"] * 400}
-    said = [one for one in lab.analyze(people, reward=reward).assumed if "averaged" in one]
-    assert len(said) == bool(words)
-    assert all(words in one for one in said)
+    hints = [note for note in lab.analyze(people, reward=reward).assumed if "averaged" in note]
+    assert len(hints) == bool(words)
+    assert all(words in hint for hint in hints)
 
 
 def test_a_word_that_is_spelled_as_a_gap_may_count_as_one_of_the_others() -> None:
     people = {"arm": ["a", "b"] * 400, "improved": ["None", "Some", "Some", "Some"] * 200}
     with pytest.raises(SpecError, match=r"every row has the same reward.*by arm: a: 200 of 400, b: 0 of 400"):
         lab.analyze(people, reward="improved", yes="Some")
-    found = lab.analyze(people, reward="improved", yes="Some", missing_as="low")
-    assert found.answer.effects[0].value == pytest.approx(0.5, abs=1e-4)
+    analysis = lab.analyze(people, reward="improved", yes="Some", missing_as="low")
+    assert analysis.answer.effects[0].value == pytest.approx(0.5, abs=1e-4)

@@ -1,4 +1,4 @@
-"""Nine sums of products: what a person adds to them, what they cost, and what they tell."""
+"""Nine sums of products: a participant's contribution, the privacy cost, and the moments they release."""
 
 import math
 
@@ -13,10 +13,10 @@ from privateer_core.mechanisms.mechanism import UNIT
 from privateer_core.primitives.contributions import KeyedValues
 from privateer_core.primitives.public_coins import SlotLayout
 from privateer_core.primitives.questions import KeyedHits
-from privateer_lab.simulation.devices import SeededNoise
+from privateer_lab.simulation.scores import SeededNoise
 
 GRID = np.unique(np.append(np.arange(0, UNIT + 1, 257), [1, 2, UNIT // 2, UNIT - 1]))
-QUESTION = KeyedHits(SlotLayout.ungrouped(2, 5), 0.5, beside=True)
+QUESTION = KeyedHits(SlotLayout.ungrouped(2, 5), 0.5, has_covariate=True)
 
 
 def people(count: int = 2_000, seed: int = 1) -> KeyedValues:
@@ -27,12 +27,12 @@ def people(count: int = 2_000, seed: int = 1) -> KeyedValues:
 
 def test_products_on_the_grid_are_a_person_whatever_value_and_number() -> None:
     """A partition of unity: so a replacement changes all sums by 2 at most, exactly, in one cell or between two."""
-    values, numbers = (one.ravel() for one in np.meshgrid(GRID, GRID))
-    products = CellProducts(QUESTION.layout).products(values, numbers)
+    values, numbers = (axis.ravel() for axis in np.meshgrid(GRID, GRID))
+    products = CellProducts(QUESTION.layout).multiply_parts(values, numbers)
     assert products.min() == 0
     assert (products.sum(axis=0) == UNIT**2).all()
     assert np.abs(products[:, :1] - products).sum(axis=0).max() == SENSITIVITY * UNIT**2
-    triples = CellTriples(QUESTION.layout).parted(values)
+    triples = CellTriples(QUESTION.layout).split_values(values)
     assert (products.reshape(3, 3, -1).sum(axis=0) == triples).all()
 
 
@@ -43,10 +43,10 @@ def test_the_promise_is_kept_by_an_independent_oracle(epsilon: float) -> None:
     Planted: noise of half the scale, whose ratio is twice the promise.
     """
     mechanism = CellProducts.calibrated(QUESTION, epsilon)
-    assert mechanism.released is not None
-    claim = account(mechanism.released).epsilon(0.0)
+    assert mechanism.release_event is not None
+    claim = account(mechanism.release_event).epsilon(0.0)
     values, numbers = np.array([0, UNIT]), np.array([UNIT, 0])
-    moved = np.abs(np.diff(mechanism.products(values, numbers), axis=1)).sum()
+    moved = np.abs(np.diff(mechanism.multiply_parts(values, numbers), axis=1)).sum()
 
     def exact(scale: int) -> float:
         """The logarithm of P(k) / P(k + n) for noise on the grid, with n the whole numbers that a record moves."""
@@ -55,16 +55,16 @@ def test_the_promise_is_kept_by_an_independent_oracle(epsilon: float) -> None:
 
     scale = round(mechanism.scale * mechanism.unit)
     assert exact(scale) == pytest.approx(claim, rel=1e-6)
-    assert account(mechanism.released).delta(epsilon) == 0
+    assert account(mechanism.release_event).delta(epsilon) == 0
     assert exact(scale // 2) > 1.9 * epsilon
 
 
 def test_without_noise_they_add_up_to_triples_and_tell_moments() -> None:
-    made, layout = people(), QUESTION.layout
-    one, other = CellProducts(layout), CellTriples(layout)
+    rows, layout = people(), QUESTION.layout
+    cell_products, other = CellProducts(layout), CellTriples(layout)
     release, plain = (
-        each.release(each.add(each.empty(), each.parse(each.randomize(made, SeededNoise(1)).tobytes())), SeededNoise(2))
-        for each in (one, other)
+        each.release(each.add(each.empty(), each.parse(each.randomize(rows, SeededNoise(1)).tobytes())), SeededNoise(2))
+        for each in (cell_products, other)
     )
     for name in ("positive", "hits", "squares"):
         assert np.array_equal(getattr(release, name), getattr(plain, name))
@@ -72,9 +72,9 @@ def test_without_noise_they_add_up_to_triples_and_tell_moments() -> None:
     half = np.array([0.0, 0.5, 1.0])
     crossed = np.einsum("i,j,ijkg->k", half, half, release.products)
     for key in (0, 1):
-        own = made.keys == key
-        assert made.numbers is not None
-        assert crossed[key] == pytest.approx((made.values * made.numbers)[own].sum(), abs=0.1)
+        has_key = rows.keys == key
+        assert rows.numbers is not None
+        assert crossed[key] == pytest.approx((rows.values * rows.numbers)[has_key].sum(), abs=0.1)
 
 
 def test_a_part_of_values_has_the_noise_of_three_sums() -> None:
@@ -90,12 +90,12 @@ def test_a_part_of_values_has_the_noise_of_three_sums() -> None:
     assert release.noise == pytest.approx(3 * CellTriples.calibrated(QUESTION, 1.0).noise)
 
 
-def test_nobody_says_without_a_number_and_all_records_have_one_size() -> None:
-    made = people(30)
+def test_records_have_one_size_with_or_without_a_number() -> None:
+    rows = people(30)
     mechanism = CellProducts(QUESTION.layout)
-    silent = KeyedValues(made.coins, made.keys, made.groups, made.values)
-    known, unknown = (mechanism.randomize(one, SeededNoise(1)) for one in (made, silent))
-    assert known.dtype == unknown.dtype == RECORD
-    assert len(known.tobytes()) == len(unknown.tobytes()) == 8 * 30
-    assert set(unknown["number"][made.keys >= 0]) == {UNIT // 2, UNIT // 2 + 1}
-    assert set(known["number"][made.keys < 0]) <= {0}
+    silent = KeyedValues(rows.coins, rows.keys, rows.groups, rows.values)
+    full, blank = (mechanism.randomize(values, SeededNoise(1)) for values in (rows, silent))
+    assert full.dtype == blank.dtype == RECORD
+    assert len(full.tobytes()) == len(blank.tobytes()) == 8 * 30
+    assert set(blank["number"][rows.keys >= 0]) == {UNIT // 2, UNIT // 2 + 1}
+    assert set(full["number"][rows.keys < 0]) <= {0}

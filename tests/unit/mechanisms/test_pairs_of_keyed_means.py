@@ -1,4 +1,4 @@
-"""Pairs of sums for keyed means: who gets them, what a person changes, and what an attack finds."""
+"""Pairs of sums for keyed means: their terms, a participant's influence, and the advantage of an attack."""
 
 import math
 from itertools import product
@@ -17,8 +17,8 @@ from privateer_core.primitives.questions import KeyedMeans
 from privateer_core.privacy.terms import Terms, calibrate
 from privateer_core.privacy.trust import TRUST
 from privateer_core.spec.privacy import Privacy
-from privateer_lab.audit.lower_bounds import Scores
-from privateer_lab.simulation.devices import SeededNoise
+from privateer_lab.audit.law import Scores
+from privateer_lab.simulation.scores import SeededNoise
 from tests.support.statistics import realised_epsilon
 
 DRAWS = 40_000
@@ -27,18 +27,18 @@ NEIGHBOURS = (((0, 1.0), (0, 0.0)), ((0, 1.0), (1, 1.0)), ((0, 0.4), (-1, 0.0)))
 
 def terms_of(delta: float = 1e-6, reports: int = 1, epsilon: float = 1.0, **question: Any) -> Terms:
     layout = question.pop("layout", Layout.ungrouped(3, 5))
-    asked = KeyedMeans(layout, **{"counted": True, **question})
-    return calibrate(Privacy(model="central", epsilon=epsilon, delta=delta), 1000, asked, reports=reports)
+    keyed_means = KeyedMeans(layout, **{"counted": True, **question})
+    return calibrate(Privacy(model="central", epsilon=epsilon, delta=delta), 1000, keyed_means, reports=reports)
 
 
-def told(people: list[tuple[int, float]]) -> KeyedValues:
+def contributions_of(people: list[tuple[int, float]]) -> KeyedValues:
     keys, values = (np.array(part) for part in zip(*people, strict=True))
     return KeyedValues.ungrouped(np.zeros(len(keys), np.uint32), keys, values)
 
 
-def released(mechanism: CellPairs, people: list[tuple[int, float]], seed: int = 0) -> np.ndarray:
+def release_pairs(mechanism: CellPairs, people: list[tuple[int, float]], seed: int = 0) -> np.ndarray:
     noise = SeededNoise(seed)
-    total = mechanism.add(mechanism.empty(), mechanism.randomize(told(people), noise))
+    total = mechanism.add(mechanism.empty(), mechanism.randomize(contributions_of(people), noise))
     release = mechanism.release(total, noise)
     return np.concatenate([release.positive.ravel(), (release.hits - release.positive).ravel()])
 
@@ -47,19 +47,19 @@ def released(mechanism: CellPairs, people: list[tuple[int, float]], seed: int = 
 def test_one_report_has_pairs_of_a_pure_promise(delta: float) -> None:
     terms = terms_of(delta)
     assert isinstance(terms.mechanism, CellPairs)
-    assert terms.holds
-    assert account(terms.mechanism.released).delta(1.0) == 0.0
-    assert account(terms.mechanism.released).delta(0.999) > 0.0
+    assert terms.keeps_promise
+    assert account(terms.mechanism.release_event).delta(1.0) == 0.0
+    assert account(terms.mechanism.release_event).delta(0.999) > 0.0
     assert terms.mechanism.noise == pytest.approx(8.0, rel=1e-3)
 
 
 def test_several_reports_have_pairs_where_their_allotments_are_pure_and_sums_elsewhere() -> None:
-    """What all reports of a person reveal together keeps the promise, by the accountant."""
+    """All reports of a participant together keep the promise, by the accountant."""
     pure, normal = terms_of(0.0, 3), terms_of(1e-6, 3)
     assert isinstance(pure.mechanism, CellPairs)
     assert isinstance(normal.mechanism, CentralSums)
-    assert pure.holds
-    assert normal.holds
+    assert pure.keeps_promise
+    assert normal.keeps_promise
     event = pure.event
     assert event is not None
     assert account(Repeated(event, 3)).delta(1.0) == 0.0
@@ -71,32 +71,32 @@ def test_pairs_are_no_part_of_an_allotment_of_normal_noise() -> None:
     normal = terms_of(1e-6, 3)
     pairs = terms_of(0.0, 3).mechanism
     lie = Terms("central", 1.0, 1e-6, normal.calibration, 1000, 0, pairs, 3)
-    assert not lie.holds
+    assert not lie.keeps_promise
 
 
 def test_there_are_sums_where_coins_choose_or_no_counts_are_wanted() -> None:
-    assert isinstance(terms_of(layout=Layout.small()).mechanism, CentralSums)
+    assert isinstance(terms_of(layout=Layout.example()).mechanism, CentralSums)
     assert isinstance(terms_of(counted=False).mechanism, CentralSums)
     assert CellPairs in TRUST["central"].serves[KeyedMeans].mechanisms
 
 
 def test_no_two_people_differ_by_more_than_the_sensitivity() -> None:
     exact = CellPairs(terms_of().mechanism.layout)  # type: ignore[union-attr,arg-type]
-    people = [released(exact, [one]) for one in product((-1, 0, 1, 2), (0.0, 0.3, 1.0))]
-    apart = max(np.abs(one - other).sum() for one, other in product(people, people))
-    assert apart == pytest.approx(SENSITIVITY)
+    people = [release_pairs(exact, [person]) for person in product((-1, 0, 1, 2), (0.0, 0.3, 1.0))]
+    max_distance = max(np.abs(release - other).sum() for release, other in product(people, people))
+    assert max_distance == pytest.approx(SENSITIVITY)
 
 
 def scores(mechanism: CellPairs, people: tuple[Any, Any], seed: int) -> list[Scores]:
-    """How much likelier each release of each neighbour is for the first than for the second, in six steps."""
-    exact = [released(CellPairs(mechanism.layout), [one]) for one in people]
-    rng, found = np.random.default_rng(seed), []
+    """Return the log likelihood ratio of two neighbours for each release of either, in six steps."""
+    exact = [release_pairs(CellPairs(mechanism.layout), [person]) for person in people]
+    rng, ratios = np.random.default_rng(seed), []
     for person in people:
-        some = [mechanism.simulate(told([person]), rng) for _ in range(DRAWS // 20)]
-        seen = np.array([np.concatenate([one.positive.ravel(), (one.hits - one.positive).ravel()]) for one in some])
-        ratio = (np.abs(seen - exact[1]) - np.abs(seen - exact[0])).sum(axis=1)
-        found.append(np.rint(3 * np.clip(ratio, -SENSITIVITY, SENSITIVITY) / SENSITIVITY))
-    return found
+        releases = [mechanism.simulate(contributions_of([person]), rng) for _ in range(DRAWS // 20)]
+        sums = np.array([np.concatenate([r.positive.ravel(), (r.hits - r.positive).ravel()]) for r in releases])
+        ratio = (np.abs(sums - exact[1]) - np.abs(sums - exact[0])).sum(axis=1)
+        ratios.append(np.rint(3 * np.clip(ratio, -SENSITIVITY, SENSITIVITY) / SENSITIVITY))
+    return ratios
 
 
 @pytest.mark.parametrize("people", NEIGHBOURS, ids=str)
@@ -110,11 +110,11 @@ def test_half_of_the_noise_is_caught() -> None:
     """Planted: pairs with noise for twice the promise; the attack proves more than is claimed, and devices refuse."""
     honest = terms_of(epsilon=2.0)
     assert isinstance(honest.mechanism, CellPairs)
-    half = honest.mechanism.weaker(2.0)
+    half = honest.mechanism.with_less_noise(2.0)
     assert realised_epsilon(*scores(half, NEIGHBOURS[0], 1)) > 2.0
     lie = Terms("central", 2.0, 1e-6, honest.calibration, 1000, 0, half)
-    assert not lie.holds
-    assert math.isclose(lie.true_delta, account(half.released).delta(2.0))
+    assert not lie.keeps_promise
+    assert math.isclose(lie.true_delta, account(half.release_event).delta(2.0))
 
 
 def test_people_counted_by_key_and_reward_have_the_law_of_people_one_by_one() -> None:
@@ -126,7 +126,7 @@ def test_people_counted_by_key_and_reward_have_the_law_of_people_one_by_one() ->
     rng = np.random.default_rng(3)
     by_counts = np.array([mechanism.simulate_counts(counts, 4, rng).positive.ravel() for _ in range(2000)])
     one_by_one = np.array(
-        [mechanism.simulate(told([*people, *[(-1, 0.0)] * 4]), rng).positive.ravel() for _ in range(2000)]
+        [mechanism.simulate(contributions_of([*people, *[(-1, 0.0)] * 4]), rng).positive.ravel() for _ in range(2000)]
     )
     error = 5 * np.sqrt(2 * mechanism.noise / 2000)
     assert np.abs(by_counts.mean(axis=0) - one_by_one.mean(axis=0)).max() < error

@@ -1,4 +1,4 @@
-"""Continual release: what all releases together reveal, how little their noise adds up, and what goes on after what."""
+"""Continual release: the privacy of all releases together, the variance of their noise, and its continuation."""
 
 import math
 
@@ -13,129 +13,131 @@ from privateer_core.codec import decode, encode
 from privateer_core.errors import SpecError
 from privateer_core.mechanisms.vectors.running_vectors import Factorization, RunningTotal, RunningVectors
 from privateer_core.primitives.clipping import Ball, VectorTotal
-from privateer_lab.simulation.devices import SeededNoise
+from privateer_lab.simulation.scores import SeededNoise
 
 BALL = Ball("l2", 1.0, 40)
 
 
-def released(one: RunningVectors, steps: int, seed: int) -> np.ndarray:
-    """Releases of rounds in which nobody reports, (steps, coordinates), in grid points."""
-    total, noise, found = one.empty(), SeededNoise(seed), []
+def release_steps(vectors: RunningVectors, steps: int, seed: int) -> np.ndarray:
+    """Return releases of rounds without reports, (steps, coordinates), in grid points."""
+    total, noise, sums = vectors.empty(), SeededNoise(seed), []
     for _ in range(steps):
-        release, left = one.settle(total, noise)
-        found.append(release.sums / one.ball.step)
-        total = one.resume(one, left)
-    return np.array(found)
+        release, rest = vectors.settle(total, noise)
+        sums.append(release.sums / vectors.ball.step)
+        total = vectors.resume(vectors, rest)
+    return np.array(sums)
 
 
 @pytest.mark.parametrize("kind", ["root", "tree"])
 @pytest.mark.parametrize("steps", [1, 2, 7, 16])
 def test_no_person_moves_fresh_noise_by_more_than_the_shift(kind, steps):
     """A search over rounds finds no worse pair; planted: a shift that forgets rounds after the person's."""
-    one, rng = Factorization(kind, steps), np.random.default_rng(3)
-    diameter, d, moved = 30_000.0, 25, []
+    factorization, rng = Factorization(kind, steps), np.random.default_rng(3)
+    sensitivity, d, shifts = 30_000.0, 25, []
     for first in range(steps):
-        own = rng.normal(size=d)
-        v = np.rint(own * diameter / np.linalg.norm(own))
+        direction = rng.normal(size=d)
+        v = np.rint(direction * sensitivity / np.linalg.norm(direction))
         noise = np.rint(rng.normal(0, 1e5, (steps, d)))
         other = noise.copy()
         other[first] -= v
-        fresh = [[n[k] + np.rint(one.row(k + 1)[:-1] @ n[:k]) for k in range(steps)] for n in (noise, other)]
-        moved.append(float(np.linalg.norm(np.array(fresh[0]) - np.array(fresh[1]))))
-    most = one.shift(diameter, d)
-    assert 0.999 * most <= max(moved) + math.sqrt(d * steps) + 1
-    assert max(moved) <= most + math.sqrt(d)  # v is rounded
-    assert steps == 1 or max(moved) > 1.05 * diameter
+        fresh = [[n[k] + np.rint(factorization.row(k + 1)[:-1] @ n[:k]) for k in range(steps)] for n in (noise, other)]
+        shifts.append(float(np.linalg.norm(np.array(fresh[0]) - np.array(fresh[1]))))
+    max_shift = factorization.sensitivity(sensitivity, d)
+    assert 0.999 * max_shift <= max(shifts) + math.sqrt(d * steps) + 1
+    assert max(shifts) <= max_shift + math.sqrt(d)  # v is rounded
+    assert steps == 1 or max(shifts) > 1.05 * sensitivity
 
 
 @pytest.mark.parametrize("kind", ["root", "tree"])
 def test_epsilon_is_that_of_an_established_accountant(kind):
-    """Step by step, each a Gaussian mechanism of its own sensitivity; planted: the accounting of one step alone."""
-    one = RunningVectors.running(Ball("l2", 1.0, 5), 1.0, 1e-6, kind, 12)
-    column = [one.factorization.row(step)[0] for step in range(1, 13)]
-    deviation, diameter = one.standard_deviation, one.ball.diameter
+    """Each step is a Gaussian mechanism of its own sensitivity; planted: the accounting of a single step."""
+    vectors = RunningVectors.from_promise(Ball("l2", 1.0, 5), 1.0, 1e-6, kind, 12)
+    column = [vectors.factorization.row(step)[0] for step in range(1, 13)]
+    standard_deviation, sensitivity = vectors.standard_deviation, vectors.ball.sensitivity
     composed = None
     for weight in column:
         if weight:
-            step = from_gaussian_mechanism(deviation / (weight * diameter), value_discretization_interval=1e-3)
+            step = from_gaussian_mechanism(
+                standard_deviation / (weight * sensitivity), value_discretization_interval=1e-3
+            )
             composed = step if composed is None else composed.compose(step)
     oracle = composed.get_epsilon_for_delta(1e-6)
     assert oracle == pytest.approx(1.0, abs=0.02)
-    assert one.released.sensitivity / diameter == pytest.approx(math.hypot(*column), rel=1e-3)
-    assert gaussian_epsilon(1e-6, deviation, diameter) < 0.75
+    assert vectors.release_event.sensitivity / sensitivity == pytest.approx(math.hypot(*column), rel=1e-3)
+    assert gaussian_epsilon(1e-6, standard_deviation, sensitivity) < 0.75
 
 
 @pytest.mark.parametrize("kind", ["root", "tree"])
 def test_noise_of_sums_has_the_stated_variance(kind):
     """Chi-square of 40 coordinates in 8 runs at 1e-5 each step; planted: noise that adds up, as that of epochs does."""
-    one, steps = RunningVectors(BALL, 20_000.0, kind, 32), (1, 2, 7, 16, 31, 32)
-    sums = np.concatenate([released(one, 32, seed).cumsum(axis=0) for seed in range(8)], axis=1)
+    running_vectors, steps = RunningVectors(BALL, 20_000.0, kind, 32), (1, 2, 7, 16, 31, 32)
+    sums = np.concatenate([release_steps(running_vectors, 32, seed).cumsum(axis=0) for seed in range(8)], axis=1)
     for step in steps:
-        ratio = np.square(sums[step - 1]).sum() / one.standard_deviation**2
+        ratio = np.square(sums[step - 1]).sum() / running_vectors.standard_deviation**2
         low, high = (stats.chi2.ppf(q, sums.shape[1]) for q in (5e-6, 1 - 5e-6))
-        assert low < ratio / one.factorization.variance(step) < high
+        assert low < ratio / running_vectors.factorization.variance(step) < high
         assert step < 7 or not low < ratio / step < high or kind == "tree"
-    alone = RunningVectors(BALL, 20_000.0, kind, 1).standard_deviation
-    assert alone == one.standard_deviation
+    standard_deviation = RunningVectors(BALL, 20_000.0, kind, 1).standard_deviation
+    assert standard_deviation == running_vectors.standard_deviation
 
 
 def test_the_root_has_less_noise_than_the_tree_and_far_less_than_epochs():
     for steps in (30, 1000):
         root, tree = (Factorization(kind, steps) for kind in ("root", "tree"))
-        cost = {one.kind: one.shift(1.0, 0) ** 2 * max(map(one.variance, range(1, steps + 1))) for one in (root, tree)}
+        cost = {f.kind: f.sensitivity(1.0, 0) ** 2 * max(map(f.variance, range(1, steps + 1))) for f in (root, tree)}
         assert cost["root"] < 0.4 * cost["tree"]
         assert cost["root"] < 0.2 * steps
 
 
 def test_noise_goes_on_where_the_same_mechanism_left_it_and_begins_anew_otherwise():
-    one = RunningVectors(BALL, 20_000.0, "root", 3)
-    release, left = one.settle(one.empty(), SeededNoise(1))
-    following = decode(encode(one.resume(one, left)), RunningTotal)
+    running_vectors = RunningVectors(BALL, 20_000.0, "root", 3)
+    release, rest = running_vectors.settle(running_vectors.empty(), SeededNoise(1))
+    following = decode(encode(running_vectors.resume(running_vectors, rest)), RunningTotal)
     assert (release.step, following.reports) == (1, 0)
     assert not following.sums.any()
-    assert (following.noise == left.noise).all()
-    assert one.settle(following, SeededNoise(2))[0].step == 2
+    assert (following.noise == rest.noise).all()
+    assert running_vectors.settle(following, SeededNoise(2))[0].step == 2
     for other in (
-        msgspec.structs.replace(one, standard_deviation=21_000.0),
-        msgspec.structs.replace(one, steps=4),
-        msgspec.structs.replace(one, ball=Ball("l2", 2.0, 40)),
+        msgspec.structs.replace(running_vectors, standard_deviation=21_000.0),
+        msgspec.structs.replace(running_vectors, steps=4),
+        msgspec.structs.replace(running_vectors, ball=Ball("l2", 2.0, 40)),
     ):
-        assert len(other.resume(one, left).noise) == 0
-    assert len(one.resume(one, VectorTotal(0, np.zeros(40, np.int64))).noise) == 0
+        assert len(other.resume(running_vectors, rest).noise) == 0
+    assert len(running_vectors.resume(running_vectors, VectorTotal(0, np.zeros(40, np.int64))).noise) == 0
 
 
 @pytest.mark.parametrize("kind", ["root", "tree"])
 def test_noise_goes_on_after_another_machine(kind):
-    """Its mechanism may differ in its last digits; planted: one that differs by more."""
-    one = RunningVectors.running(BALL, 1.0, 1e-6, kind, 3)
-    assert float(f"{one.standard_deviation:.6g}") == one.standard_deviation
-    _, left = one.settle(one.empty(), SeededNoise(1))
+    """The mechanism may differ in its last digits; planted: a larger difference."""
+    vectors = RunningVectors.from_promise(BALL, 1.0, 1e-6, kind, 3)
+    assert float(f"{vectors.standard_deviation:.6g}") == vectors.standard_deviation
+    _, rest = vectors.settle(vectors.empty(), SeededNoise(1))
     for factor, steps in ((1 - 1e-12, 1), (1 + 1e-12, 1), (1 + 1e-5, 0)):
-        other = msgspec.structs.replace(one, standard_deviation=factor * one.standard_deviation)
-        assert len(other.resume(one, left).noise) == steps
+        other = msgspec.structs.replace(vectors, standard_deviation=factor * vectors.standard_deviation)
+        assert len(other.resume(vectors, rest).noise) == steps
 
 
 def test_after_the_last_step_noise_begins_anew():
-    one = RunningVectors(BALL, 20_000.0, "root", 2)
-    total, steps = one.empty(), []
+    running_vectors = RunningVectors(BALL, 20_000.0, "root", 2)
+    total, steps = running_vectors.empty(), []
     for seed in range(5):
-        release, left = one.settle(total, SeededNoise(seed))
-        total = one.resume(one, left)
+        release, rest = running_vectors.settle(total, SeededNoise(seed))
+        total = running_vectors.resume(running_vectors, rest)
         steps.append(release.step)
     assert steps == [1, 2, 1, 2, 1]
 
 
 def test_a_round_that_is_given_up_takes_nothing_from_the_noise():
-    one = RunningVectors(BALL, 20_000.0, "root", 3)
-    _, left = one.settle(one.empty(), SeededNoise(1))
-    filled = one.merge(one.resume(one, left), VectorTotal(2, np.ones(40, np.int64)))
-    again = one.resume(one, filled)
-    assert again.reports == 0
-    assert not again.sums.any()
-    assert (again.noise == left.noise).all()
+    running_vectors = RunningVectors(BALL, 20_000.0, "root", 3)
+    _, rest = running_vectors.settle(running_vectors.empty(), SeededNoise(1))
+    filled = running_vectors.merge(running_vectors.resume(running_vectors, rest), VectorTotal(2, np.ones(40, np.int64)))
+    resumed = running_vectors.resume(running_vectors, filled)
+    assert resumed.reports == 0
+    assert not resumed.sums.any()
+    assert (resumed.noise == rest.noise).all()
 
 
-def test_what_cannot_be_is_refused():
+def test_impossible_parameters_are_refused():
     with pytest.raises(SpecError) as refused:
         RunningVectors(Ball("l2", 1.0, 1 << 16), 20_000.0, "root", 17)
     assert (refused.value.field, "1 to 16" in str(refused.value)) == ("steps", True)
@@ -144,5 +146,5 @@ def test_what_cannot_be_is_refused():
             Factorization(kind, steps)
         assert refused.value.field == field
     with pytest.raises(SpecError) as refused:
-        RunningVectors.running(BALL, 31.0, 1e-6, "root", 3)
+        RunningVectors.from_promise(BALL, 31.0, 1e-6, "root", 3)
     assert refused.value.field == "epsilon"

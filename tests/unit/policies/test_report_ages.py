@@ -1,10 +1,10 @@
-"""Ages of decisions: told by reports whose coins chose the arm, and read back."""
+"""Ages of decisions: reported if coins chose the arm, and decoded."""
 
 import numpy as np
 import pytest
 
 from privateer_core.errors import SpecError
-from privateer_core.policies.decisions import AGE_MAX, age_of, by_age, with_ages
+from privateer_core.policies.decisions import AGE_MAX, decision_age, group_by_age, prefix_ages
 from privateer_core.privacy.terms import JUMP
 from privateer_server.rounds.loop import Schedule
 from tests.support.specs import SHUFFLE, make_spec
@@ -24,18 +24,18 @@ from tests.support.specs import SHUFFLE, make_spec
         (JUMP, JUMP - 1, 1),
     ],
 )
-def test_age(version: int, decided: int, age: int | None) -> None:
-    assert age_of(version, decided) == age
+def test_a_decision_has_its_age_in_rounds(version: int, decided: int, age: int | None) -> None:
+    assert decision_age(version, decided) == age
 
 
 def test_ages_travel_before_reports() -> None:
     reports, ages = [b"aaaaaa", b"bbbbbb", b"cccccc"], np.array([0, 300, 0])
-    sent = with_ages(reports, ages)
-    assert {len(one) for one in sent} == {8}
-    assert by_age(sent) == {0: b"aaaaaacccccc", 300: b"bbbbbb"}
+    prefixed = prefix_ages(reports, ages)
+    assert {len(message) for message in prefixed} == {8}
+    assert group_by_age(prefixed) == {0: b"aaaaaacccccc", 300: b"bbbbbb"}
 
 
-HIDDEN = {**SHUFFLE, "privacy.arms": "hidden"}
+HIDDEN = {**SHUFFLE, "privacy.arm_visibility": "hidden"}
 CENTRAL = {"privacy.model": "central", "privacy.delta": 1e-6}
 NONE = {"privacy.model": "none", "privacy.epsilon": None}
 
@@ -48,30 +48,32 @@ NONE = {"privacy.model": "none", "privacy.epsilon": None}
         (CENTRAL, False, True),
         (NONE, True, True),
         (HIDDEN, False, False),
-        ({**CENTRAL, "privacy.arms": "hidden"}, True, True),
+        ({**CENTRAL, "privacy.arm_visibility": "hidden"}, True, True),
         ({"algorithm.name": "paper-1-ldpmab", "privacy.epsilon": 16.0}, False, True),
     ],
 )
-def test_who_tells_ages_and_who_takes_earlier_decisions(changes: dict[str, object], tells: bool, takes: bool) -> None:
-    """A report of a batch never says when it was decided: those of one age would be a smaller batch."""
+def test_policies_report_ages_and_accept_earlier_choices(changes: dict[str, object], tells: bool, takes: bool) -> None:
+    """A report of a batch never has its age, because the reports of an age would be a smaller batch."""
     policy = Schedule(make_spec(changes)).open(3, 7).policy
     assert policy.tells_age is tells
-    assert policy.takes(7)
-    assert policy.takes(6) is takes
-    assert not policy.takes(8)
+    assert policy.accepts_decisions_of(7)
+    assert policy.accepts_decisions_of(6) is takes
+    assert not policy.accepts_decisions_of(8)
 
 
 def test_a_batch_whose_coins_chose_takes_no_window() -> None:
-    with pytest.raises(SpecError, match=r"experiment.conversion_window: needs privacy.arms = 'seen'"):
-        make_spec({**HIDDEN, "experiment.conversion_window": 60})
-    assert make_spec({**SHUFFLE, "experiment.conversion_window": 60}).experiment.conversion_window == 60
+    with pytest.raises(
+        SpecError, match=r"experiment.conversion_window_seconds: needs privacy.arm_visibility = 'visible'"
+    ):
+        make_spec({**HIDDEN, "experiment.conversion_window_seconds": 60})
+    assert make_spec({**SHUFFLE, "experiment.conversion_window_seconds": 60}).experiment.conversion_window_seconds == 60
 
 
 @pytest.mark.parametrize("window", [-1, float("inf"), float("nan"), 366 * 86_400])
-def test_windows_out_of_range(window: float) -> None:
+def test_windows_out_of_range_are_refused(window: float) -> None:
     with pytest.raises(SpecError) as refused:
-        make_spec({"experiment.conversion_window": window})
-    assert refused.value.field == "experiment.conversion_window"
+        make_spec({"experiment.conversion_window_seconds": window})
+    assert refused.value.field == "experiment.conversion_window_seconds"
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from privateer_core.codec import decode, encode
 from privateer_core.errors import InputError, SpecError
 from privateer_core.primitives.clipping import GRID, Ball
-from privateer_lab.simulation.devices import SeededNoise
+from privateer_lab.simulation.scores import SeededNoise
 
 
 def hostile(ball: Ball) -> np.ndarray:
@@ -24,8 +24,8 @@ def hostile(ball: Ball) -> np.ndarray:
     return np.concatenate([signs, -signs, axes, edges, np.full((1, d), 1e308), inner])
 
 
-def widest(ball: Ball) -> float:
-    points = ball.on_grid(sided(ball) if ball.below < 1 else hostile(ball), SeededNoise(1)).astype(float)
+def max_distance(ball: Ball) -> float:
+    points = ball.round_to_grid(distant_pairs(ball) if ball.below < 1 else hostile(ball), SeededNoise(1)).astype(float)
     squares = (points**2).sum(axis=1)
     distances = squares[:, None] + squares[None, :] - 2 * points @ points.T
     return float(np.sqrt(distances.max()))
@@ -36,14 +36,14 @@ def widest(ball: Ball) -> float:
 @pytest.mark.parametrize("bound", [1e-3, 1.0, 50.0])
 def test_no_two_people_are_farther_apart_than_the_diameter(norm, coordinates, bound):
     ball = Ball(norm, bound, coordinates)
-    assert 0.99 * ball.diameter < widest(ball) <= ball.diameter
+    assert 0.99 * ball.sensitivity < max_distance(ball) <= ball.sensitivity
 
 
 @pytest.mark.parametrize("norm", ["l2", "max"])
 def test_forgotten_clipping_is_caught(norm, monkeypatch):
     """Planted: only the grid remains."""
     monkeypatch.setattr(Ball, "clip", lambda _, vectors: np.clip(vectors, -1e6, 1e6))
-    assert widest(Ball(norm, 1.0, 5)) > 2 * Ball(norm, 1.0, 5).diameter
+    assert max_distance(Ball(norm, 1.0, 5)) > 2 * Ball(norm, 1.0, 5).sensitivity
 
 
 @given(
@@ -77,7 +77,7 @@ def test_l2_clipping_keeps_the_direction(size):
 def test_rounding_moves_nothing_on_average():
     ball = Ball("max", 1.0, 3)
     vectors = np.full((40_000, 3), 0.3 * ball.step + 0.1)
-    mean = ball.on_grid(vectors, SeededNoise(2)).mean(axis=0) * ball.step
+    mean = ball.round_to_grid(vectors, SeededNoise(2)).mean(axis=0) * ball.step
     assert np.abs(mean - vectors[0]).max() < 6 * ball.step / 2 / math.sqrt(40_000)
 
 
@@ -92,21 +92,21 @@ def test_rounding_moves_nothing_on_average():
         (("l2", 1.0, 1 << 21), "coordinates"),
     ],
 )
-def test_what_is_no_ball_is_refused(arguments, field):
+def test_invalid_balls_are_refused(arguments, field):
     with pytest.raises(SpecError) as refused:
         Ball(*arguments)
     assert refused.value.field == field
 
 
-def test_what_is_no_number_is_refused():
+def test_vectors_that_are_not_finite_are_refused():
     with pytest.raises(InputError):
         Ball("l2", 1.0, 2).clip(np.array([[0.0, np.nan]]))
     with pytest.raises(InputError):
         Ball("l2", 1.0, 2).clip(np.array([[0.0, np.inf]]))
 
 
-def sided(ball: Ball) -> np.ndarray:
-    """Pairs that are as far apart as vectors with few negative coordinates can be, and hostile ones."""
+def distant_pairs(ball: Ball) -> np.ndarray:
+    """Return pairs at the largest distance of vectors with few negative coordinates, and hostile vectors."""
     below, d = ball.below, ball.coordinates
     side = math.sqrt(1 - below**2)
     worst = ball.bound * np.array([[side, -below, *[0.0] * (d - 2)], [-below, side, *[0.0] * (d - 2)]])
@@ -121,19 +121,19 @@ def test_people_who_are_hardly_negative_are_closer_together(below, coordinates):
     """The worst pair attains the bound."""
     ball = Ball("l2", 2.0, coordinates, below)
     worst = math.sqrt(2 + 2 * math.sin(2 * math.asin(below))) if below < math.sqrt(0.5) else 2.0
-    assert ball.diameter / GRID == pytest.approx(worst, rel=1e-3)
+    assert ball.sensitivity / GRID == pytest.approx(worst, rel=1e-3)
 
-    assert 0.99 * ball.diameter < widest(ball) <= ball.diameter
-    assert ball.holds(ball.on_grid(sided(ball), SeededNoise(2)))
+    assert 0.99 * ball.sensitivity < max_distance(ball) <= ball.sensitivity
+    assert ball.contains(ball.round_to_grid(distant_pairs(ball), SeededNoise(2)))
 
 
 def test_planted_negative_vectors_that_are_not_cut_break_the_bound():
     ball = Ball("l2", 1.0, 4, 0.05)
     open_ball = Ball("l2", 1.0, 4)
-    points = open_ball.on_grid(np.array([[1.0, 0, 0, 0], [-1.0, 0, 0, 0]]), SeededNoise(1))
-    assert np.linalg.norm(points[0] - points[1]) > 1.3 * ball.diameter
-    assert not ball.holds(points)
-    assert ball.holds(ball.on_grid(np.array([[1.0, 0, 0, 0], [-1.0, 0, 0, 0]]), SeededNoise(1)))
+    points = open_ball.round_to_grid(np.array([[1.0, 0, 0, 0], [-1.0, 0, 0, 0]]), SeededNoise(1))
+    assert np.linalg.norm(points[0] - points[1]) > 1.3 * ball.sensitivity
+    assert not ball.contains(points)
+    assert ball.contains(ball.round_to_grid(np.array([[1.0, 0, 0, 0], [-1.0, 0, 0, 0]]), SeededNoise(1)))
 
 
 def test_a_ball_that_says_nothing_of_signs_is_stored_as_it_was():

@@ -7,8 +7,8 @@ from privateer_core.mechanisms.signed_symbol import SignedSymbol
 from privateer_core.primitives import public_coins
 from privateer_core.primitives.contributions import KeyedValues
 from privateer_core.primitives.public_coins import UNIT, Layout, bucket, sign
-from privateer_lab.simulation.devices import SeededNoise
-from tests.support.statistics import fits, independent
+from privateer_lab.simulation.scores import SeededNoise
+from tests.support.statistics import independent, is_compatible
 
 MASK = (1 << 64) - 1
 DRAWS = 100_000
@@ -55,7 +55,7 @@ def test_mix_flips_half_of_the_bits():
 def test_buckets_are_uniform(buckets):
     layout = flat_layout(3, 2)
     chosen = bucket(layout.hashes(draw_coins(), np.array([2])), buckets)
-    assert fits(np.bincount(chosen, minlength=buckets), np.full(buckets, DRAWS / buckets))
+    assert is_compatible(np.bincount(chosen, minlength=buckets), np.full(buckets, DRAWS / buckets))
 
 
 def test_signs_are_fair_at_every_key():
@@ -63,7 +63,7 @@ def test_signs_are_fair_at_every_key():
     signs = sign(layout.hashes(draw_coins(20_000)[:, None], np.arange(50)[None, :]))
     assert set(np.unique(signs)) == {-1, 1}
     for column in signs.T:
-        assert fits([(column > 0).sum(), (column < 0).sum()], [10_000, 10_000])
+        assert is_compatible([(column > 0).sum(), (column < 0).sum()], [10_000, 10_000])
 
 
 def test_groups_follow_their_shares():
@@ -72,7 +72,7 @@ def test_groups_follow_their_shares():
     keys = np.arange(3)
     groups = layout.group(layout.hashes(draw_coins()[:, None], keys[None, :]), keys[None, :])
     for key in keys:
-        assert fits(np.bincount(groups[:, key], minlength=4), DRAWS * layout.shares[key])
+        assert is_compatible(np.bincount(groups[:, key], minlength=4), DRAWS * layout.shares[key])
 
 
 def test_group_counts_every_hash_value_exactly():
@@ -95,10 +95,10 @@ def parts(hashes: np.ndarray, layout: Layout, key: int) -> dict[str, np.ndarray]
 
 def test_parts_of_a_hash_are_independent():
     layout = flat_layout(4, 3)
-    found = parts(layout.hashes(draw_coins(), np.array([3])), layout, 3)
-    assert independent(found["sign"], found["bucket"])
-    assert independent(found["sign"], found["group"])
-    assert independent(found["bucket"], found["group"])
+    hash_parts = parts(layout.hashes(draw_coins(), np.array([3])), layout, 3)
+    assert independent(hash_parts["sign"], hash_parts["bucket"])
+    assert independent(hash_parts["sign"], hash_parts["group"])
+    assert independent(hash_parts["bucket"], hash_parts["group"])
 
 
 @pytest.mark.parametrize(("left", "right"), [(0, 1), (0, 2), (1, 1024), (5, 4101), (3, 131_071)])
@@ -106,9 +106,9 @@ def test_keys_are_independent(left, right):
     layout = flat_layout(131_072, 3)
     a = parts(layout.hashes(draw_coins(), np.array([left])), layout, left)
     b = parts(layout.hashes(draw_coins(), np.array([right])), layout, right)
-    for one in a.values():
+    for part in a.values():
         for other in b.values():
-            assert independent(one, other)
+            assert independent(part, other)
 
 
 def test_products_of_signs_over_three_keys_are_fair():
@@ -119,7 +119,7 @@ def test_products_of_signs_over_three_keys_are_fair():
     for _ in range(200):
         chosen = rng.choice(64, 3, replace=False)
         up = int((signs[:, chosen].prod(axis=1) > 0).sum())
-        assert fits([up, 50_000 - up], [25_000, 25_000])
+        assert is_compatible([up, 50_000 - up], [25_000, 25_000])
 
 
 def test_seeds_are_independent():
@@ -130,8 +130,8 @@ def test_seeds_are_independent():
 
 def test_consecutive_coins_are_independent():
     layout = flat_layout(4, 3)
-    found = parts(layout.hashes(np.arange(DRAWS, dtype=np.uint32), np.array([1])), layout, 1)
-    assert all(independent(labels[:-1], labels[1:]) for labels in found.values())
+    hash_parts = parts(layout.hashes(np.arange(DRAWS, dtype=np.uint32), np.array([1])), layout, 1)
+    assert all(independent(labels[:-1], labels[1:]) for labels in hash_parts.values())
 
 
 def test_keys_that_share_a_hash_are_caught():
@@ -145,8 +145,8 @@ def test_keys_that_share_a_hash_are_caught():
 def test_a_small_table_of_coins_is_caught():
     """Planted: 256 coins repeat their accidental correlations in every report."""
     layout = flat_layout(40, 2)
-    few = draw_coins() % np.uint32(256)
-    signs = (sign(layout.hashes(few[:, None], np.arange(40)[None, :])) + 1) // 2
+    repeated_coins = draw_coins() % np.uint32(256)
+    signs = (sign(layout.hashes(repeated_coins[:, None], np.arange(40)[None, :])) + 1) // 2
     assert not all(independent(signs[:, 0], signs[:, key]) for key in range(1, 40))
 
 
@@ -166,10 +166,10 @@ def _error_of_sums(bits: int) -> float:
         layout = Layout(int(rng.integers(2**63)), np.full((keys_count, 1), UNIT // 2, np.uint32))
         mechanism = SignedSymbol(layout, 4.0, 1, False)
         keys = rng.integers(0, keys_count, people)
-        drawn = rng.integers(0, 2**bits, people, dtype=np.uint32)
-        groups = layout.group(layout.hashes(drawn, keys), keys)
-        told = KeyedValues(drawn, keys, groups, np.full(people, 0.8))
-        reports = mechanism.randomize(told, SeededNoise(int(rng.integers(2**62))))
+        coins = rng.integers(0, 2**bits, people, dtype=np.uint32)
+        groups = layout.group(layout.hashes(coins, keys), keys)
+        keyed_values = KeyedValues(coins, keys, groups, np.full(people, 0.8))
+        reports = mechanism.randomize(keyed_values, SeededNoise(int(rng.integers(2**62))))
         release = mechanism.release(mechanism.add(mechanism.empty(), reports), SeededNoise(0))
         truth = np.bincount(keys, minlength=keys_count)[:, None] * 0.5 * 0.6
         squares.append(np.square(release.sums / release.gain - truth) / (people * 0.5 / release.gain**2))

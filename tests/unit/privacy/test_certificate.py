@@ -1,4 +1,4 @@
-"""Certificates: what they claim recomputes from the document alone, and every change of it is caught."""
+"""Certificates: claims are recomputed from the document alone, and every change of it is caught."""
 
 import json
 import math
@@ -39,7 +39,7 @@ VECTORS = {
 
 def keyed_rounds(model: str) -> list[Terms]:
     return [
-        calibrate(PRIVACY[model], batch, KeyedMeans(Layout.small(), 1.0, share))
+        calibrate(PRIVACY[model], batch, KeyedMeans(Layout.example(), 1.0, share))
         for batch, share in ((1000, 1.0), (1000, 0.25), (5000, 0.25))
     ]
 
@@ -50,12 +50,12 @@ def vector_rounds(name: str) -> list[Terms]:
 
 def document(model: str) -> dict[str, Any]:
     """A certificate of three rounds, as JSON brings it."""
-    made = certify("spring", PRIVACY[model], keyed_rounds(model))
-    return dict(json.loads(msgspec.json.encode(made)))
+    certificate = certify("spring", PRIVACY[model], keyed_rounds(model))
+    return dict(json.loads(msgspec.json.encode(certificate)))
 
 
 @pytest.mark.parametrize("model", PRIVACY)
-def test_it_recomputes_from_the_document_alone(model: str) -> None:
+def test_claims_are_recomputed_from_the_document_alone(model: str) -> None:
     certificate = read_certificate(document(model))
     verdicts = recompute(certificate)
     assert verdicts
@@ -63,7 +63,7 @@ def test_it_recomputes_from_the_document_alone(model: str) -> None:
     assert certificate.assumes
 
 
-def test_against_whom() -> None:
+def test_each_adversary_has_its_epsilon() -> None:
     shuffle = {claim["against"]: claim for claim in document("shuffle")["claims"]}
     assert shuffle["the server"]["epsilon"] == 1.0
     assert 1.0 < shuffle["server and shuffler"]["epsilon"] <= 6.0
@@ -71,7 +71,7 @@ def test_against_whom() -> None:
     assert {claim["epsilon"] for claim in document("none")["claims"]} == {None}
 
 
-def test_whoever_sees_arms_learns_more_from_local_reports() -> None:
+def test_local_reports_reveal_more_to_adversaries_who_see_arms() -> None:
     """The coins that chose the arm travel with the report."""
     claims = {claim["against"]: claim["about"] for claim in document("local")["claims"]}
     assert claims == {
@@ -81,16 +81,16 @@ def test_whoever_sees_arms_learns_more_from_local_reports() -> None:
 
 
 @pytest.mark.parametrize("model", PRIVACY)
-def test_that_nobody_sees_arms_is_assumed_where_the_promise_counts_on_it(model: str) -> None:
-    hidden = PRIVACY[model].model_copy(update={"arms": "hidden"})
-    seen, unseen = (certify("test", privacy, keyed_rounds(model)) for privacy in (PRIVACY[model], hidden))
-    assert (unseen.assumes != seen.assumes) == (model in ("shuffle", "central"))
-    beside = unseen.claims[len(seen.claims) :]
-    assert unseen.claims[: len(seen.claims)] == seen.claims
+def test_hidden_arms_are_assumed_where_the_promise_depends_on_them(model: str) -> None:
+    hidden = PRIVACY[model].model_copy(update={"arm_visibility": "hidden"})
+    visible, unseen = (certify("test", privacy, keyed_rounds(model)) for privacy in (PRIVACY[model], hidden))
+    assert (unseen.assumes != visible.assumes) == (model in ("shuffle", "central"))
+    added_claims = unseen.claims[len(visible.claims) :]
+    assert unseen.claims[: len(visible.claims)] == visible.claims
     # Reports whose coins chose the arm say to whoever sees arms what they say where nobody shuffles.
-    said = [(claim.against, claim.epsilon, claim.about.split(",")[0]) for claim in beside]
-    alone = seen.claims[-1].epsilon
-    assert said == ([("server and shuffler, who see arms too", alone, "reward")] if model == "shuffle" else [])
+    claims = [(claim.against, claim.epsilon, claim.about.split(",")[0]) for claim in added_claims]
+    epsilon = visible.claims[-1].epsilon
+    assert claims == ([("server and shuffler, who see arms too", epsilon, "reward")] if model == "shuffle" else [])
     assert all(verdict.holds for verdict in recompute(unseen))
 
 
@@ -103,8 +103,8 @@ def test_certificates_of_vectors_hold_and_say_what_is_true(name: str) -> None:
     first, *others = certificate.claims
     assert first.epsilon == privacy.epsilon
     if name != "none":
-        assert (first.delta == privacy.delta) == all(one.holds for one in rounds)
-        assert first.delta >= max(one.true_delta for one in rounds) * (1 - 1e-6)
+        assert (first.delta == privacy.delta) == all(terms.keeps_promise for terms in rounds)
+        assert first.delta >= max(terms.true_delta for terms in rounds) * (1 - 1e-6)
     assert [claim.against for claim in others] == {"local": [], "shuffle": ["server and shuffler"]}.get(
         privacy.model, ["the server"]
     )
@@ -119,18 +119,18 @@ def test_a_published_calibration_that_breaks_its_promise_is_certified_for_what_i
 
 @pytest.mark.parametrize("weak", [0.0, 0.9])
 def test_tight_rounds_that_break_the_promise_do_not_hold(weak: float) -> None:
-    """Planted: one round with less noise than promised, and one with none."""
+    """Planted: a round with less noise than promised, and a round without noise."""
     privacy, (first, *others) = VECTORS["central"], vector_rounds("central")
     assert isinstance(first.mechanism, CentralVectors)
     noise = weak * first.mechanism.standard_deviation
-    less = Terms("central", 4.0, 1e-6, "tight", 40, 0, CentralVectors(BALL, noise))
-    certificate = certify("test", privacy, [less, *others])
+    terms = Terms("central", 4.0, 1e-6, "tight", 40, 0, CentralVectors(BALL, noise))
+    certificate = certify("test", privacy, [terms, *others])
     claim, verdict = certificate.claims[0], recompute(certificate)[0]
     assert claim.epsilon is None if weak == 0 else not verdict.holds
 
 
 def test_the_epsilon_of_a_planned_report_is_bounded() -> None:
-    """What a report alone costs under shuffle depends on the round; the bound does not."""
+    """The cost of a single report under shuffle depends on the round; the bound does not."""
     planned = certify("test", PRIVACY["shuffle"], keyed_rounds("shuffle")[:1], planned=True)
     assert planned.claims[1].epsilon == 4.0
     assert planned.claims[1].event == Pure(4.0)
@@ -148,21 +148,21 @@ def test_every_trust_model_is_certified_against_its_reader(row: Any) -> None:
 def test_central_rounds_with_a_delta_of_0() -> None:
     """Laplace noise keeps it, and normal noise does not."""
     pure = Privacy(model="central", epsilon=1.0)
-    made = certify("test", pure, [calibrate(pure, 1000, KeyedMeans(Layout.small()))])
-    assert recompute(made)[0].holds
-    forged = msgspec.structs.replace(made.claims[0], event=Gaussian(1e6, 2.0))
-    assert not recompute(msgspec.structs.replace(made, claims=(forged,)))[0].holds
+    certificate = certify("test", pure, [calibrate(pure, 1000, KeyedMeans(Layout.example()))])
+    assert recompute(certificate)[0].holds
+    forged = msgspec.structs.replace(certificate.claims[0], event=Gaussian(1e6, 2.0))
+    assert not recompute(msgspec.structs.replace(certificate, claims=(forged,)))[0].holds
 
 
-def changed(model: str, claim: int, path: str, value: Any) -> dict[str, Any]:
-    made = document(model)
+def with_value(model: str, claim: int, path: str, value: Any) -> dict[str, Any]:
+    body = document(model)
     *places, last = path.split(".")
-    target = made["claims"][claim]
+    target = body["claims"][claim]
     for place in places:
         target = target[int(place) if place.isdigit() else place]
     assert last in target or last == "surprise"
     target[last] = value
-    return made
+    return body
 
 
 @pytest.mark.parametrize(
@@ -184,12 +184,12 @@ def changed(model: str, claim: int, path: str, value: Any) -> dict[str, Any]:
     ],
 )
 def test_a_claim_that_does_not_follow_is_caught(model: str, claim: int, path: str, value: Any) -> None:
-    verdicts = recompute(read_certificate(changed(model, claim, path, value)))
+    verdicts = recompute(read_certificate(with_value(model, claim, path, value)))
     assert not verdicts[claim].holds
 
 
 def test_the_proof_that_is_shown_is_the_verifiers_own() -> None:
-    forged = changed("shuffle", 0, "proof", "audited by an authority")
+    forged = with_value("shuffle", 0, "proof", "audited by an authority")
     assert "privacy blanket" in recompute(read_certificate(forged))[0].proof
 
 
@@ -200,17 +200,17 @@ def test_the_proof_that_is_shown_is_the_verifiers_own() -> None:
         [],
         {},
         {"certificate": {}},
-        changed("local", 0, "event", {"event": "magic"}),
-        changed("local", 0, "event.epsilon", -1.0),
-        changed("local", 0, "epsilon", -1.0),
-        changed("local", 0, "surprise", 1),
-        changed("local", 0, "event", {"event": "pure\ud800", "epsilon": 1.0}),
+        with_value("local", 0, "event", {"event": "magic"}),
+        with_value("local", 0, "event.epsilon", -1.0),
+        with_value("local", 0, "epsilon", -1.0),
+        with_value("local", 0, "surprise", 1),
+        with_value("local", 0, "event", {"event": "pure\ud800", "epsilon": 1.0}),
         document("local") | {"format": "privateer/certificate/1"},
         document("local") | {"claims": []},
         document("local") | {"claims": 2 * document("local")["claims"]},
     ],
 )
-def test_what_is_no_certificate_is_refused(value: Any) -> None:
+def test_a_malformed_certificate_is_refused(value: Any) -> None:
     with pytest.raises(SpecError) as refused:
         read_certificate(value)
     assert math.isfinite(len(str(refused.value)))
@@ -218,6 +218,6 @@ def test_what_is_no_certificate_is_refused(value: Any) -> None:
 
 
 def test_normal_noise_with_delta_0_is_caught() -> None:
-    forged = changed("central", 0, "event", {"event": "gaussian", "standard_deviation": 1e6, "sensitivity": 2.0})
+    forged = with_value("central", 0, "event", {"event": "gaussian", "standard_deviation": 1e6, "sensitivity": 2.0})
     forged["claims"][0] |= {"delta": 0.0, "sampling": 0.0}
     assert not recompute(read_certificate(forged))[0].holds

@@ -9,7 +9,7 @@ from scipy.stats import norm
 from privateer_core.accounting.accountant import account
 from privateer_core.accounting.events import Event, Gaussian, Parallel, Pure, ShuffledResponse
 from privateer_core.privacy.certificate import FORMAT, RECORD, Certificate, Claim
-from privateer_core.privacy.risk import Risk, reconstruction, risks
+from privateer_core.privacy.risk import Risk, reconstruction_probability, risks
 
 
 def risk_of(epsilon: float | None, delta: float, event: Event | None, sampling: float = 0.0) -> Risk:
@@ -19,24 +19,24 @@ def risk_of(epsilon: float | None, delta: float, event: Event | None, sampling: 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0, 16.0])
 def test_randomized_response_leaves_its_bias(epsilon: float) -> None:
-    found = risk_of(epsilon, 0.0, Pure(epsilon))
-    assert found.advantage == pytest.approx(math.tanh(epsilon / 2), rel=1e-6)
-    assert found.guesses == pytest.approx(1 / (1 + math.exp(-epsilon)), rel=1e-6)
-    assert found.claimed
+    risk = risk_of(epsilon, 0.0, Pure(epsilon))
+    assert risk.advantage == pytest.approx(math.tanh(epsilon / 2), rel=1e-6)
+    assert risk.guesses == pytest.approx(1 / (1 + math.exp(-epsilon)), rel=1e-6)
+    assert risk.claimed
 
 
 def test_the_best_attack_on_randomized_response_achieves_just_that() -> None:
-    """The attack says what the report says. 400,000 draws: 5 standard errors are .004, missed once in a million."""
+    """The attack guesses the reported value. 400,000 draws: 5 standard errors are .004, missed once in a million."""
     rng, epsilon, people = np.random.default_rng(1), 1.0, 400_000
     truth = rng.random(people) < 0.5
-    told = np.where(rng.random(people) < 1 / (1 + math.exp(-epsilon)), truth, ~truth)
-    advantage = told[truth].mean() - told[~truth].mean()
+    reported = np.where(rng.random(people) < 1 / (1 + math.exp(-epsilon)), truth, ~truth)
+    advantage = reported[truth].mean() - reported[~truth].mean()
     assert advantage == pytest.approx(risk_of(epsilon, 0.0, Pure(epsilon)).advantage, abs=0.008)
 
 
 def test_normal_noise_leaves_the_overlap_of_two_normals() -> None:
-    found = risk_of(1.0, 1e-6, Gaussian(4.0, 1.0))
-    assert found.advantage == pytest.approx(2 * norm.cdf(1 / 8) - 1, rel=1e-6)
+    risk = risk_of(1.0, 1e-6, Gaussian(4.0, 1.0))
+    assert risk.advantage == pytest.approx(2 * norm.cdf(1 / 8) - 1, rel=1e-6)
 
 
 def test_a_curve_says_more_than_epsilon_and_delta() -> None:
@@ -59,8 +59,8 @@ def test_sampling_is_added() -> None:
 
 
 def test_where_nothing_is_claimed_everything_may_be_guessed() -> None:
-    found = risk_of(None, 1.0, None)
-    assert (found.advantage, found.guesses, found.claimed) == (1.0, 1.0, False)
+    risk = risk_of(None, 1.0, None)
+    assert (risk.advantage, risk.guesses, risk.claimed) == (1.0, 1.0, False)
 
 
 def claim_of(epsilon: float | None, delta: float, event: Event | None) -> Claim:
@@ -71,13 +71,14 @@ def claim_of(epsilon: float | None, delta: float, event: Event | None) -> Claim:
 @pytest.mark.parametrize("candidates", [2, 10, 100])
 def test_reconstruction_is_what_response_over_the_candidates_attains(epsilon: float, candidates: int) -> None:
     attained = math.exp(epsilon) / (math.exp(epsilon) + candidates - 1)
-    assert reconstruction(claim_of(epsilon, 0.0, Pure(epsilon)), candidates) == pytest.approx(attained, rel=1e-6)
+    probability = reconstruction_probability(claim_of(epsilon, 0.0, Pure(epsilon)), candidates)
+    assert probability == pytest.approx(attained, rel=1e-6)
 
 
 def test_two_candidates_are_the_guesses_of_the_risk() -> None:
     for epsilon, delta, event in ((1.0, 1e-6, Gaussian(4.0, 1.0)), (1.0, 1e-6, ShuffledResponse(2.0, 8, 10_000))):
         guesses = risk_of(epsilon, delta, event).guesses
-        assert reconstruction(claim_of(epsilon, delta, event), 2) == pytest.approx(guesses, rel=1e-9)
+        assert reconstruction_probability(claim_of(epsilon, delta, event), 2) == pytest.approx(guesses, rel=1e-9)
 
 
 @pytest.mark.parametrize("candidates", [2, 5, 20])
@@ -86,17 +87,17 @@ def test_no_attack_on_normal_noise_reconstructs_more(candidates: int) -> None:
 
     200,000 draws: 5 standard errors are .006, missed once in a million.
     """
-    rng, spread, draws = np.random.default_rng(3), 1.5, 200_000
+    rng, standard_deviation, draws = np.random.default_rng(3), 1.5, 200_000
     truth = rng.integers(0, candidates, draws)
-    seen = np.eye(candidates)[truth] / math.sqrt(2) + spread * rng.standard_normal((draws, candidates))
-    attained = float(np.mean(seen.argmax(axis=1) == truth))
-    event = Gaussian(spread, 1.0)
+    noisy = np.eye(candidates)[truth] / math.sqrt(2) + standard_deviation * rng.standard_normal((draws, candidates))
+    attained = float(np.mean(noisy.argmax(axis=1) == truth))
+    event = Gaussian(standard_deviation, 1.0)
     curve = account(event)
-    bound = reconstruction(claim_of(curve.epsilon(1e-6), 1e-6, event), candidates)
+    bound = reconstruction_probability(claim_of(curve.epsilon(1e-6), 1e-6, event), candidates)
     assert 1 / candidates < attained <= bound + 0.006
     # A bound that forgot to divide by the candidates, or took delta for 0 at epsilon 0, would be below the attack.
-    assert reconstruction(claim_of(0.05, 0.0, None), candidates) < attained - 0.006
+    assert reconstruction_probability(claim_of(0.05, 0.0, None), candidates) < attained - 0.006
 
 
 def test_where_nothing_is_claimed_every_record_may_be_named() -> None:
-    assert reconstruction(claim_of(None, 1.0, None), 100) == 1.0
+    assert reconstruction_probability(claim_of(None, 1.0, None), 100) == 1.0

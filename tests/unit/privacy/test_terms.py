@@ -1,4 +1,4 @@
-"""Terms for keyed means: what is calibrated keeps its promise, and no other says more."""
+"""Terms for keyed means: calibrated terms keep their promise, and have the most information."""
 
 import math
 
@@ -14,62 +14,60 @@ from privateer_core.mechanisms.signed_symbol import information
 from privateer_core.primitives.public_coins import Layout
 from privateer_core.primitives.questions import KeyedMeans
 from privateer_core.privacy.terms import Terms, calibrate
-from privateer_core.privacy.trust import honest_people
+from privateer_core.privacy.trust import count_honest
 from privateer_core.sampling.response import RandomizedResponse
 from privateer_core.spec.privacy import Privacy
 from privateer_papers.paper_1.laplace_cells import LaplaceCells
 from privateer_papers.published_trust import PublishedPrivacy
-from tests.support.shuffling import sampled_blanket_delta
+from tests.support.shuffling import subset_delta
 
 CENTRAL = Privacy(model="central", epsilon=1.0, delta=1e-6)
 
 
 def terms_of(privacy: Privacy, batch: int, undecided: float = 1.0, key_share: float = 1.0) -> Terms:
-    return calibrate(privacy, batch, KeyedMeans(Layout.small(), undecided, key_share))
+    return calibrate(privacy, batch, KeyedMeans(Layout.example(), undecided, key_share))
 
 
 def mechanism_of(privacy: Privacy, batch: int, undecided: float = 1.0, key_share: float = 1.0) -> Mechanism:
     return terms_of(privacy, batch, undecided, key_share).mechanism
 
 
-def test_calibrated_delta_holds_by_monte_carlo():
-    """The lemma sampled at the calibrated parameters, delta 0.002: six standard errors, chance 1e-9."""
+def test_calibrated_delta_is_that_of_the_lemma():
     terms = terms_of(Privacy(model="shuffle", epsilon=0.5, delta=2e-3), 1000)
     symbol = terms.mechanism
-    estimate, error = sampled_blanket_delta(0.5, symbol.epsilon, symbol.symbols, terms.honest, 1_000_000, 4)
-    assert estimate - 6 * error <= 2e-3
-    more, error = sampled_blanket_delta(0.5, 1.1 * symbol.epsilon, symbol.symbols, terms.honest, 1_000_000, 4)
-    assert more - 6 * error > 2e-3, "planted: a local epsilon a tenth too large is caught"
+    assert 1.9e-3 < subset_delta(0.5, symbol.epsilon, symbol.symbols, terms.honest) <= 2e-3
+    planted = subset_delta(0.5, 1.01 * symbol.epsilon, symbol.symbols, terms.honest)
+    assert planted > 2e-3, "planted: a local epsilon a hundredth too large is caught"
 
 
-def test_published_terms():
+def test_published_terms_have_their_true_delta():
     terms = terms_of(PublishedPrivacy(model="local", epsilon=2.0), 100)
     assert isinstance(terms.mechanism, LaplaceCells)
-    assert (terms.local_epsilon, terms.honest, terms.holds) == (2.0, 0, True)
+    assert (terms.local_epsilon, terms.honest, terms.keeps_promise) == (2.0, 0, True)
 
 
 def test_central_noise_is_the_analytic_gaussians_at_sensitivity_two():
     terms = terms_of(CENTRAL, 1000)
     assert isinstance(terms.mechanism, CentralSums)
     assert terms.mechanism.standard_deviation == pytest.approx(gaussian_standard_deviation(1.0, 1e-6, 2.0), rel=2e-3)
-    assert terms.holds
+    assert terms.keeps_promise
     assert math.isinf(terms.local_epsilon)
 
 
 def test_a_delta_of_0_takes_laplace_noise():
     terms = terms_of(Privacy(model="central", epsilon=1.0), 1000)
     assert terms.mechanism.scale == pytest.approx(4.0)
-    assert (terms.holds, terms.true_delta, terms.mechanism.sampling) == (True, 0.0, 0.0)
+    assert (terms.keeps_promise, terms.true_delta, terms.mechanism.sampling) == (True, 0.0, 0.0)
 
 
 @pytest.mark.parametrize(
     "privacy", [Privacy(model="local", epsilon=1.0), Privacy(model="none"), Privacy(model="central", epsilon=1.0)]
 )
-def test_nobody_needs_to_be_honest_where_the_promise_is_not_about_a_batch(privacy):
-    assert honest_people(privacy, 1000) == 0
+def test_no_honest_participants_are_needed_without_a_batch(privacy):
+    assert count_honest(privacy, 1000) == 0
 
 
-def test_terms_travel():
+def test_terms_survive_encoding():
     for privacy in (Privacy(model="local", epsilon=1.0), CENTRAL, Privacy(model="none")):
         terms = terms_of(privacy, 1000)
         assert encode(decode(encode(terms), Terms)) == encode(terms)
@@ -85,7 +83,7 @@ def test_no_honest_report_is_refused():
 @given(st.integers(1, 10**7), st.floats(0.01, 1))
 def test_honest_people_are_rounded_down_by_little(batch, fraction):
     privacy = Privacy(model="shuffle", epsilon=1.0, delta=1e-6, honest_fraction=fraction)
-    count, exact = honest_people(privacy, batch), fraction * batch
+    count, exact = count_honest(privacy, batch), fraction * batch
     assert 0 <= count <= exact
     assert count >= 0.9 * exact - 1
 
@@ -94,13 +92,13 @@ def test_honest_people_are_rounded_down_by_little(batch, fraction):
     ("epsilon", "buckets", "elsewhere"), [(1.0, 1, False), (1.0, 2, True), (4.0, 8, True), (4.0, 8, False)]
 )
 def test_information_is_squared_gain_over_variance(epsilon, buckets, elsewhere):
-    """Against the law written out: a key's own person, another key's, and one without a key."""
+    """Compared with the explicit law of participants with the key, with another key, and without a key."""
     response = RandomizedResponse(epsilon, 2 * buckets + elsewhere)
     e = math.exp(epsilon)
     total = e + 2 * buckets + elsewhere - 1
-    own, other = (e + 1) / total, ((e + 1) / buckets + 2 * (buckets - 1) / buckets) / total
+    hit_of_key, other = (e + 1) / total, ((e + 1) / buckets + 2 * (buckets - 1) / buckets) / total
     none = 2 / total if elsewhere else 1 / buckets
-    expected = ((e - 1) / total) ** 2 / (0.1 * own + 0.5 * other + 0.4 * none)
+    expected = ((e - 1) / total) ** 2 / (0.1 * hit_of_key + 0.5 * other + 0.4 * none)
     assert information(epsilon, buckets, elsewhere, 0.6, 0.1) == pytest.approx(expected)
     assert response.gain == pytest.approx((e - 1) / total)
 

@@ -1,4 +1,4 @@
-"""What a device checks: honest terms of every trust model are accepted, and every lie is refused."""
+"""A device accepts honest terms of every trust model, and refuses every changed term."""
 
 import math
 from dataclasses import replace
@@ -39,15 +39,15 @@ WIDE = Limits(
     local_epsilon=math.inf,
     honest_fraction=1.0,
     min_batch=1,
-    arms="hidden",
-    curator=True,
+    arm_visibility="hidden",
+    allow_central=True,
 )
 """The limits of a device that does not mind: the promise alone is checked."""
 
 
 def facts_of(spec: Spec, terms: Terms, **changes: Any) -> Round:
     """The round that a server publishes with these terms."""
-    told = {
+    fields = {
         "experiment": spec.name,
         "version": 1,
         "model": spec.privacy.model,
@@ -57,14 +57,14 @@ def facts_of(spec: Spec, terms: Terms, **changes: Any) -> Round:
         "messages": terms.messages,
     }
     if spec.round_seconds:
-        told |= {"least": spec.fewest(terms.batch), "deadline": 1_000_000}
-    return Round(**(told | changes))
+        fields |= {"least": spec.min_reports(terms.batch), "deadline": 1_000_000}
+    return Round(**(fields | changes))
 
 
 def terms_of(spec: Spec, cohort: str = "", batch: int | None = None) -> Terms:
     """The terms of a cohort's first round."""
     batch = spec.first_batch(cohort) if batch is None else batch
-    return calibrate(spec.privacy_of(cohort), batch, spec.usual_question(), spec.fewest(batch), spec.reports)
+    return calibrate(spec.cohort_privacy(cohort), batch, spec.typical_question(), spec.min_reports(batch), spec.reports)
 
 
 def check(spec: Spec, limits: Limits = WIDE, cohort: str = "", **lies: Any) -> None:
@@ -73,7 +73,7 @@ def check(spec: Spec, limits: Limits = WIDE, cohort: str = "", **lies: Any) -> N
     verify(replace(honest, **lies), spec, cohort, facts_of(spec, honest), limits)
 
 
-def refused(*arguments: Any, **lies: Any) -> str | None:
+def refused_field(*arguments: Any, **lies: Any) -> str | None:
     """The field that a refusal names."""
     with pytest.raises(TermsRefused) as refusal:
         check(*arguments, **lies)
@@ -92,19 +92,19 @@ def test_honest_terms_are_accepted(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["published", "phased-published"])
 def test_published_calibrations_are_for_the_lab(name: str) -> None:
-    assert refused(SPECS[name]) == "calibration"
+    assert refused_field(SPECS[name]) == "calibration"
 
 
 def test_a_promise_to_a_source_is_its_own() -> None:
     sources = SPECS["sources"]
-    assert refused(sources, cohort="clinic", epsilon=1.0) == "epsilon"
-    assert refused(sources, epsilon=2.0) == "epsilon"
+    assert refused_field(sources, cohort="clinic", epsilon=1.0) == "epsilon"
+    assert refused_field(sources, epsilon=2.0) == "epsilon"
 
 
 @given(st.floats(0.01, 16), st.integers(1, 10**7), st.floats(0, 1), st.floats(0, 1))
 def test_local_terms_verify(epsilon: float, batch: int, undecided: float, key_share: float) -> None:
     spec = make_spec({"privacy.epsilon": epsilon})
-    terms = calibrate(spec.privacy, batch, KeyedMeans(Layout.small(), undecided, key_share))
+    terms = calibrate(spec.privacy, batch, KeyedMeans(Layout.example(), undecided, key_share))
     assert terms.local_epsilon <= epsilon
     verify(terms, spec, "", facts_of(spec, terms), WIDE)
 
@@ -115,7 +115,7 @@ def test_local_terms_verify(epsilon: float, batch: int, undecided: float, key_sh
 @pytest.mark.parametrize("undecided", [1.0, 0.2])
 def test_shuffle_terms_verify(epsilon: float, delta: float, batch: int, undecided: float) -> None:
     spec = make_spec({"privacy.model": "shuffle", "privacy.epsilon": epsilon, "privacy.delta": delta})
-    terms = calibrate(spec.privacy, batch, KeyedMeans(Layout.small(), undecided, undecided / 4))
+    terms = calibrate(spec.privacy, batch, KeyedMeans(Layout.example(), undecided, undecided / 4))
     verify(terms, spec, "", facts_of(spec, terms), WIDE)
     symbol = terms.mechanism
     assert isinstance(symbol, SignedSymbol)
@@ -149,7 +149,7 @@ LIES: list[tuple[str, dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("name", "lies", "field"), LIES)
 def test_lies_about_the_promise_are_refused(name: str, lies: dict[str, Any], field: str) -> None:
-    assert refused(SPECS[name], **lies) == field
+    assert refused_field(SPECS[name], **lies) == field
 
 
 WEAKER: list[tuple[str, dict[str, Any]]] = [
@@ -173,10 +173,10 @@ WEAKER: list[tuple[str, dict[str, Any]]] = [
 @pytest.mark.parametrize(("name", "parameters"), WEAKER)
 def test_mechanisms_that_do_not_keep_the_promise_are_refused(name: str, parameters: dict[str, Any]) -> None:
     honest = terms_of(SPECS[name])
-    assert refused(SPECS[name], mechanism=with_parameters(honest.mechanism, **parameters)) == "delta"
+    assert refused_field(SPECS[name], mechanism=with_parameters(honest.mechanism, **parameters)) == "delta"
 
 
-LAYOUT, BALL = Layout.small(), Ball("max", 1.0, 4)
+LAYOUT, BALL = Layout.example(), Ball("max", 1.0, 4)
 OTHERS: list[tuple[str, Mechanism]] = [
     ("local", LaplaceCells(LAYOUT, 1.0)),
     ("local", CentralSums(LAYOUT, 10.0)),
@@ -198,8 +198,8 @@ OTHERS: list[tuple[str, Mechanism]] = [
 
 @pytest.mark.parametrize(("name", "other"), OTHERS)
 def test_mechanisms_of_others_are_refused(name: str, other: Mechanism) -> None:
-    """One of another trust model, of the lab, or for another kind of report."""
-    assert refused(SPECS[name], mechanism=other) == "mechanism"
+    """The mechanism is of another trust model, of the lab, or for another kind of report."""
+    assert refused_field(SPECS[name], mechanism=other) == "mechanism"
 
 
 NUMBERS = {"central-pure": "scale", "phased-normal": "standard_deviation", "phased-shuffle": "probability"}
@@ -209,17 +209,17 @@ NUMBERS = {"central-pure": "scale", "phased-normal": "standard_deviation", "phas
 @pytest.mark.parametrize(
     "name", ["local", "shuffle", "central-pure", "phased-local", "phased-normal", "phased-shuffle"]
 )
-def test_numbers_that_no_randomizer_has(name: str, value: float) -> None:
+def test_parameters_that_no_randomizer_has_are_refused(name: str, value: float) -> None:
     """They fail in the decoder, or are refused."""
     terms = terms_of(SPECS[name])
-    told = decode(encode(terms), dict)
-    told["mechanism"][NUMBERS.get(name, "epsilon")] = value
+    fields = decode(encode(terms), dict)
+    fields["mechanism"][NUMBERS.get(name, "epsilon")] = value
 
-    def taken() -> None:
-        verify(decode(encode(told), Terms), SPECS[name], "", facts_of(SPECS[name], terms), WIDE)
+    def check_terms() -> None:
+        verify(decode(encode(fields), Terms), SPECS[name], "", facts_of(SPECS[name], terms), WIDE)
 
     with pytest.raises(PrivateerError):
-        taken()
+        check_terms()
 
 
 TOO_MUCH: list[tuple[str, dict[str, Any], str]] = [
@@ -232,25 +232,25 @@ TOO_MUCH: list[tuple[str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("name", "parameters", "field"), TOO_MUCH)
-def test_what_a_device_cannot_work_with(name: str, parameters: dict[str, Any], field: str) -> None:
+def test_parameters_too_large_for_a_device_are_refused(name: str, parameters: dict[str, Any], field: str) -> None:
     """Refused before the accountant is asked, which could take long, and before the report is paid for."""
     honest = terms_of(SPECS[name])
-    assert refused(SPECS[name], mechanism=with_parameters(honest.mechanism, **parameters)) == field
+    assert refused_field(SPECS[name], mechanism=with_parameters(honest.mechanism, **parameters)) == field
 
 
 def test_a_local_epsilon_above_the_specs_is_refused() -> None:
     strict = make_spec(SHUFFLE | {"privacy.local_epsilon_max": 2.0})
     costly = terms_of(make_spec(SHUFFLE)).mechanism
-    assert refused(strict, mechanism=costly) == "local_epsilon"
+    assert refused_field(strict, mechanism=costly) == "local_epsilon"
 
 
-def test_a_round_that_may_close_with_fewer_than_the_spec_says() -> None:
-    for name, least in (("phased-reduced", 10), ("phased-shuffle", 22), ("phased-local", 1), ("shuffle", 999)):
+def test_a_round_with_fewer_reports_than_the_specs_minimum_is_refused() -> None:
+    for name, min_reports in (("phased-reduced", 10), ("phased-shuffle", 22), ("phased-local", 1), ("shuffle", 999)):
         spec = SPECS[name]
         honest = terms_of(spec)
-        terms = calibrate(spec.privacy, honest.batch, spec.usual_question(), least)
+        terms = calibrate(spec.privacy, honest.batch, spec.typical_question(), min_reports)
         with pytest.raises(TermsRefused) as refusal:
-            verify(terms, spec, "", facts_of(spec, terms, least=least, deadline=9), WIDE)
+            verify(terms, spec, "", facts_of(spec, terms, least=min_reports, deadline=9), WIDE)
         assert refusal.value.field == "least"
 
 
@@ -275,10 +275,10 @@ def test_a_batch_below_min_batch_is_refused() -> None:
 )
 def test_the_devices_limits_hold(limits: Limits, field: str) -> None:
     check(make_spec(SHUFFLE), Limits())
-    assert refused(make_spec(SHUFFLE), limits) == field
+    assert refused_field(make_spec(SHUFFLE), limits) == field
 
 
-def test_a_batch_that_nobody_has_is_refused() -> None:
+def test_a_batch_above_the_horizon_is_refused() -> None:
     spec = make_spec(SHUFFLE)
     terms = replace(terms_of(spec), batch=10**9, honest=9 * 10**8)
     with pytest.raises(TermsRefused) as refusal:
@@ -288,34 +288,34 @@ def test_a_batch_that_nobody_has_is_refused() -> None:
 
 @pytest.mark.parametrize("name", ["central", "none", "phased-central", "phased-none"])
 def test_records_go_to_a_server_only_if_the_application_says_so(name: str) -> None:
-    assert refused(SPECS[name], Limits(epsilon=math.inf)) == "model"
-    check(SPECS[name], Limits(epsilon=math.inf, curator=True))
+    assert refused_field(SPECS[name], Limits(epsilon=math.inf)) == "model"
+    check(SPECS[name], Limits(epsilon=math.inf, allow_central=True))
 
 
 @pytest.mark.parametrize("name", ["none", "phased-none"])
 def test_no_promise_is_more_than_a_finite_budget(name: str) -> None:
-    assert refused(SPECS[name], Limits(curator=True)) == "epsilon"
+    assert refused_field(SPECS[name], Limits(allow_central=True)) == "epsilon"
 
 
 def test_vectors_that_a_shuffler_could_read_are_not_for_everybody() -> None:
-    """Nothing is left of the promise if shuffler and server collude."""
-    assert refused(SPECS["phased-shuffle"], Limits(epsilon=4.0)) == "local_epsilon"
+    """The promise is void if shuffler and server collude."""
+    assert refused_field(SPECS["phased-shuffle"], Limits(epsilon=4.0)) == "local_epsilon"
 
 
 @pytest.mark.parametrize("model", ["local", "shuffle", "central", "none"])
-def test_promises_that_count_on_unseen_arms(model: str) -> None:
+def test_promises_that_depend_on_hidden_arms_need_consent(model: str) -> None:
     privacy = {"local": {}, "shuffle": {"privacy.delta": 1e-6}, "central": {"privacy.delta": 1e-6}}.get(model)
-    nothing = {"privacy.epsilon": None} if privacy is None else privacy
-    spec = make_spec({"privacy.model": model, "privacy.arms": "hidden", **nothing})
-    seen = Limits(epsilon=math.inf, curator=True)
+    changes = {"privacy.epsilon": None} if privacy is None else privacy
+    spec = make_spec({"privacy.model": model, "privacy.arm_visibility": "hidden", **changes})
+    limits = Limits(epsilon=math.inf, allow_central=True)
     if model in ("shuffle", "central"):
-        assert refused(spec, seen) == "arms"
+        assert refused_field(spec, limits) == "arm_visibility"
     else:
-        check(spec, seen)
-    check(spec, Limits(epsilon=math.inf, curator=True, arms="hidden"))
+        check(spec, limits)
+    check(spec, Limits(epsilon=math.inf, allow_central=True, arm_visibility="hidden"))
 
 
 def test_phases_of_other_sizes_verify() -> None:
     for trust in ("local", "shuffle", "central"):
-        spec = phased_spec(SMALL | {"algorithm.clients": 700}, trust)
+        spec = phased_spec(SMALL | {"algorithm.participants_factor": 700}, trust)
         check(spec)

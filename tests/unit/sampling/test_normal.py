@@ -11,14 +11,14 @@ from privateer_core.accounting.gaussian import gaussian_standard_deviation
 from privateer_core.errors import SpecError
 from privateer_core.sampling.entropy import SecureNoise
 from privateer_core.sampling.normal import (
+    DEVIATIONS_MAX,
     EPSILON_MAX,
-    REACH,
     STANDARD_DEVIATION_MIN,
     RoundedNormal,
-    below,
+    draw_bernoulli,
     sampling_cost,
 )
-from privateer_lab.simulation.devices import SeededNoise
+from privateer_lab.simulation.scores import SeededNoise
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -32,14 +32,14 @@ FALSE_ALARM = 1e-6
 
 
 def weights(sampler: RoundedNormal, magnitudes: list[int]) -> list[mpmath.mpf]:
-    """Chances, up to one constant, with which the sampler draws magnitudes of one sign, from its own tables."""
+    """Return the unnormalized probabilities of magnitudes of a sign, from the sampler's own tables."""
     bins = [m // sampler._width for m in magnitudes]
-    ratios = sampler._ratio(np.array(bins), np.array(magnitudes))
-    return [sampler._words[i] * mpmath.mpf(float(ratio)) for i, ratio in zip(bins, ratios, strict=True)]
+    ratios = sampler._acceptance_probabilities(np.array(bins), np.array(magnitudes))
+    return [sampler._word_counts[i] * mpmath.mpf(float(ratio)) for i, ratio in zip(bins, ratios, strict=True)]
 
 
 def exact(standard_deviation: float, magnitude: int) -> mpmath.mpf:
-    """The chance of a magnitude of one sign under the rounded normal law."""
+    """Return the probability of a magnitude of a given sign under the rounded normal law."""
     upper, lower = (
         (mpmath.mpf(magnitude) - 0.5) / standard_deviation,
         (mpmath.mpf(magnitude) + 0.5) / standard_deviation,
@@ -49,17 +49,18 @@ def exact(standard_deviation: float, magnitude: int) -> mpmath.mpf:
 
 def errors(sampler: RoundedNormal, magnitudes: list[int], claimed: float) -> list[float]:
     """Relative errors of chances against that of 0, for the law of the claimed deviation."""
-    first, *drawn = weights(sampler, [0, *magnitudes])
+    first, *others = weights(sampler, [0, *magnitudes])
     zero = exact(claimed, 0)
     return [
-        float(abs(weight / first * zero / exact(claimed, m) - 1)) for weight, m in zip(drawn, magnitudes, strict=True)
+        float(abs(weight / first * zero / exact(claimed, m) - 1)) for weight, m in zip(others, magnitudes, strict=True)
     ]
 
 
-def within(found: list[float], magnitudes: list[int], standard_deviation: float) -> bool:
-    """Whether relative errors are those that `sampling_cost` pays for."""
+def within(relative_errors: list[float], magnitudes: list[int], standard_deviation: float) -> bool:
+    """Return whether relative errors are within those of `sampling_cost`."""
     return all(
-        e <= (1.5 * (m / standard_deviation) ** 2 + 23.5) * 2.0**-53 for e, m in zip(found, magnitudes, strict=True)
+        e <= (1.5 * (m / standard_deviation) ** 2 + 23.5) * 2.0**-53
+        for e, m in zip(relative_errors, magnitudes, strict=True)
     )
 
 
@@ -67,17 +68,17 @@ def within(found: list[float], magnitudes: list[int], standard_deviation: float)
 def test_the_law_is_that_of_a_rounded_normal_variable(standard_deviation):
     """Relative to the exact chances, to the last deviation that is drawn."""
     sampler = RoundedNormal(standard_deviation)
-    magnitudes = [1, 2, 100, *(int(x * standard_deviation) for x in np.linspace(0.3, REACH, 200))]
+    magnitudes = [1, 2, 100, *(int(x * standard_deviation) for x in np.linspace(0.3, DEVIATIONS_MAX, 200))]
     assert within(errors(sampler, magnitudes, standard_deviation), magnitudes, standard_deviation)
 
 
 def test_an_error_of_the_law_is_caught():
-    """Planted: a deviation off by one part in 10^12; a series that ends one term early."""
-    magnitudes = [int(x * 256) for x in np.linspace(0.3, REACH, 200)]
+    """Planted: a deviation off by 1 in 10^12; a series that ends a term early."""
+    magnitudes = [int(x * 256) for x in np.linspace(0.3, DEVIATIONS_MAX, 200)]
     assert not within(errors(RoundedNormal(256 * (1 + 1e-12)), magnitudes, 256.0), magnitudes, 256.0)
 
     class Short(RoundedNormal):
-        def _weight(self, magnitudes):
+        def _density_weights(self, magnitudes):
             y = (magnitudes / self.standard_deviation) ** 2
             return np.exp(-y / 2) * (1 + (y - 1) / (24 * self.standard_deviation**2))
 
@@ -87,13 +88,16 @@ def test_an_error_of_the_law_is_caught():
 @pytest.mark.parametrize("standard_deviation", [256.0, 511.9, 512.0, 1000.3, 2.0**40])
 def test_every_word_picks_a_bin_and_every_chance_is_below_one(standard_deviation):
     sampler = RoundedNormal(standard_deviation)
-    assert sum(sampler._words) == 1 << 64
-    assert min(sampler._words) >= 1
-    bins = np.arange(len(sampler._heads))
-    assert (sampler._ratio(bins, bins * sampler._width) < 1).all()
+    assert sum(sampler._word_counts) == 1 << 64
+    assert min(sampler._word_counts) >= 1
+    bins = np.arange(len(sampler._max_weights))
+    assert (sampler._acceptance_probabilities(bins, bins * sampler._width) < 1).all()
     ends = (bins + 1) * sampler._width - 1
-    assert (sampler._ratio(bins, ends) <= sampler._ratio(bins, bins * sampler._width) * (1 + 1e-15)).all()
-    assert REACH * standard_deviation <= ends[-1] + 1 < 1.01 * REACH * standard_deviation
+    assert (
+        sampler._acceptance_probabilities(bins, ends)
+        <= sampler._acceptance_probabilities(bins, bins * sampler._width) * (1 + 1e-15)
+    ).all()
+    assert DEVIATIONS_MAX * standard_deviation <= ends[-1] + 1 < 1.01 * DEVIATIONS_MAX * standard_deviation
 
 
 def test_chances_below_a_word_are_met_by_the_spare_bits():
@@ -102,12 +106,13 @@ def test_chances_below_a_word_are_met_by_the_spare_bits():
     for probability in (1e-12, 3.7e-17, 2.0**-64 * 5.25, 2.0**-70):
         whole = math.floor(probability * 2.0**64)
         hits = [
-            below(np.full(512, word, np.uint64), spare, np.full(512, probability)).mean() for word in (whole, whole + 1)
+            draw_bernoulli(np.full(512, word, np.uint64), spare, np.full(512, probability)).mean()
+            for word in (whole, whole + 1)
         ]
         assert hits[0] == pytest.approx(probability * 2.0**64 - whole, abs=2 / 512)
         assert hits[1] == 0
         if whole:
-            assert below(np.full(1, whole - 1, np.uint64), spare[-1:], np.array([probability])).all()
+            assert draw_bernoulli(np.full(1, whole - 1, np.uint64), spare[-1:], np.array([probability])).all()
 
 
 def test_the_cost_of_sampling_covers_its_parts():
@@ -117,8 +122,8 @@ def test_the_cost_of_sampling_covers_its_parts():
     for count in (1, 20, 1 << 20):
         squares = mpmath.quad(lambda z: (1.5 * z**2 + 23.5) * mpmath.npdf(z), [-12, 0, 12])
         floating = 2 * count * squares + 1.5 * widest**2
-        tail = count * mpmath.exp(EPSILON_MAX) * 2 * mpmath.ncdf(1 / STANDARD_DEVIATION_MIN - REACH) * 2**53
-        assert 2 * mpmath.ncdf(1 / STANDARD_DEVIATION_MIN - REACH) < mpmath.mpf(2) ** -95
+        tail = count * mpmath.exp(EPSILON_MAX) * 2 * mpmath.ncdf(1 / STANDARD_DEVIATION_MIN - DEVIATIONS_MAX) * 2**53
+        assert 2 * mpmath.ncdf(1 / STANDARD_DEVIATION_MIN - DEVIATIONS_MAX) < mpmath.mpf(2) ** -95
         assert (floating + tail) * mpmath.mpf(2) ** -53 < sampling_cost(count)
 
 

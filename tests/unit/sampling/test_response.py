@@ -11,8 +11,8 @@ import pytest
 
 from privateer_core.errors import SpecError
 from privateer_core.sampling.response import RandomizedResponse, SubsetResponse, uniform_below
-from privateer_lab.simulation.devices import SeededNoise
-from tests.support.statistics import fits
+from privateer_lab.simulation.scores import SeededNoise
+from tests.support.statistics import is_compatible
 
 WORD = 1 << 64
 EPSILONS = (1e-9, 1e-3, 0.1, 0.5, 1.0, math.log(2), 2.0, 3.7, 4.8, 8.0, 16.0, 30.0)
@@ -56,11 +56,11 @@ def test_realised_ratio_is_certified(epsilon, symbols):
 
 @pytest.mark.parametrize("symbols", SYMBOLS)
 @pytest.mark.parametrize("epsilon", [e for e in EPSILONS if e > 0.01])
-def test_threshold_wastes_nothing_that_matters(epsilon, symbols):
+def test_the_threshold_is_tight(epsilon, symbols):
     threshold = RandomizedResponse(epsilon, symbols).threshold
     # The certificate concedes a relative 2^-50 of e^epsilon and one word of rounding either way.
-    more = threshold + math.ceil(threshold * 2.0**-46) + 4 * symbols
-    assert more >= WORD or realised_ratio(more, symbols) > exp_below(epsilon)
+    planted = threshold + math.ceil(threshold * 2.0**-46) + 4 * symbols
+    assert planted >= WORD or realised_ratio(planted, symbols) > exp_below(epsilon)
 
 
 def test_a_threshold_above_the_certificate_is_caught():
@@ -80,31 +80,31 @@ def test_probabilities_are_those_of_randomized_response(epsilon, symbols):
 
 @pytest.mark.parametrize(("epsilon", "symbols"), [(0.5, 2), (1.0, 3), (2.0, 8), (6.0, 33)])
 @pytest.mark.parametrize("truth", [0, 1, -1])
-def test_frequencies(epsilon, symbols, truth):
+def test_reports_have_the_probabilities_of_randomized_response(epsilon, symbols, truth):
     response, n = RandomizedResponse(epsilon, symbols), 200_000
-    sent = response.randomize(np.full(n, truth), SeededNoise(symbols + truth))
+    symbols_sent = response.randomize(np.full(n, truth), SeededNoise(symbols + truth))
     expected = np.full(symbols, n * response.other if truth >= 0 else n / symbols)
     if truth >= 0:
         expected[truth] = n * response.truth
-    assert sent.dtype == np.uint16
-    assert fits(np.bincount(sent, minlength=symbols), expected)
+    assert symbols_sent.dtype == np.uint16
+    assert is_compatible(np.bincount(symbols_sent, minlength=symbols), expected)
 
 
 def test_wrong_frequencies_are_caught():
     """Planted: noise for epsilon 2 where 1.9 is claimed."""
     n = 200_000
-    sent = RandomizedResponse(2.0, 4).randomize(np.zeros(n, np.int64), SeededNoise(4))
+    reports = RandomizedResponse(2.0, 4).randomize(np.zeros(n, np.int64), SeededNoise(4))
     claimed = RandomizedResponse(1.9, 4)
     expected = n * np.array([claimed.truth] + 3 * [claimed.other])
-    assert not fits(np.bincount(sent, minlength=4), expected)
+    assert not is_compatible(np.bincount(reports, minlength=4), expected)
 
 
 def test_uniform_below_is_exact_multiplication():
     words = [0, 1, WORD - 1, WORD // 2, WORD // 3, (1 << 32) - 1, 1 << 32]
     words += [int(w) for w in SeededNoise(5).words(500)]
     for limit in SYMBOLS:
-        got = uniform_below(limit, np.array(words, np.uint64))
-        assert got.tolist() == [word * limit >> 64 for word in words]
+        numbers = uniform_below(limit, np.array(words, np.uint64))
+        assert numbers.tolist() == [word * limit >> 64 for word in words]
 
 
 @pytest.mark.parametrize("epsilon", [0.0, -1.0, 30.5, math.inf, math.nan])
@@ -125,22 +125,22 @@ def test_symbols_out_of_range_are_refused(symbols):
 OWN = [(2, 1), (8, 3), (64, 27), (1000, 999), (2048, 7)]
 
 
-def realised_subset_ratio(keep_words: int, symbols: int, own: int) -> Fraction:
+def realised_subset_ratio(keep_words: int, symbols: int, n_chosen: int) -> Fraction:
     """Largest ratio of a symbol's chances, being a person's own or not."""
     keep = Fraction(keep_words, WORD)
     least, most = uniform_chances(symbols)
-    picked = uniform_chances(own)[1] if own > 1 else Fraction(1)
+    picked = uniform_chances(n_chosen)[1] if n_chosen > 1 else Fraction(1)
     return (keep * picked + (1 - keep) * most) / ((1 - keep) * least)
 
 
-@pytest.mark.parametrize(("symbols", "own"), OWN)
+@pytest.mark.parametrize(("symbols", "n_chosen"), OWN)
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 2.0, 8.0, 30.0])
-def test_the_ratio_of_subset_selection_is_certified_and_used(epsilon, symbols, own):
+def test_the_ratio_of_subset_selection_is_certified_and_used(epsilon, symbols, n_chosen):
     """Planted: the probability rounded up by 2^-40 of it."""
-    threshold = SubsetResponse(epsilon, symbols, own).threshold
-    assert realised_subset_ratio(threshold, symbols, own) <= exp_below(epsilon)
-    more = threshold + max(threshold >> 40, 1 << 20)
-    assert more >= WORD or realised_subset_ratio(more, symbols, own) > exp_below(epsilon)
+    threshold = SubsetResponse(epsilon, symbols, n_chosen).threshold
+    assert realised_subset_ratio(threshold, symbols, n_chosen) <= exp_below(epsilon)
+    planted = threshold + max(threshold >> 40, 1 << 20)
+    assert planted >= WORD or realised_subset_ratio(planted, symbols, n_chosen) > exp_below(epsilon)
 
 
 def test_subset_selection_of_one_is_randomized_response():
@@ -148,21 +148,21 @@ def test_subset_selection_of_one_is_randomized_response():
         assert SubsetResponse(epsilon, symbols, 1).threshold == RandomizedResponse(epsilon, symbols).threshold
 
 
-@pytest.mark.parametrize(("epsilon", "symbols", "own"), [(1.0, 8, [1, 4, 6]), (3.0, 5, [0])])
-def test_frequencies_of_subset_selection(epsilon, symbols, own):
-    response, n = SubsetResponse(epsilon, symbols, len(own)), 200_000
-    sent = response.randomize(np.tile(own, (n, 1)), SeededNoise(3))
+@pytest.mark.parametrize(("epsilon", "symbols", "chosen"), [(1.0, 8, [1, 4, 6]), (3.0, 5, [0])])
+def test_frequencies_of_subset_selection(epsilon, symbols, chosen):
+    response, n = SubsetResponse(epsilon, symbols, len(chosen)), 200_000
+    reports = response.randomize(np.tile(chosen, (n, 1)), SeededNoise(3))
     expected = np.full(symbols, n * (1 - response.gain) / symbols)
-    expected[own] += n * response.gain / len(own)
-    assert sent.dtype == np.uint16
-    assert fits(np.bincount(sent, minlength=symbols), expected)
+    expected[chosen] += n * response.gain / len(chosen)
+    assert reports.dtype == np.uint16
+    assert is_compatible(np.bincount(reports, minlength=symbols), expected)
     assert expected.max() / expected.min() == pytest.approx(math.exp(epsilon), rel=1e-9)
-    expected[own[0]] *= 1.1
-    assert not fits(np.bincount(sent, minlength=symbols), expected), "planted: a symbol preferred"
+    expected[chosen[0]] *= 1.1
+    assert not is_compatible(np.bincount(reports, minlength=symbols), expected), "planted: a symbol preferred"
 
 
-@pytest.mark.parametrize("own", [0, -1, 8, 9])
-def test_own_symbols_that_are_none_or_all_are_refused(own):
+@pytest.mark.parametrize("n_chosen", [0, -1, 8, 9])
+def test_own_symbols_that_are_none_or_all_are_refused(n_chosen):
     with pytest.raises(SpecError) as refused:
-        SubsetResponse(1.0, 8, own)
+        SubsetResponse(1.0, 8, n_chosen)
     assert refused.value.field == "own"

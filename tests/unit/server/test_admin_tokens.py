@@ -14,7 +14,7 @@ import pytest
 from privateer_core.errors import SpecError
 from privateer_core.serving.logs import JsonFormatter
 from privateer_server import admin_tokens
-from privateer_server.admin_tokens import AdminTokens, Scope, TokenFile, new_token, token_digest
+from privateer_server.admin_tokens import AdminTokens, Scope, TokenFile, create_token, token_digest
 from privateer_server.app import create_app
 from privateer_server.settings import ServerSettings
 from tests.support.asgi import serving
@@ -46,9 +46,9 @@ class Desk:
 
     def issue(self, name: str, *scopes: Scope, expires: float = LATER) -> dict[str, str]:
         """Add a token to the file, and return the header that bears it."""
-        secret, made = new_token(name, scopes, expires)
+        secret, token = create_token(name, scopes, expires)
         with self.file.open("a") as file:
-            file.write(made.line() + "\n")
+            file.write(token.to_line() + "\n")
         return {"authorization": f"Bearer {secret}"}
 
     async def ask(self, method: str, path: str, headers: dict[str, str]) -> httpx.Response:
@@ -66,7 +66,7 @@ async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
 
 async def test_every_route_asks_for_its_scope_and_names_the_one_that_is_missing(desk: Desk) -> None:
     for (method, path), scope in ROUTES.items():
-        others = desk.issue("others", *(one for one in Scope if one != scope))
+        others = desk.issue("others", *(other_scope for other_scope in Scope if other_scope != scope))
         refused = await desk.ask(method, path, others)
         problem = assert_problem(refused, 403, "scope-missing")
         assert problem["detail"] == f"the admin token others does not have the scope {scope}"
@@ -77,7 +77,7 @@ async def test_every_route_asks_for_its_scope_and_names_the_one_that_is_missing(
         assert answer.status_code in ((400,) if path.endswith("warm-start") else (200, 201)), (path, answer.text)
 
 
-async def test_all_routes_with_a_token_are_those_that_are_tested(desk: Desk) -> None:
+async def test_the_tested_routes_are_all_routes_with_a_token(desk: Desk) -> None:
     document = (await desk.client.get("/openapi.json")).json()
     guarded = {
         (method.upper(), path.replace("{name}", "test"))
@@ -85,11 +85,11 @@ async def test_all_routes_with_a_token_are_those_that_are_tested(desk: Desk) -> 
         for method, operation in operations.items()
         if operation.get("security")
     }
-    holds = {("POST", f"/experiments/test/{one}") for one in ("resume", "stop", "extend", "retire-arm", "add-arm")}
+    holds = {("POST", f"/experiments/test/{name}") for name in ("resume", "stop", "extend", "retire-arm", "add-arm")}
     assert guarded == ROUTES.keys() | holds
 
 
-async def test_an_expired_token_says_so_and_whose_it_was(desk: Desk) -> None:
+async def test_the_refusal_of_an_expired_token_names_its_owner(desk: Desk) -> None:
     alice = desk.issue("alice", Scope.CHANGE)
     assert (await desk.ask("POST", "/experiments", alice)).status_code == 201
     desk.clock.time = LATER
@@ -102,7 +102,7 @@ async def test_the_file_may_change_while_the_server_runs(desk: Desk, caplog: pyt
     first = desk.issue("alice", Scope.CHANGE)
     assert (await desk.ask("POST", "/experiments", first)).status_code == 201
     second = desk.issue("alice", Scope.CHANGE)  # both hold while one replaces the other
-    assert [(await desk.ask("POST", "/experiments", one)).status_code for one in (first, second)] == [200, 200]
+    assert [(await desk.ask("POST", "/experiments", token)).status_code for token in (first, second)] == [200, 200]
     lines = desk.file.read_text().splitlines()
     desk.file.write_text(f"{lines[-1]}\nbob change soon {'0' * 64}\n")
     assert_problem(await desk.ask("POST", "/experiments", first), 401, "unauthorized")
@@ -114,61 +114,62 @@ async def test_the_file_may_change_while_the_server_runs(desk: Desk, caplog: pyt
     assert_problem(await desk.ask("POST", "/experiments", second), 401, "unauthorized")
 
 
-async def test_the_log_of_changes_says_whose_token_it_was(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_log_of_changes_names_the_operator(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     root = desk.issue("root", *Scope)
     for method, path in [("POST", "/experiments"), ("POST", "/experiments/test/pause"), ("GET", "/backup")]:
         alice = desk.issue("alice", Scope.CHANGE, Scope.BACKUP)
         assert (await desk.ask(method, path, alice)).status_code in (200, 201)
     alice = desk.issue("alice", Scope.CHANGE)
-    who = f"alice {hashlib.sha256(alice['authorization'].split()[1].encode()).hexdigest()[:8]}"
+    operator = f"alice {hashlib.sha256(alice['authorization'].split()[1].encode()).hexdigest()[:8]}"
     await desk.ask("DELETE", "/experiments/test/shuffler", alice)
     changes = (await desk.ask("GET", "/experiments/test/log", root)).json()["changes"]
-    assert [one["action"] for one in changes] == ["create", "pause", "release-claim"]
-    assert all(one["who"].startswith("alice ") for one in changes)
-    assert changes[-1]["who"] == who
-    told = [json.loads(JsonFormatter().format(one)) for one in caplog.records]
-    requests = {(one["method"], one["route"]): one.get("by") for one in told if one["logger"] == "privateer.requests"}
-    assert requests["DELETE", "/experiments/{name}/shuffler"] == who
-    assert all(by.startswith(("alice ", "root ")) for by in requests.values() if by)
-    ours = [
-        (one["event"], one.get("change"), one["by"])
-        for one in told
-        if one["logger"] in ("privateer.server", "privateer.admin")
+    assert [entry["action"] for entry in changes] == ["create", "pause", "release-claim"]
+    assert all(entry["who"].startswith("alice ") for entry in changes)
+    assert changes[-1]["who"] == operator
+    lines = [json.loads(JsonFormatter().format(record)) for record in caplog.records]
+    requests = [entry for entry in lines if entry["logger"] == "privateer.requests"]
+    operators = {(entry["method"], entry["route"]): entry.get("by") for entry in requests}
+    assert operators["DELETE", "/experiments/{name}/shuffler"] == operator
+    assert all(by.startswith(("alice ", "root ")) for by in operators.values() if by)
+    events = [
+        (entry["event"], entry.get("change"), entry["by"])
+        for entry in lines
+        if entry["logger"] in ("privateer.server", "privateer.admin")
     ]
-    assert [one[:2] for one in ours] == [
+    assert [entry[:2] for entry in events] == [
         ("experiment created", "create"),
         ("experiment changed", "pause"),
         ("backup fetched", None),
         ("experiment changed", "release-claim"),
     ]
-    assert all(by.startswith("alice ") for _, _, by in ours)
-    assert ours[-1][2] == who
+    assert all(by.startswith("alice ") for _, _, by in events)
+    assert events[-1][2] == operator
 
 
 def test_all_tokens_are_compared_in_constant_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = [new_token(f"operator-{number}", ["read"], LATER) for number in range(5)]
+    created = [create_token(f"operator-{number}", ["read"], LATER) for number in range(5)]
     file = tmp_path / "tokens"
-    file.write_text("".join(f"{token.line()}\n" for _, token in made))
+    file.write_text("".join(f"{token.to_line()}\n" for _, token in created))
     compared = list[tuple[bytes, bytes]]()
 
     class Counting:
         """Stands for the module that compares."""
 
         @staticmethod
-        def compare_digest(one: bytes, other: bytes) -> bool:
-            compared.append((one, other))
-            return hmac.compare_digest(one, other)
+        def compare_digest(digest: bytes, other: bytes) -> bool:
+            compared.append((digest, other))
+            return hmac.compare_digest(digest, other)
 
     monkeypatch.setattr(admin_tokens, "hmac", Counting)
     tokens = AdminTokens(token_digest("the-one-with-all-scopes"), file)
-    for secret in (made[0][0], made[4][0], "the-one-with-all-scopes"):
+    for secret in (created[0][0], created[4][0], "the-one-with-all-scopes"):
         compared.clear()
         tokens.authorize(secret, Scope.READ, START)
         assert [len(other) for _, other in compared] == [32] * 6
 
 
-def test_the_variable_of_before_is_a_token_with_all_scopes(tmp_path: Path) -> None:
+def test_the_admin_token_variable_has_all_scopes(tmp_path: Path) -> None:
     tokens = AdminTokens(token_digest("sixteen-or-more-letters"), None)
     for scope in Scope:
         assert tokens.authorize("sixteen-or-more-letters", scope, START).startswith("admin ")
@@ -187,7 +188,7 @@ def test_the_variable_of_before_is_a_token_with_all_scopes(tmp_path: Path) -> No
         (f"alice change 2027-01-31T00:00:00Z {'G' * 64}", "SHA-256"),
     ],
 )
-def test_a_start_names_the_line_that_is_no_token(line: str, says: str, tmp_path: Path) -> None:
+def test_a_start_names_the_line_of_a_malformed_token(line: str, says: str, tmp_path: Path) -> None:
     file = tmp_path / "tokens"
     file.write_text(f"# who may what\n{line}\n")
     with pytest.raises(SpecError, match=r"tokens: line 2 ") as caught:
@@ -197,7 +198,7 @@ def test_a_start_names_the_line_that_is_no_token(line: str, says: str, tmp_path:
     assert "0" * 63 not in str(caught.value)
 
 
-def test_a_file_that_is_not_there_or_too_large_ends_the_start(tmp_path: Path) -> None:
+def test_a_missing_or_too_large_token_file_ends_the_start(tmp_path: Path) -> None:
     file = tmp_path / "tokens"
     for body in (None, b"#" * (1 << 20) + b"\n", b"\xff"):
         if body is not None:

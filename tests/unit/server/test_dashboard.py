@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import httpx
 import pytest
@@ -12,7 +12,7 @@ from hatchling.builders.wheel import WheelBuilder
 
 from privateer_core.errors import BatchRefused
 from privateer_core.serving.http.openapi import UPLOAD_REFUSALS
-from privateer_server.api.pages import FOLDER
+from privateer_server.api.pages import DASHBOARD_FOLDER
 from privateer_server.app import create_app
 from privateer_server.experiments.changes import Verb
 from privateer_server.settings import ServerSettings
@@ -20,9 +20,11 @@ from tests.support.asgi import serving
 from tests.support.servers import ADMIN, SMALL, Api, assert_problem
 
 BROWSER = {"accept": "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;q=0.8"}
-FILES = sorted(path for path in FOLDER.rglob("*") if path.suffix in {".html", ".css", ".mjs", ".svg", ".toml"})
-NAMES = [path.name for path in FILES if path.name != "index.html" and path.parent == FOLDER]
-OPERATORS = ["operator/changes.json", *(f"operator/{path.name}" for path in FILES if path.parent != FOLDER)]
+FILES = sorted(
+    path for path in DASHBOARD_FOLDER.rglob("*") if path.suffix in {".html", ".css", ".mjs", ".svg", ".toml"}
+)
+NAMES = [path.name for path in FILES if path.name != "index.html" and path.parent == DASHBOARD_FOLDER]
+OPERATORS = ["operator/changes.json", *(f"operator/{path.name}" for path in FILES if path.parent != DASHBOARD_FOLDER)]
 TYPES = {".css": "text/css; charset=utf-8", ".mjs": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
 FIRST_LOAD_MAX = 300_000
 ELSEWHERE = re.compile(r"""(?:https?:)?//[\w-]+\.|@import|url\(\s*['"]?(?!#)|\bdata:(?!\s)""")
@@ -55,18 +57,18 @@ async def test_a_browser_gets_the_page(stranger: httpx.AsyncClient) -> None:
 async def test_every_file_has_its_type_and_a_tag(stranger: httpx.AsyncClient, name: str) -> None:
     answer = await stranger.get(f"/dashboard/{name}")
     assert answer.status_code == 200
-    assert answer.content == (FOLDER / name).read_bytes()
+    assert answer.content == (DASHBOARD_FOLDER / name).read_bytes()
     assert answer.headers["content-type"] == TYPES[Path(name).suffix]
     assert answer.headers["cache-control"] == "no-cache"
-    again = await stranger.get(f"/dashboard/{name}", headers={"if-none-match": answer.headers["etag"]})
-    assert (again.status_code, again.content) == (304, b"")
-    assert again.headers["etag"] == answer.headers["etag"]
+    unchanged = await stranger.get(f"/dashboard/{name}", headers={"if-none-match": answer.headers["etag"]})
+    assert (unchanged.status_code, unchanged.content) == (304, b"")
+    assert unchanged.headers["etag"] == answer.headers["etag"]
     other = await stranger.get(f"/dashboard/{name}", headers={"if-none-match": '"another"'})
     assert other.status_code == 200
 
 
 @pytest.mark.parametrize("path", ["/", "/dashboard/app.mjs", "/dashboard/style.css"])
-async def test_nothing_but_own_files_may_be_loaded_or_run(stranger: httpx.AsyncClient, path: str) -> None:
+async def test_the_content_policy_allows_own_files_alone(stranger: httpx.AsyncClient, path: str) -> None:
     headers = (await stranger.get(path, headers=BROWSER)).headers
     allowed = dict(part.strip().partition(" ")[::2] for part in headers["content-security-policy"].split(";"))
     assert allowed.pop("default-src") == allowed.pop("base-uri") == allowed.pop("frame-ancestors") == "'none'"
@@ -79,7 +81,7 @@ async def test_nothing_but_own_files_may_be_loaded_or_run(stranger: httpx.AsyncC
 
 
 @pytest.mark.parametrize("accept", ["application/json", "*/*", "application/msgpack", "application/problem+json", ""])
-async def test_programs_find_no_page_as_before(stranger: httpx.AsyncClient, accept: str) -> None:
+async def test_programs_get_no_page_at_the_root(stranger: httpx.AsyncClient, accept: str) -> None:
     assert_problem(await stranger.get("/", headers={"accept": accept}), 404, "not-found")
 
 
@@ -94,12 +96,12 @@ async def test_programs_find_no_page_as_before(stranger: httpx.AsyncClient, acce
         "/dashboard/%2e%2e/app.py",
     ],
 )
-async def test_other_files_are_not_found(stranger: httpx.AsyncClient, path: str) -> None:
+async def test_unknown_dashboard_files_are_not_found(stranger: httpx.AsyncClient, path: str) -> None:
     assert_problem(await stranger.get(path, headers=BROWSER), 404, "not-found")
 
 
 @pytest.mark.parametrize("path", ["/", "/dashboard/app.mjs"])
-async def test_pages_are_only_read(stranger: httpx.AsyncClient, path: str) -> None:
+async def test_dashboard_pages_refuse_other_methods(stranger: httpx.AsyncClient, path: str) -> None:
     whole = await stranger.get(path, headers=BROWSER)
     head = await stranger.head(path, headers=BROWSER)
     assert (head.status_code, head.headers["etag"]) == (200, whole.headers["etag"])
@@ -119,7 +121,7 @@ def test_files_name_no_other_host_and_make_no_html() -> None:
         text = path.read_text().replace(NAMESPACE, "")
         assert not ELSEWHERE.search(text), path.name
         assert not HTML_FROM_TEXT.search(text), path.name
-    page = (FOLDER / "index.html").read_text()
+    page = (DASHBOARD_FOLDER / "index.html").read_text()
     assert "style=" not in page
     assert not re.search(r"<script(?![^>]*\bsrc=)|\son\w+=", page)
 
@@ -142,12 +144,14 @@ def test_the_first_load_is_small() -> None:
 
 
 def test_every_file_of_the_folder_is_served() -> None:
-    assert {path for path in FOLDER.rglob("*") if path.is_file()} == set(FILES)
+    assert {path for path in DASHBOARD_FOLDER.rglob("*") if path.is_file()} == set(FILES)
 
 
 def test_the_distribution_has_every_file() -> None:
-    shipped = {file.distribution_path for file in WheelBuilder(str(FOLDER.parents[1])).recurse_included_files()}
-    assert {f"privateer_server/dashboard/{path.relative_to(FOLDER)}" for path in FILES} <= shipped
+    shipped = {
+        file.distribution_path for file in WheelBuilder(str(DASHBOARD_FOLDER.parents[1])).recurse_included_files()
+    }
+    assert {f"privateer_server/dashboard/{path.relative_to(DASHBOARD_FOLDER)}" for path in FILES} <= shipped
 
 
 def test_modules_import_files_that_are_there() -> None:
@@ -158,12 +162,12 @@ def test_modules_import_files_that_are_there() -> None:
 
 
 def test_public_modules_import_nothing_for_operators_but_where_there_is_a_private_listener() -> None:
-    naming = [path.name for path in FILES if path.parent == FOLDER and "./operator/" in path.read_text()]
+    naming = [path.name for path in FILES if path.parent == DASHBOARD_FOLDER and "./operator/" in path.read_text()]
     assert naming == ["operator.mjs"]
-    assert 'dataset.listener === "private" ? await import(' in (FOLDER / "operator.mjs").read_text()
+    assert 'dataset.listener === "private" ? await import(' in (DASHBOARD_FOLDER / "operator.mjs").read_text()
 
 
-async def test_every_form_says_what_a_change_means_for_people_before_it_is_sent(api: Api) -> None:
+async def test_every_form_describes_the_effect_of_its_change(api: Api) -> None:
     forms = (await api.client.get("/dashboard/operator/changes.json")).json()
     assert [form["id"] for form in forms] == list(get_args(Verb))
     assert [form["id"] for form in forms if form["is_final"]] == ["stop", "retire-arm", "delete"]
@@ -176,38 +180,38 @@ async def test_every_form_says_what_a_change_means_for_people_before_it_is_sent(
 
 
 @pytest.mark.parametrize("name", OPERATORS)
-async def test_forms_are_at_the_private_listener_alone(
+async def test_only_the_private_listener_serves_forms(
     stranger: httpx.AsyncClient, settings: ServerSettings, name: str
 ) -> None:
     for headers in ({}, BROWSER, ADMIN):
         assert_problem(await stranger.get(f"/dashboard/{name}", headers=headers), 404, "not-found")
 
 
-async def test_the_page_says_at_which_listener_it_is(settings: ServerSettings) -> None:
+async def test_the_page_names_its_listener(settings: ServerSettings) -> None:
     app = create_app(settings)
     async with serving(app) as operator:
         private = await operator.get("/", headers=BROWSER)
         for name in OPERATORS:
             answer = await operator.get(f"/dashboard/{name}")
-            made = (FOLDER / name).read_bytes() if (FOLDER / name).exists() else answer.content
-            assert (answer.status_code, answer.content) == (200, made)
+            page = (DASHBOARD_FOLDER / name).read_bytes() if (DASHBOARD_FOLDER / name).exists() else answer.content
+            assert (answer.status_code, answer.content) == (200, page)
             assert answer.headers["content-security-policy"] == private.headers["content-security-policy"]
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app.public), base_url="http://server") as stranger:
             public = await stranger.get("/", headers=BROWSER)
     assert '<body data-listener="private">' in private.text
-    assert public.text == (FOLDER / "index.html").read_text()
+    assert public.text == (DASHBOARD_FOLDER / "index.html").read_text()
     assert public.headers["etag"] != private.headers["etag"]
     assert "listener" not in public.text
 
 
-def test_the_token_is_in_memory_alone() -> None:
+def test_the_dashboard_keeps_the_token_in_memory_alone() -> None:
     """No storage, no cookie and no address has it, and one module alone sends it."""
-    text = {path.name: path.read_text() for path in FILES if path.parent != FOLDER and path.suffix == ".mjs"}
-    for name, one in text.items():
-        assert not re.search(r"localStorage|sessionStorage|indexedDB|cookie\b(?!,)|history\.|caches\.", _code(one)), (
-            name
-        )
-        assert ("authorization" in one) == (name == "token.mjs")
+    text = {path.name: path.read_text() for path in FILES if path.parent != DASHBOARD_FOLDER and path.suffix == ".mjs"}
+    for name, module in text.items():
+        assert not re.search(
+            r"localStorage|sessionStorage|indexedDB|cookie\b(?!,)|history\.|caches\.", _code(module)
+        ), name
+        assert ("authorization" in module) == (name == "token.mjs")
 
 
 def _code(text: str) -> str:
@@ -215,10 +219,8 @@ def _code(text: str) -> str:
     return re.sub(r"^\s*//.*$|/\*\*.*?\*/", "", text, flags=re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize(
-    "path", ["/experiments", "/experiments/test", "/experiments/none", "/healthz", "/keys", "/events"]
-)
-async def test_head_is_get_without_the_body(settings: ServerSettings, path: str) -> None:
+@pytest.mark.parametrize("path", ["/experiments", "/experiments/test", "/experiments/none", "/healthz", "/keys"])
+async def test_head_has_the_headers_of_get(settings: ServerSettings, path: str) -> None:
     app = create_app(settings)
     async with serving(app) as operator:
         await Api(operator).create(SMALL)
@@ -232,19 +234,20 @@ async def test_head_is_get_without_the_body(settings: ServerSettings, path: str)
         assert int(head.headers["content-length"]) == len(whole.content)
 
 
-def test_every_reason_of_a_refusal_has_words() -> None:
-    reasons = re.findall(r'^  "?([\w-]+)"?: "', (FOLDER / "reasons.mjs").read_text(), re.MULTILINE)
-    assert set(reasons) == {error.slug for error in (*UPLOAD_REFUSALS, BatchRefused)}
+def test_every_refusal_reason_has_a_description() -> None:
+    reasons = re.findall(r'^  "?([\w-]+)"?: "', (DASHBOARD_FOLDER / "reasons.mjs").read_text(), re.MULTILINE)
+    refusals: tuple[Any, ...] = (*UPLOAD_REFUSALS, BatchRefused)
+    assert set(reasons) == {error.slug for error in refusals}
 
 
-async def test_a_summary_says_how_many_reports_may_come(settings: ServerSettings) -> None:
+async def test_a_summary_has_the_planned_number_of_reports(settings: ServerSettings) -> None:
     async with serving(create_app(settings)) as operator:
         assert (await Api(operator).create(SMALL)).status_code == 201
         listed = (await operator.get("/experiments")).json()["experiments"]
-        assert [one["people"]["planned"] for one in listed] == [SMALL["experiment.horizon"]]
+        assert [summary["people"]["planned"] for summary in listed] == [SMALL["experiment.horizon"]]
 
 
-async def test_everybody_may_read_the_risk(settings: ServerSettings) -> None:
+async def test_the_risk_is_public(settings: ServerSettings) -> None:
     app = create_app(settings)
     async with serving(app) as operator:
         await Api(operator).create(SMALL)
@@ -252,7 +255,7 @@ async def test_everybody_may_read_the_risk(settings: ServerSettings) -> None:
             answer = await stranger.get("/experiments/test/risk")
             assert answer.status_code == 200
             claims = (await stranger.get("/experiments/test/privacy")).json()["certificate"]["claims"]
-            found = json.loads(answer.content)["risks"]
-            assert [one["against"] for one in found] == [claim["against"] for claim in claims]
-            assert all(0 < one["advantage"] < 1 for one in found)
+            risks = json.loads(answer.content)["risks"]
+            assert [risk["against"] for risk in risks] == [claim["against"] for claim in claims]
+            assert all(0 < risk["advantage"] < 1 for risk in risks)
             assert_problem(await stranger.get("/experiments/none/risk"), 404, "not-found")

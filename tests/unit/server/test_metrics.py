@@ -1,4 +1,4 @@
-"""What an operator alerts on: latency by template, stages, what waits, experiments, keys and disks."""
+"""Metrics for alerts: latency by route template, stages, queues, experiments, keys and disks."""
 
 import asyncio
 import sqlite3
@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from privateer_core.serving.http.timing import OTHER, Answered, Timed
+from privateer_core.serving.http.timing import OTHER_LABEL, AnswerTiming, TimingMiddleware
 from privateer_server.app import create_app
 from privateer_server.settings import ServerSettings
 from privateer_server.store.store import Store
@@ -21,7 +21,7 @@ from tests.unit.shuffler.helpers import until
 
 
 def latency(method: str, route: str, status: str) -> str:
-    return f'privateer_request_seconds_count{{method="{method}",route="{route}",status="{status}"}}'
+    return f'privateer_http_request_duration_seconds_count{{method="{method}",route="{route}",status="{status}"}}'
 
 
 async def fill(api: Api, people: int) -> None:
@@ -30,7 +30,7 @@ async def fill(api: Api, people: int) -> None:
         assert (await api.client.post("/reports", content=body_of(body, [report]))).status_code == 202
 
 
-async def test_latency_has_templates_and_no_names(api: Api) -> None:
+async def test_latency_is_labelled_by_route_template(api: Api) -> None:
     await api.create(SMALL)
     await fill(api, 1)
     for path in ("/experiments/test", "/experiments/somebody", "/experiments/test/policy/1", "/nobody", "/reports/x"):
@@ -49,8 +49,8 @@ async def test_latency_has_templates_and_no_names(api: Api) -> None:
         latency("GET", "/experiments/{name}/policy?wait", "2xx"): 1,
         latency("GET", "/experiments/{name}/policy/{version}", "2xx"): 1,
         latency("POST", "/experiments/{name}/pause", "2xx"): 1,
-        latency("GET", OTHER, "4xx"): 2,
-        latency(OTHER, OTHER, "4xx"): 1,
+        latency("GET", OTHER_LABEL, "4xx"): 2,
+        latency(OTHER_LABEL, OTHER_LABEL, "4xx"): 1,
     }
     assert {line: await api.metric(line) for line in expected} == expected
     text = (await api.client.get("/metrics")).text
@@ -60,7 +60,7 @@ async def test_latency_has_templates_and_no_names(api: Api) -> None:
 
 
 async def test_a_slow_sender_is_not_a_slow_service(monkeypatch: pytest.MonkeyPatch) -> None:
-    told, now = list[Answered](), 0.0
+    timings, now = list[AnswerTiming](), 0.0
 
     def passes(seconds: float) -> None:
         nonlocal now
@@ -84,13 +84,13 @@ async def test_a_slow_sender_is_not_a_slow_service(monkeypatch: pytest.MonkeyPat
 
     async def send(_: object) -> None: ...
 
-    await Timed(app, lambda _: "", told.append)({"type": "http", "method": "POST"}, receive, send)
-    (answered,) = told
-    assert (answered.route, answered.status_class) == (OTHER, "2xx")
+    await TimingMiddleware(app, lambda _: "", timings.append)({"type": "http", "method": "POST"}, receive, send)
+    (answered,) = timings
+    assert (answered.route, answered.status_class) == (OTHER_LABEL, "2xx")
     assert answered.seconds == pytest.approx(0.02)
 
 
-async def test_stages_and_releases(api: Api) -> None:
+async def test_stages_and_releases_are_counted(api: Api) -> None:
     await api.create(SMALL)
     await fill(api, 20)
     for stage in ("open", "add", "commit", "learn"):
@@ -100,7 +100,7 @@ async def test_stages_and_releases(api: Api) -> None:
     assert await api.metric("privateer_rounds_closed_total") == 1
 
 
-async def test_a_round_that_is_given_up_is_no_release(api: Api) -> None:
+async def test_an_abandoned_round_counts_no_release(api: Api) -> None:
     await api.create(SMALL)
     await api.client.post("/experiments/test/stop", json={"seconds": 0}, headers=ADMIN)
     async with asyncio.timeout(20):
@@ -109,7 +109,7 @@ async def test_a_round_that_is_given_up_is_no_release(api: Api) -> None:
     assert await api.metric('privateer_releases_total{experiment="test"}') == 0
 
 
-async def test_experiments_their_rounds_and_keys(api: Api) -> None:
+async def test_experiments_rounds_and_keys_have_gauges(api: Api) -> None:
     before = time.time()
     await api.create(SMALL)
     await api.create({**SMALL, "experiment.name": "other"})
@@ -127,20 +127,20 @@ async def test_experiments_their_rounds_and_keys(api: Api) -> None:
     ]
 
 
-async def test_what_waits_is_told(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_queues_have_gauges(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     await api.create(SMALL)
     body, (report,) = await api.publication(), sealed_reports(await api.publication(), 1)
     assert await api.metric("privateer_requests_waiting") == 0
-    commit, begun, disk = Store.commit, threading.Event(), threading.Event()
+    commit, event, disk = Store.commit, threading.Event(), threading.Event()
 
     def slow(store: Store, changes: Any) -> None:
-        begun.set()
+        event.set()
         assert disk.wait(20)
         commit(store, changes)
 
     monkeypatch.setattr(Store, "commit", slow)
     upload = asyncio.create_task(api.client.post("/reports", content=body_of(body, [report])))
-    await until(begun.is_set)
+    await until(event.is_set)
     await asyncio.sleep(0.2)
     assert await api.metric("privateer_requests_waiting") == 1
     assert 0.05 < await api.metric("privateer_oldest_request_seconds") < 20
@@ -150,11 +150,11 @@ async def test_what_waits_is_told(api: Api, monkeypatch: pytest.MonkeyPatch) -> 
     assert await api.metric('privateer_stage_seconds_bucket{le="0.1",stage="commit"}') == 0
 
 
-async def test_a_round_that_does_not_close_is_told(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_failure_to_close_a_round_is_counted(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     from privateer_server.rounds.closing import Closer
 
     await api.create(SMALL)
-    assert await api.metric("privateer_rounds_not_closed") == 0
+    assert await api.metric("privateer_round_close_failures") == 0
 
     def failing(*_: object) -> None:
         raise sqlite3.OperationalError("full")
@@ -162,12 +162,12 @@ async def test_a_round_that_does_not_close_is_told(api: Api, monkeypatch: pytest
     monkeypatch.setattr(Closer, "close", failing)
     await fill(api, 20)
     async with asyncio.timeout(20):
-        while await api.metric("privateer_rounds_not_closed") != 1:
+        while await api.metric("privateer_round_close_failures") != 1:
             await asyncio.sleep(0.02)
     assert await api.metric('privateer_releases_total{experiment="test"}') == 0
 
 
-async def test_keys_that_a_disk_does_not_let_go_are_told(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_keys_that_cannot_be_erased_are_counted(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     from privateer_server.store.round_keys import KeyFolder
 
     await api.create(SMALL)
@@ -176,24 +176,24 @@ async def test_keys_that_a_disk_does_not_let_go_are_told(api: Api, monkeypatch: 
         raise OSError("read-only")
 
     with monkeypatch.context() as patch:
-        patch.setattr(KeyFolder, "_erase", stuck)
+        patch.setattr(KeyFolder, "erase", stuck)
         await fill(api, 20)
-        assert await api.metric("privateer_keys_not_erased") == 1
+        assert await api.metric("privateer_retained_keys") == 1
     async with asyncio.timeout(20):
-        while await api.metric("privateer_keys_not_erased"):
+        while await api.metric("privateer_retained_keys"):
             await asyncio.sleep(0.05)
 
 
 async def test_disks_are_those_of_data_and_journal(settings: ServerSettings) -> None:
     async with serving(create_app(settings)) as client:
-        for of in ("data", "journal"):
-            assert await Api(client).metric(f'privateer_disk_free_bytes{{of="{of}"}}') > 0
-        assert await Api(client).metric("privateer_counting") == 1
+        for disk in ("data", "journal"):
+            assert await Api(client).metric(f'privateer_disk_free_bytes{{of="{disk}"}}') > 0
+        assert await Api(client).metric("privateer_intake_up") == 1
 
 
-async def test_a_server_that_counts_no_more_says_so(settings: ServerSettings) -> None:
+async def test_a_server_without_intake_says_so_on_its_gauge(settings: ServerSettings) -> None:
     app = create_app(settings)
     async with serving(app):
         pass
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://server") as client:
-        assert await Api(client).metric("privateer_counting") == 0
+        assert await Api(client).metric("privateer_intake_up") == 0

@@ -10,11 +10,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from privateer_core.errors import SpecError
 from privateer_core.wire.batch import BATCH, SIGNATURE_HEADER, sign_claim
-from privateer_core.wire.identity import SIGNED_HEADER, check_signed
+from privateer_core.wire.identity import SIGNED_HEADER, verify_signature
 from privateer_core.wire.keys import signing_key_id
-from privateer_core.wire.merkle import consistent, included
+from privateer_core.wire.merkle import is_consistent, is_included
 from privateer_core.wire.publication import decode_publication, digest
-from privateer_core.wire.transparency_log import Entry, Head, check_proof, read_proof
+from privateer_core.wire.transparency_log import Entry, Head, read_proof, verify_proof
 from privateer_server.app import create_app
 from privateer_server.settings import ServerSettings
 from privateer_server.store.backup import restore
@@ -38,16 +38,16 @@ async def key_of(api: Api) -> bytes:
 
 
 async def head_of(api: Api) -> Head:
-    return Head.open((await api.client.get("/log/head")).text, await key_of(api))
+    return Head.verify((await api.client.get("/log/head")).text, await key_of(api))
 
 
-async def entries_of(api: Api, **asked: int) -> list[tuple[str, int]]:
-    told = (await api.client.get("/log/entries", params=asked)).json()
-    return [(one["experiment"], one["version"]) for one in told["entries"]]
+async def entries_of(api: Api, **params: int) -> list[tuple[str, int]]:
+    page = (await api.client.get("/log/entries", params=params)).json()
+    return [(entry["experiment"], entry["version"]) for entry in page["entries"]]
 
 
 def path_of(answer: httpx.Response) -> list[bytes]:
-    return [base64.b64decode(one) for one in answer.json()["hashes"]]
+    return [base64.b64decode(text) for text in answer.json()["hashes"]]
 
 
 async def test_every_publication_is_signed_and_in_the_log(api: Api) -> None:
@@ -59,18 +59,18 @@ async def test_every_publication_is_signed_and_in_the_log(api: Api) -> None:
     assert await entries_of(api) == [("test", 1), ("second", 1), ("test", 2)]
     for name, version in await entries_of(api):
         answer = await api.client.get(f"/experiments/{name}/policy/{version}", headers=MSGPACK)
-        assert check_signed(answer.headers[SIGNED_HEADER], answer.content, {key}) == key
-        asked = {"experiment": name, "version": version}
-        proof = read_proof((await api.client.get("/log/proof", params=asked)).content)
+        assert verify_signature(answer.headers[SIGNED_HEADER], answer.content, {key}) == key
+        params = {"experiment": name, "version": version}
+        proof = read_proof((await api.client.get("/log/proof", params=params)).content)
         entry = Entry(name, version, digest(answer.content))
-        assert check_proof(proof, entry, key, None) == head
-        told = await api.client.get("/log/inclusion", params=asked)
-        assert included(entry.leaf, told.json()["index"], 3, path_of(told), head.root)
+        assert verify_proof(proof, entry, key, None) == head
+        response = await api.client.get("/log/inclusion", params=params)
+        assert is_included(entry.leaf, response.json()["index"], 3, path_of(response), head.root)
     current = await api.client.get("/experiments/test/policy", headers=MSGPACK)
-    again = await api.client.get(
+    unchanged = await api.client.get(
         "/experiments/test/policy", headers=MSGPACK | {"if-none-match": current.headers["etag"]}
     )
-    assert (again.status_code, again.headers[SIGNED_HEADER]) == (304, current.headers[SIGNED_HEADER])
+    assert (unchanged.status_code, unchanged.headers[SIGNED_HEADER]) == (304, current.headers[SIGNED_HEADER])
 
 
 async def test_heads_are_consistent(api: Api) -> None:
@@ -80,14 +80,14 @@ async def test_heads_are_consistent(api: Api) -> None:
         await close_round(api)
         heads.append(await head_of(api))
     assert [head.size for head in heads] == [1, 2, 3, 4]
-    for one in heads[:-1]:
-        answer = await api.client.get("/log/consistency", params={"first": one.size, "second": 4})
-        assert consistent(one.size, one.root, 4, heads[-1].root, path_of(answer))
+    for earlier in heads[:-1]:
+        answer = await api.client.get("/log/consistency", params={"first": earlier.size, "second": 4})
+        assert is_consistent(earlier.size, earlier.root, 4, heads[-1].root, path_of(answer))
     assert await entries_of(api, start=1, end=3) == [("test", 2), ("test", 3)]
 
 
 @pytest.mark.parametrize(
-    ("page", "asked", "status", "slug"),
+    ("page", "params", "status", "slug"),
     [
         ("proof", {"experiment": "test", "version": 9}, 404, "not-found"),
         ("proof", {"experiment": "nobody", "version": 1}, 404, "not-found"),
@@ -101,14 +101,14 @@ async def test_heads_are_consistent(api: Api) -> None:
         ("entries", {"start": 1 << 60}, 422, "parameter-invalid"),
     ],
 )
-async def test_questions_without_an_answer(api: Api, page: str, asked: dict[str, Any], status: int, slug: str) -> None:
+async def test_invalid_log_requests_fail(api: Api, page: str, params: dict[str, Any], status: int, slug: str) -> None:
     await api.create(SMALL)
-    problem = (await api.client.get(f"/log/{page}", params=asked)).json()
+    problem = (await api.client.get(f"/log/{page}", params=params)).json()
     assert (problem["status"], problem["type"].rpartition(":")[2]) == (status, slug)
     assert problem["remedy"]
 
 
-async def test_strangers_read_the_log(settings: ServerSettings) -> None:
+async def test_the_log_is_public(settings: ServerSettings) -> None:
     app = create_app(settings)
     async with serving(app) as client:
         await Api(client).create(SMALL)
@@ -129,20 +129,20 @@ async def test_a_restart_goes_on_with_key_and_log(settings: ServerSettings) -> N
         await close_round(Api(client))
         after = await head_of(Api(client))
         path = path_of(await client.get("/log/consistency", params={"first": 1, "second": 2}))
-        assert consistent(1, before.root, 2, after.root, path)
+        assert is_consistent(1, before.root, 2, after.root, path)
 
 
-async def test_a_key_elsewhere(settings: ServerSettings, tmp_path: Path) -> None:
-    elsewhere = settings.model_copy(update={"identity": tmp_path / "secret"})
+async def test_the_publication_key_may_be_outside_the_data_folder(settings: ServerSettings, tmp_path: Path) -> None:
+    elsewhere = settings.model_copy(update={"publication_key": tmp_path / "secret"})
     async with serving(create_app(elsewhere)):
         assert (tmp_path / "secret").stat().st_mode & 0o777 == 0o600
         assert not (settings.data / "identity.key").exists()
     (tmp_path / "secret").write_text("no key")
-    with pytest.raises(SpecError, match="PRIVATEER_IDENTITY"):
+    with pytest.raises(SpecError, match="PRIVATEER_PUBLICATION_KEY"):
         create_app(elsewhere)
 
 
-async def test_deletion_leaves_the_digests(settings: ServerSettings) -> None:
+async def test_a_deleted_experiment_keeps_its_digests_in_the_log(settings: ServerSettings) -> None:
     async with serving(create_app(settings)) as client:
         await Api(client).create(SMALL)
         await close_round(Api(client))
@@ -172,8 +172,8 @@ class Disaster:
             self.before = await head_of(api)
         restore(self.folder / "copy" / "server.db", self.folder / "new", DATABASE)
 
-    def restored(self, **kept: Path) -> ServerSettings:
-        return self.settings.model_copy(update={"data": self.folder / "new", **kept})
+    def restored(self, **paths: Path) -> ServerSettings:
+        return self.settings.model_copy(update={"data": self.folder / "new", **paths})
 
 
 async def test_a_restored_database_goes_on_with_the_log_of_the_journal(
@@ -181,22 +181,22 @@ async def test_a_restored_database_goes_on_with_the_log_of_the_journal(
 ) -> None:
     disaster = Disaster(settings, tmp_path)
     await disaster.happen()
-    kept = {"journal": settings.data / "journal.db", "identity": settings.data / "identity.key"}
-    async with serving(create_app(disaster.restored(**kept))) as client:
+    paths = {"journal": settings.data / "journal.db", "publication_key": settings.data / "identity.key"}
+    async with serving(create_app(disaster.restored(**paths))) as client:
         after = await head_of(Api(client))
         assert after.origin == disaster.before.origin
         assert await entries_of(Api(client)) == [("test", 1), ("test", 2), ("test", 3), ("test", 1_000_001)]
         path = path_of(await client.get("/log/consistency", params={"first": 3, "second": 4}))
-        assert consistent(3, disaster.before.root, 4, after.root, path)
+        assert is_consistent(3, disaster.before.root, 4, after.root, path)
 
 
 async def test_without_its_journal_the_log_begins_anew_under_another_name(
     settings: ServerSettings, tmp_path: Path
 ) -> None:
-    """The server cannot know what it has signed: no head of the new log can contradict one of the old."""
+    """A server without its journal does not know its signed heads, and a new head may contradict no old one."""
     disaster = Disaster(settings, tmp_path)
     await disaster.happen()
-    async with serving(create_app(disaster.restored(identity=settings.data / "identity.key"))) as client:
+    async with serving(create_app(disaster.restored(publication_key=settings.data / "identity.key"))) as client:
         after = await head_of(Api(client))
         assert after.origin != disaster.before.origin
         assert await entries_of(Api(client)) == [("test", 1), ("test", 1_000_001)]
@@ -213,7 +213,7 @@ async def test_the_journal_of_another_log_is_refused(settings: ServerSettings, t
     assert caught.value.field == "PRIVATEER_JOURNAL"
 
 
-async def test_a_death_before_the_journal_has_a_leaf(settings: ServerSettings) -> None:
+async def test_a_crash_before_the_journal_entry_is_repaired_at_the_start(settings: ServerSettings) -> None:
     """The database has published, no head was signed: the next start goes on."""
     async with serving(create_app(settings)) as client:
         await Api(client).create(SMALL)
@@ -238,7 +238,7 @@ async def test_the_record_says_which_shuffler_closed_a_round(
     assert settings.shuffler_keys
 
 
-async def test_an_experiment_is_for_one_organisation(api: Api, shuffler_key: Ed25519PrivateKey) -> None:
+async def test_an_experiment_accepts_one_shuffler_organisation(api: Api, shuffler_key: Ed25519PrivateKey) -> None:
     await api.create(SHUFFLED | {"experiment.shuffler": "another"})
     claim = {SIGNATURE_HEADER: sign_claim("test", shuffler_key)}
     problem = assert_problem(await api.client.post("/experiments/test/shuffler", headers=claim), 409, "conflict")

@@ -19,15 +19,15 @@ from tests.support.issuing import key
 GOOD = {"PRIVATEER_DATA": "somewhere", "PRIVATEER_ADMIN_TOKEN": "a-secret-of-the-tests"}
 
 
-def test_defaults() -> None:
+def test_settings_have_defaults() -> None:
     settings = read_settings(GOOD, [])
     assert (settings.data, settings.journal) == (Path("somewhere"), None)
     assert settings.admin_token == hashlib.sha256(b"a-secret-of-the-tests").digest()
-    assert (settings.host, settings.port, settings.shuffler_keys, settings.origins) == ("127.0.0.1", 8000, (), ())
+    assert (settings.host, settings.port, settings.shuffler_keys, settings.cors_origins) == ("127.0.0.1", 8000, (), ())
     assert (settings.admin_host, settings.admin_port, settings.sender_keys) == ("127.0.0.1", 8002, ())
 
 
-def test_variables_and_flags() -> None:
+def test_flags_override_variables() -> None:
     variables = GOOD | {
         "PRIVATEER_HOST": "0.0.0.0",
         "PRIVATEER_PORT": "9000",
@@ -39,7 +39,7 @@ def test_variables_and_flags() -> None:
         "PRIVATEER_ADMIN_HOST": "10.0.0.1",
         "PRIVATEER_ADMIN_PORT": "9002",
         "PRIVATEER_SENDER_KEYS": "senders",
-        "PRIVATEER_ORIGINS": "https://shop.example",
+        "PRIVATEER_CORS_ORIGINS": "https://shop.example",
     }
     settings = read_settings(variables, ["--port", "9001"])
     assert (settings.host, settings.port) == ("0.0.0.0", 9001)
@@ -47,7 +47,7 @@ def test_variables_and_flags() -> None:
     assert (settings.report_bytes_max, settings.batch_bytes_max, settings.body_budget) == (1000, 2000, 2000)
     assert (settings.admin_host, settings.admin_port, settings.sender_keys) == ("10.0.0.1", 9002, (Path("senders"),))
     assert settings.journal == Path("elsewhere/journal.db")
-    assert settings.origins == ("https://shop.example",)
+    assert settings.cors_origins == ("https://shop.example",)
     assert read_settings(variables, ["--host", "::1"]).host == "::1"
 
 
@@ -75,10 +75,10 @@ def test_bad_settings_name_their_variable(changes: dict[str, str], field: str) -
 def test_a_missing_setting_ends_in_one_line_and_code_2() -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PRIVATEER_")}
     code = "from privateer_server.app import main; main()"
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("privateer-server: PRIVATEER_")
-    assert done.stderr.count("\n") == 1
+    process = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert (process.returncode, process.stdout) == (2, "")
+    assert process.stderr.startswith("privateer-server: PRIVATEER_")
+    assert process.stderr.count("\n") == 1
 
 
 def start(monkeypatch: pytest.MonkeyPatch, data: Path, *arguments: str) -> int:
@@ -94,7 +94,7 @@ def start(monkeypatch: pytest.MonkeyPatch, data: Path, *arguments: str) -> int:
     return ended.value.code
 
 
-def test_a_data_path_that_is_no_directory(
+def test_a_data_path_to_a_file_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").write_text("")
@@ -102,7 +102,7 @@ def test_a_data_path_that_is_no_directory(
     assert capsys.readouterr().err.startswith("privateer-server: PRIVATEER_DATA: ")
 
 
-def test_a_database_that_is_none(
+def test_a_file_other_than_a_database_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "server.db").write_bytes(b"not a database" * 100)
@@ -110,14 +110,14 @@ def test_a_database_that_is_none(
     assert "server.db is damaged, or no database" in capsys.readouterr().err
 
 
-def test_two_issuers_of_one_experiment(
+def test_two_issuers_of_one_experiment_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The keys of one would take the place of the other's. No folder is made, and no key."""
+    """Keys of two issuers of an experiment would replace each other. No folder and no key is created."""
     folder = tmp_path / "keys"
     for name in ("first", "second"):
         folder.mkdir(exist_ok=True)
-        (folder / f"{name}.json").write_bytes(Directory.of(f"{name}.example", {"spring": [key()]}).encode())
+        (folder / f"{name}.json").write_bytes(Directory.from_keys(f"{name}.example", {"spring": [key()]}).encode())
     monkeypatch.setenv("PRIVATEER_TOKEN_KEYS", str(folder))
     assert start(monkeypatch, tmp_path / "data") == 2
     err = capsys.readouterr().err
@@ -126,7 +126,7 @@ def test_two_issuers_of_one_experiment(
     assert not (tmp_path / "data").exists()
 
 
-def test_a_port_that_is_taken(
+def test_a_port_in_use_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:

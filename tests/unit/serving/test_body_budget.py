@@ -7,7 +7,7 @@ import pytest
 
 from privateer_core.errors import TooLarge, Unavailable
 from privateer_core.serving.body_budget import Budget, Reservation
-from privateer_core.serving.http.report_endpoint import Body, unchanged
+from privateer_core.serving.http.report_endpoint import Body, verify_digest
 from privateer_core.wire.batch import UPLOAD
 
 
@@ -22,7 +22,7 @@ async def endless() -> AsyncIterator[bytes]:
 
 
 class Holder:
-    """Somebody whose body does not end."""
+    """A sender with an endless body."""
 
     def __init__(self, budget: Budget, size: int, sender: str, *, is_trusted: bool = False) -> None:
         self.room = budget.reserve(size, sender, is_trusted=is_trusted)
@@ -33,7 +33,7 @@ class Holder:
             await self.room.read(endless())
 
 
-async def test_a_body_holds_what_it_has_until_it_is_answered() -> None:
+async def test_a_body_holds_its_memory_until_the_response() -> None:
     budget = Budget(100)
     with budget.reserve(60, "a") as room:
         assert await room.read(chunks(b"12", b"34")) == b"1234"
@@ -43,14 +43,14 @@ async def test_a_body_holds_what_it_has_until_it_is_answered() -> None:
     assert budget.reserve(100, "b").size == 100
 
 
-async def test_a_body_above_its_room_is_refused() -> None:
+async def test_a_body_above_the_budget_is_refused() -> None:
     budget = Budget(100)
     with pytest.raises(TooLarge), budget.reserve(3, "a") as room:
         await room.read(chunks(b"12", b"34"))
     assert budget.reserve(100, "b").size == 100
 
 
-async def test_the_oldest_unfinished_body_of_whom_holds_most_makes_room() -> None:
+async def test_the_oldest_unfinished_body_of_the_largest_holder_is_evicted() -> None:
     budget = Budget(100)
     person = Holder(budget, 10, "person")
     flood = [Holder(budget, 30, "flood") for _ in range(3)]
@@ -59,15 +59,15 @@ async def test_the_oldest_unfinished_body_of_whom_holds_most_makes_room() -> Non
         assert await room.read(chunks(b"whole")) == b"whole"
     with pytest.raises(Unavailable):
         await flood[0].task
-    left = [person.task, flood[1].task, flood[2].task]
-    assert not any(task.done() for task in left)
-    for task in left:
+    tasks = [person.task, flood[1].task, flood[2].task]
+    assert not any(task.done() for task in tasks)
+    for task in tasks:
         task.cancel()
-    await asyncio.wait(left)
+    await asyncio.wait(tasks)
     assert budget.reserve(100, "b").size == 100
 
 
-async def test_trusted_and_finished_bodies_make_no_room() -> None:
+async def test_trusted_and_finished_bodies_are_not_evicted() -> None:
     budget = Budget(100)
     trusted = Holder(budget, 50, "shuffler", is_trusted=True)
     with budget.reserve(50, "a") as room:
@@ -78,7 +78,7 @@ async def test_trusted_and_finished_bodies_make_no_room() -> None:
     await asyncio.wait([trusted.task])
 
 
-async def test_nobody_makes_room_in_vain() -> None:
+async def test_no_body_is_evicted_in_vain() -> None:
     budget = Budget(100)
     with budget.reserve(50, "shuffler", is_trusted=True) as room:
         await room.read(chunks(bytes(50)))
@@ -92,14 +92,14 @@ async def test_nobody_makes_room_in_vain() -> None:
         await asyncio.wait([person.task])
 
 
-def test_what_is_announced_is_what_is_reserved() -> None:
-    assert Body.unsigned("12", 100, "a").length == 12
-    assert Body.unsigned(None, 100, "a").length == 100
+def test_the_announced_length_is_reserved() -> None:
+    assert Body.from_length("12", 100, "a").length == 12
+    assert Body.from_length(None, 100, "a").length == 100
     with pytest.raises(TooLarge, match="more than 100 bytes"):
-        Body.unsigned("101", 100, "a")
+        Body.from_length("101", 100, "a")
 
 
-async def test_a_changed_body_is_told_at_its_end() -> None:
+async def test_a_body_that_differs_from_its_signature_fails_at_its_end() -> None:
     room: Reservation = Budget(100).reserve(100, "a", is_trusted=True)
-    with pytest.raises(type(UPLOAD.changed())):
-        await room.read(unchanged(chunks(b"12"), bytes(32), UPLOAD.changed()))
+    with pytest.raises(type(UPLOAD.changed_body_error())):
+        await room.read(verify_digest(chunks(b"12"), bytes(32), UPLOAD.changed_body_error()))

@@ -9,14 +9,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Column, Integer, LargeBinary, MetaData, Table, Text, select, text
 
-from privateer_core.serving.store.database import (
-    INTEGER,
-    Database,
-    DriverStatement,
-    Schema,
-    insert,
-    keep_first,
-)
+from privateer_core.serving.store.database import INTEGER, Database, DriverStatement, Schema, insert, insert_or_get
 from privateer_core.serving.store.sqlite import FileKind, SqliteDatabase, open_database
 
 TABLES = MetaData()
@@ -54,7 +47,7 @@ def pets(database: Database) -> list[tuple[str, int, bytes]]:
         return [tuple(row) for row in db.execute(select(PETS).order_by(PETS.c.name))]
 
 
-def test_a_transaction_is_whole_or_nothing(database: Database) -> None:
+def test_a_transaction_is_atomic(database: Database) -> None:
     with suppress(ZeroDivisionError), database.transaction() as db:
         db.execute(insert(PETS), CAT)
         raise ZeroDivisionError
@@ -69,18 +62,18 @@ def test_a_transaction_is_whole_or_nothing(database: Database) -> None:
     assert pets(database) == [("cat", 4, b"\0 secret")]
 
 
-def test_a_row_that_is_there_stays_or_is_changed(database: Database) -> None:
+def test_an_existing_row_stays_or_is_replaced(database: Database) -> None:
     new = insert(PETS).values(CAT | {"legs": 3})
     changed = new.on_conflict_do_update(index_elements=["name"], set_={"legs": PETS.c.legs * 10 + new.excluded.legs})
-    for put, legs in ((insert(PETS).values(CAT), 4), (new.on_conflict_do_nothing(), 4), (changed, 43)):
+    for statement, legs in ((insert(PETS).values(CAT), 4), (new.on_conflict_do_nothing(), 4), (changed, 43)):
         with database.transaction() as db:
-            db.execute(put)
+            db.execute(statement)
         assert pets(database)[0][1] == legs
 
 
 def test_the_first_value_of_a_single_row_is_kept(database: Database) -> None:
     with database.transaction() as db:
-        assert [keep_first(db, OWNER.c.name, name) for name in ("one", "two")] == ["one", "one"]
+        assert [insert_or_get(db, OWNER.c.name, name) for name in ("one", "two")] == ["one", "one"]
 
 
 def test_the_driver_runs_what_it_is_given_in_the_transaction(database: Database) -> None:
@@ -95,7 +88,7 @@ def test_the_driver_runs_what_it_is_given_in_the_transaction(database: Database)
 
 
 @pytest.mark.parametrize("use", [Database.connection, Database.transaction, Database.snapshot])
-def test_errors_are_the_driver_s_and_show_no_value(database: Database, use: Callable[[Database], Any]) -> None:
+def test_errors_are_those_of_the_driver_without_values(database: Database, use: Callable[[Database], Any]) -> None:
     with database.transaction() as db:
         db.execute(insert(PETS), CAT)
     with pytest.raises(Exception, match=r"(?i)unique|23505") as raised, use(database) as db:
@@ -108,13 +101,13 @@ def test_errors_are_the_driver_s_and_show_no_value(database: Database, use: Call
     assert len(pets(database)) == 1
 
 
-def test_it_says_its_version_and_size_and_that_it_is_whole(database: Database) -> None:
-    found = database.examine()
-    assert (found.version, found.is_whole) == (1, True)
-    assert found.size > 1000
+def test_a_checkup_has_version_size_and_integrity(database: Database) -> None:
+    checkup = database.examine()
+    assert (checkup.version, checkup.is_whole) == (1, True)
+    assert checkup.size > 1000
 
 
-def test_a_file_that_is_damaged_under_a_service_says_so(tmp_path: Path) -> None:
+def test_a_checkup_finds_a_damaged_file(tmp_path: Path) -> None:
     path = tmp_path / "some.db"
     kind = FileKind(77, 1, (PETS, OWNER), "SETTING")
     database = SqliteDatabase(open_database(path, kind))
@@ -124,23 +117,23 @@ def test_a_file_that_is_damaged_under_a_service_says_so(tmp_path: Path) -> None:
     with path.open("r+b") as file:
         file.seek(8 * 4096)
         file.write(bytes([77]) * 4096 * 8)
-    again = sqlite3.connect(":memory:", isolation_level=None)
-    again.deserialize(path.read_bytes()[:18] + b"\1\1" + path.read_bytes()[20:])
-    copy = SqliteDatabase(again)
+    damaged = sqlite3.connect(":memory:", isolation_level=None)
+    damaged.deserialize(path.read_bytes()[:18] + b"\1\1" + path.read_bytes()[20:])
+    copy = SqliteDatabase(damaged)
     assert not copy.examine().is_whole
     copy.close()
     database.close()
 
 
-def test_what_is_erased_is_not_in_the_files_after_tidying(tmp_path: Path) -> None:
+def test_erased_rows_leave_no_bytes_after_tidying(tmp_path: Path) -> None:
     """A planted one would be found: it is there until then."""
     path, secret = tmp_path / "some.db", b"a secret of many bytes" * 50
     database = SqliteDatabase(open_database(path, FileKind(77, 1, (PETS, OWNER), "SETTING")))
     with database.transaction() as db:
         db.execute(insert(PETS), CAT | {"body": secret})
-    assert any(secret in one.read_bytes() for one in tmp_path.iterdir())
+    assert any(secret in file.read_bytes() for file in tmp_path.iterdir())
     with database.transaction() as db:
         db.execute(PETS.delete())
     database.tidy()
-    assert not any(secret in one.read_bytes() for one in tmp_path.iterdir())
+    assert not any(secret in file.read_bytes() for file in tmp_path.iterdir())
     database.close()

@@ -1,4 +1,4 @@
-"""The command lines of the services: what they are, which version, and what they do not know."""
+"""The command lines of the services: help, version, and unknown arguments."""
 
 import pytest
 
@@ -14,25 +14,25 @@ SERVICES = {"server": lambda arguments: read_settings({}, arguments), "shuffler"
 def service(request, capsys):
     """The name of a service, and what its command line prints: exit code, output and errors."""
 
-    def said(*arguments):
+    def run(*arguments):
         with pytest.raises(SystemExit) as stop:
             SERVICES[request.param](arguments)
         return stop.value.code, *capsys.readouterr()
 
-    return f"privateer-{request.param}", said
+    return f"privateer-{request.param}", run
 
 
-def test_a_service_says_what_it_is_and_which_version(service):
+def test_help_and_version_of_a_service(service):
     """Neither needs a setting."""
-    name, said = service
-    assert said("--version") == (0, f"{name} {BUILD}\n", "")
-    code, text, _ = said("--help")
+    name, run = service
+    assert run("--version") == (0, f"{name} {BUILD}\n", "")
+    code, text, _ = run("--help")
     assert code == 0
     assert "docs/configuration.md" in " ".join(text.split())
 
 
 @pytest.mark.parametrize("argument", ["--prot=1", "folder"])
-def test_what_a_service_does_not_know_is_refused_in_one_line(service, argument):
+def test_unknown_arguments_are_refused_in_one_line(service, argument):
     """A mistyped flag must not start a service with its default."""
-    name, said = service
-    assert said(argument) == (2, "", f"{name}: unrecognized arguments: {argument} (see {name} --help)\n")
+    name, run = service
+    assert run(argument) == (2, "", f"{name}: unrecognized arguments: {argument} (see {name} --help)\n")

@@ -14,9 +14,9 @@ import pytest
 
 from privateer_core.errors import SpecError
 from privateer_core.serving.store import copies
-from privateer_core.serving.store.copies import Unsettled, checked_view, is_held
+from privateer_core.serving.store.copies import UnstableDatabase, is_held, open_view
 from privateer_core.serving.store.sqlite import FileKind, SqliteDatabase, open_database
-from privateer_core.serving.store.write_ahead_log import LOG_MAX
+from privateer_core.serving.store.write_ahead_log import LOG_BYTES_MAX
 
 KIND = FileKind(
     application=77,
@@ -63,80 +63,80 @@ class Writer:
         self.process = subprocess.Popen(
             [sys.executable, "-c", WRITER, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
-        self.await_it()
+        self.wait_until()
 
-    def await_it(self) -> None:
+    def wait_until(self) -> None:
         assert self.process.stdout is not None
         assert self.process.stdout.readline() == "ready\n"
 
-    def do(self, what: str) -> None:
+    def do(self, command: str) -> None:
         assert self.process.stdin is not None
-        self.process.stdin.write(what + "\n")
+        self.process.stdin.write(command + "\n")
         self.process.stdin.flush()
-        self.await_it()
+        self.wait_until()
 
 
 @pytest.fixture
 def writer(tmp_path: Path) -> Iterator[Writer]:
-    one = Writer(tmp_path / "held.db")
-    yield one
-    one.process.kill()
-    one.process.communicate()
+    process_writer = Writer(tmp_path / "held.db")
+    yield process_writer
+    process_writer.process.kill()
+    process_writer.process.communicate()
 
 
 def rows(path: Path) -> list[tuple[int, int]]:
-    view = checked_view(path, KIND)
+    view = open_view(path, KIND)
     assert view is not None
     with closing(view), view.driver() as db:
         assert db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
         return db.execute("SELECT id, twin FROM rows ORDER BY id").fetchall()
 
 
-def test_what_is_committed_is_there_and_what_is_not_is_not(writer: Writer) -> None:
+def test_a_copy_has_committed_rows_alone(writer: Writer) -> None:
     assert writer.path.with_name("held.db-wal").stat().st_size > 10_000
     assert rows(writer.path) == [(row, row) for row in range(200)]
     writer.do("checkpoint")
     assert rows(writer.path) == [(row, row) for row in range(100)]
 
 
-def test_a_database_that_is_written_all_the_time_is_whole(writer: Writer) -> None:
+def test_a_copy_during_writes_is_consistent(writer: Writer) -> None:
     """All twins are as many ahead, whichever transaction is the last one."""
     writer.do("checkpoint")
     writer.do("busy")
-    seen, reads, deadline = set[int](), 0, time.monotonic() + 60
-    while reads < 20 or (len(seen) < 2 and time.monotonic() < deadline):
-        ahead = {twin - row for row, twin in rows(writer.path)}
-        assert len(ahead) == 1
-        seen, reads = seen | ahead, reads + 1
-    assert len(seen) > 1
+    seen_offsets, reads, deadline = set[int](), 0, time.monotonic() + 60
+    while reads < 20 or (len(seen_offsets) < 2 and time.monotonic() < deadline):
+        offsets = {twin - row for row, twin in rows(writer.path)}
+        assert len(offsets) == 1
+        seen_offsets, reads = seen_offsets | offsets, reads + 1
+    assert len(seen_offsets) > 1
 
 
-def test_it_is_what_sqlite_recovers(writer: Writer, tmp_path: Path) -> None:
+def test_a_copy_equals_the_recovery_by_sqlite(writer: Writer, tmp_path: Path) -> None:
     """Also from a log that was cut anywhere, or whose bytes were changed."""
-    taken = {path.name: path.read_bytes() for path in tmp_path.glob("held.db*")}
-    size = len(taken["held.db-wal"])
+    files = {path.name: path.read_bytes() for path in tmp_path.glob("held.db*")}
+    size = len(files["held.db-wal"])
     for number, (cut, changed) in enumerate([(size, 0), (size // 2, 0), (size - 5, 0), (size, size // 3), (31, 0)]):
         folder = tmp_path / str(number)
         folder.mkdir()
-        log = bytearray(taken["held.db-wal"][:cut])
+        log = bytearray(files["held.db-wal"][:cut])
         log[changed] ^= 1 if changed else 0
-        (folder / "held.db").write_bytes(taken["held.db"])
+        (folder / "held.db").write_bytes(files["held.db"])
         (folder / "held.db-wal").write_bytes(log)
         shutil.copytree(folder, tmp_path / f"sqlite-{number}")
         try:
-            ours = rows(folder / "held.db")
+            own_rows = rows(folder / "held.db")
         except SpecError:
-            ours = None
-        with closing(sqlite3.connect(tmp_path / f"sqlite-{number}" / "held.db")) as theirs:
+            own_rows = None
+        with closing(sqlite3.connect(tmp_path / f"sqlite-{number}" / "held.db")) as recovered:
             try:
-                expected = theirs.execute("SELECT id, twin FROM rows ORDER BY id").fetchall()
+                expected = recovered.execute("SELECT id, twin FROM rows ORDER BY id").fetchall()
             except sqlite3.Error:
                 expected = None
-        assert ours == expected
+        assert own_rows == expected
         assert sorted(path.name for path in folder.iterdir()) == ["held.db", "held.db-wal"]
 
 
-def test_who_holds_a_database_is_seen_without_touching_it(writer: Writer, tmp_path: Path) -> None:
+def test_the_holder_of_a_database_is_found_without_opening_it(writer: Writer, tmp_path: Path) -> None:
     before = writer.path.stat()
     assert is_held(writer.path) is True
     assert writer.path.stat() == before
@@ -148,22 +148,22 @@ def test_who_holds_a_database_is_seen_without_touching_it(writer: Writer, tmp_pa
     assert is_held(writer.path) is False
 
 
-def test_one_that_never_keeps_still_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_copy_of_a_changing_file_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "some.db"
     open_database(path, KIND).close()
     states = iter(range(1000))
-    monkeypatch.setattr(copies, "_state", lambda _: (next(states),))
+    monkeypatch.setattr(copies, "_file_state", lambda _: (next(states),))
     monkeypatch.setattr(copies, "_PAUSE_SECONDS", 0)
-    with pytest.raises(Unsettled):
-        checked_view(path, KIND)
+    with pytest.raises(UnstableDatabase):
+        open_view(path, KIND)
 
 
-def test_an_empty_file_and_one_that_is_no_database(tmp_path: Path) -> None:
+def test_files_other_than_databases_are_refused(tmp_path: Path) -> None:
     (tmp_path / "empty.db").write_bytes(b"")
-    assert checked_view(tmp_path / "empty.db", KIND) is None
+    assert open_view(tmp_path / "empty.db", KIND) is None
     (tmp_path / "other.db").write_bytes(os.urandom(5000))
     with pytest.raises(SpecError, match="damaged, or no database"):
-        checked_view(tmp_path / "other.db", KIND)
+        open_view(tmp_path / "other.db", KIND)
 
 
 def test_a_service_leaves_the_file_as_it_is_while_somebody_reads_it(tmp_path: Path) -> None:
@@ -175,21 +175,21 @@ def test_a_service_leaves_the_file_as_it_is_while_somebody_reads_it(tmp_path: Pa
             db.exec_driver_sql("INSERT INTO rows VALUES (?, ?, zeroblob(?))", (row, row, size))
 
     put(1, 10)
-    view = checked_view(path, KIND)
+    view = open_view(path, KIND)
     assert view is not None
     before = path.read_bytes()
-    put(2, LOG_MAX + 1)
+    put(2, LOG_BYTES_MAX + 1)
     database.tidy()
     with view.driver() as db:
         assert (path.read_bytes(), db.execute("SELECT id FROM rows").fetchall()) == (before, [(1,)])
-    assert (log.stat().st_size > LOG_MAX, sorted(entry.name for entry in tmp_path.iterdir())) == (
+    assert (log.stat().st_size > LOG_BYTES_MAX, sorted(entry.name for entry in tmp_path.iterdir())) == (
         True,
         ["some.db", "some.db-wal"],
     )
     view.close()
     database.tidy()
     assert log.stat().st_size == 0
-    put(3, LOG_MAX + 1)
+    put(3, LOG_BYTES_MAX + 1)
     assert log.stat().st_size == 0
     database.close()
 
@@ -197,16 +197,16 @@ def test_a_service_leaves_the_file_as_it_is_while_somebody_reads_it(tmp_path: Pa
 LOOKER = """
 import resource, sys
 from pathlib import Path
-from privateer_core.serving.store.copies import checked_view
+from privateer_core.serving.store.copies import open_view
 from tests.unit.serving.test_copies import KIND
 begun = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-view = checked_view(Path(sys.argv[1]), KIND)
+view = open_view(Path(sys.argv[1]), KIND)
 print(view.facts.is_whole, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - begun)
 """
 
 
 @pytest.mark.parametrize("with_log", [False, True])
-def test_a_large_database_is_looked_at_in_little_memory(tmp_path: Path, with_log: bool) -> None:
+def test_a_large_database_is_examined_in_little_memory(tmp_path: Path, with_log: bool) -> None:
     path = tmp_path / "large.db"
     database = SqliteDatabase(open_database(path, KIND))
     with database.transaction() as db:

@@ -8,71 +8,72 @@ GROUP = 256 * 1024
 
 
 @dataclass(frozen=True)
-class Asked:
+class QueuedRequest:
     sender: str
     size: int
 
 
-def queued(*requests: Asked, places: int = 4096) -> SenderQueue[Asked]:
-    turns: SenderQueue[Asked] = SenderQueue(places, GROUP)
-    for one in requests:
-        assert turns.put(one.sender, one)
+def make_queue(*requests: QueuedRequest, places: int = 4096) -> SenderQueue[QueuedRequest]:
+    turns: SenderQueue[QueuedRequest] = SenderQueue(places, GROUP)
+    for request in requests:
+        assert turns.put(request.sender, request)
     return turns
 
 
-def order(turns: SenderQueue[Asked]) -> list[list[str]]:
+def list_groups(turns: SenderQueue[QueuedRequest]) -> list[list[str]]:
     groups = []
     while turns:
-        groups.append([one.sender for one in turns.group()])
+        groups.append([request.sender for request in turns.group()])
     return groups
 
 
-def test_one_sender_alone_fills_a_group() -> None:
-    turns = queued(*[Asked("a", 7000)] * 100)
-    sizes = [len(group) for group in order(turns)]
+def test_a_single_sender_fills_a_group() -> None:
+    turns = make_queue(*[QueuedRequest("a", 7000)] * 100)
+    sizes = [len(group) for group in list_groups(turns)]
     assert sum(sizes) == 100
     assert GROUP <= sizes[0] * 7000 < GROUP + 2 * 8192
 
 
-def test_what_one_sends_a_lot_of_delays_nobody_else() -> None:
-    turns = queued(*[Asked("flood", 70_000)] * 50, Asked("person", 70))
-    assert turns.group() == [Asked("person", 70)]
-    turns = queued(*[Asked("flood", 70)] * 1000, Asked("person", 70))
+def test_many_requests_of_one_sender_do_not_delay_others() -> None:
+    turns = make_queue(*[QueuedRequest("flood", 70_000)] * 50, QueuedRequest("person", 70))
+    assert turns.group() == [QueuedRequest("person", 70)]
+    turns = make_queue(*[QueuedRequest("flood", 70)] * 1000, QueuedRequest("person", 70))
     first = turns.group()
-    assert first[-1] == Asked("person", 70)
+    assert first[-1] == QueuedRequest("person", 70)
     assert len(first) <= 1 + 8192 // 70
 
 
-def test_large_requests_come_to_their_turn_among_small_ones() -> None:
-    turns = queued(Asked("relay", 70_000))
+def test_large_requests_are_not_starved_by_small_ones() -> None:
+    turns = make_queue(QueuedRequest("relay", 70_000))
     waited = 0
-    while turns.put("person", Asked("person", 70)) and Asked("relay", 70_000) not in turns.group():
+    while turns.put("person", QueuedRequest("person", 70)) and QueuedRequest("relay", 70_000) not in turns.group():
         waited += 1
     assert waited == 70_000 // 8192
 
 
-def test_a_huge_batch_waits_no_longer_than_a_group() -> None:
-    turns = queued(Asked("shuffler", 1 << 28))
+def test_a_huge_batch_waits_for_at_most_one_group() -> None:
+    turns = make_queue(QueuedRequest("shuffler", 1 << 28))
     waited = 0
-    while turns.put("person", Asked("person", 70)) and len(turns.group()) == 1:
+    while turns.put("person", QueuedRequest("person", 70)) and len(turns.group()) == 1:
         waited += 1
     assert waited < GROUP // 8192
 
 
-def test_order_within_a_sender_is_kept_and_nothing_is_lost() -> None:
-    requests = [Asked("abc"[n % 3], 1000 * (n % 17)) for n in range(300)]
-    turns, out = queued(*requests), []
+def test_requests_of_a_sender_keep_their_order() -> None:
+    requests = [QueuedRequest("abc"[n % 3], 1000 * (n % 17)) for n in range(300)]
+    turns, out = make_queue(*requests), []
     while turns:
         out += turns.group()
     for sender in "abc":
-        assert [one for one in out if one.sender == sender] == [one for one in requests if one.sender == sender]
+        in_order, arrived = ([request for request in batch if request.sender == sender] for batch in (out, requests))
+        assert in_order == arrived
 
 
-def test_a_sender_has_no_more_places_than_are_left() -> None:
-    turns: SenderQueue[Asked] = SenderQueue(100, GROUP)
-    assert sum(turns.put("flood", Asked("flood", 70)) for _ in range(200)) == 50
-    assert sum(turns.put("other", Asked("other", 70)) for _ in range(200)) == 25
-    assert turns.put("person", Asked("person", 70))
+def test_a_sender_has_at_most_the_free_places() -> None:
+    turns: SenderQueue[QueuedRequest] = SenderQueue(100, GROUP)
+    assert sum(turns.put("flood", QueuedRequest("flood", 70)) for _ in range(200)) == 50
+    assert sum(turns.put("other", QueuedRequest("other", 70)) for _ in range(200)) == 25
+    assert turns.put("person", QueuedRequest("person", 70))
     while turns:
         turns.group()
-    assert sum(turns.put("flood", Asked("flood", 70)) for _ in range(200)) == 50
+    assert sum(turns.put("flood", QueuedRequest("flood", 70)) for _ in range(200)) == 50

@@ -1,4 +1,4 @@
-"""What one connection may do, over real sockets: a listener in this process with short deadlines."""
+"""The limits of a connection over real sockets, with a listener in this process and short deadlines."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -8,18 +8,18 @@ from typing import Any
 import pytest
 
 from privateer_core.serving import http_protocol
-from privateer_core.serving.connections import UNREAD_MAX, Connections
-from privateer_core.serving.http.answer import with_body
+from privateer_core.serving.connections import UNREAD_BYTES_MAX, Connections
+from privateer_core.serving.http.answer import make_answer
 from privateer_core.serving.http_protocol import HEADER_BYTES_MAX, GuardedProtocol
-from privateer_core.serving.process import _config
+from privateer_core.serving.process import _make_config
 
 
 async def app(scope: Any, receive: Any, send: Any) -> None:
     """Answers the number of bytes that it read; reads nothing at ``/deaf``."""
-    size, more = 0, scope["path"] != "/deaf"
-    while more:
+    size, has_more = 0, scope["path"] != "/deaf"
+    while has_more:
         message = await receive()
-        size, more = size + len(message.get("body", b"")), message.get("more_body", False)
+        size, has_more = size + len(message.get("body", b"")), message.get("more_body", False)
     body = bytes(8 << 20) if scope["path"] == "/large" else str(size).encode()
     length = (b"content-length", str(len(body)).encode())
     await send({"type": "http.response.start", "status": 200, "headers": [length]})
@@ -35,9 +35,9 @@ class State:
 
 
 @asynccontextmanager
-async def listening(answers: Any = app, unread_max: int = UNREAD_MAX) -> AsyncIterator[tuple[int, Connections]]:
+async def listening(answers: Any = app, unread_max: int = UNREAD_BYTES_MAX) -> AsyncIterator[tuple[int, Connections]]:
     table, state = Connections(100, unread_max), State()
-    config = _config(answers, "off", table)
+    config = _make_config(answers, "off", table)
     config.load()
     loop = asyncio.get_running_loop()
     server = await loop.create_server(
@@ -45,11 +45,11 @@ async def listening(answers: Any = app, unread_max: int = UNREAD_MAX) -> AsyncIt
     )
     yield server.sockets[0].getsockname()[1], table
     server.close()
-    for one in list(state.connections):
-        one.drop()
+    for connection in list(state.connections):
+        connection.drop()
 
 
-async def said(port: int, *parts: bytes) -> bytes:
+async def send_raw(port: int, *parts: bytes) -> bytes:
     """Everything that is answered until the other end closes."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
@@ -69,7 +69,7 @@ HEAD = b"POST / HTTP/1.1\r\nhost: here\r\n"
 
 async def test_a_request_is_answered() -> None:
     async with listening() as (port, table):
-        answer = await said(port, HEAD + b"connection: close\r\ncontent-length: 5\r\n\r\nhe", b"llo")
+        answer = await send_raw(port, HEAD + b"connection: close\r\ncontent-length: 5\r\n\r\nhe", b"llo")
         assert answer.endswith(b"\r\n\r\n5")
         async with asyncio.timeout(20):
             while len(table):
@@ -79,29 +79,26 @@ async def test_a_request_is_answered() -> None:
 @pytest.mark.parametrize("ended", [b"\r\n\r\n", b""])
 async def test_large_headers_are_refused(ended: bytes) -> None:
     async with listening() as (port, _):
-        answer = await said(port, HEAD + b"x: " + b"a" * HEADER_BYTES_MAX + ended)
+        answer = await send_raw(port, HEAD + b"x: " + b"a" * HEADER_BYTES_MAX + ended)
     assert answer.startswith(b"HTTP/1.1 431 ")
     assert b"urn:privateer:problem:headers-too-large" in answer
 
 
-async def test_large_bodies_have_nothing_to_do_with_headers() -> None:
+async def test_the_header_limit_does_not_apply_to_bodies() -> None:
     async with listening() as (port, _):
         body = bytes(10 * HEADER_BYTES_MAX)
         head = HEAD + b"connection: close\r\ncontent-length: %d\r\n\r\n" % len(body)
-        assert (await said(port, head + body)).endswith(b"\r\n\r\n%d" % len(body))
+        assert (await send_raw(port, head + body)).endswith(b"\r\n\r\n%d" % len(body))
 
 
 @pytest.mark.parametrize(
     "request_",
-    [
-        b"nonsense\r\n\r\n",
-        HEAD + b"transfer-encoding: chunked\r\n\r\n1;" + b"x" * 3 * HEADER_BYTES_MAX,
-    ],
+    [b"nonsense\r\n\r\n", HEAD + b"transfer-encoding: chunked\r\n\r\n1;" + b"x" * 3 * HEADER_BYTES_MAX],
     ids=["no HTTP", "framing without a body"],
 )
-async def test_what_is_no_request_is_not_read(request_: bytes) -> None:
+async def test_bytes_other_than_a_request_are_not_read(request_: bytes) -> None:
     async with listening() as (port, _):
-        answer = await said(port, request_)
+        answer = await send_raw(port, request_)
     assert b"200 OK" not in answer
 
 
@@ -121,28 +118,28 @@ BODY = bytes(1 << 20)
         (b"transfer-encoding: chunked", b""),
     ],
 )
-async def test_a_body_where_none_belongs_is_refused_in_words(
+async def test_an_unexpected_body_is_refused_with_a_problem(
     method: bytes, path: bytes, headers: bytes, body: bytes
 ) -> None:
     """In one piece or two; the refusal arrives although the sender has not sent everything."""
     head = b"%s %s HTTP/1.1\r\nhost: here\r\n%s\r\n\r\n" % (method, path, headers)
     for parts in ((head + body,), (head, body)):
         async with listening() as (port, table):
-            answer = await said(port, *parts)
+            answer = await send_raw(port, *parts)
             assert answer.startswith(b"HTTP/1.1 400 "), (parts[0][:80], answer)
             assert b"a request with this method has no body" in answer
             assert len(table) <= 1
 
 
-async def test_a_get_with_a_body_of_nothing_is_answered() -> None:
+async def test_a_get_with_an_empty_body_is_answered() -> None:
     async with listening() as (port, _):
-        answer = await said(port, b"GET / HTTP/1.1\r\nhost: here\r\nconnection: close\r\ncontent-length: 0\r\n\r\n")
+        answer = await send_raw(port, b"GET / HTTP/1.1\r\nhost: here\r\nconnection: close\r\ncontent-length: 0\r\n\r\n")
     assert answer.startswith(b"HTTP/1.1 200 ")
 
 
-async def test_requests_that_wait_are_few() -> None:
+async def test_pipelined_requests_are_bounded() -> None:
     async with listening() as (port, _):
-        answer = await said(port, b"GET / HTTP/1.1\r\nhost: here\r\n\r\n" * 1000)
+        answer = await send_raw(port, b"GET / HTTP/1.1\r\nhost: here\r\n\r\n" * 1000)
     assert answer.count(b"200 OK") < 20
 
 
@@ -156,14 +153,14 @@ async def test_requests_that_wait_are_few() -> None:
     ],
     ids=["silence", "headers", "body", "a body that nobody reads"],
 )
-async def test_who_takes_too_long_is_closed(monkeypatch: pytest.MonkeyPatch, deadline: str, request_: bytes) -> None:
+async def test_slow_senders_are_disconnected(monkeypatch: pytest.MonkeyPatch, deadline: str, request_: bytes) -> None:
     monkeypatch.setattr(http_protocol, deadline, 0.1)
     async with listening() as (port, table):
-        await said(port, request_)
+        await send_raw(port, request_)
         assert len(table) == 0
 
 
-async def test_who_does_not_take_an_answer_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_slow_receivers_are_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_protocol, "_BODY_SECONDS", 0.1)
     monkeypatch.setattr(http_protocol, "_HEADER_SECONDS", 0.1)
     monkeypatch.setattr(http_protocol, "_BYTES_PER_SECOND", 1 << 30)
@@ -178,11 +175,11 @@ async def test_who_does_not_take_an_answer_is_closed(monkeypatch: pytest.MonkeyP
         writer.close()
 
 
-class Takes:
+class FastPathApp:
     """Takes requests that are there as a whole: at once, a little later, or not at all, by their path."""
 
     def __init__(self) -> None:
-        self.taken: list[str] = []
+        self.paths: list[str] = []
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         await app(scope, receive, send)
@@ -191,8 +188,8 @@ class Takes:
         path = scope["path"]
         if path == "/else":
             return False
-        self.taken.append(path)
-        answer = with_body(200, b"taken %d" % len(body), b"text/plain")
+        self.paths.append(path)
+        answer = make_answer(200, b"taken %d" % len(body), b"text/plain")
         if path == "/later":
             asyncio.get_running_loop().call_later(0.05, reply, answer)
         else:
@@ -207,32 +204,32 @@ def upload(path: str, last: bool = False) -> bytes:
 
 def bodies(answers: bytes) -> list[bytes]:
     """The bodies of answers whose headers tell their length."""
-    found = []
+    texts = []
     while answers:
         head, _, answers = answers.partition(b"\r\n\r\n")
         length = int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0])
-        found.append(answers[:length])
+        texts.append(answers[:length])
         answers = answers[length:]
-    return found
+    return texts
 
 
 @pytest.mark.parametrize("paths", [["/now"], ["/later"], ["/else"], ["/now", "/else", "/later", "/now", "/else"]])
 @pytest.mark.parametrize("at_a_time", [True, False], ids=["pipelined", "one by one"])
-async def test_requests_that_are_there_as_a_whole(paths: list[str], at_a_time: bool) -> None:
-    """They are answered in order, whoever answers them, and the last one closes the connection."""
-    takes = Takes()
+async def test_complete_requests_are_answered_in_order(paths: list[str], at_a_time: bool) -> None:
+    """Answers keep the order of requests on the fast and the usual path, and the last answer closes the connection."""
+    takes = FastPathApp()
     parts = [upload(path, path_number == len(paths) - 1) for path_number, path in enumerate(paths)]
     async with listening(takes) as (port, table):
-        answers = await said(port, *([b"".join(parts)] if at_a_time else parts))
+        answers = await send_raw(port, *([b"".join(parts)] if at_a_time else parts))
         async with asyncio.timeout(20):
             while len(table):
                 await asyncio.sleep(0.01)
     assert bodies(answers) == [b"5" if path == "/else" else b"taken 5" for path in paths]
-    assert takes.taken == [path for path in paths if path != "/else"]
+    assert takes.paths == [path for path in paths if path != "/else"]
 
 
 async def test_a_body_in_pieces_is_read_as_it_comes() -> None:
-    takes = Takes()
+    takes = FastPathApp()
     async with listening(takes) as (port, _):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(upload("/now")[:-2])
@@ -242,11 +239,11 @@ async def test_a_body_in_pieces_is_read_as_it_comes() -> None:
         answers = await reader.read()
         writer.close()
     assert bodies(answers) == [b"5", b"taken 5"]
-    assert takes.taken == ["/now"]
+    assert takes.paths == ["/now"]
 
 
-async def test_who_expects_to_be_asked_on_is_asked_on() -> None:
-    async with listening(Takes()) as (port, _):
+async def test_expect_100_continue_is_answered() -> None:
+    async with listening(FastPathApp()) as (port, _):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         head, _, body = upload("/now", last=True).partition(b"\r\n\r\n")
         writer.write(head + b"\r\nexpect: 100-continue\r\n\r\n")
@@ -257,29 +254,29 @@ async def test_who_expects_to_be_asked_on_is_asked_on() -> None:
         writer.close()
 
 
-async def test_a_sender_that_hangs_up_before_a_late_answer_harms_nobody() -> None:
-    takes = Takes()
+async def test_a_disconnect_before_a_late_answer_is_ignored() -> None:
+    takes = FastPathApp()
     async with listening(takes) as (port, table), asyncio.timeout(20):
         _, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(upload("/later"))
-        while not takes.taken:
+        while not takes.paths:
             await asyncio.sleep(0.001)
         writer.transport.abort()
         await asyncio.sleep(0.1)
         while len(table):
             await asyncio.sleep(0.01)
-        assert bodies(await said(port, upload("/later", last=True))) == [b"taken 5"]
+        assert bodies(await send_raw(port, upload("/later", last=True))) == [b"taken 5"]
 
 
-async def test_connections_between_two_requests_are_closed_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_idle_connections_are_closed_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_protocol, "_IDLE_SECONDS", 0.1)
     for path in ("/now", "/later", "/else"):
-        async with listening(Takes()) as (port, _):
-            assert len(bodies(await said(port, upload(path)))) == 1
+        async with listening(FastPathApp()) as (port, _):
+            assert len(bodies(await send_raw(port, upload(path)))) == 1
 
 
 @pytest.mark.parametrize("request_", [b"GET /waits HTTP/1.1\r\nhost: here\r\n\r\n", upload("/waits")[:-1]])
-async def test_a_request_that_a_stop_ends_leaves_no_line(request_: bytes, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_request_ended_by_shutdown_is_not_logged(request_: bytes, caplog: pytest.LogCaptureFixture) -> None:
     """A long poll, or an upload that has not come to its end."""
 
     async def waits(scope: Any, receive: Any, send: Any) -> None:
@@ -289,10 +286,10 @@ async def test_a_request_that_a_stop_ends_leaves_no_line(request_: bytes, caplog
     async with listening(waits) as (port, table), asyncio.timeout(10):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(request_)
-        while not (tasks := [one for one in asyncio.all_tasks() if "run_asgi" in str(one.get_coro())]):
+        while not (tasks := [task for task in asyncio.all_tasks() if "run_asgi" in str(task.get_coro())]):
             await asyncio.sleep(0.01)
-        for one in tasks:  # as uvicorn does where requests last too long
-            one.cancel(msg="Task cancelled, timeout graceful shutdown exceeded")
+        for task in tasks:  # as uvicorn does where requests last too long
+            task.cancel(msg="Task cancelled, timeout graceful shutdown exceeded")
         assert await reader.read() == b""
         await asyncio.gather(*tasks)
         while len(table):
@@ -301,16 +298,16 @@ async def test_a_request_that_a_stop_ends_leaves_no_line(request_: bytes, caplog
     assert caplog.text == ""
 
 
-async def test_requests_that_are_cut_off_leave_no_line(caplog: pytest.LogCaptureFixture) -> None:
+async def test_aborted_requests_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     """More requests at once than a connection may have, of pages that are answered in one write."""
 
-    async def whole(scope: Any, receive: Any, send: Any) -> None:
+    async def respond(scope: Any, receive: Any, send: Any) -> None:
         await asyncio.sleep(0)
-        await with_body(200, b"whole", b"text/plain").send(scope, send)
+        await make_answer(200, b"whole", b"text/plain").send(scope, send)
 
-    async with listening(whole) as (port, table):
-        await said(port, b"GET / HTTP/1.1\r\nhost: here\r\n\r\n" * 50)
+    async with listening(respond) as (port, table):
+        await send_raw(port, b"GET / HTTP/1.1\r\nhost: here\r\n\r\n" * 50)
         async with asyncio.timeout(10):
-            while len(table) or any("run_asgi" in str(one.get_coro()) for one in asyncio.all_tasks()):
+            while len(table) or any("run_asgi" in str(all_task.get_coro()) for all_task in asyncio.all_tasks()):
                 await asyncio.sleep(0.01)
     assert caplog.text == ""

@@ -1,4 +1,4 @@
-"""Logs say when, how bad, what and where, and quote nobody."""
+"""Log lines have time, level, message and place, and quote no data."""
 
 import json
 import logging
@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from privateer_core.errors import SpecError
-from privateer_core.serving.logs import Formatter, JsonFormatter, tell, trace
-from privateer_core.serving.settings import PrivatePort, PublicPort, ServiceSettings, logs_json
+from privateer_core.serving.logs import Formatter, JsonFormatter, log_event, trace
+from privateer_core.serving.settings import PrivatePort, PublicPort, ServiceSettings, is_json_log
 
 
 def inner(secret: str) -> None:
@@ -22,7 +22,7 @@ def outer(secret: str) -> None:
     inner(secret)
 
 
-def caught() -> ValueError:
+def raise_error() -> ValueError:
     try:
         outer("0.73")
     except ValueError as error:
@@ -31,21 +31,21 @@ def caught() -> ValueError:
 
 
 def test_a_trace_has_the_kind_and_the_frames_and_no_message() -> None:
-    told = trace(caught())
-    names = [part.split()[-1] for part in told.split(" < ")]
-    assert names == ["ValueError", "inner", "outer", "caught"]
-    assert "test_logs" in told
-    assert "0.73" not in told
+    text = trace(raise_error())
+    names = [part.split()[-1] for part in text.split(" < ")]
+    assert names == ["ValueError", "inner", "outer", "raise_error"]
+    assert "test_logs" in text
+    assert "0.73" not in text
 
 
-def test_an_error_that_was_never_raised_is_its_kind() -> None:
+def test_the_trace_of_an_unraised_error_is_its_type() -> None:
     assert trace(KeyError("0.73")) == "KeyError"
 
 
 def test_the_format_has_time_and_level_and_no_message_of_an_exception() -> None:
-    error = caught()
-    told = (type(error), error, error.__traceback__)
-    record = logging.LogRecord("uvicorn.error", logging.ERROR, __file__, 1, "a request failed", (), told)
+    error = raise_error()
+    exc_info = (type(error), error, error.__traceback__)
+    record = logging.LogRecord("uvicorn.error", logging.ERROR, __file__, 1, "a request failed", (), exc_info)
     line = Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s").format(record)
     assert "ERROR uvicorn.error: a request failed" in line
     assert line[:4].isdigit()
@@ -66,9 +66,9 @@ def test_an_exception_behind_another_is_not_quoted_either() -> None:
 
 
 def test_json_is_one_object_a_line_and_quotes_no_exception() -> None:
-    error = caught()
-    told = (type(error), error, error.__traceback__)
-    record = logging.LogRecord("uvicorn.error", logging.ERROR, __file__, 1, "line\n%s", ("two",), told)
+    error = raise_error()
+    exc_info = (type(error), error, error.__traceback__)
+    record = logging.LogRecord("uvicorn.error", logging.ERROR, __file__, 1, "line\n%s", ("two",), exc_info)
     record.created = 1_767_225_600.9
     line = JsonFormatter().format(record)
     assert "\n" not in line
@@ -82,17 +82,17 @@ def test_json_is_one_object_a_line_and_quotes_no_exception() -> None:
     }
 
 
-def told(caplog: pytest.LogCaptureFixture, event: str, **facts: str | int) -> tuple[str, dict[str, object]]:
+def write_line(caplog: pytest.LogCaptureFixture, event: str, **facts: str | int) -> tuple[str, dict[str, object]]:
     """An event as both forms have it."""
     caplog.set_level(logging.INFO)
-    tell(logging.getLogger("privateer.server"), event, **facts)
+    log_event(logging.getLogger("privateer.server"), event, **facts)
     record = caplog.records[-1]
     text = Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s").format(record)
     return text.split(" ", 2)[2], json.loads(JsonFormatter().format(record))
 
 
 def test_an_event_has_its_facts_in_both_forms(caplog: pytest.LogCaptureFixture) -> None:
-    text, line = told(caplog, "round closed", experiment="trial", round=3, reports=1000)
+    text, line = write_line(caplog, "round closed", experiment="trial", round=3, reports=1000)
     assert text == "INFO privateer.server: round closed experiment=trial round=3 reports=1000"
     del line["time"]
     named = {"level": "info", "logger": "privateer.server", "event": "round closed"}
@@ -100,7 +100,7 @@ def test_an_event_has_its_facts_in_both_forms(caplog: pytest.LogCaptureFixture) 
 
 
 @pytest.mark.parametrize(
-    ("value", "shown"),
+    ("value", "printed"),
     [
         ("alice 5f0c12ab", '"alice 5f0c12ab"'),
         ("a\nb c=d", '"a\\nb c=d"'),
@@ -109,10 +109,10 @@ def test_an_event_has_its_facts_in_both_forms(caplog: pytest.LogCaptureFixture) 
         ("/data/\udcff", '"/data/\\udcff"'),
     ],
 )
-def test_a_fact_stays_one_word_of_one_line(value: str, shown: str, caplog: pytest.LogCaptureFixture) -> None:
-    """Names of folders may have anything in them."""
-    text, line = told(caplog, "started", data=value, version="1")
-    assert text == f"INFO privateer.server: started data={shown} version=1"
+def test_a_fact_stays_one_word_of_one_line(value: str, printed: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Names of folders may have arbitrary characters."""
+    text, line = write_line(caplog, "started", data=value, version="1")
+    assert text == f"INFO privateer.server: started data={printed} version=1"
     assert line["data"] == value.encode("utf-8", "backslashreplace").decode()
 
 
@@ -121,28 +121,39 @@ class AnyService(ServiceSettings):
     admin_port: PrivatePort = 2
 
 
-def test_a_form_of_logs_that_there_is_not_is_named() -> None:
-    assert [logs_json({"PRIVATEER_LOG": form} if form else {}) for form in ("", "text", "json")] == [False, False, True]
+def test_an_unknown_log_format_is_refused() -> None:
+    assert [is_json_log({"PRIVATEER_LOG": form} if form else {}) for form in ("", "text", "json")] == [
+        False,
+        False,
+        True,
+    ]
     for form in ("", "text", "json"):
         assert AnyService.read({"PRIVATEER_LOG": form}).log == (form or "text")
     with pytest.raises(SpecError, match=r"PRIVATEER_LOG: is no form of logs \(set it to text or json\)"):
         AnyService.read({"PRIVATEER_LOG": "yaml"})
 
 
-@pytest.mark.parametrize("module", ["privateer_server.app", "privateer_shuffler.app", "privateer_issuer.app"])
-@pytest.mark.parametrize(("form", "says"), [("json", "PRIVATEER_PORT: "), ("yaml", "PRIVATEER_LOG: ")])
-def test_a_start_that_fails_is_told_in_the_form_of_the_log(module: str, form: str, says: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("module", "form", "says"),
+    [
+        ("privateer_server.app", "json", "PRIVATEER_PORT: "),
+        ("privateer_shuffler.app", "json", "PRIVATEER_PORT: "),
+        ("privateer_issuer.app", "json", "PRIVATEER_PORT: "),
+        ("privateer_issuer.app", "yaml", "PRIVATEER_LOG: "),
+    ],
+)
+def test_a_failed_start_is_reported_in_the_log_format(module: str, form: str, says: str, tmp_path: Path) -> None:
     settings = {"PRIVATEER_DATA": str(tmp_path), "PRIVATEER_PORT": "many", "PRIVATEER_ADMIN_TOKEN": "x" * 16}
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-P", "-c", f"from {module} import main; main()"],
         env=os.environ | settings | {"PRIVATEER_LOG": form},
         capture_output=True,
         text=True,
         timeout=60,
     )
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert (process.returncode, process.stdout, process.stderr.count("\n")) == (2, "", 1)
     if form == "json":
-        line = json.loads(done.stderr)
+        line = json.loads(process.stderr)
         assert (line["level"], line["event"].startswith(says)) == ("critical", True)
     else:
-        assert says in done.stderr
+        assert says in process.stderr

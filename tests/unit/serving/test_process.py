@@ -13,5 +13,5 @@ print(resource.getrlimit(resource.RLIMIT_CORE))
 
 
 def test_a_process_that_crashes_leaves_no_keys_in_a_core_file() -> None:
-    done = subprocess.run([sys.executable, "-c", _CODE], capture_output=True, text=True, check=True)
-    assert done.stdout == "(0, 0)\n"
+    process = subprocess.run([sys.executable, "-c", _CODE], capture_output=True, text=True, check=True)
+    assert process.stdout == "(0, 0)\n"

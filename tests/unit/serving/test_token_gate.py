@@ -8,12 +8,12 @@ from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
 from privateer_core.errors import (
     NotFound,
     SpecError,
-    TokenElsewhere,
     TokenExpired,
     TokenInvalid,
     TokenMissing,
     TokenRefused,
     TokenSpent,
+    TokenWrongAudience,
 )
 from privateer_core.serving.settings import TokenSettings
 from privateer_core.serving.token_gate import TokenGate, TokenKeys
@@ -23,7 +23,7 @@ from privateer_issuer.signing_keys import Signer
 from tests.support.clocks import Hands
 
 PRIVATE = [generate_private_key(65537, 2048) for _ in range(2)]
-KEYS = [TokenKey.of(one.public_key(), 100 * place, 1000 + 100 * place) for place, one in enumerate(PRIVATE)]
+KEYS = [TokenKey.from_rsa_key(rsa.public_key(), 100 * n, 1000 + 100 * n) for n, rsa in enumerate(PRIVATE)]
 ORIGINS = ("shuffler.example", "localhost:8001")
 
 
@@ -34,22 +34,22 @@ def token(
 
 
 def signed(pending: PendingToken, place: int = 0) -> bytes:
-    return pending.finish(KEYS[place], Signer.of(PRIVATE[place]).sign(pending.request[3:]))
+    return pending.finish(KEYS[place], Signer.from_private_key(PRIVATE[place]).sign(pending.request[3:]))
 
 
 class Gate:
     """A gate with a folder of keys and a clock."""
 
     def __init__(self, folder: Path) -> None:
-        self.spent: set[bytes] = set()
+        self.spent_nonces: set[bytes] = set()
         self.clock = Hands()
         self.clock.time = 500.0
         self.file = folder / "issuer.json"
         self.show(spring=KEYS, autumn=KEYS[:1])
-        self.gate = TokenGate(TokenKeys(str(folder)), ORIGINS, lambda nonce, _: nonce in self.spent, self.clock)
+        self.gate = TokenGate(TokenKeys(str(folder)), ORIGINS, lambda nonce, _: nonce in self.spent_nonces, self.clock)
 
     def show(self, **keys: list[TokenKey]) -> None:
-        self.file.write_bytes(Directory.of("issuer.example", keys).encode())
+        self.file.write_bytes(Directory.from_keys("issuer.example", keys).encode())
 
     def refusal(self, text: bytes | None, name: str = "spring") -> TokenRefused:
         with pytest.raises(TokenRefused) as refused:
@@ -64,8 +64,8 @@ def at(tmp_path: Path) -> Gate:
     return Gate(tmp_path)
 
 
-def header(some: bytes) -> bytes:
-    return authorization(some).encode()
+def header(token: bytes) -> bytes:
+    return authorization(token).encode()
 
 
 @pytest.mark.parametrize("place", [0, 1])
@@ -89,7 +89,7 @@ def test_without_a_token_the_answer_asks_for_one(at: Gate) -> None:
 
 
 @pytest.mark.parametrize("text", [b"", b"Bearer x", b'PrivateToken token="AAI="', header(bytes(TOKEN_SIZE))])
-def test_what_is_no_token_is_invalid(at: Gate, text: bytes) -> None:
+def test_malformed_tokens_are_invalid(at: Gate, text: bytes) -> None:
     assert type(at.refusal(text)) is TokenInvalid
 
 
@@ -101,22 +101,22 @@ def test_a_forged_token_is_invalid(at: Gate) -> None:
     assert type(at.refusal(header(true[:5] + nonce + true[6:]))) is TokenInvalid
 
 
-def test_a_key_that_nobody_shows_is_invalid(at: Gate) -> None:
-    """The autumn's issuer has one key; whatever the other signs is no token of it."""
+def test_a_token_by_an_unpublished_key_is_invalid(at: Gate) -> None:
+    """The issuer of autumn has one key, and a token by another key is invalid."""
     assert type(at.refusal(header(signed(token(1, "autumn"), 1)), "autumn")) is TokenInvalid
 
 
 @pytest.mark.parametrize("changes", [{"name": "winter"}, {"origin": "other.example"}, {"issuer": "other.example"}])
-def test_a_token_for_elsewhere_is_refused(at: Gate, changes: dict[str, str]) -> None:
-    assert type(at.refusal(header(signed(token(**changes))))) is TokenElsewhere
+def test_a_token_for_another_origin_is_refused(at: Gate, changes: dict[str, str]) -> None:
+    assert type(at.refusal(header(signed(token(**changes))))) is TokenWrongAudience
 
 
 def test_a_token_of_another_experiment_is_refused(at: Gate) -> None:
     text = header(signed(token(name="autumn")))
-    assert type(at.refusal(text, "spring")) is TokenElsewhere
+    assert type(at.refusal(text, "spring")) is TokenWrongAudience
     admission = at.gate.admit(text)  # where the address names none, the body will
     assert admission.experiment == "autumn"
-    with pytest.raises(TokenElsewhere):
+    with pytest.raises(TokenWrongAudience):
         admission.check_for("spring")
 
 
@@ -130,17 +130,17 @@ def test_a_token_of_an_expired_key_is_refused(at: Gate) -> None:
     assert type(at.refusal(header(signed(token(1), 1)))) is TokenExpired
 
 
-def test_a_spent_token_admits_a_question_alone(at: Gate) -> None:
+def test_a_spent_token_is_admitted_for_a_duplicate_check_alone(at: Gate) -> None:
     pending = token()
-    at.spent.add(pending.input[2:34])
+    at.spent_nonces.add(pending.input[2:34])
     admission = at.gate.admit(header(signed(pending)), "spring")
     assert admission.is_spent
-    assert type(admission.spent()) is TokenSpent
+    assert type(admission.spent_error()) is TokenSpent
 
 
-def test_nobody_asks_about_a_spent_token_without_end(at: Gate) -> None:
+def test_questions_about_a_spent_token_are_bounded(at: Gate) -> None:
     pending = token()
-    at.spent.add(pending.input[2:34])
+    at.spent_nonces.add(pending.input[2:34])
     text = header(signed(pending))
     for _ in range(30):
         assert at.gate.admit(text, "spring").is_spent
@@ -156,11 +156,11 @@ def test_a_token_that_was_verified_early_may_expire(at: Gate) -> None:
     assert type(at.refusal(text)) is TokenExpired
 
 
-def test_keys_are_read_anew(at: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changed_key_files_are_read_again(at: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
     text = header(signed(token(1, "autumn"), 1))
     assert type(at.refusal(text, "autumn")) is TokenInvalid
     at.show(spring=KEYS, autumn=KEYS)
-    monkeypatch.setattr("privateer_core.serving.token_gate._FRESH", {False: 0.0, True: 0.0})
+    monkeypatch.setattr("privateer_core.serving.token_gate._FRESH_SECONDS", {False: 0.0, True: 0.0})
     at.gate.admit(text, "autumn")
 
 
@@ -170,7 +170,7 @@ def test_keys_are_read_anew(at: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_damaged_file_is_left_out_with_one_warning(
     at: Gate, body: bytes, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("privateer_core.serving.token_gate._FRESH", {False: 0.0, True: 0.0})
+    monkeypatch.setattr("privateer_core.serving.token_gate._FRESH_SECONDS", {False: 0.0, True: 0.0})
     (at.file.parent / "second.json").write_bytes(body)
     for _ in range(3):
         at.gate.admit(header(signed(token())), "spring")
@@ -178,27 +178,27 @@ def test_a_damaged_file_is_left_out_with_one_warning(
 
 
 def test_two_files_with_keys_of_one_experiment_are_refused(at: Gate) -> None:
-    """The last one read would take the other issuer's place, and nobody would see why its tokens are refused."""
-    (at.file.parent / "second.json").write_bytes(Directory.of("second.example", {"autumn": KEYS}).encode())
+    """The second file would replace the first issuer, and the refusals of its tokens would have no visible reason."""
+    (at.file.parent / "second.json").write_bytes(Directory.from_keys("second.example", {"autumn": KEYS}).encode())
     with pytest.raises(SpecError, match=r"issuer\.json and second\.json both have keys of autumn") as refused:
         TokenKeys(str(at.file.parent))
     assert refused.value.field == "PRIVATEER_TOKEN_KEYS"
-    (at.file.parent / "second.json").write_bytes(Directory.of("second.example", {"winter": KEYS}).encode())
-    known = TokenKeys(str(at.file.parent)).all()
-    assert {name: one.issuer for name, one in known.items()} == {
+    (at.file.parent / "second.json").write_bytes(Directory.from_keys("second.example", {"winter": KEYS}).encode())
+    experiments = TokenKeys(str(at.file.parent)).all()
+    assert {name: keys.issuer for name, keys in experiments.items()} == {
         "spring": "issuer.example",
         "autumn": "issuer.example",
         "winter": "second.example",
     }
 
 
-def test_a_second_file_that_comes_later_takes_nothing_over(
+def test_a_later_key_file_does_not_replace_an_issuer(
     at: Gate, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("privateer_core.serving.token_gate._FRESH", {False: 0.0, True: 0.0})
+    monkeypatch.setattr("privateer_core.serving.token_gate._FRESH_SECONDS", {False: 0.0, True: 0.0})
     at.gate.admit(header(signed(token())), "spring")
     second = at.file.parent / "second.json"
-    second.write_bytes(Directory.of("second.example", {"spring": KEYS[1:]}).encode())
+    second.write_bytes(Directory.from_keys("second.example", {"spring": KEYS[1:]}).encode())
     for _ in range(3):
         at.gate.admit(header(signed(token())), "spring")
     (record,) = caplog.records
@@ -208,7 +208,7 @@ def test_a_second_file_that_comes_later_takes_nothing_over(
     assert at.gate.directory("winter").keys("winter") == KEYS[::-1]
 
 
-def test_the_page_shows_what_a_device_needs(at: Gate) -> None:
+def test_the_token_page_has_the_keys_and_the_origin(at: Gate) -> None:
     assert at.gate.directory("spring").keys("spring") == KEYS[::-1]
     assert at.gate.directory("spring").keys("autumn") == []
     with pytest.raises(NotFound):
@@ -220,8 +220,8 @@ def test_the_page_shows_what_a_device_needs(at: Gate) -> None:
     [
         ("PRIVATEER_TOKENS", {"PRIVATEER_TOKENS": "yes"}),
         ("PRIVATEER_TOKEN_KEYS", {"PRIVATEER_TOKENS": "required"}),
-        ("PRIVATEER_ORIGIN", {"PRIVATEER_ORIGIN": "https://shuffler.example"}),
-        ("PRIVATEER_ORIGIN", {"PRIVATEER_ORIGIN": ","}),
+        ("PRIVATEER_TOKEN_ORIGIN", {"PRIVATEER_TOKEN_ORIGIN": "https://shuffler.example"}),
+        ("PRIVATEER_TOKEN_ORIGIN", {"PRIVATEER_TOKEN_ORIGIN": ","}),
     ],
 )
 def test_a_bad_setting_is_named(name: str, variables: dict[str, str]) -> None:
@@ -231,6 +231,6 @@ def test_a_bad_setting_is_named(name: str, variables: dict[str, str]) -> None:
     assert refused.value.remedy
 
 
-def test_an_address_of_keys_is_one_of_the_web() -> None:
+def test_a_token_key_address_must_be_http() -> None:
     with pytest.raises(SpecError, match=r"https://issuer\.example"):
         TokenKeys("file:///etc/passwd")

@@ -14,7 +14,7 @@ LOG = logging.getLogger("privateer.shuffler")
 
 
 class Disk:
-    """A store whose probes find what is set."""
+    """A store whose probes return the set outcome."""
 
     def __init__(self) -> None:
         self.is_writable: bool | Exception = True
@@ -27,29 +27,29 @@ class Disk:
         return self.is_writable
 
 
-def told(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
-    return [(one.levelname, one.getMessage().partition(":")[0]) for one in caplog.records]
+def log_lines(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
+    return [(record.levelname, record.getMessage().partition(":")[0]) for record in caplog.records]
 
 
 CHANGES = [("ERROR", "the data cannot be written"), ("WARNING", "the data can be written again")]
 
 
-async def test_the_log_tells_changes_alone(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr(write_health, "_LOOK_SECONDS", 0.0)
+async def test_only_changes_are_logged(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(write_health, "_PROBE_INTERVAL_SECONDS", 0.0)
     looks = [True, True, False, False, False, True, True]
-    left = list(looks)
+    pending = list(looks)
 
     async def is_writable() -> bool:
-        return left.pop(0) if left else True
+        return pending.pop(0) if pending else True
 
     watching = asyncio.create_task(WriteHealth(is_writable, LOG).run())
-    await until(lambda: not left)
+    await until(lambda: not pending)
     watching.cancel()
-    assert told(caplog) == CHANGES
+    assert log_lines(caplog) == CHANGES
 
 
 @pytest.mark.parametrize("failure", [False, OSError("secret of a row")])
-async def test_a_probe_that_fails_is_seen_until_one_succeeds(
+async def test_a_failed_probe_counts_until_a_probe_succeeds(
     failure: bool | Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
     disk = Disk()
@@ -60,14 +60,12 @@ async def test_a_probe_that_fails_is_seen_until_one_succeeds(
     assert not health.is_writing
     disk.is_writable = True
     assert await health.check()
-    assert told(caplog) == CHANGES
+    assert log_lines(caplog) == CHANGES
     assert "secret" not in caplog.text
 
 
-async def test_a_commit_that_failed_counts_until_one_succeeds_or_for_half_a_minute(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    """On a nearly full disk a probe finds room; but nobody sends anything to a service that is not ready."""
+async def test_a_failed_commit_counts_for_half_a_minute_or_until_a_success(caplog: pytest.LogCaptureFixture) -> None:
+    """A probe succeeds on a nearly full disk; but an unready service gets no uploads that could show success."""
     disk, clock = Disk(), Hands()
     health = WriteHealth(disk.probe, LOG, clock)
     health.note(OSError())
@@ -80,13 +78,13 @@ async def test_a_commit_that_failed_counts_until_one_succeeds_or_for_half_a_minu
     assert not await health.check()
     clock.time += 2
     assert await health.check()
-    assert told(caplog) == CHANGES * 2
+    assert log_lines(caplog) == CHANGES * 2
 
 
-async def test_a_store_that_does_not_answer_is_not_asked_twice(
+async def test_a_hanging_store_is_probed_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(write_health, "_PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr(write_health, "_PROBE_TIMEOUT_SECONDS", 0.01)
     answers, probes = asyncio.Event(), []
 
     async def probe() -> None:
@@ -100,11 +98,11 @@ async def test_a_store_that_does_not_answer_is_not_asked_twice(
     answers.set()
     assert await health.check()
     assert len(probes) == 2
-    assert told(caplog) == CHANGES
+    assert log_lines(caplog) == CHANGES
     assert "no answer within 0.01 seconds" in caplog.text
 
 
-def test_the_last_commit_is_the_last_one() -> None:
+def test_the_latest_commit_decides_write_health() -> None:
     clock = Hands()
     last = LastCommit(clock)
     assert not last.has_failed

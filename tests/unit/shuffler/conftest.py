@@ -40,8 +40,8 @@ async def shuffler(settings: ShufflerSettings, server: FakeServer) -> AsyncItera
 def new_store(tmp_path: Path) -> Callable[..., RoundStore]:
     """Creates the database of a round."""
 
-    def create(batch: int, folder: Path = tmp_path, size: int = SIZE, **more: int) -> RoundStore:
-        round_ = Round("spring", 1, "shuffle", batch, size, bytes(32), **more)
+    def create(batch: int, folder: Path = tmp_path, size: int = SIZE, **fields: int) -> RoundStore:
+        round_ = Round("spring", 1, "shuffle", batch, size, bytes(32), **fields)
         return RoundStore.create(folder, Label(round_, b"d" * 32))
 
     return create

@@ -1,4 +1,4 @@
-"""A learning server that learns nothing: it publishes what tests tell it and keeps the batches it gets."""
+"""A server without learning: it publishes the rounds of tests and keeps delivered batches."""
 
 import asyncio
 import threading
@@ -15,7 +15,7 @@ from starlette.routing import Route
 
 from privateer_core.errors import Conflict, RoundUnknown, Unavailable
 from privateer_core.wire.batch import SIGNATURE_HEADER, BatchAnswer, decode_batch
-from privateer_core.wire.envelope import Envelope, Header, encode_envelope, header_of
+from privateer_core.wire.envelope import Envelope, Header, encode_envelope, report_header
 from privateer_core.wire.identity import SIGNED_HEADER
 from privateer_core.wire.problem import MEDIA_TYPE as PROBLEM
 from privateer_core.wire.problem import problem_body
@@ -32,8 +32,8 @@ class FakeServer:
 
     Attributes
     ----------
-    taken
-        Bodies of the batches taken, by experiment and version.
+    delivered
+        Bodies of the delivered batches, by experiment and version.
     attempts
         Every batch that arrived, the refused ones included.
     signatures
@@ -62,7 +62,7 @@ class FakeServer:
 
     def __init__(self) -> None:
         self.publications: dict[str, bytes] = {}
-        self.taken: dict[tuple[str, int], bytes] = {}
+        self.delivered: dict[tuple[str, int], bytes] = {}
         self.attempts: list[bytes] = []
         self.signatures: list[str] = []
         self.questions = 0
@@ -96,11 +96,11 @@ class FakeServer:
     def header(self, name: str = "spring") -> Header:
         """The header of reports for what is published now."""
         body = self.publications[name]
-        return header_of(decode_publication(body).round, digest(body))
+        return report_header(decode_publication(body).round, digest(body))
 
     def received(self, name: str = "spring", version: int = 1) -> list[bytes]:
-        """The sealed reports of a batch taken, in their order."""
-        sealed = decode_batch(self.taken[name, version]).sealed
+        """The sealed reports of a delivered batch, in their order."""
+        sealed = decode_batch(self.delivered[name, version]).sealed
         return [sealed[start : start + SIZE] for start in range(0, len(sealed), SIZE)]
 
     async def _key(self, _: Request) -> Response:
@@ -108,24 +108,24 @@ class FakeServer:
 
     async def _policy(self, request: Request) -> Response:
         self.questions += 1
-        name, known = request.path_params["name"], request.headers.get("if-none-match")
+        name, known_tag = request.path_params["name"], request.headers.get("if-none-match")
         body = self.publications.get(name)
         given_at = time.monotonic() + self.delay
         while not self.closing and time.monotonic() < given_at:
             await asyncio.sleep(0.01)
         if body is None:
             return Response(status_code=404)
-        until = time.monotonic() + float(request.query_params["wait"])
-        while known == f'"{digest(body).hex()}"':
+        end_time = time.monotonic() + float(request.query_params["wait"])
+        while known_tag == f'"{digest(body).hex()}"':
             if self.interrupted:
                 break
-            if self.closing or time.monotonic() >= until:
+            if self.closing or time.monotonic() >= end_time:
                 return Response(status_code=304)
             await asyncio.sleep(0.01)
             body = body if self.deaf else self.publications[name]
         if self.interrupted:
             return Response(b"<html>back soon</html>")
-        return Response(body, headers={SIGNED_HEADER: self.identity.signed(digest(body))})
+        return Response(body, headers={SIGNED_HEADER: self.identity.signature_header(digest(body))})
 
     async def _claim(self, request: Request) -> Response:
         key_id = request.headers[SIGNATURE_HEADER].partition(".")[0]
@@ -141,14 +141,14 @@ class FakeServer:
             self.busy -= 1
             return Response(problem_body(Unavailable("busy")), 503, media_type=PROBLEM)
         header = decode_batch(body).header
-        known = self.taken.get((header.experiment, header.version)) == body
-        if not known and header != self.header(header.experiment):
+        is_repeated = self.delivered.get((header.experiment, header.version)) == body
+        if not is_repeated and header != self.header(header.experiment):
             return Response(problem_body(RoundUnknown("not published")), 409, media_type=PROBLEM)
-        taken = self.taken.setdefault((header.experiment, header.version), body)
+        stored = self.delivered.setdefault((header.experiment, header.version), body)
         while self.mute and not self.closing:
             await asyncio.sleep(0.01)
         answer = BatchAnswer(1, {}, closed=not self.insatiable)
-        return Response(msgspec.json.encode(answer), 202 if taken is body else 200)
+        return Response(msgspec.json.encode(answer), 202 if stored is body else 200)
 
 
 def body_of(header: Header, sealed: list[bytes]) -> bytes:

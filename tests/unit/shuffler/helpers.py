@@ -9,7 +9,7 @@ import httpx
 
 from privateer_core.clock import Clock
 from privateer_core.wire.envelope import Header
-from privateer_core.wire.problem import slug_of
+from privateer_core.wire.problem import read_slug
 from privateer_shuffler.pool.placed_round import PlacedRound
 from privateer_shuffler.pool.pool import Pool
 from privateer_shuffler.pool.round_file import RoundStore
@@ -69,7 +69,7 @@ def assert_problem(response: httpx.Response, status: int, slug: str) -> None:
     """The response is a whole problem document."""
     assert response.status_code == status, response.text
     assert response.headers["content-type"] == "application/problem+json"
-    assert slug_of(response.content) == slug
+    assert read_slug(response.content) == slug
     problem = response.json()
     assert problem["status"] == status
     assert problem["detail"]

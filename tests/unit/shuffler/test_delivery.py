@@ -7,7 +7,7 @@ import pytest
 
 from privateer_core.errors import RoundClosed, RoundUnknown, Unauthorized
 from privateer_core.wire.batch import decode_batch
-from privateer_core.wire.envelope import pieces
+from privateer_core.wire.envelope import split_bytes
 from privateer_core.wire.problem import problem_body
 from privateer_shuffler.app import create_app
 from privateer_shuffler.pool.round_file import RoundStore
@@ -18,10 +18,10 @@ from tests.unit.shuffler.helpers import Shuffler, assert_problem, sealed_reports
 
 async def deliver(shuffler, header, reports):
     await shuffler.post(header, reports)
-    await until(lambda: (header.experiment, header.version) in shuffler.server.taken)
+    await until(lambda: (header.experiment, header.version) in shuffler.server.delivered)
 
 
-async def test_a_busy_server_is_asked_again_with_the_same_bytes(shuffler, caplog):
+async def test_a_batch_is_resent_to_a_busy_server_with_the_same_bytes(shuffler, caplog):
     server, reports = shuffler.server, sealed_reports(5)
     server.busy = 2
     with caplog.at_level(logging.WARNING):
@@ -41,13 +41,13 @@ async def test_a_batch_waits_over_a_restart(settings, server):
         await Shuffler(client, server).post(header, reports)
         await until(lambda: len(server.attempts) == 1)
     async with serving(create_app(settings, transport)):
-        await until(lambda: bool(server.taken))
+        await until(lambda: bool(server.delivered))
         await until(lambda: not list(settings.data.glob("*.db*")))
     assert len(set(server.attempts)) == 1
     assert sorted(server.received()) == sorted(reports)
 
 
-async def test_a_late_report_is_told_to_come_again_while_a_full_batch_waits(shuffler):
+async def test_a_late_report_is_unavailable_while_a_full_batch_waits(shuffler):
     """The server may ask for another batch: a device keeps what it sealed."""
     server, reports = shuffler.server, sealed_reports(6)
     server.busy = 1000
@@ -67,7 +67,7 @@ async def test_a_late_report_is_told_to_come_again_while_a_full_batch_waits(shuf
 
 
 async def test_another_batch_is_filled_if_the_server_asks_for_one(shuffler, settings):
-    """The same version, other people: the first batch is erased, and the second one is as whole."""
+    """A second batch of the version replaces the erased first batch, with different participants."""
     server, reports = shuffler.server, sealed_reports(10)
     server.insatiable = True
     header = server.publish()
@@ -76,7 +76,7 @@ async def test_another_batch_is_filled_if_the_server_asks_for_one(shuffler, sett
             while (await shuffler.post(header, reports[start : start + 5])).status_code == 503:
                 await asyncio.sleep(0.01)
         await until(lambda start=start: len(server.attempts) == 1 + start // 5)
-    batches = [sorted(pieces(decode_batch(body).sealed, SIZE)) for body in server.attempts]
+    batches = [sorted(split_bytes(decode_batch(body).sealed, SIZE)) for body in server.attempts]
     assert batches == [sorted(reports[:5]), sorted(reports[5:])]
     await until(lambda: len(list(settings.data.glob("*.db"))) == 1)
     assert (await shuffler.facts())["version"] == 1
@@ -90,7 +90,7 @@ async def test_another_batch_is_filled_after_a_restart(settings, server):
     header = server.publish()
     async with serving(create_app(settings, transport)) as client:
         await Shuffler(client, server).post(header, sealed_reports(5))
-        await until(lambda: bool(server.taken))
+        await until(lambda: bool(server.delivered))
     for path in settings.data.glob("*.db*"):
         path.unlink()
     async with serving(create_app(settings, transport)) as client:
@@ -99,7 +99,7 @@ async def test_another_batch_is_filled_after_a_restart(settings, server):
 
 async def test_a_full_disk_delays_another_batch_and_loses_nothing(shuffler, settings, monkeypatch):
     """Neither the erasure of a batch nor room for the next one is given up."""
-    monkeypatch.setattr("privateer_shuffler.followed_rounds._RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("privateer_shuffler.held_pools.RETRY_SECONDS", 0.01)
     server, reports = shuffler.server, sealed_reports(6)
     server.insatiable = True
     header = server.publish()
@@ -128,7 +128,7 @@ async def test_the_next_round_opens_while_the_last_is_delivered(shuffler):
     server.mute = True
     header = server.publish(version=1)
     await shuffler.post(header, reports[:5])
-    await until(lambda: bool(server.taken))
+    await until(lambda: bool(server.delivered))
     newer = server.publish(version=2)
     assert (await shuffler.post(newer, reports[5:])).status_code == 202
     assert await shuffler.metric("reports_held") == 7  # the answer is still missing
@@ -156,7 +156,7 @@ def answering(server, refusal):
     return Transport()
 
 
-async def test_a_batch_of_a_round_that_is_over_is_done(settings, server):
+async def test_a_batch_of_a_closed_round_is_erased(settings, server):
     async with serving(create_app(settings, answering(server, RoundClosed("closed")))) as client:
         shuffler = Shuffler(client, server)
         await shuffler.post(server.publish(), sealed_reports(5))
@@ -175,7 +175,7 @@ async def test_a_batch_that_the_server_does_not_take_is_kept(settings, server, r
         assert await shuffler.metric("batches_forwarded_total") == 0
 
 
-async def test_pauses_grow_to_a_limit(settings, server, monkeypatch):
+async def test_retry_delays_grow_to_a_limit(settings, server, monkeypatch):
     pauses = []
     transport = answering(server, Unauthorized("unknown shuffler"))
     sleep = asyncio.sleep

@@ -10,14 +10,14 @@ import pytest
 from sqlalchemy import Table
 from sqlalchemy.dialects import postgresql, sqlite
 
-from privateer_core.serving.store.database import creation
-from privateer_core.serving.store.sqlite import FileKind, facts_of
+from privateer_core.serving.store.database import create_sql
+from privateer_core.serving.store.sqlite import FileKind, read_facts
 from privateer_core.wire.publication import Round
 from privateer_shuffler.pool.round import Label
 from privateer_shuffler.pool.round_file import ROUND_DATABASE
 from privateer_shuffler.pool.schema import SHARED_TABLES
 from privateer_shuffler.pool.spent_tokens import TOKENS_DATABASE, TOKENS_FILE, FiledTokens
-from privateer_shuffler.pool.store import HISTORY_DATABASE, HISTORY_FILE, FolderStore, Taken, open_history
+from privateer_shuffler.pool.store import HISTORY_DATABASE, HISTORY_FILE, FolderStore, LastPublication, open_history
 from tests.unit.shuffler.fake_server import SIZE
 from tests.unit.shuffler.helpers import sealed_reports
 
@@ -67,7 +67,7 @@ CREATE TABLE seal (id integer PRIMARY KEY, sealed bytea NOT NULL)
 """
 
 
-def made(folder: Path, name: str, kind: FileKind, schema: str, *rows: tuple[str, tuple[object, ...]]) -> None:
+def make_file(folder: Path, name: str, kind: FileKind, schema: str, *rows: tuple[str, tuple[object, ...]]) -> None:
     """A file as the version made it that used no SQLAlchemy."""
     with closing(sqlite3.connect(folder / name)) as db:
         db.executescript(f"{schema}; PRAGMA application_id={kind.application}; PRAGMA user_version={kind.version}")
@@ -78,97 +78,97 @@ def made(folder: Path, name: str, kind: FileKind, schema: str, *rows: tuple[str,
 
 def columns(statements: str) -> dict[str, list[str]]:
     """The names of the columns of each table."""
-    found = {}
+    columns_by_table = {}
     for table, body in re.findall(r"CREATE TABLE (\w+) \((.*?)\n?\)(?: W|;|$|\n)", statements, re.S):
         cells = [cell.split()[0].strip('"') for cell in re.split(r",\s", body.strip())]
-        found[table] = [cell for cell in cells if cell not in ("PRIMARY", "UNIQUE")]
-    return found
+        columns_by_table[table] = [cell for cell in cells if cell not in ("PRIMARY", "UNIQUE")]
+    return columns_by_table
 
 
-def created(tables: str | tuple[Table, ...], dialect: object) -> str:
+def list_created_tables(tables: str | tuple[Table, ...], dialect: object) -> str:
     assert not isinstance(tables, str)
-    return ";".join(creation(tables, dialect)) + ";"  # type: ignore[arg-type]
+    return ";".join(create_sql(tables, dialect)) + ";"  # type: ignore[arg-type]
 
 
 def test_tables_and_columns_have_the_names_that_they_had() -> None:
-    assert columns(created(HISTORY_DATABASE.schema, sqlite.dialect())) == columns(HISTORY)
-    assert columns(created(TOKENS_DATABASE.schema, sqlite.dialect())) == columns(TOKENS)
+    assert columns(list_created_tables(HISTORY_DATABASE.schema, sqlite.dialect())) == columns(HISTORY)
+    assert columns(list_created_tables(TOKENS_DATABASE.schema, sqlite.dialect())) == columns(TOKENS)
     assert ROUND_DATABASE.schema == ROUND.replace("\n", "\n    ")
-    statements = created(SHARED_TABLES, postgresql.dialect())  # type: ignore[no-untyped-call]
+    statements = list_created_tables(SHARED_TABLES, postgresql.dialect())  # type: ignore[no-untyped-call]
     assert columns(statements) == columns(SHARED)
     made_so = re.findall(r"CREATE INDEX .*|ALTER .*", SHARED)
-    assert all(one.rstrip(";") in statements for one in made_so)
+    assert all(statement.rstrip(";") in statements for statement in made_so)
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with a round of three, of whom one has reported, and a token that was spent in an earlier round."""
+    """Make a folder with a round of three, a single report, and a spent token of an earlier round."""
     label = Label(Round("spring", 2, "shuffle", 3, SIZE, bytes(32)), b"d" * 32)
     places = [("INSERT INTO place VALUES (?, 0, zeroblob(?))", (place, SIZE)) for place in (0, 2)]
-    held = ("INSERT INTO place VALUES (1, 1, ?)", (sealed_reports(1)[0],))
-    known = ("INSERT INTO label VALUES (?, ?)", (msgspec.msgpack.encode(label), b"k" * 32))
-    made(tmp_path, f"{label.digest.hex()}.db", ROUND_DATABASE, ROUND, *places, held, known)
+    report = ("INSERT INTO place VALUES (1, 1, ?)", (sealed_reports(1)[0],))
+    label_key = ("INSERT INTO label VALUES (?, ?)", (msgspec.msgpack.encode(label), b"k" * 32))
+    make_file(tmp_path, f"{label.digest.hex()}.db", ROUND_DATABASE, ROUND, *places, report, label_key)
     row = ("INSERT INTO taken VALUES ('spring', 2, ?, 0)", (label.digest,))
-    made(tmp_path, HISTORY_FILE, HISTORY_DATABASE, HISTORY, row)
-    key, spent = ("INSERT INTO secret VALUES (?)", (b"s" * 32,)), "INSERT INTO spent VALUES (4000000000, ?)"
-    made(tmp_path, TOKENS_FILE, TOKENS_DATABASE, TOKENS, key)
+    make_file(tmp_path, HISTORY_FILE, HISTORY_DATABASE, HISTORY, row)
+    key, spent_token = ("INSERT INTO secret VALUES (?)", (b"s" * 32,)), "INSERT INTO spent VALUES (4000000000, ?)"
+    make_file(tmp_path, TOKENS_FILE, TOKENS_DATABASE, TOKENS, key)
     (tmp_path / "other").mkdir()
-    made(tmp_path / "other", TOKENS_FILE, TOKENS_DATABASE, TOKENS, key)
+    make_file(tmp_path / "other", TOKENS_FILE, TOKENS_DATABASE, TOKENS, key)
     tokens = FiledTokens(tmp_path / "other")
     token = tokens.hash(b"nonce")
     tokens.close()
     with closing(sqlite3.connect(tmp_path / TOKENS_FILE)) as db:
-        db.execute(spent, (token,))
+        db.execute(spent_token, (token,))
         db.commit()
     return tmp_path
 
 
-async def test_a_folder_of_before_is_taken_up(folder: Path) -> None:
+async def test_a_folder_of_the_earlier_version_is_continued(folder: Path) -> None:
     store = FolderStore(folder, open_history(folder), FiledTokens(folder))
-    assert store.last("spring") == Taken(2, b"d" * 32)
+    assert store.load_last_publication("spring") == LastPublication(2, b"d" * 32)
     assert (store.knows(b"nonce", 4_000_000_000), store.knows(b"another", 4_000_000_000)) == (True, False)
-    (pool,) = await store.find([])
-    assert (pool.held, pool.round.experiment, pool.full) == (1, "spring", False)
+    (pool,) = await store.open_stored_rounds([])
+    assert (pool.n_held, pool.round.experiment, pool.is_full) == (1, "spring", False)
     assert (await pool.hold(sealed_reports(3))).refused == {"unavailable": 1}
-    assert pool.full
-    store.note("spring", Taken(1, b"e" * 32))  # an earlier one changes nothing
-    store.end("spring", 2)
-    assert store.last("spring") == Taken(2, b"d" * 32, over=True)
-    store.note("spring", Taken(3, b"f" * 32))
-    assert store.last("spring") == Taken(3, b"f" * 32)
+    assert pool.is_full
+    store.store_publication("spring", LastPublication(1, b"e" * 32))  # an earlier one changes nothing
+    store.end_version("spring", 2)
+    assert store.load_last_publication("spring") == LastPublication(2, b"d" * 32, over=True)
+    store.store_publication("spring", LastPublication(3, b"f" * 32))
+    assert store.load_last_publication("spring") == LastPublication(3, b"f" * 32)
     await pool.forget()
     store.close()
 
 
-async def test_a_store_that_is_well_finds_nothing(folder: Path) -> None:
+async def test_a_checkup_of_a_sound_store_finds_nothing(folder: Path) -> None:
     store = FolderStore(folder, open_history(folder), FiledTokens(folder))
-    found = store.examine()
-    assert found.disagreements == []
-    assert set(found.databases) == {HISTORY_FILE, TOKENS_FILE, f"{(b'd' * 32).hex()}.db"}
-    assert all(one.is_whole and one.size >= 4096 for one in found.databases.values())
-    assert {name for name, one in found.databases.items() if one.version != 1} == {TOKENS_FILE}
-    await (await store.find([]))[0].close()
+    checkup = store.examine()
+    assert checkup.disagreements == []
+    assert set(checkup.databases) == {HISTORY_FILE, TOKENS_FILE, f"{(b'd' * 32).hex()}.db"}
+    assert all(database.is_whole and database.size >= 4096 for database in checkup.databases.values())
+    assert {name for name, database in checkup.databases.items() if database.version != 1} == {TOKENS_FILE}
+    await (await store.open_stored_rounds([]))[0].close()
     store.close()
 
 
 @pytest.mark.parametrize("harm", ["DELETE FROM taken", "UPDATE taken SET version = 1", "UPDATE taken SET digest = 'x'"])
-async def test_a_history_that_is_an_earlier_copy_is_found(folder: Path, harm: str) -> None:
+async def test_a_checkup_finds_a_restored_history(folder: Path, harm: str) -> None:
     with closing(sqlite3.connect(folder / HISTORY_FILE)) as db:
         db.execute(harm)
         db.commit()
     store = FolderStore(folder, open_history(folder))
     (wrong,) = store.examine().disagreements
     assert wrong.startswith("the history does not know the round of spring")
-    await (await store.find([]))[0].close()
+    await (await store.open_stored_rounds([]))[0].close()
     store.close()
 
 
-def test_damage_is_found(tmp_path: Path) -> None:
+def test_a_checkup_finds_damage(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "a.db")) as db:
         db.executescript("CREATE TABLE one (value); INSERT INTO one VALUES (NULL); PRAGMA user_version=7")
-        assert (facts_of(db).version, facts_of(db).is_whole) == (7, True)
+        assert (read_facts(db).version, read_facts(db).is_whole) == (7, True)
         db.executescript(
             "PRAGMA writable_schema=ON; UPDATE sqlite_schema SET sql = 'CREATE TABLE one (value NOT NULL)'"
         )
     with closing(sqlite3.connect(tmp_path / "a.db")) as db:
-        assert not facts_of(db).is_whole
+        assert not read_facts(db).is_whole

@@ -7,7 +7,7 @@ import pytest
 
 from privateer_core.wire.batch import BATCH
 from privateer_core.wire.envelope import REPORTS_PER_BODY_MAX, Header
-from privateer_core.wire.keys import own_key, signing_key_id
+from privateer_core.wire.keys import load_or_create_key, signing_key_id
 from privateer_shuffler.app import create_app
 from tests.support.asgi import serving
 from tests.unit.shuffler.fake_server import KEY, SIZE, body_of
@@ -36,17 +36,17 @@ async def test_a_full_batch_is_signed_delivered_and_forgotten(shuffler, settings
         assert (await shuffler.post(header, [report])).status_code == 202
     await until(lambda: not list(settings.data.glob("*.db*")))
     assert sorted(shuffler.server.received()) == sorted(reports)
-    key = own_key(settings.data / "shuffler.key", "PRIVATEER_DATA").public_key()
+    key = load_or_create_key(settings.data / "shuffler.key", "PRIVATEER_DATA").public_key()
     (signature,) = shuffler.server.signatures
-    announced = BATCH.check(signature, {signing_key_id(key): key}, time.time())
+    announced = BATCH.verify(signature, {signing_key_id(key): key}, time.time())
     assert announced.digest == hashlib.sha256(shuffler.server.attempts[0]).digest()
     assert await shuffler.metric("batches_forwarded_total") == 1
     assert await shuffler.metric("reports_forwarded_total") == 5
     async with asyncio.timeout(20):  # the files go before the pool is forgotten
         while await shuffler.metric("reports_held"):
             await asyncio.sleep(0.01)
-    left = b"".join(path.read_bytes() for path in settings.data.iterdir())
-    assert not any(report in left for report in reports)
+    content = b"".join(path.read_bytes() for path in settings.data.iterdir())
+    assert not any(report in content for report in reports)
 
 
 async def test_an_envelope_across_the_end_of_the_batch_is_split(shuffler):
@@ -55,7 +55,7 @@ async def test_an_envelope_across_the_end_of_the_batch_is_split(shuffler):
     answer = await shuffler.post(header, reports[3:])
     assert answer.status_code == 202
     assert answer.json() == {"accepted": 2, "refused": {"unavailable": 3}}
-    await until(lambda: bool(shuffler.server.taken))
+    await until(lambda: bool(shuffler.server.delivered))
     assert sorted(shuffler.server.received()) == sorted(reports[:5])
 
 
@@ -70,12 +70,12 @@ async def test_a_retry_is_told_that_the_report_is_held(shuffler):
     assert await shuffler.metric("reports_held") == 3
 
 
-async def test_many_people_at_once(shuffler):
+async def test_concurrent_uploads_fill_the_batch_exactly(shuffler):
     header, reports = shuffler.server.publish(batch=60), sealed_reports(80)
     answers = await asyncio.gather(*(shuffler.post(header, [report]) for report in reports))
     accepted = [report for report, answer in zip(reports, answers, strict=True) if answer.status_code == 202]
     assert len(accepted) == 60
-    await until(lambda: bool(shuffler.server.taken))
+    await until(lambda: bool(shuffler.server.delivered))
     assert sorted(shuffler.server.received()) == sorted(accepted)
 
 
@@ -115,21 +115,21 @@ async def test_the_address_must_name_the_experiment_of_the_reports(shuffler):
     assert shuffler.server.questions == 0
 
 
-async def test_reports_without_a_shuffler_are_sent_to_the_other_door(shuffler):
+async def test_reports_for_the_server_are_refused_with_its_address(shuffler):
     header = shuffler.server.publish(model="local")
     assert_problem(await shuffler.post(header, sealed_reports(2)), 400, "wrong-endpoint")
 
 
-async def test_a_round_below_the_operators_floor_finds_no_shuffler(shuffler, settings):
+async def test_a_round_below_the_minimum_batch_is_refused(shuffler, settings):
     header = shuffler.server.publish(batch=settings.min_batch - 1)
     answer = await shuffler.post(header, sealed_reports(1))
     assert_problem(answer, 422, "spec-invalid")
     assert answer.json()["field"] == "privacy.min_batch"
     assert (await shuffler.facts())["open"] is False
-    assert not shuffler.server.taken
+    assert not shuffler.server.delivered
 
 
-async def test_a_round_at_the_operators_floor_is_taken(shuffler, settings):
+async def test_a_round_at_the_minimum_batch_is_accepted(shuffler, settings):
     header = shuffler.server.publish(batch=settings.min_batch)
     assert (await shuffler.post(header, sealed_reports(settings.min_batch))).status_code == 202
 
@@ -151,13 +151,13 @@ async def test_an_unknown_experiment_is_not_found(shuffler):
     assert_problem(await shuffler.post(header, sealed_reports(1)), 404, "not-found")
 
 
-async def test_refusals_are_shown_in_tens(shuffler):
+async def test_refusals_are_counted_in_tens(shuffler):
     header = shuffler.server.publish(batch=50)
     reports = sealed_reports(25)
     await shuffler.post(header, reports)
-    for reported, shown in ((9, 0), (1, 10), (25, 30)):
+    for reported, rounded in ((9, 0), (1, 10), (25, 30)):
         await shuffler.post(header, reports[:reported])
-        assert await shuffler.refused("duplicate-report") == shown
+        assert await shuffler.refused("duplicate-report") == rounded
 
 
 @pytest.mark.parametrize("chunked", [True, False])
@@ -181,22 +181,22 @@ async def test_a_sender_that_hangs_up_is_no_defect(shuffler):
     header = shuffler.server.publish()
     body = body_of(header, sealed_reports(1))
     messages = [{"type": "http.request", "body": body[:50], "more_body": True}, {"type": "http.disconnect"}]
-    sent = []
+    responses = []
 
     async def receive():
         return messages.pop(0)
 
     async def send(message):
-        sent.append(message)
+        responses.append(message)
 
     path = "/experiments/spring/reports"
     scope = {"type": "http", "method": "POST", "path": path, "headers": [], "query_string": b"", "root_path": ""}
     await shuffler.client._transport.app(scope, receive, send)
-    assert sent == []
+    assert responses == []
     assert await shuffler.metric("reports_held") == 0
 
 
-async def test_while_the_server_is_away_known_rounds_go_on(shuffler):
+async def test_known_rounds_continue_without_the_server(shuffler):
     header = shuffler.server.publish()
     assert (await shuffler.post(header, sealed_reports(1))).status_code == 202
     shuffler.server.publications.clear()

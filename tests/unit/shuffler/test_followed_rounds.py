@@ -13,7 +13,7 @@ from tests.unit.shuffler.fake_server import FakeServer
 from tests.unit.shuffler.helpers import Shuffler, assert_problem, sealed_reports, until
 
 
-async def test_an_experiment_is_followed_from_first_sight(shuffler):
+async def test_an_experiment_is_followed_from_its_first_upload(shuffler):
     server = shuffler.server
     server.publish(version=1)
     assert (await shuffler.facts())["version"] == 1
@@ -49,7 +49,7 @@ async def test_an_answer_from_before_the_publication_does_not_count(shuffler):
     assert_problem(await early, 409, "round-unknown")
 
 
-async def test_a_round_that_the_server_closed_is_given_up(shuffler, settings):
+async def test_a_round_closed_by_the_server_is_erased(shuffler, settings):
     server = shuffler.server
     await shuffler.post(server.publish(version=1), sealed_reports(3))
     (old,) = settings.data.glob("*.db")
@@ -78,7 +78,7 @@ async def test_a_server_that_shows_another_publication_is_not_followed(shuffler,
     assert await shuffler.metric("reports_held") == 2
 
 
-async def test_the_first_sight_of_an_experiment_is_one_question(shuffler):
+async def test_concurrent_first_uploads_ask_the_server_once(shuffler):
     server = shuffler.server
     server.deaf, server.delay = True, 0.1
     header = server.publish()
@@ -104,7 +104,7 @@ async def test_experiments_do_not_mix(shuffler):
     await shuffler.post(spring, reports[:2])
     await shuffler.post(summer, reports[2:4])
     await shuffler.post(spring, reports[4:])
-    await until(lambda: len(server.taken) == 2)
+    await until(lambda: len(server.delivered) == 2)
     assert sorted(server.received("spring")) == sorted([*reports[:2], reports[4]])
     assert sorted(server.received("summer")) == sorted(reports[2:4])
 
@@ -119,7 +119,7 @@ async def test_experiments_do_not_mix(shuffler):
         httpx.ReadTimeout("slow"),
     ],
 )
-async def test_a_server_that_cannot_say_makes_the_shuffler_unavailable(settings, answer):
+async def test_uploads_are_unavailable_while_the_server_is_unreachable(settings, answer):
     def respond(_):
         if isinstance(answer, Exception):
             raise answer
@@ -137,13 +137,13 @@ async def test_a_publication_of_another_experiment_is_no_answer(shuffler):
     assert_problem(await shuffler.client.get("/experiments/spring"), 503, "unavailable")
 
 
-async def test_names_stay_in_their_place_of_the_address(shuffler):
+async def test_experiment_names_are_escaped_in_the_server_address(shuffler):
     answer = await shuffler.client.get("/experiments/spring%3Fwait=9%23")
     assert_problem(answer, 404, "not-found")
     assert shuffler.server.questions == 1
 
 
-async def test_a_restart_takes_up_what_was_held(settings, server):
+async def test_a_restart_continues_with_stored_rounds(settings, server):
     transport = httpx.ASGITransport(server.app)
     header, reports = server.publish(batch=4), sealed_reports(4)
     async with serving(create_app(settings, transport)) as client:
@@ -153,11 +153,11 @@ async def test_a_restart_takes_up_what_was_held(settings, server):
         assert await shuffler.metric("reports_held") == 3
         assert_problem(await shuffler.post(header, reports[:3]), 409, "duplicate-report")
         assert (await shuffler.post(header, reports[3:])).status_code == 202
-        await until(lambda: bool(server.taken))
+        await until(lambda: bool(server.delivered))
     assert sorted(server.received()) == sorted(reports)
 
 
-async def test_a_restart_gives_up_rounds_closed_meanwhile(settings, server):
+async def test_a_restart_erases_rounds_closed_meanwhile(settings, server):
     transport = httpx.ASGITransport(server.app)
     async with serving(create_app(settings, transport)) as client:
         await Shuffler(client, server).post(server.publish(version=1), sealed_reports(3))
@@ -170,15 +170,15 @@ async def test_a_restart_gives_up_rounds_closed_meanwhile(settings, server):
 
 
 async def test_a_delivered_round_is_not_opened_again_after_a_restart(settings, server):
-    """Nor an older one: a server could else fill its batch around one late device."""
+    """An older round is not opened either: a server could fill its batch around a single late device."""
     transport = httpx.ASGITransport(server.app)
     older, old_body = server.publish(version=1, batch=2), server.publications["spring"]
     async with serving(create_app(settings, transport)) as client:
         await Shuffler(client, server).post(older, sealed_reports(2))
-        await until(lambda: bool(server.taken))
+        await until(lambda: bool(server.delivered))
         header = server.publish(version=2, batch=2)
         await Shuffler(client, server).post(header, sealed_reports(2))
-        await until(lambda: len(server.taken) == 2 and not list(settings.data.glob("*.db*")))
+        await until(lambda: len(server.delivered) == 2 and not list(settings.data.glob("*.db*")))
     async with serving(create_app(settings, transport)) as client:
         assert_problem(await Shuffler(client, server).post(header, sealed_reports(1)), 409, "round-closed")
         assert (await Shuffler(client, server).facts())["open"] is False
@@ -188,14 +188,14 @@ async def test_a_delivered_round_is_not_opened_again_after_a_restart(settings, s
     assert len(server.attempts) == 2
 
 
-async def test_a_damaged_memory_is_refused(settings):
+async def test_a_damaged_history_is_refused(settings):
     settings.data.mkdir()
     (settings.data / "taken.sqlite").write_bytes(b"no database" * 100)
     with pytest.raises(SpecError, match="PRIVATEER_DATA"):
         create_app(settings)
 
 
-async def test_the_count_is_shown_in_tenths(shuffler):
+async def test_the_fill_level_is_shown_in_tenths(shuffler):
     header = shuffler.server.publish(batch=30)
     await shuffler.post(header, sealed_reports(8))
     assert await shuffler.metric("reports_held") == 6

@@ -9,7 +9,7 @@ import pytest
 
 from privateer_core.errors import DuplicateReport, Unavailable
 from privateer_core.wire.batch import decode_batch
-from privateer_core.wire.envelope import pieces
+from privateer_core.wire.envelope import split_bytes
 from privateer_shuffler.app import create_app
 from privateer_shuffler.pool.round_file import RoundStore
 from tests.support.asgi import serving
@@ -29,20 +29,20 @@ class Hands:
         return self.time
 
 
-def people(count):
-    """What so many people upload."""
+def make_uploads(count):
+    """Return the uploads of a number of participants."""
     return [b"".join(sealed_reports(MESSAGES)) for _ in range(count)]
 
 
-async def batch_of(pool):
-    return pieces(decode_batch(await pool.batch()).sealed, SIZE)
+async def read_batch(pool):
+    return split_bytes(decode_batch(await pool.batch()).sealed, SIZE)
 
 
 async def test_the_messages_of_all_people_are_in_the_batch_once(new_store):
-    pool, uploads = pool_of(new_store(3, messages=MESSAGES)), people(3)
+    pool, uploads = pool_of(new_store(3, messages=MESSAGES)), make_uploads(3)
     assert (await pool.hold(uploads)).accepted == 3
-    await asyncio.wait_for(pool.complete(), 20)
-    assert Counter(await batch_of(pool)) == Counter(pieces(b"".join(uploads), SIZE))
+    await asyncio.wait_for(pool.wait_until_complete(), 20)
+    assert Counter(await read_batch(pool)) == Counter(split_bytes(b"".join(uploads), SIZE))
     await pool.close()
 
 
@@ -52,24 +52,24 @@ async def test_a_persons_messages_do_not_stay_together(new_store, planted):
     # The last of the free places every time: one place after another.
     planted_below = [lambda count: count - 1] if planted else []
     pool = pool_of(new_store(200, messages=MESSAGES), *planted_below)
-    uploads = people(200)
+    uploads = make_uploads(200)
     await pool.hold(uploads)
-    owner = {message: who for who, upload in enumerate(uploads) for message in pieces(upload, SIZE)}
-    owners = np.array([owner[message] for message in await batch_of(pool)])
-    together = int((owners[1:] == owners[:-1]).sum())
-    assert (together > 20) == planted
+    owner = {message: person for person, upload in enumerate(uploads) for message in split_bytes(upload, SIZE)}
+    owners = np.array([owner[message] for message in await read_batch(pool)])
+    n_adjacent = int((owners[1:] == owners[:-1]).sum())
+    assert (n_adjacent > 20) == planted
     await pool.close()
 
 
-async def test_all_messages_of_a_person_or_none(new_store):
-    pool, uploads = pool_of(new_store(2, messages=MESSAGES)), people(3)
+async def test_an_upload_is_accepted_with_all_messages_or_refused(new_store):
+    pool, uploads = pool_of(new_store(2, messages=MESSAGES)), make_uploads(3)
     assert (await pool.hold(uploads)).refused == {Unavailable.slug: 1}
-    assert (pool.held, len(await batch_of(pool))) == (2, 2 * MESSAGES)
+    assert (pool.n_held, len(await read_batch(pool))) == (2, 2 * MESSAGES)
     await pool.close()
 
 
 async def test_uploads_that_share_a_message_are_duplicates(new_store):
-    pool, (first, second) = pool_of(new_store(3, messages=MESSAGES)), people(2)
+    pool, (first, second) = pool_of(new_store(3, messages=MESSAGES)), make_uploads(2)
     mixed, repeated = first[:SIZE] + second[SIZE:], second[:SIZE] * MESSAGES
     receipt = await pool.hold([first, first, mixed, repeated])
     assert (receipt.accepted, receipt.refused) == (1, {DuplicateReport.slug: 3})
@@ -77,79 +77,79 @@ async def test_uploads_that_share_a_message_are_duplicates(new_store):
 
 
 async def test_a_restart_knows_people_by_their_messages(new_store, tmp_path):
-    pool, uploads = pool_of(new_store(3, messages=MESSAGES)), people(2)
+    pool, uploads = pool_of(new_store(3, messages=MESSAGES)), make_uploads(2)
     await pool.hold(uploads)
     await pool.close()
     (path,) = tmp_path.glob("*.db")
-    again = pool_of(RoundStore.load(path))
-    assert again.held == 2
-    assert (await again.hold(uploads[:1])).refused == {DuplicateReport.slug: 1}
-    await again.close()
+    restarted = pool_of(RoundStore.load(path))
+    assert restarted.n_held == 2
+    assert (await restarted.hold(uploads[:1])).refused == {DuplicateReport.slug: 1}
+    await restarted.close()
 
 
 DUE = {"messages": MESSAGES, "least": 2, "deadline": 1060}
 
 
-async def test_a_pool_closes_at_its_deadline_with_people_enough(new_store):
+async def test_a_pool_closes_at_its_deadline_with_the_minimum_of_reports(new_store):
     clock = Hands(1059.95)
-    pool, uploads = pool_of(new_store(5, **DUE), clock=clock), people(3)
+    pool, uploads = pool_of(new_store(5, **DUE), clock=clock), make_uploads(3)
     await pool.hold(uploads[:2])
-    waiting = asyncio.create_task(pool.complete())
+    waiting = asyncio.create_task(pool.wait_until_complete())
     await asyncio.sleep(0.01)
     assert not waiting.done()
     clock.time = 1060
     await asyncio.wait_for(waiting, 20)
-    assert Counter(await batch_of(pool)) == Counter(pieces(b"".join(uploads[:2]), SIZE))
+    assert Counter(await read_batch(pool)) == Counter(split_bytes(b"".join(uploads[:2]), SIZE))
     assert (await pool.hold(uploads[2:])).refused == {Unavailable.slug: 1}
     await pool.close()
 
 
-async def test_a_pool_that_is_short_at_its_deadline_waits_for_enough(new_store):
+async def test_a_short_pool_waits_for_the_minimum_after_its_deadline(new_store):
     clock = Hands(2000)
-    pool, uploads = pool_of(new_store(5, **DUE), clock=clock), people(2)
-    waiting = asyncio.create_task(pool.complete())
+    pool, uploads = pool_of(new_store(5, **DUE), clock=clock), make_uploads(2)
+    waiting = asyncio.create_task(pool.wait_until_complete())
     await pool.hold(uploads[:1])
     await asyncio.sleep(0.05)
     assert not waiting.done()
     await pool.hold(uploads[1:])
     await asyncio.wait_for(waiting, 20)
-    assert len(await batch_of(pool)) == 2 * MESSAGES
+    assert len(await read_batch(pool)) == 2 * MESSAGES
     await pool.close()
 
 
 async def test_the_same_batch_after_a_restart_past_the_deadline(new_store, tmp_path):
-    pool, uploads = pool_of(new_store(5, **DUE), clock=Hands()), people(4)
+    pool, uploads = pool_of(new_store(5, **DUE), clock=Hands()), make_uploads(4)
     await pool.hold(uploads[:3])
     await pool.close()
     (path,) = tmp_path.glob("*.db")
-    again = pool_of(RoundStore.load(path), clock=Hands(1061))
-    assert again.full
-    assert (await again.hold(uploads[3:])).refused == {Unavailable.slug: 1}
-    assert Counter(await batch_of(again)) == Counter(pieces(b"".join(uploads[:3]), SIZE))
-    await again.close()
+    restarted = pool_of(RoundStore.load(path), clock=Hands(1061))
+    assert restarted.is_full
+    assert (await restarted.hold(uploads[3:])).refused == {Unavailable.slug: 1}
+    assert Counter(await read_batch(restarted)) == Counter(split_bytes(b"".join(uploads[:3]), SIZE))
+    await restarted.close()
 
 
 async def test_a_short_batch_is_delivered(settings, server):
     header = server.publish(batch=5, messages=MESSAGES, least=2, deadline=1)
     async with serving(create_app(settings, httpx.ASGITransport(server.app))) as client:
-        shuffler, uploads = Shuffler(client, server), people(2)
+        shuffler, uploads = Shuffler(client, server), make_uploads(2)
         assert (await shuffler.post(header, uploads)).json() == {"accepted": 2, "refused": {}}
-        await until(lambda: bool(server.taken))
-        assert Counter(server.received()) == Counter(pieces(b"".join(uploads), SIZE))
+        await until(lambda: bool(server.delivered))
+        assert Counter(server.received()) == Counter(split_bytes(b"".join(uploads), SIZE))
         await until(lambda: not list(settings.data.glob("*.db")))
         assert await shuffler.metric("reports_forwarded_total") == 2
 
 
-async def test_half_an_upload_is_refused(shuffler):
+async def test_an_incomplete_upload_is_refused(shuffler):
     header = shuffler.server.publish(messages=MESSAGES)
-    answer = await shuffler.post(header, [people(1)[0][:-SIZE]])
+    answer = await shuffler.post(header, [make_uploads(1)[0][:-SIZE]])
     assert_problem(answer, 400, "wrong-size")
 
 
-async def test_the_operators_floor_holds_for_the_fewest_people(settings, server):
+async def test_the_minimum_batch_applies_to_the_smallest_round(settings, server):
     header = server.publish(batch=50, messages=MESSAGES, least=1, deadline=1)
     async with serving(create_app(settings, httpx.ASGITransport(server.app))) as client:
-        answer = await Shuffler(client, server).post(header, people(1))
+        answer = await Shuffler(client, server).post(header, make_uploads(1))
         assert_problem(answer, 422, "spec-invalid")
         assert "close at 1 " in answer.json()["detail"]
 

@@ -1,4 +1,4 @@
-"""What readiness and gauges of a shuffler say of its server: away, with another key, or with other publications."""
+"""Readiness and gauges of a shuffler by the state of its server: absent, another key, or other publications."""
 
 import asyncio
 import logging
@@ -18,10 +18,10 @@ OTHER = Notary(bytes([1]) * 32).identity
 
 
 @pytest.fixture(autouse=True)
-def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Probes in a row: readiness probes by itself, and the gauge says what the last one said."""
+def probe_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Probe often: readiness probes by itself, and the gauge has the last probe."""
     monkeypatch.setattr("privateer_shuffler.server_health._LOOK_SECONDS", 0.02)
-    monkeypatch.setattr("privateer_shuffler.followed_rounds._RETRY_SECONDS", 0.02)
+    monkeypatch.setattr("privateer_shuffler.held_pools.RETRY_SECONDS", 0.02)
 
 
 async def follows(shuffler: Shuffler, value: float) -> None:
@@ -34,7 +34,7 @@ async def follows(shuffler: Shuffler, value: float) -> None:
 async def test_a_server_with_another_key_makes_it_unready_until_the_old_one_is_back(
     shuffler: Shuffler, caplog: pytest.LogCaptureFixture
 ) -> None:
-    server, own = shuffler.server, shuffler.server.identity
+    server, identity = shuffler.server, shuffler.server.identity
     await shuffler.post(server.publish(batch=9), sealed_reports(1))
     await follows(shuffler, 1)
     with caplog.at_level(logging.WARNING):
@@ -46,16 +46,16 @@ async def test_a_server_with_another_key_makes_it_unready_until_the_old_one_is_b
         assert "PRIVATEER_SERVER_KEY" in refused.json()["remedy"]
         await follows(shuffler, 0)
         assert (await shuffler.facts())["version"] == 1
-        server.identity = own
+        server.identity = identity
         await follows(shuffler, 1)
     assert (await shuffler.client.get("/readyz")).status_code == 200
     assert (await shuffler.post(header, sealed_reports(1))).status_code == 202
-    said = [one.getMessage() for one in caplog.records if one.name == "privateer.shuffler"]
-    assert [line.partition(":")[0] for line in said] == ["no new round can be followed", "rounds can be followed again"]
+    messages = [record.getMessage() for record in caplog.records if record.name == "privateer.shuffler"]
+    assert [m.partition(":")[0] for m in messages] == ["no new round can be followed", "rounds can be followed again"]
     assert OTHER.public.hex() not in caplog.text
 
 
-async def test_a_page_in_between_that_nobody_has_signed_is_over_once_the_server_answers(shuffler: Shuffler) -> None:
+async def test_an_unsigned_response_in_between_counts_until_the_server_answers(shuffler: Shuffler) -> None:
     """The shuffler asks for the publication that it knows once more, and goes on with its round meanwhile."""
     server = shuffler.server
     header = server.publish(batch=9)
@@ -69,21 +69,21 @@ async def test_a_page_in_between_that_nobody_has_signed_is_over_once_the_server_
     await follows(shuffler, 1)
 
 
-async def test_it_is_unready_after_a_restart_that_follows_nothing(
+async def test_a_restarted_shuffler_without_rounds_is_unready_without_its_server(
     settings: ShufflerSettings, server: FakeServer
 ) -> None:
-    """Nobody has asked for an experiment yet, so nothing else could tell."""
+    """No experiment has been requested yet, so that only the probe can show the failure."""
     transport = httpx.ASGITransport(server.app)
     async with serving(create_app(settings, transport)) as client:
         await Shuffler(client, server).post(server.publish(batch=2), sealed_reports(2))
-        await until(lambda: bool(server.taken))
+        await until(lambda: bool(server.delivered))
     server.identity = OTHER
     async with serving(create_app(settings, transport)) as client:
         assert_problem(await client.get("/readyz"), 503, "unavailable")
         await follows(Shuffler(client, server), 0)
 
 
-async def test_it_goes_on_with_its_round_while_the_server_is_away(shuffler: Shuffler) -> None:
+async def test_the_open_round_continues_without_the_server(shuffler: Shuffler) -> None:
     server = shuffler.server
     header = server.publish(batch=3)
     await shuffler.post(header, sealed_reports(1))
@@ -92,20 +92,20 @@ async def test_it_goes_on_with_its_round_while_the_server_is_away(shuffler: Shuf
     assert (await shuffler.post(header, sealed_reports(1))).status_code == 202
     await follows(shuffler, 0)
     assert (await shuffler.post(header, sealed_reports(1))).status_code == 202
-    await until(lambda: bool(server.taken))
+    await until(lambda: bool(server.delivered))
     assert_problem(await shuffler.client.get("/readyz"), 503, "unavailable")  # it holds nothing, and learns of nothing
     server.healthy = True
     assert (await shuffler.client.get("/readyz")).status_code == 200
     await follows(shuffler, 1)
 
 
-@pytest.mark.parametrize("again", [{"version": 1}, {"version": 2, "policy": b"another"}])
-async def test_a_server_that_went_back_is_on_the_gauge(shuffler: Shuffler, again: dict[str, Any]) -> None:
+@pytest.mark.parametrize("published", [{"version": 1}, {"version": 2, "policy": b"another"}])
+async def test_an_earlier_publication_is_on_the_gauge(shuffler: Shuffler, published: dict[str, Any]) -> None:
     server = shuffler.server
     header = server.publish(version=2)
     body = server.publications["spring"]
     await shuffler.post(header, sealed_reports(1))
-    server.publish(**again)
+    server.publish(**published)
     await follows(shuffler, 0)
     assert (await shuffler.post(header, sealed_reports(1))).status_code == 202
     server.publications["spring"] = body
@@ -121,7 +121,7 @@ async def test_a_server_that_went_back_is_on_the_gauge(shuffler: Shuffler, again
         httpx.ReadTimeout("slow"),
     ],
 )
-async def test_what_answers_without_a_key_is_no_server(
+async def test_a_response_without_a_key_counts_as_no_server(
     settings: ShufflerSettings, answer: httpx.Response | Exception
 ) -> None:
     def respond(_: httpx.Request) -> httpx.Response:

@@ -3,11 +3,11 @@ from pathlib import Path
 import pytest
 
 from privateer_core.errors import SpecError
-from privateer_core.serving.settings import TokenSettings
+from privateer_core.serving.settings import _RENAMED, TokenSettings
 from privateer_shuffler.settings import ShufflerSettings, read_settings
 
 
-def test_everything_has_a_default():
+def test_all_settings_have_defaults():
     assert read_settings({}) == ShufflerSettings(
         server_url="http://127.0.0.1:8002",
         data=Path("data/shuffler"),
@@ -50,7 +50,7 @@ def test_a_database_needs_an_address_and_two_keys(name):
     assert caught.value.remedy
 
 
-def test_everything_can_be_set():
+def test_all_settings_can_be_set():
     environment = {
         "PRIVATEER_SERVER_URL": "https://learn.example/api/",
         "PRIVATEER_DATA": "/data",
@@ -66,8 +66,8 @@ def test_everything_can_be_set():
         "PRIVATEER_SERVER_CA": "/ca.pem",
         "PRIVATEER_TOKENS": "required",
         "PRIVATEER_TOKEN_KEYS": "/trusted",
-        "PRIVATEER_ORIGIN": "shuffle.example, other.example:8443",
-        "PRIVATEER_ORIGINS": "https://shop.example",
+        "PRIVATEER_TOKEN_ORIGIN": "shuffle.example, other.example:8443",
+        "PRIVATEER_CORS_ORIGINS": "https://shop.example",
     }
     expected = ShufflerSettings(
         server_url="https://learn.example/api",
@@ -82,7 +82,7 @@ def test_everything_can_be_set():
         admin_port=9003,
         sender_keys=(Path("keys"), Path("more/one.pub")),
         server_ca=Path("/ca.pem"),
-        origins=("https://shop.example",),
+        cors_origins=("https://shop.example",),
         tokens=TokenSettings(required=True, keys="/trusted", origins=("shuffle.example", "other.example:8443")),
     )
     assert read_settings(environment) == expected
@@ -115,3 +115,12 @@ def test_a_bad_value_names_its_variable_and_what_to_do(variable, value):
         read_settings({variable: value})
     assert caught.value.field == variable
     assert caught.value.remedy
+
+
+@pytest.mark.parametrize(("old", "new"), _RENAMED.items())
+def test_an_old_variable_is_refused_with_the_new_one(old, new):
+    """A service that ignored the old name of its key would make another key, in silence."""
+    with pytest.raises(SpecError) as refused:
+        read_settings({old: "/keys/secret"})
+    assert (refused.value.field, refused.value.remedy) == (old, f"call it {new}")
+    assert "secret" not in str(refused.value)

@@ -8,7 +8,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from privateer_core.errors import BatchRefused, SpecError, Unavailable
-from privateer_core.wire.batch import BATCH, SIGNATURE_HEADER, check_claim, sign_claim
+from privateer_core.wire.batch import BATCH, SIGNATURE_HEADER, sign_claim, verify_claim
 from privateer_core.wire.keys import signing_key_id
 from privateer_core.wire.problem import problem_body
 from privateer_shuffler.app import main
@@ -16,7 +16,7 @@ from privateer_shuffler.delivery import Upstream
 
 
 @pytest.mark.parametrize("content", [None, "", "no certificate"])
-def test_a_file_without_certificates_is_told(tmp_path, content):
+def test_a_file_without_certificates_is_refused(tmp_path, content):
     path = tmp_path / "ca.pem"
     if content is not None:
         path.write_text(content)
@@ -25,7 +25,7 @@ def test_a_file_without_certificates_is_told(tmp_path, content):
     assert caught.value.field == "PRIVATEER_SERVER_CA"
 
 
-def test_it_is_one_line_and_exit_code_2(monkeypatch, capsys, tmp_path):
+def test_a_bad_certificate_file_is_one_line_and_exit_code_2(monkeypatch, capsys, tmp_path):
     monkeypatch.setenv("PRIVATEER_DATA", str(tmp_path))
     monkeypatch.setenv("PRIVATEER_SERVER_URL", "https://learn.example")
     monkeypatch.setenv("PRIVATEER_SERVER_CA", str(tmp_path / "missing.pem"))
@@ -36,15 +36,16 @@ def test_it_is_one_line_and_exit_code_2(monkeypatch, capsys, tmp_path):
 
 
 @pytest.mark.parametrize("seconds", [0, 3600])
-async def test_a_clock_that_differs_is_no_key_that_is_not_trusted(seconds):
+async def test_a_refused_signature_is_attributed_to_clock_or_key(seconds):
     key, stranger = Ed25519PrivateKey.generate(), Ed25519PrivateKey.generate()
-    known = {signing_key_id(one.public_key()): one.public_key() for one in ((key,) if seconds else (stranger,))}
+    public_key = (key if seconds else stranger).public_key()
+    trusted_keys = {signing_key_id(public_key): public_key}
 
     def answer(request):
         text, now = request.headers[SIGNATURE_HEADER], time.time() + seconds
-        check = BATCH.check if request.url.path == "/batches" else partial(check_claim, "spring")
+        check = BATCH.verify if request.url.path == "/batches" else partial(verify_claim, "spring")
         with pytest.raises(BatchRefused) as refused:
-            check(text, known, now)
+            check(text, trusted_keys, now)
         return httpx.Response(refused.value.status, content=problem_body(refused.value))
 
     upstream = Upstream("http://server", httpx.MockTransport(answer))

@@ -1,4 +1,4 @@
-"""Features of every kind: what a spec may say of them, what people's values become, and what is refused."""
+"""Features of every kind: valid sections of a spec, the columns of values, and refusals."""
 
 import math
 
@@ -10,8 +10,15 @@ from hypothesis import strategies as st
 from privateer_core.algorithms import parse_spec
 from privateer_core.answer.facts import Among, Between
 from privateer_core.errors import InputError, SpecError
-from privateer_core.spec.categories import LEVELS_MAX, Boolean, Categorical, Hashed, Ordinal, bucket_of
-from privateer_core.spec.context import COLUMNS_MAX, FEATURES_MAX, blocks_of, conditions_of, encoded, inhabited
+from privateer_core.spec.categories import LEVELS_MAX, Boolean, Categorical, Hashed, Ordinal, hash_bucket
+from privateer_core.spec.context import (
+    COLUMNS_MAX,
+    FEATURES_MAX,
+    describe_box,
+    encode_features,
+    find_inhabited_boxes,
+    list_blocks,
+)
 from privateer_core.spec.features import Feature, Numeric, Ranked
 from tests.support.specs import make_spec
 
@@ -24,7 +31,7 @@ TABLES = {
     "plan": {"levels": ["free", "basic", "pro"], "ordered": True},
     "premium": {"boolean": True},
     "owner": {"boolean": True, "missing": True},
-    "town": {"hashed": 5, "missing": True},
+    "town": {"hash_buckets": 5, "missing": True},
     "hour": {"low": 0, "high": 24, "cyclic": True, "missing": True},
 }
 FEATURES = make_spec({"context.features": TABLES}).features
@@ -36,12 +43,16 @@ BAD = {
     "too many levels": (
         {"levels": list(range(LEVELS_MAX + 1))},
         "context.features.x.levels",
-        "at most 1,000, not 1,001; .*hashed",
+        "at most 1,000, not 1,001; .*hash_buckets",
     ),
-    "ten thousand levels": ({"levels": list(range(10_000))}, "context.features.x.levels", "at most 1,000, .*hashed"),
+    "ten thousand levels": (
+        {"levels": list(range(10_000))},
+        "context.features.x.levels",
+        "at most 1,000, .*hash_buckets",
+    ),
     "too many in order": ({"levels": list(range(257)), "ordered": True}, "context.features.x.levels", "at most 256"),
-    "one bucket": ({"hashed": 1}, "context.features.x.hashed", "greater than or equal to 2"),
-    "too many buckets": ({"hashed": 1001}, "context.features.x.hashed", "less than or equal to 1000"),
+    "one bucket": ({"hash_buckets": 1}, "context.features.x.hash_buckets", "greater than or equal to 2"),
+    "too many buckets": ({"hash_buckets": 1001}, "context.features.x.hash_buckets", "less than or equal to 1000"),
     "a level twice": ({"levels": ["a", "a"]}, "context.features.x.levels", "distinct"),
     "a truth as a level": ({"levels": [True, "a"]}, "context.features.x.levels.0", "text .* or a whole number"),
     "an empty level": ({"levels": ["", "a"]}, "context.features.x.levels.0", "text .* or a whole number"),
@@ -64,7 +75,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_what_is_wrong_with_a_feature_is_named(name: str) -> None:
+def test_errors_in_a_feature_are_named(name: str) -> None:
     table, field, constraint = BAD[name]
     with pytest.raises(SpecError, match=f"(?i){constraint}") as refused:
         make_spec({"context.features": {"x": table}})
@@ -73,10 +84,10 @@ def test_what_is_wrong_with_a_feature_is_named(name: str) -> None:
 
 
 def test_there_are_at_most_twenty_features_of_forty_columns() -> None:
-    most = {f"x{j}": {"low": 0, "high": 1, "missing": True} for j in range(FEATURES_MAX)}
-    assert make_spec({"context.features": most}).dimension == COLUMNS_MAX
+    twenty = {f"x{j}": {"low": 0, "high": 1, "missing": True} for j in range(FEATURES_MAX)}
+    assert make_spec({"context.features": twenty}).dimension == COLUMNS_MAX
     with pytest.raises(SpecError, match=r"context.features: .*at most 20"):
-        make_spec({"context.features": most | {"x20": {"low": 0, "high": 1}}})
+        make_spec({"context.features": twenty | {"x20": {"low": 0, "high": 1}}})
     wide = {f"x{j}": {"levels": list(range(200))} for j in range(6)}
     with pytest.raises(SpecError, match=r"context.features: are 6 and make 48 columns, .*at most 20 in 40"):
         make_spec({"context.features": wide})
@@ -130,9 +141,9 @@ ENCODED = [
 @pytest.mark.parametrize(("name", "value", "columns"), ENCODED)
 def test_values_become_columns(name: str, value: object, columns: list[float]) -> None:
     feature = FEATURES[name]
-    found = feature.encode(np.array([feature.read(name, value)]))
-    assert found.tolist() == [pytest.approx(columns)]
-    assert found.shape == (1, feature.columns)
+    encoded = feature.encode(np.array([feature.read(name, value)]))
+    assert encoded.tolist() == [pytest.approx(columns)]
+    assert encoded.shape == (1, feature.columns)
 
 
 REFUSED = [
@@ -153,7 +164,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("name", "value", "message"), REFUSED)
-def test_what_a_feature_cannot_have_is_named_and_not_echoed(name: str, value: object, message: str) -> None:
+def test_invalid_values_of_a_feature_are_named_and_not_echoed(name: str, value: object, message: str) -> None:
     with pytest.raises(InputError, match=message) as refused:
         FEATURES[name].read(name, value)
     assert refused.value.field == name
@@ -202,18 +213,18 @@ def test_ranks_rise_with_numbers_and_are_shares_of_the_cut_points(cuts: list[int
 
 
 @given(st.floats(-1e9, 1e9), st.floats(-1e9, 1e9), st.floats(1e-3, 1e9))
-def test_numbers_are_scaled_as_they_always_were(number: float, low: float, width: float) -> None:
+def test_numbers_are_scaled_by_their_bounds(number: float, low: float, width: float) -> None:
     feature = Numeric(low=low, high=low + width)
     before = min(1.0, max(0.0, (number - feature.low) / (feature.high - feature.low)))
     assert feature.encode(np.array([number]))[0, 0] == before
 
 
-def drawn(seed: int, people: int) -> np.ndarray:
-    """Numbers as `read` returns them, with others and gaps where they may be."""
+def draw_numbers(seed: int, people: int) -> np.ndarray:
+    """Draw numbers as `read` returns them, with unlisted levels and missing values if features allow any."""
     rng = np.random.default_rng(seed)
     sizes = {"country": 4, "code": 5, "plan": 3, "premium": 2, "owner": 2, "town": 5}
-    drawn = [rng.integers(sizes[name], size=people) if name in sizes else rng.normal(30, 40, people) for name in TABLES]
-    numbers = np.stack(drawn, axis=1).astype(np.float64)
+    draws = [rng.integers(sizes[name], size=people) if name in sizes else rng.normal(30, 40, people) for name in TABLES]
+    numbers = np.stack(draws, axis=1).astype(np.float64)
     for j, feature in enumerate(FEATURES.values()):
         if feature.missing:
             numbers[rng.random(people) < 0.3, j] = math.nan
@@ -222,21 +233,21 @@ def drawn(seed: int, people: int) -> np.ndarray:
 
 @given(st.integers(0, 2**32))
 def test_people_together_and_alone_are_encoded_alike_within_the_cube(seed: int) -> None:
-    numbers = drawn(seed, 20)
-    found = encoded(FEATURES, numbers)
-    assert found.shape == (20, sum(block.columns for block in blocks_of(FEATURES)))
-    assert ((found >= 0) & (found <= 1)).all()
-    assert (found == np.concatenate([encoded(FEATURES, one[None]) for one in numbers])).all()
+    numbers = draw_numbers(seed, 20)
+    features = encode_features(FEATURES, numbers)
+    assert features.shape == (20, sum(block.columns for block in list_blocks(FEATURES)))
+    assert ((features >= 0) & (features <= 1)).all()
+    assert (features == np.concatenate([encode_features(FEATURES, number[None]) for number in numbers])).all()
 
 
 def test_boxes_are_shown_by_the_values_that_they_have() -> None:
     lower, upper = np.zeros(12), np.ones(12)
-    assert conditions_of(FEATURES, lower, upper) == ()
+    assert describe_box(FEATURES, lower, upper) == ()
     names = ["hours", "age", "age?", "income", "country", "country", "code", "code", "code", "plan", "premium", "owner"]
     upper[names.index("hours")], lower[names.index("age?")] = 0.5, 0.5
     lower[names.index("country")], upper[names.index("code")] = 0.5, 0.5
     lower[names.index("plan")], lower[names.index("premium")] = 0.5, 0.5
-    assert conditions_of(FEATURES, np.append(lower, 0.0), np.append(upper, 1.0)) == (
+    assert describe_box(FEATURES, np.append(lower, 0.0), np.append(upper, 1.0)) == (
         Between("hours", 0.0, 40.0),
         Among("age", (), missing=True),
         Among("country", ("FR", "other")),
@@ -244,38 +255,40 @@ def test_boxes_are_shown_by_the_values_that_they_have() -> None:
         Among("plan", ("basic", "pro")),
         Among("premium", (True,)),
     )
-    assert Categorical(levels=(1, 2, 3, 4), missing=True).shown(np.array([0.5, 0, 0]), np.ones(3)) == [4, None, "other"]
-    assert Categorical(levels=("a", "b")).shown(np.array([0.5]), np.ones(1)) == ["b", "other"]
-    assert Categorical(levels=("a", "b")).shown(np.array([0.0]), np.array([0.5])) == ["a"]
-    assert Boolean(boolean=True, missing=True).shown(np.array([0.5, 0.0]), np.ones(2)) == [None]
-    assert Ordinal(levels=("a", "b"), ordered=True, missing=True).shown(np.array([0, 0.5]), np.ones(2)) is None
-    assert Ranked(quantiles=(0, 10, 100)).shown(np.array([0.5]), np.ones(1)) == [10.0, 100.0]
+    numbers = Categorical(levels=(1, 2, 3, 4), missing=True)
+    assert numbers.list_box_values(np.array([0.5, 0, 0]), np.ones(3)) == [4, None, "other"]
+    assert Categorical(levels=("a", "b")).list_box_values(np.array([0.5]), np.ones(1)) == ["b", "other"]
+    assert Categorical(levels=("a", "b")).list_box_values(np.array([0.0]), np.array([0.5])) == ["a"]
+    assert Boolean(boolean=True, missing=True).list_box_values(np.array([0.5, 0.0]), np.ones(2)) == [None]
+    ordinal = Ordinal(levels=("a", "b"), ordered=True, missing=True)
+    assert ordinal.list_box_values(np.array([0, 0.5]), np.ones(2)) is None
+    assert Ranked(quantiles=(0, 10, 100)).list_box_values(np.array([0.5]), np.ones(1)) == [10.0, 100.0]
 
 
 def test_a_box_that_also_holds_people_without_a_number_says_so() -> None:
     number, plan = Numeric(low=0, high=8, missing=True), Ordinal(levels=("a", "b"), ordered=True, missing=True)
     upper_half, everybody = np.array([0.5, 0.0]), np.array([1.0, 1.0])
-    assert number.shown(upper_half, everybody) == [4.0, 8.0, None]
-    assert number.shown(upper_half, np.array([1.0, 0.5])) == [4.0, 8.0]
-    assert number.shown(np.zeros(2), np.array([0.5, 1.0])) == [0.0, 4.0]
-    assert plan.shown(upper_half, everybody) == ["b", None]
+    assert number.list_box_values(upper_half, everybody) == [4.0, 8.0, None]
+    assert number.list_box_values(upper_half, np.array([1.0, 0.5])) == [4.0, 8.0]
+    assert number.list_box_values(np.zeros(2), np.array([0.5, 1.0])) == [0.0, 4.0]
+    assert plan.list_box_values(upper_half, everybody) == ["b", None]
     assert number.condition("n", upper_half, everybody) == Between("n", 4.0, 8.0, missing=True)
     assert plan.condition("p", upper_half, everybody) == Among("p", ("b",), missing=True)
 
 
-def halved(columns: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """The corners of a box that halvings make."""
+def draw_box(columns: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Draw the corners of a box of repeated halvings."""
     widths = 0.5 ** rng.choice([0, 0, 0, 1, 2, 3], size=columns)
     lower = np.floor(rng.random(columns) / widths) * widths
     return lower, lower + widths
 
 
 @given(st.integers(0, 2**32))
-def test_nobody_is_where_nobody_can_be(seed: int) -> None:
-    rng, people = np.random.default_rng(seed), encoded(FEATURES, drawn(seed, 200))
-    lower, upper = map(np.array, zip(*(halved(people.shape[1], rng) for _ in range(60)), strict=True))
-    here = (people[:, None] >= lower) & ((people[:, None] < upper) | (upper == 1))
-    assert inhabited(FEATURES, lower, upper)[here.all(axis=2).any(axis=0)].all()
+def test_boxes_with_people_are_found_inhabited(seed: int) -> None:
+    rng, people = np.random.default_rng(seed), encode_features(FEATURES, draw_numbers(seed, 200))
+    lower, upper = map(np.array, zip(*(draw_box(people.shape[1], rng) for _ in range(60)), strict=True))
+    is_inside = (people[:, None] >= lower) & ((people[:, None] < upper) | (upper == 1))
+    assert find_inhabited_boxes(FEATURES, lower, upper)[is_inside.all(axis=2).any(axis=0)].all()
 
 
 EMPTY = {
@@ -289,25 +302,25 @@ EMPTY = {
 
 
 @pytest.mark.parametrize("name", EMPTY)
-def test_it_is_known_where_nobody_can_be(name: str) -> None:
+def test_boxes_without_possible_people_are_found(name: str) -> None:
     feature, lower, upper = EMPTY[name]
-    assert feature.holds(np.array([lower], float), np.array([upper], float)).tolist() == [False]
-    assert feature.holds(np.zeros((1, len(lower))), np.ones((1, len(lower)))).tolist() == [True]
+    assert feature.find_inhabited(np.array([lower], float), np.array([upper], float)).tolist() == [False]
+    assert feature.find_inhabited(np.zeros((1, len(lower))), np.ones((1, len(lower)))).tolist() == [True]
 
 
 def test_a_bucket_is_that_of_a_text_or_of_its_digits() -> None:
-    town = Hashed(hashed=64)
+    town = Hashed(hash_buckets=64)
     numbers = [town.read("town", value) for value in ("12", 12, 12.0, "Nîmes", "Nimes")]
-    assert numbers[0] == numbers[1] == numbers[2] == bucket_of("12", 64)
+    assert numbers[0] == numbers[1] == numbers[2] == hash_bucket("12", 64)
     assert numbers[3] != numbers[4]
-    counts = np.bincount([bucket_of(f"user {n}", 64) for n in range(6400)], minlength=64)
+    counts = np.bincount([hash_bucket(f"user {n}", 64) for n in range(6400)], minlength=64)
     # Of 64 even buckets the largest is above 158, or the least below 46, one time in ten thousand.
     assert counts.min() > 46
     assert counts.max() < 158
     for wrong in (1.5, math.inf, True, ["a"]):
         with pytest.raises(InputError, match="town"):
             town.read("town", wrong)
-    gap, empty = town.encode(np.array([math.nan, float(bucket_of("", 64))]))
+    gap, empty = town.encode(np.array([math.nan, float(hash_bucket("", 64))]))
     assert gap.tolist() == empty.tolist()
 
 

@@ -1,4 +1,4 @@
-"""Rewards are scaled and clipped, and what is not a number is refused without its value."""
+"""Rewards are scaled and clipped, and values that are no numbers are refused without an echo."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ def test_rewards_are_scaled_and_clipped() -> None:
 
 
 @pytest.mark.parametrize("value", [float("nan"), "41.5", None, True, [41.5], 10**400])
-def test_what_is_not_a_number_is_refused_and_not_echoed(value: object) -> None:
+def test_a_reward_that_is_no_number_is_refused_and_not_echoed(value: object) -> None:
     assert not is_number(value)
     with pytest.raises(InputError) as error:
         Reward().scaled(value)
@@ -37,11 +37,11 @@ def test_numbers_of_every_kind_are_numbers(value: object) -> None:
     assert is_number(value)
 
 
-def test_what_says_nothing_is_left_out_so_that_specs_of_earlier_versions_keep_their_bytes() -> None:
+def test_default_fields_are_left_out_so_that_earlier_specs_keep_their_bytes() -> None:
     assert Reward().model_dump() == {"low": 0.0, "high": 1.0, "default": None}
-    told = Reward(high=300.0, kind="numeric", base_rate=2.0, deviation=15.0)
-    assert Reward.model_validate_json(told.model_dump_json()) == told
-    assert told.expected == pytest.approx(2 / 300)
+    reward = Reward(high=300.0, kind="numeric", base_rate=2.0, standard_deviation=15.0)
+    assert Reward.model_validate_json(reward.model_dump_json()) == reward
+    assert reward.expected_rate == pytest.approx(2 / 300)
 
 
 @pytest.mark.parametrize(
@@ -49,28 +49,30 @@ def test_what_says_nothing_is_left_out_so_that_specs_of_earlier_versions_keep_th
     [
         {"base_rate": 0.0},
         {"base_rate": 1.5},
-        {"deviation": 0.2},
-        {"kind": "numeric", "deviation": 0.6},
-        {"kind": "numeric", "deviation": 0.0},
+        {"standard_deviation": 0.2},
+        {"kind": "numeric", "standard_deviation": 0.6},
+        {"kind": "numeric", "standard_deviation": 0.0},
         {"kind": "count"},
     ],
 )
-def test_expectations_that_cannot_be(wrong: dict[str, object]) -> None:
+def test_impossible_base_rates_and_deviations_are_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - pydantic's
         Reward.model_validate(wrong)
 
 
 def test_numbers_that_cannot_vary_so_much_about_their_mean_are_refused() -> None:
     with pytest.raises(ValidationError, match=r"at most 6\.778"):
-        Reward(kind="numeric", low=0.0, high=200.0, base_rate=0.23, deviation=14.0)
-    assert Reward(kind="numeric", low=0.0, high=200.0, base_rate=2.3, deviation=14.0).deviation == 14.0
+        Reward(kind="numeric", low=0.0, high=200.0, base_rate=0.23, standard_deviation=14.0)
+    assert (
+        Reward(kind="numeric", low=0.0, high=200.0, base_rate=2.3, standard_deviation=14.0).standard_deviation == 14.0
+    )
 
 
-def test_bounds_far_wider_than_rewards_vary_are_said_where_there_is_noise() -> None:
+def test_very_wide_bounds_are_a_concern_where_there_is_noise() -> None:
     """Planted: bounds 50 standard deviations apart, which revenue may have."""
-    wide = Reward(high=1e6, kind="numeric", base_rate=5.0, deviation=1.0)
-    (said,) = wide.concerns(noisy=True)
-    assert "1,000,000 standard deviations" in said
-    assert "with bounds 10 apart it would be 100,000 times smaller" in said
-    assert wide.concerns(noisy=False) == []
-    assert Reward(high=50.0, kind="numeric", base_rate=5.0, deviation=1.0).concerns(noisy=True) == []
+    wide = Reward(high=1e6, kind="numeric", base_rate=5.0, standard_deviation=1.0)
+    (concern,) = wide.concerns(has_noise=True)
+    assert "1,000,000 standard deviations" in concern
+    assert "with bounds 10 apart it would be 100,000 times smaller" in concern
+    assert wide.concerns(has_noise=False) == []
+    assert Reward(high=50.0, kind="numeric", base_rate=5.0, standard_deviation=1.0).concerns(has_noise=True) == []

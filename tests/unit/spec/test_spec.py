@@ -1,4 +1,4 @@
-"""The spec: what is refused, with field, constraint and remedy; and the sizes of rounds."""
+"""The spec: refusals with field, constraint and remedy; and the sizes of rounds."""
 
 import math
 from contextlib import suppress
@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from privateer_core.algorithms import parse_spec, read_spec
 from privateer_core.errors import SpecError
+from privateer_core.spec.sections import _REMOVED_KEY_REMEDIES, _RENAMED, _RENAMED_VALUES
 from tests.support.phased import tables as phased_tables
 from tests.support.specs import SHUFFLE, make_spec, tables
 
@@ -79,18 +80,19 @@ BAD = [
     ({**PROVED, "algorithm.density_bound": 0.9}, "algorithm.density_bound", "greater than or equal to 1"),
     ({**PROVED, "algorithm.failure": 1.0}, "algorithm.failure", "less than 1"),
     ({**PROVED, "algorithm.failure": math.nan}, "algorithm.failure", None),
-    ({"algorithm.memory": 0.0}, "algorithm.memory", None),
-    ({"algorithm.memory": math.inf}, "algorithm.memory", None),
-    ({"algorithm.memory": "forever"}, "algorithm.memory", None),
-    ({"algorithm.memory": 999}, "algorithm.memory", "experiment.round_size"),
-    ({"algorithm.memory": "auto", "experiment.round_size": 4000}, "algorithm.memory", "experiment.round_size"),
-    ({"algorithm.memory": 5000, "algorithm.name": "paper-1-proved"}, "algorithm.memory", "None"),
+    ({"algorithm.half_life": 0.0}, "algorithm.half_life", None),
+    ({"algorithm.half_life": math.inf}, "algorithm.half_life", None),
+    ({"algorithm.half_life": "forever"}, "algorithm.half_life", None),
+    ({"algorithm.half_life": 999}, "algorithm.half_life", "experiment.round_size"),
+    ({"algorithm.half_life": "auto", "experiment.round_size": 4000}, "algorithm.half_life", "experiment.round_size"),
+    ({"algorithm.half_life": 5000, "algorithm.name": "paper-1-proved"}, "algorithm.half_life", "None"),
     ({"algorithm.confidence": "proved"}, "algorithm.confidence", "unknown key"),
-    ({"algorithm.memory": 5000, "algorithm.name": "paper-1-ldpmab"}, "algorithm.memory", "None"),
+    ({"algorithm.half_life": 5000, "algorithm.name": "paper-1-ldpmab"}, "algorithm.half_life", "None"),
     ({"privcy": {}}, "privcy", "unknown key"),
     ({"privacy.epsilom": 1.0}, "privacy.epsilom", "unknown key"),
     ({"experiment.arm": ["a", "b"]}, "experiment.arm", "unknown key"),
     ({"algorithm.depth": 3}, "algorithm.depth", "unknown key"),
+    *(({key: 1}, key, "is no longer a key") for key in _REMOVED_KEY_REMEDIES if key.startswith("algorithm.")),
 ]
 
 
@@ -105,6 +107,34 @@ def test_bad_input_names_field_constraint_and_remedy(changes, field, constraint)
     assert "\n" not in str(error)
 
 
+SOURCE = {"name": "clinic", "participants": 5, "shares": "unknown"}
+PHASED = ("recruitment", "asking", "experiment.people")
+INSIDE = {
+    "sources.people": {"sources": [SOURCE | {"people": 5}]},
+    "context.hashed": {"context.features.x1": {"hash_buckets": 4, "hashed": 4}},
+}
+"""Old keys of tables that have names of their own."""
+
+
+@pytest.mark.parametrize(("old", "new"), _RENAMED.items())
+def test_an_old_key_is_refused_with_the_new_one(old, new):
+    """A trial's ``alpha`` above all: it must not be read as a level of significance."""
+    kind = {"algorithm.name": "trial" if old.startswith(("segments", "algorithm")) else "partition"}
+    changes = INSIDE.get(old) or {old: {}}
+    sections = phased_tables(changes) if old.startswith(PHASED) else tables(kind | changes)
+    with pytest.raises(SpecError) as refused:
+        parse_spec(sections)
+    assert (refused.value.detail, refused.value.remedy) == ("is no longer a key", f"call it {new}")
+
+
+@pytest.mark.parametrize(("field", "old", "new"), [(*renamed, new) for renamed, new in _RENAMED_VALUES.items()])
+def test_an_old_value_is_refused_with_the_new_one(field, old, new):
+    kind = {"algorithm.name": "trial" if field.startswith("algorithm") else "partition"}
+    with pytest.raises(SpecError, match=f"'{new}'") as refused:
+        parse_spec(tables(kind | {field: old}))
+    assert (refused.value.field, refused.value.remedy) == (field, f"call it {new}")
+
+
 @pytest.mark.parametrize(
     ("changes", "field"),
     [
@@ -113,7 +143,7 @@ def test_bad_input_names_field_constraint_and_remedy(changes, field, constraint)
         ({"reward.low": False}, "reward.low"),
         ({"context.features": {"x1": {"low": False, "high": 1.0}}}, "context.features.x1.low"),
         ({"context.features": {"x1": {"quantiles": [False, 2.0, 3.0]}}}, "context.features.x1.quantiles"),
-        ({"sources": [{"name": "clinic", "people": True, "shares": "unknown"}]}, "sources.0.people"),
+        ({"sources": [{"name": "clinic", "participants": True, "shares": "unknown"}]}, "sources.0.participants"),
     ],
 )
 def test_true_and_false_are_no_numbers(changes, field):
@@ -164,7 +194,7 @@ def test_any_value_in_any_place_is_a_spec_error_or_fine(value):
             parse_spec(tables({name: value}))
 
 
-def test_round_trip_through_json():
+def test_a_spec_survives_json():
     spec = make_spec({**SHUFFLE, "population.name": "peaks"})
     assert type(spec).model_validate_json(spec.model_dump_json()) == spec
 
@@ -178,13 +208,13 @@ def test_fixed_rounds_end_at_the_horizon():
     assert sizes == [1000, 1000, 500]
 
 
-def test_growing_rounds():
+def test_rounds_grow_with_the_invited_participants():
     sizes = list(rounds(make_spec({"experiment.horizon": 30_000, "experiment.round_growth": 0.1})))
     assert sum(sizes) == 30_000
-    seen = 0
+    n_invited = 0
     for size in sizes[:-1]:
-        assert size == max(1000, math.floor(0.1 * seen))
-        seen += size
+        assert size == max(1000, math.floor(0.1 * n_invited))
+        n_invited += size
 
 
 def test_a_last_round_below_min_batch_is_left_out():
@@ -194,11 +224,11 @@ def test_a_last_round_below_min_batch_is_left_out():
 
 
 def source(name="clinic", people=2500, epsilon=2.0, shares=(0.5, 0.25, 0.25)):
-    return {"name": name, "people": people, "epsilon": epsilon, "shares": list(shares)}
+    return {"name": name, "participants": people, "epsilon": epsilon, "shares": list(shares)}
 
 
 def turns(spec):
-    return [(turn.cohort, turn.seen, turn.batch) for turn in spec.planned_rounds()]
+    return [(turn.cohort, turn.n_reported, turn.batch) for turn in spec.planned_rounds()]
 
 
 def test_sources_have_their_turn_first_the_best_protected_last():
@@ -214,8 +244,8 @@ def test_a_source_is_left_out_where_it_cannot_fill_a_batch():
 
 def test_a_source_is_promised_its_own_epsilon():
     spec = make_spec({"sources": [source()]})
-    assert [spec.privacy_of(cohort).epsilon for cohort in ("", "clinic")] == [1.0, 2.0]
-    assert spec.privacy_of("clinic").model == "local"
+    assert [spec.cohort_privacy(cohort).epsilon for cohort in ("", "clinic")] == [1.0, 2.0]
+    assert spec.cohort_privacy("clinic").model == "local"
 
 
 @pytest.mark.parametrize(
@@ -230,7 +260,7 @@ def test_a_source_is_promised_its_own_epsilon():
         ({"sources": [source(name="Clinic")]}, "sources.0.name"),
     ],
 )
-def test_sources_that_cannot_be_are_refused(changes, field):
+def test_impossible_sources_are_refused(changes, field):
     with pytest.raises(SpecError) as error:
         make_spec(changes)
     assert error.value.field == field
@@ -248,10 +278,10 @@ def test_arms_of_an_unknown_policy_are_learned_from_as_published_only():
     st.sampled_from(["local", "shuffle"]),
     st.integers(100, 3000),
 )
-def test_no_round_breaks_its_bounds(size, more, growth, model, fewest):
+def test_no_round_breaks_its_bounds(size, n_after_first, growth, model, fewest):
     changes = {
         "experiment.round_size": size,
-        "experiment.horizon": size + more,
+        "experiment.horizon": size + n_after_first,
         "experiment.round_growth": growth,
         "privacy.model": model,
         "privacy.min_batch": fewest,
@@ -261,23 +291,23 @@ def test_no_round_breaks_its_bounds(size, more, growth, model, fewest):
         if fewest > size:
             return
     spec = make_spec(changes)
-    seen = 0
+    n_invited = 0
     for number, batch in enumerate(turn.batch for turn in spec.planned_rounds()):
-        assert 0 < batch <= spec.experiment.horizon - seen
+        assert 0 < batch <= spec.experiment.horizon - n_invited
         assert model == "local" or batch >= fewest
-        seen += batch
+        n_invited += batch
         if number > 50:
             return
-    assert spec.experiment.horizon - seen < (fewest if model == "shuffle" else 1)
+    assert spec.experiment.horizon - n_invited < (fewest if model == "shuffle" else 1)
 
 
-def test_what_does_not_open_uses_up_nobodys_place():
+def test_a_round_that_does_not_open_uses_no_places():
     """The schedule counts reports that opened: more rounds, or fewer if batches brought more than was asked."""
     spec = make_spec({**SHUFFLE, "experiment.horizon": 5000, "privacy.min_batch": 1000})
     turns, turn = 0, spec.next_round("", 0)
     while turn.batch:
-        turns, turn = turns + 1, spec.next_round("", turn.seen + 800)
-    assert (turns, turn.seen) == (6, 4800)
+        turns, turn = turns + 1, spec.next_round("", turn.n_reported + 800)
+    assert (turns, turn.n_reported) == (6, 4800)
     assert spec.next_round("", 6000).batch == 0
 
 

@@ -10,18 +10,18 @@ from privateer_core.wire.envelope import (
     REPORTS_PER_BODY_MAX,
     Envelope,
     Header,
-    binding,
     check_header,
     decode_envelope,
     encode_envelope,
-    header_of,
+    hpke_info,
+    report_header,
     split_sealed,
 )
 from privateer_core.wire.publication import Round
 
 DIGEST = b"d" * 32
 ROUND = Round("spring", 3, "shuffle", 100, 96, bytes(range(32)))
-HEADER = header_of(ROUND, DIGEST)
+HEADER = report_header(ROUND, DIGEST)
 
 headers = st.builds(
     Header,
@@ -92,7 +92,7 @@ def test_the_binding_names_purpose_model_and_every_field_of_the_header():
         Header("spring", 3, b"k" * 8, DIGEST),
         Header("spring", 3, HEADER.key_id, b"e" * 32),
     ]
-    bindings = {binding(header, "shuffle") for header in [HEADER, *others]} | {binding(HEADER, "local")}
+    bindings = {hpke_info(header, "shuffle") for header in [HEADER, *others]} | {hpke_info(HEADER, "local")}
     assert len(bindings) == 6
     assert all(b"privateer/report/1" in info for info in bindings)
 

@@ -3,7 +3,7 @@ import time
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from privateer_core.wire.keys import TrustedKeys, _Mark, read_public_keys, signing_key_id
+from privateer_core.wire.keys import TrustedKeys, _FileStamp, read_public_keys, signing_key_id
 
 
 def test_trusted_keys_of_files_and_directories(tmp_path):
@@ -24,37 +24,37 @@ def test_keys_are_read_again_when_a_file_has_changed(tmp_path, monkeypatch):
     """Once files are older than a tick of their clock, they are read when something about them changes."""
     keys = [Ed25519PrivateKey.generate().public_key() for _ in range(3)]
     raw, ids = [key.public_bytes_raw().hex() for key in keys], [signing_key_id(key) for key in keys]
-    monkeypatch.setattr("privateer_core.wire.keys._TICK", -(10**12))
+    monkeypatch.setattr("privateer_core.wire.keys._TICK_NANOSECONDS", -(10**12))
     read = []
     monkeypatch.setattr(
         "privateer_core.wire.keys.read_public_keys", lambda path: (read.append(path), read_public_keys(path))[1]
     )
-    trusted, one = TrustedKeys([tmp_path]), tmp_path / "one.pub"
+    trusted, key_file = TrustedKeys([tmp_path]), tmp_path / "one.pub"
     assert trusted.by_id() == {}
-    one.write_text(raw[0])
+    key_file.write_text(raw[0])
     assert [list(trusted.by_id()) for _ in range(3)] == [ids[:1]] * 3
     assert len(read) == 1
     time.sleep(0.02)
-    one.write_text(raw[1])
+    key_file.write_text(raw[1])
     assert list(trusted.by_id()) == [ids[1]]
     (tmp_path / "new").write_text(raw[2])
-    (tmp_path / "new").replace(one)
+    (tmp_path / "new").replace(key_file)
     assert list(trusted.by_id()) == [ids[2]]
-    one.unlink()
+    key_file.unlink()
     assert trusted.by_id() == {}
 
 
-def test_what_has_just_changed_is_read_every_time(tmp_path, monkeypatch):
+def test_a_file_changed_within_a_clock_tick_is_read_every_time(tmp_path, monkeypatch):
     """Two changes within a tick of the clock of files look the same."""
     keys = [Ed25519PrivateKey.generate().public_key() for _ in range(2)]
-    trusted, one = TrustedKeys([tmp_path]), tmp_path / "one.pub"
-    monkeypatch.setattr("privateer_core.wire.keys._mark", lambda _: _Mark(1, time.time_ns()))
+    trusted, key_file = TrustedKeys([tmp_path]), tmp_path / "one.pub"
+    monkeypatch.setattr("privateer_core.wire.keys._file_stamp", lambda _: _FileStamp(1, time.time_ns()))
     for key in keys:
-        one.write_text(key.public_bytes_raw().hex())
+        key_file.write_text(key.public_bytes_raw().hex())
         assert list(trusted.by_id()) == [signing_key_id(key)]
 
 
-def test_a_file_without_a_key_is_told_once(tmp_path, caplog):
+def test_a_file_without_a_key_is_logged_once(tmp_path, caplog):
     (tmp_path / "broken.pub").write_text("no key")
     trusted = TrustedKeys([tmp_path])
     with caplog.at_level(logging.WARNING):

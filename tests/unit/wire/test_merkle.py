@@ -6,13 +6,13 @@ from privateer_core.wire.merkle import (
     EMPTY_ROOT,
     MerkleTree,
     Peaks,
-    consistent,
-    included,
+    is_consistent,
+    is_included,
     leaf_hash,
     node_hash,
 )
 
-LEAVES = [leaf_hash(bytes.fromhex(one)) for one in (
+LEAVES = [leaf_hash(bytes.fromhex(entry)) for entry in (
     "", "00", "10", "2021", "3031", "40414243", "5051525354555657", "606162636465666768696a6b6c6d6e6f",
 )]  # fmt: skip
 ROOTS = [
@@ -43,27 +43,27 @@ def test_roots_are_those_of_certificate_transparency() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 32, 33, 63, 70])
-def test_proofs_hold_and_nothing_else_does(size: int) -> None:
+def test_valid_proofs_are_accepted_and_changed_proofs_refused(size: int) -> None:
     tree = MerkleTree(MANY)
     root = tree.root(size)
     assert root == defined(MANY[:size]) == tree.peaks(size).root
     for index in range(size):
-        path = tree.inclusion(index, size)
-        assert included(MANY[index], index, size, path, root)
-        assert not included(MANY[index], index, size, [*path, bytes(32)], root)
-        assert not included(MANY[index], index, size, path[:-1], root) or not path
-        assert not included(MANY[(index + 1) % 70], index, size, path, root)
-        assert not included(MANY[index], index + 1, size, path, root)
+        path = tree.inclusion_proof(index, size)
+        assert is_included(MANY[index], index, size, path, root)
+        assert not is_included(MANY[index], index, size, [*path, bytes(32)], root)
+        assert not is_included(MANY[index], index, size, path[:-1], root) or not path
+        assert not is_included(MANY[(index + 1) % 70], index, size, path, root)
+        assert not is_included(MANY[index], index + 1, size, path, root)
     for first in range(1, size):
-        path, before = tree.consistency(first, size), tree.root(first)
-        assert consistent(first, before, size, root, path)
-        assert not consistent(first, before, size, root, path[:-1])
-        assert not consistent(first, before, size, root, [*path, bytes(32)])
-        assert not consistent(first, bytes(32), size, root, path)
-        assert not consistent(first, before, size, bytes(32), path)
-    assert consistent(size, root, size, root, [])
-    assert not consistent(0, EMPTY_ROOT, size, root, [])
-    assert not included(MANY[0], -1, size, [], root)
+        path, before = tree.consistency_proof(first, size), tree.root(first)
+        assert is_consistent(first, before, size, root, path)
+        assert not is_consistent(first, before, size, root, path[:-1])
+        assert not is_consistent(first, before, size, root, [*path, bytes(32)])
+        assert not is_consistent(first, bytes(32), size, root, path)
+        assert not is_consistent(first, before, size, bytes(32), path)
+    assert is_consistent(size, root, size, root, [])
+    assert not is_consistent(0, EMPTY_ROOT, size, root, [])
+    assert not is_included(MANY[0], -1, size, [], root)
 
 
 def test_peaks_grow_as_the_tree_does() -> None:

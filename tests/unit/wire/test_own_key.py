@@ -1,19 +1,19 @@
 import pytest
 
 from privateer_core.errors import SpecError
-from privateer_core.wire.keys import own_key, public_hex, publish_key
+from privateer_core.wire.keys import load_or_create_key, public_hex, publish_key
 
 
 def load_key(folder):
     """The key of a shuffler."""
-    return own_key(folder / "shuffler.key", "PRIVATEER_DATA")
+    return load_or_create_key(folder / "shuffler.key", "PRIVATEER_DATA")
 
 
 def test_a_key_is_made_once(tmp_path):
     assert public_hex(load_key(tmp_path)) == public_hex(load_key(tmp_path))
 
 
-def test_keys_differ(tmp_path):
+def test_generated_keys_differ(tmp_path):
     (tmp_path / "other").mkdir()
     assert public_hex(load_key(tmp_path)) != public_hex(load_key(tmp_path / "other"))
 
@@ -24,7 +24,7 @@ def test_only_the_owner_may_read_the_key(tmp_path):
 
 
 @pytest.mark.parametrize("content", ["", "no key", "ab" * 31, "ab" * 33])
-def test_a_file_without_a_key_is_told(tmp_path, content):
+def test_a_file_without_a_key_is_an_error(tmp_path, content):
     (tmp_path / "shuffler.key").write_text(content)
     with pytest.raises(SpecError, match="holds no key") as caught:
         load_key(tmp_path)
@@ -50,10 +50,10 @@ def test_an_old_public_key_is_replaced_and_the_right_one_left_alone(tmp_path):
     key, path = load_key(tmp_path), tmp_path / "one.pub"
     path.write_text("of another shuffler")
     publish_key(key, path)
-    written = path.stat().st_ino
+    st_ino = path.stat().st_ino
     publish_key(key, path)
     assert path.read_text() == public_hex(key) + "\n"
-    assert path.stat().st_ino == written
+    assert path.stat().st_ino == st_ino
 
 
 def test_a_key_half_written_is_made_again(tmp_path):

@@ -32,9 +32,9 @@ def test_a_publication_survives_the_wire(round_, spec, policy, result, drain):
     assert decode_publication(encode_publication(publication)) == publication
 
 
-@pytest.mark.parametrize("given", [[], [b""]])
-def test_a_publication_without_a_result_or_a_drain_is_read(given):
-    body = msgspec.msgpack.encode([ROUND, b"{}", b"\x81", *given])
+@pytest.mark.parametrize("fields", [[], [b""]])
+def test_a_publication_without_a_result_or_a_drain_is_read(fields):
+    body = msgspec.msgpack.encode([ROUND, b"{}", b"\x81", *fields])
     assert decode_publication(body) == Publication(ROUND, b"{}", b"\x81", b"", None)
 
 
@@ -65,7 +65,7 @@ def test_ids_are_derived_from_what_they_name():
         {"public_key": b"short"},
     ],
 )
-def test_a_round_that_makes_no_sense_is_refused(change):
+def test_an_inconsistent_round_is_refused(change):
     fields = {name: getattr(ROUND, name) for name in ROUND.__struct_fields__} | change
     with pytest.raises(ValueError, match=r"version|model|deadline"):
         Round(**fields)

@@ -1,4 +1,4 @@
-"""Upload tokens: the vectors of RFC 9578, which are vectors of RFC 9474 too, and everything that is no token."""
+"""Upload tokens: the vectors of RFC 9578 and RFC 9474, and refusals of malformed tokens."""
 
 import hashlib
 import json
@@ -16,9 +16,9 @@ from privateer_core.wire.token import (
     PendingToken,
     Token,
     authorization,
+    origin_name,
+    parse_token_request,
     read_authorization,
-    read_request,
-    server_name,
 )
 from privateer_core.wire.token_keys import Directory, TokenKey, base64url, unbase64url
 from privateer_issuer.signing_keys import Signer
@@ -38,20 +38,22 @@ def pending() -> PendingToken:
     """The token of the vector, blinded as there."""
     unsigned = TYPE + VECTOR["nonce"] + hashlib.sha256(VECTOR["token_challenge"]).digest() + KEY.id
     inverse = pow(int.from_bytes(VECTOR["blind"]), -1, KEY.public.public_numbers().n)
-    return PendingToken.of(unsigned, KEY, blind_rsa.blind(KEY.public, unsigned, salt=VECTOR["salt"], inverse=inverse))
+    return PendingToken.from_blinded(
+        unsigned, KEY, blind_rsa.blind(KEY.public, unsigned, salt=VECTOR["salt"], inverse=inverse)
+    )
 
 
 def test_the_key_is_encoded_as_in_the_rfc() -> None:
-    assert TokenKey.of(private().public_key(), 0, 1).encoded == VECTOR["pkS"]
+    assert TokenKey.from_rsa_key(private().public_key(), 0, 1).encoded == VECTOR["pkS"]
 
 
 def test_the_request_is_that_of_the_rfc() -> None:
     assert pending().request == VECTOR["token_request"]
-    assert read_request(VECTOR["token_request"]) == (KEY.id[-1], VECTOR["token_request"][3:])
+    assert parse_token_request(VECTOR["token_request"]) == (KEY.id[-1], VECTOR["token_request"][3:])
 
 
 def test_the_answer_is_that_of_the_rfc() -> None:
-    signer = Signer.of(private())
+    signer = Signer.from_private_key(private())
     assert {signer.sign(VECTOR["token_request"][3:]) for _ in range(5)} == {VECTOR["token_response"]}
 
 
@@ -63,10 +65,10 @@ def test_the_token_is_that_of_the_rfc() -> None:
 
 def test_the_challenge_is_that_of_the_rfc() -> None:
     """The vector's redemption context is random; all else has the form of ours."""
-    ours = Challenge("issuer.example", "origin.example", "spring").encode()
+    challenge = Challenge("issuer.example", "origin.example", "spring").encode()
     context = slice(2 + 2 + 14 + 1, 2 + 2 + 14 + 1 + 32)
-    assert ours[: context.start] == VECTOR["token_challenge"][: context.start]
-    assert ours[context.stop :] == VECTOR["token_challenge"][context.stop :]
+    assert challenge[: context.start] == VECTOR["token_challenge"][: context.start]
+    assert challenge[context.stop :] == VECTOR["token_challenge"][context.stop :]
 
 
 @pytest.mark.parametrize("changed", range(3))
@@ -79,19 +81,19 @@ def test_challenges_differ_by_all_that_they_name(changed: int) -> None:
 
 def test_tokens_of_one_key_are_drawn_apart() -> None:
     challenge = Challenge("issuer.example", "origin.example", "spring")
-    drawn = [PendingToken.draw(challenge, KEY) for _ in range(20)]
+    pending_tokens = [PendingToken.draw(challenge, KEY) for _ in range(20)]
     for part in ("input", "request", "inverse"):
-        assert len({getattr(one, part) for one in drawn}) == 20
-    signer = Signer.of(private())
-    for one in drawn[:3]:
-        assert Token.decode(one.finish(KEY, signer.sign(one.request[3:]))).is_signed(KEY)
+        assert len({getattr(token, part) for token in pending_tokens}) == 20
+    signer = Signer.from_private_key(private())
+    for token in pending_tokens[:3]:
+        assert Token.decode(token.finish(KEY, signer.sign(token.request[3:]))).is_signed(KEY)
 
 
-def test_what_is_signed_says_nothing_of_the_token() -> None:
-    """For every request and every token there is a blinding that makes one of the other: r = (token's message/z)^d."""
-    signer, n = Signer.of(private()), KEY.public.public_numbers().n
-    tokens = [Token.decode(one.finish(KEY, signer.sign(one.request[3:]))) for one in (drawn(), drawn())]
-    request = drawn().request[3:]
+def test_a_signed_request_does_not_identify_the_token() -> None:
+    """Every token has a blinding that gives any request: r = (token's message/z)^d."""
+    signer, n = Signer.from_private_key(private()), KEY.public.public_numbers().n
+    tokens = [Token.decode(t.finish(KEY, signer.sign(t.request[3:]))) for t in (draw_token(), draw_token())]
+    request = draw_token().request[3:]
     for token in tokens:
         signature = int.from_bytes(token.authenticator)
         factor = int.from_bytes(signer.sign(request)) * pow(signature, -1, n) % n
@@ -99,7 +101,7 @@ def test_what_is_signed_says_nothing_of_the_token() -> None:
         assert (encoded * pow(factor, 65537, n) % n).to_bytes(256) == request
 
 
-def drawn() -> PendingToken:
+def draw_token() -> PendingToken:
     return PendingToken.draw(Challenge("issuer.example", "origin.example", "spring"), KEY)
 
 
@@ -121,8 +123,8 @@ def test_a_false_answer_makes_no_token(answer: bytes) -> None:
 
 
 def test_an_answer_by_another_key_makes_no_token() -> None:
-    """A key of one device's own would mark what it spends."""
-    other = Signer.of(generate_private_key(65537, 2048))
+    """A key for a single device would mark the tokens that it spends."""
+    other = Signer.from_private_key(generate_private_key(65537, 2048))
     blinded = b"\0" + pending().request[4:]  # below any modulus
     with pytest.raises(Malformed):
         pending().finish(KEY, other.sign(blinded))
@@ -131,24 +133,24 @@ def test_an_answer_by_another_key_makes_no_token() -> None:
 @pytest.mark.parametrize("blinded", [bytes(256), b"\xff" * 256, b"\x01" * 255, b"\x01" * 257])
 def test_the_signer_signs_nothing_else(blinded: bytes) -> None:
     with pytest.raises(TokenRequestRefused):
-        Signer.of(private()).sign(blinded)
+        Signer.from_private_key(private()).sign(blinded)
 
 
 def test_a_faulty_computation_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One wrong half of a CRT signature gives the key away."""
-    signer = Signer.of(private())
-    monkeypatch.setattr(signer, "_inverse", signer._inverse + 1)
+    """A wrong half of a CRT signature reveals the key."""
+    signer = Signer.from_private_key(private())
+    monkeypatch.setattr(signer, "_q_inverse", signer._q_inverse + 1)
     with pytest.raises(ArithmeticError):
         signer.sign(VECTOR["token_request"][3:])
 
 
 @pytest.mark.parametrize("body", [b"", VECTOR["token_request"][:-1], b"\0\1" + VECTOR["token_request"][2:]])
-def test_what_is_no_request_is_refused(body: bytes) -> None:
+def test_a_malformed_request_is_refused(body: bytes) -> None:
     with pytest.raises(TokenRequestRefused):
-        read_request(body)
+        parse_token_request(body)
 
 
-def test_a_token_travels_in_a_header() -> None:
+def test_a_token_is_encoded_in_a_header() -> None:
     assert read_authorization(authorization(VECTOR["token"]).encode()).input == VECTOR["token"][:98]
 
 
@@ -165,7 +167,7 @@ def test_a_token_travels_in_a_header() -> None:
         authorization(VECTOR["token"]).encode() + b", x=1",
     ],
 )
-def test_what_is_no_token_is_refused(text: bytes) -> None:
+def test_a_malformed_token_is_refused(text: bytes) -> None:
     with pytest.raises(TokenInvalid):
         read_authorization(text)
 
@@ -177,7 +179,7 @@ def _other_exponent() -> bytes:
 @pytest.mark.parametrize(
     "encoded", [b"", VECTOR["pkS"][:-1], VECTOR["pkS"] + b"\0", b"\0" + VECTOR["pkS"][1:], _other_exponent()]
 )
-def test_what_is_no_key_is_refused(encoded: bytes) -> None:
+def test_a_malformed_key_is_refused(encoded: bytes) -> None:
     with pytest.raises(Malformed):
         TokenKey(encoded, 0, 1)
 
@@ -185,7 +187,7 @@ def test_what_is_no_key_is_refused(encoded: bytes) -> None:
 @pytest.mark.parametrize("bits", [1024, 3072])
 def test_a_key_of_another_size_is_refused(bits: int) -> None:
     with pytest.raises(Malformed):
-        TokenKey.of(generate_private_key(65537, bits).public_key(), 0, 1)
+        TokenKey.from_rsa_key(generate_private_key(65537, bits).public_key(), 0, 1)
 
 
 @pytest.mark.parametrize("times", [(1, 1), (2, 1), (-1, 1)])
@@ -196,7 +198,7 @@ def test_times_are_in_order(times: tuple[int, int]) -> None:
 
 def test_a_directory_is_read_as_it_was_written() -> None:
     keys = [TokenKey(VECTOR["pkS"], 5, 9), TokenKey(VECTOR["pkS"], 7, 11)]
-    read = Directory.decode(Directory.of("issuer.example", {"spring": keys}).encode())
+    read = Directory.decode(Directory.from_keys("issuer.example", {"spring": keys}).encode())
     assert read.issuer == "issuer.example"
     assert read.keys("spring") == keys[::-1]  # the newest first
     assert read.keys("autumn") == []
@@ -204,7 +206,7 @@ def test_a_directory_is_read_as_it_was_written() -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"issuer": 1, "experiments": {}}', b"[" * 100_000])
-def test_what_is_no_directory_is_refused(body: bytes) -> None:
+def test_a_malformed_directory_is_refused(body: bytes) -> None:
     with pytest.raises(Malformed):
         Directory.decode(body)
 
@@ -221,7 +223,7 @@ def test_what_is_no_directory_is_refused(body: bytes) -> None:
     ],
 )
 def test_services_have_names(url: str, name: str) -> None:
-    assert server_name(url) == name
+    assert origin_name(url) == name
 
 
 def test_base64url_has_padding_and_nothing_else() -> None:

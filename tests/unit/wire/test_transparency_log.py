@@ -1,4 +1,4 @@
-"""Signed heads and proofs: what a device accepts, and what each lie is called."""
+"""Signed heads and proofs: valid proofs are accepted, and each forgery has its error."""
 
 import base64
 import hashlib
@@ -9,15 +9,15 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from privateer_core.errors import (
-    HeadWentBack,
     InputError,
     KeyChanged,
     LogForked,
+    LogRollback,
     ProofInvalid,
     SignatureInvalid,
     Untrusted,
 )
-from privateer_core.wire.identity import check_signed, read_keys
+from privateer_core.wire.identity import parse_public_keys, verify_signature
 from privateer_core.wire.merkle import MerkleTree
 from privateer_core.wire.publication import digest
 from privateer_core.wire.transparency_log import (
@@ -25,12 +25,12 @@ from privateer_core.wire.transparency_log import (
     Entry,
     Head,
     Proof,
-    block_of,
-    check_proof,
-    prove,
+    continuation_block,
+    is_after_head,
+    make_proof,
     read_proof,
-    starts_too_late,
-    verifier,
+    verifier_key,
+    verify_proof,
 )
 from tests.support.notary import ORIGIN, Notary
 
@@ -39,23 +39,23 @@ def entry(place: int, name: str = "test") -> Entry:
     return Entry(name, place + 1, hashlib.sha256(f"{name} {place}".encode()).digest())
 
 
-def grown(size: int, **options: object) -> Notary:
+def grow_log(size: int, **options: object) -> Notary:
     notary = Notary(**options)  # type: ignore[arg-type]
-    for place in range(size):
-        notary.enter(entry(place))
+    for index in range(size):
+        notary.enter(entry(index))
     return notary
 
 
 def test_a_head_is_a_checkpoint_that_other_programs_read() -> None:
-    notary = grown(3)
+    notary = grow_log(3)
     text, _, stamp = notary.head().signed.rpartition("\n\n")
     assert text.split("\n") == [ORIGIN, "3", base64.b64encode(notary.head().root).decode()]
     dash, name, signature = stamp.rstrip("\n").split(" ")
     assert (dash, name) == ("—", ORIGIN)
     key = notary.identity.key.public_key()
-    named, shown, encoded = verifier(ORIGIN, key).split("+", 2)
+    named, key_hash, encoded = verifier_key(ORIGIN, key).split("+", 2)
     raw = base64.b64decode(signature)
-    assert (named, raw[:4].hex()) == (ORIGIN, shown)
+    assert (named, raw[:4].hex()) == (ORIGIN, key_hash)
     assert base64.b64decode(encoded) == b"\x01" + key.public_bytes_raw()
     assert raw[:4] == hashlib.sha256(f"{ORIGIN}\n".encode() + b"\x01" + key.public_bytes_raw()).digest()[:4]
     Ed25519PublicKey.from_public_bytes(key.public_bytes_raw()).verify(raw[4:], f"{text}\n".encode())
@@ -76,58 +76,58 @@ def test_a_head_is_a_checkpoint_that_other_programs_read() -> None:
     ],
 )
 def test_a_head_that_is_changed_is_not_signed(change: Callable[[str], str]) -> None:
-    notary = grown(3)
-    assert Head.open(notary.head().signed, notary.identity.public) == notary.head()
+    notary = grow_log(3)
+    assert Head.verify(notary.head().signed, notary.identity.public) == notary.head()
     with pytest.raises(SignatureInvalid):
-        Head.open(change(notary.head().signed), notary.identity.public)
+        Head.verify(change(notary.head().signed), notary.identity.public)
 
 
 def test_signatures_of_others_beside_the_servers_count_for_nothing() -> None:
-    notary, other = grown(3), grown(3, seed=b"1" * 32)
-    both = notary.head().signed + other.head().signed.rpartition("\n\n")[2]
-    assert Head.open(both, notary.identity.public).size == 3
+    notary, other = grow_log(3), grow_log(3, seed=b"1" * 32)
+    cosigned = notary.head().signed + other.head().signed.rpartition("\n\n")[2]
+    assert Head.verify(cosigned, notary.identity.public).size == 3
     with pytest.raises(SignatureInvalid):
-        Head.open(other.head().signed, notary.identity.public)
+        Head.verify(other.head().signed, notary.identity.public)
 
 
 @pytest.mark.parametrize("before", [1, 31, 32, 33, 64, 99, 100])
 @pytest.mark.parametrize("size", [100, 128, 129])
 def test_a_device_learns_how_the_log_went_on(before: int, size: int) -> None:
-    notary = grown(size)
+    notary = grow_log(size)
     last = notary.head(before)
     proof = notary.proof("test", size)
-    if starts_too_late(proof, last):
+    if is_after_head(proof, last):
         assert before < proof.start <= size - BLOCK
-        proof = notary.proof("test", size, block_of(last))
-    head = check_proof(proof, entry(size - 1), notary.identity.public, last)
+        proof = notary.proof("test", size, continuation_block(last))
+    head = verify_proof(proof, entry(size - 1), notary.identity.public, last)
     assert head == notary.head()
-    assert check_proof(notary.proof("test", size), entry(size - 1), notary.identity.public, None) == head
+    assert verify_proof(notary.proof("test", size), entry(size - 1), notary.identity.public, None) == head
 
 
 def test_the_usual_proof_tells_the_server_nothing_and_is_small() -> None:
-    """A device that has missed fewer than 33 publications asks as one that has missed none, or has never come."""
-    notary = grown(1000)
+    """A device that has missed fewer than 33 publications sends the same request as a new device."""
+    notary = grow_log(1000)
     for missed in range(BLOCK + 1):
-        assert not starts_too_late(notary.proof("test", 1000), notary.head(1000 - missed))
+        assert not is_after_head(notary.proof("test", 1000), notary.head(1000 - missed))
     assert len(msgspec.json.encode(notary.proof("test", 1000))) < 5000
     tree, leaf = MerkleTree([entry(0).leaf] * (1 << 14)), 1 << 14
     head = Head.sign(ORIGIN, leaf, tree.root(leaf), notary.identity.key)
-    assert len(msgspec.json.encode(prove(tree, head, 5, 0))) < 5500
+    assert len(msgspec.json.encode(make_proof(tree, head, 5, 0))) < 5500
 
 
 @pytest.mark.parametrize("before", [5, 31, 32, 33, 60, 99])
 def test_two_heads_that_are_not_of_one_log_are_evidence(before: int) -> None:
-    """The log of the other device has another publication before the last head, and is the same from there on."""
-    other = grown(0)
+    """The other device's log has another publication before the last head, and equal later entries."""
+    other = grow_log(0)
     other.enter(entry(0, "secret"))
     for place in range(1, 100):
         other.enter(entry(place))
-    last = grown(before).head()
+    last = grow_log(before).head()
     proof = other.proof("test", 100)
-    if starts_too_late(proof, last):
-        proof = other.proof("test", 100, block_of(last))
+    if is_after_head(proof, last):
+        proof = other.proof("test", 100, continuation_block(last))
     with pytest.raises(LogForked):
-        check_proof(proof, entry(99), other.identity.public, last)
+        verify_proof(proof, entry(99), other.identity.public, last)
 
 
 LIES: dict[str, tuple[type[Untrusted], Callable[[Proof], Proof]]] = {
@@ -144,48 +144,48 @@ LIES: dict[str, tuple[type[Untrusted], Callable[[Proof], Proof]]] = {
 
 
 @pytest.mark.parametrize("lie", LIES)
-def test_every_lie_has_its_name(lie: str) -> None:
-    notary, (kind, change) = grown(100), LIES[lie]
+def test_every_forged_proof_has_its_error(lie: str) -> None:
+    notary, (kind, change) = grow_log(100), LIES[lie]
     proof = notary.proof("test", 100)
     with pytest.raises(kind) as caught:
-        check_proof(change(proof), entry(99), notary.identity.public, notary.head(90))
+        verify_proof(change(proof), entry(99), notary.identity.public, notary.head(90))
     assert caught.value.remedy
 
 
-def test_a_head_that_goes_back_and_another_log() -> None:
-    notary = grown(100)
+def test_an_older_head_and_another_log_are_refused() -> None:
+    notary = grow_log(100)
     proof, key = notary.proof("test", 100), notary.identity.public
-    later = grown(101).head()
-    with pytest.raises(HeadWentBack):
-        check_proof(proof, entry(99), key, later)
-    anew = grown(200, origin="privateer/log/ffffffffffffffff")
+    later = grow_log(101).head()
+    with pytest.raises(LogRollback):
+        verify_proof(proof, entry(99), key, later)
+    other_log = grow_log(200, origin="privateer/log/ffffffffffffffff")
     with pytest.raises(KeyChanged, match="another log"):
-        check_proof(anew.proof("test", 100), entry(99), key, later)
+        verify_proof(other_log.proof("test", 100), entry(99), key, later)
     with pytest.raises(ProofInvalid, match="not in the server's log"):
-        check_proof(proof, entry(99, "other"), key, None)
+        verify_proof(proof, entry(99, "other"), key, None)
 
 
 @pytest.mark.parametrize("body", [b"", b"{}", b'{"head": 1}', b"[" * 5000, b"\xff"])
-def test_an_answer_that_is_no_proof(body: bytes) -> None:
+def test_a_response_that_is_no_proof_is_refused(body: bytes) -> None:
     with pytest.raises(ProofInvalid, match="not a proof"):
         read_proof(body)
 
 
 def test_signatures_of_publications() -> None:
     notary, body = Notary(), b"a publication"
-    signed, key = notary.identity.signed(digest(body)), notary.identity.public
-    assert check_signed(signed, body, {key}) == check_signed(signed, body, frozenset()) == key
+    signed, key = notary.identity.signature_header(digest(body)), notary.identity.public
+    assert verify_signature(signed, body, {key}) == verify_signature(signed, body, frozenset()) == key
     with pytest.raises(SignatureInvalid, match="not that of this publication"):
-        check_signed(signed, b"another", {key})
+        verify_signature(signed, b"another", {key})
     with pytest.raises(KeyChanged):
-        check_signed(signed, body, {b"1" * 32})
+        verify_signature(signed, body, {b"1" * 32})
     for broken in ("", signed[:-1], signed.upper(), signed.replace(".", ":"), f"{signed}\n"):
         with pytest.raises(SignatureInvalid, match="not signed"):
-            check_signed(broken, body, frozenset())
+            verify_signature(broken, body, frozenset())
 
 
 def test_keys_are_named_one_by_one() -> None:
-    assert read_keys("", "server_key") == frozenset()
-    assert len(read_keys(f"{'a' * 64}, {'b' * 64}", "server_key")) == 2
+    assert parse_public_keys("", "server_key") == frozenset()
+    assert len(parse_public_keys(f"{'a' * 64}, {'b' * 64}", "server_key")) == 2
     with pytest.raises(InputError, match="server_key"):
-        read_keys("abc", "server_key")
+        parse_public_keys("abc", "server_key")

@@ -1,1 +1,1 @@
-"""Attacks that know how what they attack works inside: a learner, or a paper's algorithm that no spec can name."""
+"""Attacks that use the internals of a learner, or of a paper's algorithm that no spec can name."""

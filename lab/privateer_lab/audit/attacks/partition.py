@@ -1,7 +1,7 @@
-"""Attacks by somebody who also sees which arm a person got: content that was fetched, an exposure log."""
+"""Attacks by an adversary who also sees the arm of a participant, by fetched content or an exposure log."""
 
 from dataclasses import replace
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,102 +17,103 @@ from privateer_core.privacy.terms import calibrate
 from privateer_core.sampling.entropy import SecureNoise
 from privateer_core.spec.privacy import Privacy
 from privateer_lab.audit.case import Case, Sampler
-from privateer_lab.audit.lower_bounds import Scores
+from privateer_lab.audit.law import Scores
 from privateer_lab.audit.views import (
     Coins,
-    batches,
+    attack_batches,
+    attack_releases,
     draw_coins,
     log_likelihood,
-    model_of,
-    noise_density,
+    log_noise_density,
+    model_for,
     released_numbers,
-    releases,
 )
 
-_BATCH: Final = 100
-_BATCHES_AT_ONCE: Final = 500
-_RARE: Final = 0.01
-_CERTAIN: Final = 50.0
-"""Score of an observation that only one of the neighbours can cause."""
-_ELSEWHERE: Final = 0.9
-"""Context of everybody else."""
+_BATCH_SIZE: Final = 100
+_BATCHES_PER_CHUNK: Final = 500
+_RARE_SHARE: Final = 0.01
+_MAX_SCORE: Final = 50.0
+"""Largest absolute score: that of an observation which only one neighbour can cause."""
+_OTHER_CONTEXT: Final = 0.9
+"""Context of all other participants."""
 
 
-class SeenPerson(NamedTuple):
-    """One neighbour: context and reward. Both have played the arm that is seen."""
+class SeenNeighbour(NamedTuple):
+    """Context and reward of one neighbour. Both neighbours have played the seen arm."""
 
     context: float
     reward: float
 
 
 class Scene(NamedTuple):
-    """A policy, the arm that somebody is seen to play, and two neighbours."""
+    """A policy, the arm that the adversary sees, and two neighbours."""
 
     name: str
     policy: PartitionPolicy
     arm: int
-    people: tuple[SeenPerson, SeenPerson]
+    neighbours: tuple[SeenNeighbour, SeenNeighbour]
 
 
 def cases(samples: int) -> list[Case]:
-    """Return all attacks by somebody who sees arms."""
-    return [*seen_cases(samples), *as_local_cases(samples)]
+    """Build all attacks by an adversary who sees arms."""
+    return [*visible_arm_cases(samples), *as_local_cases(samples)]
 
 
-def seen_cases(samples: int, arms: str = "seen") -> list[Case]:
-    """Return attacks on a first round, and on a learned policy that plays the seen arm rarely.
-
-    arms: ``hidden`` attacks promises that count on nobody seeing arms: they break.
-    """
-    batched: Any = {"delta": 0.01, "min_batch": _BATCH, "honest_fraction": 1.0}
-    shuffle = Privacy.model_validate({"model": model_of(batches), "epsilon": 1.0, "arms": arms, **batched})
-    central = Privacy.model_validate({"model": model_of(releases), "epsilon": 1.0, "arms": arms, "delta": 1e-6})
-    shuffled = [_shuffled(scene, shuffle, max(4000, samples // 20)) for scene in _scenes(shuffle)]
-    return [*shuffled, *(_released(scene, central, samples // 20) for scene in _scenes(central)[-1:])]
+def visible_arm_cases(samples: int, visibility: str = "visible") -> list[Case]:
+    """Build attacks on a first round and on a policy that plays the seen arm rarely; ``hidden`` promises break."""
+    batched: Any = {"delta": 0.01, "min_batch": _BATCH_SIZE, "honest_fraction": 1.0}
+    shuffle = Privacy.model_validate(
+        {"model": model_for(attack_batches), "epsilon": 1.0, "arm_visibility": visibility, **batched}
+    )
+    central = Privacy.model_validate(
+        {"model": model_for(attack_releases), "epsilon": 1.0, "arm_visibility": visibility, "delta": 1e-6}
+    )
+    attacked = [(scene, _batch_sampler(scene), max(4000, samples // 20)) for scene in _build_scenes(shuffle)]
+    attacked += [(scene, _release_sampler(scene), max(2000, samples // 20)) for scene in _build_scenes(central)[-1:]]
+    named = ((f"seen arm, {scene.name}", scene.policy.terms, sample, count) for scene, sample, count in attacked)
+    return [Case.from_terms(*facts) for facts in named]
 
 
 def as_local_cases(samples: int, factor: float = 1.0) -> list[Case]:
-    """Return attacks by server and shuffler together, who see a person's arm, on reports made as if nobody hid them.
-
-    factor: so much less noise is planted.
-    """
-    privacy = Privacy.model_validate({"model": model_of(batches), "epsilon": 1.0, "delta": 1e-6, "arms": "as-local"})
-    made = [scene for scene in _scenes(privacy) if len({person.context for person in scene.people}) == 1]
-    return [_alone(scene, privacy, samples // 4, factor) for scene in made]
+    """Build attacks by colluding services, who see the arm; ``factor`` divides the noise, as a planted defect does."""
+    model = model_for(attack_batches)
+    privacy = Privacy.model_validate({"model": model, "epsilon": 1.0, "delta": 1e-6, "arm_visibility": "as-local"})
+    scenes = [scene for scene in _build_scenes(privacy) if len({person.context for person in scene.neighbours}) == 1]
+    return [_as_local_case(scene, privacy, samples // 4, factor) for scene in scenes]
 
 
-def _alone(scene: Scene, privacy: Privacy, count: int, factor: float) -> Case:
+def _as_local_case(scene: Scene, privacy: Privacy, count: int, factor: float) -> Case:
+    """Make a case that tells the scene's neighbours apart by one report, with noise weakened by `factor`."""
     terms = scene.policy.terms
-    noisy = replace(scene.policy, terms=replace(terms, mechanism=terms.mechanism.weaker(factor)))
+    weakened = replace(scene.policy, terms=replace(terms, mechanism=terms.mechanism.with_less_noise(factor)))
 
-    def score(who: int, count: int) -> Scores:
-        coins = _coins_that_choose(noisy, scene.people[who], scene.arm, count)
-        reports, arms = _reports(noisy, scene.people[who], coins), np.full(count, scene.arm)
-        left, right = (
-            log_likelihood(noisy.mechanism, _contribution(noisy, person, coins, arms), reports)
-            for person in scene.people
-        )
+    def score(neighbour: int, count: int) -> Scores:
+        coins = _draw_coins_choosing(weakened, scene.neighbours[neighbour], scene.arm, count)
+        reports, arms = _make_reports(weakened, scene.neighbours[neighbour], coins), np.full(count, scene.arm)
+        contributions = (_contribute(weakened, person, coins, arms) for person in scene.neighbours)
+        left, right = (log_likelihood(weakened.mechanism, values, reports) for values in contributions)
         return np.asarray(left - right)
 
     name, kind = f"seen arm as local, {scene.name}", type(terms.mechanism).__name__
     return Case(name, kind, privacy.model, "tight", privacy.bound, 0.0, Pure(privacy.bound), score, count)
 
 
-def _scenes(privacy: Privacy) -> list[Scene]:
-    even, rare = np.full((1, 3), 1 / 3), np.array([[_RARE, (1 - _RARE) / 2, (1 - _RARE) / 2]] * 2)
-    first, learned = _policy(privacy, even), _policy(privacy, rare)
-    here = 0.1
+def _build_scenes(privacy: Privacy) -> list[Scene]:
+    """Build the pairs of neighbours of a first round and of a policy that rarely plays their arm."""
+    even, rare = (np.full((1, 3), 1 / 3), np.array([[_RARE_SHARE, (1 - _RARE_SHARE) / 2, (1 - _RARE_SHARE) / 2]] * 2))
+    first, learned = _make_policy(privacy, even), _make_policy(privacy, rare)
+    context = 0.1
     return [
-        Scene("first round", first, 0, (SeenPerson(here, 1.0), SeenPerson(here, 0.0))),
-        Scene("rare arm, opposite rewards", learned, 0, (SeenPerson(here, 1.0), SeenPerson(here, 0.0))),
-        Scene("rare arm, another bin", learned, 0, (SeenPerson(here, 1.0), SeenPerson(_ELSEWHERE, 1.0))),
+        Scene("first round", first, 0, (SeenNeighbour(context, 1.0), SeenNeighbour(context, 0.0))),
+        Scene("rare arm, opposite rewards", learned, 0, (SeenNeighbour(context, 1.0), SeenNeighbour(context, 0.0))),
+        Scene("rare arm, another bin", learned, 0, (SeenNeighbour(context, 1.0), SeenNeighbour(_OTHER_CONTEXT, 1.0))),
     ]
 
 
-def _policy(privacy: Privacy, shares: Scores) -> PartitionPolicy:
-    """Return a policy of one bin, or of two halves of the feature, with these shares of the arms, (bins, arms)."""
-    bins, arms = shares.shape
-    choice = Layout(0x5EED, np.rint(np.cumsum(shares, axis=1)[:, :-1] * UNIT).astype(np.uint32))
+def _make_policy(privacy: Privacy, allocations: Scores) -> PartitionPolicy:
+    """Build a policy with one bin, or with two halves of the feature, and the arms' allocation, (bins, arms)."""
+    bins, arms = allocations.shape
+    choice = Layout(0x5EED, np.rint(np.cumsum(allocations, axis=1)[:, :-1] * UNIT).astype(np.uint32))
     in_key = Layout.ungrouped(bins * arms, 0x5EED)
     question = KeyedMeans(in_key if privacy.arm_in_key else choice, 1.0, 1 / bins, counted=True)
     return PartitionPolicy(
@@ -121,138 +122,113 @@ def _policy(privacy: Privacy, shares: Scores) -> PartitionPolicy:
         axes=np.zeros(DEPTH_MAX, np.int64),
         depths=np.full(bins, bins - 1),
         paths=np.arange(bins),
-        active=np.ones(shares.shape, bool),
+        active=np.ones(allocations.shape, bool),
         bins=np.arange(bins),
-        terms=calibrate(privacy, _BATCH, question),
+        terms=calibrate(privacy, _BATCH_SIZE, question),
         choice=choice if privacy.arm_in_key else None,
     )
 
 
-def _coins_that_choose(policy: PartitionPolicy, person: SeenPerson, arm: int, count: int) -> Coins:
-    """Draw the coins of people whose arm was seen, shape (count,)."""
-    found = np.zeros(0, np.uint32)
-    while len(found) < count:
-        tried = draw_coins(1 << 18)
-        arms = policy.decide(np.full((len(tried), 1), person.context), tried).arms
-        found = np.concatenate([found, tried[arms == arm]])
-    return found[:count]
+def _draw_coins_choosing(policy: PartitionPolicy, person: SeenNeighbour, arm: int, count: int) -> Coins:
+    """Draw coins for which the policy chooses an arm, shape (count,)."""
+    accepted = np.zeros(0, np.uint32)
+    while len(accepted) < count:
+        coins = draw_coins(1 << 18)
+        arms = policy.decide(np.full((len(coins), 1), person.context), coins).arms
+        accepted = np.concatenate([accepted, coins[arms == arm]])
+    return accepted[:count]
 
 
-def _contribution(policy: PartitionPolicy, person: SeenPerson, coins: Coins, arms: NDArray[np.int64]) -> KeyedValues:
-    """Return what people alike contribute, with these coins in their reports."""
+def _contribute(policy: PartitionPolicy, person: SeenNeighbour, coins: Coins, arms: NDArray[np.int64]) -> KeyedValues:
+    """Return the contributions of equal participants with these coins in their reports."""
     contexts, rewards = np.full((len(coins), 1), person.context), np.full(len(coins), person.reward)
     return policy.contribute(contexts, coins, Arms(arms), rewards)
 
 
-def _reports(policy: PartitionPolicy, person: SeenPerson, coins: Coins) -> NDArray[Any]:
-    """Return reports of people alike whose choices had these coins, as the client library makes them."""
+def _make_reports(policy: PartitionPolicy, person: SeenNeighbour, coins: Coins) -> NDArray[Any]:
+    """Randomize the reports of equal participants whose choices had these coins, as the client library does."""
     arms = policy.decide(np.full((len(coins), 1), person.context), coins).arms
-    own = draw_coins(len(coins)) if policy.fresh_coins else coins
-    rows: NDArray[Any] = policy.mechanism.randomize(_contribution(policy, person, own, arms), SecureNoise())
+    report_coins = draw_coins(len(coins)) if policy.fresh_coins else coins
+    rows: NDArray[Any] = policy.mechanism.randomize(_contribute(policy, person, report_coins, arms), SecureNoise())
     return rows
 
 
-def _shuffled(scene: Scene, privacy: Privacy, count: int) -> Case:
-    event = scene.policy.terms.event
-    assert event is not None
-    sample, name = _batches(scene), f"seen arm, {scene.name}"
-    return Case(name, "SignedSymbol", privacy.model, "tight", privacy.bound, privacy.delta, event, sample, count)
+def _batch_sampler(scene: Scene) -> Sampler:
+    """Return a sampler of batches in which the crowd has another context, a reward of 0 and hidden arms."""
+    policy, others = scene.policy, SeenNeighbour(_OTHER_CONTEXT, 0.0)
 
-
-def _batches(scene: Scene) -> Sampler:
-    """Sample batches in which everybody else is elsewhere, has a reward of 0, and plays arms that nobody sees."""
-    policy, others = scene.policy, SeenPerson(_ELSEWHERE, 0.0)
-
-    def score(who: int, count: int) -> Scores:
-        person = scene.people[who]
-        one = _reports(policy, person, _coins_that_choose(policy, person, scene.arm, count))
-        rest = _reports(policy, others, draw_coins(count * (_BATCH - 1)))
-        batch = np.concatenate([one[:, None], rest.reshape(count, -1)], axis=1).ravel()
-        known = _density(policy, others, None, batch)
-        left, right = (
-            (_density(policy, one, scene.arm, batch) / known).reshape(count, -1).sum(axis=1) for one in scene.people
-        )
+    def score(neighbour: int, count: int) -> Scores:
+        person = scene.neighbours[neighbour]
+        target_reports = _make_reports(policy, person, _draw_coins_choosing(policy, person, scene.arm, count))
+        other_reports = _make_reports(policy, others, draw_coins(count * (_BATCH_SIZE - 1)))
+        batch = np.concatenate([target_reports[:, None], other_reports.reshape(count, -1)], axis=1).ravel()
+        other_densities = _find_densities(policy, others, None, batch)
+        ratios = (_find_densities(policy, person, scene.arm, batch) / other_densities for person in scene.neighbours)
+        left, right = (report_ratios.reshape(count, -1).sum(axis=1) for report_ratios in ratios)
         with np.errstate(divide="ignore"):
             ratio = np.log(left) - np.log(right)
-        return np.asarray(np.round(np.clip(ratio, -_CERTAIN, _CERTAIN), 9))
+        return np.asarray(np.round(np.clip(ratio, -_MAX_SCORE, _MAX_SCORE), 9))
 
-    def sample(who: int, count: int) -> Scores:
-        steps = [min(_BATCHES_AT_ONCE, count - start) for start in range(0, count, _BATCHES_AT_ONCE)]
-        return np.concatenate([score(who, step) for step in steps])
+    def sample(neighbour: int, count: int) -> Scores:
+        chunk_sizes = [min(_BATCHES_PER_CHUNK, count - start) for start in range(0, count, _BATCHES_PER_CHUNK)]
+        return np.concatenate([score(neighbour, chunk_size) for chunk_size in chunk_sizes])
 
     return sample
 
 
-def _density(policy: PartitionPolicy, person: SeenPerson, seen: int | None, reports: NDArray[Any]) -> Scores:
-    """Return each report's density against uniform coins, if a person sent it who was seen to play an arm; (n,).
-
-    None: nobody saw it.
-    """
+def _find_densities(
+    policy: PartitionPolicy, person: SeenNeighbour, seen_arm: int | None, reports: NDArray[Any]
+) -> Scores:
+    """Return reports' densities relative to uniform coins, (n,), for a participant whose arm was seen or not (None)."""
     coins, key = reports["slot"], int(policy.locate(np.array([[person.context]]))[0])
-    shares = policy.layout.shares[key]
+    allocation = policy.layout.shares[key]
 
-    def of(arms: NDArray[np.int64]) -> Scores:
-        return np.exp(log_likelihood(policy.mechanism, _contribution(policy, person, coins, arms), reports))
+    def density_of_arms(arms: NDArray[np.int64]) -> Scores:
+        return np.exp(log_likelihood(policy.mechanism, _contribute(policy, person, coins, arms), reports))
 
     if policy.fresh_coins:
-        played = [(arm, share) for arm, share in enumerate(shares) if seen is None] or [(cast(int, seen), 1.0)]
-        return np.asarray(sum(share * of(np.full(len(coins), arm)) for arm, share in played))
+        weights = enumerate(allocation) if seen_arm is None else [(seen_arm, 1.0)]
+        return np.asarray(sum(share * density_of_arms(np.full(len(coins), arm)) for arm, share in weights))
     keys = np.full(len(coins), key)
-    chosen = policy.layout.group(policy.layout.hashes(coins, keys), keys)
-    return of(chosen) if seen is None else np.asarray(of(chosen) * (chosen == seen) / shares[seen])
+    chosen_arms = policy.layout.group(policy.layout.hashes(coins, keys), keys)
+    densities = density_of_arms(chosen_arms)
+    return densities if seen_arm is None else densities * (chosen_arms == seen_arm) / allocation[seen_arm]
 
 
-def _released(scene: Scene, privacy: Privacy, count: int) -> Case:
-    event = scene.policy.terms.event
-    assert event is not None
-    sample, name, count = _releases(scene), f"seen arm, {scene.name}", max(2000, count)
-    return Case(
-        name,
-        type(scene.policy.mechanism).__name__,
-        privacy.model,
-        "tight",
-        privacy.bound,
-        privacy.delta,
-        event,
-        sample,
-        count,
-    )
-
-
-def _releases(scene: Scene) -> Sampler:
-    """Sample a curator's releases of one person's round: the adversary takes away everybody else, whom it knows."""
+def _release_sampler(scene: Scene) -> Sampler:
+    """Return a sampler of a curator's releases, from which the adversary has subtracted all other participants."""
     policy = scene.policy
     curator: Any = policy.mechanism
-    silent = type(curator)(curator.layout)
+    noiseless = type(curator)(curator.layout)
 
-    def exact(person: SeenPerson) -> Scores:
-        coins = _coins_that_choose(policy, person, scene.arm, 1)
-        return np.asarray(released_numbers(_release(silent, _reports(policy, person, coins)), 1)[0])
+    def exact(person: SeenNeighbour) -> Scores:
+        coins = _draw_coins_choosing(policy, person, scene.arm, 1)
+        return np.asarray(released_numbers(_release_reports(noiseless, _make_reports(policy, person, coins)), 1)[0])
 
-    left, right = (exact(person) for person in scene.people)
+    left, right = (exact(person) for person in scene.neighbours)
 
-    def score(person: SeenPerson, coins: Coins) -> float:
-        release = _release(curator, _reports(policy, person, coins))
-        found = released_numbers(release, 1)
-        noisy = float(noise_density(curator, found - left)[0] - noise_density(curator, found - right)[0])
-        return noisy + _CERTAIN * (_could_be(scene, 0, release.counts) - _could_be(scene, 1, release.counts))
+    def score(person: SeenNeighbour, coins: Coins) -> float:
+        release = _release_reports(curator, _make_reports(policy, person, coins))
+        numbers = released_numbers(release, 1)
+        ratio = float(log_noise_density(curator, numbers - left)[0] - log_noise_density(curator, numbers - right)[0])
+        return ratio + _MAX_SCORE * (_is_possible(scene, 0, release.counts) - _is_possible(scene, 1, release.counts))
 
-    def sample(who: int, count: int) -> Scores:
-        person = scene.people[who]
-        coins = _coins_that_choose(policy, person, scene.arm, count)
+    def sample(neighbour: int, count: int) -> Scores:
+        person = scene.neighbours[neighbour]
+        coins = _draw_coins_choosing(policy, person, scene.arm, count)
         return np.array([score(person, coins[i : i + 1]) for i in range(count)])
 
     return sample
 
 
-def _release(curator: Mechanism, reports: NDArray[Any]) -> Any:
-    """Release the reports, and nothing else."""
+def _release_reports(curator: Mechanism, reports: NDArray[Any]) -> Any:
+    """Release the sums of these reports alone."""
     return curator.release(curator.add(curator.empty(), reports), SecureNoise())
 
 
-def _could_be(scene: Scene, who: int, counts: NDArray[np.int64]) -> bool:
-    """Whether exact counts by coins allow that the neighbour's coins chose the arm that was seen."""
+def _is_possible(scene: Scene, neighbour: int, counts: NDArray[np.int64]) -> bool:
+    """Whether the exact counts by coins are possible if the neighbour's coins chose the seen arm."""
     if counts.shape[1] == 1:
         return True
-    key = int(scene.policy.locate(np.array([[scene.people[who].context]]))[0])
+    key = int(scene.policy.locate(np.array([[scene.neighbours[neighbour].context]]))[0])
     return bool(counts[key, scene.arm])

@@ -1,1 +1,1 @@
-"""Attacks on mechanisms, by what they are asked."""
+"""Attacks on mechanisms, by the question that they answer."""

@@ -1,6 +1,7 @@
-"""Attacks on mechanisms of bounded vectors: as a whole, and part by part."""
+"""Attacks on mechanisms of bounded vectors, and on their parts."""
 
 import math
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -16,33 +17,32 @@ from privateer_core.mechanisms.vectors.vector_symbol import VectorSymbol
 from privateer_core.primitives.bounded_vectors import BoundedVectors
 from privateer_core.primitives.clipping import GRID, Ball
 from privateer_core.sampling.entropy import SecureNoise
-from privateer_lab.audit.case import Case, Integers, MechanismPart, Noise, Outcomes, noise_part, outcome_part
+from privateer_lab.audit.case import Case, Integers, MechanismPart, Noise, Outcomes, build_part
 from privateer_lab.audit.law import BinomialLaw, Law, NormalLaw, UniformLaw
-from privateer_lab.audit.mechanisms.keyed import COIN
+from privateer_lab.audit.mechanisms.keyed import PUBLIC_COIN, response_part
 from privateer_lab.audit.views import (
     Coins,
-    Maker,
+    Contributor,
     Target,
-    batches,
-    log_likelihood,
+    attack_batches,
+    attack_releases,
+    attack_reports,
     mechanism_case,
-    model_of,
-    releases,
-    reports,
+    model_for,
 )
 
 BALL, BOX = Ball("l2", 1.0, 4), Ball("max", 1.0, 4)
-SIDED: Final = Ball("l2", 1.0, 4, below=0.1)
+ONE_SIDED_BALL: Final = Ball("l2", 1.0, 4, below=0.1)
 DELTA = 1e-6
-PEOPLE = 60
-"""Honest people of a shuffled batch."""
-_OF_TWO = 1.74
-"""The local epsilon of each of two messages that keeps (1, .05) in such a batch, rounded down."""
-_BEYOND = 9.0
-"""Vectors are so much longer than the ball: protection must not depend on what an application hands over."""
-_BALL: Final = Ball("max", 1.0, 3)
-_SYMBOLS, _NOISE, _BITS = 6_000, 4_000, 12_000
-_SUBSETS: Final = "SubsetResponse.randomize"
+N_PARTICIPANTS = 60
+"""Honest participants of a shuffled batch."""
+_EPSILON_OF_TWO_MESSAGES = 1.74
+"""Local epsilon of each of two messages that keeps (1, .05) in a batch of this size, rounded down."""
+_LENGTH_FACTOR = 9.0
+"""Length of vectors in radii of the ball: protection must not depend on the application's values."""
+_CUBE: Final = Ball("max", 1.0, 3)
+_N_SYMBOLS, _N_NOISES, _N_BIT_SUMS = 6_000, 4_000, 12_000
+_SAMPLER: Final = "SubsetResponse.randomize"
 
 
 def vector_cases(samples: int) -> list[Case]:
@@ -51,204 +51,162 @@ def vector_cases(samples: int) -> list[Case]:
     for epsilon, ball, count in ((1.0, BALL, samples), (4.0, BALL, samples // 4), (1.0, BOX, samples // 4)):
         symbol = VectorSymbol.calibrated(ball, epsilon, 11)
         name = f"{2 * symbol.directions} symbols in {ball.norm}"
-        cases.append(mechanism_case(name, reports, target(symbol), (epsilon, 0.0), count))
+        cases.append(mechanism_case(name, attack_reports, opposite_ends(symbol), (epsilon, 0.0), count))
     return [*cases, _sided_case(samples), *_shuffled_cases(samples)]
 
 
-def target(mechanism: VectorMechanism) -> Target:
-    """Return two people at opposite ends of a diagonal, as far apart as any; everybody else is in the middle."""
+def opposite_ends(mechanism: VectorMechanism) -> Target:
+    """Build the target of two neighbours at opposite ends of a diagonal, with all others in the middle."""
     ball = mechanism.ball
-    end = _BEYOND * ball.bound / (1.0 if ball.norm == "max" else math.sqrt(ball.coordinates))
-    return Target(mechanism, (_maker(ball, end), _maker(ball, -end)), _maker(ball, 0.0), PEOPLE)
+    end = _LENGTH_FACTOR * ball.bound / (1.0 if ball.norm == "max" else math.sqrt(ball.coordinates))
+    return Target(mechanism, (_constant(ball, end), _constant(ball, -end)), _constant(ball, 0.0), N_PARTICIPANTS)
 
 
-def _maker(ball: Ball, value: float) -> Maker:
-    def make(coins: Coins) -> BoundedVectors:
+def _constant(ball: Ball, value: float | NDArray[np.float64]) -> Contributor:
+    """Make contributors with the coordinates of a vector, or with the same value in all coordinates."""
+
+    def make_contribution(coins: Coins) -> BoundedVectors:
         return BoundedVectors(coins, np.full((len(coins), ball.coordinates), value))
 
-    return make
+    return make_contribution
 
 
 def _normal_cases(ball: Ball, samples: int) -> list[Case]:
-    """Return attacks on the normal noise of devices and of a curator."""
+    """Build attacks on the normal noise of devices and of a curator."""
     claim = (1.0, DELTA)
-    device, curator = (target(kind.calibrated(ball, *claim)) for kind in (GaussianVectors, CentralVectors))
+    device, curator = (opposite_ends(kind.calibrated(ball, *claim)) for kind in (GaussianVectors, CentralVectors))
     return [
-        mechanism_case(f"vectors in {ball.norm}", reports, device, claim, 4 * samples),
-        mechanism_case(f"release in {ball.norm}", releases, curator, claim, max(2000, samples // 4)),
+        mechanism_case(f"vectors in {ball.norm}", attack_reports, device, claim, 4 * samples),
+        mechanism_case(f"release in {ball.norm}", attack_releases, curator, claim, max(2000, samples // 4)),
     ]
 
 
 def _sided_case(samples: int) -> Case:
-    """Return an attack on a curator's noise for vectors that are hardly negative, of two as far apart as any."""
-    ball, side = SIDED, math.sqrt(1 - SIDED.below**2)
-    ends = np.array([[side, -ball.below, 0.0, 0.0], [-ball.below, side, 0.0, 0.0]])
-
-    def maker(end: NDArray[np.float64]) -> Maker:
-        return lambda coins: BoundedVectors(coins, np.tile(end, (len(coins), 1)))
+    """Build an attack on a curator's noise for vectors with a lower bound, for two vectors at the largest distance."""
+    ball, long_coordinate = ONE_SIDED_BALL, math.sqrt(1 - ONE_SIDED_BALL.below**2)
+    ends = np.array([[long_coordinate, -ball.below, 0.0, 0.0], [-ball.below, long_coordinate, 0.0, 0.0]])
 
     curator = CentralVectors.calibrated(ball, 1.0, DELTA)
-    people = Target(curator, (maker(ends[0]), maker(ends[1])), _maker(ball, 0.0), PEOPLE)
-    return mechanism_case("release, hardly negative", releases, people, (1.0, DELTA), max(2000, samples // 4))
+    pair = Target(curator, (_constant(ball, ends[0]), _constant(ball, ends[1])), _constant(ball, 0.0), N_PARTICIPANTS)
+    return mechanism_case("release, hardly negative", attack_releases, pair, (1.0, DELTA), max(2000, samples // 4))
 
 
 def _shuffled_cases(samples: int) -> list[Case]:
-    bits = BitVectors.calibrated(BOX, 1.0, 0.01, PEOPLE)
-    direction = VectorSymbol(BALL, amplified_local_epsilon(1.0, 0.01, 16 / 3, PEOPLE, 8.0), 8, 3, 11)
-    several = VectorSymbol(BALL, _OF_TWO, 8, 3, 11, repeats=2)
+    """Build the cases that attack shuffled batches: permuted, with two messages, and summed."""
+    bits = BitVectors.calibrated(BOX, 1.0, 0.01, N_PARTICIPANTS)
+    direction = VectorSymbol(BALL, amplified_local_epsilon(1.0, 0.01, 16 / 3, N_PARTICIPANTS, 8.0), 8, 3, 11)
+    several = VectorSymbol(BALL, _EPSILON_OF_TWO_MESSAGES, 8, 3, 11, repeats=2)
     count = max(2000, samples // 20)
     return [
-        mechanism_case("permuted batch", batches, target(direction), (1.0, 0.01), 2 * count),
-        mechanism_case("permuted batch, two messages", batches, target(several), (1.0, 0.05), count),
-        mechanism_case("summed batch", batches, target(bits), (1.0, 0.01), count),
+        mechanism_case("permuted batch", attack_batches, opposite_ends(direction), (1.0, 0.01), 2 * count),
+        mechanism_case("permuted batch, two messages", attack_batches, opposite_ends(several), (1.0, 0.05), count),
+        mechanism_case("summed batch", attack_batches, opposite_ends(bits), (1.0, 0.01), count),
     ]
 
 
 def vector_parts() -> list[MechanismPart]:
     """Return the parts of all mechanisms of vectors."""
-    fair, unfair = BitVectors(_BALL, 2, 64, 0.5, 1), BitVectors(_BALL, 2, 80, 0.2, 1)
+    fair, unfair = BitVectors(_CUBE, 2, 64, 0.5, 1), BitVectors(_CUBE, 2, 80, 0.2, 1)
+    single, several = VectorSymbol(_CUBE, 2.0, 8, 3, 11), VectorSymbol(_CUBE, 1.0, 4, 1, 11, repeats=2)
     return [
-        _symbol_part("one of one's own symbols", VectorSymbol(_BALL, 2.0, 8, 3, 11)),
-        *_message_parts(VectorSymbol(_BALL, 1.0, 4, 1, 11, repeats=2)),
-        _coins_part(VectorSymbol(_BALL, 1.0, 4, 1, 11, repeats=2)),
-        _device_part(),
-        _curator_part(),
+        response_part("one of one's own symbols", single, single.response.symbols, partial(_corners, _CUBE), _SAMPLER),
+        *_message_parts(several),
+        _coins_part(several),
+        *_normal_parts(),
         _bits_part("fair bits", fair),
         _bits_part("unfair bits", unfair),
     ]
 
 
-def _people(ball: Ball, who: int, count: int) -> BoundedVectors:
-    """Return what people contribute who are beyond one corner of the box, or beyond the one opposite."""
-    values = np.full((count, ball.coordinates), _BEYOND * (1 - 2 * who))
-    return BoundedVectors(np.full(count, COIN, np.uint32), values)
-
-
-def _symbol_part(name: str, mechanism: VectorSymbol) -> MechanismPart:
-    symbols = mechanism.response.symbols
-    rows = np.zeros(symbols, mechanism.randomize(_people(_BALL, 0, 1), SecureNoise()).dtype)
-    rows["slot"], rows["symbol"] = COIN, np.arange(symbols)
-    likely = np.exp([log_likelihood(mechanism, _people(_BALL, who, symbols), rows) for who in (0, 1)])
-
-    def observe(who: int, count: int) -> Integers:
-        sent = mechanism.randomize(_people(_BALL, who, count), SecureNoise())
-        return mechanism.parse(sent.tobytes())["symbol"].astype(np.int64)
-
-    outcomes = Outcomes(likely / likely.sum(axis=1, keepdims=True))
-    event = Pure(mechanism.epsilon)
-    return outcome_part(name, mechanism, model_of(reports), _SUBSETS, observe, outcomes, _SYMBOLS, event)
+def _corners(ball: Ball, neighbour: int, count: int) -> BoundedVectors:
+    """Return contributions beyond one corner of the box (neighbour 0), or beyond the opposite corner."""
+    values = np.full((count, ball.coordinates), _LENGTH_FACTOR * (1 - 2 * neighbour))
+    return BoundedVectors(np.full(count, PUBLIC_COIN, np.uint32), values)
 
 
 def _message_parts(mechanism: VectorSymbol) -> list[MechanismPart]:
-    """Return each message as a part, and both: one names a direction of neighbour 0, of neighbour 1, or of neither."""
-    share = mechanism.chosen / mechanism.response.symbols
-    other = (1 - mechanism.response.gain) * share
-    own = mechanism.response.gain + other
-    one = np.array([[own, other, 1 - own - other], [other, own, 1 - own - other]])
+    """Return each message as a part, and both messages; an outcome is a direction of neighbour 0, 1 or neither."""
+    subset_share = mechanism.chosen / mechanism.response.symbols
+    p_other = (1 - mechanism.response.gain) * subset_share
+    p_own = mechanism.response.gain + p_other
+    probabilities = np.array([[p_own, p_other, 1 - p_own - p_other], [p_other, p_own, 1 - p_own - p_other]])
 
-    def both(who: int, count: int) -> Integers:
-        sent = mechanism.randomize(_people(_BALL, who, count), SecureNoise())
-        rows = mechanism.parse(sent.tobytes())
-        made = [_people(_BALL, end, len(rows)).values for end in (0, 1)]
-        sets = [mechanism.own(BoundedVectors(rows["slot"], values)) for values in made]
+    def observe_messages(neighbour: int, count: int) -> Integers:
+        reports = mechanism.randomize(_corners(_CUBE, neighbour, count), SecureNoise())
+        rows = mechanism.parse(reports.tobytes())
+        neighbour_values = [_corners(_CUBE, end, len(rows)).values for end in (0, 1)]
+        sets = [mechanism.own_symbols(BoundedVectors(rows["slot"], values)) for values in neighbour_values]
         named = [(symbols == rows["symbol"].astype(np.int64)[:, None]).any(axis=1) for symbols in sets]
         return np.where(named[0], 0, np.where(named[1], 1, 2)).reshape(count, 2)
 
-    def joint(who: int, count: int) -> Integers:
-        return np.asarray(both(who, count) @ [3, 1])
+    def observe_combination(weights: tuple[int, int], neighbour: int, count: int) -> Integers:
+        return np.asarray(observe_messages(neighbour, count) @ weights)
 
-    pairs = Outcomes(np.array([np.outer(row, row).ravel() for row in one]))
-    event, model = Pure(mechanism.epsilon), model_of(batches)
-    alone = [
-        outcome_part(
-            f"the symbol of message {k + 1} of 2",
-            mechanism,
-            model,
-            _SUBSETS,
-            lambda who, count, k=k: both(who, count)[:, k],  # type: ignore[misc]
-            Outcomes(one),
-            _SYMBOLS,
-            event,
-        )
-        for k in (0, 1)
-    ]
-    claim = Pure(mechanism.local_epsilon)
-    return [
-        *alone,
-        outcome_part("both messages together", mechanism, model, _SUBSETS, joint, pairs, _SYMBOLS, claim),
-    ]
+    single = Outcomes(probabilities, Pure(mechanism.epsilon))
+    pair_probabilities = np.array([np.outer(row, row).ravel() for row in probabilities])
+    pairs = Outcomes(pair_probabilities, Pure(mechanism.local_epsilon))
+    model, parts = model_for(attack_batches), []
+    for name, weights, outcomes in (
+        ("the symbol of message 1 of 2", (1, 0), single),
+        ("the symbol of message 2 of 2", (0, 1), single),
+        ("both messages together", (3, 1), pairs),
+    ):
+        observe = partial(observe_combination, weights)
+        parts.append(build_part(name, mechanism, model, _SAMPLER, observe, outcomes, _N_SYMBOLS))
+    return parts
 
 
 def _coins_part(mechanism: VectorSymbol) -> MechanismPart:
-    """Return the coins of the second message: they are uniform, whatever the first one's are, or they link the two."""
+    """Return the coins of the second message as a part: they must be independent of the first message's coins."""
 
-    def observe(who: int, count: int) -> Integers:
-        made = _people(_BALL, who, count)
-        made = BoundedVectors(SecureNoise().words(count).astype(np.uint32), made.values)
-        sent = mechanism.parse(mechanism.randomize(made, SecureNoise()).tobytes())["slot"].reshape(count, 2)
-        return np.ascontiguousarray(sent[:, ::-1]).astype("<u4").view(np.uint8).astype(np.int64)
+    def observe(neighbour: int, count: int) -> Integers:
+        contribution = _corners(_CUBE, neighbour, count)
+        contribution = BoundedVectors(SecureNoise().words(count).astype(np.uint32), contribution.values)
+        reports = mechanism.parse(mechanism.randomize(contribution, SecureNoise()).tobytes())["slot"].reshape(count, 2)
+        return np.ascontiguousarray(reports[:, ::-1]).astype("<u4").view(np.uint8).astype(np.int64)
 
     laws: tuple[Law, ...] = (UniformLaw(256),) * 8
     noise = Noise(laws, (0, 1, 2, 3), np.zeros((2, 8), np.int64))
-    kind, model = type(mechanism).__name__, model_of(batches)
-    return MechanismPart(
-        "coins of message 2 of 2",
-        kind,
-        model,
-        "tight",
-        "VectorSymbol.randomize",
-        None,
-        0.0,
-        observe,
-        noise.score,
-        noise.surprise,
-        _SYMBOLS,
-    )
+    name, sampler = "coins of message 2 of 2", "VectorSymbol.randomize"
+    return build_part(name, mechanism, model_for(attack_batches), sampler, observe, noise, _N_SYMBOLS)
 
 
-def _device_part() -> MechanismPart:
-    mechanism = GaussianVectors(_BALL, GRID * _BALL.coordinates**0.5)
+def _normal_parts() -> list[MechanismPart]:
+    """Return the rounded normal noise of a device and of a release as parts; three coordinates are an observation."""
+    size, sampler = _CUBE.coordinates, "RoundedNormal.draw"
+    deviation, ends = GRID * size**0.5, GRID * np.array([[1], [-1]]) * np.ones(size, np.int64)
+    device, curator = GaussianVectors(_CUBE, deviation), CentralVectors(_CUBE, deviation)
+    noise = Noise((NormalLaw(deviation),) * size, tuple(range(size)), ends)
 
-    def observe(who: int, count: int) -> Integers:
-        sent = mechanism.randomize(_people(_BALL, who, count), SecureNoise())
-        return mechanism.parse(sent.tobytes()).astype(np.int64)
+    def observe_device(neighbour: int, count: int) -> Integers:
+        reports = device.randomize(_corners(_CUBE, neighbour, count), SecureNoise())
+        return device.parse(reports.tobytes()).astype(np.int64)
 
-    noise = _normal(mechanism.standard_deviation, _BALL.coordinates)
-    sampler = "RoundedNormal.draw"
-    return noise_part("noise of a device", mechanism, model_of(reports), sampler, observe, noise, _NOISE)
-
-
-def _normal(deviation: float, coordinates: int) -> Noise:
-    ends = GRID * np.array([[1], [-1]]) * np.ones(coordinates, np.int64)
-    return Noise((NormalLaw(deviation),) * coordinates, tuple(range(coordinates)), ends)
-
-
-def _curator_part() -> MechanismPart:
-    """Return the noise of a release, of which every three coordinates are an observation."""
-    size = _BALL.coordinates
-    mechanism = CentralVectors(_BALL, GRID * size**0.5)
-
-    def observe(who: int, count: int) -> Integers:
-        wide = msgspec.structs.replace(mechanism, ball=Ball("max", 1.0, count * size))
-        exact = wide.randomize(_people(wide.ball, who, 1), SecureNoise())
+    def observe_release(neighbour: int, count: int) -> Integers:
+        wide = msgspec.structs.replace(curator, ball=Ball("max", 1.0, count * size))
+        exact = wide.randomize(_corners(wide.ball, neighbour, 1), SecureNoise())
         release = wide.release(wide.add(wide.empty(), exact), SecureNoise())
         return np.rint(release.sums / wide.ball.step).astype(np.int64).reshape(count, size)
 
-    noise = _normal(mechanism.standard_deviation, size)
-    sampler = "RoundedNormal.draw"
-    return noise_part("noise of a release", mechanism, model_of(releases), sampler, observe, noise, _NOISE)
+    return [
+        build_part(f"noise of a {place}", mechanism, model_for(attack), sampler, observe, noise, _N_NOISES)
+        for place, mechanism, attack, observe in (
+            ("device", device, attack_reports, observe_device),
+            ("release", curator, attack_releases, observe_release),
+        )
+    ]
 
 
 def _bits_part(name: str, mechanism: BitVectors) -> MechanismPart:
-    """Return the sum of one person's bits in each coordinate as a part."""
+    """Return the sum of a participant's bits in each coordinate as a part."""
     size, bits = mechanism.ball.coordinates, mechanism.bits
     ends = mechanism.levels * np.array([[1], [0]]) * np.ones(size, np.int64)
     noise = Noise((BinomialLaw(bits, mechanism.probability),) * size, tuple(range(size)), ends)
 
-    def observe(who: int, count: int) -> Integers:
-        sent = mechanism.randomize(_people(mechanism.ball, who, count), SecureNoise())
-        return np.array([mechanism.add(mechanism.empty(), mechanism.parse(one.tobytes())).sums for one in sent])
+    def observe(neighbour: int, count: int) -> Integers:
+        reports = mechanism.randomize(_corners(mechanism.ball, neighbour, count), SecureNoise())
+        return np.array([mechanism.add(mechanism.empty(), mechanism.parse(row.tobytes())).sums for row in reports])
 
     event = ShuffledBits(bits, mechanism.probability, mechanism.levels, size)
-    model = model_of(batches)
-    return noise_part(name, mechanism, model, "binomial", observe, noise, _BITS, event=event, delta=0.01)
+    model = model_for(attack_batches)
+    return build_part(name, mechanism, model, "draw_binomial", observe, noise, _N_BIT_SUMS, event=event, delta=0.01)

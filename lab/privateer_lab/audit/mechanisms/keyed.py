@@ -1,5 +1,6 @@
-"""Attacks on mechanisms of keyed means: as a whole, and part by part."""
+"""Attacks on mechanisms of keyed means, and on their parts."""
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
@@ -15,40 +16,39 @@ from privateer_core.primitives.public_coins import Layout, SlotLayout
 from privateer_core.primitives.questions import KeyedMeans
 from privateer_core.sampling.entropy import SecureNoise
 from privateer_core.sampling.laplace import DiscreteLaplace
-from privateer_lab.audit.case import Case, Integers, MechanismPart, Noise, Outcomes, noise_part, outcome_part
+from privateer_lab.audit.case import Case, Integers, MechanismPart, Noise, Outcomes, build_part
 from privateer_lab.audit.law import LaplaceLaw, Law, NormalLaw
 from privateer_lab.audit.views import (
+    Attack,
     Coins,
-    Maker,
+    Contributor,
     Target,
-    batches,
+    attack_batches,
+    attack_releases,
+    attack_reports,
     log_likelihood,
     mechanism_case,
-    model_of,
-    releases,
-    reports,
+    model_for,
 )
 
-LAYOUT = Layout.small()
+LAYOUT = Layout.example()
 Person = tuple[int, float]
-"""Key and value; a person with key -1 has nothing to contribute."""
-PAIRS: dict[str, tuple[Person, Person]] = {
+"""Key and value; a participant with key -1 has nothing to contribute."""
+NEIGHBOUR_PAIRS: dict[str, tuple[Person, Person]] = {
     "opposite rewards": ((0, 1.0), (0, 0.0)),
     "another bin": ((0, 1.0), (1, 1.0)),
     "nothing to tell": ((2, 0.0), (-1, 0.0)),
 }
 _SAME_BIN, _OTHER_BIN = (0, 0.0), (2, 0.0)
 _DELTA = 1e-6
-_BATCH = 100
-_LOCAL_MAX = 12.0
-COIN: Final = 12_345
-"""The public coins of everybody: what they decide is known."""
-_SYMBOLS, SUMS = 6_000, 4_000
-_L1: Final = 4
-"""Distance of two people in all cells' rewards and counts."""
-_OPPOSITE: Final = ((0, 1.0), (0, 0.0))
-ELSEWHERE: Final = ((0, 1.0), (1, 1.0))
-_NOTHING: Final = ((0, 1.0), (-1, 0.0))
+_BATCH_SIZE = 100
+_MAX_LOCAL_EPSILON = 12.0
+PUBLIC_COIN: Final = 12_345
+"""The public coins of all participants."""
+_N_SYMBOLS, N_SUMS = 6_000, 4_000
+OPPOSITE_REWARDS: Final = ((0, 1.0), (0, 0.0))
+OTHER_KEY: Final = ((0, 1.0), (1, 1.0))
+NOTHING_TO_TELL: Final = ((0, 1.0), (-1, 0.0))
 
 
 def keyed_cases(samples: int) -> list[Case]:
@@ -56,51 +56,54 @@ def keyed_cases(samples: int) -> list[Case]:
     return [*_symbol_cases(samples), *_central_cases(samples), *_shuffled_cases(samples)]
 
 
-def maker(person: Person, layout: Layout | SlotLayout = LAYOUT) -> Maker:
-    """Return what makes the contributions of people alike."""
+def keyed_factory(person: Person, layout: Layout | SlotLayout = LAYOUT) -> Contributor:
+    """Build the contributor of participants with the same key and value."""
     key, value = person
 
-    def make(coins: Coins) -> KeyedValues:
+    def make_contribution(coins: Coins) -> KeyedValues:
         keys = np.full(len(coins), key)
         groups = layout.group(layout.hashes(coins, keys), keys) if key >= 0 else np.zeros(len(coins), np.int64)
         return KeyedValues(coins, keys, groups, np.full(len(coins), value))
 
-    return make
+    return make_contribution
 
 
-def _neighbours(pair: str) -> tuple[Maker, Maker]:
-    left, right = PAIRS[pair]
-    return maker(left), maker(right)
+def keyed_pair(people: tuple[Person, Person], layout: Layout | SlotLayout = LAYOUT) -> tuple[Contributor, Contributor]:
+    """Build the contributors of two neighbours."""
+    return keyed_factory(people[0], layout), keyed_factory(people[1], layout)
+
+
+def build_pair_cases(
+    name: str, attack: Attack, mechanism: Any, claim: tuple[float, float], count: int, *crowd: Any
+) -> list[Case]:
+    """Build attacks on a mechanism's claim for each pair of neighbours; ``crowd``: all others, and the batch size."""
+    targets = {
+        pair: Target(mechanism, keyed_pair(people, mechanism.layout), *crowd)
+        for pair, people in NEIGHBOUR_PAIRS.items()
+    }
+    return [mechanism_case(f"{name}, {pair}", attack, target, claim, count) for pair, target in targets.items()]
 
 
 def _symbol_cases(samples: int) -> list[Case]:
-    mechanisms = [SignedSymbol(LAYOUT, *sizes) for sizes in ((1.0, 1, False), (1.0, 1, True), (4.0, 8, True))]
-    return [
-        mechanism_case(
-            f"{mechanism.symbols} symbols, {pair}",
-            reports,
-            Target(mechanism, _neighbours(pair)),
-            (mechanism.epsilon, 0.0),
-            2 * samples,
-        )
-        for mechanism in mechanisms
-        for pair in PAIRS
-    ]
+    """Build the cases that attack single reports of 2, 3 and 17 symbols."""
+    cases = []
+    for mechanism in (SignedSymbol(LAYOUT, *sizes) for sizes in ((1.0, 1, False), (1.0, 1, True), (4.0, 8, True))):
+        name, claim = f"{mechanism.symbols} symbols", (mechanism.epsilon, 0.0)
+        cases += build_pair_cases(name, attack_reports, mechanism, claim, 2 * samples)
+    return cases
 
 
 def _central_cases(samples: int) -> list[Case]:
-    """Return attacks on normal noise, and on the discrete Laplace noise of promises of delta 0."""
+    """Build attacks on normal noise, and on the discrete Laplace noise of promises of delta 0."""
     cases = []
-    for delta, what, count in ((_DELTA, "release", 3 * samples), (0.0, "release with Laplace noise", samples // 8)):
+    for delta, label, count in ((_DELTA, "release", 3 * samples), (0.0, "release with Laplace noise", samples // 8)):
         mechanism = CentralSums.calibrated(KeyedMeans(LAYOUT), 1.0, delta)
-        for pair in PAIRS:
-            target = Target(mechanism, _neighbours(pair))
-            cases.append(mechanism_case(f"{what}, {pair}", releases, target, (1.0, delta), count))
+        cases += build_pair_cases(label, attack_releases, mechanism, (1.0, delta), count)
     return cases
 
 
 def _shuffled_cases(samples: int) -> list[Case]:
-    """Return attacks on 2, 3 and 9 symbols, each with the companions that hide a person least of those tried."""
+    """Build attacks on 2, 3 and 9 symbols, with the least protective other participants that were tried."""
     cases = []
     for buckets, elsewhere, delta, pair, others in (
         (1, False, 0.1, "opposite rewards", _SAME_BIN),
@@ -111,11 +114,11 @@ def _shuffled_cases(samples: int) -> list[Case]:
         (4, True, 0.1, "opposite rewards", _OTHER_BIN),
     ):
         symbols = 2 * buckets + elsewhere
-        local_epsilon = amplified_local_epsilon(1.0, delta, symbols, _BATCH, _LOCAL_MAX)
+        local_epsilon = amplified_local_epsilon(1.0, delta, symbols, _BATCH_SIZE, _MAX_LOCAL_EPSILON)
         mechanism = SignedSymbol(LAYOUT, local_epsilon, buckets, elsewhere)
-        target = Target(mechanism, _neighbours(pair), maker(others), _BATCH)
+        target = Target(mechanism, keyed_pair(NEIGHBOUR_PAIRS[pair]), keyed_factory(others), _BATCH_SIZE)
         name, count = f"batches of {symbols} symbols at delta {delta:g}, {pair}", max(2000, samples // 4)
-        cases.append(mechanism_case(name, batches, target, (1.0, delta), count))
+        cases.append(mechanism_case(name, attack_batches, target, (1.0, delta), count))
     return cases
 
 
@@ -124,74 +127,84 @@ def keyed_parts() -> list[MechanismPart]:
     return [*_symbol_parts(), *_central_parts()]
 
 
-def people(layout: Layout, person: Person, count: int) -> KeyedValues:
-    """Return what so many people alike contribute."""
-    made: KeyedValues = maker(person, layout)(np.full(count, COIN, np.uint32))
-    return made
+def contribute_alike(layout: Layout, person: Person, count: int) -> KeyedValues:
+    """Return the contributions of ``count`` participants with the same key and value."""
+    contribution: KeyedValues = keyed_factory(person, layout)(np.full(count, PUBLIC_COIN, np.uint32))
+    return contribution
 
 
 def symbol_part(name: str, mechanism: Any, pair: tuple[Person, Person]) -> MechanismPart:
-    """Return the part that is a symbol of randomized response; everybody's coins are the same."""
+    """Build the part that is a symbol of randomized response; all coins are the same."""
     symbols = mechanism.symbols if isinstance(mechanism, GroupedBit) else mechanism.response.symbols
-    rows = np.zeros(symbols, mechanism.randomize(people(mechanism.layout, pair[0], 1), SecureNoise()).dtype)
-    rows["slot"], rows["symbol"] = COIN, np.arange(symbols)
-    made = [people(mechanism.layout, person, symbols) for person in pair]
-    outcomes = Outcomes(np.exp([log_likelihood(mechanism, one, rows) for one in made]))
 
-    def observe(who: int, count: int) -> Integers:
-        sent = mechanism.randomize(people(mechanism.layout, pair[who], count), SecureNoise())
-        return np.asarray(mechanism.parse(sent.tobytes())["symbol"].astype(np.int64))
+    def contribute(neighbour: int, count: int) -> KeyedValues:
+        return contribute_alike(mechanism.layout, pair[neighbour], count)
 
-    sampler, event = "RandomizedResponse.randomize", Pure(mechanism.local_epsilon)
-    return outcome_part(name, mechanism, model_of(reports), sampler, observe, outcomes, _SYMBOLS, event)
+    return response_part(name, mechanism, symbols, contribute, "RandomizedResponse.randomize")
+
+
+def response_part(
+    name: str, mechanism: Any, symbols: int, contribute: Callable[[int, int], Any], sampler: str
+) -> MechanismPart:
+    """Build the part that is a symbol of contributions (neighbour, count) with `PUBLIC_COIN`."""
+    rows = np.zeros(symbols, mechanism.randomize(contribute(0, 1), SecureNoise()).dtype)
+    rows["slot"], rows["symbol"] = PUBLIC_COIN, np.arange(symbols)
+    likelihoods = np.exp([log_likelihood(mechanism, contribute(neighbour, symbols), rows) for neighbour in (0, 1)])
+    outcomes = Outcomes(likelihoods / likelihoods.sum(axis=1, keepdims=True), Pure(mechanism.local_epsilon))
+
+    def observe(neighbour: int, count: int) -> Integers:
+        reports = mechanism.randomize(contribute(neighbour, count), SecureNoise())
+        return np.asarray(mechanism.parse(reports.tobytes())["symbol"].astype(np.int64))
+
+    return build_part(name, mechanism, model_for(attack_reports), sampler, observe, outcomes, _N_SYMBOLS)
 
 
 def _symbol_parts() -> list[MechanismPart]:
-    layout = Layout.small()
+    """Build the tests of the symbol's sampler for people with and without something to tell."""
     return [
-        symbol_part("one of 2 symbols", SignedSymbol(layout, 1.0, 1, False), _OPPOSITE),
-        symbol_part("one of 9 symbols", SignedSymbol(layout, 2.0, 4, True), _OPPOSITE),
-        symbol_part("the symbol elsewhere", SignedSymbol(layout, 2.0, 1, True), _NOTHING),
-        symbol_part("the symbol of people without a key", SignedSymbol(layout, 1.0, 1, False), _NOTHING),
+        symbol_part("one of 2 symbols", SignedSymbol(LAYOUT, 1.0, 1, False), OPPOSITE_REWARDS),
+        symbol_part("one of 9 symbols", SignedSymbol(LAYOUT, 2.0, 4, True), OPPOSITE_REWARDS),
+        symbol_part("the symbol elsewhere", SignedSymbol(LAYOUT, 2.0, 1, True), NOTHING_TO_TELL),
+        symbol_part("the symbol of people without a key", SignedSymbol(LAYOUT, 1.0, 1, False), NOTHING_TO_TELL),
     ]
 
 
-def plain(keys: int) -> Layout:
-    """Return a layout of so many keys, each of one group."""
+def ungrouped_layout(keys: int) -> Layout:
+    """Return a layout with ``keys`` keys of one group each."""
     return Layout.ungrouped(keys, 5)
 
 
 def _central_parts() -> list[MechanismPart]:
-    """Return the sums and the people per key as parts, with normal noise and with Laplace noise."""
-    both = {"sums": ((0, 1), _OPPOSITE), "people per key": ((2, 3), ELSEWHERE)}
-    found = []
-    for what, (own, pair) in both.items():
-        for kind, mechanism in (
-            ("normal", CentralSums(plain(2), 1.0 if what == "sums" else 0.7)),
-            ("Laplace", CentralSums(plain(2), 0.0, 1.0)),
+    """Return sums and counts per key as parts, with normal noise and with Laplace noise."""
+    tested_pairs = {"sums": ((0, 1), OPPOSITE_REWARDS), "people per key": ((2, 3), OTHER_KEY)}
+    parts = []
+    for label, (tested, pair) in tested_pairs.items():
+        for distribution, mechanism in (
+            ("normal", CentralSums(ungrouped_layout(2), 1.0 if label == "sums" else 0.7)),
+            ("Laplace", CentralSums(ungrouped_layout(2), 0.0, 1.0)),
         ):
-            sampler = "RoundedNormal.draw" if kind == "normal" else "DiscreteLaplace.draw"
-            found.append(_central_part(f"{kind} noise of {what}", mechanism, sampler, own, pair))
-    return found
+            sampler = "RoundedNormal.draw" if distribution == "normal" else "DiscreteLaplace.draw"
+            parts.append(_central_part(f"{distribution} noise of {label}", mechanism, sampler, tested, pair))
+    return parts
 
 
 def _central_part(
-    name: str, mechanism: CentralSums, sampler: str, own: tuple[int, ...], pair: tuple[Person, Person]
+    name: str, mechanism: CentralSums, sampler: str, tested: tuple[int, ...], pair: tuple[Person, Person]
 ) -> MechanismPart:
-    """Return the noise of some numbers as a part; many people stand in one release, each with two keys of their own."""
+    """Return the noise of the tested numbers as a part; the participants of a release have two separate keys each."""
 
-    def observe(who: int, count: int) -> Integers:
-        wide = CentralSums(plain(2 * count), mechanism.standard_deviation, mechanism.scale)
-        one = people(mechanism.layout, pair[who], count)
-        made = KeyedValues(one.coins, one.keys + 2 * np.arange(count), one.groups, one.values)
-        release = wide.release(wide.add(wide.empty(), wide.randomize(made, SecureNoise())), SecureNoise())
+    def observe(neighbour: int, count: int) -> Integers:
+        wide = CentralSums(ungrouped_layout(2 * count), mechanism.standard_deviation, mechanism.scale)
+        single = contribute_alike(mechanism.layout, pair[neighbour], count)
+        contribution = KeyedValues(single.coins, single.keys + 2 * np.arange(count), single.groups, single.values)
+        release = wide.release(wide.add(wide.empty(), wide.randomize(contribution, SecureNoise())), SecureNoise())
         numbers = [release.sums.reshape(count, 2), release.hits.reshape(count, 2)]
         return np.rint(UNIT * np.concatenate(numbers, axis=1)).astype(np.int64)
 
     exact = np.zeros((2, 4), np.int64)
-    for who, (key, value) in enumerate(pair):
-        exact[who, key], exact[who, 2 + key] = UNIT * (2 * value - 1), UNIT
-    scale = DiscreteLaplace.at_least(mechanism.scale * UNIT).scale if mechanism.scale else 0
+    for neighbour, (key, value) in enumerate(pair):
+        exact[neighbour, key], exact[neighbour, 2 + key] = UNIT * (2 * value - 1), UNIT
+    scale = DiscreteLaplace.from_min_scale(mechanism.scale * UNIT).scale if mechanism.scale else 0
     law: Law = LaplaceLaw(scale) if scale else NormalLaw(mechanism.standard_deviation * UNIT)
-    noise = Noise((law,) * 4, own, exact)
-    return noise_part(name, mechanism, model_of(releases), sampler, observe, noise, SUMS)
+    noise = Noise((law,) * 4, tested, exact)
+    return build_part(name, mechanism, model_for(attack_releases), sampler, observe, noise, N_SUMS)

@@ -1,127 +1,102 @@
-"""Attacks on sums that a curator releases again and again: as a whole, and part by part."""
+"""Attacks on running sums that a curator releases each round, and on their parts."""
 
 from dataclasses import replace
 from typing import Final, Literal
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from privateer_core.mechanisms.vectors.running_vectors import RunningVectors
 from privateer_core.primitives.bounded_vectors import BoundedVectors
 from privateer_core.primitives.clipping import GRID, Ball
 from privateer_core.sampling.entropy import SecureNoise
-from privateer_lab.audit.case import Case, Integers, MechanismPart, Noise, Sampler, noise_part
-from privateer_lab.audit.law import NormalLaw, noise_surprise
-from privateer_lab.audit.lower_bounds import Scores
-from privateer_lab.audit.views import model_of, releases
+from privateer_lab.audit.case import Case, Integers, MechanismPart, Noise, Sampler, build_part
+from privateer_lab.audit.law import NormalLaw, Scores, noise_p_value
+from privateer_lab.audit.views import attack_releases, model_for
 
-_STEPS: Final = 6
+_N_STEPS: Final = 6
 _PROMISE: Final = (1.0, 1e-6)
-_COUNT_MAX: Final = 100_000
-_PART_STEPS: Final = 3
-_COUNT: Final = 4_000
-_DEVIATION: Final = float(GRID)
+_MAX_COUNT: Final = 100_000
+_N_PART_STEPS: Final = 3
+_N_RELEASES: Final = 4_000
+_STANDARD_DEVIATION: Final = float(GRID)
 
 
 def running_cases(samples: int) -> list[Case]:
-    """Return attacks on both kinds of noise: the person is at one end of an interval, or at the other."""
-    count = min(_COUNT_MAX, max(2000, samples // 4))
+    """Build attacks on both kinds of noise; the neighbours are at opposite ends of an interval."""
+    count = min(_MAX_COUNT, max(2000, samples // 4))
     cases = []
     for kind in ("root", "tree"):
-        mechanism = RunningVectors.running(Ball("max", 1.0, 1), *_PROMISE, kind, _STEPS)
-        event, model = mechanism.released, model_of(releases)
+        mechanism = RunningVectors.from_promise(Ball("max", 1.0, 1), *_PROMISE, kind, _N_STEPS)
+        event, model = mechanism.release_event, model_for(attack_releases)
         assert event is not None
-        name, sample = f"{_STEPS} releases, {kind}", _sampler(mechanism)
+        name, sample = f"{_N_STEPS} releases, {kind}", _noise_sampler(mechanism)
         cases.append(Case(name, RunningVectors.__name__, model, "tight", *_PROMISE, event, sample, count))
     return cases
 
 
-def _sampler(mechanism: RunningVectors) -> Sampler:
-    """Score fresh noise as it must have been if the person is the one neighbour, and if the other.
+def _noise_sampler(mechanism: RunningVectors) -> Sampler:
+    """Return a sampler of the fresh noise's log-likelihood ratio; a run's coordinates are independent observations."""
 
-    One run has an observation in every coordinate, whose noise is its own.
-    """
-
-    def sample(who: int, count: int) -> Scores:
+    def sample(neighbour: int, count: int) -> Scores:
         wide = msgspec.structs.replace(mechanism, ball=Ball("max", 1.0, count))
-        seen = _releases(wide, 1.0 - 2 * who)
-        end = round(1.0 / wide.ball.step)
-        left, right = (_fresh(wide, seen, end * side) for side in (1, -1))
+        releases = _release_all(wide, mechanism.steps, 1, 1.0 - 2 * neighbour)
+        exact = round(1.0 / wide.ball.step) * np.eye(1, mechanism.steps, dtype=np.int64)
+        left, right = (np.square(_fresh_noise(wide, releases, sign * exact)).sum(axis=1) for sign in (1, -1))
         return np.asarray((right - left) / (2 * mechanism.standard_deviation**2))
 
     return sample
 
 
-def _releases(mechanism: RunningVectors, value: float) -> NDArray[np.float64]:
-    """Return all releases, (steps, coordinates) in grid points, of a person in the first round and nobody later."""
-    count, noise = mechanism.ball.coordinates, SecureNoise()
-    person = BoundedVectors(np.zeros(1, np.uint32), np.full((1, count), value))
-    total, seen = mechanism.add(mechanism.empty(), mechanism.randomize(person, noise)), []
-    for _ in range(mechanism.steps):
-        release, left = mechanism.settle(total, noise)
-        seen.append(np.rint(release.sums / mechanism.ball.step))
-        total = mechanism.resume(mechanism, left)
-    return np.array(seen)
-
-
-def _fresh(mechanism: RunningVectors, seen: NDArray[np.float64], first: int) -> Scores:
-    """Return sums over steps of squares of the fresh noise, (coordinates,), if ``first`` is the first round's sum."""
-    noise = seen.copy()
-    noise[0] -= first
-    rows = [mechanism.factorization.row(step) for step in range(1, len(noise) + 1)]
-    fresh = np.array([row[-1] * noise[k] + np.rint(row[:-1] @ noise[:k]) for k, row in enumerate(rows)])
-    return np.asarray(np.square(fresh).sum(axis=0))
-
-
 def running_parts() -> list[MechanismPart]:
-    """Return a part for every release of both kinds of noise, and of the first one when noise has begun anew."""
+    """Return a part for each release of both kinds of noise, and for the first release after a restart."""
     kinds: tuple[Literal["root", "tree"], ...] = ("root", "tree")
-    return [_part(kind, step) for kind in kinds for step in range(1, _PART_STEPS + 2)]
+    return [_release_part(kind, step) for kind in kinds for step in range(1, _N_PART_STEPS + 2)]
 
 
-def _part(kind: Literal["root", "tree"], step: int) -> MechanismPart:
-    """Return the noise of one release as a part; the person is in its round, and later releases are not looked at."""
-    mechanism = RunningVectors(Ball("max", 1.0, 1), _DEVIATION, kind, _PART_STEPS)
-    laws, own = (NormalLaw(_DEVIATION),) * (_PART_STEPS + 1), (step - 1,)
-    exact = np.zeros((2, _PART_STEPS + 1), np.int64)
+def _release_part(kind: Literal["root", "tree"], step: int) -> MechanismPart:
+    """Return the noise of one release as a part, with the target in its round."""
+    mechanism = RunningVectors(Ball("max", 1.0, 1), _STANDARD_DEVIATION, kind, _N_PART_STEPS)
+    laws, tested = (NormalLaw(_STANDARD_DEVIATION),) * (_N_PART_STEPS + 1), (step - 1,)
+    exact = np.zeros((2, _N_PART_STEPS + 1), np.int64)
     exact[:, step - 1] = GRID, -GRID
-    fresh = Noise(laws, own, exact)
+    fresh = Noise(laws, tested, exact)
 
-    def observe(who: int, count: int) -> Integers:
-        return _all_releases(msgspec.structs.replace(mechanism, ball=Ball("max", 1.0, count)), step, 1.0 - 2 * who)
+    def observe(neighbour: int, count: int) -> Integers:
+        wide = msgspec.structs.replace(mechanism, ball=Ball("max", 1.0, count))
+        return _release_all(wide, _N_PART_STEPS + 1, step, 1.0 - 2 * neighbour)
 
-    def score(seen: Integers) -> Scores:
-        # What the releases before say of the fresh noise is the same for both neighbours.
-        return fresh.score(_fresh_noise(mechanism, seen, exact[0]) + exact[0])
+    def score(observed: Integers) -> Scores:
+        # Earlier releases say the same of the fresh noise for both neighbours.
+        return fresh.score(_fresh_noise(mechanism, observed, exact[0]) + exact[0])
 
-    def surprise(who: int, seen: Integers) -> float:
-        return noise_surprise(_fresh_noise(mechanism, seen, exact[who]), laws, own)
+    def p_value(neighbour: int, observed: Integers) -> float:
+        return noise_p_value(_fresh_noise(mechanism, observed, exact[neighbour]), laws, tested)
 
-    name = f"{kind}, noise of release {step}" + (" after 3 steps" if step > _PART_STEPS else "")
-    part = noise_part(name, mechanism, model_of(releases), "RoundedNormal.draw", observe, fresh, _COUNT)
-    return replace(part, score=score, surprise=surprise)
+    name = f"{kind}, noise of release {step}" + (" after 3 steps" if step > _N_PART_STEPS else "")
+    part = build_part(name, mechanism, model_for(attack_releases), "RoundedNormal.draw", observe, fresh, _N_RELEASES)
+    return replace(part, score=score, p_value=p_value)
 
 
-def _all_releases(mechanism: RunningVectors, step: int, value: float) -> Integers:
-    """Return all releases, (coordinates, releases) in grid points, with a person in one round alone."""
-    count, noise, seen = mechanism.ball.coordinates, SecureNoise(), []
+def _release_all(mechanism: RunningVectors, n_releases: int, step: int, value: float) -> Integers:
+    """Return all releases, (coordinates, releases) in grid points, with a participant in round ``step`` alone."""
+    count, noise, releases = mechanism.ball.coordinates, SecureNoise(), []
     total = mechanism.empty()
-    for now in range(1, _PART_STEPS + 2):
-        if now == step:
+    for current_step in range(1, n_releases + 1):
+        if current_step == step:
             person = BoundedVectors(np.zeros(1, np.uint32), np.full((1, count), value))
             total = mechanism.add(total, mechanism.randomize(person, noise))
-        release, left = mechanism.settle(total, noise)
-        seen.append(np.rint(release.sums / mechanism.ball.step).astype(np.int64))
-        total = mechanism.resume(mechanism, left)
-    return np.stack(seen, axis=1)
+        release, remainder = mechanism.settle(total, noise)
+        releases.append(np.rint(release.sums / mechanism.ball.step).astype(np.int64))
+        total = mechanism.resume(mechanism, remainder)
+    return np.stack(releases, axis=1)
 
 
-def _fresh_noise(mechanism: RunningVectors, seen: Integers, exact: Integers) -> Integers:
-    """Return the fresh noise of each release, if rounds had these sums; noise begins anew after so many steps."""
-    noise, fresh = seen - exact, []
+def _fresh_noise(mechanism: RunningVectors, releases: Integers, exact: Integers) -> Integers:
+    """Return the fresh noise of each release given the rounds' exact sums; noise restarts after all steps."""
+    noise, fresh = releases - exact, []
     for k in range(noise.shape[1]):
-        begun = k - k % mechanism.steps
-        row = mechanism.factorization.row(k - begun + 1)
-        fresh.append(noise[:, k] + np.rint(noise[:, begun:k] @ row[:-1]).astype(np.int64))
+        start = k - k % mechanism.steps
+        row = mechanism.factorization.row(k - start + 1)
+        fresh.append(noise[:, k] + np.rint(noise[:, start:k] @ row[:-1]).astype(np.int64))
     return np.stack(fresh, axis=1)

@@ -1,1 +1,1 @@
-"""The review pack: what lawyers and reviewers need to know of an experiment, before it starts or while it runs."""
+"""The review pack of an experiment for lawyers and privacy reviewers, before it starts or while it runs."""

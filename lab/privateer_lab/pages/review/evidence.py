@@ -1,4 +1,4 @@
-"""Evidence of the audit about one experiment: attacks that were run, here or before; never any that were not."""
+"""Evidence of the audit about one experiment: the results of attacks that were run, now or for a stored audit."""
 
 from collections.abc import Iterable
 from importlib.metadata import version
@@ -11,7 +11,8 @@ from privateer_core.errors import SpecError
 from privateer_core.mechanisms import Mechanism
 from privateer_core.privacy.record import Record
 from privateer_core.spec.spec import Spec
-from privateer_lab.audit.finding import FORMAT, Audit, AuditFinding
+from privateer_lab.audit.finding import FORMAT as AUDIT_FORMAT
+from privateer_lab.audit.finding import Audit, AuditFinding
 from privateer_lab.cli.input_files import read_document
 from privateer_lab.cli.output import progress
 
@@ -36,47 +37,50 @@ class AuditEvidence(msgspec.Struct, frozen=True):
 
 
 def run_audit(spec: Spec, record: Record, samples: int) -> AuditEvidence:
-    """Attack what an experiment is made of, with about so many observations of each neighbour."""
+    """Run the audit on an experiment's mechanisms and algorithm, with about ``samples`` observations a neighbour."""
     from privateer_lab.audit.case import CHANNELS
-    from privateer_lab.audit.suite import audit, summary
+    from privateer_lab.audit.suite import audit, summarize_findings
 
-    wanted, privacy = wanted_of(spec, record), spec.privacy
-    chosen = {CHANNELS, *wanted}
-    total, findings = audit(samples, chosen, model=privacy.model, calibration=privacy.trust.calibration)
-    found = progress(findings, total, "attacks")
-    if len(found) < total:
+    targets, privacy = list_audit_targets(spec, record), spec.privacy
+    selection = {CHANNELS, *targets}
+    total, findings = audit(samples, selection, model=privacy.model, calibration=privacy.trust.calibration)
+    completed = progress(findings, total, "attacks")
+    if len(completed) < total:
         raise KeyboardInterrupt
-    return _about(_converted(msgspec.to_builtins(summary(found))), spec, wanted, "run for this document")
+    document = msgspec.to_builtins(summarize_findings(completed))
+    return _select_evidence(_parse_audit(document), spec, targets, "run for this document")
 
 
 def read_audit(file: Path, spec: Spec, record: Record) -> AuditEvidence:
-    """Return what a stored audit says of an experiment."""
-    document = _read(file)
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise SpecError(f"{file} is no audit of the format {FORMAT}", field=_OPTION, remedy=_REMEDY)
-    audit, here = _converted(document), version("privateer-lab")
-    if audit.privateer != here:
-        detail = f"{file} has an audit of Privateer {audit.privateer}, and this is {here}"
+    """Read the evidence about an experiment from a stored audit; refuse an audit of another version."""
+    document = _read_document(file)
+    if not isinstance(document, dict) or document.get("format") != AUDIT_FORMAT:
+        raise SpecError(f"{file} is no audit of the format {AUDIT_FORMAT}", field=_OPTION, remedy=_REMEDY)
+    audit, local_version = _parse_audit(document), version("privateer-lab")
+    if audit.privateer != local_version:
+        detail = f"{file} has an audit of Privateer {audit.privateer}, and this is {local_version}"
         raise SpecError(detail, field=_OPTION, remedy="run privateer audit --json again")
-    return _about(audit, spec, wanted_of(spec, record), file.name)
+    return _select_evidence(audit, spec, list_audit_targets(spec, record), file.name)
 
 
-def _read(file: Path) -> Any:
+def _read_document(file: Path) -> Any:
+    """Read a JSON document; refuse others in terms of the option."""
     try:
         return read_document(file)
     except SpecError as error:
         raise SpecError(error.detail, field=_OPTION, remedy=_REMEDY) from None
 
 
-def _converted(document: dict[str, Any]) -> Audit:
+def _parse_audit(document: dict[str, Any]) -> Audit:
+    """Convert a document into an audit; refuse others."""
     try:
         return msgspec.convert(document, Audit)
     except (msgspec.ValidationError, RecursionError) as error:
         raise SpecError(f"is not an audit: {error}", field=_OPTION, remedy=_REMEDY) from None
 
 
-def wanted_of(spec: Spec, record: Record) -> tuple[str, ...]:
-    """Name the mechanisms of the rounds, as they are or as planned, and the algorithm."""
+def list_audit_targets(spec: Spec, record: Record) -> tuple[str, ...]:
+    """Return the names of the mechanisms of all rounds, run or planned, and of the algorithm."""
     promises = (record, *record.sources)
     rows = [row for promise in promises for row in (*promise.rounds, promise.planned) if row is not None]
     tags = {row.mechanism.get("type") for row in rows}
@@ -86,18 +90,19 @@ def wanted_of(spec: Spec, record: Record) -> tuple[str, ...]:
     return (*sorted(names), spec.algorithm.name)
 
 
-def _about(audit: Audit, spec: Spec, wanted: tuple[str, ...], origin: str) -> AuditEvidence:
+def _select_evidence(audit: Audit, spec: Spec, targets: tuple[str, ...], origin: str) -> AuditEvidence:
+    """Select the findings of an audit about the spec's mechanisms and channels, and name what was not attacked."""
     from privateer_lab.audit.case import CHANNELS
     from privateer_lab.audit.suite import is_about
 
     privacy = spec.privacy
-    found = tuple(
-        one
-        for one in audit.findings
-        if (one.mechanism == CHANNELS and is_about(one.attack, privacy.model))
-        or (one.mechanism in wanted and (one.model, one.calibration) == (privacy.model, privacy.trust.calibration))
+    attacks = tuple(
+        run
+        for run in audit.findings
+        if (run.mechanism == CHANNELS and is_about(run.attack, privacy.model))
+        or (run.mechanism in targets and (run.model, run.calibration) == (privacy.model, privacy.trust.calibration))
     )
-    unattacked = tuple(sorted(set(wanted) - {one.mechanism for one in found}))
-    broken = sum(one.verdict == "broken" and not one.unsafe for one in found)
+    unattacked = tuple(sorted(set(targets) - {run.mechanism for run in attacks}))
+    n_broken = sum(run.verdict == "broken" and not run.unsafe for run in attacks)
     at = audit.at.isoformat(timespec="seconds")
-    return AuditEvidence(origin, audit.privateer, at, audit.false_alarm, wanted, unattacked, found, broken)
+    return AuditEvidence(origin, audit.privateer, at, audit.false_alarm, targets, unattacked, attacks, n_broken)

@@ -1,6 +1,8 @@
-"""The subject of a review: an experiment or a spec, and what only people know of it."""
+"""The subject of a review: a running experiment or a spec, its claims, and facts that only its team knows."""
 
+import math
 import re
+from collections.abc import Iterator, Mapping
 from datetime import date
 from pathlib import Path
 from typing import Any, Final
@@ -8,24 +10,29 @@ from typing import Any, Final
 import msgspec
 
 from privateer_core.algorithms import parse_spec
-from privateer_core.answer.export import Status
 from privateer_core.answer.people import People
 from privateer_core.errors import SpecError, Unavailable
-from privateer_core.privacy.certificate import Certificate
+from privateer_core.experiment_status import Status
+from privateer_core.portable import round_up
+from privateer_core.privacy.certificate import Certificate, Verdict, recompute
+from privateer_core.privacy.certificate import Claim as Certified
 from privateer_core.privacy.record import Record, make_record
 from privateer_core.privacy.record_verification import read_certificates
+from privateer_core.privacy.risk import reconstruction_probability, risks
 from privateer_core.spec.sections import NAME
 from privateer_core.spec.spec import Spec
 from privateer_lab.cli.input_files import load_spec
-from privateer_lab.services.rest import RemoteError, ask
+from privateer_lab.pages.templates import exact
+from privateer_lab.render.words import percent
+from privateer_lab.services.rest import RemoteError, request_json
 from privateer_lab.toml_file import read_tables
 
 MISSING: Final = "TO BE FILLED IN"
 SECTORS: Final = ("Technology", "Healthcare", "Education", "Government", "Energy", "Finance")
-"""Those of the registry's schema."""
+"""The sectors of the registry's schema."""
 _OPTION: Final = "--facts"
-_TEXT_MAX: Final = 4000
-_ASKED: Final = (
+_MAX_LENGTH: Final = 4000
+_REQUIRED_FACTS: Final = (
     ("curators", "who publishes the experiment and answers for it", "the data controller"),
     ("contact", "whom people can ask about it", "the data controller"),
     ("intended_use", "what the result is for", "the product team"),
@@ -63,47 +70,45 @@ class Subject(msgspec.Struct, frozen=True):
     with_tokens: bool = False
 
 
-def subject_of(named: str, url: str) -> Subject:
-    """Return what a name or the path of a TOML file names."""
-    return _planned(Path(named)) if named.endswith(".toml") else running(named, url)
+def read_subject(name_or_path: str, url: str) -> Subject:
+    """Read the subject of a review: a running experiment by name, or a spec by the path of a TOML file."""
+    return _read_planned(Path(name_or_path)) if name_or_path.endswith(".toml") else read_running(name_or_path, url)
 
 
-def _planned(path: Path) -> Subject:
+def _read_planned(path: Path) -> Subject:
     spec = load_spec(path, []).without_people()
     record = make_record(spec, {})
-    return Subject(spec, record, read_certificates(plain(record)), path.name, None)
+    return Subject(spec, record, read_certificates(to_builtins(record)), path.name, None)
 
 
-def running(name: str, url: str) -> Subject:
-    """Return a running experiment; raises what `subject_of` does."""
+def read_running(name: str, url: str) -> Subject:
+    """Read a running experiment from a server; `Unavailable` if this version does not know the answer."""
     if not re.fullmatch(NAME, name):
         raise SpecError("is not the name of an experiment, nor a spec (.toml)", field="NAME", remedy="privateer list")
-    page = f"{url.rstrip('/')}/experiments/{name}"
-    facts, record = ask("GET", page), ask("GET", f"{page}/privacy")
+    address = f"{url.rstrip('/')}/experiments/{name}"
+    facts, record = request_json("GET", address), request_json("GET", f"{address}/privacy")
     certificates = read_certificates(record)
     try:
         spec = parse_spec(facts["spec"])
-        standing = msgspec.convert(
-            {key: facts[key] for key in ExperimentStanding.__struct_fields__}, ExperimentStanding
-        )
-        return Subject(spec, msgspec.convert(record, Record), certificates, page, standing, _with_tokens(page))
+        standing = msgspec.convert(facts, ExperimentStanding)
+        return Subject(spec, msgspec.convert(record, Record), certificates, address, standing, _has_token_keys(address))
     except (KeyError, TypeError, SpecError, msgspec.ValidationError):
+        detail = "the answer is not an experiment that this version knows"
         remedy = "correct the address, or install the server's version of Privateer here"
-        raise Unavailable(
-            "the answer is not an experiment that this version knows", field="--url", remedy=remedy
-        ) from None
+        raise Unavailable(detail, field="--url", remedy=remedy) from None
 
 
-def _with_tokens(page: str) -> bool:
+def _has_token_keys(experiment_url: str) -> bool:
+    """Tell whether the server lists token keys of the experiment; an error means no."""
     try:
-        ask("GET", f"{page}/token-keys")
+        request_json("GET", f"{experiment_url}/token-keys")
     except RemoteError:
         return False
     return True
 
 
-def plain(value: Any) -> Any:
-    """Return a struct as JSON brings it."""
+def to_builtins(value: Any) -> Any:
+    """Convert a struct to the types that JSON has."""
     return msgspec.json.decode(msgspec.json.encode(value))
 
 
@@ -139,36 +144,127 @@ class Unknown(msgspec.Struct, frozen=True):
 
 
 def read_facts(file: Path | None) -> Facts:
-    """Read the file that people fill in; without one nothing of it is known."""
+    """Read the file of facts that the team fills in; all are unknown without a file; refuse unknown keys."""
     if file is None:
         return Facts()
     tables = read_tables(file, [], _OPTION)
     if unknown := set(tables) - set(Facts.__struct_fields__):
-        known = ", ".join(Facts.__struct_fields__)
-        raise SpecError("there is no such key", field=f"{_OPTION}: {min(unknown)}", remedy=f"the keys are {known}")
-    dated = {key: value.isoformat() if isinstance(value, date) else value for key, value in tables.items()}
+        keys = ", ".join(Facts.__struct_fields__)
+        raise SpecError("there is no such key", field=f"{_OPTION}: {min(unknown)}", remedy=f"the keys are {keys}")
+    values = {key: value.isoformat() if isinstance(value, date) else value for key, value in tables.items()}
     try:
-        found = msgspec.convert(dated, Facts)
+        facts = msgspec.convert(values, Facts)
     except msgspec.ValidationError as error:
         raise SpecError(f"{error}", field=_OPTION, remedy="write text, and lists of text as the page has it") from None
-    _check(found)
-    return found
+    _check_facts(facts)
+    return facts
 
 
-def _check(facts: Facts) -> None:
+def _check_facts(facts: Facts) -> None:
+    """Refuse facts that are too long, an unknown sector, and a date that is none."""
     for key, value in msgspec.structs.asdict(facts).items():
-        if any(len(text) > _TEXT_MAX for text in ([value] if isinstance(value, str) else value)):
-            raise SpecError(f"has more than {_TEXT_MAX} characters", field=f"{_OPTION}: {key}", remedy="shorten it")
+        if any(len(text) > _MAX_LENGTH for text in ([value] if isinstance(value, str) else value)):
+            raise SpecError(f"has more than {_MAX_LENGTH} characters", field=f"{_OPTION}: {key}", remedy="shorten it")
     if facts.sector and facts.sector not in SECTORS:
-        raise SpecError(
-            "is no sector of the registry", field=f"{_OPTION}: sector", remedy=f"one of {', '.join(SECTORS)}"
-        )
+        remedy = f"one of {', '.join(SECTORS)}"
+        raise SpecError("is no sector of the registry", field=f"{_OPTION}: sector", remedy=remedy)
     try:
         _ = facts.publication_date and date.fromisoformat(facts.publication_date)
     except ValueError:
         raise SpecError("is no date", field=f"{_OPTION}: publication_date", remedy="write YYYY-MM-DD") from None
 
 
-def unknowns(facts: Facts) -> tuple[Unknown, ...]:
-    """Return what nobody has said yet."""
-    return tuple(Unknown(what, who, key) for key, what, who in _ASKED if not getattr(facts, key))
+def list_unknowns(facts: Facts) -> tuple[Unknown, ...]:
+    """Return the required facts that are missing."""
+    return tuple(Unknown(text, owner, key) for key, text, owner in _REQUIRED_FACTS if not getattr(facts, key))
+
+
+CANDIDATE_COUNTS: Final = (2, 10, 100)
+"""Numbers of equally likely records among which an attacker guesses."""
+
+
+class Guess(msgspec.Struct, frozen=True):
+    """The chance that an attacker guesses right."""
+
+    candidates: int  # equally likely records, one of which is the person's
+    blind: float  # how often a guess without any report is right
+    at_most: float  # how often the best attack is right at most
+
+
+class StatedClaim(msgspec.Struct, frozen=True):
+    """One claim of a certificate, recomputed."""
+
+    cohort: str  # the source whose people it is about; empty for the experiment's own
+    # against, about, epsilon, delta, proof, exact: as in the certificate; an epsilon of None claims nothing
+    against: str
+    about: str
+    epsilon: float | None
+    delta: float
+    proof: str
+    exact: bool
+    # found, holds: delta as recomputed from the event, and whether the claim stands
+    found: float
+    holds: bool
+    advantage: float  # of membership: the true positive rate less the false positive rate of the best attack, at most
+    guesses: tuple[Guess, ...]  # reconstruction: how often records are guessed
+    words: str  # the claim in plain words
+
+
+def state_claims(certificates: Mapping[str, Certificate]) -> tuple[StatedClaim, ...]:
+    """Recompute the claims of an experiment's certificates."""
+    return tuple(claim for cohort, certificate in certificates.items() for claim in _state_claims(cohort, certificate))
+
+
+def format_promise(first: Mapping[str, Certified | StatedClaim]) -> str:
+    """Return a clause with the promise to participants, by the first claim of each cohort: sources may differ."""
+    losses = {cohort: _loss_text(claim) for cohort, claim in first.items()}
+    others = {cohort: loss for cohort, loss in losses.items() if loss != losses[""]}
+    own_clause = f"promised {losses['']}, against {first[''].against}"
+    if not others:
+        return f"Each person is {own_clause}"
+    of_sources = (f"those of {source} {promise}" for source, promise in others.items())
+    return "; ".join([f"People of no source are {own_clause}", *of_sources])
+
+
+def _loss_text(claim: Certified | StatedClaim) -> str:
+    if claim.epsilon is None:
+        return "nothing"
+    return f"epsilon {exact(claim.epsilon)}" + (f", delta {exact(claim.delta)}" if claim.delta else "")
+
+
+def _state_claims(cohort: str, certificate: Certificate) -> Iterator[StatedClaim]:
+    """Recompute each claim of a certificate, and state it with its risks."""
+    claim_risks = risks(certificate).risks
+    for claim, verdict, risk in zip(certificate.claims, recompute(certificate), claim_risks, strict=True):
+        guesses = tuple(Guess(k, 1 / k, reconstruction_probability(claim, k)) for k in CANDIDATE_COUNTS)
+        yield StatedClaim(
+            cohort=cohort,
+            against=claim.against,
+            about=claim.about,
+            epsilon=claim.epsilon,
+            delta=claim.delta,
+            proof=verdict.proof,
+            exact=verdict.exact,
+            found=verdict.found,
+            holds=verdict.holds,
+            advantage=risk.advantage,
+            guesses=guesses,
+            words=_explain_claim(claim, verdict, guesses),
+        )
+
+
+def _explain_claim(claim: Certified, verdict: Verdict, guesses: tuple[Guess, ...]) -> str:
+    """Say in words what a claim means for a person, and whether it fails."""
+    if claim.epsilon is None:
+        proof = claim.proof[:1].upper() + claim.proof[1:]
+        return f"{proof}. Somebody in this place may know everything about the person's record."
+    delta_clause = f", but for a probability of {exact(claim.delta)}" if claim.delta else ""
+    factor = f"{round_up(math.exp(claim.epsilon), 3):,.6g} times"
+    ratio = f"What they see is at most {factor} as probable with a person's own record as with any other{delta_clause}."
+    fewest = guesses[0]
+    guess_text = (
+        f"Somebody who knows everything else, and for whom {fewest.candidates} records are equally likely, names the "
+        f"right one in at most {percent(fewest.at_most)} of all cases; a blind guess does in {percent(fewest.blind)}."
+    )
+    failures = [] if verdict.holds else ["THE CLAIM DOES NOT HOLD: what was recomputed is above it."]
+    return " ".join([ratio, guess_text, *failures])

@@ -1,1 +1,1 @@
-"""What an experiment can be expected to earn, and what would change that, within seconds."""
+"""Expected results of an experiment and of its variants, within seconds."""

@@ -1,4 +1,4 @@
-"""What a reader may change in a spec: who is trusted, epsilon, features, the algorithm, people, rounds."""
+"""Variants of a spec to compare in a plan, and plain A/B tests as a reference."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -7,36 +7,120 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias, cast
 
 from privateer_core.algorithms import parse_spec
+from privateer_core.answer.facts import Table
 from privateer_core.errors import SpecError
 from privateer_core.privacy.trust import TRUST
-from privateer_core.spec.arms import ArmsSpec
-from privateer_core.spec.spec import Spec
+from privateer_core.spec.arms import ARMS_MAX_COMPARED, ARMS_MIN, ArmsSpec
+from privateer_core.spec.spec import Spec, example_promises
 from privateer_lab.environments import default_environment, environment_for
-from privateer_lab.planning.expectation.kept_features import people_told
-from privateer_lab.planning.expectation.partial_runs import PartialRun, played
-from privateer_lab.planning.feature_sets.afforded import sets_for, with_some
-from privateer_lab.planning.other_algorithms import by_features, candidate_names, tables_of, with_algorithm
-from privateer_lab.planning.plain_tests import is_test
-from privateer_lab.planning.plans import EPSILON_MAX, Refused, Variant, possible, refusal
+from privateer_lab.planning.expectation.partial_runs import PartialRun, restrict_to, run_partially
+from privateer_lab.planning.feature_sets.afforded import find_affordable_sets, with_features
+from privateer_lab.planning.feature_sets.outcomes import estimate_outcomes
+from privateer_lab.planning.other_algorithms import (
+    candidate_names,
+    contextual_algorithms,
+    effect_algorithm,
+    is_effect_spec,
+    to_tables,
+    with_algorithm,
+)
+from privateer_lab.planning.plans import (
+    EPSILON_MAX,
+    Refusal,
+    Variant,
+    make_variants,
+    name_promise_in_error,
+    plan_effects,
+    try_promises,
+)
+
+SEGMENT_COLUMN: Final = "segment"
+LEAST_EFFECT_COLUMN: Final = "least effect"
+CORRECTED_EFFECT_COLUMN: Final = "least effect decided, at worst"
+"""The columns of segments, of the smallest detectable effect, and of that after the correction."""
+DEFAULT_PARTICIPANTS: Final = 20_000
+_MIN_ARM_PARTICIPANTS: Final = 20
+"""Fewest participants of each arm at the first look of a plain test."""
+LOOKS: Final = 50
+"""Most looks of a plain test, so that plans of all sizes have as many looks."""
+_DELTA: Final = 1e-6
+
+
+def make_plain_test(
+    *,
+    arms: int = 2,
+    rate: float = 0.5,
+    power: float = 0.8,
+    level: float = 0.05,
+    looks: int = 8,
+    delta: float = _DELTA,
+    n_participants: int = DEFAULT_PARTICIPANTS,
+    **unknown: Any,
+) -> Spec:
+    """Make the spec of a plain test, by the first algorithm that plans for an effect size."""
+    if unknown:
+        remedy = "give a spec, or arms, rate, power, level, looks, delta"
+        raise SpecError("is no part of a plain test", field=next(iter(unknown)), remedy=remedy)
+    rows = ((example, TRUST[name]) for name, example in example_promises().items())
+    promise = next(example for example, row in rows if row.delta_least and not row.batched)
+    if not (isinstance(arms, int) and ARMS_MIN <= arms <= ARMS_MAX_COMPARED):
+        remedy = "say how many arms there are"
+        raise SpecError(f"must be {ARMS_MIN} to {ARMS_MAX_COMPARED}", field="arms", remedy=remedy)
+    tables = {
+        "experiment": {
+            "name": "plain",
+            "arms": [f"arm {k}" for k in range(arms)],
+            "horizon": n_participants,
+            "round_size": min(n_participants, max(_MIN_ARM_PARTICIPANTS * arms, n_participants // LOOKS)),
+        },
+        "context": {"features": {"x": {"low": 0.0, "high": 1.0}}},
+        "reward": {"base_rate": rate},
+        "privacy": promise | {"delta": delta},
+        "algorithm": {"name": effect_algorithm(), "allocation": "fixed"}
+        | {"power": power, "significance_level": level, "looks": looks},
+    }
+    return parse_spec(tables)
+
+
+def find_least_effect(n_participants: int, arms: int, rate: float, variant: Variant) -> float | None:
+    """Return the effect that a plain test of a binary reward detects under a variant's promise; None if none."""
+    try:
+        delta = variant.spec.privacy.delta or _DELTA
+        test = make_plain_test(n_participants=n_participants, arms=arms, rate=rate, delta=delta)
+        (plan,) = plan_effects(make_variants(test, [variant.model], [variant.epsilon]))
+        return next(iter(find_least_effects(plan["tables"]).values()))
+    except SpecError:
+        return None
+
+
+def find_least_effects(tables: Sequence[Table], column: str = LEAST_EFFECT_COLUMN) -> dict[str, float | None]:
+    """Return minimum detectable effects by segment, and by arm if arms differ; None if there is none."""
+    table = tables[0]
+    if column not in table.names:
+        return {}
+    index = table.names.index(column)
+    is_by_arm = len({row[1] for row in table.rows}) > 1
+    return {f"{row[1]}, {row[0]}" if is_by_arm else str(row[0]): cast("float | None", row[index]) for row in table.rows}
+
 
 Kind: TypeAlias = Literal["as it is", "trust", "epsilon", "features", "algorithm", "people", "rounds"]
-"""What a choice changes."""
-_TIMES: Final = 3
-"""How much larger or smaller rounds are tried."""
-_GROWTH: Final = 0.3
-"""Growth of rounds that is tried where they hardly grow."""
-_USUAL_EPSILON: Final = 1.0
-"""The promise to compare with where a spec has none."""
+"""The kind of change of a variant."""
+_ROUND_SIZE_FACTOR: Final = 3
+"""Factor of larger and smaller rounds that are tried."""
+_TRIED_GROWTH: Final = 0.3
+"""Growth of rounds that is tried if they hardly grow."""
+_DEFAULT_EPSILON: Final = 1.0
+"""Epsilon to compare with if a spec has no promise."""
 
 
 @dataclass(frozen=True)
 class VariedSpec:
     """A spec with one thing changed."""
 
-    kind: Kind  # what is changed
+    kind: Kind  # of the change
     change: str  # how, in a few words
-    variant: Variant  # the spec that comes of it, under its promise
-    whole: ArmsSpec | None = None  # the spec whose people they are, where this one has some of its features only
+    variant: Variant  # the changed spec, under its promise
+    full_spec: ArmsSpec | None = None  # the spec of the population, if this one has only some of its features
 
     @property
     def spec(self) -> Spec:
@@ -46,134 +130,116 @@ class VariedSpec:
     @property
     def is_contextual(self) -> bool:
         """Whether its algorithm chooses by features."""
-        return isinstance(self.spec, ArmsSpec) and self.spec.algorithm.name in by_features()
+        return isinstance(self.spec, ArmsSpec) and self.spec.algorithm.name in contextual_algorithms()
 
     def play(self, seed: int, seconds: float) -> PartialRun | SpecError:
-        """Run it once, as `partial_runs.played` does; a refusal says under which promise."""
-        whole, spec = self.whole, cast(ArmsSpec, self.spec)
-        people = (lambda own: people_told(environment_for(whole, own), whole, spec)) if whole else None
-        found = played(self.spec, seed, seconds, people)
-        return refusal(self.spec, found) if isinstance(found, SpecError) else found
+        """Run the spec once, as `partial_runs.run_partially`; an error names the promise."""
+        full_spec, spec = self.full_spec, cast(ArmsSpec, self.spec)
+        factory = (lambda s: restrict_to(environment_for(full_spec, s), full_spec, spec)) if full_spec else None
+        result = run_partially(self.spec, seed, seconds, factory)
+        return name_promise_in_error(self.spec, result) if isinstance(result, SpecError) else result
 
 
-def choices_of(
+def list_choices(
     spec: Spec, models: Sequence[str] | None = None, epsilons: Sequence[float] | None = None
-) -> tuple[list[VariedSpec], list[Refused]]:
-    """Return what to compare, the spec as it is first; and what is not possible.
-
-    spec: it has a population.
-    models, epsilons: trust models and values of epsilon, each with each; by default what a reader would try next.
-    """
-    own = VariedSpec("as it is", "as the spec says", Variant(spec.privacy.model, spec.privacy.bound, spec))
+) -> tuple[list[VariedSpec], list[Refusal]]:
+    """List the spec with people and its variants, of a selection by default, and the promises that are impossible."""
+    baseline = VariedSpec("as it is", "as the spec says", Variant(spec.privacy.model, spec.privacy.bound, spec))
     if models or epsilons:
-        usual = [spec.privacy.bound if spec.privacy.trust.promises else _USUAL_EPSILON]
+        usual = [spec.privacy.bound if spec.privacy.trust.promises else _DEFAULT_EPSILON]
         promised = [name for name, row in TRUST.items() if row.promises]
-        found, refused = _possible(spec, models or promised, epsilons or usual)
-        others = [one for one in found if (one.model, one.epsilon) != (own.variant.model, own.variant.epsilon)]
-        return [own, *(VariedSpec("trust", _promise(one), one) for one in others)], refused
-    promises, refused = _promises(spec)
-    return [own, *promises, *_features(spec), *_algorithms(spec), *_sizes(spec)] if not is_test(spec) else [
-        own,
-        *promises,
-    ], refused
+        variants, refused = try_promises(spec, models or promised, epsilons or usual)
+        own_promise = spec.privacy.model, spec.privacy.bound
+        others = [variant for variant in variants if (variant.model, variant.epsilon) != own_promise]
+        return [baseline, *(VariedSpec("trust", _format_promise(variant), variant) for variant in others)], refused
+    promises, refused = _vary_promise(spec)
+    changes = [] if is_effect_spec(type(spec)) else [*_vary_features(spec), *_vary_algorithm(spec), *_vary_sizes(spec)]
+    return [baseline, *promises, *changes], refused
 
 
-def _promise(one: Variant) -> str:
-    return f"{one.model}, epsilon {one.epsilon:g}" if math.isfinite(one.epsilon) else "without privacy"
+def _format_promise(variant: Variant) -> str:
+    return f"{variant.model}, epsilon {variant.epsilon:g}" if math.isfinite(variant.epsilon) else "without privacy"
 
 
-def _promises(spec: Spec) -> tuple[list[VariedSpec], list[Refused]]:
-    """Return the other trust models at the same epsilon, that without a promise first, and other epsilons."""
-    own = spec.privacy
-    epsilon = own.bound if own.trust.promises else _USUAL_EPSILON
-    others = sorted((row for row in TRUST.values() if row != own.trust), key=lambda row: row.promises)
-    found, refused = _possible(spec, [row.name for row in others], [epsilon])
-    made = [VariedSpec("trust", _promise(one), one) for one in found]
-    if own.trust.promises:
-        near = [one for one in (2 * epsilon, epsilon / 2) if one <= EPSILON_MAX]
-        found, more = _possible(spec, [own.model], near)
-        made += [VariedSpec("epsilon", f"epsilon {one.epsilon:g}", one) for one in found]
-        refused += more
-    return made, refused
+def _vary_promise(spec: Spec) -> tuple[list[VariedSpec], list[Refusal]]:
+    """Return variants with each trust model at the same epsilon, without privacy first, and with further epsilons."""
+    privacy = spec.privacy
+    epsilon = privacy.bound if privacy.trust.promises else _DEFAULT_EPSILON
+    other_rows = sorted((row for row in TRUST.values() if row != privacy.trust), key=lambda row: row.promises)
+    variants, refused = try_promises(spec, [row.name for row in other_rows], [epsilon])
+    changes = [VariedSpec("trust", _format_promise(variant), variant) for variant in variants]
+    if privacy.trust.promises:
+        epsilons = [value for value in (2 * epsilon, epsilon / 2) if value <= EPSILON_MAX]
+        variants, more_refused = try_promises(spec, [privacy.model], epsilons)
+        changes += [VariedSpec("epsilon", f"epsilon {variant.epsilon:g}", variant) for variant in variants]
+        refused += more_refused
+    return changes, refused
 
 
-def _possible(spec: Spec, models: Sequence[str], epsilons: Sequence[float]) -> tuple[list[Variant], list[Refused]]:
-    """Return what is possible, as `plans.possible`, and nothing where nothing is: the spec itself is."""
-    found: list[Variant] = []
-    refused: list[Refused] = []
-    for model in models:
-        for epsilon in epsilons if TRUST[model].promises else [math.inf]:
-            try:
-                found += possible(spec, [model], [epsilon])[0]
-            except SpecError as error:
-                refused.append(Refused(model, epsilon, error))
-    return found, refused
-
-
-def _features(spec: Spec) -> Iterator[VariedSpec]:
-    """Yield the spec with the features alone that pay, and with another algorithm for them, that earns most so."""
+def _vary_features(spec: Spec) -> Iterator[VariedSpec]:
+    """Yield the spec with subsets of features that pay, and with the best algorithm for the largest subset."""
     if (
         not isinstance(spec, ArmsSpec)
         or not spec.capabilities.context_decides
-        or len(spec.features) < 2
         or spec.sources
+        or len(spec.features) < 2
     ):
         return
-    sets = sets_for(spec)
+    sets = find_affordable_sets(to_tables(spec), estimate_outcomes(spec, environment_for(spec, 0)))
     promise = spec.privacy.model, spec.privacy.bound
-    for kept in sets.names:
-        if len(kept) < len(spec.features):
-            with suppress(SpecError):  # what it says beside features needs one of the others
-                changed = cast(ArmsSpec, parse_spec(with_some(spec.model_dump(exclude_none=True), kept)))
-                yield VariedSpec("features", listed(tuple(changed.features)), Variant(*promise, changed), spec)
-    name, best = sets.best, sets.by_algorithm[sets.best].last.names
-    if best and name != spec.algorithm.name:
-        tables = with_some(tables_of(spec), best)
-        if (other := with_algorithm(tables, name)) is not None:
-            change = f"{listed(tuple(other.features))}, by {name!r}"
-            yield VariedSpec("features", change, Variant(*promise, other), spec)
+    for names in sets.names:
+        if len(names) < len(spec.features):
+            with suppress(SpecError):  # another section refers to a dropped feature
+                changed = cast(ArmsSpec, parse_spec(with_features(spec.model_dump(exclude_none=True), names)))
+                yield VariedSpec("features", join_names(tuple(changed.features)), Variant(*promise, changed), spec)
+    name, best_features = sets.best, sets.by_algorithm[sets.best].last.names
+    if best_features and name != spec.algorithm.name:
+        changed_spec = with_algorithm(with_features(to_tables(spec), best_features), name)
+        if changed_spec is not None:
+            change = f"{join_names(tuple(changed_spec.features))}, by {name!r}"
+            yield VariedSpec("features", change, Variant(*promise, changed_spec), spec)
 
 
-def _algorithms(spec: Spec) -> Iterator[VariedSpec]:
-    """Yield the spec with each other algorithm in its usual settings, that without features among them."""
-    if not isinstance(spec, ArmsSpec) or spec.algorithm.name not in by_features() or spec.sources:
+def _vary_algorithm(spec: Spec) -> Iterator[VariedSpec]:
+    """Yield the spec with each other algorithm in its default settings."""
+    if not isinstance(spec, ArmsSpec) or spec.algorithm.name not in contextual_algorithms() or spec.sources:
         return
     for name in candidate_names():
-        changed = with_algorithm(tables_of(spec), name) if name != spec.algorithm.name else None
+        changed = with_algorithm(to_tables(spec), name) if name != spec.algorithm.name else None
         if changed is not None:
             variant = Variant(spec.privacy.model, spec.privacy.bound, changed)
             yield VariedSpec("algorithm", name, variant, None if changed.features else spec)
 
 
-def listed(names: Sequence[str]) -> str:
-    """Write names one after the other."""
+def join_names(names: Sequence[str]) -> str:
+    """Join names as an enumeration."""
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def _sizes(spec: Spec) -> Iterator[VariedSpec]:
-    """Yield the spec with more and fewer people, and with other rounds."""
-    people, key = getattr(spec.experiment, spec.people_key), spec.people_key
+def _vary_sizes(spec: Spec) -> Iterator[VariedSpec]:
+    """Yield the spec with more and fewer participants, and with other rounds."""
+    n_participants, key = getattr(spec.experiment, spec.people_key), spec.people_key
     for times in (0.5, 2):
-        wanted = max(1, int(people * times))
-        yield from _changed(spec, "people", f"{wanted:,} people", {key: wanted})
+        target = max(1, int(n_participants * times))
+        yield from _vary(spec, "people", f"{target:,} people", {key: target})
     if isinstance(spec, ArmsSpec):
-        size, growth = spec.experiment.round_size, spec.experiment.round_growth
-        if spec.capabilities.rounds_grow and growth < _GROWTH / 2:
-            yield from _changed(spec, "rounds", f"rounds that grow by {_GROWTH:g}", {"round_growth": _GROWTH})
-        fewest = spec.smallest_batch
-        for wanted in (size * _TIMES, max(fewest, size // _TIMES)):
-            if wanted != size:
-                yield from _changed(spec, "rounds", f"first rounds of {wanted:,}", {"round_size": wanted})
+        round_size, growth = spec.experiment.round_size, spec.experiment.round_growth
+        if spec.capabilities.rounds_grow and growth < _TRIED_GROWTH / 2:
+            yield from _vary(spec, "rounds", f"rounds that grow by {_TRIED_GROWTH:g}", {"round_growth": _TRIED_GROWTH})
+        min_batch_size = spec.smallest_batch
+        for target in (round_size * _ROUND_SIZE_FACTOR, max(min_batch_size, round_size // _ROUND_SIZE_FACTOR)):
+            if target != round_size:
+                yield from _vary(spec, "rounds", f"first rounds of {target:,}", {"round_size": target})
 
 
-def _changed(spec: Spec, kind: Kind, change: str, values: dict[str, Any]) -> Iterator[VariedSpec]:
-    """Yield the spec with other values in ``[experiment]``, if it may have them."""
+def _vary(spec: Spec, kind: Kind, change: str, values: dict[str, Any]) -> Iterator[VariedSpec]:
+    """Yield the spec with other values in ``[experiment]``, if it is valid."""
     tables = spec.model_dump(exclude_none=True)
     tables["experiment"] |= values
     with suppress(SpecError):
         yield VariedSpec(kind, change, Variant(spec.privacy.model, spec.privacy.bound, parse_spec(tables)))
 
 
-def peopled(spec: Spec) -> Spec:
-    """Return a spec with people: its own, or made-up ones where it has none."""
+def with_default_population(spec: Spec) -> Spec:
+    """Return a spec with a population: its own, or the default one."""
     return spec if spec.population is not None else spec.model_copy(update={"population": default_environment(spec)})

@@ -1,7 +1,8 @@
-"""What to expect of an experiment, as figures: a row for the spec, and one for each change of it."""
+"""Expected results of an experiment: a row for the spec, and a row for each variant."""
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -9,25 +10,26 @@ import numpy as np
 from scipy.special import stdtrit
 
 from privateer_core.answer.people import People
+from privateer_core.privacy.trust import TRUST
 from privateer_core.spec.spec import Spec
 from privateer_lab.environments.own_people import OWN
-from privateer_lab.environments.rows import OF
-from privateer_lab.planning.expectation.choices import Kind, VariedSpec
+from privateer_lab.environments.rows import OF_ARM
+from privateer_lab.pages.templates import render_paragraphs
+from privateer_lab.planning.expectation.choices import Kind, VariedSpec, find_least_effect
 from privateer_lab.planning.expectation.partial_runs import PartialRun
-from privateer_lab.planning.plain_tests import is_test, least_effect
-from privateer_lab.planning.plans import people_needed
-from privateer_server.rounds.account import account_of
-from privateer_server.rounds.loop import Schedule
+from privateer_lab.planning.other_algorithms import is_effect_spec
+from privateer_lab.planning.plans import count_needed, median_count
+from privateer_server.rounds.loop import Schedule, count_participants
 
-_OWN_SPREAD: Final = 3
-"""Runs from which a row's own spread counts beside that of all rows."""
-_DUST: Final = 1e-9
+_MIN_RUNS_FOR_OWN_VARIANCE: Final = 3
+"""Fewest runs of a row with which its own variance counts beside that of all rows."""
+_ROUNDING_ERROR: Final = 1e-9
 
 
 class ExpectedRow(msgspec.Struct, frozen=True):
-    """What a spec earns, over all choices of its run; rewards are in their own unit."""
+    """The expected results of a spec, over all choices of its runs; rewards are in their own unit."""
 
-    # what is other than in the spec, and how
+    # the kind of the change of the spec, and its description
     kind: Kind
     change: str
     # the trust model, epsilon (None: nothing is promised), the names of the features, and choices
@@ -35,24 +37,27 @@ class ExpectedRow(msgspec.Struct, frozen=True):
     epsilon: float | None
     features: tuple[str, ...]
     people: int
-    # mean reward of a choice, and half of its 95 % interval; None: one run alone has none
+    # mean reward of a choice, and the half-width of its 95 % interval; None with a single run
     value: float
     margin: float | None
-    gain: float  # what a choice earns above the best single option
+    gain: float  # mean reward of a choice above that of the best single arm
     value_at_the_end: float  # mean reward of a choice under the last policy
-    # after how many choices the policy earns more than the best single option, the median of runs; None: never
+    # number of choices from which on the policy earns more than the best single arm, the median of runs; None: never,
+    # or the lead at the end is within its own error
     pays_after: int | None
-    # where nothing is gained: the least difference between two options that a plain test of as many people finds
+    # without a gain: the minimum detectable effect of a plain test of two arms with as many participants
     detectable: float | None
-    # runs, people whose reports were learned from in a run, and in one that is not cut short, on the average
+    # runs; mean number of participants whose reports were learned from in a run, and in a run that is not cut short
     runs: int
     learned_from: int
     reach: int
-    margin_at_the_end: float | None = None  # half of the 95 % interval of the value at the end
+    margin_at_the_end: float | None = None  # half-width of the 95 % interval of the value at the end
+    # half-width of the interval of the gain with which all compared rows hold together in 95 %; None with a single run
+    margin_compared: float | None = None
 
     @property
     def gains(self) -> bool:
-        """Whether it earns more than the best single option, beyond chance."""
+        """Whether it earns significantly more than the best single arm."""
         return self.gain > (self.margin or 0.0)
 
     @property
@@ -62,172 +67,258 @@ class ExpectedRow(msgspec.Struct, frozen=True):
 
 
 class Expectation(msgspec.Struct, frozen=True):
-    """What to expect of an experiment. Words are made from this alone."""
+    """The expected results of an experiment, from which all words are made."""
 
-    # its name, and what is counted: people, or choices for all of them
+    # its name, and the counted unit: people, or choices for all of them
     experiment: str
     counts: str
-    # whether arms are compared with a control, so that what people earn while it runs is the lesser question
+    # whether arms are compared with a control, so that rewards during the experiment matter less
     is_test: bool
-    # whether rewards are no or yes, and what they are called; empty: nobody said
+    # whether rewards are binary, and their name; empty if unknown
     is_rate: bool
     reward: str
-    # the best single option, and the mean reward of it, of options at random, and of everybody's best option
+    # the best single arm; mean rewards of it, of random arms, and of each participant's best arm
     single_option: str
     single: float
     random: float
     best: float
-    # whether people are made up, and the name of what makes them
+    # whether the population is synthetic, and its name
     is_made_up: bool
     population: str
-    people: People  # the account of the spec's people before anybody is asked
-    rows: tuple[ExpectedRow, ...]  # the spec as it is, and what would change
-    left_out: tuple[str, ...] = ()  # changes that there was no time for
+    people: People  # the account of the spec's participants before the first round
+    rows: tuple[ExpectedRow, ...]  # the spec itself, and its variants
+    left_out: tuple[str, ...] = ()  # variants without a run, for lack of time
     is_contextual: bool = True  # whether its algorithm chooses by features
 
     @property
-    def own(self) -> ExpectedRow:
-        """The spec as it is."""
+    def own_row(self) -> ExpectedRow:
+        """The row of the spec itself."""
         return self.rows[0]
 
-    def compared(self, row: ExpectedRow) -> str:
-        """Say whether a change earns more than the spec: "better", "worse", or "level" where that may be chance.
-
-        Empty where it is the spec, or nobody knows what chance does.
-        """
-        own = self.own
-        if row is own or row.margin is None or own.margin is None:
+    def compare_with_spec(self, row: ExpectedRow) -> str:
+        """Say if a variant is "better", "worse" or "level" with the spec; empty for itself or with a single run."""
+        own_row = self.own_row
+        if row is own_row or row.margin_compared is None or own_row.margin_compared is None:
             return ""
-        difference = row.value - own.value
-        if abs(difference) <= math.hypot(row.margin, own.margin):
+        difference = row.value - own_row.value
+        if abs(difference) <= math.hypot(row.margin_compared, own_row.margin_compared):
             return "level"
         return "better" if difference > 0 else "worse"
 
     @property
+    def has_gaining_change(self) -> bool:
+        """Whether choosing by context gains with fewer features, or with another algorithm or other rounds."""
+        rows = [row for row in self.rows if row.kind in ("features", "algorithm", "rounds")]
+        return any(row.gains and self.compare_with_spec(row) == "better" for row in rows)
+
+    @property
     def by_context(self) -> bool:
-        """Whether what is best depends on the person."""
-        return self.best - self.single > _DUST * max(abs(self.best), 1.0)
+        """Whether the best arm depends on the context."""
+        return self.best - self.single > _ROUNDING_ERROR * max(abs(self.best), 1.0)
 
     @property
     def is_tie(self) -> bool:
-        """Whether all options are as good as the best one."""
-        return not self.by_context and self.single - self.random <= _DUST * max(abs(self.best), 1.0)
+        """Whether all arms are as good as the best one."""
+        return not self.by_context and self.single - self.random <= _ROUNDING_ERROR * max(abs(self.best), 1.0)
 
     def gains_late(self, row: ExpectedRow) -> bool:
-        """Whether a spec earns more than the best single option by the end, beyond chance, and not over its run."""
-        above, chance = row.value_at_the_end - self.single, row.margin_at_the_end
-        return not row.gains and chance is not None and above > chance
+        """Whether a spec earns significantly more than the best single arm at the end, but not over its run."""
+        excess, margin = row.value_at_the_end - self.single, row.margin_at_the_end
+        return not row.gains and margin is not None and excess > margin
 
 
-def expectation(spec: Spec, choices: Sequence[VariedSpec], runs: Mapping[int, Sequence[PartialRun]]) -> Expectation:
-    """Return what runs say of a spec and its changes; ``runs`` are by the place of the choice, the spec's own first.
+def summarize_runs(spec: Spec, choices: Sequence[VariedSpec], runs: Mapping[int, Sequence[PartialRun]]) -> Expectation:
+    """Summarize the runs of a spec and its variants; ``runs`` are by the index of the choice, the spec's own first.
 
-    The gain above the best single option varies less from run to run than rewards: values are that option's mean, over
-    all runs, and the gain.
+    The gain above the best single arm varies less between runs than rewards: values are that arm's mean over all runs
+    plus the gain.
     """
-    everybody = [one for some in runs.values() for one in some]
-    own = runs[0]
-    single = float(np.mean([one.single for one in everybody]))
-    places = [one.option for one in everybody]
-    singles = [one.single for one in own]
-    gains = {place: [one.gain for one in some] for place, some in runs.items()}
-    last = {place: [one.gain_at_the_end for one in some] for place, some in runs.items()}
-    spreads = _Spread(gains, singles), _Spread(last, singles)
-    table = spec.population or {}
-    per_choice = [(one.run.best_constant_regret, one.run.uniform_regret, one.run.choices) for one in own]
-    could = float(np.mean([constant / count for constant, _, count in per_choice]))
-    lost = float(np.mean([(uniform - constant) / count for constant, uniform, count in per_choice]))
-    rows = [_row(choices[place], some, single, spreads) for place, some in sorted(runs.items())]
+    all_runs = [run for choice_runs in runs.values() for run in choice_runs]
+    own_runs = runs[0]
+    single = float(np.mean([run.single for run in all_runs]))
+    best_options = [run.arm for run in all_runs]
+    singles = [run.single for run in own_runs]
+    gains = {index: [run.gain for run in choice_runs] for index, choice_runs in runs.items()}
+    final_gains = {index: [run.gain_at_the_end for run in choice_runs] for index, choice_runs in runs.items()}
+    spreads = _GainVariance(gains, singles), _GainVariance(final_gains, singles)
+    population = spec.population or {}
+    per_choice = [(run.run.best_constant_regret, run.run.uniform_regret, run.run.choices) for run in own_runs]
+    potential_gain = float(np.mean([constant / count for constant, _, count in per_choice]))
+    random_loss = float(np.mean([(uniform - constant) / count for constant, uniform, count in per_choice]))
+    rows = [_make_row(choices[index], choice_runs, single, spreads) for index, choice_runs in sorted(runs.items())]
+    schedule = Schedule(spec)
     return Expectation(
         experiment=spec.name,
         counts="people" if spec.people_key == "horizon" else "choices",
-        is_test=is_test(spec),
+        is_test=is_effect_spec(type(spec)),
         is_rate=spec.reward.is_rate,
-        reward=_called(spec),
-        left_out=tuple(one.change for place, one in enumerate(choices) if place not in runs),
-        single_option=spec.options[max(set(places), key=places.count)],
+        reward=_find_reward_name(spec),
+        left_out=tuple(choice.change for index, choice in enumerate(choices) if index not in runs),
+        single_option=spec.options[max(set(best_options), key=best_options.count)],
         single=single,
-        random=single - lost,
-        best=single + could,
-        is_made_up="path" not in table and table.get("name") != OWN,
-        population=str(table.get("name", "")),
-        people=_planned(spec),
+        random=single - random_loss,
+        best=single + potential_gain,
+        is_made_up="path" not in population and population.get("name") != OWN,
+        population=str(population.get("name", "")),
+        people=count_participants(schedule, schedule.open(0), 0),
         rows=tuple(rows),
         is_contextual=choices[0].is_contextual,
     )
 
 
-def _planned(spec: Spec) -> People:
-    schedule = Schedule(spec)
-    return account_of(schedule, schedule.open(0), 0)
-
-
-def _called(spec: Spec) -> str:
-    """Return what the reward of a file's people is called there."""
+def _find_reward_name(spec: Spec) -> str:
+    """Return the name of the reward in the population's file; empty if there is none."""
     table = spec.population or {}
     observed, rewards = table.get("observed"), table.get("rewards")
     if isinstance(observed, Mapping):
         return str(observed.get("got", ""))
-    first = str(rewards[0]) if isinstance(rewards, Sequence) and rewards else ""
-    return first.removesuffix(f"{OF}{spec.options[0]}") if first.endswith(f"{OF}{spec.options[0]}") else ""
+    first, suffix = str(rewards[0]) if isinstance(rewards, Sequence) and rewards else "", f"{OF_ARM}{spec.options[0]}"
+    return first.removesuffix(suffix) if first.endswith(suffix) else ""
 
 
-class _Spread:
-    """How much gains vary from run to run.
+class _GainVariance:
+    """The variance of gains between runs, by the index of the choice, and of the best single arm's means.
 
-    by_choice: gains of runs by the place of the choice. Few of one choice say little of its spread, so all of them say
-        it together, and a choice has that or its own, whichever is larger.
-    singles: means of the best single option, of runs with different people.
+    Few runs' variance is uncertain: a choice has the pooled one or its own, whichever is larger, and the degrees of
+    freedom of that. What is compared has a Bonferroni correction for the number of choices with several runs.
     """
 
     def __init__(self, by_choice: Mapping[int, Sequence[float]], singles: Sequence[float]) -> None:
-        self._freedom = sum(len(gains) - 1 for gains in by_choice.values())
-        squares = sum(float(np.square(np.array(gains) - np.mean(gains)).sum()) for gains in by_choice.values())
-        self._all = squares / self._freedom if self._freedom else 0.0
-        self._single = float(np.var(singles, ddof=1)) / len(singles) if len(singles) > 1 else 0.0
+        self._degrees_of_freedom = sum(len(gains) - 1 for gains in by_choice.values())
+        sum_of_squares = sum(float(np.square(np.array(gains) - np.mean(gains)).sum()) for gains in by_choice.values())
+        self._pooled_variance = sum_of_squares / self._degrees_of_freedom if self._degrees_of_freedom else 0.0
+        self._single_variance = float(np.var(singles, ddof=1)) / len(singles) if len(singles) > 1 else 0.0
+        self._n_compared = max(1, sum(len(gains) > 1 for gains in by_choice.values()) - 1)
 
     def margin(self, gains: Sequence[float]) -> float | None:
-        """Return half of the 95 % interval of a mean reward, by Student's t."""
-        if not self._freedom:
+        """Return the half-width of the 95 % interval of a mean reward, by Student's t; None with too few runs."""
+        if not self._degrees_of_freedom:
             return None
-        own = float(np.var(gains, ddof=1)) if len(gains) >= _OWN_SPREAD else 0.0
-        error = np.sqrt(max(own, self._all) / len(gains) + self._single)
-        return float(stdtrit(self._freedom, 0.975) * error)
+        variance, degrees_of_freedom = self._estimate_variance(gains)
+        standard_error = np.sqrt(variance / len(gains) + self._single_variance)
+        return float(stdtrit(degrees_of_freedom, 0.975) * standard_error)
+
+    def margin_compared(self, gains: Sequence[float]) -> float | None:
+        """Return the half-width of a mean gain's simultaneous interval, by Bonferroni; None with a single run."""
+        if len(gains) < 2:
+            return None
+        variance, degrees_of_freedom = self._estimate_variance(gains)
+        return float(stdtrit(degrees_of_freedom, 1 - 0.025 / self._n_compared) * np.sqrt(variance / len(gains)))
+
+    def _estimate_variance(self, gains: Sequence[float]) -> tuple[float, int]:
+        """Return the variance of a choice's gains, and its degrees of freedom."""
+        own_variance = float(np.var(gains, ddof=1)) if len(gains) >= _MIN_RUNS_FOR_OWN_VARIANCE else 0.0
+        if own_variance > self._pooled_variance:
+            return own_variance, len(gains) - 1
+        return self._pooled_variance, self._degrees_of_freedom
 
 
-def _row(
-    choice: VariedSpec, runs: Sequence[PartialRun], single: float, spreads: tuple[_Spread, _Spread]
+def _make_row(
+    choice: VariedSpec, runs: Sequence[PartialRun], single: float, spreads: tuple[_GainVariance, _GainVariance]
 ) -> ExpectedRow:
-    gains, last = [one.gain for one in runs], [one.gain_at_the_end for one in runs]
-    variant, people = choice.variant, runs[0].run.choices
+    """Average a variant's runs into its row."""
+    gains, final_gains = [run.gain for run in runs], [run.gain_at_the_end for run in runs]
+    variant, n_participants = choice.variant, runs[0].run.choices
     gain, margin = float(np.mean(gains)), spreads[0].margin(gains)
-    needed = sorted(np.inf if (one := people_needed(run.run, 0.0)) is None else one for run in runs)
-    pays = needed[len(needed) // 2]
+    final_gain, final_margin = float(np.mean(final_gains)), spreads[1].margin(final_gains)
+    is_ahead = final_margin is not None and final_gain > final_margin
     return ExpectedRow(
         kind=choice.kind,
         change=choice.change,
         model=variant.model,
         epsilon=variant.epsilon if np.isfinite(variant.epsilon) else None,
         features=tuple(choice.spec.features),
-        people=people,
+        people=n_participants,
         value=single + gain,
         margin=margin,
         gain=gain,
-        value_at_the_end=single + float(np.mean(last)),
-        pays_after=int(pays) if np.isfinite(pays) else None,
-        detectable=None if gain > (margin or 0.0) else _detectable(choice, people, single),
+        value_at_the_end=single + final_gain,
+        pays_after=median_count([count_needed(run.run, 0.0) for run in runs]) if is_ahead else None,
+        detectable=None if gain > (margin or 0.0) else _find_detectable_effect(choice, n_participants, single),
         runs=len(runs),
-        learned_from=int(np.mean([one.run.account.counted for one in runs])),
-        reach=int(np.mean([one.reach for one in runs])),
-        margin_at_the_end=spreads[1].margin(last),
+        learned_from=int(np.mean([run.run.account.counted for run in runs])),
+        reach=int(np.mean([run.reach for run in runs])),
+        margin_at_the_end=final_margin,
+        margin_compared=spreads[0].margin_compared(gains),
     )
 
 
-def _detectable(choice: VariedSpec, people: int, single: float) -> float | None:
-    """Return the least effect of a plain test of no and yes; of numbers nobody knows how much they vary."""
-    told = choice.spec.reward
-    rate = (single - told.low) / told.span
-    if told.kind != "binary" or not 0 < rate < 1:
+def _find_detectable_effect(choice: VariedSpec, n_participants: int, single: float) -> float | None:
+    """Return the minimum detectable effect of a plain test; None for numeric rewards, whose variance is unknown."""
+    reward = choice.spec.reward
+    rate = (single - reward.low) / reward.span
+    if reward.kind != "binary" or not 0 < rate < 1:
         return None
-    found = least_effect(people, 2, rate, choice.variant)
-    return None if found is None else found * told.span
+    effect = find_least_effect(n_participants, 2, rate, choice.variant)
+    return None if effect is None else effect * reward.span
+
+
+def write_sentences(expected: Expectation) -> list[str]:
+    """Write the main expected results of an experiment, and the basis of the figures."""
+    own_row, unit = expected.own_row, choose_unit(expected)
+    min_runs, max_runs = min(row.runs for row in expected.rows), max(row.runs for row in expected.rows)
+    cut_rows = [row for row in expected.rows if row.is_cut_short]
+    return render_paragraphs(
+        "plan.txt",
+        {"reward": unit.write},
+        found=expected,
+        unit=unit,
+        arm=repr(expected.single_option),
+        promise=_describe_promise(own_row),
+        no="no sure" if own_row.gain > 0 else "no",
+        so_far=f" within the first {own_row.learned_from:,} people" if own_row.is_cut_short else "",
+        test=_suggest_test(own_row, unit),
+        runs=f"{max_runs} run{'s' * (max_runs > 1)}" if min_runs == max_runs else f"{min_runs} to {max_runs} runs",
+        n_cut=len(cut_rows),
+        shortest=min(cut_rows, key=lambda row: row.learned_from / row.reach, default=None),
+    )
+
+
+def choose_unit(summary: Expectation) -> "Unit":
+    """Return the unit that shows the differences between an experiment's rewards."""
+    gains = [abs(row.gain) for row in summary.rows] + [summary.best - summary.single, summary.single - summary.random]
+    return Unit(summary.is_rate, max(gains))
+
+
+@dataclass(frozen=True)
+class Unit:
+    """The format of rewards: rates in percent, others unscaled, with enough digits for ``differences``."""
+
+    is_rate: bool
+    differences: float
+
+    def write(self, value: float) -> str:
+        """Format a mean reward."""
+        return f"{self._parse_value(value)} %" if self.is_rate else self._parse_value(value)
+
+    def margin(self, half_width: float | None) -> str:
+        """Format the half-width of an interval; empty for None."""
+        return "" if half_width is None else f"± {self._parse_value(half_width)}"
+
+    def points(self, difference: float) -> str:
+        """Format a difference."""
+        return f"{self._parse_value(difference)} points" if self.is_rate else self._parse_value(difference)
+
+    def _parse_value(self, value: float) -> str:
+        """Format a reward, with digits that its differences need."""
+        factor = 100 if self.is_rate else 1
+        scaled_difference = self.differences * factor
+        digits = 1 - math.floor(math.log10(scaled_difference)) if scaled_difference > 0 else 2
+        return f"{factor * value:z,.{min(6, max(int(self.is_rate), digits))}f}"
+
+
+def _describe_promise(row: ExpectedRow) -> str:
+    """Say whom a row's promise trusts, with its epsilon."""
+    trust = TRUST[row.model]
+    if row.epsilon is None:
+        return "and no privacy"
+    trusted = "a curator" if trust.curated else "a shuffler" if trust.batched else "no trust in anybody"
+    return f"epsilon {row.epsilon:g} and {trusted}"
+
+
+def _suggest_test(row: ExpectedRow, unit: Unit) -> str:
+    """Suggest an A/B test if contexts gain nothing; for rates its minimum detectable effect is known."""
+    if row.detectable is None and unit.is_rate:
+        return "A test of so few finds no difference either: raise the number of people or epsilon."
+    detectable = "" if row.detectable is None else f" (detectable: {unit.points(row.detectable)})"
+    return f"Test one option against another instead{detectable}."

@@ -1,119 +1,198 @@
-"""Runs the spec and its changes within a time, those first that say most."""
+"""Runs of a spec and its variants within a time limit, the most informative first; and plans of tests."""
 
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Any, Final, TypeAlias
 
+import msgspec
+
+from privateer_core.answer.facts import Table
 from privateer_core.errors import SpecError
-from privateer_lab.planning.expectation.choices import VariedSpec
+from privateer_core.spec.spec import Spec
+from privateer_lab.planning.expectation.choices import (
+    CORRECTED_EFFECT_COLUMN,
+    SEGMENT_COLUMN,
+    VariedSpec,
+    find_least_effects,
+)
 from privateer_lab.planning.expectation.partial_runs import PartialRun
-from privateer_lab.planning.plans import Refused
-from privateer_lab.simulation.parallel import Backend, each
+from privateer_lab.planning.plans import Refusal, drop_infinity, find_segment_shares, has_unstated_shares, plan_effects
+from privateer_lab.simulation.parallel import Backend, run_tasks
 
 SECONDS: Final = 10.0
-_SHARE: Final = 0.3
-"""Share of the time of a core that one run may take."""
-_FIRST: Final = {"as it is": 0, "features": 1, "trust": 2, "algorithm": 3}
-"""Kinds of changes that come first, in this order; then the spec again, for the spread, and the others."""
-_OWN_FIRST: Final = 3
-"""Runs of the spec before the last changes have one."""
-_SEEDS: Final = {"as it is": 16, "trust": 8, "features": 8}
-"""Most runs of each kind; others have half as many."""
-_END: Final = 1.0
-"""Seconds that it takes to say what was found."""
+_MAX_RUN_SHARE: Final = 0.3
+"""Largest share of a core's time for one run."""
+_KIND_RANKS: Final = {"as it is": 0, "features": 1, "trust": 2, "algorithm": 3}
+"""Order of the first kinds of changes; then follow the spec again, for the variance, and the others."""
+_N_EARLY_OWN_RUNS: Final = 3
+"""Number of runs of the spec before the last variants have a run."""
+_MAX_SEEDS: Final = {"as it is": 16, "trust": 8, "features": 8}
+"""Most runs of a variant by kind; others have half as many."""
+_REPORT_SECONDS: Final = 1.0
+"""Seconds reserved for the report."""
 Show: TypeAlias = Callable[[Iterable[Any], int], list[Any]]
-"""Collects what comes, of so many; less if somebody interrupts."""
+"""Collects a number of results; fewer after an interruption."""
 
 
 @dataclass(frozen=True)
-class Time:
-    """How long to compute."""
-
-    seconds: float  # processor time of each process; infinite: every run comes to its end
-    # The process that asks, and its processor time at the beginning. Others begin when they start.
-    process: int
-    started: float
-
-    @property
-    def left(self) -> float:
-        """Seconds that are left here."""
-        return self.seconds - time.process_time() + (self.started if os.getpid() == self.process else 0.0)
-
-
-@dataclass(frozen=True)
-class _Came:
-    place: int
+class _TaskRun:
+    index: int
     seed: int
     run: PartialRun | SpecError | None
 
 
 class Search:
-    """Runs by choice.
-
-    choices: the spec as it is, and changes.
-    show: collects runs as they come.
-    jobs, backend: as `each` takes them.
-    """
+    """Runs of the spec itself and of variants, which ``show`` collects as they finish."""
 
     def __init__(self, choices: Sequence[VariedSpec], show: Show, jobs: int | None, backend: Backend) -> None:
         self._choices, self._show = choices, show
         self._jobs, self._backend = jobs, backend
-        self._came: list[_Came] = []
+        self._task_runs: list[_TaskRun] = []
         self.is_interrupted = False  # whether somebody ended the search
 
     @property
     def runs(self) -> dict[int, list[PartialRun]]:
-        """Return runs by the place of the choice, in the order of seeds, of those that have any."""
-        found: dict[int, list[PartialRun]] = {}
-        for one in sorted(self._came, key=lambda one: (one.place, one.seed)):
-            if isinstance(one.run, PartialRun):
-                found.setdefault(one.place, []).append(one.run)
-        return found
+        """Return runs by the index of the choice, in the order of seeds."""
+        runs: dict[int, list[PartialRun]] = {}
+        for task_run in sorted(self._task_runs, key=lambda task_run: (task_run.index, task_run.seed)):
+            if isinstance(task_run.run, PartialRun):
+                runs.setdefault(task_run.index, []).append(task_run.run)
+        return runs
 
     @property
-    def refused(self) -> dict[int, Refused]:
-        """Return choices that their learner refuses, by their place, and why."""
-        errors = {one.place: one.run for one in self._came if isinstance(one.run, SpecError)}
-        variants = {place: self._choices[place].variant for place in errors}
-        return {place: Refused(one.model, one.epsilon, errors[place]) for place, one in variants.items()}
+    def refused(self) -> dict[int, Refusal]:
+        """Return refused promises by the index of the choice."""
+        errors = {task_run.index: task_run.run for task_run in self._task_runs if isinstance(task_run.run, SpecError)}
+        variants = {index: self._choices[index].variant for index in errors}
+        return {index: Refusal(variant.model, variant.epsilon, errors[index]) for index, variant in variants.items()}
 
-    def whole(self, seeds: int) -> None:
-        """Run each choice with so many seeds, to its end."""
-        self._take([(place, seed) for seed in range(seeds) for place in range(len(self._choices))], inf, 0.0)
+    def run_fully(self, seeds: int) -> None:
+        """Run each choice with a number of seeds, without time-out."""
+        self._run_tasks([(index, seed) for seed in range(seeds) for index in range(len(self._choices))], inf, 0.0)
 
-    def within(self, seconds: float, started: float) -> None:
-        """Run for a time, in seconds of each core; ``started`` is the processor time here at the beginning.
-
-        Where there is little, those that say most have it, and others are left out.
-        """
+    def run_within(self, seconds: float, started: float) -> None:
+        """Run within seconds of each core from ``started``: the most informative runs first, others may be left out."""
         tasks = [
-            (place, seed)
-            for place, one in enumerate(self._choices)
-            for seed in range(_SEEDS.get(one.kind, _SEEDS["trust"] // 2))
+            (index, seed)
+            for index, choice in enumerate(self._choices)
+            for seed in range(_MAX_SEEDS.get(choice.kind, _MAX_SEEDS["trust"] // 2))
         ]
-        self._take(sorted(tasks, key=self._urgency), seconds - _END, started)
+        self._run_tasks(sorted(tasks, key=self._rank_task), seconds - _REPORT_SECONDS, started)
 
-    def _urgency(self, task: tuple[int, int]) -> tuple[int, int, int]:
-        """Return numbers that are smaller for what says more: each choice once, the spec again before the last ones."""
-        place, seed = task
-        if not place and 0 < seed < _OWN_FIRST:
-            return 0, len(_FIRST), 0
-        return seed, _FIRST.get(self._choices[place].kind, len(_FIRST)), place
+    def _rank_task(self, task: tuple[int, int]) -> tuple[int, int, int]:
+        """Return a task's sort key: each choice once, the spec again before the last kinds."""
+        index, seed = task
+        if not index and 0 < seed < _N_EARLY_OWN_RUNS:
+            return 0, len(_KIND_RANKS), 0
+        return seed, _KIND_RANKS.get(self._choices[index].kind, len(_KIND_RANKS)), index
 
-    def _take(self, tasks: list[tuple[int, int]], seconds: float, started: float) -> None:
-        allowed = Time(seconds, os.getpid(), started)
-        work = [(place, self._choices[place], seed, allowed) for place, seed in tasks]
-        came = self._show(each(_played, work, self._jobs, self._backend), len(work))
-        self._came += came
-        self.is_interrupted = len(came) < len(work)
+    def _run_tasks(self, tasks: list[tuple[int, int]], seconds: float, started: float) -> None:
+        """Run pairs of variant and seed in parallel, keep their runs, and note an interruption."""
+        work = [(index, self._choices[index], seed, seconds, (os.getpid(), started)) for index, seed in tasks]
+        task_runs = self._show(run_tasks(_run_task, work, self._jobs, self._backend), len(work))
+        self._task_runs += task_runs
+        self.is_interrupted = len(task_runs) < len(work)
 
 
-def _played(place: int, choice: VariedSpec, seed: int, allowed: Time) -> _Came:
-    """Run a choice if there is time; the spec itself once, however little there is."""
-    left = allowed.left
-    if left <= 0 and (place or seed):
-        return _Came(place, seed, None)
-    return _Came(place, seed, choice.play(seed, min(left, _SHARE * allowed.seconds)))
+def _run_task(index: int, choice: VariedSpec, seed: int, seconds: float, parent: tuple[int, float]) -> _TaskRun:
+    """Run a choice while each process, workers from their start, has processor time left; the spec always once."""
+    seconds_left = seconds - time.process_time() + (parent[1] if os.getpid() == parent[0] else 0.0)
+    if seconds_left <= 0 and (index or seed):
+        return _TaskRun(index, seed, None)
+    return _TaskRun(index, seed, choice.play(seed, min(seconds_left, _MAX_RUN_SHARE * seconds)))
+
+
+_MAX_SHOWN: Final = 6
+"""Most segments that a sentence names."""
+_EQUAL_SIZES: Final = ", if all segments have as many people"
+_MIN_RATIO: Final = 1.005
+"""Smallest ratio of effects with and without correction that is mentioned."""
+_MAX_FURTHER_SHARE: Final = 0.25
+"""Largest share of the time for plans of further promises."""
+
+
+def plan_tests(
+    choices: Sequence[VariedSpec], seconds: float, jobs: int | None, backend: Backend
+) -> list[dict[str, Any]]:
+    """Return the plan of a test under each promise, if the learner plans effects in advance.
+
+    The spec's own promise and no privacy come first, without time-out; others, if they take a part of ``seconds``.
+    """
+    promises = [choice.variant for choice in choices if choice.kind in ("as it is", "trust", "epsilon")]
+    first = [variant for index, variant in enumerate(promises) if not index or not variant.spec.privacy.trust.promises]
+    started = time.perf_counter()
+    plans = plan_effects(first, jobs, backend)
+    mean_seconds = (time.perf_counter() - started) / len(first)
+    other_variants = [variant for variant in promises if variant not in first]
+    if plans and mean_seconds * len(other_variants) <= _MAX_FURTHER_SHARE * seconds:
+        plans += plan_effects(other_variants, jobs, backend)
+    empty = find_empty_segments(choices[0].spec) if plans else set()
+
+    def drop_empty_segments(table: Table) -> Table:
+        rows = tuple(row for row in table.rows if table.names[0] != SEGMENT_COLUMN or row[0] not in empty)
+        return msgspec.structs.replace(table, rows=rows)
+
+    return drop_infinity({**plan, "tables": [*map(drop_empty_segments, plan["tables"])]} for plan in plans)
+
+
+def find_empty_segments(spec: Spec) -> set[str]:
+    """Return the names of segments without participants of the spec."""
+    return {name for name, share in find_segment_shares(spec).items() if not share}
+
+
+def describe_tests(spec: Spec, plans: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """Describe the least effects of plans, the spec's own first, segments without any, and remedies, if any."""
+    rows = [(plan, find_least_effects(plan["tables"])) for plan in plans]
+    if not rows or not rows[0][1]:
+        return
+    (_, effects), *others = rows
+    count = f"{getattr(spec.experiment, spec.people_key):,}"
+    words = [f"{segment}: {_format_effect(spec, value)}" for segment, value in effects.items() if value is not None]
+    if words:
+        rest = f"; and {len(words) - _MAX_SHOWN} more below" if len(words) > _MAX_SHOWN else ""
+        is_unknown = len(effects) > 1 and has_unstated_shares(spec) and not spec.population
+        sizes = f"sizes on{_EQUAL_SIZES}" if is_unknown else "sizes on"
+        yield f"With {count} people this test finds effects from these {sizes}: {'; '.join(words[:_MAX_SHOWN])}{rest}."
+        yield from _describe_correction(effects, find_least_effects(plans[0]["tables"], CORRECTED_EFFECT_COLUMN))
+    if len(words) < len(effects):
+        exact = next((least_effects for entry, least_effects in others if entry["epsilon"] is None), effects)
+        yield _say_no_effect(count, effects, exact)
+    if empty := sorted(find_empty_segments(spec)):
+        rest = f" and {len(empty) - _MAX_SHOWN} more" if len(empty) > _MAX_SHOWN else ""
+        yield f"Nobody of these people is in {', '.join(empty[:_MAX_SHOWN])}{rest}."
+    for plan, least_effects in others:
+        label = f"Under {plan['model']} at epsilon {plan['epsilon']:g}" if plan["epsilon"] else "Without privacy"
+        smallest = min((value for value in least_effects.values() if value is not None), default=None)
+        finding = "it finds none" if smallest is None else f"the smallest is {_format_effect(spec, smallest)}"
+        yield f"{label} {finding}."
+
+
+def _describe_correction(effects: Mapping[str, float | None], corrected: Mapping[str, float | None]) -> Iterator[str]:
+    """Describe how much larger effects must be under the correction for multiple tests, if at all."""
+    pairs = ((value, corrected[segment]) for segment, value in effects.items() if segment in corrected)
+    ratio = max((other / value for value, other in pairs if value and other), default=1.0)
+    if ratio > _MIN_RATIO:
+        yield (
+            "The own interval of each leaves out 0. Corrected for several effects, each is decided from up to "
+            f"{ratio:.3g} times that size on: the worst case of Holm, if all others are none."
+        )
+
+
+def _say_no_effect(count: str, effects: dict[str, float | None], exact: dict[str, float | None]) -> str:
+    """Describe segments without a detectable effect, and whether more participants alone would help."""
+    hidden = [segment for segment, value in effects.items() if value is None]
+    rest = f" and {len(hidden) - _MAX_SHOWN} more" if len(hidden) > _MAX_SHOWN else ""
+    of_what = f", however large, of {', '.join(hidden[:_MAX_SHOWN])}{rest}" if len(hidden) < len(effects) else " at all"
+    helps = "raise experiment.horizon, or have fewer segments or arms"
+    if any(exact[segment] is not None for segment in hidden):
+        helps = f"raise privacy.epsilon or {helps.removeprefix('raise ')}"
+    return f"With {count} people this test can find no effect{of_what}: {helps}."
+
+
+def _format_effect(spec: Spec, value: float) -> str:
+    amount = f"{100 * value:.2g} points" if spec.reward.is_rate else f"{float(f'{value:.3g}'):,g}"
+    largest_rise = (1 - getattr(spec, "base_rate", 0.0)) * spec.reward.span
+    return amount if value <= largest_rise else f"{amount} downwards, as the reward cannot rise so far"

@@ -1,1 +1,1 @@
-"""Which features an experiment can afford: what each tells, and what noise costs under the promise."""
+"""Selection of features that an experiment can afford: their information against the cost of noise."""

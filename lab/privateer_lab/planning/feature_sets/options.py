@@ -1,36 +1,33 @@
-"""Which options of a log are worth trying: those that cost clearly more than they add are left out."""
+"""Selection of arms worth trying: arms that clearly cost more than they add are dropped."""
 
 from collections.abc import Callable, Sequence
 
 from privateer_core.spec.arms import ARMS_MIN, ArmsSpec
-from privateer_lab.planning.feature_sets.outcomes import PotentialOutcomes
-from privateer_lab.planning.feature_sets.selection import FeatureSet, feature_set
+from privateer_lab.planning.feature_sets.outcomes import PotentialOutcomes, sum_best_gains
+from privateer_lab.planning.feature_sets.selection import FeatureSet, evaluate_set
 from privateer_lab.planning.feature_sets.surrogate import CellDesign
 
 
-def worth_trying(
-    outcomes: PotentialOutcomes, names: Sequence[str], spec_of: Callable[[Sequence[int]], ArmsSpec | None]
+def select_options(
+    outcomes: PotentialOutcomes, names: Sequence[str], make_spec: Callable[[Sequence[int]], ArmsSpec | None]
 ) -> list[int]:
-    """Return the places of options without which clearly less would be earned, or of which too little is known.
+    """Select arms by backward elimination while the reward rises clearly; ``make_spec`` is None for invalid subsets."""
 
-    names: features of the experiment.
-    spec_of: returns the experiment with some of the options; None where it cannot be.
-    """
+    def evaluate(options: Sequence[int]) -> FeatureSet | None:
+        spec = make_spec(options)
+        return None if spec is None else evaluate_set(outcomes.select_options(options), names, spec)
 
-    def earned(places: Sequence[int]) -> FeatureSet | None:
-        spec = spec_of(places)
-        return None if spec is None else feature_set(outcomes.of(places), names, spec)
-
-    every = list(range(outcomes.rewards.shape[1]))
-    whole, rows = earned(every), CellDesign.of(outcomes, names).rows
-    found, best, left = every, whole, every
-    while len(left) > ARMS_MIN and whole is not None and best is not None:
-        fewer = ([one for one in left if one != gone] for gone in left)
-        # The option goes that nobody needs and that brings least.
-        left = max(fewer, key=lambda places: (outcomes.of(places).best_of(rows), outcomes.rewards[:, places].sum()))
-        tried = earned(left)
-        if tried is None or best.is_clearly_above(tried):
+    all_options = list(range(outcomes.rewards.shape[1]))
+    full_set = evaluate(all_options)
+    sums = outcomes.sums(CellDesign.from_features(outcomes, names).rows, outcomes.gains)
+    selected, best_set, candidates = all_options, full_set, all_options
+    while len(candidates) > ARMS_MIN and full_set is not None and best_set is not None:
+        subsets = ([option for option in candidates if option != dropped] for dropped in candidates)
+        # Drop the arm whose loss costs the least gain, and among these the one with the smallest sum.
+        candidates = max(subsets, key=lambda options: (sum_best_gains(sums[..., options]), sums[..., options].sum()))
+        smaller_set = evaluate(candidates)
+        if smaller_set is None or best_set.is_clearly_better_than(smaller_set):
             break
-        if tried.value > best.value and tried.is_clearly_above(whole):
-            found, best = left, tried
-    return found
+        if smaller_set.value > best_set.value and smaller_set.is_clearly_better_than(full_set):
+            selected, best_set = candidates, smaller_set
+    return selected

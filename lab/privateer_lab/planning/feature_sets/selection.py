@@ -1,4 +1,4 @@
-"""Which features to keep under a promise: another one has to add more than chance and noise take."""
+"""Forward selection of features under a promise: each feature has to add clearly more than noise costs."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -9,65 +9,59 @@ import numpy as np
 from privateer_core.privacy.cell_reports import CellReports
 from privateer_core.spec.arms import ArmsSpec
 from privateer_lab.planning.feature_sets.outcomes import Array, PotentialOutcomes
-from privateer_lab.planning.feature_sets.surrogate import earned
+from privateer_lab.planning.feature_sets.surrogate import SurrogateRuns
 
-BEST: Final = 6
-"""Features that are tried, those that tell most without noise."""
-CLEARLY: Final = 2.0
+MAX_CANDIDATES: Final = 6
+"""Most candidate features, those with the largest gain without noise."""
+MIN_STANDARD_ERRORS: Final = 2.0
 """Standard errors of the difference by which a set with another feature must earn more."""
-_REPEATS: Final = 4
-SpecOf = Callable[[Sequence[str]], ArmsSpec | None]
+_N_REPEATS: Final = 4
 
 
 @dataclass(frozen=True)
 class FeatureSet:
-    """Features, and what every person gets who is told apart by them, above what is expected of all options."""
+    """Features, and the participants' gains from choosing by them, above the expected average over arms."""
 
     names: tuple[str, ...]
     by_person: Array = field(repr=False)  # mean over repeats, (n,)
-    by_repeat: Array = field(repr=False)  # mean over people, (repeats,)
+    by_repeat: Array = field(repr=False)  # mean over participants, (repeats,)
 
     @property
     def value(self) -> float:
-        """Mean over people."""
+        """The mean gain over participants."""
         return float(self.by_person.mean())
 
-    def above(self, other: "FeatureSet") -> tuple[float, float]:
-        """Return by how much it is above another set, and the standard error of that, of people and of noise."""
-        people, noise = self.by_person - other.by_person, self.by_repeat - other.by_repeat
-        return float(people.mean()), float(np.sqrt(people.var() / len(people) + noise.var(ddof=1) / len(noise)))
-
-    def is_clearly_above(self, other: "FeatureSet") -> bool:
-        """Whether it adds more than `CLEARLY` standard errors of the difference."""
-        difference, error = self.above(other)
-        return difference > CLEARLY * error
+    def is_clearly_better_than(self, other: "FeatureSet") -> bool:
+        """Whether it adds more than `MIN_STANDARD_ERRORS` errors of the difference, from participants and noise."""
+        gains, noise = self.by_person - other.by_person, self.by_repeat - other.by_repeat
+        error = np.sqrt(gains.var() / len(gains) + noise.var(ddof=1) / len(noise))
+        return bool(gains.mean() > MIN_STANDARD_ERRORS * error)
 
 
-def feature_set(outcomes: PotentialOutcomes, names: Sequence[str], spec: ArmsSpec) -> FeatureSet:
-    """Return what a spec earns with features, in surrogate runs."""
-    reports = CellReports(spec, outcomes.mean, outcomes.variance)
-    runs = np.stack([earned(outcomes, names, reports, seed) for seed in range(_REPEATS)])
-    return FeatureSet(tuple(names), runs.mean(axis=0), runs.mean(axis=1))
+def evaluate_set(outcomes: PotentialOutcomes, names: Sequence[str], spec: ArmsSpec | None) -> FeatureSet:
+    """Evaluate features by surrogate runs of a spec, or, with None, of a learner that sees the log without noise."""
+    reports = None if spec is None else CellReports(spec, outcomes.mean, outcomes.variance)
+    return FeatureSet(tuple(names), *SurrogateRuns(outcomes, names, reports, _N_REPEATS).evaluate())
 
 
-def nobody_told(outcomes: PotentialOutcomes) -> FeatureSet:
-    """Return what the best option brings without learning which it is."""
+def best_option_set(outcomes: PotentialOutcomes) -> FeatureSet:
+    """Return the gain of the best arm, known without learning."""
     best = outcomes.gains[:, outcomes.gains.mean(axis=0).argmax()]
-    return FeatureSet((), best, np.full(_REPEATS, best.mean()))
+    return FeatureSet((), best, np.full(_N_REPEATS, best.mean()))
 
 
-def most_telling(outcomes: PotentialOutcomes) -> list[str]:
-    """Return the features that tell most without noise, the best first; of those alone that tell anything."""
-    told = {name: outcomes.told(name) for name in outcomes.cells}
-    return [name for name in sorted(told, key=lambda one: -told[one]) if told[name] > 0][:BEST]
+def rank_features(outcomes: PotentialOutcomes) -> list[str]:
+    """Return the features with the largest gains without noise, the best first; only positive gains count."""
+    gains = {name: outcomes.explained_gain(name) for name in outcomes.cells}
+    return [name for name in sorted(gains, key=lambda feature: -gains[feature]) if gains[name] > 0][:MAX_CANDIDATES]
 
 
 @dataclass(frozen=True)
 class FeatureChain:
-    """Sets of one feature, two and so on, each clearly above the one before, which adds the best feature to it."""
+    """Feature sets of forward selection, each clearly better than the previous one."""
 
-    sets: tuple[FeatureSet, ...]  # from the one of nothing on
-    further: FeatureSet | None  # the next one, which is not clearly above the last; None: there is no other feature
+    sets: tuple[FeatureSet, ...]  # from the empty set on
+    next_set: FeatureSet | None  # the first set that is not clearly better; None: no feature is left
 
     @property
     def last(self) -> FeatureSet:
@@ -75,22 +69,19 @@ class FeatureChain:
         return self.sets[-1]
 
 
-def forward(
-    outcomes: PotentialOutcomes, names: Sequence[str], nothing: FeatureSet, spec_of: SpecOf, most: int = BEST
+def select_forward(
+    names: Sequence[str],
+    without_any: FeatureSet,
+    evaluate: Callable[[Sequence[str]], FeatureSet | None],
+    max_features: int = MAX_CANDIDATES,
 ) -> FeatureChain:
-    """Return sets of features that pay, one after the other.
-
-    names: features that are tried.
-    nothing: what is earned without any.
-    spec_of: returns the experiment with some features; None where it cannot be.
-    most: features at most.
-    """
-    found = [nothing]
-    while len(found[-1].names) < min(most, len(names)):
-        more = [(*found[-1].names, name) for name in names if name not in found[-1].names]
-        tried = [feature_set(outcomes, one, spec) for one in more if (spec := spec_of(one)) is not None]
-        best = max(tried, key=lambda one: one.value, default=None)
-        if best is None or not best.is_clearly_above(found[-1]):
-            return FeatureChain(tuple(found), best)
-        found.append(best)
-    return FeatureChain(tuple(found), None)
+    """Select features that pay, one at a time (forward selection); ``evaluate`` is None for an invalid spec."""
+    chain = [without_any]
+    while len(chain[-1].names) < min(max_features, len(names)):
+        extensions = [(*chain[-1].names, name) for name in names if name not in chain[-1].names]
+        candidates = [candidate for candidate in map(evaluate, extensions) if candidate is not None]
+        best = max(candidates, key=lambda candidate: candidate.value, default=None)
+        if best is None or not best.is_clearly_better_than(chain[-1]):
+            return FeatureChain(tuple(chain), best)
+        chain.append(best)
+    return FeatureChain(tuple(chain), None)

@@ -1,153 +1,138 @@
-"""Surrogates of runs: what is learned of a table of cells from reports with the noise of a spec's promise."""
+"""Surrogate runs: Bayesian learning of a table of cells from reports with the noise of a spec's promise."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from privateer_core.privacy.cell_reports import CellReports
 from privateer_lab.planning.feature_sets.outcomes import Array, Ints, PotentialOutcomes
 
-_DRAWS: Final = 8
-_WIDTH: Final = 0.5
-"""Draws of a policy have this share of the deviation that is left."""
-_STEPS: Final = 3
-"""Steps of expectation and maximization a round, by which scales follow what was observed."""
-_SCALE: Final = 0.1
-_LEAST: Final = 1e-4
-_NOBODY: Final = 1e-12
+_N_DRAWS: Final = 8
+_DRAW_DEVIATION_SHARE: Final = 0.5
+"""Standard deviation of a policy's draws, as a share of the posterior's."""
+_N_SCALE_STEPS: Final = 3
+"""Number of expectation-maximization steps of scales in a round."""
+_INITIAL_SCALE: Final = 0.1
+_MIN_SCALE: Final = 1e-4
+_MIN_VARIANCE: Final = 1e-12
 
 
 @dataclass(frozen=True)
 class CellDesign:
-    """People by their cells of some features, one half of whom says what options do."""
+    """The table of participants by their cells of features."""
 
-    rows: Ints  # shape (n,): the row of every person
-    design: Array  # shape (rows, cells): 1 where a row has a cell; the first is everybody's
-    kernels: tuple[Array, ...]  # of every feature, after one of everybody
+    rows: Ints  # shape (n,): the row of every participant
+    design: Array  # shape (rows, cells): 1 where a row has a cell; the first cell is shared by all
+    kernels: tuple[Array, ...]  # of the shared cell, and of every feature
 
     @classmethod
-    def of(cls, outcomes: PotentialOutcomes, names: Sequence[str]) -> "CellDesign":
-        """Return the table of some features."""
+    def from_features(cls, outcomes: PotentialOutcomes, names: Sequence[str]) -> "CellDesign":
+        """Return the table of a list of features."""
         cells = [outcomes.cells[name] for name in names]
         rows, first = np.zeros(len(outcomes.gains), np.int64), np.zeros(1, np.int64)
-        for one in cells:
-            _, first, rows = np.unique(rows * one.count + one.codes, return_index=True, return_inverse=True)
-        parts = [np.ones((len(first), 1)), *(np.eye(one.count)[one.codes[first]] for one in cells)]
-        return cls(rows, np.concatenate(parts, axis=1), (np.ones((1, 1)), *(one.kernel for one in cells)))
-
-    @cached_property
-    def starts(self) -> Ints:
-        """Where the cells of everybody and of each feature begin."""
-        return np.cumsum([0, *map(len, self.kernels)])
-
-
-class SurrogateRun:
-    """A run on a table, whose people are one half of all; what options do is what the other half says.
-
-    table, gains, half: the table; what options bring, (n, arms); and the places of the half that says what they do.
-    reports: what reports tell.
-    seed: of noise and draws.
-    """
-
-    def __init__(self, table: CellDesign, gains: Array, half: Ints, reports: CellReports, seed: int) -> None:
-        self._table, self._reports, self._rng = table, reports, np.random.default_rng(seed)
-        design, rows = table.design, table.rows[half]
-        self._people = np.bincount(rows, minlength=len(design)).astype(np.float64)
-        self._counts = np.maximum(self._people @ design, 1e-9)
-        sums, squares = (_by_row(rows, some[half], len(design)) for some in (gains, gains**2))
-        self._means = (design.T @ sums) / self._counts[:, None]
-        self._errors = (
-            np.maximum(design.T @ squares / self._counts[:, None] - self._means**2, 0) / self._counts[:, None]
-        )
-        self._errors[self._counts < 1] = np.inf
-        # What is true of a cell is the sum of what is true of everybody's cells in it.
-        self._within = (design.T * self._people) @ design / self._counts[:, None]
-        self._inverse = [np.linalg.inv(kernel) for kernel in table.kernels]
-        self._scales = np.full(len(table.kernels), _SCALE**2)
-        self._noise = self._rng.standard_normal(self._means.shape)
+        for feature in cells:
+            _, first, rows = np.unique(rows * feature.n_cells + feature.codes, return_index=True, return_inverse=True)
+        blocks = [np.ones((len(first), 1)), *(np.eye(feature.n_cells)[feature.codes[first]] for feature in cells)]
+        return cls(rows, np.concatenate(blocks, axis=1), (np.ones((1, 1)), *(feature.kernel for feature in cells)))
 
     @property
-    def _asked(self) -> Array:
-        """Share of people who are asked about each cell's feature."""
-        features = len(self._table.kernels) - 1
-        if self._reports.by_feature:
-            return np.full(len(self._counts), 1 / (1 + features))
-        return np.where(np.arange(len(self._counts)) > 0, 1.0, float(not features))
+    def blocks(self) -> list[slice]:
+        """The slices of the shared cell and of each feature's cells."""
+        starts = np.cumsum([0, *map(len, self.kernels)]).tolist()
+        return list(map(slice, starts, starts[1:]))
 
-    def policy(self) -> Array:
-        """Return the share of people in each row who got each arm, over all rounds, (rows, arms)."""
-        arms = self._means.shape[1]
-        shares, total = np.full((len(self._people), arms), 1 / arms), np.zeros((len(self._people), arms))
-        told = np.zeros(self._means.shape)
-        for batches in self._reports.policies:
+
+class SurrogateRuns:
+    """Runs that learn on half of a table's participants and are evaluated on the other; axes: halves, repeats."""
+
+    def __init__(
+        self, outcomes: PotentialOutcomes, names: Sequence[str], reports: CellReports | None, repeats: int
+    ) -> None:
+        """Prepare runs on the table's features; ``reports`` is their precision, None: the half's noiseless data."""
+        self._table = table = CellDesign.from_features(outcomes, names)
+        self._outcomes, self._reports, self._rng = outcomes, reports, np.random.default_rng(0)
+        design, gains = table.design, outcomes.gains
+        self._row_counts = outcomes.sums(table.rows, np.ones((len(gains), 1))).swapaxes(1, 2)  # (2, 1, rows)
+        self._counts = np.maximum(self._row_counts @ design, 1e-9)[..., None]  # (2, 1, cells, 1)
+        self._sums = outcomes.sums(table.rows, gains)  # (2, rows, arms)
+        squares = outcomes.sums(table.rows, gains**2)
+        first, second = ((design.T @ sums)[:, None] / self._counts for sums in (self._sums, squares))
+        self._means = first  # (2, 1, cells, arms)
+        self._errors = np.where(self._counts < 1, np.inf, np.maximum(second - first**2, 0) / self._counts)
+        # The mean of a cell averages the terms of all cells that its participants have.
+        self._within = ((design.T * self._row_counts) @ design)[:, None] / self._counts  # (2, 1, cells, cells)
+        self._inverse = [np.linalg.inv(kernel) for kernel in table.kernels]
+        self._scales = np.full((2, repeats, len(table.kernels)), _INITIAL_SCALE**2)
+        self._noise = self._rng.standard_normal((2, repeats, *first.shape[2:]))
+
+    def evaluate(self) -> tuple[Array, Array]:
+        """Return each participant's held-out gain, (n,), and the mean gain of each repeat."""
+        policy, gains, halves = self._learn_policy(), self._outcomes.gains, self._outcomes.halves
+        by_person = (policy.mean(axis=1)[1 - halves, self._table.rows] * gains).sum(axis=1)
+        return by_person, np.einsum("hrij,hij->r", policy, self._sums[::-1]) / len(gains)
+
+    def _learn_policy(self) -> Array:
+        """Return the share of each arm in each row over all rounds, (2, repeats, rows, arms)."""
+        if self._reports is None:
+            return self._sample_arm_shares(np.full(self._noise.shape, np.inf))
+        reports, arms = self._reports, self._means.shape[3]
+        shares = np.full((*self._noise.shape[:2], len(self._table.design), arms), 1 / arms)
+        total, precisions = np.zeros(shares.shape), np.zeros(self._noise.shape)
+        keys = self._counts[..., 0] / self._row_counts.sum(axis=2, keepdims=True)
+        for batches in reports.policies:
             total += sum(batches) * shares
-            by_cell = (self._table.design.T * self._people) @ shares / self._counts[:, None]
-            told += self._reports.precisions(batches, self._counts / self._people.sum(), by_cell, self._asked)
-            shares = self._chosen(told)
-        return np.asarray(total / total.sum(axis=1, keepdims=True))
+            by_cell = (self._table.design.T * self._row_counts[:, :, None]) @ shares / self._counts
+            precisions += reports.precisions(batches, keys, by_cell, self._invited_shares(reports))
+            shares = self._sample_arm_shares(precisions)
+        return np.asarray(total / total.sum(axis=3, keepdims=True))
 
-    def _chosen(self, told: Array) -> Array:
-        """Return shares of arms by row, from draws of what is known after such reports."""
+    def _invited_shares(self, reports: CellReports) -> Array:
+        """Return the share of participants who report on each cell's feature."""
+        features, cells = len(self._table.kernels) - 1, self._means.shape[2]
+        if reports.by_feature:
+            return np.full(cells, 1 / (1 + features))
+        return np.where(np.arange(cells) > 0, 1.0, float(not features))
+
+    def _sample_arm_shares(self, precise: Array) -> Array:
+        """Return shares of arms by row, from posterior draws after reports of this precision."""
         with np.errstate(divide="ignore"):
-            variance = np.where(told > 0, 1 / told, np.inf)
+            variance = np.where(precise > 0, 1 / precise, np.inf)
         # A half's own error is noise already.
         is_known = np.isfinite(variance) & np.isfinite(self._errors)
-        more = np.maximum(0.0, np.subtract(variance, self._errors, out=np.zeros_like(told), where=is_known))
-        observed = self._means + np.sqrt(more) * self._noise
-        precision = np.where(is_known, 1 / np.maximum(np.maximum(variance, self._errors), _NOBODY), 0.0)
-        means, roots = self._posterior(observed, precision)
-        arms, cells = means.shape
-        draws = means + _WIDTH * np.einsum("kij,dkj->dki", roots, self._rng.standard_normal((_DRAWS, arms, cells)))
-        best = (self._table.design @ draws.reshape(-1, cells).T).reshape(-1, _DRAWS, arms).argmax(axis=2)
-        return np.stack([(best == arm).mean(axis=1) for arm in range(arms)], axis=1)
+        added = np.maximum(0.0, np.subtract(variance, self._errors, out=np.zeros_like(precise), where=is_known))
+        observed = self._means + np.sqrt(added) * self._noise
+        inverse_variance = np.where(is_known, 1 / np.maximum(np.maximum(variance, self._errors), _MIN_VARIANCE), 0.0)
+        means, roots = self._posterior(observed.swapaxes(2, 3)[..., None], inverse_variance.swapaxes(2, 3))
+        draws = means + _DRAW_DEVIATION_SHARE * roots @ self._rng.standard_normal((*means.shape[:-1], _N_DRAWS))
+        row_values = self._table.design @ draws  # (2, repeats, arms, rows, draws)
+        return np.asarray((row_values == row_values.max(axis=2, keepdims=True)).mean(axis=4).swapaxes(2, 3))
 
     def _posterior(self, observed: Array, precision: Array) -> tuple[Array, Array]:
-        """Return means (arms, cells) of every arm's terms and roots of their covariances, (arms, cells, cells)."""
-        weighed = self._within.T[None] * precision.T[:, None, :]
-        told, score = weighed @ self._within, np.einsum("kij,jk->ki", weighed, observed)
-        for _ in range(_STEPS):
-            self._rescale(*_solved(told + self._prior(), score))
-        means, covariance = _solved(told + self._prior(), score)
+        """Return posterior means of every arm's terms, (..., arms, cells, 1), and Cholesky factors of covariances."""
+        within = self._within[:, :, None]
+        weighted = within.swapaxes(3, 4) * precision[..., None, :]
+        information, score = weighted @ within, weighted @ observed
+        for step in range(1 + _N_SCALE_STEPS):
+            covariance = np.asarray(np.linalg.inv(information + self._prior_precision()))
+            means = covariance @ score
+            if step < _N_SCALE_STEPS:
+                self._update_scales(means, covariance)
         return means, np.asarray(np.linalg.cholesky(covariance))
 
-    def _prior(self) -> Array:
-        starts, found = self._table.starts, np.zeros((len(self._counts), len(self._counts)))
-        for place, inverse in enumerate(self._inverse):
-            own = slice(starts[place], starts[place + 1])
-            found[own, own] = inverse / self._scales[place]
-        return found
+    def _prior_precision(self) -> Array:
+        """Build the prior's precision of all cells, a block for each feature."""
+        cells = self._means.shape[2]
+        prior = np.zeros((*self._scales.shape[:2], 1, cells, cells))
+        for index, (block, inverse) in enumerate(zip(self._table.blocks, self._inverse, strict=True)):
+            prior[..., block, block] = inverse / self._scales[..., index, None, None, None]
+        return prior
 
-    def _rescale(self, means: Array, covariance: Array) -> None:
-        """Move scales to where what was observed is likelier."""
-        starts = self._table.starts
-        for place, inverse in enumerate(self._inverse):
-            own = slice(starts[place], starts[place + 1])
-            seconds = covariance[:, own, own] + means[:, own, None] * means[:, None, own]
-            scale = float((seconds * inverse).sum()) / (len(means) * len(inverse))
-            self._scales[place] = max(scale, _LEAST**2)
-
-
-def _solved(precision: Array, score: Array) -> tuple[Array, Array]:
-    """Return means (arms, cells) and covariances (arms, cells, cells)."""
-    covariance = np.asarray(np.linalg.inv(precision), np.float64)
-    return np.asarray(np.einsum("kij,kj->ki", covariance, score)), covariance
-
-
-def _by_row(rows: Ints, values: Array, count: int) -> NDArray[np.float64]:
-    return np.stack([np.bincount(rows, one, count) for one in values.T], axis=1)
-
-
-def earned(outcomes: PotentialOutcomes, names: Sequence[str], reports: CellReports, seed: int) -> Array:
-    """Return what every person gets from a policy that was learned from the other half with these features, (n,)."""
-    table, found = CellDesign.of(outcomes, names), np.empty(len(outcomes.gains))
-    for place, half in enumerate(outcomes.halves):
-        policy, others = (
-            SurrogateRun(table, outcomes.gains, half, reports, 2 * seed + place).policy(),
-            outcomes.halves[1 - place],
-        )
-        found[others] = (policy[table.rows[others]] * outcomes.gains[others]).sum(axis=1)
-    return found
+    def _update_scales(self, means: Array, covariance: Array) -> None:
+        """Update the prior scales by a maximization step."""
+        for index, (block, inverse) in enumerate(zip(self._table.blocks, self._inverse, strict=True)):
+            block_means = means[..., block, :]
+            second_moments = covariance[..., block, block] + block_means * block_means.swapaxes(3, 4)
+            scale = (second_moments * inverse).sum(axis=(3, 4)).mean(axis=2) / len(inverse)
+            self._scales[..., index] = np.maximum(scale, _MIN_SCALE**2)

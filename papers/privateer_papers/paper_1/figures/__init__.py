@@ -1,1 +1,1 @@
-"""Paper 1's figures, and regret as it grows with people and promises, beside its theorems."""
+"""Paper 1's figures, and the growth of regret with participants and epsilon, beside its theorems."""

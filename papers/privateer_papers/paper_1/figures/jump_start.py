@@ -1,4 +1,4 @@
-"""Paper 1, Figure 6: a start without, with good and with weak auxiliary data, on the whole and at one point."""
+"""Paper 1, Figure 6: regret without, with good and with weak auxiliary data, over all contexts and at a point."""
 
 from collections.abc import Iterator
 from typing import Any, Final, cast
@@ -8,129 +8,132 @@ from matplotlib.figure import Figure
 
 from privateer_core.algorithms.partition import PartitionPolicy
 from privateer_lab.environments import environment_for
-from privateer_lab.pages.plots import COLOURS, panels
+from privateer_lab.render.pictures import COLOURS, create_panels
 from privateer_lab.simulation.simulate import simulate_once
-from privateer_papers.paper_1.setting import instance, source
-from privateer_papers.reproduction import Compared, Effort, Reproduction, Row, Rows, told
+from privateer_papers.paper_1.setting import build_instance, build_source
+from privateer_papers.reproduction import Effort, Reproduction, Row, Rows, TableLine, mean_text
 from privateer_server.rounds.loop import Step
 
 _POINT: Final = np.array([[1 / 3, 1 / 3]])
-_PEOPLE: Final = 1000
-_ALONE: Final = "no auxiliary data"
-_GOOD: Final = "500 people at epsilon 8"
+_HORIZON: Final = 1000
+_ALONE_LABEL: Final = "no auxiliary data"
+_GOOD_LABEL: Final = "500 people at epsilon 8"
 _SETTINGS: Final = {
-    _ALONE: [],
-    _GOOD: [source("good", 500, 8.0)],
-    "500 people at epsilon .5, shifted by gamma 5": [source("weak", 500, 0.5, 5.0)],
+    _ALONE_LABEL: [],
+    _GOOD_LABEL: [build_source("good", 500, 8.0)],
+    "500 people at epsilon .5, shifted by gamma 5": [build_source("weak", 500, 0.5, 5.0)],
 }
-_ARMS: Final = ("arm 1 (best)", "arm 2", "arm 3")
+_ARM_LABELS: Final = ("arm 1 (best)", "arm 2", "arm 3")
 
 
 def _rows(effort: Effort) -> Iterator[Row]:
-    """Give, round by round at epsilon 1, mean regret so far on the whole and at the point, and each arm's share there.
+    """Yield, for each round at epsilon 1, mean regret so far over all contexts and at the point, and the arms' shares.
 
-    The paper shows the share of people so far who were given an arm; that of the next round shows eliminations sooner.
+    The paper shows each arm's share so far; the share of the next round shows eliminations sooner.
     """
     for setting, sources in _SETTINGS.items():
-        spec = instance(_PEOPLE, 1.0, sources)
+        spec = build_instance(_HORIZON, 1.0, sources)
         for seed in range(effort.seeds):
             environment: Any = environment_for(spec, seed)
             (means,) = environment.means(_POINT)
             steps: list[Step] = []
             path = simulate_once(spec, seed, watch=steps.append).path
-            before, lost = 0, 0.0
+            n_before, local = 0, 0.0
             for (people, regret, *_), step in zip(path, steps[-len(path) :], strict=True):
                 policy = cast(PartitionPolicy, step.policy)
                 shares = policy.shares[policy.locate(_POINT)[0]]
-                lost += (people - before) * float(shares @ (means.max() - means))
-                before = people
-                arms = {f"arm_{place}": float(share) for place, share in enumerate(shares)}
+                local += (people - n_before) * float(shares @ (means.max() - means))
+                n_before = people
+                arms = {f"arm_{index}": float(share) for index, share in enumerate(shares)}
                 facts = {"setting": setting, "seed": seed, "people": people, "left": int((shares > 0).sum())}
-                yield {**facts, "regret": regret / people, "local": lost / people, **arms}
+                yield {**facts, "regret": regret / people, "local": local / people, **arms}
 
 
-def eliminations(rows: Rows) -> list[int]:
-    """Return the numbers of people after which a second and the last suboptimal arm is dropped at the point.
+def find_elimination_times(rows: Rows) -> list[int]:
+    """Return the median numbers of participants after which two arms and one arm are left at the point.
 
-    Medians over seeds, of those that more than half of them drop.
+    An elimination counts if more than half of the seeds have it.
     """
-    found = []
-    for left in (2, 1):
-        ends = [
-            min((row["people"] for row in one if row["left"] <= left), default=None) for one in rows.by("seed").values()
+    medians = []
+    for max_arms in (2, 1):
+        elimination_times = [
+            min((row["people"] for row in seed_rows if row["left"] <= max_arms), default=None)
+            for seed_rows in rows.by("seed").values()
         ]
-        dropped = [end for end in ends if end is not None]
-        if 2 * len(dropped) > len(ends):
-            found.append(int(np.median(dropped)))
-    return found
+        observed = [end for end in elimination_times if end is not None]
+        if 2 * len(observed) > len(elimination_times):
+            medians.append(int(np.median(observed)))
+    return medians
 
 
 def _draw(title: str, rows: Rows) -> Figure:
-    """Draw means over seeds of what each round's policy does; the paper shows one trial."""
-    figure, axes = panels(3 * len(_SETTINGS), title, height=2.6)
+    """Draw means over seeds of regret and shares by round; the paper shows one trial."""
+    figure, axes = create_panels(3 * len(_SETTINGS), title, height=2.6)
     for column, (setting, colour) in enumerate(zip(_SETTINGS, COLOURS, strict=False)):
-        found, above = rows.where(setting=setting), axes[column :: len(_SETTINGS)]
-        for axis, figure_of in zip(above, ("regret", "local"), strict=False):
-            at, (middle, half) = found.curve("people", figure_of)
-            axis.plot(at, middle, color=colour)
-            axis.fill_between(at, np.maximum(middle - half, 0), middle + half, color=colour, alpha=0.12, linewidth=0)
+        subset, column_axes = rows.where(setting=setting), axes[column :: len(_SETTINGS)]
+        for axis, quantity in zip(column_axes, ("regret", "local"), strict=False):
+            x, (means, widths) = subset.curve("people", quantity)
+            axis.plot(x, means, color=colour)
+            axis.fill_between(x, np.maximum(means - widths, 0), means + widths, color=colour, alpha=0.12, linewidth=0)
             axis.set_ylim(0, 0.6)
-        curves = [found.curve("people", f"arm_{place}") for place in range(len(_ARMS))]
-        above[2].stackplot(curves[0][0], *(shares for _, (shares, _) in curves), colors=COLOURS[:3], labels=_ARMS)
-        for axis, people in ((axis, people) for axis in above for people in eliminations(found)):
+        curves = [subset.curve("people", f"arm_{index}") for index in range(len(_ARM_LABELS))]
+        column_axes[2].stackplot(
+            curves[0][0], *(shares for _, (shares, _) in curves), colors=COLOURS[:3], labels=_ARM_LABELS
+        )
+        for axis, people in ((axis, people) for axis in column_axes for people in find_elimination_times(subset)):
             axis.axvline(people, color="#000000", linestyle="--", linewidth=0.8)
-        above[0].set_title(setting, fontsize=8)
-        above[2].set_xlabel("people")
-    for axis, words in zip(
+        column_axes[0].set_title(setting, fontsize=8)
+        column_axes[2].set_xlabel("people")
+    for axis, label in zip(
         axes[:: len(_SETTINGS)], ("mean regret so far", "at (1/3, 1/3)", "arms at (1/3, 1/3)"), strict=True
     ):
-        axis.set_ylabel(words)
+        axis.set_ylabel(label)
     axes[-len(_SETTINGS)].legend(fontsize=6, frameon=True, framealpha=0.9)
     return figure
 
 
-def _last(rows: Rows, setting: str) -> Rows:
-    found = rows.where(setting=setting)
-    return found.where(people=found.values("people")[-1])
+def _last_rows(rows: Rows, setting: str) -> Rows:
+    subset = rows.where(setting=setting)
+    return subset.where(people=subset.values("people")[-1])
 
 
 def _verdict(rows: Rows) -> str:
-    sentences = []
+    """Describe regret, local regret and the eliminations of arms in each setting."""
+    texts = []
     for setting in _SETTINGS:
-        last, when = _last(rows, setting), eliminations(rows.where(setting=setting))
-        dropped = ", ".join(f"{people:,}" for people in when) or "never"
-        sentences.append(
-            f"{setting}: regret {last.mean()[0]:.3f} a person, {last.mean('local')[0]:.3f} at (1/3, 1/3), where the "
-            f"best arm has {last.mean('arm_0')[0]:.0%} in the end; arms dropped there after {dropped} people"
+        final, times = _last_rows(rows, setting), find_elimination_times(rows.where(setting=setting))
+        dropped = ", ".join(f"{people:,}" for people in times) or "never"
+        texts.append(
+            f"{setting}: regret {final.mean()[0]:.3f} a person, {final.mean('local')[0]:.3f} at (1/3, 1/3), where the "
+            f"best arm has {final.mean('arm_0')[0]:.0%} in the end; arms dropped there after {dropped} people"
         )
-    return "; ".join(sentences) + "."
+    return "; ".join(texts) + "."
 
 
 def _sentence(rows: Rows) -> str:
-    alone, good = (_last(rows, setting).mean()[0] for setting in (_ALONE, _GOOD))
+    """Say by how much good people before them lower our regret."""
+    without, with_good = (_last_rows(rows, setting).mean()[0] for setting in (_ALONE_LABEL, _GOOD_LABEL))
     return (
-        f"500 good people before them lower our regret of {_PEOPLE:,} from {alone:.3f} to {good:.3f} a person, as the "
-        "paper draws it."
-        if good < alone
-        else f"500 good people before them do not lower our regret of {_PEOPLE:,}, {alone:.3f} a person ({good:.3f})."
+        f"500 good people before them lower our regret of {_HORIZON:,} from {without:.3f} to {with_good:.3f} a person, "
+        "as the paper draws it."
+        if with_good < without
+        else f"500 good people before them do not lower our regret of {_HORIZON:,}, {without:.3f} a person "
+        f"({with_good:.3f})."
     )
 
 
-def _compared(rows: Rows) -> list[Compared]:
+def _compare(rows: Rows) -> list[TableLine]:
+    """List mean regret, and that at (1/3, 1/3), in each setting."""
     return [
-        Compared(f"{words}: {setting}", "a picture", "", told(_last(rows, setting), name, ".3f"))
+        TableLine(f"{label}: {setting}", "a picture", "", mean_text(_last_rows(rows, setting), name, ".3f"))
         for setting in _SETTINGS
-        for words, name in (("regret a person", "regret"), ("at (1/3, 1/3)", "local"))
+        for label, name in (("regret a person", "regret"), ("at (1/3, 1/3)", "local"))
     ]
 
 
 FIGURE_6: Final = Reproduction(
     "paper-1-figure-6",
     "Paper 1, Figure 6: what auxiliary data change",
-    _rows,
-    _draw,
-    _verdict,
-    _sentence,
-    _compared,
+    *(_rows, _draw, _verdict, _sentence, _compare),
     minutes=1,
 )

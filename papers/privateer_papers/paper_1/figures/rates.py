@@ -9,25 +9,32 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Any, Final, NamedTuple
 
-import numpy as np
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
-from privateer_lab.pages.plots import COLOURS, panels
-from privateer_papers.growth import Slope, draw_growth, scale_growth, slope
-from privateer_papers.paper_1.setting import HONEST, PAPER, THEIRS, instance, published, source
-from privateer_papers.paper_1.setting import OURS as OUR_ALGORITHM
-from privateer_papers.reproduction import OURS, Compared, Effort, Reproduction, ReproductionCase, Row, Rows, run
+from privateer_core.arrays import Array
+from privateer_lab.render.pictures import COLOURS, create_panels
+from privateer_papers.growth import Slope, fit_slope, label_log_axes, log_slope, plot_growth, rate_curve
+from privateer_papers.paper_1.setting import (
+    LDPMAB,
+    OUR_ALGORITHM,
+    PAPER,
+    PUBLISHED_ALGORITHM,
+    build_instance,
+    build_source,
+    read_published,
+)
+from privateer_papers.reproduction import OURS, Effort, Reproduction, ReproductionCase, Row, Rows, TableLine, run_cases
+from privateer_papers.slope_claims import SlopeClaims
 
 DIMENSION: Final = 2
 MARGIN: Final = 1
 EXPONENT: Final = (1 + MARGIN) / (2 + 2 * DIMENSION)
-_LINES: Final = {HONEST: ".--", OURS: ".-", PAPER: ".:"}
-_SHIFT: Final = 2.0
+_LINE_STYLES: Final = {LDPMAB: ".--", OURS: ".-", PAPER: ".:"}
+_SHIFT_GAMMA: Final = 2.0
 
 
 class Rate(NamedTuple):
-    """What changes, as rows name it and in words, and the theorems of the lower and the upper bound."""
+    """A fact that a panel varies, in rows and in words, and the theorems of its bounds."""
 
     fact: str
     words: str
@@ -42,128 +49,114 @@ RATES: Final = {
 }
 
 
-def information(people: int, epsilon: float, size: int = 0, aux: float = 1.0, gamma: float = 0.0) -> float:
-    """Return S of people and of one source whose arms were played alike (kappa 1)."""
+def compute_information(people: int, epsilon: float, size: int = 0, aux: float = 1.0, gamma: float = 0.0) -> float:
+    """Return the information S of participants and of a source with equal shares of the arms (kappa 1)."""
     power = (2 + 2 * DIMENSION) / (2 + 2 * DIMENSION + 2 * gamma)
     return float(people * epsilon**2 + (size * aux**2) ** power)
 
 
-def bounds(rows: Rows, panel: str) -> tuple[list[Any], NDArray[np.float64]]:
+def compute_bounds(rows: Rows, panel: str) -> tuple[list[Any], Array]:
     """Return the points of a panel, and at each the rate of its theorems, without logarithms, with constant 1."""
-    points = {row[RATES[panel].fact]: row for row in rows.where(panel=panel)}
-    at = sorted(points)
-    return at, np.array([points[x]["n"] * points[x]["information"] ** -EXPONENT for x in at])
+    return rate_curve(rows.where(panel=panel), RATES[panel].fact, _bound, "n", "information")
 
 
-def promised(rows: Rows, panel: str) -> float:
-    """Return the slope of the bounds over a panel's points. In people and epsilon it is the same everywhere."""
-    at, rates = bounds(rows, panel)
-    return float(np.polyfit(np.log(at), np.log(rates), 1)[0])
+def _bound(people: float, information: float) -> float:
+    return float(people * information**-EXPONENT)
 
 
-def _cases(effort: Effort) -> Iterator[ReproductionCase]:
+def rate_slope(rows: Rows, panel: str) -> float:
+    """Return the slope of the bounds over a panel's points, which is constant in participants and epsilon."""
+    return log_slope(*compute_bounds(rows, panel))
+
+
+def _list_cases(effort: Effort) -> Iterator[ReproductionCase]:
+    """Yield the cases of all panels: by number of people, epsilon, and sources with and without shift."""
     quick = effort.quick
     for n in (2000, 4000, 8000) if quick else (10_000, 20_000, 40_000, 80_000, 160_000):
-        facts: Row = {"panel": "n", "n": n, "epsilon": 1.0, "information": information(n, 1.0)}
-        yield ReproductionCase(facts, instance(n, 1.0), (HONEST,))
+        facts: Row = {"panel": "n", "n": n, "epsilon": 1.0, "information": compute_information(n, 1.0)}
+        yield ReproductionCase(facts, build_instance(n, 1.0), (LDPMAB,))
     people, promises = (8000, (0.5, 0.7, 1.0)) if quick else (80_000, (0.25, 0.35, 0.5, 0.7, 1.0))
     for epsilon in promises:
-        facts = {"panel": "epsilon", "n": people, "epsilon": epsilon, "information": information(people, epsilon)}
-        yield ReproductionCase(facts, instance(people, epsilon), (HONEST,))
+        facts = {
+            "panel": "epsilon",
+            "n": people,
+            "epsilon": epsilon,
+            "information": compute_information(people, epsilon),
+        }
+        yield ReproductionCase(facts, build_instance(people, epsilon), (LDPMAB,))
     people, sizes = (4000, (1000, 4000, 16_000)) if quick else (20_000, (5000, 10_000, 20_000, 40_000, 80_000))
-    for (panel, gamma), size in product({"sources": 0.0, "shifted": _SHIFT}.items(), sizes):
-        content = information(people, 1.0, size, 1.0, gamma)
-        facts = {"panel": panel, "n": people, "n_aux": size, "information": content}
-        for policy, algorithm in ((OURS, OUR_ALGORITHM), (HONEST, THEIRS)):
-            spec = instance(people, 1.0, [source("one", size, 1.0, gamma)], algorithm)
+    for (panel, gamma), n_source in product({"sources": 0.0, "shifted": _SHIFT_GAMMA}.items(), sizes):
+        content = compute_information(people, 1.0, n_source, 1.0, gamma)
+        facts = {"panel": panel, "n": people, "n_aux": n_source, "information": content}
+        for policy, algorithm in ((OURS, OUR_ALGORITHM), (LDPMAB, PUBLISHED_ALGORITHM)):
+            spec = build_instance(people, 1.0, [build_source("one", n_source, 1.0, gamma)], algorithm)
             yield ReproductionCase({**facts, "policy": policy}, spec)
 
 
 def _rows(effort: Effort) -> Iterator[Row]:
-    yield from run(list(_cases(effort)), effort)
+    """Yield the rows of all cases, then those of the authors' public logs."""
+    yield from run_cases(list(_list_cases(effort)), effort)
     path = effort.data.get("published", "")
-    for row in published(path, "sample_size_target", n_aux=(0,), epsilon=(1.0,)):
+    for row in read_published(path, "sample_size_target", n_aux=(0,), epsilon=(1.0,)):
         if row["n"] >= 10_000:
-            yield {**row, "panel": "n", "seed": 0, "information": information(row["n"], 1.0)}
+            yield {**row, "panel": "n", "seed": 0, "information": compute_information(row["n"], 1.0)}
 
 
-def slopes(rows: Rows) -> dict[str, dict[str, Slope]]:
-    """Return the slope of each policy that a panel has."""
+def fit_slopes(rows: Rows) -> dict[str, dict[str, Slope]]:
+    """Fit the slope of each policy's regret in each panel."""
     return {
         panel: {
-            policy: slope(own, rate.fact)
-            for (policy,), own in rows.where(panel=panel).by("policy").items()
-            if len(own.values(rate.fact)) > 2
+            policy: fit_slope(subset, rate.fact, promised=rate_slope(rows, panel))
+            for (policy,), subset in rows.where(panel=panel).by("policy").items()
+            if len(subset.values(rate.fact)) > 2
         }
         for panel, rate in RATES.items()
     }
 
 
 def _draw(title: str, rows: Rows) -> Figure:
-    figure, axes = panels(len(RATES), title, height=3.8)
-    for axis, (panel, found) in zip(axes, slopes(rows).items(), strict=True):
-        rate, own = RATES[panel], rows.where(panel=panel)
-        for colour, (policy, one) in zip(COLOURS, found.items(), strict=False):
-            draw_growth(axis, own.where(policy=policy), rate.fact, f"{policy}: {one}", colour, _LINES[policy])
-        at, rates = bounds(rows, panel)
-        axis.plot(at, rates, "--", color="#555555", label=f"bounds, constant 1: {promised(rows, panel):.2f}")
-        scale_growth(axis, f"{rate.words}\n{rate.theorems}", rate.fact, size=8)
+    """Draw regret in each panel on logarithmic axes, with fitted slopes and the paper's bounds."""
+    figure, axes = create_panels(len(RATES), title, height=3.8)
+    for axis, (panel, fits) in zip(axes, fit_slopes(rows).items(), strict=True):
+        rate, subset = RATES[panel], rows.where(panel=panel)
+        for colour, (policy, fit) in zip(COLOURS, fits.items(), strict=False):
+            plot_growth(axis, subset.where(policy=policy), rate.fact, f"{policy}: {fit}", colour, _LINE_STYLES[policy])
+        values, rates = compute_bounds(rows, panel)
+        axis.plot(values, rates, "--", color="#555555", label=f"bounds, constant 1: {rate_slope(rows, panel):.2f}")
+        label_log_axes(axis, f"{rate.words}\n{rate.theorems}", rate.fact, size=8)
     axes[0].set_ylabel("regret")
     return figure
 
 
-def _verdict(rows: Rows) -> str:
-    said = [
-        "Slopes of log regret in the logarithm of what changes; the bounds' without logarithms, over the same points:"
-    ]
-    for panel, found in slopes(rows).items():
-        rate, theirs = RATES[panel], promised(rows, panel)
-        figures = ", ".join(f"{policy} {one}, {one.beside(theirs)} the bounds'" for policy, one in found.items())
-        said.append(f"{rate.words} ({rate.theorems}): {theirs:.2f}; {figures}.")
-    return "\n".join(said)
+_CLAIMS: Final = SlopeClaims(
+    RATES,
+    fit_slopes,
+    (OURS, LDPMAB),
+    "Of {total} slopes of our regret {ours} are above the upper bounds', and {theirs} of those of the paper's "
+    "algorithm with honest noise.",
+    "in {claim.words} our regret has the slope {fit}, the bounds of {claim.theorems} {fit.promised:.2f}.",
+    "slope in {claim.words}",
+    heading="Slopes of log regret in the logarithm of what changes; the bounds' without logarithms, over the same "
+    "points:",
+    paragraph="{claim.words} ({claim.theorems}): {fit.promised:.2f}; {comparisons}.",
+    comparison="{player} {fit}, {fit.side} the bounds'",
+    separator=", ",
+)
 
 
-def _faster(rows: Rows, policy: str) -> list[str]:
-    """Return the panels in which a policy's slope is above the bounds' by more than two standard errors."""
-    return [panel for panel, own in slopes(rows).items() if own[policy].is_above(promised(rows, panel))]
-
-
-def _sentence(rows: Rows) -> str:
-    ours, theirs = (len(_faster(rows, policy)) for policy in (OURS, HONEST))
-    return (
-        f"Of {len(RATES)} slopes of our regret {ours} are above the upper bounds', and {theirs} of those of the "
-        "paper's algorithm with honest noise."
-    )
-
-
-def _warnings(rows: Rows) -> list[str]:
-    """Say where ours is above by more than two standard errors."""
-    found = slopes(rows)
+def _compare(rows: Rows) -> list[TableLine]:
+    """List the slopes of each panel: of the bounds and logs, of the paper's algorithm, and ours."""
     return [
-        f"in {RATES[panel].words} our regret has the slope {found[panel][OURS]}, the bounds of {RATES[panel].theorems} "
-        f"{promised(rows, panel):.2f}."
-        for panel in _faster(rows, OURS)
+        line._replace(published=f"{line.published}; in the logs {fits[PAPER]}") if PAPER in fits else line
+        for line, fits in zip(_CLAIMS.compare(rows), fit_slopes(rows).values(), strict=True)
     ]
-
-
-def _compared(rows: Rows) -> list[Compared]:
-    lines = []
-    for panel, found in slopes(rows).items():
-        logs = f"; in the logs {found[PAPER]}" if PAPER in found else ""
-        here, ours = (str(found[policy]) for policy in (HONEST, OURS))
-        lines.append(Compared(f"slope in {RATES[panel].words}", f"{promised(rows, panel):.2f}{logs}", here, ours))
-    return lines
 
 
 GROWTH: Final = Reproduction(
     "paper-1-rates",
     "Paper 1, Theorems 2.5 to 3.4: slopes of regret",
-    _rows,
-    _draw,
-    _verdict,
-    _sentence,
-    _compared,
+    *(_rows, _draw, _CLAIMS.verdict, _CLAIMS.sentence, _compare),
     minutes=20,
     reads=("published",),
-    warnings=_warnings,
+    warnings=_CLAIMS.warnings,
 )

@@ -11,86 +11,86 @@ from typing import Final
 
 from matplotlib.figure import Figure
 
-from privateer_lab.pages.plots import from_zero, panels
+from privateer_lab.render.pictures import create_panels, label_axes_from_zero
 from privateer_papers.paper_1.setting import (
-    HONEST,
+    LDPMAB,
+    NO_PRIVACY,
     PAPER,
     PEAKS,
     QUADRANTS,
-    UNPRIVATE,
     SquareProblem,
-    instance,
-    published,
-    source,
+    build_instance,
+    build_source,
+    read_published,
 )
 from privateer_papers.reproduction import (
     OURS,
-    Compared,
     Effort,
     Reproduction,
     ReproductionCase,
     Row,
     Rows,
-    lines,
-    run,
-    told,
+    TableLine,
+    draw_lines,
+    mean_text,
+    run_cases,
 )
 
-_EPSILONS: Final = (1.0, 2.0, 4.0, 8.0, UNPRIVATE)
-_AUX: Final = 5000
+_EPSILONS: Final = (1.0, 2.0, 4.0, 8.0, NO_PRIVACY)
+_N_SOURCE: Final = 5000
 
 
 @dataclass(frozen=True)
 class RegretByPeople:
-    """Regret on a problem against its people."""
+    """A reproduction of regret on a problem against the number of participants."""
 
     problem: SquareProblem
     people: tuple[int, ...]  # numbers of people
 
-    def reproduction(self, name: str, title: str, minutes: int) -> Reproduction:
-        """Return what makes it."""
-        told_by = (self.rows, self.draw, self.verdict, self.sentence, self.compared)
-        return Reproduction(name, title, *told_by, minutes=minutes, reads=("published",))
+    def make_reproduction(self, name: str, title: str, minutes: int) -> Reproduction:
+        """Build the reproduction."""
+        functions = (self.rows, self.draw, self.verdict, self.sentence, self.compared)
+        return Reproduction(name, title, *functions, minutes=minutes, reads=("published",))
 
     def rows(self, effort: Effort) -> Iterator[Row]:
-        """Give a row for each policy, promise, number of people and seed."""
+        """Yield a row for each policy, promise, number of participants and seed."""
         people = (2000, 10_000) if effort.quick else self.people
         epsilons = (1.0, 8.0) if effort.quick else _EPSILONS
         problem = self.problem
-        helper = source("aux", _AUX, 8.0, problem=problem)
+        auxiliary = build_source("aux", _N_SOURCE, 8.0, problem=problem)
         cases = []
         for epsilon, n in product(epsilons, people):
-            facts, private = {"epsilon": epsilon, "n": n}, epsilon < UNPRIVATE
-            alone = instance(n, epsilon, problem=problem)
-            cases.append(ReproductionCase({**facts, "n_aux": 0}, alone, (HONEST if private else "tree",)))
-            if private:
-                helped = instance(n, epsilon, [helper], problem=problem)
-                cases.append(ReproductionCase({**facts, "n_aux": _AUX}, helped))
-        yield from run(cases, effort)
+            facts, is_private = {"epsilon": epsilon, "n": n}, epsilon < NO_PRIVACY
+            without_source = build_instance(n, epsilon, problem=problem)
+            cases.append(ReproductionCase({**facts, "n_aux": 0}, without_source, (LDPMAB if is_private else "tree",)))
+            if is_private:
+                with_source = build_instance(n, epsilon, [auxiliary], problem=problem)
+                cases.append(ReproductionCase({**facts, "n_aux": _N_SOURCE}, with_source))
+        yield from run_cases(cases, effort)
         # The logs hold several runs without auxiliary data; these are the ones of all sizes, and the lower regrets.
-        path, drawn = effort.data.get("published", ""), {"n": people, "epsilon": epsilons}
-        yield from published(path, "sample_size_target", problem, n_aux=(0,), **drawn)
-        helped_there = {"n_aux": (_AUX,), "eps_aux": ("8",), "M": (1,), "gamma": (0.0,), "kappa": (1.0,)}
-        yield from published(path, "sample_size_target", problem, **helped_there, **drawn)
+        path, drawn_facts = effort.data.get("published", ""), {"n": people, "epsilon": epsilons}
+        yield from read_published(path, "sample_size_target", problem, n_aux=(0,), **drawn_facts)
+        source_facts = {"n_aux": (_N_SOURCE,), "eps_aux": ("8",), "M": (1,), "gamma": (0.0,), "kappa": (1.0,)}
+        yield from read_published(path, "sample_size_target", problem, **source_facts, **drawn_facts)
 
     def draw(self, title: str, rows: Rows) -> Figure:
-        """Draw ours, theirs with honest noise, and what is published."""
-        figure, axes = panels(3, title, height=4.2)
+        """Draw the regret of ours, of the paper's algorithm made private, and as published."""
+        figure, axes = create_panels(3, title, height=4.2)
         groups: list[tuple[Row, str]] = [
-            ({"epsilon": epsilon}, f"epsilon {epsilon:g}" if epsilon < UNPRIVATE else "no privacy")
+            ({"epsilon": epsilon}, f"epsilon {epsilon:g}" if epsilon < NO_PRIVACY else "no privacy")
             for epsilon in rows.values("epsilon")
         ]
-        for axis, n_aux, words in (
+        for axis, n_aux, panel_title in (
             (axes[0], 0, "(a) no auxiliary data"),
-            (axes[1], _AUX, "(b) 5,000 people at epsilon 8 first"),
+            (axes[1], _N_SOURCE, "(b) 5,000 people at epsilon 8 first"),
         ):
-            for policy, style in ((OURS, "-"), (HONEST, "--"), (PAPER, ":")):
-                lines(axis, rows.where(policy=policy, n_aux=n_aux), "n", groups, style, band=True)
-            axis.set_title(words, fontsize=9)
-        for n_aux, style in ((0, "-"), (_AUX, "--")):
-            lines(axes[2], rows.where(policy=OURS, n_aux=n_aux), "n", groups, style, band=True)
+            for policy, style in ((OURS, "-"), (LDPMAB, "--"), (PAPER, ":")):
+                draw_lines(axis, rows.where(policy=policy, n_aux=n_aux), "n", groups, style, band=True)
+            axis.set_title(panel_title, fontsize=9)
+        for n_aux, style in ((0, "-"), (_N_SOURCE, "--")):
+            draw_lines(axes[2], rows.where(policy=OURS, n_aux=n_aux), "n", groups, style, band=True)
         axes[2].set_title("ours alone (solid: a, dashed: b)", fontsize=9)
-        from_zero(axes, "people")
+        label_axes_from_zero(axes, "people")
         axes[0].set_ylabel("regret")
         axes[0].legend(
             fontsize=7, title="solid: ours; dashed: the paper's, honest;\ndotted: published (leaks)", title_fontsize=7
@@ -98,54 +98,58 @@ class RegretByPeople:
         return figure
 
     def verdict(self, rows: Rows) -> str:
-        """Count the cells in which ours is below, and say how far."""
-        sentences = []
-        for n_aux, words in ((0, "Without auxiliary data"), (_AUX, "With it")):
-            ours, paper, honest = (_regrets(rows.where(policy=policy, n_aux=n_aux)) for policy in (OURS, PAPER, HONEST))
-            below = [ours[cell] <= regret for cell, regret in paper.items() if cell in ours]
-            ratios = [regret / ours[cell] for cell, regret in honest.items() if cell in ours]
-            if below:
-                sentences.append(
-                    f"{words} our regret is at or below the published in {sum(below)} of {len(below)} cells."
+        """Return sentences with the number of cells in which ours is below, and the ratios."""
+        texts = []
+        for n_aux, prefix in ((0, "Without auxiliary data"), (_N_SOURCE, "With it")):
+            our, paper, peer = (
+                _mean_regrets(rows.where(policy=policy, n_aux=n_aux)) for policy in (OURS, PAPER, LDPMAB)
+            )
+            is_below = [our[cell] <= regret for cell, regret in paper.items() if cell in our]
+            ratios = [regret / our[cell] for cell, regret in peer.items() if cell in our]
+            if is_below:
+                texts.append(
+                    f"{prefix} our regret is at or below the published in {sum(is_below)} of {len(is_below)} cells."
                 )
             if ratios:
-                sentences.append(
-                    f"{words} the paper's algorithm, honest, loses {min(ratios):.1f} to {max(ratios):.1f} times ours."
+                texts.append(
+                    f"{prefix} the paper's algorithm, honest, loses {min(ratios):.1f} to {max(ratios):.1f} times ours."
                 )
-        sentences.append(
+        texts.append(
             "The published figures come from code that is not epsilon-LDP: only the people of a bin add its noise."
         )
-        return " ".join(sentences)
+        return " ".join(texts)
 
     def sentence(self, rows: Rows) -> str:
-        """Say how much more the paper's algorithm loses."""
-        ours, honest = (_regrets(rows.where(policy=policy, n_aux=0)) for policy in (OURS, HONEST))
-        ratios = [honest[cell] / ours[cell] for cell in honest]
+        """Return a sentence with the ratios of the private baseline's regret to ours."""
+        our, peer = (_mean_regrets(rows.where(policy=policy, n_aux=0)) for policy in (OURS, LDPMAB))
+        ratios = [peer[cell] / our[cell] for cell in peer]
         return (
             f"With honest noise the paper's algorithm loses {min(ratios):.1f} to {max(ratios):.1f} times as much as "
             "ours; what the paper published leaks everybody's bin."
         )
 
-    def compared(self, rows: Rows) -> list[Compared]:
-        """Set regrets beside each other, a line for each cell."""
+    def compared(self, rows: Rows) -> list[TableLine]:
+        """Return a line that compares regrets for each cell."""
         cells = sorted(rows.where(policy=OURS).by("epsilon", "n", "n_aux"))
-        found = []
+        table = []
         for epsilon, n, n_aux in cells:
-            own = rows.where(epsilon=epsilon, n=n, n_aux=n_aux)
-            promise = f"epsilon {epsilon:g}" if epsilon < UNPRIVATE else "no privacy"
-            what = f"{promise}, {n:,} people" + (f" after {n_aux:,}" if n_aux else "")
-            found.append(Compared(what, *(told(own.where(policy=policy)) for policy in (PAPER, HONEST, OURS))))
-        return found
+            subset = rows.where(epsilon=epsilon, n=n, n_aux=n_aux)
+            promise = f"epsilon {epsilon:g}" if epsilon < NO_PRIVACY else "no privacy"
+            label = f"{promise}, {n:,} people" + (f" after {n_aux:,}" if n_aux else "")
+            table.append(
+                TableLine(label, *(mean_text(subset.where(policy=policy)) for policy in (PAPER, LDPMAB, OURS)))
+            )
+        return table
 
 
-def _regrets(rows: Rows) -> dict[tuple[float, int], float]:
-    """Return mean regret by epsilon and people, where the paper is private."""
-    return {cell: some.mean()[0] for cell, some in rows.by("epsilon", "n").items() if cell[0] < UNPRIVATE}
+def _mean_regrets(rows: Rows) -> dict[tuple[float, int], float]:
+    """Return mean regret by epsilon and number of participants, without the rows of no privacy."""
+    return {cell: subset.mean()[0] for cell, subset in rows.by("epsilon", "n").items() if cell[0] < NO_PRIVACY}
 
 
-FIGURE_7: Final = RegretByPeople(PEAKS, (10_000, 20_000, 40_000, 60_000, 80_000, 120_000, 160_000)).reproduction(
+FIGURE_7: Final = RegretByPeople(PEAKS, (10_000, 20_000, 40_000, 60_000, 80_000, 120_000, 160_000)).make_reproduction(
     "paper-1-figure-7", "Paper 1, Figure 7: regret against people", 30
 )
-SUPPLEMENT: Final = RegretByPeople(QUADRANTS, (10_000, 40_000, 160_000)).reproduction(
+SUPPLEMENT: Final = RegretByPeople(QUADRANTS, (10_000, 40_000, 160_000)).make_reproduction(
     "paper-1-supplement", "Paper 1, supplement: regret against people, two arms that change places", 15
 )

@@ -1,1 +1,1 @@
-"""Paper 1's Section 4.2: people of public data, who competes there, and Table 2."""
+"""Paper 1's Section 4.2: public data, the methods of Table 2, and the table."""

@@ -1,4 +1,4 @@
-"""People of public data as paper 1 has them: three principal components, a class, and a cohort, each as a CSV file."""
+"""Public data with a target and sources, selected by the values of a column or by their frequencies."""
 
 import csv
 from collections.abc import Mapping, Sequence
@@ -9,25 +9,60 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer_lab.baselines.base import with_arms
-from privateer_lab.environments.classified import COLUMNS, PROJECTION
-from privateer_lab.environments.file_contexts import Projected, ProjectionSection
+from privateer_core.arrays import Array, Bools
+from privateer_core.errors import SpecError
+from privateer_lab.baselines.run import with_arms
+from privateer_lab.environments.files import ADULT_COLUMNS, PROJECTION, Components, ProjectionSection
 from privateer_lab.tables.columns import Categories
 from privateer_lab.tables.data_table import DataTable
-from privateer_papers.paper_1.real_data.cohorts import Chosen, CohortsBySize, CohortsByValue
-from privateer_papers.paper_1.setting import in_hundreds
+from privateer_papers.paper_1.setting import build_spec
 from privateer_papers.reproduction import Row
 
+
+@dataclass(frozen=True)
+class CohortsByValue:
+    """Selection of cohorts by the values of a column."""
+
+    sources: Mapping[str, tuple[str, ...]]  # values of each source, by its name
+    target: tuple[str, ...] = ()  # values of the target; none: all that no source has
+
+    def select_cohorts(self, values: NDArray[np.str_]) -> tuple[Bools, dict[str, Bools]]:
+        """Return masks of the target and of each source, shape (n,) each."""
+        source_values = [value for members in self.sources.values() for value in members]
+        target = np.isin(values, self.target) if self.target else ~np.isin(values, source_values)
+        return target, {name: np.isin(values, members) for name, members in self.sources.items()}
+
+
+@dataclass(frozen=True)
+class CohortsBySize:
+    """Selection of the target and a source as the values of a column with frequencies nearest to the printed sizes."""
+
+    # numbers of people that were printed; which values they have was not
+    target: int
+    source: int
+
+    def select_cohorts(self, values: NDArray[np.str_]) -> tuple[Bools, dict[str, Bools]]:
+        """Return masks of the target and of the source, shape (n,) each; refuse rows of a single cohort."""
+        distinct, counts = np.unique(values, return_counts=True)
+        if len(distinct) < 2:
+            raise SpecError("all rows are of one cohort", field="population.path", remedy="give the whole file")
+        sizes = dict(zip(distinct.tolist(), counts.tolist(), strict=True))
+        target = min(sizes, key=lambda name: abs(sizes[name] - self.target))
+        del sizes[target]
+        source = min(sizes, key=lambda name: abs(sizes[name] - self.source))
+        return values == target, {source: values == source}
+
+
 FEATURES: Final = ("c1", "c2", "c3")
-_LABEL: Final = "class"
+_CLASS_COLUMN: Final = "class"
 _CLASSES: Final = ("0", "1")
-OTHER: Final = len(_CLASSES)
-"""The number of classes that are neither."""
+OTHER_CLASS: Final = len(_CLASSES)
+"""The number that stands for all other classes."""
 
 
 @dataclass(frozen=True)
 class Cohorts:
-    """The people of data, each cohort in a file of its own."""
+    """The cohorts of public data, each in its own file."""
 
     # files, and how many rows they have
     target: tuple[str, int]
@@ -35,13 +70,13 @@ class Cohorts:
 
     @staticmethod
     def population(path: str) -> Row:
-        """Return the section of a spec whose people are a file's: reward 1 for the arm of the class."""
-        return {"name": "csv", "path": path, "label": _LABEL, "classes": list(_CLASSES)}
+        """Return the ``[population]`` of a file: reward 1 for the arm of the class."""
+        return {"name": "csv", "path": path, "label": _CLASS_COLUMN, "classes": list(_CLASSES)}
 
 
 @dataclass(frozen=True)
 class PublicData:
-    """Data in their public format."""
+    """A public data set, with the selection of its cohorts."""
 
     # what the paper calls it, and the option that names its files
     name: str
@@ -59,39 +94,40 @@ class PublicData:
     remark: str | None = None
     complete: Sequence[str] = field(default=())  # columns without which a row is left out, beside those that are used
 
-    def read(self, path: str, folder: Path) -> Cohorts:
-        """Read files, and write those of the cohorts into a folder. Incomplete rows are left out."""
+    def split_files(self, path: str, folder: Path) -> Cohorts:
+        """Read files, and write a file for each cohort into a folder, without incomplete rows."""
         table = DataTable(path, header=self.header, remark=self.remark)
-        spec = in_hundreds(
+        spec = build_spec(
             {"name": "people", "arms": ["a", "b"], "horizon": 100}, FEATURES, {"model": "none"}, [], {"name": "uniform"}
         )
-        source = Projected(self.projection, with_arms(spec), table.header)
+        source = Components(self.projection, with_arms(spec), table.header)
         label, cohort = Categories(self.label, self.classes), Categories(self.cohort)
         table.fill([*source.columns, label, cohort], len(FEATURES), complete=self.complete, drop=True)
-        known = label.values < OTHER
-        values, contexts, labels = cohort.values[known], source.contexts()[known], label.values[known]
-        target, others = self.cohorts.choose(np.array(list(cohort.names))[values])
+        is_labelled = label.values < OTHER_CLASS
+        values, contexts, labels = cohort.values[is_labelled], source.contexts()[is_labelled], label.values[is_labelled]
+        target, sources = self.cohorts.select_cohorts(np.array(list(cohort.names))[values])
 
-        def write(name: str, chosen: Chosen) -> tuple[str, int]:
-            return _write(folder / f"{name}.csv", contexts, labels, chosen)
+        def write(name: str, members: Bools) -> tuple[str, int]:
+            return _write_cohort(folder / f"{name}.csv", contexts, labels, members)
 
-        return Cohorts(write("target", target), {name: write(f"source-{name}", own) for name, own in others.items()})
+        return Cohorts(write("target", target), {name: write(f"source-{name}", rows) for name, rows in sources.items()})
 
 
-def _write(path: Path, contexts: NDArray[np.float64], labels: NDArray[np.int32], own: Chosen) -> tuple[str, int]:
+def _write_cohort(path: Path, contexts: Array, labels: NDArray[np.int32], members: Bools) -> tuple[str, int]:
+    """Write the rows of a cohort as CSV; return the path and the number of rows."""
     with path.open("w", encoding="utf-8", newline="") as file:
         lines = csv.writer(file)
-        lines.writerow([*FEATURES, _LABEL])
-        for values, label in zip(contexts[own].tolist(), labels[own].tolist(), strict=True):
+        lines.writerow([*FEATURES, _CLASS_COLUMN])
+        for values, label in zip(contexts[members].tolist(), labels[members].tolist(), strict=True):
             lines.writerow([*(f"{value:.9g}" for value in values), label])
-    return str(path), int(own.sum())
+    return str(path), int(members.sum())
 
 
 ADULT: Final = PublicData(
     name="Adult",
     option="adult",
-    header=COLUMNS,
-    complete=COLUMNS,
+    header=ADULT_COLUMNS,
+    complete=ADULT_COLUMNS,
     remark="|",
     projection=PROJECTION,
     label="income",
@@ -141,7 +177,7 @@ TAXI: Final = PublicData(
         categories=("shift", "pickup_community_area", "dropoff_community_area"),
     ),
     label="payment_type",
-    classes={"0": 0, "1": 1} | dict.fromkeys(("-1", "2", "3", "4", "5", "6", "7", "8"), OTHER),
+    classes={"0": 0, "1": 1} | dict.fromkeys(("-1", "2", "3", "4", "5", "6", "7", "8"), OTHER_CLASS),
     cohort="company_id",
     cohorts=CohortsBySize(target=621_957, source=18_945),
     inferred="The paper has 621,957 people of the target, 18,945 of one source and 93 columns, and does not say which "

@@ -1,6 +1,6 @@
-"""Paper 1, Table 2, a part for each data set: reward relative to a tree that knows everything (ABSE)."""
+"""Paper 1's Table 2 as printed: reward relative to ABSE's, of six methods on three data sets under four promises."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -9,32 +9,149 @@ from typing import Any, Final
 
 import numpy as np
 from matplotlib.figure import Figure
+from scipy.stats import rankdata, wilcoxon
 
+from privateer_core.arrays import Array
+from privateer_core.policies.decisions import Arms
+from privateer_core.spec.arms import ArmsSpec
+from privateer_core.spec.experiment import Source
 from privateer_core.spec.spec import Spec
-from privateer_lab.baselines.base import BASELINES, with_arms
-from privateer_lab.baselines.run import play_together
-from privateer_lab.pages.plots import COLOURS, panels
-from privateer_lab.simulation.parallel import each
+from privateer_lab.baselines.descent import Descent, Logistic, Network
+from privateer_lab.baselines.run import BASELINES, Visitors, play_together, with_arms
+from privateer_lab.environments import environment_for
+from privateer_lab.render.pictures import COLOURS, create_panels
+from privateer_lab.simulation.scores import draw_past_arms, encode_contexts, scale_rewards
 from privateer_lab.simulation.simulate import simulate_once
-from privateer_papers.paper_1.real_data.descent import SourcedLinear, SourcedNetwork
 from privateer_papers.paper_1.real_data.people import ADULT, FEATURES, JOBS, TAXI, Cohorts, PublicData
-from privateer_papers.paper_1.real_data.printed import METHODS, PARTS, PRINTED, PRINTED_RANK_SUMS, PROMISES
-from privateer_papers.paper_1.real_data.ranks import outstanding, rank_sums
-from privateer_papers.paper_1.setting import OURS as OUR_ALGORITHM
-from privateer_papers.paper_1.setting import THEIRS as THEIR_ALGORITHM
-from privateer_papers.paper_1.setting import in_hundreds
-from privateer_papers.reproduction import OURS, Compared, Effort, Reproduction, Row, Rows
+from privateer_papers.paper_1.setting import OUR_ALGORITHM, build_spec
+from privateer_papers.paper_1.setting import PUBLISHED_ALGORITHM as THEIR_ALGORITHM
+from privateer_papers.reproduction import OURS, Effort, Reproduction, Row, Rows, TableLine
 
-_HELPED: Final = f"{OURS}, with"
-_ABSE: Final = "ABSE"
-_QUICK: Final = 4000
-_NAMES: Final = dict(zip(METHODS[1::2], METHODS[::2], strict=True))
+METHODS: Final = ("LDPMAB, with", "LDPMAB", "Linear, with", "Linear", "NN, with", "NN")
+"""The columns: each method with auxiliary data and without."""
+PROMISES: Final = ((1.0, 1.0), (1.0, 4.0), (2.0, 1.0), (2.0, 4.0))
+"""Epsilons of the target's participants and of the sources."""
+PARTS: Final = {"n/4": 4, "n": 1}
+"""Parts of the target after which rewards are read, and divisors of its size."""
+_PRINTED_TABLE: Final = """
+Adult 1.459 0.987 0.954 0.950 0.906 0.935 1.101 0.795 0.724 0.715 0.750 0.784
+Jobs 0.801 0.797 0.786 0.794 0.800 0.795 0.694 0.693 0.684 0.690 0.700 0.695
+Taxi 0.989 0.976 0.987 0.984 0.998 0.989 0.994 0.992 0.996 0.993 0.998 0.995
+Adult 1.602 0.987 0.988 0.986 1.110 0.992 1.210 0.795 0.782 0.771 0.871 0.816
+Jobs 0.846 0.797 0.795 0.804 0.800 0.798 0.742 0.693 0.688 0.704 0.698 0.695
+Taxi 0.997 0.985 0.976 0.969 0.990 0.989 0.996 0.992 0.992 0.991 0.996 0.995
+Adult 1.459 0.986 0.964 0.986 0.895 0.930 1.102 0.919 0.762 0.772 0.745 0.808
+Jobs 0.819 0.808 0.788 0.791 0.800 0.797 0.719 0.720 0.683 0.683 0.705 0.688
+Taxi 0.992 0.974 0.989 0.989 1.000 0.996 0.996 0.992 0.997 0.997 1.000 0.999
+Adult 1.602 0.986 0.964 0.968 0.895 0.929 1.210 0.919 0.762 0.762 0.745 0.791
+Jobs 0.857 0.808 0.788 0.785 0.800 0.792 0.754 0.720 0.683 0.674 0.705 0.696
+Taxi 1.001 0.974 0.989 0.989 1.000 1.000 1.002 0.992 0.997 0.997 1.000 1.000
+"""
+"""Four blocks, one a promise, of a line for each data set: six ratios after a quarter of the people, six after all."""
+PRINTED_RANK_SUMS: Final = {"n/4": (15, 45, 55, 52, 37, 43), "n": (22, 44, 54, 56, 33, 36)}
+DATASETS: Final = ("Adult", "Jobs", "Taxi")
+
+
+def _parse_printed_table() -> dict[tuple[str, tuple[float, float], str], tuple[float, ...]]:
+    """Parse the printed table into ratios by data set, promise and part."""
+    ratios_by_cell = {}
+    for index, line in enumerate(_PRINTED_TABLE.split("\n")[1:-1]):
+        name, *figures = line.split()
+        ratios = [float(figure) for figure in figures]
+        for part, part_ratios in zip(PARTS, (ratios[:6], ratios[6:]), strict=True):
+            ratios_by_cell[name, PROMISES[index // len(DATASETS)], part] = tuple(part_ratios)
+    return ratios_by_cell
+
+
+PRINTED: Final = _parse_printed_table()
+"""Ratios in the order of `METHODS`, by data set, promise and part."""
+
+_SIGNIFICANCE_LEVEL: Final = 0.05
+
+
+def sum_ranks(settings: Iterable[Sequence[float]]) -> Array:
+    """Return the sum, over settings, of each method's rank: 1 is the largest; ties share the mean of their ranks.
+
+    settings: figures of the same methods in the same order, one sequence a setting.
+    """
+    return np.asarray(rankdata(-np.array([list(figures) for figures in settings]), axis=1).sum(axis=0))
+
+
+def find_significantly_best(rewards: Mapping[str, Sequence[float]]) -> str | None:
+    """Return the method with the largest mean if it is significantly better than every other method, else None.
+
+    Wilcoxon's signed-rank test against each other method, on runs of the same seeds, one-sided at level .05.
+
+    rewards: of each run, in the order of seeds, by method.
+    """
+    best = max(rewards, key=lambda name: float(np.mean(rewards[name])))
+    others = [rewards[name] for name in rewards if name != best]
+    return best if all(is_better(rewards[best], other) for other in others) else None
+
+
+def is_better(rewards: Sequence[float], other: Sequence[float]) -> bool:
+    """Whether rewards are significantly larger than the rewards of another method in runs of the same seeds."""
+    gaps = np.subtract(rewards, other)
+    return bool(gaps.any()) and float(wilcoxon(gaps, alternative="greater").pvalue) < _SIGNIFICANCE_LEVEL
+
+
+_ROUND_SIZE: Final = 100
+
+
+class _DescentWithSources(Descent):
+    """Stochastic gradient descent that begins with the participants of the spec's sources, in rounds of 100.
+
+    The paper says that auxiliary data are included "in the stochastic gradient descent of the parameter estimation with
+    the required privacy level", and no more. The authors' code gives it the first source alone; here all come, in the
+    spec's order, and take the place of the warm start as far as they are as many. Arms of sources are secret, so that
+    a report is one gradient for all arms.
+
+    Notes
+    -----
+    Privacy: epsilon-LDP for everybody, with the epsilon of the source that they are in.
+    """
+
+    def __init__(self, spec: ArmsSpec, seed: int) -> None:
+        super().__init__(spec, seed)
+        own_mechanism = self.greedy
+        for index, source in enumerate(spec.sources):
+            self.greedy = type(own_mechanism).calibrated(own_mechanism.ball, source.epsilon or spec.privacy.bound, 0)
+            self._learn_from_source(
+                source, environment_for(spec, seed, source.population), np.random.default_rng([seed, 7, index])
+            )
+        self.greedy = own_mechanism
+
+    def _learn_from_source(self, source: Source, environment: Any, rng: np.random.Generator) -> None:
+        """Learn in rounds from a source's participants, whose arms were drawn as its past says."""
+        for start in range(0, source.participants, _ROUND_SIZE):
+            count = min(_ROUND_SIZE, source.participants - start)
+            raw = environment.contexts(start, count, rng)
+            arms = draw_past_arms(source, self.spec.arm_count, count, rng)
+            rewards = scale_rewards(environment.rewards(raw, Arms(arms), rng), self.spec)
+            self.open(count)
+            self.warm = False
+            self.learn(Visitors(0, raw, encode_contexts(raw, self.spec), environment.means(raw)), arms, rewards)
+            self.close()
+
+
+class SourcedLinear(_DescentWithSources, Logistic):
+    """Linear with sources."""
+
+
+class SourcedNetwork(_DescentWithSources, Network):
+    """NN with sources."""
+
+
+_HELPED_OURS: Final = f"{OURS}, with"
+_REFERENCE: Final = "ABSE"
+_QUICK_PARTICIPANTS: Final = 4000
+_NAMES_WITH_SOURCES: Final = dict(zip(METHODS[1::2], METHODS[::2], strict=True))
 """Each method without sources, and with them."""
 
 
 @dataclass(frozen=True)
 class TableCase:
-    """A setting of the table: the first people of the target, or all; and epsilons of these and of the sources."""
+    """A cell of the table: the first participants of the target, or all; and epsilons of target and sources."""
 
     cohorts: Cohorts
     part: str
@@ -42,81 +159,83 @@ class TableCase:
     epsilon: float
     aux: float
 
-    def spec(self, algorithm: str, *, helped: bool) -> Spec:
-        """Return the experiment on this part of the people, with sources or without; 1 for the right class."""
+    def spec(self, algorithm: str, *, with_sources: bool) -> Spec:
+        """Build the experiment on this part of the target, with or without sources; reward 1 for the right class."""
         sources = [
             {
                 "name": name,
-                "people": count,
+                "participants": count,
                 "epsilon": self.aux,
                 "shares": [0.5, 0.5],
                 "population": Cohorts.population(path),
             }
             for name, (path, count) in self.cohorts.sources.items()
         ]
-        return in_hundreds(
+        return build_spec(
             {"name": "table-2", "arms": ["no", "yes"], "horizon": self.people},
             FEATURES,
             {"model": "local", "epsilon": self.epsilon},
-            sources if helped else [],
+            sources if with_sources else [],
             Cohorts.population(self.cohorts.target[0]),
             algorithm,
         )
 
     def play(self, seed: int) -> list[Row]:
-        """Return a row for each method, without sources and with them, ours beside; and for ABSE."""
-        alone, helped = (with_arms(self.spec(OUR_ALGORITHM, helped=kind)) for kind in (False, True))
+        """Return a row for each method, with and without sources, for ours, and for ABSE."""
+        bare_spec, sourced_spec = (
+            with_arms(self.spec(OUR_ALGORITHM, with_sources=with_sources)) for with_sources in (False, True)
+        )
         linear, network = METHODS[3], METHODS[5]
-        made: dict[str, Any] = {
-            _ABSE: BASELINES["abse"](alone, seed),
-            linear: BASELINES["linear"](alone, seed),
-            network: BASELINES["network"](alone, seed),
-            _NAMES[linear]: SourcedLinear(helped, seed),
-            _NAMES[network]: SourcedNetwork(helped, seed),
+        methods: dict[str, Any] = {
+            _REFERENCE: BASELINES["abse"](bare_spec, seed),
+            linear: BASELINES["linear"](bare_spec, seed),
+            network: BASELINES["network"](bare_spec, seed),
+            _NAMES_WITH_SOURCES[linear]: SourcedLinear(sourced_spec, seed),
+            _NAMES_WITH_SOURCES[network]: SourcedNetwork(sourced_spec, seed),
         }
-        rewards = {run.name: run.reward for run in play_together(alone, made, seed)}
-        for algorithm, names in ((THEIR_ALGORITHM, METHODS[1::-1]), (OUR_ALGORITHM, (OURS, _HELPED))):
-            for name, kind in zip(names, (False, True), strict=True):
-                rewards[name] = simulate_once(self.spec(algorithm, helped=kind), seed).reward
+        rewards = {run.name: run.reward for run in play_together(bare_spec, methods, seed)}
+        for algorithm, names in ((THEIR_ALGORITHM, METHODS[1::-1]), (OUR_ALGORITHM, (OURS, _HELPED_OURS))):
+            for name, with_sources in zip(names, (False, True), strict=True):
+                rewards[name] = simulate_once(self.spec(algorithm, with_sources=with_sources), seed).reward
         facts = {"epsilon": self.epsilon, "eps_aux": self.aux, "part": self.part, "seed": seed}
         return [{**facts, "policy": name, "reward": reward} for name, reward in rewards.items()]
 
 
-def _cells(rows: Rows) -> list[tuple[tuple[float, float], str]]:
-    """Return promises and parts that rows are of."""
+def _list_cells(rows: Rows) -> list[tuple[tuple[float, float], str]]:
+    """Return the promise and part of each cell of the table that the rows have."""
     return [((epsilon, aux), part) for epsilon, aux in sorted(rows.by("epsilon", "eps_aux")) for part in PARTS]
 
 
-def _of(rows: Rows, promise: tuple[float, float], part: str) -> Rows:
+def _select(rows: Rows, promise: tuple[float, float], part: str) -> Rows:
     return rows.where(epsilon=promise[0], eps_aux=promise[1], part=part)
 
 
-def ratios(rows: Rows) -> dict[str, float]:
-    """Return each policy's mean reward over ABSE's, in one cell of the table."""
+def compute_ratios(rows: Rows) -> dict[str, float]:
+    """Return each policy's mean reward over ABSE's, in a cell of the table."""
     means = {policy: rows.where(policy=policy).mean("reward")[0] for (policy,) in rows.by("policy")}
-    return {policy: mean / means[_ABSE] for policy, mean in means.items() if policy != _ABSE}
+    return {policy: mean / means[_REFERENCE] for policy, mean in means.items() if policy != _REFERENCE}
 
 
-def best_of(rows: Rows) -> str | None:
-    """Return which of the paper's six methods is significantly better than the five others in one cell, if any is."""
+def find_best_method(rows: Rows) -> str | None:
+    """Return the paper's method that is significantly better than the five others in a cell, or None."""
     paired = {name: sorted(rows.where(policy=name), key=lambda row: row["seed"]) for name in METHODS}
-    return outstanding({name: [row["reward"] for row in own] for name, own in paired.items()})
+    return find_significantly_best({name: [row["reward"] for row in runs] for name, runs in paired.items()})
 
 
-def _listed(values: Any) -> str:
+def _format_figures(values: Any) -> str:
     return ", ".join(f"{value:g}" for value in values)
 
 
 @dataclass(frozen=True)
 class Table2:
-    """The rows of the table that are about some data."""
+    """The rows of the table for a data set."""
 
     data: PublicData
     minutes: int = 10
 
     @property
     def reproduction(self) -> Reproduction:
-        """What makes them again."""
+        """The reproduction of these rows."""
         return Reproduction(
             "paper-1-table-2" + ("" if self.data is ADULT else f"-{self.data.name.lower()}"),
             f"Paper 1, Table 2, {self.data.name}: reward relative to ABSE",
@@ -130,96 +249,105 @@ class Table2:
         )
 
     def rows(self, effort: Effort) -> Iterator[Row]:
-        """Give a row for each method, run and cell of the table."""
+        """Yield a row for each method, run and cell of the table."""
         promises = PROMISES[:1] if effort.quick else PROMISES
         with TemporaryDirectory() as folder:
-            cohorts = self.data.read(effort.data[self.data.option], Path(folder))
-            people = _QUICK if effort.quick else cohorts.target[1]
+            cohorts = self.data.split_files(effort.data[self.data.option], Path(folder))
+            people = _QUICK_PARTICIPANTS if effort.quick else cohorts.target[1]
             cases = [
-                TableCase(cohorts, part, people // share, *promise)
+                (TableCase(cohorts, part, people // share, *promise),)
                 for promise, (part, share) in product(promises, PARTS.items())
             ]
-            tasks = [(case, seed) for seed in range(effort.seeds) for case in cases]
-            for rows in each(TableCase.play, tasks, effort.jobs, effort.backend):
+            for rows in effort.play(TableCase.play, cases):
                 yield from rows
 
     def draw(self, title: str, rows: Rows) -> Figure:
-        """Draw ratios as bars, with marks where they are printed."""
+        """Draw ratios as bars, with marks at the printed ratios."""
         promises = sorted(rows.by("epsilon", "eps_aux"))
-        policies = [*METHODS, OURS, _HELPED]
-        figure, axes = panels(2, title, height=4.6)
+        policies = [*METHODS, OURS, _HELPED_OURS]
+        figure, axes = create_panels(2, title, height=4.6)
         for axis, part in zip(axes, PARTS, strict=True):
-            for place, promise in enumerate(promises):
-                found = ratios(_of(rows, promise, part))
-                at = np.arange(len(policies)) + place / (len(promises) + 1)
+            for index, promise in enumerate(promises):
+                heights = compute_ratios(_select(rows, promise, part))
+                y = np.arange(len(policies)) + index / (len(promises) + 1)
                 label = f"epsilon {promise[0]:g}, sources {promise[1]:g}"
-                axis.barh(at, [found[one] for one in policies], 0.8 / len(promises), color=COLOURS[place], label=label)
-                axis.plot(PRINTED[self.data.name, promise, part], at[: len(METHODS)], "k|", markersize=5)
+                axis.barh(
+                    y, [heights[name] for name in policies], 0.8 / len(promises), color=COLOURS[index], label=label
+                )
+                axis.plot(PRINTED[self.data.name, promise, part], y[: len(METHODS)], "k|", markersize=5)
             axis.axvline(1.0, color="#555555", linewidth=0.8)
-            middle = np.arange(len(policies)) + (len(promises) - 1) / (len(promises) + 1) / 2
-            axis.set_yticks(middle, policies if part == "n/4" else [], fontsize=7)
+            tick_positions = np.arange(len(policies)) + (len(promises) - 1) / (len(promises) + 1) / 2
+            axis.set_yticks(tick_positions, policies if part == "n/4" else [], fontsize=7)
             axis.set_title(f"after {part}", fontsize=9)
         legend: dict[str, Any] = {"fontsize": 6, "title": "marks: as printed", "title_fontsize": 6}
         axes[1].legend(**legend, loc="lower right", bbox_to_anchor=(1.0, 1.0))
         return figure
 
     def verdict(self, rows: Rows) -> str:
-        """Say what each cell comes to, which method stands out, and what ranks add up to."""
-        said = ["Reward relative to ABSE (as printed), at (epsilon, epsilon of sources):"]
-        for promise, part in _cells(rows):
-            cell = _of(rows, promise, part)
-            found, printed = ratios(cell), dict(zip(METHODS, PRINTED[self.data.name, promise, part], strict=True))
-            figures = ", ".join(f"{name} {found[name]:.3f} ({printed[name]:.3f})" for name in METHODS)
-            best = best_of(cell)
-            outcome = f"significantly best of the six is {best}" if best else "none of the six is significantly best"
-            said.append(
-                f"({promise[0]:g}, {promise[1]:g}) after {part}: {figures}; ours {found[OURS]:.3f}, with sources "
-                f"{found[_HELPED]:.3f}; {outcome} (Wilcoxon's signed-rank test over seeds, level .05)."
+        """Return the ratios of each cell, the significantly best method, and rank sums, in words."""
+        texts = ["Reward relative to ABSE (as printed), at (epsilon, epsilon of sources):"]
+        for pair, part in _list_cells(rows):
+            cell = _select(rows, pair, part)
+            measured, printed = (
+                compute_ratios(cell),
+                dict(zip(METHODS, PRINTED[self.data.name, pair, part], strict=True)),
             )
-        return "\n".join([*said, *self._ranked(rows), self.data.inferred])
+            figures = ", ".join(f"{name} {measured[name]:.3f} ({printed[name]:.3f})" for name in METHODS)
+            best = find_best_method(cell)
+            outcome = f"significantly best of the six is {best}" if best else "none of the six is significantly best"
+            texts.append(
+                f"({pair[0]:g}, {pair[1]:g}) after {part}: {figures}; ours {measured[OURS]:.3f}, with sources "
+                f"{measured[_HELPED_OURS]:.3f}; {outcome} (Wilcoxon's signed-rank test over seeds, level .05)."
+            )
+        return "\n".join([*texts, *self._iter_rank_sums(rows), self.data.inferred])
 
-    def _ranked(self, rows: Rows) -> Iterator[str]:
-        """Say what ranks add up to here, and in the table as printed."""
+    def _iter_rank_sums(self, rows: Rows) -> Iterator[str]:
+        """Yield sentences with the rank sums here, and in the printed table."""
         names = ", ".join(METHODS)
         for part in PARTS:
-            cells = [_of(rows, promise, own) for promise, own in _cells(rows) if own == part]
-            here = rank_sums([ratios(cell)[name] for name in METHODS] for cell in cells)
-            theirs = rank_sums(PRINTED[self.data.name, promise, own] for promise, own in _cells(rows) if own == part)
-            whole = rank_sums(value for key, value in PRINTED.items() if key[2] == part)
+            cells = [_select(rows, promise, label) for promise, label in _list_cells(rows) if label == part]
+            own_sums = sum_ranks([compute_ratios(cell)[name] for name in METHODS] for cell in cells)
+            printed_sums = sum_ranks(
+                PRINTED[self.data.name, promise, label] for promise, label in _list_cells(rows) if label == part
+            )
+            all_sums = sum_ranks(value for key, value in PRINTED.items() if key[2] == part)
             printed, data = PRINTED_RANK_SUMS[part], self.data.name
             yield (
-                f"Rank sums after {part} of {names}: {_listed(here)} here, on {data}; {_listed(theirs)} from "
-                f"its printed ratios; {_listed(whole)} from those of all three data sets (sum {whole.sum():g}), where "
-                f"{_listed(printed)} are printed (sum {sum(printed)}: ties take the best of their ranks)."
+                f"Rank sums after {part} of {names}: {_format_figures(own_sums)} here, on {data}; "
+                f"{_format_figures(printed_sums)} from its printed ratios; {_format_figures(all_sums)} from those of "
+                f"all three data sets (sum {all_sums.sum():g}), where {_format_figures(printed)} are printed (sum "
+                f"{sum(printed)}: ties take the best of their ranks)."
             )
 
     def sentence(self, rows: Rows) -> str:
-        """Say how ours stands, and which of the six is first."""
+        """Return a sentence with the range of our ratios, and the first of the paper's methods by rank sum."""
         pairs = [
-            (ratios(_of(rows, promise, part))[OURS], PRINTED[self.data.name, promise, part][1])
-            for promise, part in _cells(rows)
+            (compute_ratios(_select(rows, promise, part))[OURS], PRINTED[self.data.name, promise, part][1])
+            for promise, part in _list_cells(rows)
             if part == "n"
         ]
-        above = sum(own > printed for own, printed in pairs)
-        here = rank_sums([ratios(_of(rows, *cell))[name] for name in METHODS] for cell in _cells(rows))
-        printed = rank_sums(PRINTED[self.data.name, promise, part] for promise, part in _cells(rows))
-        least, most = (end(own for own, _ in pairs) for end in (min, max))
+        n_above = sum(ratio > printed for ratio, printed in pairs)
+        totals = sum_ranks(
+            [compute_ratios(_select(rows, *cell))[name] for name in METHODS] for cell in _list_cells(rows)
+        )
+        printed = sum_ranks(PRINTED[self.data.name, promise, part] for promise, part in _list_cells(rows))
+        low, high = (select(ratio for ratio, _ in pairs) for select in (min, max))
         return (
-            f"Without other data ours earns {least:.3f} to {most:.3f} of ABSE's reward in the end, more than LDPMAB's "
-            f"printed ratio under {above} of {len(pairs)} promises; of the paper's six "
-            f"{METHODS[int(here.argmin())]} ranks first here, and {METHODS[int(printed.argmin())]} in print."
+            f"Without other data ours earns {low:.3f} to {high:.3f} of ABSE's reward in the end, more than LDPMAB's "
+            f"printed ratio under {n_above} of {len(pairs)} promises; of the paper's six "
+            f"{METHODS[int(totals.argmin())]} ranks first here, and {METHODS[int(printed.argmin())]} in print."
         )
 
-    def compared(self, rows: Rows) -> list[Compared]:
-        """Set printed ratios beside those run here, and ours."""
-        found = []
-        for promise, part in _cells(rows):
-            own, printed = ratios(_of(rows, promise, part)), PRINTED[self.data.name, promise, part]
+    def compared(self, rows: Rows) -> list[TableLine]:
+        """Return lines with the printed ratios, the ratios run here, and ours."""
+        table = []
+        for promise, part in _list_cells(rows):
+            cell, printed = compute_ratios(_select(rows, promise, part)), PRINTED[self.data.name, promise, part]
             for name, ratio in zip(METHODS, printed, strict=True):
-                beside = {METHODS[0]: _HELPED, METHODS[1]: OURS}.get(name, "")
-                what = f"({promise[0]:g}, {promise[1]:g}) after {part}: {name}"
-                found.append(Compared(what, f"{ratio:.3f}", f"{own[name]:.3f}", f"{own[beside]:.3f}" if beside else ""))
-        return found
+                peer = {METHODS[0]: _HELPED_OURS, METHODS[1]: OURS}.get(name, "")
+                label = f"({promise[0]:g}, {promise[1]:g}) after {part}: {name}"
+                table.append(TableLine(label, f"{ratio:.3f}", f"{cell[name]:.3f}", f"{cell[peer]:.3f}" if peer else ""))
+        return table
 
 
 TABLE_2: Final = Table2(ADULT).reproduction

@@ -1,14 +1,14 @@
 // @ts-check
 /** Additive bandits: Thompson sampling of sums of shape functions, by public coins. */
 
-import { array, list } from "../arrays.js";
-import { SlotLayout, UNIT, classOf, rises, seedOf } from "../coins.js";
-import { sound } from "../errors.js";
+import { readArray, readList } from "../arrays.js";
+import { SlotLayout, UNIT, chooseClass, isRising, readSeed } from "../coins.js";
+import { requireKnown } from "../errors.js";
 import { CellPairs, CentralVectors, NamedSymbol } from "../mechanisms/index.js";
 import { isWhole, isWithin } from "../numbers.js";
 import { Questions } from "./additive/cells.js";
 import { CoinArms, startsFromLevels } from "./additive/coin-arms.js";
-import { Policy, playableOf } from "./policy.js";
+import { Policy, readPlayable } from "./policy.js";
 
 /** The unit of terms, in expected reward: sums of whole numbers are the same in every language. */
 const STEP = 2 ** -13;
@@ -18,30 +18,30 @@ export class AdditivePolicy extends Policy {
   /** @type {import("../trust.js").Question} */
   static QUESTION = "features";
 
-  /** @param {any} told the policy as decoded @param {import("../spec.js").Spec} spec */
-  constructor(told, spec) {
-    super(told, spec);
+  /** @param {any} decoded the policy as decoded @param {import("../spec.js").Spec} spec */
+  constructor(decoded, spec) {
+    super(decoded, spec);
     this.questions = new Questions(spec);
     const [arms, terms] = [spec.arms.length, this.questions.terms];
-    this.draws = whole(told.draws, [null, arms, terms]);
-    this.means = whole(told.means, [arms, terms]);
+    this.draws = readWholeSteps(decoded.draws, [null, arms, terms]);
+    this.means = readWholeSteps(decoded.means, [arms, terms]);
     this.count = this.draws.length / (arms * terms);
-    this.edges = list(told.edges, "<u4");
-    this.counted = told.counted;
-    this.countsArms = told.counts_arms;
-    this.playable = playableOf(told, spec);
-    this.seed = seedOf(told.seed);
+    this.edges = readList(decoded.edges, "<u4");
+    this.counted = decoded.counted;
+    this.countsArms = decoded.counts_arms;
+    this.playable = readPlayable(decoded, spec);
+    this.seed = readSeed(decoded.seed);
     /** What residuals are never below, as a positive number; less than 1 where rewards are rare. @type {number} */
-    this.below = told.below ?? 1;
+    this.below = decoded.below ?? 1;
     /** Whom coins give an arm, where no crowd hides a report. */
-    this.plan = told.plan ? new CoinArms(told.plan, this.questions, this.playable) : null;
+    this.plan = decoded.plan ? new CoinArms(decoded.plan, this.questions, this.playable) : null;
     // Those that may give an arm go with the report.
     this.freshCoins = this.plan === null;
     /** Whether coins choose one question for a person, whose answer a curator gets. */
     this.asksOne = false;
     /** Lengths of a vector's parts, by question. @type {number[]} */
     this.lengths = [];
-    this.check(told, spec);
+    this.check(decoded, spec);
   }
 
   get tellsAge() {
@@ -52,16 +52,16 @@ export class AdditivePolicy extends Policy {
     return false;
   }
 
-  /** @param {any} told @param {import("../spec.js").Spec} spec */
-  check(told, spec) {
+  /** @param {any} decoded @param {import("../spec.js").Spec} spec */
+  check(decoded, spec) {
     const { questions, edges, counted } = this;
-    const same = questions.is(told.questions) && this.countsArms === !spec.trust.promises;
-    const drawn = isWhole(this.count, 1, DRAWS_MAX);
-    const parted = edges.length === questions.count - 1 && rises(edges);
+    const isSamePlan = questions.is(decoded.questions) && this.countsArms === !spec.trust.promises;
+    const hasDraws = isWhole(this.count, 1, DRAWS_MAX);
+    const parted = edges.length === questions.count - 1 && isRising(edges);
     // Where nobody is asked there are no groups that coins could name.
-    const planned = (this.plan !== null) === startsFromLevels(spec) && (told.terms.batch > 0 || !this.plan?.given);
+    const planned = (this.plan !== null) === startsFromLevels(spec) && (decoded.terms.batch > 0 || !this.plan?.given);
     const bounded = this.below > 0 && isWithin(this.below, 0, 1) && (this.plan === null || this.below === 1);
-    sound(same && drawn && parted && planned && bounded && isWithin(counted, 0, 1) && counted < 1);
+    requireKnown(isSamePlan && hasDraws && parted && planned && bounded && isWithin(counted, 0, 1) && counted < 1);
     this.lengths = [...edges, UNIT].map((edge, i) => Math.sqrt((edge - (edges[i - 1] ?? 0)) / UNIT));
   }
 
@@ -94,16 +94,16 @@ export class AdditivePolicy extends Policy {
 
   /** @param {number[]} columns @param {number} slot @returns {number} an arm */
   decide(columns, slot) {
-    const given = this.plan?.given ? this.plan.groups[this.group(slot)].arm : -1;
-    if (given >= 0) return given;
-    const own = this.questions.locate(columns);
+    const forcedArm = this.plan?.given ? this.plan.groups[this.group(slot)].arm : -1;
+    if (forcedArm >= 0) return forcedArm;
+    const ownCells = this.questions.locate(columns);
     const [arms, terms] = [this.playable.length, this.questions.terms];
-    const first = classOf(slot, this.seed, this.count) * arms;
-    let [best, most] = [-1, -Infinity];
+    const first = chooseClass(slot, this.seed, this.count) * arms;
+    let [best, largest] = [-1, -Infinity];
     for (let arm = 0; arm < arms; arm++) {
       if (!this.playable[arm]) continue;
-      const score = sum(this.draws, (first + arm) * terms, own);
-      if (score > most) [best, most] = [arm, score];
+      const score = sumTerm(this.draws, (first + arm) * terms, ownCells);
+      if (score > largest) [best, largest] = [arm, score];
     }
     return best;
   }
@@ -112,49 +112,49 @@ export class AdditivePolicy extends Policy {
    * @param {number[]} columns @param {number} arm @param {number[]} values as `read` gave them @param {number} slot coins of the choice
    * @param {number} fresh coins of the report */
   contribute(columns, arm, values, slot, fresh) {
-    const own = this.questions.locate(columns);
-    const residual = away(STEP * sum(this.means, arm * this.questions.terms, own), values[0], this.below);
-    if (!this.layout) return { vector: this.vector(own, arm, residual) };
-    if (this.plan) return this.plan.told(this.plan.groups[this.group(slot)], own, arm, values[0], residual);
-    const asked = this.group(fresh);
-    const first = this.asksOne ? /** @type {number} */ (this.questions.starts[asked]) : 0;
-    return { key: (first + this.questions.part(asked, own)) * this.playable.length + arm, value: (this.below + residual) / (1 + this.below) };
+    const ownCells = this.questions.locate(columns);
+    const residual = clampResidual(STEP * sumTerm(this.means, arm * this.questions.terms, ownCells), values[0], this.below);
+    if (!this.layout) return { vector: this.vector(ownCells, arm, residual) };
+    if (this.plan) return this.plan.contribution(this.plan.groups[this.group(slot)], ownCells, arm, values[0], residual);
+    const askedQuestion = this.group(fresh);
+    const first = this.asksOne ? /** @type {number} */ (this.questions.starts[askedQuestion]) : 0;
+    return { key: (first + this.questions.part(askedQuestion, ownCells)) * this.playable.length + arm, value: (this.below + residual) / (1 + this.below) };
   }
 
-  /** What a curator gets: answers to all questions at once, and in which cells the person is. @param {Int32Array} own @param {number} arm @param {number} residual */
-  vector(own, arm, residual) {
+  /** What a curator gets: answers to all questions at once, and in which cells the person is. @param {Int32Array} ownCells @param {number} arm @param {number} residual */
+  vector(ownCells, arm, residual) {
     const { starts, parts } = this.questions;
     const arms = this.playable.length;
-    const found = new Array(parts * (arms + (this.countsArms ? arms : 1))).fill(0);
-    const told = Math.sqrt(1 - this.counted) * residual;
-    const beside = Math.sqrt(this.counted);
+    const cells = new Array(parts * (arms + (this.countsArms ? arms : 1))).fill(0);
+    const scaledResidual = Math.sqrt(1 - this.counted) * residual;
+    const countedShare = Math.sqrt(this.counted);
     starts.forEach((start, question) => {
-      const place = start + this.questions.part(question, own);
+      const place = start + this.questions.part(question, ownCells);
       const length = /** @type {number} */ (this.lengths[question]);
-      found[arm * parts + place] = told * length;
-      found[(arms + (this.countsArms ? arm : 0)) * parts + place] = beside * length;
+      cells[arm * parts + place] = scaledResidual * length;
+      cells[(arms + (this.countsArms ? arm : 0)) * parts + place] = countedShare * length;
     });
-    return /** @type {number[]} */ (found);
+    return /** @type {number[]} */ (cells);
   }
 }
 
-/** The sum of the term that everybody has and of a person's own. @param {Int16Array} table @param {number} start @param {Int32Array} own */
-function sum(table, start, own) {
-  let found = table[start];
-  for (let i = 0; i < own.length; i++) found += table[start + own[i]];
-  return found;
+/** The sum of the term that everybody has and of a person's own. @param {Int16Array} table @param {number} start @param {Int32Array} ownCells */
+function sumTerm(table, start, ownCells) {
+  let total = table[start];
+  for (let i = 0; i < ownCells.length; i++) total += table[start + ownCells[i]];
+  return total;
 }
 
 /** What a reward is away from the expected one, from -below to 1 though sums may be beyond 0 and 1.
- * @param {number} told @param {number} reward @param {number} below */
-function away(told, reward, below) {
-  const expected = below < 1 ? Math.min(told, below / (1 + below)) : told;
+ * @param {number} prediction @param {number} reward @param {number} below */
+function clampResidual(prediction, reward, below) {
+  const expected = below < 1 ? Math.min(prediction, below / (1 + below)) : prediction;
   return Math.max((reward - expected) / Math.max(expected, 1 - expected), -below);
 }
 
-/** Whole numbers of a shape, of which null may be any. @param {any} told @param {(number | null)[]} wanted */
-function whole(told, wanted) {
-  const { values, shape } = array(told, "<i2", wanted.length);
-  sound(shape.every((length, axis) => wanted[axis] === null || wanted[axis] === length));
+/** Whole numbers of a shape, of which null may be any. @param {any} encoded @param {(number | null)[]} expected */
+function readWholeSteps(encoded, expected) {
+  const { values, shape } = readArray(encoded, "<i2", expected.length);
+  requireKnown(shape.every((length, axis) => expected[axis] === null || expected[axis] === length));
   return Int16Array.from(values);
 }

@@ -1,15 +1,15 @@
 // @ts-check
 /** Linear and generalized linear bandits: Thompson sampling by public coins. */
 
-import { array, places } from "../arrays.js";
-import { WORD, classOf, mix, seedOf } from "../coins.js";
-import { sound } from "../errors.js";
+import { readArray, findTrue } from "../arrays.js";
+import { WORD, chooseClass, mix, readSeed } from "../coins.js";
+import { requireKnown } from "../errors.js";
 import { isWhole, isWithin } from "../numbers.js";
-import { normalOf } from "../numerics.js";
-import { lengthOf, product, dot } from "../vectors.js";
+import { wordToNormal } from "../numerics.js";
+import { lengthOf, multiplyRow, dot } from "../vectors.js";
 import { Design } from "./linear/design.js";
-import { link, SHORTEST, squares } from "./linear/reports.js";
-import { Policy, playableOf } from "./policy.js";
+import { applyLink, SHORTEST, encodeSquares } from "./linear/reports.js";
+import { Policy, readPlayable } from "./policy.js";
 
 const LARGEST = 1e6;
 const COORDINATES_MAX = 1 << 16;
@@ -24,43 +24,43 @@ export class LinearPolicy extends Policy {
   /** @type {import("../trust.js").Question} */
   static QUESTION = "directions";
 
-  /** @param {any} told the policy as decoded @param {import("../spec.js").Spec} spec */
-  constructor(told, spec) {
-    super(told, spec);
+  /** @param {any} decoded the policy as decoded @param {import("../spec.js").Spec} spec */
+  constructor(decoded, spec) {
+    super(decoded, spec);
     this.design = new Design(spec);
-    this.link = told.link;
+    this.link = decoded.link;
     const [arms, d] = [spec.arms.length, this.design.dimension];
-    this.means = matrices(told.means, [arms, d])[0];
-    this.factors = matrices(told.factors, [arms, d, d]);
-    this.whitening = matrices(told.whitening, [d, d])[0];
-    this.telling = matrices(told.telling, [d, d])[0];
-    this.exploration = told.exploration;
-    this.playable = playableOf(told, spec);
+    this.means = splitMatrices(decoded.means, [arms, d])[0];
+    this.factors = splitMatrices(decoded.factors, [arms, d, d]);
+    this.whitening = splitMatrices(decoded.whitening, [d, d])[0];
+    this.telling = splitMatrices(decoded.telling, [d, d])[0];
+    this.exploration = decoded.exploration;
+    this.playable = readPlayable(decoded, spec);
     /** Arms that people may get. */
-    this.played = places(this.playable);
-    this.favours = told.favours;
-    this.share = told.share;
-    this.seed = seedOf(told.seed);
-    this.classes = told.terms.mechanism.classes ?? 1;
+    this.played = findTrue(this.playable);
+    this.favours = decoded.favours;
+    this.share = decoded.share;
+    this.seed = readSeed(decoded.seed);
+    this.classes = decoded.terms.mechanism.classes ?? 1;
     // Those of a choice are sent only if they tell a class.
     this.freshCoins = this.classes === 1;
-    this.check(told, spec);
+    this.check(decoded, spec);
   }
 
-  /** @param {any} told @param {import("../spec.js").Spec} spec */
-  check(told, spec) {
-    const isJoint = spec.table.report === "joint";
+  /** @param {any} decoded @param {import("../spec.js").Spec} spec */
+  check(decoded, spec) {
+    const isJoint = spec.table.report_statistic === "joint";
     const share = isJoint ? 1 : this.shareOf(spec);
     const mayFavour = spec.armInKey && spec.trust.batched;
     const favoured = this.favours === -1 || (mayFavour && this.playable[this.favours] === 1);
-    const same = this.design.is(told.design) && this.link === spec.table.link && this.share === share;
+    const isSameDesign = this.design.is(decoded.design) && this.link === spec.table.link && this.share === share;
     const ranged = isWithin(this.exploration, 0, 1);
     const classes = isJoint || spec.armInKey ? 1 : this.played.length;
-    const { ball, repeats = 1 } = told.terms.mechanism;
+    const { ball, repeats = 1 } = decoded.terms.mechanism;
     const { norm, bound, coordinates, below = 1 } = ball ?? {};
     const asks = norm === "l2" && bound === 1 && below === 1 && coordinates === this.coordinates && coordinates <= COORDINATES_MAX && [1, classes].includes(this.classes);
-    const few = repeats <= mostMessages(spec);
-    sound(same && ranged && favoured && asks && few);
+    const isWithinMessages = repeats <= findMaxMessages(spec);
+    requireKnown(isSameDesign && ranged && favoured && asks && isWithinMessages);
   }
 
   /** Share of a report that is second moments of contexts. @param {import("../spec.js").Spec} spec */
@@ -83,7 +83,7 @@ export class LinearPolicy extends Policy {
     const normals = this.normals(slot);
     const scores = this.means.map((mean, arm) => {
       if (!this.playable[arm]) return -Infinity;
-      const length = this.exploration ? lengthOf(product(row, this.factors[arm])) : 0;
+      const length = this.exploration ? lengthOf(multiplyRow(row, this.factors[arm])) : 0;
       return dot(row, mean) + this.exploration * normals[arm] * length;
     });
     return scores.indexOf(Math.max(...scores));
@@ -93,31 +93,31 @@ export class LinearPolicy extends Policy {
   normals(slot) {
     const word = mix((BigInt(slot) + this.seed) & WORD);
     const normals = this.means.map((_, arm) => {
-      return normalOf(mix(word ^ mix((BigInt(arm + 1) * ARM) & WORD)));
+      return wordToNormal(mix(word ^ mix((BigInt(arm + 1) * ARM) & WORD)));
     });
     const { played } = this;
-    const own = this.favours >= 0 ? this.favours : played[classOf(slot, this.seed, played.length)];
+    const block = this.favours >= 0 ? this.favours : played[chooseClass(slot, this.seed, played.length)];
     const largest = played.reduce((best, arm) => (normals[arm] > normals[best] ? arm : best));
-    [normals[own], normals[largest]] = [normals[largest], normals[own]];
+    [normals[block], normals[largest]] = [normals[largest], normals[block]];
     return normals;
   }
 
   /** A person's vector: the arm is the place of a block in it. @param {number[]} columns @param {number} arm @param {number[]} values as `read` gave them */
   contribute(columns, arm, values) {
     const row = this.design.row(columns);
-    const told = product(row, this.telling);
+    const toldRow = multiplyRow(row, this.telling);
     if (this.share === 1) {
-      const products = told.map((one) => PRODUCT * (2 * values[0] - 1) * one);
-      return { vector: this.inBlock([...squares(told).map((one) => MATRIX * one), ...products], arm) };
+      const products = toldRow.map((entry) => PRODUCT * (2 * values[0] - 1) * entry);
+      return { vector: this.inBlock([...encodeSquares(toldRow).map((entry) => MATRIX * entry), ...products], arm) };
     }
-    const white = product(row, this.whitening);
-    const mean = link(this.link, dot(row, this.means[arm]));
+    const white = multiplyRow(row, this.whitening);
+    const mean = applyLink(this.link, dot(row, this.means[arm]));
     const residual = (values[0] - mean) / Math.max(mean, 1 - mean);
     const length = Math.max(lengthOf(white), SHORTEST);
-    const own = this.inBlock(white.map((one) => (residual * one) / length), arm);
-    if (!this.share) return { vector: own };
-    const beside = squares(told).map((one) => Math.sqrt(this.share) * one);
-    return { vector: [...own.map((one) => Math.sqrt(1 - this.share) * one), ...beside] };
+    const block = this.inBlock(white.map((entry) => (residual * entry) / length), arm);
+    if (!this.share) return { vector: block };
+    const moments = encodeSquares(toldRow).map((entry) => Math.sqrt(this.share) * entry);
+    return { vector: [...block.map((entry) => Math.sqrt(1 - this.share) * entry), ...moments] };
   }
 
   /** @param {number[]} block @param {number} arm */
@@ -127,17 +127,17 @@ export class LinearPolicy extends Policy {
 }
 
 /** The most messages that a report may be: several only where a crowd makes them cheap, and coins tell no arm. @param {import("../spec.js").Spec} spec */
-function mostMessages({ table, trust, armInKey, reports }) {
-  const { messages = 1, report } = table;
-  const may = trust.batched && armInKey && report !== "joint" && reports === 1;
-  sound(isWhole(messages, 1, may ? MESSAGES_MAX : 1), "algorithm.messages");
+function findMaxMessages({ table, trust, armInKey, reports }) {
+  const { messages_per_report: messages = 1, report_statistic: statistic } = table;
+  const may = trust.batched && armInKey && statistic !== "joint" && reports === 1;
+  requireKnown(isWhole(messages, 1, may ? MESSAGES_MAX : 1), "algorithm.messages_per_report");
   return messages;
 }
 
-/** Matrices of an array of two or three axes. @param {any} told @param {number[]} shape @returns {number[][][]} */
-function matrices(told, shape) {
-  const { values, shape: found } = array(told, "<f8", shape.length);
-  sound(found.join() === shape.join() && values.every((one) => Math.abs(one) <= LARGEST));
+/** Matrices of an array of two or three axes. @param {any} decoded @param {number[]} shape @returns {number[][][]} */
+function splitMatrices(decoded, shape) {
+  const { values, shape: actualShape } = readArray(decoded, "<f8", shape.length);
+  requireKnown(actualShape.join() === shape.join() && values.every((entry) => Math.abs(entry) <= LARGEST));
   const [rows, columns] = shape.slice(-2);
   return Array.from({ length: values.length / (rows * columns) }, (_, i) =>
     Array.from({ length: rows }, (_, row) => values.slice((i * rows + row) * columns, (i * rows + row + 1) * columns)),

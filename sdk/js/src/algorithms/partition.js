@@ -1,8 +1,8 @@
 // @ts-check
 /** The partition bandit: bins of contexts, with active arms in each. */
 
-import { list, table } from "../arrays.js";
-import { sound } from "../errors.js";
+import { readList, readTable } from "../arrays.js";
+import { requireKnown } from "../errors.js";
 import { CoinPolicy } from "./policy.js";
 
 const DEPTH_MAX = 40;
@@ -12,20 +12,20 @@ export class PartitionPolicy extends CoinPolicy {
   /** @type {import("../trust.js").Question} */
   static QUESTION = "means";
 
-  /** @param {any} told the policy as decoded @param {import("../spec.js").Spec} spec */
-  constructor(told, spec) {
-    sound(NEEDED.every((name) => name in told));
-    super(told, spec);
-    this.dimension = told.dimension;
-    this.axes = list(told.axes, "<i8");
-    this.depths = list(told.depths, "<i8");
-    this.paths = list(told.paths, "<i8");
-    this.active = table(told.active, "|b1").rows;
-    this.bins = list(told.bins, "<i8");
-    const wholes = told.wholes ?? null;
-    this.wholes = wholes === null ? this.bins.map((_, entry) => entry) : list(wholes, "<i8");
-    sound(wholes === null || this.freshCoins);
-    this.check(told, spec);
+  /** @param {any} decoded the policy as decoded @param {import("../spec.js").Spec} spec */
+  constructor(decoded, spec) {
+    requireKnown(NEEDED.every((name) => name in decoded));
+    super(decoded, spec);
+    this.dimension = decoded.dimension;
+    this.axes = readList(decoded.axes, "<i8");
+    this.depths = readList(decoded.depths, "<i8");
+    this.paths = readList(decoded.paths, "<i8");
+    this.active = readTable(decoded.active, "|b1").rows;
+    this.bins = readList(decoded.bins, "<i8");
+    const wholes = decoded.wholes ?? null;
+    this.wholes = wholes === null ? this.bins.map((_, entry) => entry) : readList(wholes, "<i8");
+    requireKnown(wholes === null || this.freshCoins);
+    this.check(decoded, spec);
   }
 
   /** Wholes, and arms that are active in one of their bins, in order: where the arm is in the key, these are the keys. */
@@ -36,17 +36,17 @@ export class PartitionPolicy extends CoinPolicy {
     return open.flatMap((row, whole) => row.flatMap((on, arm) => (on ? [[whole, arm]] : [])));
   }
 
-  /** @param {any} told @param {import("../spec.js").Spec} spec */
-  check(told, spec) {
+  /** @param {any} decoded @param {import("../spec.js").Spec} spec */
+  check(decoded, spec) {
     const { depths, paths, active, bins, layout } = this;
-    sound(this.dimension === spec.columns && this.axes.length === DEPTH_MAX && depths.length > 0);
-    sound(this.axes.every((axis) => axis >= 0 && axis < this.dimension));
-    sound(paths.length === depths.length && active.length === depths.length && this.tiles());
-    sound(active.every((row) => row.length === spec.arms.length && row.some((on) => on) && row.every((on, arm) => !on || spec.playable[arm])));
-    sound(new Set(bins).size === bins.length && bins.every((bin) => bin >= 0 && bin < depths.length));
-    sound(this.wholes.length === bins.length && this.wholes.every((one, i) => [0, 1].includes(one - (this.wholes[i - 1] ?? 0))));
-    this.checkCoins(told, spec, bins.length, this.cells.length);
-    sound(bins.every((bin, key) => layout.shares(key).every((share, arm) => share === 0 || active[bin][arm] === 1)));
+    requireKnown(this.dimension === spec.columns && this.axes.length === DEPTH_MAX && depths.length > 0);
+    requireKnown(this.axes.every((axis) => axis >= 0 && axis < this.dimension));
+    requireKnown(paths.length === depths.length && active.length === depths.length && this.tiles());
+    requireKnown(active.every((row) => row.length === spec.arms.length && row.some((on) => on) && row.every((on, arm) => !on || spec.playable[arm])));
+    requireKnown(new Set(bins).size === bins.length && bins.every((bin) => bin >= 0 && bin < depths.length));
+    requireKnown(this.wholes.length === bins.length && this.wholes.every((entry, i) => [0, 1].includes(entry - (this.wholes[i - 1] ?? 0))));
+    this.checkCoins(decoded, spec, bins.length, this.cells.length);
+    requireKnown(bins.every((bin, key) => layout.shares(key).every((share, arm) => share === 0 || active[bin][arm] === 1)));
   }
 
   /** Least path of 40 bits in a bin. @param {number} bin */
@@ -67,7 +67,7 @@ export class PartitionPolicy extends CoinPolicy {
   /** The bin of a context. @param {number[]} columns */
   locate(columns) {
     const deepest = Math.max(...this.depths);
-    const halvings = columns.map((_, axis) => this.axes.slice(0, deepest).filter((one) => one === axis).length);
+    const halvings = columns.map((_, axis) => this.axes.slice(0, deepest).filter((entry) => entry === axis).length);
     const cells = columns.map((place, axis) => Math.min(Math.floor(place * 2 ** halvings[axis]), 2 ** halvings[axis] - 1));
     let path = 0;
     for (const axis of this.axes.slice(0, deepest)) {
@@ -82,7 +82,7 @@ export class PartitionPolicy extends CoinPolicy {
   decide(columns, slot) {
     const bin = this.locate(columns);
     const key = this.bins.indexOf(bin);
-    return key < 0 ? this.active[bin].indexOf(1) : this.drawn(slot, key);
+    return key < 0 ? this.active[bin].indexOf(1) : this.coins(slot, key);
   }
 
   /** The key that a report is about; -1: there is nothing to tell. @param {number[]} columns @param {number} arm */
@@ -90,7 +90,7 @@ export class PartitionPolicy extends CoinPolicy {
     const bin = this.locate(columns);
     if (!this.freshCoins) return this.bins.indexOf(bin);
     const whole = this.wholes[this.bins.indexOf(bin)];
-    return this.cells.findIndex(([one, other]) => one === whole && other === arm);
+    return this.cells.findIndex(([entry, other]) => entry === whole && other === arm);
   }
 
   /** What a person contributes. @param {number[]} columns @param {number} arm @param {number[]} values as `read` gave them */

@@ -16,14 +16,14 @@ import { coins } from "../platform.js";
 /** @typedef {import("../participation.js").Choice} Choice */
 
 /** @returns {KeptArm} */
-const nothing = () => ({ coins: null, final: coins(), arm: null, meaning: "", period: 0 });
+const emptyArm = () => ({ coins: null, final: coins(), arm: null, meaning: "", period: 0 });
 
-/** It with coins for the next choice. @param {KeptArm | null} kept @returns {KeptArm} */
-export const offered = (kept) => (kept && kept.coins !== null ? kept : { ...(kept ?? nothing()), coins: coins() });
+/** It with coins for the next choice. @param {KeptArm | null} stored @returns {KeptArm} */
+export const withOfferedCoins = (stored) => (stored && stored.coins !== null ? stored : { ...(stored ?? emptyArm()), coins: coins() });
 
 /** The arm of a choice, whose coins are left to its report; once the experiment is over, the coins alone.
- * @param {KeptArm | null} kept @param {Choice} choice @param {boolean} isOver @returns {KeptArm} */
-export function showing(kept, { slot, arm, meaning, period }, isOver) {
-  const before = kept ?? nothing();
+ * @param {KeptArm | null} stored @param {Choice} choice @param {boolean} isOver @returns {KeptArm} */
+export function withChoice(stored, { slot, arm, meaning, period }, isOver) {
+  const before = stored ?? emptyArm();
   return isOver ? { ...before, final: slot } : { ...before, coins: null, arm, meaning, period };
 }

@@ -6,7 +6,7 @@ import { basename, dirname, join, resolve } from "node:path";
 
 import { hex, unhex } from "../bytes.js";
 import { PrivateerError, invalid, unwritable } from "../errors.js";
-import { Ledger, blank } from "./ledger.js";
+import { Ledger, makeEntry } from "./ledger.js";
 
 const TRIES = 1000;
 const RECENT = 64;
@@ -28,18 +28,18 @@ class FileStore {
 
   /** @returns {Promise<CryptoKey>} */
   async key() {
-    const secret = this.secret ?? this.tried(() => keptKey(this.path));
+    const secret = this.secret ?? this.attempt(() => loadOrCreateKey(this.path));
     return crypto.subtle.importKey("raw", secret, "AES-GCM", false, ["encrypt", "decrypt"]);
   }
 
   /** Numbers in use, the largest first. */
   numbers() {
     const [folder, name] = [dirname(this.path), basename(this.path)];
-    const found = readdirSync(folder).flatMap((one) => {
-      const number = one.startsWith(`${name}.`) ? one.slice(name.length + 1) : "";
+    const files = readdirSync(folder).flatMap((file) => {
+      const number = file.startsWith(`${name}.`) ? file.slice(name.length + 1) : "";
       return /^[1-9][0-9]*$/.test(number) ? [Number(number)] : [];
     });
-    return found.sort((one, other) => other - one);
+    return files.sort((file, other) => other - file);
   }
 
   /** @param {number} number */
@@ -48,15 +48,15 @@ class FileStore {
   }
 
   /** The newest state, and its number. @returns {[State, number]} */
-  newest() {
+  newestFile() {
     for (let tries = 0; tries < TRIES; tries++) {
       const [number] = this.numbers();
       if (number === undefined) return [{ entries: Object.create(null), recent: [] }, 0];
       try {
-        return [parsed(readFileSync(this.at(number), "utf8")), number];
+        return [parseState(readFileSync(this.at(number), "utf8")), number];
       } catch (error) {
         // A newer one has taken its place.
-        if (!is(error, "ENOENT")) throw error;
+        if (!hasCode(error, "ENOENT")) throw error;
       }
     }
     throw unwritable("the ledger changes all the time");
@@ -64,93 +64,93 @@ class FileStore {
 
   /** @param {string} experiment */
   async read(experiment) {
-    return this.tried(() => this.newest()[0].entries[experiment] ?? null);
+    return this.attempt(() => this.newestFile()[0].entries[experiment] ?? null);
   }
 
   async names() {
-    return this.tried(() => Object.keys(this.newest()[0].entries));
+    return this.attempt(() => Object.keys(this.newestFile()[0].entries));
   }
 
   /** @template T @param {string} experiment @param {(entry: Entry) => [Entry, T]} change @returns {Promise<T>} */
   async change(experiment, change) {
-    return this.tried(() => {
+    return this.attempt(() => {
       for (let tries = 0; tries < TRIES; tries++) {
-        const [state, number] = this.newest();
-        const [entry, told] = change(state.entries[experiment] ?? blank());
-        const own = crypto.randomUUID();
-        const recent = [own, ...state.recent].slice(0, RECENT);
-        if (this.written({ entries: { ...state.entries, [experiment]: entry }, recent }, number, own)) return told;
+        const [state, number] = this.newestFile();
+        const [entry, answer] = change(state.entries[experiment] ?? makeEntry());
+        const suffix = crypto.randomUUID();
+        const recent = [suffix, ...state.recent].slice(0, RECENT);
+        if (this.write({ entries: { ...state.entries, [experiment]: entry }, recent }, number, suffix)) return answer;
       }
       throw unwritable("the ledger changes all the time");
     });
   }
 
-  /** Write a state as the successor of a number; false if another process was faster. @param {State} state @param {number} number @param {string} own */
-  written(state, number, own) {
-    const draft = `${this.path}.${own}.draft`;
+  /** Write a state as the successor of a number; false if another process was faster. @param {State} state @param {number} number @param {string} suffix */
+  write(state, number, suffix) {
+    const draft = `${this.path}.${suffix}.draft`;
     try {
-      onDisk(draft, JSON.stringify(state, (_, value) => (value instanceof Uint8Array ? { bytes: hex(value) } : value)));
+      writeDurably(draft, JSON.stringify(state, (_, value) => (value instanceof Uint8Array ? { bytes: hex(value) } : value)));
       linkSync(draft, this.at(number + 1));
     } catch (error) {
-      if (is(error, "EEXIST")) return false;
+      if (hasCode(error, "EEXIST")) return false;
       throw error;
     } finally {
-      removed(draft);
+      removeFile(draft);
     }
-    flushed(dirname(this.path));
+    flushFolder(dirname(this.path));
     const numbers = this.numbers();
     if (numbers[0] !== number + 1) {
       // Either others have gone on from here; or this process had slept, and the number was free again.
-      const stands = this.newest()[0].recent.includes(own);
-      if (!stands) removed(this.at(number + 1));
+      const stands = this.newestFile()[0].recent.includes(suffix);
+      if (!stands) removeFile(this.at(number + 1));
       return stands;
     }
-    numbers.slice(1).forEach((old) => removed(this.at(old)));
+    numbers.slice(1).forEach((old) => removeFile(this.at(old)));
     return true;
   }
 
   /** @template T @param {() => T} use @returns {T} */
-  tried(use) {
+  attempt(use) {
     try {
       return use();
     } catch (error) {
       if (error instanceof PrivateerError) throw error;
       // The message of a parser quotes what it read.
-      const why = /** @type {NodeJS.ErrnoException} */ (error).code ?? "it is damaged, or of another program";
-      throw unwritable(`cannot use ${this.path} (${why}): nothing was paid or sent`);
+      const reason = /** @type {NodeJS.ErrnoException} */ (error).code ?? "it is damaged, or of another program";
+      throw unwritable(`cannot use ${this.path} (${reason}): nothing was paid or sent`);
     }
   }
 }
 
 /** The key in the file beside a ledger: on disk, whole, before anything is encrypted with it. @param {string} ledger
  * @returns {Uint8Array<ArrayBuffer>} */
-export function keptKey(ledger) {
+export function loadOrCreateKey(ledger) {
   const path = `${ledger}.key`;
   try {
-    const found = new Uint8Array(readFileSync(path));
-    if (found.length !== KEY_SIZE) throw unwritable(`${path} is no key: put it back, or give one to the ledger`);
-    return found;
+    const files = new Uint8Array(readFileSync(path));
+    if (files.length !== KEY_SIZE) throw unwritable(`${path} is no key: put it back, or give one to the ledger`);
+    return files;
   } catch (error) {
-    if (!is(error, "ENOENT")) throw error;
+    if (!hasCode(error, "ENOENT")) throw error;
   }
   const draft = `${ledger}.${crypto.randomUUID()}.draft`;
   try {
-    onDisk(draft, crypto.getRandomValues(new Uint8Array(KEY_SIZE)));
+    writeDurably(draft, crypto.getRandomValues(new Uint8Array(KEY_SIZE)));
     linkSync(draft, path);
-    flushed(dirname(path));
+    flushFolder(dirname(path));
   } catch (error) {
-    if (!is(error, "EEXIST")) throw error; // another process was faster
+    if (!hasCode(error, "EEXIST")) throw error; // another process was faster
   } finally {
-    removed(draft);
+    removeFile(draft);
   }
-  return keptKey(ledger);
+  return loadOrCreateKey(ledger);
 }
 
 /** @param {unknown} error @param {string} code */
-const is = (error, code) => /** @type {NodeJS.ErrnoException} */ (error).code === code;
+const hasCode = (error, code) => /** @type {NodeJS.ErrnoException} */ (error).code === code;
 
 /** @param {string} path @param {string | Uint8Array} text */
-function onDisk(path, text) {
+function writeDurably(path, text) {
   const file = openSync(path, "wx", 0o600);
   try {
     writeFileSync(file, text);
@@ -161,7 +161,7 @@ function onDisk(path, text) {
 }
 
 /** @param {string} folder */
-function flushed(folder) {
+function flushFolder(folder) {
   const file = openSync(folder, "r");
   try {
     fsyncSync(file);
@@ -171,16 +171,16 @@ function flushed(folder) {
 }
 
 /** @param {string} path */
-function removed(path) {
+function removeFile(path) {
   try {
     unlinkSync(path);
   } catch (error) {
-    if (!is(error, "ENOENT")) throw error;
+    if (!hasCode(error, "ENOENT")) throw error;
   }
 }
 
 /** @param {string} text @returns {State} */
-function parsed(text) {
+function parseState(text) {
   const { entries, recent } = JSON.parse(text, (_, value) => (typeof value?.bytes === "string" ? unhex(value.bytes) : value));
   return { entries: Object.assign(Object.create(null), entries), recent: [...recent] };
 }

@@ -2,7 +2,7 @@
 /** A ledger in the browser's database, which all tabs of an origin share: its transactions come one after another. */
 
 import { PrivateerError, unwritable } from "../errors.js";
-import { Ledger, blank } from "./ledger.js";
+import { Ledger, makeEntry } from "./ledger.js";
 import { newKey } from "./vault.js";
 
 const ENTRIES = "entries";
@@ -13,25 +13,25 @@ const REMEDY = "Nothing was paid or sent. Private windows and full disks do that
 const NONE = 'there is no IndexedDB here: join in the browser, or in Node give the path of a ledger to the Client of "@privateer/client/node"';
 
 /** What a request gives. @template T @param {IDBRequest<T>} request @returns {Promise<T>} */
-const given = (request) =>
+const requestResult = (request) =>
   new Promise((resolve, reject) => {
     request.onsuccess = () => resolve(request.result);
     request.onerror = () => reject(request.error);
   });
 
 /** @param {unknown} error */
-function failed(error) {
+function storageError(error) {
   if (error instanceof PrivateerError) return error;
-  const why = error instanceof DOMException ? ` (${error.name})` : "";
-  return unwritable(`this browser does not keep what a report costs${why}. ${REMEDY}`);
+  const reason = error instanceof DOMException ? ` (${error.name})` : "";
+  return unwritable(`this browser does not keep what a report costs${reason}. ${REMEDY}`);
 }
 
 /** @param {string} name @returns {Promise<IDBDatabase>} */
-async function opened(name) {
+async function openDatabase(name) {
   if (!globalThis.indexedDB) throw unwritable(globalThis.document ? `this browser has no IndexedDB here. ${REMEDY}` : NONE);
   const request = indexedDB.open(name, VERSION);
   request.onupgradeneeded = () => request.result.createObjectStore(ENTRIES);
-  return given(request);
+  return requestResult(request);
 }
 
 /** @typedef {import("./ledger.js").Entry} Entry */
@@ -50,24 +50,24 @@ class IndexedDbStore {
    */
   async transaction(mode, use) {
     try {
-      this.database ??= opened(this.name);
+      this.database ??= openDatabase(this.name);
       const database = await this.database;
       database.onversionchange = () => this.close();
       const transaction = database.transaction(ENTRIES, mode, { durability: "strict" });
-      const done = new Promise((resolve, reject) => {
+      const completion = new Promise((resolve, reject) => {
         transaction.oncomplete = resolve;
         transaction.onabort = () => reject(transaction.error);
       });
-      done.catch(() => {});
-      const found = await use(transaction.objectStore(ENTRIES)).catch((error) => {
+      completion.catch(() => {});
+      const outcome = await use(transaction.objectStore(ENTRIES)).catch((error) => {
         if (transaction.error === null) abort(transaction);
         throw error;
       });
-      await done;
-      return found;
+      await completion;
+      return outcome;
     } catch (error) {
       if (!(error instanceof PrivateerError)) await this.close();
-      throw failed(error);
+      throw storageError(error);
     }
   }
 
@@ -80,33 +80,33 @@ class IndexedDbStore {
 
   /** @param {string} experiment @returns {Promise<Entry | null>} */
   read(experiment) {
-    return this.transaction("readonly", async (entries) => (await given(entries.get(experiment))) ?? null);
+    return this.transaction("readonly", async (entries) => (await requestResult(entries.get(experiment))) ?? null);
   }
 
   /** @template T @param {string} experiment @param {(entry: Entry) => [Entry, T]} change @returns {Promise<T>} */
   change(experiment, change) {
     return this.transaction("readwrite", async (entries) => {
-      const [entry, told] = change((await given(entries.get(experiment))) ?? blank());
-      await given(entries.put(entry, experiment));
-      return told;
+      const [entry, answer] = change((await requestResult(entries.get(experiment))) ?? makeEntry());
+      await requestResult(entries.put(entry, experiment));
+      return answer;
     });
   }
 
   /** @returns {Promise<string[]>} */
   async names() {
-    const names = await this.transaction("readonly", async (entries) => /** @type {string[]} */ (await given(entries.getAllKeys())));
+    const names = await this.transaction("readonly", async (entries) => /** @type {string[]} */ (await requestResult(entries.getAllKeys())));
     return names.filter((name) => name !== KEY);
   }
 
   /** A key that no script can take out of this browser, beside what it encrypts. @returns {Promise<CryptoKey>} */
   async key() {
-    const known = await this.transaction("readonly", (entries) => given(entries.get(KEY)));
-    if (known) return known;
-    const made = await newKey();
+    const storedKey = await this.transaction("readonly", (entries) => requestResult(entries.get(KEY)));
+    if (storedKey) return storedKey;
+    const created = await newKey();
     return this.transaction("readwrite", async (entries) => {
-      const other = await given(entries.get(KEY));
-      if (!other) await given(entries.put(made, KEY));
-      return other ?? made;
+      const other = await requestResult(entries.get(KEY));
+      if (!other) await requestResult(entries.put(created, KEY));
+      return other ?? created;
     });
   }
 }

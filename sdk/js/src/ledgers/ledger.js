@@ -1,11 +1,11 @@
 // @ts-check
 /** What a device has paid for, keeps and still has to send. A store makes it last; what it says is the same everywhere. */
 
-import { same } from "../bytes.js";
-import { isSame as isSameChoice } from "../choice.js";
+import { areEqualBytes } from "../bytes.js";
+import { isSameChoice } from "../choice.js";
 import { alreadyReported, refused, unwritable } from "../errors.js";
 import { isRollback, outweighs } from "../log.js";
-import { below } from "../platform.js";
+import { drawBelow } from "../platform.js";
 import { Uses } from "./uses.js";
 import { lock, unlock } from "./vault.js";
 
@@ -52,15 +52,15 @@ const TRIES = 100;
 /** @typedef {import("./arm.js").KeptArm} KeptArm */
 
 /** @returns {Entry} */
-export const blank = () => ({ payment: null, waiting: [], choice: null, shown: null, turn: null, publication: null, tokens: [], known: null, evidence: null });
+export const makeEntry = () => ({ payment: null, waiting: [], choice: null, shown: null, turn: null, publication: null, tokens: [], known: null, evidence: null });
 
-/** @param {Payment} paid @param {number} period */
-export const allows = (paid, period) => paid.made < paid.reports && paid.period < period;
+/** @param {Payment} payment @param {number} period */
+export const allows = (payment, period) => payment.made < payment.reports && payment.period < period;
 
-const changed = () => refused("reports of a person, their period or their promise are not those of before", "experiment.reports_per_person");
+const changedTerms = () => refused("reports of a person, their period or their promise are not those of before", "experiment.reports_per_person");
 
 /** @param {Uint8Array | null} now @param {Uint8Array | null} before */
-const isUnchanged = (now, before) => now === before || (now !== null && before !== null && same(now, before));
+const isUnchanged = (now, before) => now === before || (now !== null && before !== null && areEqualBytes(now, before));
 
 /** A device's own account of its reports: paid before they are sent, no oftener than was promised. */
 export class Ledger {
@@ -72,7 +72,7 @@ export class Ledger {
 
   /** @param {string} experiment identity: server and name @returns {Promise<Entry>} */
   async entry(experiment) {
-    return (await this.store.read(experiment)) ?? blank();
+    return (await this.store.read(experiment)) ?? makeEntry();
   }
 
   /** Experiments that the ledger has anything of. @returns {Promise<string[]>} */
@@ -82,16 +82,16 @@ export class Ledger {
 
   /**
    * Pay, keep the bytes that are paid for, and erase the choice behind them, but not its arm. Only then may they be sent.
-   * @param {string} experiment @param {Omit<Payment, "made">} asked @param {Sealed} sealed
+   * @param {string} experiment @param {Omit<Payment, "made">} payment @param {Sealed} sealed
    * @param {Entry["choice"]} [about] the choice as it was read: nothing is paid if another one, or none, is kept by now
    * @returns {Promise<boolean>} whether it is paid
    */
-  pay(experiment, asked, sealed, about) {
+  pay(experiment, payment, sealed, about) {
     return this.store.change(experiment, (entry) => {
-      const payment = { ...asked, made: 1 };
-      const paid = entry.payment ? next(entry.payment, payment) : payment;
+      const asFirst = { ...payment, made: 1 };
+      const total = entry.payment ? followPayment(entry.payment, asFirst) : asFirst;
       if (about && !isUnchanged(entry.choice, about)) return [entry, false];
-      return [{ ...entry, payment: paid, choice: null, waiting: [...entry.waiting, sealed] }, true];
+      return [{ ...entry, payment: total, choice: null, waiting: [...entry.waiting, sealed] }, true];
     });
   }
 
@@ -101,18 +101,18 @@ export class Ledger {
   }
 
   /** Forget a report that was answered for good, but not its payment. @param {string} experiment @param {Sealed} sealed */
-  answered(experiment, sealed) {
-    return this.set(experiment, ({ waiting }) => ({ waiting: waiting.filter(({ body }) => !same(body, sealed.body)) }));
+  forgetReport(experiment, sealed) {
+    return this.set(experiment, ({ waiting }) => ({ waiting: waiting.filter(({ body }) => !areEqualBytes(body, sealed.body)) }));
   }
 
   /** The choice that is kept. @param {string} experiment @returns {Promise<Choice | null>} */
   async choice(experiment) {
-    return this.opened((await this.entry(experiment)).choice, experiment);
+    return this.unlockChoice((await this.entry(experiment)).choice, experiment);
   }
 
-  /** @param {Entry["choice"]} kept @param {string} experiment @returns {Promise<Choice | null>} */
-  async opened(kept, experiment) {
-    return kept && unlock(await this.store.key(), kept, experiment);
+  /** @param {Entry["choice"]} stored @param {string} experiment @returns {Promise<Choice | null>} */
+  async unlockChoice(stored, experiment) {
+    return stored && unlock(await this.store.key(), stored, experiment);
   }
 
   /**
@@ -143,16 +143,16 @@ export class Ledger {
   async swap(experiment, part, label, change, counts) {
     for (let tries = 0; tries < TRIES; tries++) {
       const before = (await this.entry(experiment))[part];
-      const kept = before && (await unlock(await this.store.key(), before, label).catch((error) => (part === "shown" ? null : Promise.reject(error))));
-      const made = change(kept);
-      if (!made && !before) return null;
-      const body = made && made === kept ? before : made && (await lock(await this.store.key(), made, label));
-      const done = await this.store.change(experiment, (entry) => {
+      const stored = before && (await unlock(await this.store.key(), before, label).catch((error) => (part === "shown" ? null : Promise.reject(error))));
+      const updated = change(stored);
+      if (!updated && !before) return null;
+      const body = updated && updated === stored ? before : updated && (await lock(await this.store.key(), updated, label));
+      const isWritten = await this.store.change(experiment, (entry) => {
         if (!isUnchanged(entry[part], before)) return [entry, null];
-        const left = made && counts(entry, made) ? made : null;
-        return [{ ...entry, [part]: left && body }, { left }];
+        const remaining = updated && counts(entry, updated) ? updated : null;
+        return [{ ...entry, [part]: remaining && body }, { left: remaining }];
       });
-      if (done) return done.left;
+      if (isWritten) return isWritten.left;
     }
     throw unwritable("the ledger changes all the time");
   }
@@ -160,7 +160,7 @@ export class Ledger {
   /** Erase a choice, unless another one is kept by now: no report will be made of it. The arm stays the person's.
    * @param {string} experiment @param {Choice} choice */
   async eraseChoice(experiment, choice) {
-    await this.keep(experiment, (kept) => (kept && isSameChoice(kept, choice) ? null : kept));
+    await this.keep(experiment, (stored) => (stored && isSameChoice(stored, choice) ? null : stored));
   }
 
   /** Erase the choice and the arm, whether they can be read or not: no report will be made. @param {string} experiment */
@@ -174,19 +174,19 @@ export class Ledger {
   }
 
   /** What is known of a server. @param {string} server @returns {Promise<import("../log.js").Known | null>} */
-  async known(server) {
+  async readKnownServer(server) {
     return (await this.entry(`${server}#log`)).known;
   }
 
   /**
    * Keep what is known of a server, unless something else than before has come to be known meanwhile.
-   * @param {string} server @param {import("../log.js").Known} known @param {import("../log.js").Known | null} before
+   * @param {string} server @param {import("../log.js").Known} readKnownServer @param {import("../log.js").Known | null} before
    * @returns {Promise<boolean>} whether it is kept
    */
-  know(server, known, before) {
+  know(server, readKnownServer, before) {
     return this.store.change(`${server}#log`, (entry) => {
-      const is = (/** @type {import("../log.js").Known | null} */ one) => entry.known?.key === one?.key && entry.known?.head === one?.head;
-      return is(known) ? [entry, true] : is(before) ? [{ ...entry, known }, true] : [entry, false];
+      const is = (/** @type {import("../log.js").Known | null} */ knownServer) => entry.known?.key === knownServer?.key && entry.known?.head === knownServer?.head;
+      return is(readKnownServer) ? [entry, true] : is(before) ? [{ ...entry, known: readKnownServer }, true] : [entry, false];
     });
   }
 
@@ -212,7 +212,7 @@ export class Ledger {
    * @param {string} server @returns {Promise<string | null>} the evidence against it, which the ledger then has no more
    */
   forgetServer(server) {
-    return this.store.change(`${server}#log`, ({ evidence }) => [blank(), evidence]);
+    return this.store.change(`${server}#log`, ({ evidence }) => [makeEntry(), evidence]);
   }
 
   /**
@@ -221,10 +221,10 @@ export class Ledger {
    * @param {string} experiment @param {number} times @param {number} seconds @param {number} period
    */
   draw(experiment, times, seconds, period) {
-    const drawn = below(times);
+    const drawnTurn = drawBelow(times);
     return this.store.change(experiment, (entry) => {
-      const before = entry.turn ?? { times, seconds, drawn, come: 0, period };
-      if (before.times !== times || before.seconds !== seconds) throw changed();
+      const before = entry.turn ?? { times, seconds, drawn: drawnTurn, come: 0, period };
+      if (before.times !== times || before.seconds !== seconds) throw changedTerms();
       const turn = period > before.period ? { ...before, come: before.come + 1, period } : before;
       return [{ ...entry, turn }, turn.come === turn.drawn];
     });
@@ -232,11 +232,11 @@ export class Ledger {
 }
 
 /** The payment that another report makes of the one before: the promise is paid for as a whole.
- * @param {Payment} before @param {Payment} asked @returns {Payment} */
-function next(before, asked) {
+ * @param {Payment} before @param {Payment} payment @returns {Payment} */
+function followPayment(before, payment) {
   if (before.made >= before.reports) throw alreadyReported();
-  if (asked.pinned !== before.pinned) throw changed();
-  if (!allows(before, asked.period)) throw alreadyReported("this device has reported in this period: come back in the next one");
-  if (asked.version <= before.version) throw alreadyReported("this device has reported to this round");
-  return { ...asked, made: before.made + 1 };
+  if (payment.pinned !== before.pinned) throw changedTerms();
+  if (!allows(before, payment.period)) throw alreadyReported("this device has reported in this period: come back in the next one");
+  if (payment.version <= before.version) throw alreadyReported("this device has reported to this round");
+  return { ...payment, made: before.made + 1 };
 }

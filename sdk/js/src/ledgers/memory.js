@@ -1,7 +1,7 @@
 // @ts-check
 /** A ledger in memory, for tests: what it forgets could be reported twice. */
 
-import { Ledger, blank } from "./ledger.js";
+import { Ledger, makeEntry } from "./ledger.js";
 import { newKey } from "./vault.js";
 
 /** @implements {Store} @typedef {import("./ledger.js").Store} Store */
@@ -20,9 +20,9 @@ class MemoryStore {
 
   /** @template T @param {string} experiment @param {(entry: import("./ledger.js").Entry) => [import("./ledger.js").Entry, T]} change */
   async change(experiment, change) {
-    const [entry, told] = change(this.entries.get(experiment) ?? blank());
+    const [entry, answer] = change(this.entries.get(experiment) ?? makeEntry());
     this.entries.set(experiment, entry);
-    return told;
+    return answer;
   }
 
   key() {

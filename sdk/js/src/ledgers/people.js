@@ -6,8 +6,8 @@ import { chmodSync, closeSync, existsSync, fsyncSync, openSync } from "node:fs";
 import { resolve } from "node:path";
 
 import { PrivateerError, invalid, unsupported, unwritable } from "../errors.js";
-import { KEY_SIZE, keptKey } from "./file.js";
-import { Ledger, blank } from "./ledger.js";
+import { KEY_SIZE, loadOrCreateKey } from "./file.js";
+import { Ledger, makeEntry } from "./ledger.js";
 
 /** Whose entries are everybody's: publications, what is known of servers, and the mark of the key. */
 const NOBODY = Buffer.alloc(0);
@@ -29,7 +29,7 @@ CREATE INDEX IF NOT EXISTS open_entries ON entries (person) WHERE is_open;
 /** @typedef {{exec(sql: string): unknown, prepare(sql: string): Statement, close(): void}} Database */
 
 /** What opens a database: Node's own, or the package better-sqlite3 where Node has none. @returns {Promise<new (path: string) => Database>} */
-async function driver() {
+async function loadDriver() {
   for (const [name, kind] of [["node:sqlite", "DatabaseSync"], ["better-sqlite3", "default"]]) {
     try {
       const { [kind]: Driver } = await import(name);
@@ -70,10 +70,10 @@ class PersonStore {
     const { result, isPaid, isForgotten } = await this.people.use((db) =>
       db.transaction(() => {
         const before = db.entry(this.person, experiment);
-        const [entry, result] = change(before ?? blank());
-        const { publication, known, evidence, ...own } = entry;
-        db.write(NOBODY, experiment, { ...blank(), publication, known, evidence });
-        db.write(this.person, experiment, { ...own, publication: null, known: null, evidence: null });
+        const [entry, result] = change(before ?? makeEntry());
+        const { publication, known: knownServer, evidence, ...ownPart } = entry;
+        db.write(NOBODY, experiment, { ...makeEntry(), publication, known: knownServer, evidence });
+        db.write(this.person, experiment, { ...ownPart, publication: null, known: null, evidence: null });
         // What is paid must outlast a power cut, or a person would report again; a choice that is lost is made anew.
         const { payment = null, shown = null } = before ?? {};
         return { result, isPaid: entry.payment !== payment, isForgotten: shown !== null && entry.shown === null };
@@ -105,13 +105,13 @@ class Statements {
 
   /** @param {Uint8Array} person @param {string} experiment @returns {Entry | null} */
   entry(person, experiment) {
-    const [own, common] = [person, NOBODY].map((whose) => parsed(this.body(whose, experiment)));
-    return own || common ? { ...blank(), ...own, ...common } : null;
+    const [ownPart, common] = [person, NOBODY].map((person) => parseEntry(this.body(person, experiment)));
+    return ownPart || common ? { ...makeEntry(), ...ownPart, ...common } : null;
   }
 
   /** @param {Uint8Array} person @param {string} experiment @param {Entry} entry */
   write(person, experiment, entry) {
-    const body = text(entry);
+    const body = formatEntry(entry);
     if (body === (this.body(person, experiment) ?? "{}")) return;
     if (body === "{}") this.erase.run(person, experiment);
     else this.replace.run(person, experiment, body, entry.choice !== null || entry.waiting.length > 0 ? 1 : 0);
@@ -132,13 +132,13 @@ class Statements {
 }
 
 /** What an entry has, without what it has not. @param {Entry} entry */
-const text = (entry) =>
+const formatEntry = (entry) =>
   JSON.stringify(Object.fromEntries(Object.entries(entry).filter(([, value]) => value !== null && /** @type {any} */ (value).length !== 0)), (_, value) =>
     value instanceof Uint8Array ? { bytes: Buffer.from(value).toString("base64") } : value,
   );
 
 /** @param {string | null} body @returns {Partial<Entry> | null} */
-const parsed = (body) =>
+const parseEntry = (body) =>
   body && JSON.parse(body, (_, value) => (typeof value?.bytes === "string" ? new Uint8Array(Buffer.from(value.bytes, "base64")) : value));
 
 /** The ledgers of the people for whom a process decides: `client.person(key)` uses them. */
@@ -159,7 +159,7 @@ export class PeopleLedger {
   /** The ledger of one person. @param {string} key what the application calls them @returns {Promise<Ledger>} */
   async of(key) {
     await this.use(() => null);
-    return this.at(this.hash("person", key).subarray(0, HASH_SIZE));
+    return this.at(this.hash("person", key.normalize("NFC")).subarray(0, HASH_SIZE));
   }
 
   /** @param {Uint8Array} person */
@@ -193,8 +193,8 @@ export class PeopleLedger {
     } catch (error) {
       this.opening = (await this.opening?.catch(() => null)) ? this.opening : null;
       if (error instanceof PrivateerError) throw error;
-      const why = /** @type {NodeJS.ErrnoException} */ (error).code ?? "it is damaged, or of another program";
-      throw unwritable(`cannot use ${this.path} (${why}): nothing was paid or sent`);
+      const reason = /** @type {NodeJS.ErrnoException} */ (error).code ?? "it is damaged, or of another program";
+      throw unwritable(`cannot use ${this.path} (${reason}): nothing was paid or sent`);
     }
   }
 
@@ -202,17 +202,17 @@ export class PeopleLedger {
   async open() {
     closeSync(openSync(this.path, "a", 0o600));
     chmodSync(this.path, 0o600);
-    const database = new (await driver())(this.path);
+    const database = new (await loadDriver())(this.path);
     database.exec(SCHEMA);
     const db = new Statements(database);
     const mark = db.body(NOBODY, MARK);
     const file = `${this.path}.key`;
     if (mark && !this.secret && !existsSync(file)) throw unwritable(`${file} is missing, and without it nobody is known: put it back`);
-    this.secret ??= keptKey(this.path);
-    const own = this.hash("key", "").subarray(0, HASH_SIZE);
-    db.transaction(() => db.body(NOBODY, MARK) ?? db.replace.run(NOBODY, MARK, Buffer.from(own).toString("hex"), 0));
-    const kept = Buffer.from(db.body(NOBODY, MARK) ?? "", "hex");
-    if (kept.length !== own.length || !timingSafeEqual(kept, own)) throw unwritable(`${this.path} is of another key: give it, or put ${file} back`);
+    this.secret ??= loadOrCreateKey(this.path);
+    const keyHash = this.hash("key", "").subarray(0, HASH_SIZE);
+    db.transaction(() => db.body(NOBODY, MARK) ?? db.replace.run(NOBODY, MARK, Buffer.from(keyHash).toString("hex"), 0));
+    const storedHash = Buffer.from(db.body(NOBODY, MARK) ?? "", "hex");
+    if (storedHash.length !== keyHash.length || !timingSafeEqual(storedHash, keyHash)) throw unwritable(`${this.path} is of another key: give it, or put ${file} back`);
     return db;
   }
 

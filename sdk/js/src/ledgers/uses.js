@@ -1,7 +1,7 @@
 // @ts-check
 /** What the coins that several pages were offered have served for: `choose` cannot wait for the ledger. */
 
-import { isSame } from "../choice.js";
+import { isSameChoice } from "../choice.js";
 import { lock, unlock } from "./vault.js";
 
 /** @typedef {import("../participation.js").Choice} Choice */
@@ -39,7 +39,7 @@ export class Uses {
   claim(experiment, choice) {
     const first = this.keep(experiment, choice);
     if (first === choice) this.tell(experiment, choice);
-    return isSame(first, choice) && first.period === choice.period;
+    return isSameChoice(first, choice) && first.period === choice.period;
   }
 
   /** The first choice by its coins. @param {string} experiment @param {Choice} choice */

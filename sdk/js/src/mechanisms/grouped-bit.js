@@ -6,7 +6,7 @@ import { refused } from "../errors.js";
 import { shuffledCurve } from "../privacy/curves.js";
 import { RandomizedResponse } from "../response.js";
 import { isNumber } from "../numbers.js";
-import { Mechanism, isBelow, isThere, report } from "./symbols.js";
+import { Mechanism, isBelow, isThere, encodeReport } from "./symbols.js";
 
 const SYMBOLS = 2;
 /** Binary digits of the shares that a promise counts on. */
@@ -15,20 +15,20 @@ const DIGITS = 6;
 export class GroupedBit extends Mechanism {
   static TYPE = "grouped-bit";
 
-  /** @param {any} told the mechanism of the terms */
-  constructor(told) {
-    super(told, { epsilons: (all) => Array.isArray(all) && all.every(isNumber), layout: isThere });
-    this.layout = Layout.read(told.layout);
-    this.epsilons = /** @type {number[]} */ (told.epsilons);
-    const one = this.layout.keys === 1 && this.layout.groups === this.epsilons.length;
-    if (!one) throw refused("must be one for each group of one key", "epsilons");
+  /** @param {any} decoded the mechanism of the terms */
+  constructor(decoded) {
+    super(decoded, { epsilons: (all) => Array.isArray(all) && all.every(isNumber), layout: isThere });
+    this.layout = Layout.read(decoded.layout);
+    this.epsilons = /** @type {number[]} */ (decoded.epsilons);
+    const epsilon = this.layout.keys === 1 && this.layout.groups === this.epsilons.length;
+    if (!epsilon) throw refused("must be one for each group of one key", "epsilons");
     this.localEpsilon = Math.max(...this.epsilons);
-    this.responses = this.epsilons.map((one) => new RandomizedResponse(one, SYMBOLS));
+    this.responses = this.epsilons.map((epsilon) => new RandomizedResponse(epsilon, SYMBOLS));
   }
 
   /** What a batch costs with who is in which group: the worst of the groups. @param {number} honest @returns {import("../privacy/curves.js").Curve} */
   shuffled(honest) {
-    const shares = this.layout.shares(0).map(counted);
+    const shares = this.layout.shares(0).map(roundGroupShare);
     /** @type {Map<string, import("../privacy/curves.js").Curve>} */
     const curves = new Map();
     shares.forEach((share, group) => {
@@ -47,12 +47,12 @@ export class GroupedBit extends Mechanism {
     const [first, ...rest] = noise(3);
     const truth = key < 0 ? -1 : isBelow(value, first) ? 1 : 0;
     const group = this.layout.group(this.layout.hash(slot, 0), 0);
-    return report(slot, this.responses[group].randomize(truth, rest));
+    return encodeReport(slot, this.responses[group].randomize(truth, rest));
   }
 }
 
 /** The share of a group that a promise counts on, of so many parts of 65,536: rounded down to a few binary digits. @param {number} part */
-function counted(part) {
+function roundGroupShare(part) {
   const dropped = Math.max(0, 32 - Math.clz32(part) - DIGITS);
   return ((part >> dropped) << dropped) / UNIT;
 }

@@ -2,7 +2,7 @@
 /** One symbol that names a person's key and their value, or a bucket of keys where epsilon is small. */
 
 import { SlotLayout, sign } from "../coins.js";
-import { possible } from "../errors.js";
+import { requirePossible } from "../errors.js";
 import { KeyedSymbol, isInteger } from "./symbols.js";
 
 /** Least local epsilons of one key at which numbers have so many levels. */
@@ -13,22 +13,22 @@ const SYMBOLS_MAX = 32_768;
 
 /** How many levels values have in symbols that name keys at a local epsilon.
  * @param {import("../trust.js").Hits} question @param {number} epsilon */
-export function levelsOf({ keys, expected }, epsilon) {
+export function countLevels({ keys, expected }, epsilon) {
   if (expected === null) return 2;
-  const more = Math.log(keys * Math.max(1, ASIDE / Math.min(expected, 1 - expected)));
-  return STEPS.reduce((found, [least, levels]) => (keys * levels <= SYMBOLS_MAX && least + more <= epsilon ? levels : found), 2);
+  const margin = Math.log(keys * Math.max(1, ASIDE / Math.min(expected, 1 - expected)));
+  return STEPS.reduce((levelCount, [minEpsilon, levels]) => (keys * levels <= SYMBOLS_MAX && minEpsilon + margin <= epsilon ? levels : levelCount), 2);
 }
 
 export class NamedSymbol extends KeyedSymbol {
   static TYPE = "named-symbol";
 
-  /** @param {any} told the mechanism of the terms */
-  constructor(told) {
-    const { levels = 2 } = told;
-    super({ ...told, levels }, { buckets: isInteger, levels: isInteger }, levels * Math.max(0, told.buckets), levels);
-    this.layout = SlotLayout.read(told.layout);
-    this.buckets = told.buckets;
-    possible(levels >= 2, "levels");
+  /** @param {any} decoded the mechanism of the terms */
+  constructor(decoded) {
+    const { levels = 2 } = decoded;
+    super({ ...decoded, levels }, { buckets: isInteger, levels: isInteger }, levels * Math.max(0, decoded.buckets), levels);
+    this.layout = SlotLayout.read(decoded.layout);
+    this.buckets = decoded.buckets;
+    requirePossible(levels >= 2, "levels");
   }
 
   /** Whether every key has a symbol of its own. */
@@ -38,7 +38,7 @@ export class NamedSymbol extends KeyedSymbol {
 
   /** Whether values have as many levels as a question and the local epsilon say. @param {import("../trust.js").Hits} question */
   fits(question) {
-    return this.levels === (this.named ? levelsOf(question, this.localEpsilon) : 2);
+    return this.levels === (this.named ? countLevels(question, this.localEpsilon) : 2);
   }
 
   /** A person's own symbol, which is secret. @param {number} slot @param {number} key @param {number} level from 0 */
@@ -51,12 +51,12 @@ export class NamedSymbol extends KeyedSymbol {
   /** Hashes put the keys in an order, in which they are dealt to buckets. @param {number} slot @param {number} key */
   bucket(slot, key) {
     if (this.buckets === 1) return 0;
-    const place = (/** @type {number} */ one) => (this.layout.hash(slot, one) >> 24n) & 0xffffffffn;
-    const own = place(key);
+    const place = (/** @type {number} */ index) => (this.layout.hash(slot, index) >> 24n) & 0xffffffffn;
+    const ownPlace = place(key);
     let before = 0;
-    for (let one = 0; one < this.layout.keys; one++) {
-      const other = place(one);
-      if (other < own || (other === own && one < key)) before += 1;
+    for (let index = 0; index < this.layout.keys; index++) {
+      const other = place(index);
+      if (other < ownPlace || (other === ownPlace && index < key)) before += 1;
     }
     return before % this.buckets;
   }

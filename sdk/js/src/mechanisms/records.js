@@ -1,13 +1,13 @@
 // @ts-check
 /** Records that a curator sees: a key and a value on a grid. The noise of what is released is the curator's. */
 
-import { joined, little } from "../bytes.js";
+import { concatBytes, encodeLittleEndian } from "../bytes.js";
 import { Layout, SlotLayout } from "../coins.js";
-import { possible } from "../errors.js";
+import { requirePossible } from "../errors.js";
 import { isWithin } from "../numbers.js";
 import { normalCurve, pureCurve } from "../privacy/curves.js";
 import { samplingCost } from "../sampling/normal.js";
-import { Mechanism, isThere, rounded } from "./symbols.js";
+import { Mechanism, isThere, roundRandomly } from "./symbols.js";
 
 /** Grid points of a value in [0, 1]. */
 const UNIT = 65_535;
@@ -22,23 +22,23 @@ const isNoise = (scale) => isWithin(scale, 0, NOISE_MAX) && scale < NOISE_MAX;
 const laplaceCurve = (sensitivity, scale, unit) => pureCurve((sensitivity * unit) / Math.ceil(scale * unit));
 
 /** A key, and a value that a word rounds. @param {number} key @param {number} value @param {bigint} word */
-const record = (key, value, word) => joined(little(4, key < 0 ? NO_KEY : key), half(key, value, word));
+const record = (key, value, word) => concatBytes(encodeLittleEndian(4, key < 0 ? NO_KEY : key), half(key, value, word));
 
 /** @param {number} key @param {number} value @param {bigint} word */
-const half = (key, value, word) => little(2, key < 0 ? 0 : rounded(value, UNIT, word));
+const half = (key, value, word) => encodeLittleEndian(2, key < 0 ? 0 : roundRandomly(value, UNIT, word));
 
 /** Sums of scores and people per cell. */
 export class CentralSums extends Mechanism {
   static TYPE = "central-sums";
 
-  /** @param {any} told */
-  constructor(told) {
-    super(told, { layout: isThere, scale: isNoise, standard_deviation: isNoise }, 10);
-    possible(!told.standard_deviation || !told.scale, "standard_deviation");
-    this.layout = Layout.read(told.layout);
-    possible(2 * this.layout.keys * this.layout.groups <= RELEASED_MAX, "layout");
-    this.deviation = /** @type {number} */ (told.standard_deviation);
-    this.scale = /** @type {number} */ (told.scale);
+  /** @param {any} decoded */
+  constructor(decoded) {
+    super(decoded, { layout: isThere, scale: isNoise, standard_deviation: isNoise }, 10);
+    requirePossible(!decoded.standard_deviation || !decoded.scale, "standard_deviation");
+    this.layout = Layout.read(decoded.layout);
+    requirePossible(2 * this.layout.keys * this.layout.groups <= RELEASED_MAX, "layout");
+    this.deviation = /** @type {number} */ (decoded.standard_deviation);
+    this.scale = /** @type {number} */ (decoded.scale);
     this.sampling = this.deviation ? samplingCost(RELEASED_MAX) : 0;
   }
 
@@ -50,7 +50,7 @@ export class CentralSums extends Mechanism {
 
   /** @param {import("./index.js").Contribution} contribution @param {import("../platform.js").Noise} noise */
   randomize({ slot, key, value }, noise) {
-    return joined(little(4, slot), record(key, value, noise(1)[0]));
+    return concatBytes(encodeLittleEndian(4, slot), record(key, value, noise(1)[0]));
   }
 }
 
@@ -60,12 +60,12 @@ export class CellPairs extends Mechanism {
   /** What the parts of a value add up to. */
   unit = UNIT;
 
-  /** @param {any} told @param {number} [size] of a record */
-  constructor(told, size) {
-    super(told, { layout: isThere, scale: isNoise }, size);
-    this.layout = SlotLayout.read(told.layout);
-    possible(this.layout.groups === 1, "scale");
-    this.scale = /** @type {number} */ (told.scale);
+  /** @param {any} decoded @param {number} [size] of a record */
+  constructor(decoded, size) {
+    super(decoded, { layout: isThere, scale: isNoise }, size);
+    this.layout = SlotLayout.read(decoded.layout);
+    requirePossible(this.layout.groups === 1, "scale");
+    this.scale = /** @type {number} */ (decoded.scale);
   }
 
   /** Whether it tells what is asked: the variance of values just where that is wanted. @param {import("../trust.js").Hits} question */
@@ -99,9 +99,9 @@ export class CellTriples extends CellPairs {
 export class CellProducts extends CellTriples {
   static TYPE = "cell-products";
 
-  /** @param {any} told */
-  constructor(told) {
-    super(told, 8);
+  /** @param {any} decoded */
+  constructor(decoded) {
+    super(decoded, 8);
   }
 
   /** @param {import("../trust.js").Hits} question */
@@ -112,6 +112,6 @@ export class CellProducts extends CellTriples {
   /** @param {import("./index.js").Contribution} contribution @param {import("../platform.js").Noise} noise */
   randomize({ key, value, number = 0 }, noise) {
     const [first, second] = noise(2);
-    return joined(record(key, value, first), half(key, number, second));
+    return concatBytes(record(key, value, first), half(key, number, second));
   }
 }

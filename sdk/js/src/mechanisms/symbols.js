@@ -1,8 +1,8 @@
 // @ts-check
 /** What mechanisms have in common, and reports of one symbol. */
 
-import { joined, little } from "../bytes.js";
-import { sound } from "../errors.js";
+import { concatBytes, encodeLittleEndian } from "../bytes.js";
+import { requireKnown } from "../errors.js";
 import { isNumber, isWhole } from "../numbers.js";
 import { pureCurve, shuffledCurve } from "../privacy/curves.js";
 import { RandomizedResponse } from "../response.js";
@@ -11,29 +11,29 @@ import { RandomizedResponse } from "../response.js";
 export const isBelow = (value, word) => Number(word >> 11n) * 2 ** -53 < value;
 
 /** A value in [0, 1] as a whole number of steps, whose mean it is. @param {number} value @param {number} steps @param {bigint} word */
-export function rounded(value, steps, word) {
+export function roundRandomly(value, steps, word) {
   const place = steps * value;
   const below = Math.min(Math.floor(place), steps - 1);
   return below + (isBelow(place - below, word) ? 1 : 0);
 }
 
 /** Coins and symbol. @param {number} slot @param {number} symbol */
-export const report = (slot, symbol) => joined(little(4, slot), little(2, symbol));
+export const encodeReport = (slot, symbol) => concatBytes(encodeLittleEndian(4, slot), encodeLittleEndian(2, symbol));
 
-export const isInteger = (/** @type {any} */ one) => isWhole(one);
-export const isThere = (/** @type {any} */ one) => one !== undefined;
+export const isInteger = (/** @type {any} */ value) => isWhole(value);
+export const isThere = (/** @type {any} */ value) => value !== undefined;
 
 /** What randomizes a person's report. */
 export class Mechanism {
   /** @type {string} */
   static TYPE;
 
-  /** @param {any} told the mechanism of the terms @param {Record<string, (one: any) => boolean>} fields which it has, and no others
+  /** @param {any} decoded the mechanism of the terms @param {Record<string, (one: any) => boolean>} fields which it has, and no others
    * @param {number} size of a report @param {number} epsilon of a report alone */
-  constructor(told, fields, size = 6, epsilon = Infinity) {
-    const { type, ...others } = told;
+  constructor(decoded, fields, size = 6, epsilon = Infinity) {
+    const { type, ...others } = decoded;
     const names = Object.keys(fields);
-    sound(Object.keys(others).length === names.length && names.every((name) => fields[name](others[name])), type);
+    requireKnown(Object.keys(others).length === names.length && names.every((name) => fields[name](others[name])), type);
     this.localEpsilon = epsilon;
     this.messages = 1;
     this.reportSize = size;
@@ -42,19 +42,19 @@ export class Mechanism {
   }
 
   /** What a report reveals; null: the record. @returns {import("../privacy/curves.js").Curve | null} */
-  alone() {
+  localCurve() {
     return pureCurve(this.localEpsilon);
   }
 }
 
 /** A report of one symbol about a key, which randomized response protects. */
 export class KeyedSymbol extends Mechanism {
-  /** @param {any} told @param {Record<string, (one: any) => boolean>} fields @param {number} symbols @param {number} levels of a value, at equal distances */
-  constructor(told, fields, symbols, levels = 2) {
-    super(told, { epsilon: isNumber, layout: isThere, ...fields }, 6, told.epsilon);
+  /** @param {any} decoded @param {Record<string, (one: any) => boolean>} fields @param {number} symbols @param {number} levels of a value, at equal distances */
+  constructor(decoded, fields, symbols, levels = 2) {
+    super(decoded, { epsilon: isNumber, layout: isThere, ...fields }, 6, decoded.epsilon);
     this.levels = levels;
     this.symbols = symbols;
-    this.response = new RandomizedResponse(told.epsilon, symbols);
+    this.response = new RandomizedResponse(decoded.epsilon, symbols);
   }
 
   /** @param {number} honest @returns {import("../privacy/curves.js").Curve} */
@@ -74,7 +74,7 @@ export class KeyedSymbol extends Mechanism {
    */
   randomize({ slot, key, value }, noise) {
     const [first, ...rest] = noise(3);
-    const level = rounded(value, this.levels - 1, first);
-    return report(slot, this.response.randomize(this.truth(slot, key, level), rest));
+    const level = roundRandomly(value, this.levels - 1, first);
+    return encodeReport(slot, this.response.randomize(this.truth(slot, key, level), rest));
   }
 }

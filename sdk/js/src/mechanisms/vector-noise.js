@@ -1,8 +1,8 @@
 // @ts-check
 /** Vectors with normal noise: from every device, or drawn once by a curator at the release. */
 
-import { joined, little } from "../bytes.js";
-import { possible } from "../errors.js";
+import { concatBytes, encodeLittleEndian } from "../bytes.js";
+import { requirePossible } from "../errors.js";
 import { normalCurve } from "../privacy/curves.js";
 import { REACH, RoundedNormal, samplingCost } from "../sampling/normal.js";
 import { Ball } from "../vectors.js";
@@ -15,16 +15,16 @@ const STEPS_MAX = 1 << 16;
 const WHOLE = 1 + 2 ** -10;
 
 /** @param {number[]} values */
-const whole = (values) => joined(...values.map((one) => little(4, one)));
+const encodeWords = (values) => concatBytes(...values.map((value) => encodeLittleEndian(4, value)));
 
 class NoisyVectors extends Mechanism {
-  /** @param {any} told @param {Record<string, (one: any) => boolean>} [fields] besides */
-  constructor(told, fields) {
-    const ball = new Ball(told.ball);
-    super(told, { ball: isThere, standard_deviation: isNumber, ...fields }, 4 * ball.coordinates);
+  /** @param {any} decoded @param {Record<string, (one: any) => boolean>} [fields] besides */
+  constructor(decoded, fields) {
+    const ball = new Ball(decoded.ball);
+    super(decoded, { ball: isThere, standard_deviation: isNumber, ...fields }, 4 * ball.coordinates);
     this.ball = ball;
-    this.deviation = /** @type {number} */ (told.standard_deviation);
-    possible(this.deviation >= 0 && this.deviation < Infinity, "standard_deviation");
+    this.deviation = /** @type {number} */ (decoded.standard_deviation);
+    requirePossible(this.deviation >= 0 && this.deviation < Infinity, "standard_deviation");
     this.sampling = this.deviation ? samplingCost(ball.coordinates) : 0;
   }
 
@@ -42,21 +42,21 @@ class NoisyVectors extends Mechanism {
 export class GaussianVectors extends NoisyVectors {
   static TYPE = "gaussian-vectors";
 
-  /** @param {any} told */
-  constructor(told) {
-    super(told);
-    possible(this.ball.diameter + 1.01 * REACH * this.deviation < MOST, "privacy.epsilon");
+  /** @param {any} decoded */
+  constructor(decoded) {
+    super(decoded);
+    requirePossible(this.ball.diameter + 1.01 * REACH * this.deviation < MOST, "privacy.epsilon");
     this.normal = new RoundedNormal(this.deviation);
   }
 
-  alone() {
+  localCurve() {
     return this.curve();
   }
 
   /** @param {import("./index.js").Contribution} contribution @param {import("../platform.js").Noise} noise */
   randomize({ vector }, noise) {
     const exact = this.ball.onGrid(vector, noise);
-    return whole(exact.map((one) => one + this.normal.draw(noise)));
+    return encodeWords(exact.map((entry) => entry + this.normal.draw(noise)));
   }
 }
 
@@ -69,7 +69,7 @@ export class CentralVectors extends NoisyVectors {
 
   /** @param {import("./index.js").Contribution} contribution @param {import("../platform.js").Noise} noise */
   randomize({ vector }, noise) {
-    return whole(this.ball.onGrid(vector, noise));
+    return encodeWords(this.ball.onGrid(vector, noise));
   }
 }
 
@@ -77,11 +77,11 @@ export class CentralVectors extends NoisyVectors {
 export class RunningVectors extends CentralVectors {
   static TYPE = "running-vectors";
 
-  /** @param {any} told */
-  constructor(told) {
-    super(told, { kind: (one) => one === "root" || one === "tree", steps: isInteger });
-    const { kind, steps } = told;
-    possible(steps >= 1 && steps <= Math.min(STEPS_MAX, Math.floor(KEPT_MAX / this.ball.coordinates)), "steps");
+  /** @param {any} decoded */
+  constructor(decoded) {
+    super(decoded, { kind: (entry) => entry === "root" || entry === "tree", steps: isInteger });
+    const { kind, steps } = decoded;
+    requirePossible(steps >= 1 && steps <= Math.min(STEPS_MAX, Math.floor(KEPT_MAX / this.ball.coordinates)), "steps");
     this.kind = kind;
     this.steps = /** @type {number} */ (steps);
     this.sampling = this.deviation ? samplingCost(this.ball.coordinates * this.steps) : 0;

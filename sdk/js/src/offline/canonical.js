@@ -6,18 +6,18 @@
  * as the language itself writes them.
  * @param {any} value @returns {string}
  */
-export function canonical(value) {
-  if (Array.isArray(value)) return `[${value.map(canonical).join(",")}]`;
+export function formatCanonical(value) {
+  if (Array.isArray(value)) return `[${value.map(formatCanonical).join(",")}]`;
   if (value !== null && typeof value === "object") {
-    const rows = Object.keys(value).sort().map((key) => `${text(key)}:${canonical(value[key])}`);
+    const rows = Object.keys(value).sort().map((key) => `${formatText(key)}:${formatCanonical(value[key])}`);
     return `{${rows.join(",")}}`;
   }
   if (typeof value === "number" && !Number.isFinite(value)) throw new RangeError("a number is not finite");
-  return text(value);
+  return formatText(value);
 }
 
 /** @param {string | number | boolean | null} value */
-function text(value) {
+function formatText(value) {
   if (typeof value === "string" && /\p{Surrogate}/u.test(value)) throw new RangeError("a text has half a character");
   return JSON.stringify(value);
 }

@@ -4,7 +4,7 @@
 import { hex, json, utf8 } from "../bytes.js";
 import { unusable } from "../errors.js";
 import { sha256 } from "../sealing.js";
-import { canonical } from "./canonical.js";
+import { formatCanonical } from "./canonical.js";
 
 const FORMAT = 3;
 const FAMILY = "privateer/export/";
@@ -12,22 +12,22 @@ const LONGEST = 64 << 20;
 const GIVE = "give a file that privateer export wrote";
 const STATUSES = ["open", "paused", "draining", "stopped", "finished", "failed"];
 
-/** @param {any} one */
-const isText = (one) => typeof one === "string";
-/** @param {any} one */
-const isTable = (one) => one !== null && typeof one === "object" && !Array.isArray(one);
-/** @param {any} one */
-const isBase64 = (one) => isText(one) && one.length % 4 === 0 && /^[A-Za-z0-9+/]*={0,2}$/.test(one);
+/** @param {any} value */
+const isText = (value) => typeof value === "string";
+/** @param {any} value */
+const isTable = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
+/** @param {any} value */
+const isBase64 = (value) => isText(value) && value.length % 4 === 0 && /^[A-Za-z0-9+/]*={0,2}$/.test(value);
 
 /** The keys of an export, with what each is, and how to tell. @type {Record<string, [string, (one: any) => boolean]>} */
 const KEYS = {
   format: ["text", isText],
   experiment: ["text", isText],
   version: ["a whole number", Number.isSafeInteger],
-  status: [`one of ${STATUSES.join(", ")}`, (one) => STATUSES.includes(one)],
+  status: [`one of ${STATUSES.join(", ")}`, (value) => STATUSES.includes(value)],
   spec: ["an object", isTable],
   policy: ["an object", isTable],
-  result: ["an object or null", (one) => one === null || isTable(one)],
+  result: ["an object or null", (value) => value === null || isTable(value)],
   record: ["an object", isTable],
   state: ["base64", isBase64],
   publication: ["base64", isBase64],
@@ -43,7 +43,7 @@ const KEYS = {
 
 /** Read and check the file that `privateer export NAME FILE.json` wrote. @param {string | Uint8Array} file @returns {Promise<Export>} */
 export async function readExport(file) {
-  const document = parsed(file);
+  const document = parseExport(file);
   if (!isTable(document)) throw unusable(`is not an export: ${GIVE}`);
   checkFormat(document.format);
   await checkDigest(document);
@@ -57,7 +57,7 @@ export async function readExport(file) {
 }
 
 /** @param {string | Uint8Array} file @returns {any} */
-function parsed(file) {
+function parseExport(file) {
   if (typeof file !== "string" && !(file instanceof Uint8Array)) throw unusable("give the file's text, or its bytes as a Uint8Array");
   if (file.length > LONGEST) throw unusable(`has more than ${LONGEST} bytes: ${GIVE}`);
   try {
@@ -80,7 +80,7 @@ function checkFormat(name) {
 async function checkDigest({ digest, ...rest }) {
   let text;
   try {
-    text = canonical(rest);
+    text = formatCanonical(rest);
   } catch {
     throw unusable(`is not an export: it has a number, a text or a depth that JSON has not; ${GIVE}`);
   }

@@ -1,20 +1,20 @@
 // @ts-check
 /** Phased elimination, for deciding alone: a phase plays the same actions for everybody. */
 
-import { list } from "../arrays.js";
-import { sound } from "../errors.js";
+import { readList } from "../arrays.js";
+import { requireKnown } from "../errors.js";
 
 /** @param {number[]} rows */
-const rise = (rows) => rows.length > 0 && rows.every((one, i) => i === 0 || rows[i - 1] < one);
+const isRising = (rows) => rows.length > 0 && rows.every((row, i) => i === 0 || rows[i - 1] < row);
 
 export class PhasedDecider {
-  /** @param {any} told the policy as decoded @param {import("../spec.js").Spec} spec */
-  constructor(told, spec) {
-    this.version = told.version;
+  /** @param {any} decoded the policy as decoded @param {import("../spec.js").Spec} spec */
+  constructor(decoded, spec) {
+    this.version = decoded.version;
     this.cohort = "";
-    this.active = list(told.active, "<i8");
-    this.support = list(told.support, "<i8");
-    this.plays = list(told.plays, "<i8");
+    this.active = readList(decoded.active, "<i8");
+    this.support = readList(decoded.support, "<i8");
+    this.plays = readList(decoded.plays, "<i8");
     this.check(spec.options.length);
   }
 
@@ -23,7 +23,7 @@ export class PhasedDecider {
     const { active, support, plays } = this;
     const within = active.every((row) => row >= 0 && row < actions) && support.every((row) => active.includes(row));
     const played = plays.length === support.length && plays.every((times) => times >= 1);
-    sound(rise(active) && rise(support) && within && played);
+    requireKnown(isRising(active) && isRising(support) && within && played);
   }
 
   /** How often each action is played, by its row. @returns {Record<string, number>} */

@@ -1,12 +1,12 @@
 // @ts-check
 /** Choices by an exported policy: nothing is fetched, nothing is reported, nothing is kept. */
 
-import { featuresOf, namesOf } from "../adjustment.js";
-import { agree } from "../agreement.js";
+import { selectFeatures, listInputNames } from "../adjustment.js";
+import { checkAgreement } from "../agreement.js";
 import { ALGORITHMS } from "../algorithms/index.js";
 import { PrivateerError, invalid, refused, unusable } from "../errors.js";
-import { columnsOf, unfit } from "../features.js";
-import { plainOf } from "../inputs.js";
+import { encodeColumns, listUnfit } from "../features.js";
+import { toPlainValues } from "../inputs.js";
 import { coins as drawn } from "../platform.js";
 import { readPublication } from "../publication.js";
 import { Spec } from "../spec.js";
@@ -41,9 +41,9 @@ export class OfflinePolicy {
    * this version of the library cannot follow
    */
   static async read(file, { warn = console.warn } = {}) {
-    const found = await readExport(file);
+    const document = await readExport(file);
     try {
-      return new OfflinePolicy(found, await readPublication(found.published), warn);
+      return new OfflinePolicy(document, await readPublication(document.published), warn);
     } catch (error) {
       // A part that is missing shows as an error of the language.
       const detail = error instanceof PrivateerError ? error.message : "its publication is not one";
@@ -52,23 +52,23 @@ export class OfflinePolicy {
     }
   }
 
-  /** @param {import("./document.js").Export} found @param {Awaited<ReturnType<typeof readPublication>>} publication
+  /** @param {import("./document.js").Export} document @param {Awaited<ReturnType<typeof readPublication>>} publication
    * @param {(message: string) => void} warn */
-  constructor(found, { round, spec: body, policy, drain }, warn) {
+  constructor(document, { round, spec: body, policy, drain }, warn) {
     this.spec = new Spec(body);
     const Kind = DECIDERS.get(this.spec.algorithm);
     if (!Kind) throw refused("this client does not know the algorithm", "algorithm");
-    const asked = new Kind(policy, this.spec);
+    const decider = new Kind(policy, this.spec);
     /** @type {any} */
-    this.decider = drain === null ? asked : new Kind(drain, this.spec);
-    agree({ round, spec: this.spec, terms: policy.terms, policy: asked, decider: this.decider }, found.experiment);
-    if (round.version !== found.version) throw unusable("its version is not that of its publication: export it again");
+    this.decider = drain === null ? decider : new Kind(drain, this.spec);
+    checkAgreement({ round, spec: this.spec, terms: policy.terms, policy: decider, decider: this.decider }, document.experiment);
+    if (round.version !== document.version) throw unusable("its version is not that of its publication: export it again");
     /** Where the experiment stood when it was exported. A policy of one that was still open goes on trying arms. */
-    this.experiment = found.experiment;
-    this.version = found.version;
-    this.status = found.status;
+    this.experiment = document.experiment;
+    this.version = document.version;
+    this.status = document.status;
     /** What the experiment had found; null if its algorithm publishes no result. */
-    this.result = found.result;
+    this.result = document.result;
     this.warn = warn;
     /** @type {Set<string>} */
     this.warned = new Set();
@@ -76,7 +76,7 @@ export class OfflinePolicy {
 
   /** Names of what `choose` asks for: features in order, and numbers from before that adjust the reward. */
   get features() {
-    return namesOf(this.spec);
+    return listInputNames(this.spec);
   }
 
   /** Names of what can be chosen: arms, rows of actions, or coordinates. */
@@ -96,9 +96,9 @@ export class OfflinePolicy {
     if (!(Number.isInteger(coins) && coins >= 0 && coins < 2 ** 32)) {
       throw invalid("must be a whole number from 0 to 2**32 - 1: leave them out to have some drawn", "coins");
     }
-    const given = plainOf(context);
-    const columns = columnsOf(this.spec.features, featuresOf(this.spec, given));
-    for (const message of unfit(this.spec.features, given).filter((one) => !this.warned.has(one))) {
+    const values = toPlainValues(context);
+    const columns = encodeColumns(this.spec.features, selectFeatures(this.spec, values));
+    for (const message of listUnfit(this.spec.features, values).filter((message) => !this.warned.has(message))) {
       this.warned.add(message);
       this.warn(message);
     }

@@ -18,21 +18,21 @@ export const pureCurve = (pure) => (epsilon) =>
 /** Normal noise, exactly (Balle and Wang 2018, Theorem 8). @param {number} deviation @param {number} sensitivity @returns {Curve} */
 export const normalCurve = (deviation, sensitivity) => (epsilon) => {
   const [half, slope] = [sensitivity / (2 * deviation), (epsilon * deviation) / sensitivity];
-  const [own, other] = [logNormal(half - slope), logNormal(-half - slope)];
-  const lost = LAST_DIGITS * (epsilon + Math.abs(other) + Math.abs(own));
-  return Math.min(1, ROUNDING * Math.exp(own) * -Math.expm1(Math.min(0, epsilon + other - own) - lost));
+  const [upper, lower] = [logNormal(half - slope), logNormal(-half - slope)];
+  const rounding = LAST_DIGITS * (epsilon + Math.abs(lower) + Math.abs(upper));
+  return Math.min(1, ROUNDING * Math.exp(upper) * -Math.expm1(Math.min(0, epsilon + lower - upper) - rounding));
 };
 
 /** One randomized response among shuffled ones, or one subset selection of that many symbols for each own one. @param {number} local @param {number} symbols @param {number} honest
  * @param {number} [share] chance of others to be in the person's group, where groups are batches @returns {Curve} */
-export const shuffledCurve = (local, symbols, honest, share = 1) => above((epsilon) => shuffledDelta(epsilon, local, symbols, honest, share), local);
+export const shuffledCurve = (local, symbols, honest, share = 1) => exceedsLocal((epsilon) => shuffledDelta(epsilon, local, symbols, honest, share), local);
 
 /** A bound that holds above 0, at 0 as well. @param {Curve} bound @param {number} local @returns {Curve} */
-const above = (bound, local) => (epsilon) =>
+const exceedsLocal = (bound, local) => (epsilon) =>
   Math.min(pureCurve(local)(epsilon), bound(Math.max(epsilon, LEAST)) + (epsilon < LEAST ? Math.expm1(LEAST) : 0));
 
 /** Epsilon of a curve that falls, to a few digits, rounded up. @param {Curve} curve @param {number} delta */
-export function epsilonOf(curve, delta) {
+export function findEpsilon(curve, delta) {
   if (curve(0) <= delta) return 0;
   let [low, high] = [0, 1];
   while (curve(high) > delta) [low, high] = [high, 2 * high];

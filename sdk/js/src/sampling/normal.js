@@ -1,7 +1,7 @@
 // @ts-check
 /** Normal noise on a grid of integers from random words, as `privateer_core.sampling.normal` has it: floating point leaks nothing. */
 
-import { possible } from "../errors.js";
+import { requirePossible } from "../errors.js";
 
 const LEAST = 256;
 const MOST = 2 ** 40;
@@ -18,17 +18,17 @@ export const samplingCost = (count) => (count + 2) * COST;
 export class RoundedNormal {
   /** @param {number} deviation in grid units */
   constructor(deviation) {
-    possible(deviation >= LEAST && deviation <= MOST, "standard_deviation");
+    requirePossible(deviation >= LEAST && deviation <= MOST, "standard_deviation");
     this.deviation = deviation;
     this.width = 2 ** Math.max(0, Math.floor(Math.log2(deviation / 64)));
     const bins = Math.ceil((REACH * deviation) / this.width);
     this.heads = Array.from({ length: bins }, (_, bin) => this.weight(bin * this.width));
-    this.words = wordsOf(this.heads);
+    this.words = dealWords(this.heads);
     /** @type {bigint[]} */
     this.edges = [];
-    this.words.slice(0, -1).reduce((sum, own) => (this.edges.push(sum + own), sum + own), 0n);
-    const least = this.words.reduce((low, own, bin) => Math.min(low, Number(own) / this.heads[bin]), Infinity);
-    this.scales = this.words.map((own) => (least * (1 - 2 ** -40)) / Number(own));
+    this.words.slice(0, -1).reduce((sum, weight) => (this.edges.push(sum + weight), sum + weight), 0n);
+    const minRatio = this.words.reduce((low, weight, bin) => Math.min(low, Number(weight) / this.heads[bin]), Infinity);
+    this.scales = this.words.map((weight) => (minRatio * (1 - 2 ** -40)) / Number(weight));
   }
 
   /** The probability of an integer, up to a constant: the density's average over an interval of length 1. @param {number} magnitude */
@@ -44,8 +44,8 @@ export class RoundedNormal {
   /** @param {import("../platform.js").Noise} noise @returns {number} */
   draw(noise) {
     for (;;) {
-      const found = this.propose(noise(3));
-      if (found !== null) return found;
+      const draw = this.propose(noise(3));
+      if (draw !== null) return draw;
     }
   }
 
@@ -61,13 +61,13 @@ export class RoundedNormal {
     const negative = place >> 63n === 1n;
     const spare = (place >> (63n - SPARE)) & ((1n << SPARE) - 1n);
     // Zero has one sign only.
-    if ((negative && magnitude === 0) || !under(accept, spare, this.weight(magnitude) * this.scales[low])) return null;
+    if ((negative && magnitude === 0) || !isUnder(accept, spare, this.weight(magnitude) * this.scales[low])) return null;
     return negative ? -magnitude : magnitude;
   }
 }
 
 /** True with a probability below 1; spare bits decide where the word ties. @param {bigint} word @param {bigint} spare @param {number} probability */
-function under(word, spare, probability) {
+function isUnder(word, spare, probability) {
   const scaled = probability * 2 ** 64;
   const limit = BigInt(Math.floor(scaled));
   const part = BigInt(Math.floor((scaled - Math.floor(scaled)) * 2 ** Number(SPARE)));
@@ -75,17 +75,17 @@ function under(word, spare, probability) {
 }
 
 /** How many words pick each bin: in proportion to its head, rounded up; the first has the rest. @param {number[]} heads */
-function wordsOf(heads) {
+function dealWords(heads) {
   // Exact: numbers of floating point are whole multiples of 2^-1074, and these are far larger.
-  const exact = heads.map((head) => whole(head, 400));
-  const total = exact.reduce((sum, one) => sum + one);
-  const later = exact.slice(1).map((one) => (one * WORD + total - 1n) / total);
-  return [WORD - later.reduce((sum, one) => sum + one), ...later];
+  const exact = heads.map((head) => floorShifted(head, 400));
+  const total = exact.reduce((sum, weight) => sum + weight);
+  const later = exact.slice(1).map((weight) => (weight * WORD + total - 1n) / total);
+  return [WORD - later.reduce((sum, weight) => sum + weight), ...later];
 }
 
 /** A number times 2^shift, without rounding. @param {number} value @param {number} shift */
-function whole(value, shift) {
-  let left = shift;
-  for (; !Number.isInteger(value); left--) value *= 2;
-  return BigInt(value) << BigInt(left);
+function floorShifted(value, shift) {
+  let remainder = shift;
+  for (; !Number.isInteger(value); remainder--) value *= 2;
+  return BigInt(value) << BigInt(remainder);
 }

@@ -3,8 +3,8 @@
 
 import { malformed } from "../errors.js";
 
-/** With padding. @param {Uint8Array} some */
-export const base64url = (some) => btoa(String.fromCharCode(...some)).replaceAll("+", "-").replaceAll("/", "_");
+/** With padding. @param {Uint8Array} bytes */
+export const base64url = (bytes) => btoa(String.fromCharCode(...bytes)).replaceAll("+", "-").replaceAll("/", "_");
 
 /** The bytes of a text with padding; nothing else has the same bytes. @param {unknown} text @returns {Uint8Array<ArrayBuffer>} */
 export function unbase64url(text) {

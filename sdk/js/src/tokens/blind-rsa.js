@@ -6,16 +6,16 @@
  * drawn anew for each message, and the values that meet it are random.
  */
 
-import { hex, joined, unhex } from "../bytes.js";
+import { hex, concatBytes, unhex } from "../bytes.js";
 import { malformed } from "../errors.js";
-import { random, subtle } from "../platform.js";
+import { fillRandom, getSubtleCrypto } from "../platform.js";
 import { base64url } from "./base64url.js";
 
 const [HASH_SIZE, SALT_SIZE] = [48, 48];
 const EXPONENT = 65_537n;
 
-/** @param {Uint8Array} some @returns {bigint} */
-export const integer = (some) => BigInt(`0x${hex(some) || 0}`);
+/** @param {Uint8Array} bytes @returns {bigint} */
+export const integer = (bytes) => BigInt(`0x${hex(bytes) || 0}`);
 
 /** @param {bigint} value @param {number} size */
 const octets = (value, size) => unhex(value.toString(16).padStart(2 * size, "0"));
@@ -27,20 +27,20 @@ const bitsOf = (n) => n.toString(2).length;
 const sizeOf = (n) => Math.ceil(bitsOf(n) / 8);
 
 /** @param {Uint8Array<ArrayBuffer>} bytes */
-const sha384 = async (bytes) => new Uint8Array(await subtle().digest("SHA-384", bytes));
+const sha384 = async (bytes) => new Uint8Array(await getSubtleCrypto().digest("SHA-384", bytes));
 
 /** @param {bigint} base @param {bigint} n */
-function power(base, n) {
-  let [found, square] = [1n, base];
-  for (let left = EXPONENT; left > 0n; left >>= 1n) {
-    if (left & 1n) found = (found * square) % n;
+function raiseToPower(base, n) {
+  let [power, square] = [1n, base];
+  for (let exponent = EXPONENT; exponent > 0n; exponent >>= 1n) {
+    if (exponent & 1n) power = (power * square) % n;
     square = (square * square) % n;
   }
-  return found;
+  return power;
 }
 
 /** The inverse of a number by Euclid's algorithm; null if it has a factor of the modulus. @param {bigint} value @param {bigint} n */
-export function inverseOf(value, n) {
+export function findInverse(value, n) {
   let [rest, next, factor, other] = [n, value % n, 0n, 1n];
   while (next > 0n) {
     const times = rest / next;
@@ -51,30 +51,30 @@ export function inverseOf(value, n) {
 }
 
 /** A blinding factor and its inverse. @param {bigint} n @returns {[bigint, bigint]} */
-function factors(n) {
+function drawBlinding(n) {
   for (;;) {
-    const factor = integer(random(new Uint8Array(sizeOf(n))));
-    const inverse = factor > 0n && factor < n ? inverseOf(factor, n) : null;
+    const factor = integer(fillRandom(new Uint8Array(sizeOf(n))));
+    const inverse = factor > 0n && factor < n ? findInverse(factor, n) : null;
     if (inverse !== null) return [factor, inverse];
   }
 }
 
 /** MGF1 of a seed. @param {Uint8Array<ArrayBuffer>} seed @param {number} size */
-async function mask(seed, size) {
+async function generateMask(seed, size) {
   const count = Math.ceil(size / HASH_SIZE);
-  const blocks = await Promise.all(Array.from({ length: count }, (_, place) => sha384(joined(seed, [0, 0, place >> 8, place & 255]))));
-  return joined(...blocks).slice(0, size);
+  const blocks = await Promise.all(Array.from({ length: count }, (_, place) => sha384(concatBytes(seed, [0, 0, place >> 8, place & 255]))));
+  return concatBytes(...blocks).slice(0, size);
 }
 
 /** A message in so many bits, by EMSA-PSS. @param {Uint8Array<ArrayBuffer>} message @param {Uint8Array<ArrayBuffer>} salt @param {number} bits */
 export async function encodePss(message, salt, bits) {
-  const digest = await sha384(joined(new Uint8Array(8), await sha384(message), salt));
+  const digest = await sha384(concatBytes(new Uint8Array(8), await sha384(message), salt));
   const size = Math.ceil(bits / 8) - HASH_SIZE - 1;
-  const block = joined(new Uint8Array(size - salt.length - 1), [1], salt);
-  const hidden = await mask(digest, size);
+  const block = concatBytes(new Uint8Array(size - salt.length - 1), [1], salt);
+  const hidden = await generateMask(digest, size);
   const masked = block.map((byte, place) => byte ^ hidden[place]);
   masked[0] &= 255 >> (8 * Math.ceil(bits / 8) - bits);
-  return joined(masked, digest, [0xbc]);
+  return concatBytes(masked, digest, [0xbc]);
 }
 
 /**
@@ -82,12 +82,12 @@ export async function encodePss(message, salt, bits) {
  * @param {bigint} n the modulus @param {Uint8Array<ArrayBuffer>} message
  * @param {{salt?: Uint8Array<ArrayBuffer>, inverse?: Uint8Array}} [known] randomness that tests know
  */
-export async function blind(n, message, { salt = random(new Uint8Array(SALT_SIZE)), inverse } = {}) {
+export async function blind(n, message, { salt = fillRandom(new Uint8Array(SALT_SIZE)), inverse } = {}) {
   const encoded = integer(await encodePss(message, salt, bitsOf(n) - 1));
-  const [factor, back] = inverse ? [inverseOf(integer(inverse), n), integer(inverse)] : factors(n);
+  const [factor, back] = inverse ? [findInverse(integer(inverse), n), integer(inverse)] : drawBlinding(n);
   // As likely as guessing the private key.
-  if (factor === null || inverseOf(encoded, n) === null) throw malformed("the message has a factor of the modulus");
-  return { message: octets((encoded * power(factor, n)) % n, sizeOf(n)), inverse: octets(back, sizeOf(n)) };
+  if (factor === null || findInverse(encoded, n) === null) throw malformed("the message has a factor of the modulus");
+  return { message: octets((encoded * raiseToPower(factor, n)) % n, sizeOf(n)), inverse: octets(back, sizeOf(n)) };
 }
 
 /**
@@ -106,6 +106,6 @@ export async function finalize(n, message, signed, inverse) {
 export async function verifies(n, message, signature) {
   const unpadded = (/** @type {bigint} */ value) => base64url(octets(value, sizeOf(value))).replaceAll("=", "");
   const key = { kty: "RSA", alg: "PS384", n: unpadded(n), e: unpadded(EXPONENT) };
-  const imported = await subtle().importKey("jwk", key, { name: "RSA-PSS", hash: "SHA-384" }, false, ["verify"]);
-  return subtle().verify({ name: "RSA-PSS", saltLength: SALT_SIZE }, imported, signature, message);
+  const imported = await getSubtleCrypto().importKey("jwk", key, { name: "RSA-PSS", hash: "SHA-384" }, false, ["verify"]);
+  return getSubtleCrypto().verify({ name: "RSA-PSS", saltLength: SALT_SIZE }, imported, signature, message);
 }

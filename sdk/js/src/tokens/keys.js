@@ -1,8 +1,8 @@
 // @ts-check
 /** The public keys of an issuer, and the document that shows them: RFC 9578's directory, by experiment. */
 
-import { joined, json, same, unhex } from "../bytes.js";
-import { sound } from "../errors.js";
+import { concatBytes, json, areEqualBytes, unhex } from "../bytes.js";
+import { requireKnown } from "../errors.js";
 import { isWhole } from "../numbers.js";
 import { sha256 } from "../sealing.js";
 import { unbase64url } from "./base64url.js";
@@ -21,11 +21,11 @@ const TAIL = unhex("0203010001");
 /** @typedef {{encoded: Uint8Array<ArrayBuffer>, n: bigint, id: Uint8Array<ArrayBuffer>, notBefore: number, notAfter: number}} TokenKey */
 
 /** A key that signs tokens. @param {Uint8Array<ArrayBuffer>} encoded @param {number} notBefore @param {number} notAfter @returns {Promise<TokenKey>} */
-export async function tokenKey(encoded, notBefore, notAfter) {
+export async function makeTokenKey(encoded, notBefore, notAfter) {
   const modulus = encoded.slice(HEAD.length, HEAD.length + SIZE);
   // A modulus of 2,048 bits begins with a one.
-  sound(same(encoded, joined(HEAD, modulus, TAIL)) && modulus.length === SIZE && modulus[0] >= 128, "token-key");
-  sound(isWhole(notBefore, 0) && isWhole(notAfter, notBefore + 1), "not-after");
+  requireKnown(areEqualBytes(encoded, concatBytes(HEAD, modulus, TAIL)) && modulus.length === SIZE && modulus[0] >= 128, "token-key");
+  requireKnown(isWhole(notBefore, 0) && isWhole(notAfter, notBefore + 1), "not-after");
   return { encoded, n: integer(modulus), id: await sha256(encoded), notBefore, notAfter };
 }
 
@@ -38,11 +38,11 @@ export const isValid = ({ notBefore, notAfter }, now) => notBefore <= now && now
  */
 export async function readDirectory(body, experiment) {
   const { issuer, experiments } = /** @type {{issuer: string, experiments: Record<string, any>}} */ (json(body));
-  sound(typeof issuer === "string" && typeof experiments === "object", "issuer");
+  requireKnown(typeof issuer === "string" && typeof experiments === "object", "issuer");
   /** @type {any[]} */
-  const shown = Object.hasOwn(experiments, experiment) ? experiments[experiment]?.["token-keys"] : [];
-  sound(Array.isArray(shown), "token-keys");
-  const ours = shown.filter((one) => one?.["token-type"] === TYPE);
-  const keys = await Promise.all(ours.map((one) => tokenKey(unbase64url(one["token-key"]), one["not-before"], one["not-after"])));
-  return { issuer, keys: keys.sort((one, other) => other.notBefore - one.notBefore) };
+  const listed = Object.hasOwn(experiments, experiment) ? experiments[experiment]?.["token-keys"] : [];
+  requireKnown(Array.isArray(listed), "token-keys");
+  const blindKeys = listed.filter((key) => key?.["token-type"] === TYPE);
+  const keys = await Promise.all(blindKeys.map((key) => makeTokenKey(unbase64url(key["token-key"]), key["not-before"], key["not-after"])));
+  return { issuer, keys: keys.sort((key, other) => other.notBefore - key.notBefore) };
 }

@@ -4,8 +4,8 @@
  * endpoint. Its challenge says so, and the device makes it itself, so that nobody can mark a device by it.
  */
 
-import { joined, utf8 } from "../bytes.js";
-import { random } from "../platform.js";
+import { concatBytes, utf8 } from "../bytes.js";
+import { fillRandom } from "../platform.js";
 import { sha256 } from "../sealing.js";
 import { base64url } from "./base64url.js";
 import { blind, finalize } from "./blind-rsa.js";
@@ -21,15 +21,15 @@ const DIGEST_SIZE = 32;
 /** @typedef {import("./keys.js").TokenKey} TokenKey */
 
 /** @param {string} name */
-function named(name) {
+function encodeName(name) {
   const bytes = utf8(name);
-  return joined([bytes.length >> 8, bytes.length & 255], bytes);
+  return concatBytes([bytes.length >> 8, bytes.length & 255], bytes);
 }
 
 /** What a token is for: the names of issuer and endpoint, and the experiment. @param {string} issuer @param {string} origin @param {string} experiment */
-export async function challenge(issuer, origin, experiment) {
+export async function encodeChallenge(issuer, origin, experiment) {
   const context = await sha256(utf8(`privateer/token/1\0${experiment}`));
-  return joined(TYPE, named(issuer), [context.length], context, named(origin));
+  return concatBytes(TYPE, encodeName(issuer), [context.length], context, encodeName(origin));
 }
 
 /** The name of a service at an address, as challenges have it: host, and port unless it is 443. @param {string} url */
@@ -42,10 +42,10 @@ export function serverName(url) {
 /** Draw a token, and blind it. @param {Uint8Array<ArrayBuffer>} digest of the challenge @param {TokenKey} key
  * @param {{nonce?: Uint8Array<ArrayBuffer>, salt?: Uint8Array<ArrayBuffer>, inverse?: Uint8Array}} [known] randomness that tests know
  * @returns {Promise<PendingToken>} */
-export async function draw(digest, key, { nonce = random(new Uint8Array(NONCE_SIZE)), ...known } = {}) {
-  const input = joined(TYPE, nonce, digest, key.id);
+export async function drawToken(digest, key, { nonce = fillRandom(new Uint8Array(NONCE_SIZE)), ...known } = {}) {
+  const input = concatBytes(TYPE, nonce, digest, key.id);
   const { message, inverse } = await blind(key.n, input, known);
-  return { input, request: joined(TYPE, key.id.slice(-1), message), inverse };
+  return { input, request: concatBytes(TYPE, key.id.slice(-1), message), inverse };
 }
 
 /** Id of the key that shall sign a token. @param {{input: Uint8Array<ArrayBuffer>}} token */
@@ -55,10 +55,10 @@ export const keyIdOf = ({ input }) => input.slice(-DIGEST_SIZE);
 export const digestOf = (token) => token.slice(TYPE.length + NONCE_SIZE, TYPE.length + NONCE_SIZE + DIGEST_SIZE);
 
 /** What an endpoint knows a token by: the digest of its challenge, and the id of its key. @param {Uint8Array} token */
-export const markOf = (token) => token.slice(TYPE.length + NONCE_SIZE, TYPE.length + NONCE_SIZE + 2 * DIGEST_SIZE);
+export const tokenMark = (token) => token.slice(TYPE.length + NONCE_SIZE, TYPE.length + NONCE_SIZE + 2 * DIGEST_SIZE);
 
 /** The token that the issuer's answer makes. @param {PendingToken} pending @param {TokenKey} key @param {Uint8Array} signed */
-export const finished = async ({ input, inverse }, key, signed) => joined(input, await finalize(key.n, input, signed, inverse));
+export const finishToken = async ({ input, inverse }, key, signed) => concatBytes(input, await finalize(key.n, input, signed, inverse));
 
 /** The header that spends a token. @param {Uint8Array} token */
-export const authorization = (token) => `PrivateToken token="${base64url(token)}"`;
+export const formatAuthorization = (token) => `PrivateToken token="${base64url(token)}"`;

@@ -1,12 +1,12 @@
 // @ts-check
 /** How a device gets upload tokens: ahead, apart from reports, with keys that are everybody's. */
 
-import { joined, same } from "../bytes.js";
+import { concatBytes, areEqualBytes } from "../bytes.js";
 import { PrivateerError, refused } from "../errors.js";
-import { ask, problem } from "../exchange.js";
+import { ask, readSlug } from "../exchange.js";
 import { sha256 } from "../sealing.js";
 import { DIRECTORY, isValid, readDirectory } from "./keys.js";
-import { SIGNATURE_SIZE, challenge, draw, finished, keyIdOf, markOf, serverName } from "./token.js";
+import { SIGNATURE_SIZE, encodeChallenge, drawToken, finishToken, keyIdOf, tokenMark, serverName } from "./token.js";
 
 const REQUEST = "application/private-token-request";
 const RESPONSE = "application/private-token-response";
@@ -24,10 +24,10 @@ const REMEDIES = {
 /** @typedef {import("./token.js").PendingToken} PendingToken */
 /** @typedef {import("../ledgers/ledger.js").Sealed} Sealed */
 
-const strange = (/** @type {string} */ detail) => refused(`${detail}: such keys would tell devices apart, do not report there`, "issuer");
+const makeUntrustedError = (/** @type {string} */ detail) => refused(`${detail}: such keys would tell devices apart, do not report there`, "issuer");
 const UNLISTED = "the server lists no token keys: have its operator set PRIVATEER_TOKEN_KEYS";
 const LAGS = "the endpoint does not show the newest token key that the server lists: try again in a few minutes; if it lasts, do not report there";
-const nobody = (/** @type {string} */ detail) => new PrivateerError("unavailable", `${detail}: try again later`, "issuer");
+const makeUnavailableError = (/** @type {string} */ detail) => new PrivateerError("unavailable", `${detail}: try again later`, "issuer");
 
 /** Gets tokens for one experiment. */
 export class Tokens {
@@ -42,13 +42,13 @@ export class Tokens {
 
   /**
    * Get tokens until so many are left for an endpoint; ask nobody if they are there already.
-   * @param {string} endpoint @param {number} wanted @param {number} seconds for each request
+   * @param {string} endpoint @param {number} count @param {number} seconds for each request
    */
-  async fill(endpoint, wanted, seconds) {
-    const missing = wanted - (await this.client.tokenStore.count(this.identity, endpoint));
+  async fill(endpoint, count, seconds) {
+    const missing = count - (await this.client.tokenStore.count(this.identity, endpoint));
     if (missing <= 0) return;
     const { good } = await this.keys(this.client.baseOf(endpoint), seconds);
-    await this.get(endpoint, missing, wanted, good, seconds);
+    await this.get(endpoint, missing, count, good, seconds);
   }
 
   /**
@@ -63,42 +63,42 @@ export class Tokens {
     const { endpoint } = report;
     const token = await tokenStore.tied(identity, report);
     if (!token) return;
-    const { good, shown } = await this.keys(this.client.baseOf(endpoint), seconds);
+    const { good, shown: listedKeys } = await this.keys(this.client.baseOf(endpoint), seconds);
     const digest = await this.digest(endpoint);
-    const marks = shown.map(({ id }) => joined(digest, id));
-    if (marks.some((mark) => same(mark, markOf(token)))) return;
+    const marks = listedKeys.map(({ id }) => concatBytes(digest, id));
+    if (marks.some((mark) => areEqualBytes(mark, tokenMark(token)))) return;
     const strays = await tokenStore.strays(identity, endpoint, marks);
-    const wanted = 1 + (await tokenStore.bare(identity, endpoint)) + strays.length;
-    const missing = wanted - (await tokenStore.count(identity, endpoint));
-    if (missing > 0) await this.get(endpoint, missing, wanted, good, seconds);
+    const count = 1 + (await tokenStore.bare(identity, endpoint)) + strays.length;
+    const missing = count - (await tokenStore.count(identity, endpoint));
+    if (missing > 0) await this.get(endpoint, missing, count, good, seconds);
     await tokenStore.part(identity, report, token, strays);
   }
 
   /** Digest of the challenge that tokens for an endpoint are for. @param {string} endpoint */
   async digest(endpoint) {
-    return sha256(await challenge(serverName(this.issuer), serverName(this.client.baseOf(endpoint)), this.name));
+    return sha256(await encodeChallenge(serverName(this.issuer), serverName(this.client.baseOf(endpoint)), this.name));
   }
 
   /**
    * Get missing tokens; first those that were asked for before.
-   * @param {string} endpoint @param {number} missing @param {number} wanted as many as the ledger may have then
+   * @param {string} endpoint @param {number} missing @param {number} count as many as the ledger may have then
    * @param {TokenKey[]} keys @param {number} seconds for each request
    */
-  async get(endpoint, missing, wanted, keys, seconds) {
+  async get(endpoint, missing, count, keys, seconds) {
     const { identity } = this;
     const { tokenStore } = this.client;
     const digest = await this.digest(endpoint);
     await tokenStore.keepOnly(identity, endpoint, digest);
-    const known = await this.stillValid(await tokenStore.pending(identity, endpoint), keys);
-    const drawn = await Promise.all(Array.from({ length: Math.max(0, missing - known.length) }, () => draw(digest, keys[0])));
-    const pending = await tokenStore.begin(identity, endpoint, drawn, keys[0].notAfter, wanted);
-    for (const one of pending.slice(0, missing)) await this.sign(one, keys, seconds);
+    const reusable = await this.stillValid(await tokenStore.pending(identity, endpoint), keys);
+    const fresh = await Promise.all(Array.from({ length: Math.max(0, missing - reusable.length) }, () => drawToken(digest, keys[0])));
+    const pending = await tokenStore.begin(identity, endpoint, fresh, keys[0].notAfter, count);
+    for (const token of pending.slice(0, missing)) await this.sign(token, keys, seconds);
   }
 
   /** The tokens that were asked for before and may still be signed; forget the others. @param {PendingToken[]} pending @param {TokenKey[]} keys */
   async stillValid(pending, keys) {
-    const isKnown = (/** @type {PendingToken} */ one) => keys.some(({ id }) => same(id, keyIdOf(one)));
-    for (const one of pending) if (!isKnown(one)) await this.client.tokenStore.drop(this.identity, one);
+    const isKnown = (/** @type {PendingToken} */ token) => keys.some(({ id }) => areEqualBytes(id, keyIdOf(token)));
+    for (const token of pending) if (!isKnown(token)) await this.client.tokenStore.drop(this.identity, token);
     return pending.filter(isKnown);
   }
 
@@ -110,40 +110,40 @@ export class Tokens {
    * endpoint shows
    */
   async keys(base, seconds) {
-    const shown = await this.shown(base, seconds);
-    if (!shown) throw nobody("the endpoint shows no token keys");
-    const listed = base === this.client.server ? shown : await this.shown(this.client.server, seconds);
+    const listedKeys = await this.listedKeys(base, seconds);
+    if (!listedKeys) throw makeUnavailableError("the endpoint shows no token keys");
+    const listed = base === this.client.server ? listedKeys : await this.listedKeys(this.client.server, seconds);
     if (!listed) throw refused(UNLISTED, "issuer");
-    const good = listed.filter(({ id }) => shown.some((one) => same(one.id, id)));
+    const good = listed.filter(({ id }) => listedKeys.some((token) => areEqualBytes(token.id, id)));
     if (good[0] !== listed[0]) throw refused(LAGS, "issuer");
-    return { good, shown };
+    return { good, shown: listedKeys };
   }
 
   /** @param {string} base @param {number} seconds @returns {Promise<TokenKey[] | null>} */
-  async shown(base, seconds) {
+  async listedKeys(base, seconds) {
     const url = `${base}/experiments/${encodeURIComponent(this.name)}/token-keys`;
     const answer = await ask(url, { headers: { accept: DIRECTORY } }, seconds, DIRECTORY_MAX);
     if (answer.status === 404) return null;
-    if (answer.status !== 200) throw nobody("no answer about token keys");
+    if (answer.status !== 200) throw makeUnavailableError("no answer about token keys");
     const { issuer, keys } = await readDirectory(answer.body, this.name).catch(() => {
-      throw strange("no token keys of type 2");
+      throw makeUntrustedError("no token keys of type 2");
     });
     const valid = keys.filter((key) => isValid(key, this.client.clock.now()));
-    if (issuer !== serverName(this.issuer)) throw strange("the token keys are another issuer's than the application names");
-    if (valid.length > VALID_MAX) throw strange(`more than ${VALID_MAX} token keys are valid at a time`);
+    if (issuer !== serverName(this.issuer)) throw makeUntrustedError("the token keys are another issuer's than the application names");
+    if (valid.length > VALID_MAX) throw makeUntrustedError(`more than ${VALID_MAX} token keys are valid at a time`);
     return valid.length ? valid : null;
   }
 
   /** Have a token signed, and keep it. @param {PendingToken} pending @param {TokenKey[]} keys @param {number} seconds */
   async sign(pending, keys, seconds) {
-    const key = keys.find(({ id }) => same(id, keyIdOf(pending)));
+    const key = keys.find(({ id }) => areEqualBytes(id, keyIdOf(pending)));
     if (!key) return; // another page has drawn it by keys of its own, and has it signed
     const url = `${this.issuer}/experiments/${encodeURIComponent(this.name)}/tokens`;
     const headers = { "content-type": REQUEST, accept: RESPONSE, ...(await this.attestation(seconds)) };
     const answer = await ask(url, { method: "POST", headers, body: pending.request }, seconds, SIGNATURE_SIZE);
-    if (answer.status !== 200) throw await this.unsigned(problem(answer) ?? "", pending);
-    const token = await finished(pending, key, answer.body).catch(() => {
-      throw strange("the issuer signs with another key than everybody's");
+    if (answer.status !== 200) throw await this.unsigned(readSlug(answer) ?? "", pending);
+    const token = await finishToken(pending, key, answer.body).catch(() => {
+      throw makeUntrustedError("the issuer signs with another key than everybody's");
     });
     await this.client.tokenStore.finish(this.identity, pending, token);
   }
@@ -167,7 +167,7 @@ export class Tokens {
   /** Why the issuer gives no token. @param {string} reason @param {PendingToken} pending */
   async unsigned(reason, pending) {
     if (reason === "token-request-refused") await this.client.tokenStore.drop(this.identity, pending);
-    if (!Object.hasOwn(REMEDIES, reason)) return nobody("the issuer has signed no token");
+    if (!Object.hasOwn(REMEDIES, reason)) return makeUnavailableError("the issuer has signed no token");
     return new PrivateerError(reason, `the issuer gives this device no token: ${REMEDIES[reason]}`, "issuer");
   }
 }

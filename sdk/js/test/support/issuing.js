@@ -3,7 +3,7 @@
 
 import { constants, createHash, generateKeyPairSync, privateDecrypt, verify } from "node:crypto";
 
-import { joined, unhex } from "../../src/bytes.js";
+import { concatBytes, unhex } from "../../src/bytes.js";
 import { base64url } from "../../src/tokens/base64url.js";
 
 const HEAD = unhex(
@@ -18,7 +18,7 @@ export class Mint {
     this.private = privateKey;
     this.public = publicKey;
     const modulus = new Uint8Array(Buffer.from(publicKey.export({ format: "jwk" }).n ?? "", "base64url"));
-    this.encoded = joined(HEAD, modulus, unhex("0203010001"));
+    this.encoded = concatBytes(HEAD, modulus, unhex("0203010001"));
     this.id = createHash("sha256").update(this.encoded).digest();
   }
 

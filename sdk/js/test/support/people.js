@@ -18,7 +18,7 @@ export function value(table, bits) {
   const kind = Number(bits % 8n);
   const place = (/** @type {number} */ count) => Number((bits >> 3n) % BigInt(count));
   if (kind === 0) return null;
-  if (table.hashed) return kind > 2 ? `No. ${place(1000)}` : place(1000);
+  if (table.hash_buckets) return kind > 2 ? `No. ${place(1000)}` : place(1000);
   if (table.levels) return kind === 1 ? "elsewhere" : table.levels[place(table.levels.length)];
   if (table.boolean) return place(2) === 1;
   const [low, high] = table.quantiles ? [table.quantiles[0], table.quantiles.at(-1)] : [table.low, table.high];

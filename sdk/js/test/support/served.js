@@ -6,8 +6,8 @@ import { createHash, generateKeyPairSync, sign } from "node:crypto";
 import { createServer } from "node:http";
 
 import { PrivateerError } from "../../src/index.js";
-import { joined } from "../../src/bytes.js";
-import { entryOf } from "../../src/log.js";
+import { concatBytes } from "../../src/bytes.js";
+import { encodeEntry } from "../../src/log.js";
 import { leafHash } from "../../src/merkle.js";
 import { decode, encode } from "../../src/msgpack.js";
 import { readPublication } from "../../src/publication.js";
@@ -45,7 +45,7 @@ export class Notary {
   /** @param {Uint8Array} publication */
   async proof(publication) {
     const { round, digest } = await readPublication(new Uint8Array(publication));
-    const leaf = Buffer.from(await leafHash(entryOf(round.experiment, round.version, digest)));
+    const leaf = Buffer.from(await leafHash(encodeEntry(round.experiment, round.version, digest)));
     if (!this.leaves.some((one) => one.equals(leaf))) this.leaves.push(leaf);
     const index = this.leaves.findIndex((one) => one.equals(leaf));
     const [root, path] = tree(this.leaves, index);
@@ -132,5 +132,5 @@ export function changed(body, experiment, version = 4) {
   round[1] = version;
   // In the policy the version is a number after its name, which is small at first.
   const at = Buffer.from(policy).indexOf("version") + "version".length;
-  return encode([round, joined([...Buffer.from(JSON.stringify(told))]), joined(policy.slice(0, at), encode(version), policy.slice(at + 1))]);
+  return encode([round, concatBytes([...Buffer.from(JSON.stringify(told))]), concatBytes(policy.slice(0, at), encode(version), policy.slice(at + 1))]);
 }

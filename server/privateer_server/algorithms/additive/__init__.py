@@ -1,4 +1,4 @@
-"""What learns additive bandits."""
+"""Learners of additive bandits."""
 
 from privateer_core.algorithms.additive.spec import AdditiveSpec
 from privateer_server.algorithms.additive.learner import AdditiveLearner
@@ -9,4 +9,4 @@ __all__ = ["AdditiveLearner", "LevelsFirstLearner", "learner_of"]
 
 def learner_of(spec: AdditiveSpec) -> AdditiveLearner | LevelsFirstLearner:
     """Return the learner of a spec: reports that no crowd hides tell levels of arms first."""
-    return LevelsFirstLearner(spec) if spec.starts_from_levels else AdditiveLearner(spec)
+    return LevelsFirstLearner(spec) if spec.has_coin_plan else AdditiveLearner(spec)

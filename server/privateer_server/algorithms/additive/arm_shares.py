@@ -1,4 +1,4 @@
-"""Shares of people who get each arm under a policy, from made-up people whose features are independent."""
+"""Shares of participants who get each arm under a policy, from simulated participants with independent features."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,27 +8,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer_core.algorithms.additive.cells import Cells
-from privateer_core.algorithms.additive.policy import STEP, AdditivePolicy
+from privateer_core.algorithms.additive.policy import TERM_UNIT, AdditivePolicy
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
-_PEOPLE: Final = 256
+_N_SIMULATED: Final = 256
 """People made up for each cell, each of whom takes every draw."""
-_ABOVE: Final = 0.02
-_FEW: Final = 32
+_MAX_EXCEEDING_SHARE: Final = 0.02
+_MIN_SIMULATED: Final = 32
 _ARM_BITS: Final = 8
 """Bits of an arm: a sum of 65 terms of 16 bits has 22 more."""
 _ARM_MASK: Final = (1 << _ARM_BITS) - 1
-_NEVER: Final = -(1 << 30)
+_UNPLAYABLE_SCORE: Final = -(1 << 30)
 """Score of an arm that nobody gets: below all sums of terms."""
-_MANY: Final = _PEOPLE * 64
+_MAX_SIMULATED: Final = _N_SIMULATED * 64
 """Features with more than 64 cells have fewer people for each, but no fewer than a few."""
-_NONE: Final = 1e-9
+_MIN_DIVISOR: Final = 1e-9
 
 
 @dataclass(frozen=True)
 class ArmShares:
-    """The arms of people of each cell, and how much their residuals say."""
+    """The shares of arms among the participants of each cell, and the weights of their residuals."""
 
     # shape (arms, terms): the share of people of a cell who get the arm; the first term's is that of everybody
     shares: Array
@@ -38,94 +38,102 @@ class ArmShares:
     cut: Array
     spread: Array  # shape (arms,): variance of a residual over what it is multiplied by
 
-    def at(self, terms: Ints) -> "ArmShares":
-        """Return those of some terms."""
+    def select_terms(self, terms: Ints) -> "ArmShares":
+        """Return the shares of the selected terms."""
         return ArmShares(self.shares[:, terms], self.weighted[:, terms], self.cut[:, terms], self.spread)
 
     @classmethod
-    def of(cls, policy: AdditivePolicy, masses: Array) -> "ArmShares":
-        """Return those of a policy; ``masses`` (terms,) are the shares of people by cell, and 1."""
+    def from_policy(cls, policy: AdditivePolicy, masses: Array) -> "ArmShares":
+        """Return the shares under a policy; ``masses`` (terms,) are the shares of participants by cell, and 1."""
         cells, means = policy.questions.cells, policy.means.astype(np.int32)
-        draws = _ranked(policy)
-        terms = made_up(cells, masses)
-        scores = draws[:, :1] + sum(draws[:, own] for own in terms.T)
-        expected = means[:, 0] + sum(means[:, own].T for own in terms.T)
-        found = [_of_people(policy, _times(scores)[None], expected[None])]
-        for place, own in enumerate(terms.T):
-            cell = slice(int(cells.starts[place]), int(cells.starts[place + 1]))
-            some = max(_FEW, min(_PEOPLE, _MANY // (cell.stop - cell.start)))
-            others, rest = scores[:, :some] - draws[:, own[:some]], (expected - means[:, own].T)[:some]
-            times = np.array([_times(others + draws[:, term : term + 1]) for term in range(cell.start, cell.stop)])
-            found.append(_of_people(policy, times, rest + means[:, cell].T[:, None]))
-        shares, weighted, cut, spreads = (np.concatenate(some).T for some in zip(*found, strict=True))
-        return cls(shares, weighted, cut, spreads[:, 0] / np.maximum(weighted[:, 0], _NONE))
+        draws = _rank_draws(policy)
+        terms = simulate_terms(cells, masses)
+        scores = draws[:, :1] + sum(draws[:, feature_terms] for feature_terms in terms.T)
+        expected = means[:, 0] + sum(means[:, feature_terms].T for feature_terms in terms.T)
+        statistics = [_average_over_people(policy, _arm_frequencies(scores)[None], expected[None])]
+        for index, feature_terms in enumerate(terms.T):
+            cell_terms = slice(int(cells.starts[index]), int(cells.starts[index + 1]))
+            n_simulated = max(_MIN_SIMULATED, min(_N_SIMULATED, _MAX_SIMULATED // (cell_terms.stop - cell_terms.start)))
+            other_scores = scores[:, :n_simulated] - draws[:, feature_terms[:n_simulated]]
+            other_means = (expected - means[:, feature_terms].T)[:n_simulated]
+            cell_scores = (other_scores + draws[:, [term]] for term in range(cell_terms.start, cell_terms.stop))
+            frequencies = np.array([_arm_frequencies(ranked) for ranked in cell_scores])
+            statistics.append(_average_over_people(policy, frequencies, other_means + means[:, cell_terms].T[:, None]))
+        shares, weighted, cut, spreads = (np.concatenate(columns).T for columns in zip(*statistics, strict=True))
+        return cls(shares, weighted, cut, spreads[:, 0] / np.maximum(weighted[:, 0], _MIN_DIVISOR))
 
     @classmethod
-    def most_expected(cls, policy: AdditivePolicy, masses: Array) -> float:
-        """Return what no more than `_ABOVE` of people have expected of the arm that a policy gives them."""
-        terms, draws = made_up(policy.questions.cells, masses), policy.draws
-        people, named = (one.ravel() for one in np.indices((len(terms), len(draws))))
-        arms = policy.chosen(terms[people], named)
-        return float(np.quantile(policy.expected(terms[people], arms), 1 - _ABOVE))
+    def from_deciders(cls, policy: AdditivePolicy, masses: Array) -> "ArmShares":
+        """Return the shares among a round's participants, whose arms may be by earlier policies than the round's."""
+        decided = [(cls.from_policy(decider, masses), share) for decider, share in policy.weighted_deciders]
+        return cls.mix(decided, len(policy.means))
 
     @classmethod
-    def mixed(cls, some: Sequence[tuple["ArmShares", float]], arms: int) -> "ArmShares":
-        """Return those of people of whom each policy decided for a share.
+    def upper_expected_reward(cls, policy: AdditivePolicy, masses: Array) -> float:
+        """Return the 98 % quantile, over participants, of the reward that they are expected to get from their arm."""
+        terms, draws = simulate_terms(policy.questions.cells, masses), policy.draws
+        participants, draw_numbers = (indices.ravel() for indices in np.indices((len(terms), len(draws))))
+        arms = policy.choose_arms(terms[participants], draw_numbers)
+        return float(np.quantile(policy.predict(terms[participants], arms), 1 - _MAX_EXCEEDING_SHARE))
 
-        Arms, of which there are so many now, may have been added since: earlier policies gave them to nobody.
+    @classmethod
+    def mix(cls, weighted_shares: Sequence[tuple["ArmShares", float]], n_arms: int) -> "ArmShares":
+        """Return the average of the shares of several policies, weighted by the share of participants each decided for.
+
+        ``n_arms`` is the number of arms now: earlier policies gave to nobody those that were added since.
         """
-        shares, weighted, cut = np.zeros((3, arms, some[0][0].shares.shape[1]))
-        spread, having = np.zeros((2, arms))
-        for one, share in some:
-            own = slice(0, len(one.shares))
-            shares[own] += share * one.shares
-            weighted[own] += share * one.weighted
-            cut[own] += share * one.cut
-            spread[own] += share * one.spread
-            having[own] += share
-        return cls(shares, weighted, cut, spread / np.maximum(having, _NONE))
+        shares, weighted, cut = np.zeros((3, n_arms, weighted_shares[0][0].shares.shape[1]))
+        spread, arm_weights = np.zeros((2, n_arms))
+        for arm_shares, share in weighted_shares:
+            known_arms = slice(0, len(arm_shares.shares))
+            shares[known_arms] += share * arm_shares.shares
+            weighted[known_arms] += share * arm_shares.weighted
+            cut[known_arms] += share * arm_shares.cut
+            spread[known_arms] += share * arm_shares.spread
+            arm_weights[known_arms] += share
+        return cls(shares, weighted, cut, spread / np.maximum(arm_weights, _MIN_DIVISOR))
 
 
-def _ranked(policy: AdditivePolicy) -> NDArray[np.int32]:
-    """Return draws (arms, terms, draws) whose sums say in their last bits which arm they are of, the first one largest.
+def _rank_draws(policy: AdditivePolicy) -> NDArray[np.int32]:
+    """Return draws (arms, terms, draws) whose sums encode the arm in their lowest bits; the first arm wins ties.
 
     So the largest sum of all names its arm. Arms come first: they are compared along memory.
     """
     draws = np.ascontiguousarray(policy.draws.transpose(1, 2, 0), np.int32) << _ARM_BITS
     draws[~policy.playable] = 0
-    draws[~policy.playable, 0] = _NEVER
+    draws[~policy.playable, 0] = _UNPLAYABLE_SCORE
     draws[:, 0] += np.arange(len(draws), 0, -1)[:, None] - 1
     return draws
 
 
-def _times(ranked: NDArray[np.int32]) -> Array:
-    """Return how often each person gets each arm, (people, arms), by sums of what `_ranked` returns."""
-    arms, people, draws = ranked.shape
+def _arm_frequencies(ranked: NDArray[np.int32]) -> Array:
+    """Return how often each participant gets each arm, (people, arms), from sums of the draws of `_rank_draws`."""
+    arms, n_people, draws = ranked.shape
     chosen = arms - 1 - (ranked.max(axis=0) & _ARM_MASK)
-    chosen += arms * np.arange(people)[:, None]
-    return np.asarray(np.bincount(chosen.ravel(), minlength=people * arms).reshape(people, arms) / draws)
+    chosen += arms * np.arange(n_people)[:, None]
+    return np.asarray(np.bincount(chosen.ravel(), minlength=n_people * arms).reshape(n_people, arms) / draws)
 
 
-def _of_people(policy: AdditivePolicy, times: Array, expected: NDArray[np.int32]) -> tuple[Array, ...]:
-    """Return the share of each arm, (cells, arms), and means over people of what `ArmShares` has of those of the arm.
+def _average_over_people(policy: AdditivePolicy, frequencies: Array, expected: NDArray[np.int32]) -> tuple[Array, ...]:
+    """Return the arms' shares and the averages of the statistics of `ArmShares`, (cells, arms) each.
 
-    times, expected (cells, people, arms): how often people get each arm, and what it is expected to give them, in
+    frequencies, expected (cells, people, arms): how often people get each arm, and their expected rewards, in
         steps.
     """
-    told, means = policy.residuals, np.asarray(STEP * expected)
-    weights = times * told.weights(means)
-    cut, variances = weights * told.cut(means), times * told.variances(means)
-    return times.mean(axis=1), weights.mean(axis=1), cut.mean(axis=1), variances.mean(axis=1)
+    residuals, means = policy.residuals, np.asarray(TERM_UNIT * expected)
+    weights = frequencies * residuals.weights(means)
+    cut, variances = weights * residuals.clipped_excess(means), frequencies * residuals.variances(means)
+    return frequencies.mean(axis=1), weights.mean(axis=1), cut.mean(axis=1), variances.mean(axis=1)
 
 
-def made_up(cells: Cells, masses: Array) -> Ints:
-    """Return the terms (people, features) of people made up: each feature has its shares, in an order of its own."""
+def simulate_terms(cells: Cells, masses: Array) -> Ints:
+    """Return the terms (people, features) of simulated participants, in a random order for each feature."""
     rng = np.random.default_rng(0)
-    middles = (np.arange(_PEOPLE) + 0.5) / _PEOPLE
-    columns = []
-    for place in range(len(cells.features)):
-        own = cells.of_feature(place)
-        ends = np.cumsum(masses[own])
-        found = np.searchsorted(ends / ends[-1], middles)
-        columns.append(own.start + rng.permutation(found))
-    return np.stack(columns, axis=1)
+    middles = (np.arange(_N_SIMULATED) + 0.5) / _N_SIMULATED
+    term_columns = []
+    for index in range(len(cells.features)):
+        columns = cells.feature_slice(index)
+        ends = np.cumsum(masses[columns])
+        drawn_cells = np.searchsorted(ends / ends[-1], middles)
+        term_columns.append(columns.start + rng.permutation(drawn_cells))
+    return np.stack(term_columns, axis=1)

@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from privateer_core.algorithms.additive.policy import STEP, AdditivePolicy
-from privateer_core.algorithms.additive.spec import MOST_BELOW, AdditiveSpec
-from privateer_core.answer.shapes import Shapes
+from privateer_core.algorithms.additive.policy import TERM_UNIT, AdditivePolicy
+from privateer_core.algorithms.additive.spec import RARE_RATE_MAX, AdditiveSpec
+from privateer_core.arrays import pad_arms
 from privateer_core.mechanisms.named_symbol import NamedSymbol
 from privateer_core.policies.expected_rewards import ExpectedRewards
 from privateer_core.primitives.bounded_vectors import VectorSums
@@ -18,29 +18,39 @@ from privateer_core.privacy.terms import Terms
 from privateer_server.algorithms import NewRound
 from privateer_server.algorithms.additive.arm_shares import ArmShares
 from privateer_server.algorithms.additive.cell_masses import CellMasses
-from privateer_server.algorithms.additive.latest import Latest
 from privateer_server.algorithms.additive.long_levels import LevelTerms, LongCells, LongLevels
-from privateer_server.algorithms.additive.made_up_people import contexts_of
-from privateer_server.algorithms.additive.observed_round import ObservedRound, independent
-from privateer_server.algorithms.additive.part_sums import PartSums, noise_of
+from privateer_server.algorithms.additive.observed_round import (
+    ObservedRound,
+    SeparateTerms,
+    best_questions,
+    compute_edges,
+    even_shares,
+    independent_products,
+    optimal_question_shares,
+)
+from privateer_server.algorithms.additive.part_sums import PartSums, noise_variance
 from privateer_server.algorithms.additive.posterior import TermPosterior
-from privateer_server.algorithms.additive.question_shares import ApartTerms, edges_of, even, least_doubt, one_each
-from privateer_server.algorithms.additive.shape_functions import CellShares, shapes_of
-from privateer_server.algorithms.additive.shared_terms import SHARED_FROM, shared_terms
-from privateer_server.algorithms.additive.terms_learner import TermsLearner, in_steps
+from privateer_server.algorithms.additive.shared_terms import MIN_ARMS_FOR_SHARED_TERMS, fit_shared_terms
+from privateer_server.algorithms.additive.terms_learner import (
+    LastValueCache,
+    TermsLearner,
+    build_contexts,
+    build_indicators,
+    quantize_terms,
+)
 
 Array = NDArray[np.float64]
-_DRAWS: Final = 32
+_N_DRAWS: Final = 32
 """Draws that coins choose from."""
-_ROUNDS: Final = 8
+_N_REVISITED_ROUNDS: Final = 8
 """How many rounds are read again when more is known of where people are."""
-_COUNTED: Final = 0.1
+_COUNT_SHARE: Final = 0.1
 """Share of a vector's squared length that counts people by cell."""
-_OF_LEVELS: Final = 0.2
+_NO_FEATURE_SHARE: Final = 0.2
 """Share of people who say nothing of features, where each answers one question and all features are long."""
-_RARE: Final = 0.005
-_LEAST_BELOW: Final = 1e-3
-_NONE: Final = 1e-9
+_MIN_LEVEL: Final = 0.005
+_MIN_LOWER_BOUND: Final = 1e-3
+_MIN_DIVISOR: Final = 1e-9
 
 
 @dataclass(frozen=True)
@@ -57,274 +67,265 @@ class AdditiveState:
 
 
 class AdditiveLearner(TermsLearner[AdditiveState]):
-    """Learns terms from residuals, and asks what leaves least doubt."""
+    """Learns terms from residuals, and asks the questions that reduce the variance of terms most."""
 
     state_type = AdditiveState
 
     def __init__(self, spec: AdditiveSpec) -> None:
         super().__init__(spec)
-        self.asked = spec.questions
-        self.long = LongCells.of(self.asked)
-        self.questions = self.long.short(self.asked)
+        self.all_questions = spec.questions
+        self.long_cells = LongCells.from_questions(self.all_questions)
+        self.questions = self.long_cells.build_short_questions(self.all_questions)
         self.cells = self.questions.cells
-        self._posterior: Latest[AdditiveState, TermPosterior] = Latest(self._found)
-        self._levels: Latest[AdditiveState, LevelTerms] = Latest(self._found_levels)
-        self._level_shares: Latest[LongLevels, Array] = Latest(lambda levels: levels.shares(self.long))
+        self.shape_features = {
+            name: feature
+            for index, (name, feature) in enumerate(spec.features.items())
+            if index not in self.long_cells.feature_indices
+        }
+        self._posterior: LastValueCache[AdditiveState, TermPosterior] = LastValueCache(self._compute_posterior)
+        self._levels: LastValueCache[AdditiveState, LevelTerms] = LastValueCache(self._compute_level_terms)
+        self._level_shares: LastValueCache[LongLevels, Array] = LastValueCache(
+            lambda levels: levels.estimate_shares(self.long_cells)
+        )
 
     @override
     def start(self, seed: int) -> AdditiveState:
-        arms, terms = self.spec.arm_count, self.cells.count
-        nothing = np.zeros((arms, terms, terms)), np.zeros((arms, terms))
-        levels = LongLevels.unknown(arms, len(self.long.terms))
-        return AdditiveState(0, *nothing, CellMasses.unknown(self.cells), levels)
+        n_arms, terms = self.spec.arm_count, self.cells.count
+        zeros = np.zeros((n_arms, terms, terms)), np.zeros((n_arms, terms))
+        levels = LongLevels.unknown(n_arms, len(self.long_cells.terms))
+        return AdditiveState(0, *zeros, CellMasses.unknown(self.cells), levels)
 
     @override
     def posterior(self, state: AdditiveState) -> TermPosterior:
-        """Return what is known of terms, but for those of long features."""
+        """Return the posterior of all terms but those of long features."""
         return self._posterior(state)
 
-    def _found(self, state: AdditiveState) -> TermPosterior:
+    def _compute_posterior(self, state: AdditiveState) -> TermPosterior:
+        """Return the posterior of short features' terms, with a part common to all arms if there are many."""
         declared = self.spec.reward.base_rate
         rate = None if declared is None else self.spec.reward.scaled(declared)[0]
-        told = (*self.statistics(state), self.cells, self.shares(state.masses), rate)
-        return shared_terms(*told) if self.spec.arm_count >= SHARED_FROM else TermPosterior.of(*told)
+        fit = fit_shared_terms if self.spec.arm_count >= MIN_ARMS_FOR_SHARED_TERMS else TermPosterior.from_statistics
+        return fit(*self.statistics(state), self.cells, self.shares(state.masses), rate)
 
     @override
     def statistics(self, state: AdditiveState) -> tuple[Array, Array]:
-        """Return what all rounds say; those that are kept count by what is known of masses now."""
-        return self._counted(state, len(state.rounds))
+        """Return the statistics of all rounds; recent rounds are evaluated with the current masses."""
+        return self._sum_statistics(state, len(state.rounds))
 
-    def _counted(self, state: AdditiveState, first: int) -> tuple[Array, Array]:
-        """Return what is left of what the first of the kept rounds say, and those that are not kept."""
+    def _sum_statistics(self, state: AdditiveState, n_rounds: int) -> tuple[Array, Array]:
+        """Return the statistics of the ``n_rounds`` oldest recent rounds and of all earlier ones."""
         masses = self.shares(state.masses)
         information, scores = state.information, state.scores
-        people = np.array([one.people for one in state.rounds], np.float64)
-        since = people.sum() - people.cumsum()
-        for one, later in zip(state.rounds[:first], since, strict=False):
-            more, told = one.statistics(self.questions, masses)
-            information, scores = information + self.left(later) * more, scores + self.left(later) * told
+        n_reports = np.array([observed_round.people for observed_round in state.rounds], np.float64)
+        later_reports = n_reports.sum() - n_reports.cumsum()
+        for observed_round, n_later in zip(state.rounds[:n_rounds], later_reports, strict=False):
+            round_information, round_scores = observed_round.statistics(self.questions, masses)
+            information = information + self.retention(n_later) * round_information
+            scores = scores + self.retention(n_later) * round_scores
         return information, scores
 
     @override
-    def policy(self, state: AdditiveState, ahead: NewRound) -> AdditivePolicy:
-        spec, known, levels = self.spec, self.posterior(state), self.levels(state)
-        means = in_steps(self._joined(known.means, levels.means))
-        edges = edges_of(even(self.asked))
+    def policy(self, state: AdditiveState, next_round: NewRound) -> AdditivePolicy:
+        spec, posterior, levels = self.spec, self.posterior(state), self.levels(state)
+        means = quantize_terms(self._join_terms(posterior.means, levels.means))
+        edges = compute_edges(even_shares(self.all_questions))
         policy = AdditivePolicy(
-            version=ahead.version,
-            questions=self.asked,
-            draws=self._draws(state, known, levels, ahead) if ahead.batch else means[None],
+            version=next_round.version,
+            questions=self.all_questions,
+            draws=self._draw_terms(state, posterior, levels, next_round) if next_round.batch else means[None],
             means=means,
             edges=edges,
-            counted=_COUNTED,
+            counted=_COUNT_SHARE,
             counts_arms=spec.counts_arms,
             playable=np.array(spec.playable),
-            seed=ahead.seed,
-            terms=self.terms(ahead, spec.asked(ahead.seed, edges)),
+            seed=next_round.seed,
+            terms=self.calibrate_terms(next_round, spec.make_question(next_round.seed, edges)),
         )
-        if not ahead.batch:
+        if not next_round.batch:
             return policy
-        below, terms = self._bounded(state, policy, ahead)
+        lower_bound, terms = self._tighten_bound(state, policy, next_round)
         if spec.privacy.trust.promises:
-            noise = noise_of(terms, _COUNTED, below)
-            one = replace(policy, terms=terms).asks_one
-            edges = edges_of(self._asked(state, known, ahead.batch, noise, one=one))
-            terms = self.terms(ahead, spec.asked(ahead.seed, edges, below))
-        return replace(policy, edges=edges, below=below, terms=terms)
+            noise = noise_variance(terms, _COUNT_SHARE, lower_bound)
+            is_single = replace(policy, terms=terms).is_single_question
+            shares = self._allocate_questions(state, posterior, next_round.batch, noise, is_single=is_single)
+            edges = compute_edges(shares)
+            terms = self.calibrate_terms(next_round, spec.make_question(next_round.seed, edges, lower_bound))
+        return replace(policy, edges=edges, below=lower_bound, terms=terms)
 
-    def _bounded(self, state: AdditiveState, policy: AdditivePolicy, ahead: NewRound) -> tuple[float, Terms]:
-        """Return how far residuals are below 0 at most, and the terms: little, where nearly nobody has much expected.
+    def _tighten_bound(self, state: AdditiveState, policy: AdditivePolicy, next_round: NewRound) -> tuple[float, Terms]:
+        """Return the lower bound of residuals, and terms for it: near 0 if few participants expect a high reward.
 
         A symbol has to name keys for that: in a bucket of many keys nobody sees which values were below 0.
         """
-        most = max(ArmShares.most_expected(policy, self._all_shares(state)), _LEAST_BELOW)
-        if most < MOST_BELOW:
-            below = most / (1 - most)
-            terms = self.terms(ahead, self.spec.asked(ahead.seed, policy.edges, below))
-            if not isinstance(terms.mechanism, NamedSymbol) or terms.mechanism.named:
-                return below, terms
+        max_expected = max(ArmShares.upper_expected_reward(policy, self._all_shares(state)), _MIN_LOWER_BOUND)
+        if max_expected < RARE_RATE_MAX:
+            lower_bound = max_expected / (1 - max_expected)
+            question = self.spec.make_question(next_round.seed, policy.edges, lower_bound)
+            terms = self.calibrate_terms(next_round, question)
+            if not isinstance(terms.mechanism, NamedSymbol) or terms.mechanism.is_named:
+                return lower_bound, terms
         return 1.0, policy.terms
 
     def _all_shares(self, state: AdditiveState) -> Array:
         """Return the shares of people by cell, of all features."""
-        return self._joined(self.shares(state.masses), self._level_shares(state.levels))
+        return self._join_terms(self.shares(state.masses), self._level_shares(state.levels))
 
     def levels(self, state: AdditiveState) -> LevelTerms:
-        """Return what is known of the terms of long features."""
+        """Return the posterior of the terms of long features."""
         return self._levels(state)
 
-    def _found_levels(self, state: AdditiveState) -> LevelTerms:
-        level = min(max(self.posterior(state).level, _RARE), 1 - _RARE)
-        return state.levels.terms(self.long, 4 * level * (1 - level))
+    def _compute_level_terms(self, state: AdditiveState) -> LevelTerms:
+        level = min(max(self.posterior(state).level, _MIN_LEVEL), 1 - _MIN_LEVEL)
+        return state.levels.estimate_terms(self.long_cells, 4 * level * (1 - level))
 
-    def _joined(self, short: Array, long: Array) -> Array:
-        """Return values of all terms, (..., terms), of those that are not of long features and those that are."""
-        found = np.zeros((*short.shape[:-1], self.asked.cells.count))
-        found[..., self.long.short_terms], found[..., self.long.terms] = short, long
-        return found
+    def _join_terms(self, short: Array, long: Array) -> Array:
+        """Return the values (..., terms) of all terms from those of short and of long features."""
+        joined = np.zeros((*short.shape[:-1], self.all_questions.cells.count))
+        joined[..., self.long_cells.short_terms], joined[..., self.long_cells.terms] = short, long
+        return joined
 
-    def _asked(self, state: AdditiveState, known: TermPosterior, people: int, noise: float, *, one: bool) -> Array:
-        """Return the share of each question, for arms to be given about as they were in the latest round.
+    def _allocate_questions(
+        self, state: AdditiveState, posterior: TermPosterior, n_invited: int, noise: float, *, is_single: bool
+    ) -> Array:
+        """Return the share of each question, if arms are given out as in the latest round.
 
-        ``one`` says whether everybody answers one of them, with noise that does not depend on how many do.
+        ``is_single``: whether everybody answers one question, with noise that does not depend on how many do.
         """
-        masses, arms = self.shares(state.masses), self.spec.arm_count
-        whole = self._all_shares(state)
-        weighted = np.full((arms, self.asked.cells.count), 2 / arms)
+        masses, arms, n_features = self.shares(state.masses), self.spec.arm_count, len(self.spec.features)
+        all_shares = self._all_shares(state)
+        weighted = np.full((arms, self.all_questions.cells.count), 2 / arms)
         if state.rounds and len(state.rounds[-1].arms.weighted) == arms:
             # People of each level are taken to get arms as everybody does.
-            weighted = self._joined(
-                state.rounds[-1].arms.weighted,
-                np.repeat(state.rounds[-1].arms.weighted[:, :1], len(self.long.terms), axis=1),
-            )
-        weighted = people * whole * weighted
-        long, short, others = self.long.terms, weighted[:, self.long.short_terms], self._long_questions
-        if one:
+            latest = state.rounds[-1].arms.weighted
+            weighted = self._join_terms(latest, np.repeat(latest[:, :1], len(self.long_cells.terms), axis=1))
+        weighted = n_invited * all_shares * weighted
+        long, short = self.long_cells.terms, weighted[:, self.long_cells.short_terms]
+        long_questions = np.setdiff1d(np.arange(self.all_questions.count), self.long_cells.short_questions)
+        if is_single:
             spread = state.rounds[-1].arms.spread if state.rounds else np.ones(arms)
-            told = noise, np.resize(spread, arms), masses, 1 / len(self.spec.features)
-            best = self.long.short_questions[one_each(self.questions, known.factors, short, *told)]
-            found = np.bincount(np.append(best, others), minlength=self.asked.count) / len(self.spec.features)
-            # Terms of long features are less what all levels have in common, of which somebody has to tell.
-            return found if len(best) else _OF_LEVELS * (np.arange(len(found)) == 0) + (1 - _OF_LEVELS) * found
-        places = np.repeat(np.arange(len(self.long.features)), [one.stop - one.start for one in self.long.features])
-        apart = ApartTerms(places, self.levels(state).variances, weighted[:, long], whole[long])
-        found = least_doubt(self.questions, known.factors, short, noise, masses, apart)
-        shares = np.empty(self.asked.count)
-        shares[self.long.short_questions] = found[: self.questions.count]
-        shares[others] = found[self.questions.count :]
+            arguments = noise, np.resize(spread, arms), masses, 1 / n_features
+            best = self.long_cells.short_questions[best_questions(self.questions, posterior.factors, short, *arguments)]
+            shares = np.bincount(np.append(best, long_questions), minlength=self.all_questions.count) / n_features
+            if len(best) == 0:
+                # Terms of long features are less what all levels have in common, of which somebody has to tell.
+                shares = (1 - _NO_FEATURE_SHARE) * shares
+                shares[0] += _NO_FEATURE_SHARE
+            return np.asarray(shares)
+        n_levels = [levels.stop - levels.start for levels in self.long_cells.features]
+        level_features = np.repeat(np.arange(len(n_levels)), n_levels)
+        level_terms = SeparateTerms(level_features, self.levels(state).variances, weighted[:, long], all_shares[long])
+        question_shares = optimal_question_shares(self.questions, posterior.factors, short, noise, masses, level_terms)
+        shares = np.empty(self.all_questions.count)
+        shares[self.long_cells.short_questions] = question_shares[: self.questions.count]
+        shares[long_questions] = question_shares[self.questions.count :]
         return shares
 
-    @property
-    def _long_questions(self) -> NDArray[np.int64]:
-        return np.setdiff1d(np.arange(self.asked.count), self.long.short_questions)
-
-    def _draws(
-        self, state: AdditiveState, known: TermPosterior, levels: LevelTerms, ahead: NewRound
+    def _draw_terms(
+        self, state: AdditiveState, posterior: TermPosterior, levels: LevelTerms, next_round: NewRound
     ) -> NDArray[np.int16]:
-        """Return draws from the posterior, nearer to its mean; before any report each names an arm, in turn."""
+        """Return draws from the posterior, shrunk to its mean; before any report each draw names one arm, in turn."""
         if not state.reported:
-            draws = np.zeros((_DRAWS, self.spec.arm_count, self.asked.cells.count), np.int16)
+            draws = np.zeros((_N_DRAWS, self.spec.arm_count, self.all_questions.cells.count), np.int16)
             arms = np.flatnonzero(self.spec.playable)
-            draws[np.arange(_DRAWS), arms[np.arange(_DRAWS) % len(arms)], 0] = 1
+            draws[np.arange(_N_DRAWS), arms[np.arange(_N_DRAWS) % len(arms)], 0] = 1
             return np.asarray(draws)
-        rng = np.random.default_rng(ahead.seed)
-        coins = rng.standard_normal((_DRAWS, *known.means.shape))
-        moved = np.einsum("kij,dkj->dki", known.factors, coins, optimize=True)
-        apart = np.sqrt(levels.variances) * rng.standard_normal((_DRAWS, *levels.means.shape))
-        share = self.spec.algorithm.exploration
-        return in_steps(self._joined(known.means + share * moved, levels.means + share * apart))
+        rng = np.random.default_rng(next_round.seed)
+        coins = rng.standard_normal((_N_DRAWS, *posterior.means.shape))
+        term_noise = np.einsum("kij,dkj->dki", posterior.factors, coins, optimize=True)
+        level_noise = np.sqrt(levels.variances) * rng.standard_normal((_N_DRAWS, *levels.means.shape))
+        share = self.spec.algorithm.exploration_scale
+        terms = self._join_terms(posterior.means + share * term_noise, levels.means + share * level_noise)
+        return quantize_terms(terms)
 
     @override
     def learn(self, state: AdditiveState, policy: AdditivePolicy, release: VectorSums | CellHits) -> AdditiveState:
-        whole, people = PartSums.of(policy, release), release.reports
-        told = whole.at(self.long.short_parts)
-        before = self.shares(state.masses)
-        seen = told.counts.sum(axis=0), told.doubts(self.questions.matrix @ before, people)
-        masses = state.masses.learned(self.questions, before, *seen, people)
-        apart, long = whole.at(self.long.parts), state.levels.faded(self.left(people))
-        long = long.with_counts(
-            self.long, apart.counts.sum(axis=0), apart.doubts(self._level_shares(long), people), people
-        )
-        shares = self._joined(self.shares(masses), self._level_shares(long))
-        decided = [(ArmShares.of(one, shares), share) for one, share in policy.decided]
-        everybody = ArmShares.mixed(decided, len(policy.means))
-        means = STEP * policy.means.astype(np.float64)
+        part_sums, n_reports = PartSums.from_release(policy, release), release.reports
+        short_sums = part_sums.select_parts(self.long_cells.short_parts)
+        prior_shares = self.shares(state.masses)
+        counts = short_sums.counts.sum(axis=0)
+        count_variances = short_sums.count_variances(self.questions.matrix @ prior_shares, n_reports)
+        masses = state.masses.add_counts(self.questions, prior_shares, counts, count_variances, n_reports)
+        long_sums, levels = part_sums.select_parts(self.long_cells.parts), state.levels.faded(self.retention(n_reports))
+        level_variances = long_sums.count_variances(self._level_shares(levels), n_reports)
+        levels = levels.with_counts(self.long_cells, long_sums.counts.sum(axis=0), level_variances, n_reports)
+        shares = self._join_terms(self.shares(masses), self._level_shares(levels))
+        arm_shares = ArmShares.from_deciders(policy, shares)
+        means = TERM_UNIT * policy.means.astype(np.float64)
         # What is expected beyond what rare rewards have is in the means, and in no residual.
-        cut = people * (everybody.cut * shares) @ self.asked.matrix.T
-        told = replace(told, sums=told.sums - cut[:, self.long.short_parts])
-        apart = replace(apart, sums=apart.sums - cut[:, self.long.parts])
-        long = self._with_sums(long, apart, everybody, people * shares, means)
-        arms, shares = everybody.at(self.long.short_terms), shares[self.long.short_terms]
-        matrix = self.questions.matrix.T
-        spreads = arms.spread[:, None] * (people * (arms.weighted * shares) @ matrix)
-        variances = told.variances((arms.shares * shares) @ matrix, spreads)
-        exact = told.counts @ self.questions.matrix if policy.counts_arms else np.zeros((0, 0))
-        latest = ObservedRound(
-            people, told.sums, variances, means[:, self.long.short_terms], arms, told.together, exact
-        )
-        left, reported = self.left(people), state.reported + people
-        information, scores = left * state.information, left * state.scores
-        after = AdditiveState(reported, information, scores, masses, long, (*state.rounds, latest))
-        return self._folded(after, _ROUNDS)
+        cut = n_reports * (arm_shares.cut * shares) @ self.all_questions.matrix.T
+        short_sums = replace(short_sums, sums=short_sums.sums - cut[:, self.long_cells.short_parts])
+        long_sums = replace(long_sums, sums=long_sums.sums - cut[:, self.long_cells.parts])
+        levels = self._add_level_sums(levels, long_sums, arm_shares, n_reports * shares, means)
+        arms, shares = arm_shares.select_terms(self.long_cells.short_terms), shares[self.long_cells.short_terms]
+        matrix, means = self.questions.matrix.T, means[:, self.long_cells.short_terms]
+        spreads = arms.spread[:, None] * (n_reports * (arms.weighted * shares) @ matrix)
+        variances = short_sums.variances((arms.shares * shares) @ matrix, spreads)
+        exact = short_sums.counts @ self.questions.matrix if policy.counts_arms else np.zeros((0, 0))
+        latest = ObservedRound(n_reports, short_sums.sums, variances, means, arms, short_sums.is_same_people, exact)
+        retention, reported = self.retention(n_reports), state.reported + n_reports
+        information, scores = retention * state.information, retention * state.scores
+        new_state = AdditiveState(reported, information, scores, masses, levels, (*state.rounds, latest))
+        return self._fold_rounds(new_state, _N_REVISITED_ROUNDS)
 
-    def _with_sums(
-        self, before: LongLevels, told: PartSums, arms: ArmShares, people: Array, means: Array
+    def _add_level_sums(
+        self, levels: LongLevels, part_sums: PartSums, arms: ArmShares, n_participants: Array, means: Array
     ) -> LongLevels:
-        """Return what is known of levels after a round; ``people`` (terms,) are how many there are of each cell."""
-        own = self.long.terms
-        slopes = (people * arms.weighted)[:, own]
-        if len(told.counts) == len(slopes):
+        """Return the evidence of levels after a round; ``n_participants`` (terms,) are those of each cell."""
+        columns = self.long_cells.terms
+        slopes = (n_participants * arms.weighted)[:, columns]
+        if len(part_sums.counts) == len(slopes):
             # They were counted.
-            slopes = told.counts * arms.weighted[:, own] / np.maximum(arms.shares[:, own], _NONE)
+            slopes = part_sums.counts * arms.weighted[:, columns] / np.maximum(arms.shares[:, columns], _MIN_DIVISOR)
         spreads = arms.spread[:, None] * np.maximum(slopes, 1.0)
-        shares = arms.shares[:, own] * people[own] / max(float(people[0]), 1.0)
-        variances = told.variances(shares, spreads * (told.times != 1)) + spreads
-        return before.with_sums(self.long, slopes, told.sums, variances, means[:, own])
+        shares = arms.shares[:, columns] * n_participants[columns] / max(float(n_participants[0]), 1.0)
+        variances = part_sums.variances(shares, spreads * (part_sums.times != 1)) + spreads
+        return levels.with_sums(self.long_cells, slopes, part_sums.sums, variances, means[:, columns])
 
-    def _folded(self, state: AdditiveState, kept: int) -> AdditiveState:
-        """Return the state with so many rounds, the others counted in for good."""
-        gone = max(0, len(state.rounds) - kept)
-        information, scores = self._counted(state, gone)
-        return replace(state, information=information, scores=scores, rounds=state.rounds[gone:])
+    def _fold_rounds(self, state: AdditiveState, n_kept: int) -> AdditiveState:
+        """Return the state with the latest ``n_kept`` rounds; the statistics of earlier rounds are added up."""
+        n_folded = max(0, len(state.rounds) - n_kept)
+        information, scores = self._sum_statistics(state, n_folded)
+        return replace(state, information=information, scores=scores, rounds=state.rounds[n_folded:])
 
     @override
-    def rearmed(self, state: AdditiveState, before: AdditiveSpec) -> AdditiveState:
-        folded, added = self._folded(state, 0), self.spec.arm_count - before.arm_count
-        information, scores = (
-            np.concatenate([one, np.zeros((added, *one.shape[1:]))]) for one in (folded.information, folded.scores)
-        )
-        return replace(folded, information=information, scores=scores, levels=folded.levels.with_arms(added))
+    def apply_arm_change(self, state: AdditiveState, old_spec: AdditiveSpec) -> AdditiveState:
+        folded, n_added = self._fold_rounds(state, 0), self.spec.arm_count - old_spec.arm_count
+        information, scores = (pad_arms(array, n_added) for array in (folded.information, folded.scores))
+        return replace(folded, information=information, scores=scores, levels=folded.levels.with_arms(n_added))
 
     @override
     def figures(self, state: AdditiveState) -> dict[str, float]:
-        """Return how far a mean reward may be off: standard deviation, averaged over arms and people."""
-        people = independent(self.cells, self.shares(state.masses))
-        spread = np.einsum("kij,ij->k", self.posterior(state).covariances, people)
-        spread += self.levels(state).variances @ self._level_shares(state.levels)
-        return {"uncertainty": float(np.sqrt(spread).mean())}
+        """Return the standard error of a mean reward, averaged over arms and participants."""
+        products = independent_products(self.cells, self.shares(state.masses))
+        variances = np.einsum("kij,ij->k", self.posterior(state).covariances, products)
+        variances += self.levels(state).variances @ self._level_shares(state.levels)
+        return {"uncertainty": float(np.sqrt(variances).mean())}
 
     @override
-    def _shapes(self, state: AdditiveState) -> Shapes:
-        known, masses = self.posterior(state), self.shares(state.masses)
-        features = {
-            name: one for place, (name, one) in enumerate(self.spec.features.items()) if place not in self.long.places
-        }
-        people = CellShares(self.cells, features, masses)
-        told = known.unshrunk(*self.statistics(state), self.cells, masses)
-        playable = np.array(self.spec.playable)
-        return shapes_of(known, told, people, self.spec.options, playable, self.spec.reward.span)
-
-    @override
-    def expected(self, state: AdditiveState) -> ExpectedRewards | None:
+    def build_expected_rewards(self, state: AdditiveState) -> ExpectedRewards | None:
         if not state.reported:
             return None
-        known, levels, reward = self.posterior(state), self.levels(state), self.spec.reward
-        covariances, means = known.covariances, self._joined(known.means, levels.means)
+        posterior, levels, reward = self.posterior(state), self.levels(state), self.spec.reward
+        covariances, means = posterior.covariances, self._join_terms(posterior.means, levels.means)
 
-        def rows(contexts: Array) -> Array:
-            found = np.zeros((len(contexts), self.asked.cells.count))
-            found[:, 0] = 1.0
-            np.put_along_axis(found, self.asked.cells.locate(contexts), 1.0, axis=1)
-            return found
+        def predict(contexts: Array) -> tuple[Array, Array]:
+            rows = build_indicators(self.all_questions.cells, contexts)
+            x = rows[:, self.long_cells.short_terms]
+            variances = np.einsum("nd,kde,ne->nk", x, covariances, x, optimize=True)
+            variances += rows[:, self.long_cells.terms] @ levels.variances.T
+            deviations = reward.span * np.sqrt(np.maximum(variances, 0.0))
+            return reward.unscaled(np.clip(rows @ means.T, 0.0, 1.0)), deviations
 
-        def at(contexts: Array) -> tuple[Array, Array]:
-            all_rows = rows(contexts)
-            x = all_rows[:, self.long.short_terms]
-            spreads = np.einsum("nd,kde,ne->nk", x, covariances, x, optimize=True)
-            spreads += all_rows[:, self.long.terms] @ levels.variances.T
-            deviations = reward.span * np.sqrt(np.maximum(spreads, 0.0))
-            return reward.unscaled(np.clip(all_rows @ means.T, 0.0, 1.0)), deviations
-
-        def deviation(contexts: Array, weights: Array) -> float:
-            all_sums = weights.T @ rows(contexts)
-            sums = all_sums[:, self.long.short_terms]
-            spread = np.einsum("kd,kde,ke->", sums, covariances, sums)
-            spread += (all_sums[:, self.long.terms] ** 2 * levels.variances).sum()
-            return reward.span * float(np.sqrt(max(0.0, spread)))
+        def standard_error(contexts: Array, weights: Array) -> float:
+            all_sums = weights.T @ build_indicators(self.all_questions.cells, contexts)
+            sums = all_sums[:, self.long_cells.short_terms]
+            variance = np.einsum("kd,kde,ke->", sums, covariances, sums)
+            variance += (all_sums[:, self.long_cells.terms] ** 2 * levels.variances).sum()
+            return reward.span * float(np.sqrt(max(0.0, variance)))
 
         masses = self._all_shares(state)
 
-        def draw(places: Array) -> Array:
-            return contexts_of(self.asked.cells, masses, self.spec.dimension, places)
+        def draw_contexts(coordinates: Array) -> Array:
+            return build_contexts(self.all_questions.cells, masses, self.spec.dimension, coordinates)
 
-        return ExpectedRewards.everywhere(self.spec.dimension, at, deviation, draw)
+        return ExpectedRewards.everywhere(self.spec.dimension, predict, standard_error, draw_contexts)

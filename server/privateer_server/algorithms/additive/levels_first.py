@@ -1,5 +1,6 @@
-"""The learner of additive bandits where no crowd hides a report: levels of arms come first, then features."""
+"""The learner of additive bandits for reports without a crowd: it learns levels of arms first, then features."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -7,38 +8,144 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from privateer_core.algorithms.additive.coin_arms import LEVEL, CoinArms, finest
-from privateer_core.algorithms.additive.policy import STEP, AdditivePolicy
+from privateer_core.algorithms.additive.coin_arms import LEVEL_QUESTION, CoinArms, find_unmerged_questions
+from privateer_core.algorithms.additive.policy import TERM_UNIT, AdditivePolicy
 from privateer_core.algorithms.additive.spec import AdditiveSpec
+from privateer_core.arrays import pad_arms
 from privateer_core.primitives.contributions import CellHits
 from privateer_core.primitives.public_coins import UNIT
 from privateer_server.algorithms import NewRound
 from privateer_server.algorithms.additive.arm_shares import ArmShares
 from privateer_server.algorithms.additive.cell_masses import CellMasses
-from privateer_server.algorithms.additive.latest import Latest
-from privateer_server.algorithms.additive.level_evidence import LevelEvidence
 from privateer_server.algorithms.additive.part_sums import hit_rates
 from privateer_server.algorithms.additive.posterior import TermPosterior
-from privateer_server.algorithms.additive.spiked_terms import SpikedTerms, all_features
-from privateer_server.algorithms.additive.symbol_groups import SymbolGroups, ToldSums
-from privateer_server.algorithms.additive.terms_learner import TermsLearner, in_steps
+from privateer_server.algorithms.additive.shared_terms import SpikedTerms, fit_features
+from privateer_server.algorithms.additive.terms_learner import LastValueCache, TermsLearner, quantize_terms
 
 Array = NDArray[np.float64]
+_COMMON_DEVIATION: Final = 0.5
+_ARM_DEVIATION: Final = 0.15
+"""Standard deviations of what all arms have in common, and of each beside it, before any report."""
+_N_DRAWS: Final = 1024
+
+
+@dataclass(frozen=True)
+class LevelEvidence:
+    """Normal evidence of levels in natural parameters, (arms,) each; arms are apart."""
+
+    information: Array
+    scores: Array
+
+    @classmethod
+    def unknown(cls, arms: int) -> "LevelEvidence":
+        """Return the evidence before any report."""
+        return cls(np.zeros(arms), np.zeros(arms))
+
+    def add_sums(self, slopes: Array, sums: Array, variances: Array) -> "LevelEvidence":
+        """Return the evidence after ``sums`` with the means slopes * level and the ``variances``, (arms,) each."""
+        weights = slopes / variances
+        return LevelEvidence(self.information + weights * slopes, self.scores + weights * sums)
+
+    def faded(self, retention: float) -> "LevelEvidence":
+        """Return the evidence multiplied by the share that is retained."""
+        return LevelEvidence(retention * self.information, retention * self.scores)
+
+    def with_arms(self, n_added: int) -> "LevelEvidence":
+        """Return the evidence with additional arms without evidence."""
+        return LevelEvidence(pad_arms(self.information, n_added), pad_arms(self.scores, n_added))
+
+    def posterior(self, prior_mean: float) -> tuple[Array, Array]:
+        """Return the mean (arms,) and covariance (arms, arms); ``prior_mean`` is the mean before any report."""
+        n_arms = len(self.scores)
+        precision = np.linalg.inv(np.full((n_arms, n_arms), _COMMON_DEVIATION**2) + _ARM_DEVIATION**2 * np.eye(n_arms))
+        covariance = np.linalg.inv(precision + np.diag(self.information))
+        return covariance @ (self.scores + precision @ np.full(n_arms, prior_mean)), covariance
+
+    def expected_regret(self, prior_mean: float, playable: NDArray[np.bool_]) -> float:
+        """Return the expected regret of the arm with the largest posterior mean."""
+        mean, covariance = self.posterior(prior_mean)
+        noise = np.random.default_rng(0).standard_normal((_N_DRAWS, len(mean)))
+        levels = np.where(playable, mean + noise @ np.linalg.cholesky(covariance).T, -np.inf)
+        leader = int(np.where(playable, mean, -np.inf).argmax())
+        return float((levels.max(axis=1) - levels[:, leader]).mean())
+
+
+@dataclass(frozen=True)
+class QuestionSums:
+    """Sums of the reports on one question."""
+
+    arm: int  # the arm that coins gave all of them; -1: everybody got their best one
+    topic: int  # `LEVEL_QUESTION`, or 1 + the feature
+    people: int  # how many there are
+    sums: Array  # shape (arms or 1, parts): of values from -1 to 1, of everybody with the arm and the part
+    # variance of each sum, if everybody's report was noise, and what is added to it if everybody has the part
+    noise: tuple[float, float]
+
+    def variances(self, shares: Array) -> Array:
+        """Return the variance of each sum, where these are the shares of people."""
+        return self.noise[0] + self.noise[1] * shares
+
+
+@dataclass(frozen=True)
+class SymbolGroups:
+    """The released symbols by question."""
+
+    question_sums: tuple[QuestionSums, ...]  # the sums of rewards by question
+    # counts, doubts: shape (parts,): how many people have each part of each question, and the variance of that,
+    # infinite where nobody said
+    counts: Array
+    doubts: Array
+
+    @classmethod
+    def from_release(cls, policy: AdditivePolicy, plan: CoinArms, release: CellHits) -> "SymbolGroups":
+        """Return the sums and counts of a release."""
+        (own_rate, rate), questions = hit_rates(policy.terms), policy.questions
+        counts = np.zeros(int(questions.starts[-1]))
+        doubts = np.full(len(counts), np.inf)
+        for index, question in enumerate(plan.resolutions):
+            group = int(np.flatnonzero(plan.groups.is_cell_report & (plan.groups.questions == 1 + index))[0])
+            n_asked, size = int(release.counts[0, group]), int(questions.sizes[question])
+            if n_asked:
+                columns = slice(int(questions.starts[question]), int(questions.starts[question + 1]))
+                scale = release.reports / n_asked
+                counts[columns] = scale * release.sums[:size, group] / release.gain
+                doubts[columns] = scale**2 * n_asked * rate / release.gain**2
+        return cls(tuple(_sum_by_question(policy, plan, release, (rate, own_rate - rate))), counts, doubts)
+
+
+def _sum_by_question(
+    policy: AdditivePolicy, plan: CoinArms, release: CellHits, rates: tuple[float, float]
+) -> Iterator[QuestionSums]:
+    """Yield the sums of every question that participants were asked, by the arm that coins gave them."""
+    groups, arms = plan.groups, len(plan.playable)
+    for arm in (*np.flatnonzero(plan.playable).tolist(), -1):
+        for topic in range(1 + len(plan.resolutions)):
+            group_numbers = np.flatnonzero((groups.arms == arm) & (groups.questions == topic) & ~groups.is_cell_report)
+            n_asked = int(release.counts[0, group_numbers].sum())
+            if not n_asked:
+                continue
+            size = 1 if topic == LEVEL_QUESTION else int(policy.questions.sizes[plan.resolutions[topic - 1]])
+            n_columns = arms if arm < 0 else 1
+            sums = release.sums[: size * n_columns, group_numbers].sum(axis=1) / release.gain
+            noise = (n_asked / release.gain**2 * rates[0], n_asked / release.gain**2 * rates[1])
+            yield QuestionSums(arm, topic, n_asked, sums.reshape(size, n_columns).T, noise)
+
+
 Ints = NDArray[np.int64]
-_FIRST: Final = 1000
+_N_COIN_ARM_PEOPLE: Final = 1000
 """About as many people of every doubling of all get an arm by coins."""
-_LEAST: Final = 0.03
+_MIN_COIN_ARM_SHARE: Final = 0.03
 """Least share of people who get an arm by coins."""
-_OF_COINS: Final = (0.3, 0.8)
-_OF_OTHERS: Final = (0.1, 0.1)
+_COIN_LEVEL_SHARES: Final = (0.3, 0.8)
+_OTHER_LEVEL_SHARES: Final = (0.1, 0.1)
 """Least and largest share of people asked about levels, of those who get an arm by coins, and of the others."""
-_LOSS: Final = 0.01
+_FULL_SHARE_REGRET: Final = 0.01
 """Expected loss by the arm that leads from which on the largest share is asked about levels."""
-_EVEN: Final = 0.15
+_MIN_RELATIVE_QUESTION_SHARE: Final = 0.15
 """What every feature is asked about at least, by the one that does most."""
-_MOVED: Final = 0.01
+_MAX_CHANGED_ARM_SHARE: Final = 0.01
 """Share of people who chose by a plan that gave other arms, up to which all who seem to have an arm by coins count."""
-_ALL: Final = 5
+_FINEST_ROUND_PERIOD: Final = 5
 """Every so many rounds all features are asked about in their own cells."""
 
 
@@ -56,28 +163,28 @@ class LevelsFirstState:
 
 
 class LevelsFirstLearner(TermsLearner[LevelsFirstState]):
-    """Learns levels of arms from people who get them by coins, and terms of features from everybody."""
+    """Learns levels of arms from participants whose arm is random, and terms of features from all participants."""
 
     state_type = LevelsFirstState
 
     def __init__(self, spec: AdditiveSpec) -> None:
         super().__init__(spec)
-        self._features: Latest[LevelsFirstState, list[SpikedTerms]] = Latest(self._found)
+        self._features: LastValueCache[LevelsFirstState, list[SpikedTerms]] = LastValueCache(self._compute_features)
 
     @override
     def start(self, seed: int) -> LevelsFirstState:
-        arms, terms = self.spec.arm_count, self.cells.count
-        nothing = np.zeros((arms, terms, terms)), np.zeros((arms, terms))
-        return LevelsFirstState(0, LevelEvidence.unknown(arms), *nothing, CellMasses.unknown(self.cells))
+        n_arms, terms = self.spec.arm_count, self.cells.count
+        zeros = np.zeros((n_arms, terms, terms)), np.zeros((n_arms, terms))
+        return LevelsFirstState(0, LevelEvidence.unknown(n_arms), *zeros, CellMasses.unknown(self.cells))
 
     @property
-    def _middle(self) -> float:
+    def _prior_mean(self) -> float:
         declared = self.spec.reward.base_rate
         return 0.5 if declared is None else float(self.spec.reward.scaled(declared)[0])
 
     @override
     def posterior(self, state: LevelsFirstState) -> TermPosterior:
-        return self._posterior(state, self._features(state))
+        return self._build_posterior(state, self._features(state))
 
     @override
     def statistics(self, state: LevelsFirstState) -> tuple[Array, Array]:
@@ -85,28 +192,29 @@ class LevelsFirstLearner(TermsLearner[LevelsFirstState]):
         information[:, 0, 0], scores[:, 0] = state.levels.information, state.levels.scores
         return information, scores
 
-    def _found(self, state: LevelsFirstState) -> list[SpikedTerms]:
-        return all_features(self.cells, self.shares(state.masses), state.information, state.scores)
+    def _compute_features(self, state: LevelsFirstState) -> list[SpikedTerms]:
+        return fit_features(self.cells, self.shares(state.masses), state.information, state.scores)
 
-    def _posterior(self, state: LevelsFirstState, features: list[SpikedTerms]) -> TermPosterior:
+    def _build_posterior(self, state: LevelsFirstState, features: list[SpikedTerms]) -> TermPosterior:
+        """Return the posterior of all terms, from that of the arms' levels and those of the features."""
         means = np.zeros((self.spec.arm_count, self.cells.count))
         factors = np.zeros((*means.shape, self.cells.count))
-        levels, covariance = state.levels.law(self._middle)
+        levels, covariance = state.levels.posterior(self._prior_mean)
         means[:, 0], factors[:, 0, 0] = levels, np.sqrt(np.diag(covariance))
-        for place, known in enumerate(features):
-            own = self.cells.of_feature(place)
-            means[:, own] = known.means
-            values, vectors = np.linalg.eigh(known.covariances)
-            factors[:, own, own] = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
+        for index, terms in enumerate(features):
+            columns = self.cells.feature_slice(index)
+            means[:, columns] = terms.means
+            values, vectors = np.linalg.eigh(terms.covariances)
+            factors[:, columns, columns] = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
         return TermPosterior(means, factors, float(levels.mean()))
 
     @override
-    def policy(self, state: LevelsFirstState, ahead: NewRound) -> AdditivePolicy:
+    def policy(self, state: LevelsFirstState, next_round: NewRound) -> AdditivePolicy:
         features = self._features(state)
-        means = in_steps(self._posterior(state, features).means)
-        plan = self._plan(state, features, ahead)
+        means = quantize_terms(self._build_posterior(state, features).means)
+        plan = self._build_plan(state, features, next_round)
         return AdditivePolicy(
-            version=ahead.version,
+            version=next_round.version,
             questions=self.questions,
             draws=means[None],
             means=means,
@@ -114,130 +222,136 @@ class LevelsFirstLearner(TermsLearner[LevelsFirstState]):
             counted=0.0,
             counts_arms=self.spec.counts_arms,
             playable=np.array(self.spec.playable),
-            seed=ahead.seed,
-            terms=self.terms(ahead, self.spec.asked_by(plan)),
+            seed=next_round.seed,
+            terms=self.calibrate_terms(next_round, self.spec.make_plan_question(plan)),
             plan=plan,
         )
 
-    def _plan(self, state: LevelsFirstState, features: list[SpikedTerms], ahead: NewRound) -> CoinArms:
-        plan = CoinArms.even(self.questions, np.array(self.spec.playable))
-        if not ahead.batch:
+    def _build_plan(self, state: LevelsFirstState, features: list[SpikedTerms], next_round: NewRound) -> CoinArms:
+        """Return which participants of a round get an arm by coins, and what each is asked about."""
+        plan = CoinArms.uniform(self.questions, np.array(self.spec.playable))
+        if not next_round.batch:
             return replace(plan, given=0)
         # A half-life bounds how many people count: the sum of what it leaves of each.
-        counted = min(max(1, state.reported), self.spec.algorithm.half_life / np.log(2))
-        given = int(UNIT * min(1.0, max(_LEAST, _FIRST / counted)))
+        n_effective = min(max(1, state.reported), self.spec.algorithm.effective_half_life / np.log(2))
+        coin_threshold = int(UNIT * min(1.0, max(_MIN_COIN_ARM_SHARE, _N_COIN_ARM_PEOPLE / n_effective)))
         if not state.reported:
             return plan
         masses = self.shares(state.masses)
-        doubt = min(1.0, state.levels.doubt(self._middle, plan.playable) / _LOSS)
-        sizes = np.array([known.size(masses[self.cells.of_feature(one)]) for one, known in enumerate(features)])
-        shares = _EVEN + sizes / max(float(sizes.max()), 1e-9)
+        level_factor = min(1.0, state.levels.expected_regret(self._prior_mean, plan.playable) / _FULL_SHARE_REGRET)
+        feature_masses = [masses[self.cells.feature_slice(index)] for index in range(len(features))]
+        sizes = np.array([terms.root_mean_square(m) for terms, m in zip(features, feature_masses, strict=True)])
+        shares = _MIN_RELATIVE_QUESTION_SHARE + sizes / max(float(sizes.max()), 1e-9)
         shares /= shares.sum()
-        edges = np.stack([_edges(low + (high - low) * doubt, shares) for low, high in (_OF_COINS, _OF_OTHERS)])
-        asked = finest(self.questions)
-        if ahead.version % _ALL:
-            asked = np.array(
-                [self._resolution(masses, one, known, shares[one] * ahead.batch) for one, known in enumerate(features)]
-            )
-        return replace(plan, given=given, edges=edges, resolutions=asked)
+        level_shares = [low + (high - low) * level_factor for low, high in (_COIN_LEVEL_SHARES, _OTHER_LEVEL_SHARES)]
+        edges = np.stack([_build_edges(level_share, shares) for level_share in level_shares])
+        resolutions = find_unmerged_questions(self.questions)
+        if next_round.version % _FINEST_ROUND_PERIOD:
+            n_asked = shares * next_round.batch
+            choices = (self._choose_resolution(masses, n, terms, n_asked[n]) for n, terms in enumerate(features))
+            resolutions = np.array(list(choices))
+        return replace(plan, given=coin_threshold, edges=edges, resolutions=resolutions)
 
-    def _resolution(self, masses: Array, place: int, known: SpikedTerms, people: float) -> int:
-        """Return the question about a feature after which the variance of its terms is least, over people."""
-        own, noise = self.cells.of_feature(place), self._noise * people
-        left = {}
-        for question, (feature, parts) in enumerate(self.questions.parts):
-            if feature != place:
+    def _choose_resolution(self, masses: Array, index: int, terms: SpikedTerms, n_asked: float) -> int:
+        """Return the question about a feature that leaves the least variance of its terms, over participants."""
+        columns, noise = self.cells.feature_slice(index), self._noise_per_participant * n_asked
+        remaining_variances = {}
+        for question, (feature, parts) in enumerate(self.questions.partitions):
+            if feature != index:
                 continue
-            rows = (parts == np.arange(int(parts.max()) + 1)[:, None]) * masses[own] * people * 2 / self.spec.arm_count
-            left[question] = sum(_doubt(covariance, rows, noise, masses[own]) for covariance in known.covariances)
-        return min(left, key=lambda one: left[one])
+            is_in_part = parts == np.arange(int(parts.max()) + 1)[:, None]
+            rows = is_in_part * masses[columns] * n_asked * 2 / self.spec.arm_count
+            variances = (_remaining_variance(each, rows, noise, masses[columns]) for each in terms.covariances)
+            remaining_variances[question] = sum(variances)
+        return min(remaining_variances, key=remaining_variances.__getitem__)
 
     @property
-    def _noise(self) -> float:
+    def _noise_per_participant(self) -> float:
         """Variance of noise in a sum, by person who is asked."""
-        terms = self.terms(NewRound(1, 0, self.spec.experiment.round_size), self.spec.usual_question())
+        terms = self.calibrate_terms(NewRound(1, 0, self.spec.experiment.round_size), self.spec.typical_question())
         return hit_rates(terms)[1] / terms.mechanism.response.gain**2  # type: ignore[union-attr]
 
     @override
     def learn(self, state: LevelsFirstState, policy: AdditivePolicy, release: CellHits) -> LevelsFirstState:
         assert policy.plan is not None
-        found, people = SymbolGroups.of(policy, policy.plan, release), release.reports
-        before = self.shares(state.masses)
-        masses = state.masses.learned(self.questions, before, found.counts, found.doubts, people)
+        groups, n_reports = SymbolGroups.from_release(policy, policy.plan, release), release.reports
+        prior_shares = self.shares(state.masses)
+        masses = state.masses.add_counts(self.questions, prior_shares, groups.counts, groups.doubts, n_reports)
         shares = self.shares(masses)
-        decided = [(ArmShares.of(one, shares), share) for one, share in policy.decided]
-        best = ArmShares.mixed(decided, len(policy.means))
-        given = _by_coins(policy, shares)
-        left = self.left(people)
-        levels, information, scores = state.levels.faded(left), left * state.information, left * state.scores
-        means = STEP * policy.means.astype(np.float64)
+        best_shares, coin_shares = ArmShares.from_deciders(policy, shares), _coin_arm_shares(policy, shares)
+        retention = self.retention(n_reports)
+        levels = state.levels.faded(retention)
+        information, scores = retention * state.information, retention * state.scores
+        means = TERM_UNIT * policy.means.astype(np.float64)
         # People who chose before arms were added, or in a pause, may have had another arm than coins name now.
-        moved = sum(share for one, share in policy.decided if not policy.plan.agrees(one.plan))
-        for told in found.told:
-            if told.arm >= 0 and moved > _MOVED:
+        deciders = policy.weighted_deciders
+        changed = sum(share for decider, share in deciders if not policy.plan.gives_same_arms_as(decider.plan))
+        for question_sums in groups.question_sums:
+            if question_sums.arm >= 0 and changed > _MAX_CHANGED_ARM_SHARE:
                 continue
-            if told.place == LEVEL:
-                levels = _of_levels(levels, told, best, means[:, 0])
+            if question_sums.topic == LEVEL_QUESTION:
+                levels = _update_levels(levels, question_sums, best_shares, means[:, 0])
             else:
-                rows, sums, variances = self._rows(policy.plan, told, shares, best if told.arm < 0 else given)
-                own = self.cells.of_feature(told.place - 1)
-                for arm, (row, one, variance) in zip(
-                    range(len(means)) if told.arm < 0 else [told.arm],
-                    zip(rows, sums, variances, strict=True),
-                    strict=True,
-                ):
-                    more = (row / variance[:, None]).T @ row
-                    information[arm, own, own] += more
-                    scores[arm, own] += row.T @ (one / variance) + more @ means[arm, own]
-        return LevelsFirstState(state.reported + people, levels, information, scores, masses)
+                is_best_arm = question_sums.arm < 0
+                arm_shares = best_shares if is_best_arm else coin_shares
+                rows_sums_variances = self._build_rows(policy.plan, question_sums, shares, arm_shares)
+                columns = self.cells.feature_slice(question_sums.topic - 1)
+                arms = range(len(means)) if is_best_arm else [question_sums.arm]
+                for arm, row, total, variance in zip(arms, *rows_sums_variances, strict=True):
+                    added_information = (row / variance[:, None]).T @ row
+                    information[arm, columns, columns] += added_information
+                    scores[arm, columns] += row.T @ (total / variance) + added_information @ means[arm, columns]
+        return LevelsFirstState(state.reported + n_reports, levels, information, scores, masses)
 
-    def _rows(self, plan: CoinArms, told: ToldSums, masses: Array, arms: ArmShares) -> tuple[Array, Array, Array]:
+    def _build_rows(
+        self, plan: CoinArms, total: QuestionSums, masses: Array, arms: ArmShares
+    ) -> tuple[Array, Array, Array]:
         """Return how sums follow from terms, (arms, parts, cells); the sums, and their variances, (arms, parts)."""
-        place = told.place - 1
-        own, (_, parts) = self.cells.of_feature(place), self.questions.parts[plan.resolutions[place]]
-        merged = (parts == np.arange(int(parts.max()) + 1)[:, None]).astype(np.float64)
-        chosen = slice(None) if told.arm < 0 else slice(told.arm, told.arm + 1)
-        weighted, shares = arms.weighted[chosen, own] * masses[own], arms.shares[chosen, own] * masses[own]
-        if told.arm >= 0:  # all of them have the arm
-            weighted, shares = weighted / np.maximum(arms.shares[chosen, :1], 1e-9), masses[None, own]
-        return told.people * merged * weighted[:, None, :], told.sums, told.variances(shares @ merged.T)
+        index = total.topic - 1
+        columns, (_, parts) = self.cells.feature_slice(index), self.questions.partitions[plan.resolutions[index]]
+        merge_matrix = (parts == np.arange(int(parts.max()) + 1)[:, None]).astype(np.float64)
+        arm_rows = slice(None) if total.arm < 0 else slice(total.arm, total.arm + 1)
+        weighted = arms.weighted[arm_rows, columns] * masses[columns]
+        shares = arms.shares[arm_rows, columns] * masses[columns]
+        if total.arm >= 0:  # all of them have the arm
+            weighted, shares = weighted / np.maximum(arms.shares[arm_rows, :1], 1e-9), masses[None, columns]
+        return total.people * merge_matrix * weighted[:, None, :], total.sums, total.variances(shares @ merge_matrix.T)
 
     @override
-    def rearmed(self, state: LevelsFirstState, before: AdditiveSpec) -> LevelsFirstState:
-        added = self.spec.arm_count - before.arm_count
-        information, scores = (
-            np.concatenate([one, np.zeros((added, *one.shape[1:]))]) for one in (state.information, state.scores)
-        )
-        return replace(state, levels=state.levels.with_arms(added), information=information, scores=scores)
+    def apply_arm_change(self, state: LevelsFirstState, old_spec: AdditiveSpec) -> LevelsFirstState:
+        n_added = self.spec.arm_count - old_spec.arm_count
+        information, scores = (pad_arms(array, n_added) for array in (state.information, state.scores))
+        return replace(state, levels=state.levels.with_arms(n_added), information=information, scores=scores)
 
 
-def _edges(level: float, shares: Array) -> NDArray[np.uint32]:
-    """Return where the question about levels ends, and where that about each feature begins, of `UNIT`."""
-    before = np.cumsum(shares) - shares
-    return np.asarray(np.rint(UNIT * np.minimum(1.0, level + (1 - level) * before)), np.uint32)
+def _build_edges(level: float, shares: Array) -> NDArray[np.uint32]:
+    """Return where the question about levels ends, and where the question about each feature begins, of `UNIT`."""
+    lower_ends = np.cumsum(shares) - shares
+    return np.asarray(np.rint(UNIT * np.minimum(1.0, level + (1 - level) * lower_ends)), np.uint32)
 
 
-def _doubt(covariance: Array, rows: Array, noise: float, masses: Array) -> float:
-    spread = covariance @ rows.T
-    inner = rows @ spread + max(noise, 1e-9) * np.eye(len(rows))
-    after = covariance - spread @ np.linalg.solve(inner, spread.T)
-    return float(np.diag(after) @ masses)
+def _remaining_variance(covariance: Array, rows: Array, noise: float, masses: Array) -> float:
+    """Return the variance of an arm's terms after observations ``rows`` with noise, averaged over participants."""
+    sum_covariances = covariance @ rows.T
+    inner = rows @ sum_covariances + max(noise, 1e-9) * np.eye(len(rows))
+    posterior_covariance = covariance - sum_covariances @ np.linalg.solve(inner, sum_covariances.T)
+    return float(np.diag(posterior_covariance) @ masses)
 
 
-def _by_coins(policy: AdditivePolicy, masses: Array) -> ArmShares:
-    """Return the shares and weights of arms that coins give alike."""
+def _coin_arm_shares(policy: AdditivePolicy, masses: Array) -> ArmShares:
+    """Return the shares and weights of arms that are given at random with equal probability."""
     arms = np.flatnonzero(policy.playable)
     draws = np.zeros((len(arms), *policy.means.shape), np.int16)
     draws[np.arange(len(arms)), arms, 0] = 1
-    return ArmShares.of(replace(policy, draws=draws), masses)
+    return ArmShares.from_policy(replace(policy, draws=draws), masses)
 
 
-def _of_levels(known: LevelEvidence, told: ToldSums, best: ArmShares, means: Array) -> LevelEvidence:
-    """Return what is known of levels after rewards under an arm of coins, or residuals under the best arms."""
-    if told.arm >= 0:
+def _update_levels(levels: LevelEvidence, total: QuestionSums, best_shares: ArmShares, means: Array) -> LevelEvidence:
+    """Return the evidence of levels after rewards under a random arm, or residuals under the best arms."""
+    if total.arm >= 0:
         slopes, sums, variances = np.zeros(len(means)), np.zeros(len(means)), np.full(len(means), np.inf)
-        slopes[told.arm], sums[told.arm] = 2.0 * told.people, float(told.sums[0, 0]) + told.people
-        variances[told.arm] = float(told.variances(np.ones(1))[0])
-        return known.learned(slopes, sums, variances)
-    slopes = told.people * best.weighted[:, 0]
-    return known.learned(slopes, told.sums[:, 0] + slopes * means, told.variances(best.shares[:, 0]))
+        slopes[total.arm], sums[total.arm] = 2.0 * total.people, float(total.sums[0, 0]) + total.people
+        variances[total.arm] = float(total.variances(np.ones(1))[0])
+        return levels.add_sums(slopes, sums, variances)
+    slopes = total.people * best_shares.weighted[:, 0]
+    return levels.add_sums(slopes, total.sums[:, 0] + slopes * means, total.variances(best_shares.shares[:, 0]))

@@ -1,47 +1,132 @@
-"""A normal posterior over terms, whose prior finds by evidence how much each feature matters, and how smoothly."""
+"""A normal posterior over terms, whose prior estimates the size and smoothness of each feature's effect by evidence."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Final
+from functools import cached_property, lru_cache
+from typing import Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg.lapack import dtrtri
 from scipy.special import softmax
 
 from privateer_core.algorithms.additive.cells import Cells, ShapeCells
-from privateer_server.algorithms.additive.kernels import kernels_of
-from privateer_server.algorithms.additive.white_posterior import WhitePosterior
 
 Array = NDArray[np.float64]
-_SCALES: Final = 0.003125 * 2.0 ** np.arange(9)
+
+
+@dataclass(frozen=True)
+class WhitePosterior:
+    """A normal posterior of each arm's terms.
+
+    With P = R R^T the prior and J the information, its covariance is R (1 + R^T J R)^-1 R^T, or F F^T with F = R U and
+    U the transposed inverse of the lower Cholesky factor of 1 + R^T J R.
+    """
+
+    # blocks, roots: the terms of each block of the prior, and the root (cells, cells) of its part
+    blocks: Sequence[slice]
+    roots: Sequence[Array]
+    uppers: Array  # shape (arms, terms, terms): U
+    white: Array  # shape (arms, terms): means of R^-1 terms
+    means: Array  # shape (arms, terms)
+
+    @classmethod
+    def fit(cls, information: Array, scores: Array, blocks: Sequence[slice], prior: Sequence[Array]) -> Self:
+        """Return the posterior after information (arms, terms, terms) and scores (arms, terms).
+
+        ``prior`` has a covariance (cells, cells) for each block; blocks are apart.
+        """
+        roots = [np.asarray(np.linalg.cholesky(matrix), np.float64) for matrix in prior]
+        rotated, rotated_scores, inner = np.empty_like(information), np.empty_like(scores), np.empty_like(information)
+        for block, root in zip(blocks, roots, strict=True):
+            rotated[:, block] = root.T @ information[:, block]
+            rotated_scores[:, block] = scores[:, block] @ root
+        for block, root in zip(blocks, roots, strict=True):
+            inner[:, :, block] = rotated[:, :, block] @ root
+        inner[:, np.arange(len(inner[0])), np.arange(len(inner[0]))] += 1.0
+        uppers = np.array([dtrtri(matrix.T, lower=0)[0] for matrix in np.linalg.cholesky(inner)])
+        white = (uppers @ (uppers.transpose(0, 2, 1) @ rotated_scores[:, :, None]))[:, :, 0]
+        means = np.concatenate([root @ white.T[block] for block, root in zip(blocks, roots, strict=True)]).T
+        return cls(blocks, roots, uppers, white, means)
+
+    @property
+    def factors(self) -> Array:
+        """Shape (arms, terms, terms): each times its own transpose is the covariance of an arm's terms."""
+        factors = np.empty_like(self.uppers)
+        for block, root in zip(self.blocks, self.roots, strict=True):
+            factors[:, block] = root @ self.uppers[:, block]
+        return factors
+
+    @property
+    def covariances(self) -> Array:
+        """Shape (arms, terms, terms)."""
+        return self.factors @ self.factors.transpose(0, 2, 1)
+
+    def block_statistics(self, index: int) -> tuple[Array, Array, Array]:
+        """Return a block's root, and the covariances and means of its white terms, for `TermScales.log_evidence`."""
+        block = self.blocks[index]
+        # Columns before the block have only zeros there.
+        rows = self.uppers[:, block, block.start :]
+        return self.roots[index], rows @ rows.transpose(0, 2, 1), self.white[:, block]
+
+
+LENGTHS: Final = (0.125, 0.25, 0.5, 1.0)
+"""Lengths tried over which a function is alike, by a feature's range."""
+_ROUGHNESS_SHARE: Final = 0.05
+"""Share of a function's variance that is each bin's own."""
+_KERNEL_CACHE_SIZE: Final = 512
+"""Features whose kernels are kept, for every round asks for them."""
+
+
+@lru_cache(_KERNEL_CACHE_SIZE)
+def build_kernels(feature: ShapeCells, lengths: tuple[float, ...] = LENGTHS) -> Array:
+    """Return covariances, (kernels, cells, cells): Matern 3/2 between bins of several lengths, none between levels.
+
+    Bins of a circle are apart by its chords: a Matern 3/2 of arcs is no covariance (Gneiting 2013).
+    """
+    if not feature.bins:
+        return np.eye(feature.count)[None]
+    positions = np.arange(feature.bins) / feature.bins
+    arcs = np.abs(positions[:, None] - positions)
+    distances = np.sin(np.pi * arcs) / np.pi if feature.cyclic else arcs
+    kernels = []
+    for length in lengths:
+        scaled = np.sqrt(3) * distances / length
+        kernel = np.eye(feature.count)
+        kernel[: feature.bins, : feature.bins] *= _ROUGHNESS_SHARE
+        kernel[: feature.bins, : feature.bins] += (1 - _ROUGHNESS_SHARE) * (1 + scaled) * np.exp(-scaled)
+        kernels.append(kernel)
+    return np.array(kernels)
+
+
+_SCALE_GRID: Final = 0.003125 * 2.0 ** np.arange(9)
 """Standard deviations tried for a feature's terms, in expected reward where that is about 1/2."""
-_TYPICAL: Final = 0.05
-_ALL_FEATURES: Final = 0.3
+_TYPICAL_SCALE: Final = 0.05
+_TOTAL_SCALE: Final = 0.3
 """What the sum of few features' terms typically varies by: each of them alone does much."""
-_SPREAD: Final = 0.7
+_LOG_SCALE_DEVIATION: Final = 0.7
 """Scales are log-normal around the typical one, with this standard deviation of the logarithm."""
-_WIDE: Final = 0.2
+_WIDE_SCALE: Final = 0.2
 """Standard deviation of a feature's terms where no evidence narrows it."""
-_LEVELS: Final = 0.1
+_TYPICAL_LEVEL_SCALE: Final = 0.1
 """What many arms typically differ by for everybody."""
-_LEFT: Final = 1e-3
+_RIDGE_SHARE: Final = 1e-3
 """Share of variance that is left of what a feature's terms have in common."""
-_ARMS: Final = 0.25
+_ARM_LEVEL_DEVIATION: Final = 0.25
 """Standard deviation of what arms differ by for everybody, where expected rewards are about 1/2."""
-_LEVEL: Final = 0.5
+_LEVEL_DEVIATION: Final = 0.5
 """Standard deviation of what all arms have in common, before any report."""
-_STEPS: Final = 5
-_RARE: Final = 0.2
+_N_STEPS: Final = 5
+_RARE_REWARD_UNIT: Final = 0.2
 """What 1 is of scales where about one in twenty has a reward."""
-_SETTLED: Final = 0.02
+_TOLERANCE: Final = 0.02
 """Relative change of all variances below which no further step is taken."""
 
 
 @dataclass(frozen=True)
 class TermPosterior:
-    """What is known of terms."""
+    """The posterior of terms."""
 
     means: Array  # shape (arms, terms)
     factors: Array  # shape (arms, terms, terms): with F F^T the covariance of an arm's terms
@@ -53,127 +138,134 @@ class TermPosterior:
         return self.factors @ self.factors.transpose(0, 2, 1)
 
     @classmethod
-    def of(
+    def from_statistics(
         cls, information: Array, scores: Array, cells: Cells, masses: Array, declared: float | None
     ) -> "TermPosterior":
-        """Return the posterior.
+        """Return the posterior of terms, with scales of features and of the level that fit the evidence.
 
         information (arms, terms, terms): sums of M^T S^-1 M over observations M theta + noise of covariance S.
         scores (arms, terms): sums of M^T S^-1 observation.
         cells: those of all features.
         masses (terms,): shares of people by cell.
-        declared: a mean reward in [0, 1] that is expected; None: nobody knows.
+        declared: the mean reward in [0, 1] that the spec expects; None: unknown.
         """
-        level, usual = common_level(information, scores, declared), level_before(declared)
-        unit = _unit(level)
-        parts = [masses[cells.of_feature(place)] for place in range(len(cells.features))]
-        typical = typical_scale(len(cells.features))
-        families = [scales_of(*own, unit, typical) for own in zip(cells.features, parts, strict=True)]
-        blocks = [slice(0, 1), *(cells.of_feature(place) for place in range(len(cells.features)))]
-        prior = [np.full((1, 1), (_ARMS * unit) ** 2), *(family.average(family.before) for family in families)]
-        own = slice(1, None)
-        if declared is not None and unit < _RARE:
+        level, prior_moments = estimate_common_level(information, scores, declared), prior_level_moments(declared)
+        unit = reward_unit(level)
+        shares = [masses[cells.feature_slice(index)] for index in range(len(cells.features))]
+        typical = max(_TYPICAL_SCALE, _TOTAL_SCALE / math.sqrt(max(len(cells.features), 1)))
+        families = [build_scales(*arguments, unit, typical) for arguments in zip(cells.features, shares, strict=True)]
+        blocks = [slice(0, 1), *(cells.feature_slice(index) for index in range(len(cells.features)))]
+        prior = [
+            np.full((1, 1), (_ARM_LEVEL_DEVIATION * unit) ** 2),
+            *(family.mean_covariance(family.prior) for family in families),
+        ]
+        fitted_blocks = slice(1, None)
+        if declared is not None and unit < _RARE_REWARD_UNIT:
             # Arms are taken to be alike until reports say otherwise: noise must not make one of them the best.
-            families, own = [TermScales.of_level(unit), *families], slice(0, None)
-            prior[0] = families[0].average(families[0].before)
-        for _ in range(_STEPS if information.any() else 0):
-            known = WhitePosterior.of(information, scores - level * information[:, :, 0], blocks, prior)
-            level = _common(level + known.means[:, 0], float(prior[0][0, 0]), usual)
-            before, prior[own] = (
-                prior[own],
-                [
-                    family.average(softmax(family.evidence(*known.told(place)) + np.log(family.before)))
-                    for place, family in enumerate(families, own.start)
-                ],
-            )
-            if settled(before, prior[own]):
+            families, fitted_blocks = [TermScales.from_level(unit), *families], slice(0, None)
+            prior[0] = families[0].mean_covariance(families[0].prior)
+        for _ in range(_N_STEPS if information.any() else 0):
+            posterior = WhitePosterior.fit(information, scores - level * information[:, :, 0], blocks, prior)
+            level = _update_common_level(level + posterior.means[:, 0], float(prior[0][0, 0]), prior_moments)
+            old_prior = prior[fitted_blocks]
+            prior[fitted_blocks] = update_priors(families, posterior, fitted_blocks.start)
+            if has_converged(old_prior, prior[fitted_blocks]):
                 break
-        known = WhitePosterior.of(information, scores - level * information[:, :, 0], blocks, prior)
-        known.means[:, 0] += level
-        return cls(known.means, known.factors, level)
+        posterior = WhitePosterior.fit(information, scores - level * information[:, :, 0], blocks, prior)
+        posterior.means[:, 0] += level
+        return cls(posterior.means, posterior.factors, level)
 
     def unshrunk(self, information: Array, scores: Array, cells: Cells, masses: Array) -> "TermPosterior":
-        """Return the posterior under a prior that is wide, and smooth, whatever evidence says: for intervals.
+        """Return the posterior under a wide, smooth prior that does not depend on evidence, for intervals.
 
         The own prior is so near to the likeliest one that its intervals of 95 % hold in 70 to 90 %.
-        Parameters are those of `of`.
+        Parameters are those of `from_statistics`.
         """
-        unit, blocks, prior = _unit(self.level), [slice(0, 1)], [np.full((1, 1), (_ARMS * _unit(self.level)) ** 2)]
-        for place, feature in enumerate(cells.features):
-            own = cells.of_feature(place)
-            blocks.append(own)
-            prior.append((_WIDE * unit) ** 2 * _centred(kernels_of(feature)[-1:], masses[own])[0])
-        known = WhitePosterior.of(information, scores - self.level * information[:, :, 0], blocks, prior)
-        known.means[:, 0] += self.level
-        return TermPosterior(known.means, known.factors, self.level)
+        unit, blocks = reward_unit(self.level), [slice(0, 1)]
+        prior = [np.full((1, 1), (_ARM_LEVEL_DEVIATION * unit) ** 2)]
+        for index, feature in enumerate(cells.features):
+            columns = cells.feature_slice(index)
+            blocks.append(columns)
+            prior.append((_WIDE_SCALE * unit) ** 2 * _centre_kernels(build_kernels(feature)[-1:], masses[columns])[0])
+        posterior = WhitePosterior.fit(information, scores - self.level * information[:, :, 0], blocks, prior)
+        posterior.means[:, 0] += self.level
+        return TermPosterior(posterior.means, posterior.factors, self.level)
 
 
-def settled(before: Sequence[Array], after: Sequence[Array]) -> bool:
-    """Tell whether the variances of features' terms are about what they were a step before."""
-    return all(abs(np.trace(new) / np.trace(old) - 1) < _SETTLED for old, new in zip(before, after, strict=True))
+def has_converged(earlier: Sequence[Array], later: Sequence[Array]) -> bool:
+    """Return whether the variances of features' terms are nearly unchanged since the step before."""
+    return all(abs(np.trace(new) / np.trace(old) - 1) < _TOLERANCE for old, new in zip(earlier, later, strict=True))
 
 
-def _unit(level: float) -> float:
-    """Return what 1 is of scales where so much is expected: as much as a reward of 0 or 1 may vary, 1 at 1/2."""
-    kept = min(max(level, 0.005), 0.995)
-    return 4 * kept * (1 - kept)
+def update_priors(families: Sequence["TermScales"], posterior: WhitePosterior, start: int) -> list[Array]:
+    """Return the posterior mean covariances of blocks, from block number ``start`` on."""
+    return [
+        family.mean_covariance(softmax(family.log_evidence(*posterior.block_statistics(index)) + np.log(family.prior)))
+        for index, family in enumerate(families, start)
+    ]
 
 
-def _centred(kernels: Array, masses: Array) -> Array:
-    """Return kernels of a feature's terms less what all have in common, which is everybody's term."""
+def reward_unit(level: float) -> float:
+    """Return the unit of scales at a mean reward: 4 times the variance of a binary reward with this mean, 1 at 1/2."""
+    bounded = min(max(level, 0.005), 0.995)
+    return 4 * bounded * (1 - bounded)
+
+
+def _centre_kernels(kernels: Array, masses: Array) -> Array:
+    """Return the kernels of a feature's terms without their common part, which is in the intercept."""
     centre = np.eye(len(masses)) - masses
-    return np.asarray(centre @ kernels @ centre.T + _LEFT * np.eye(len(masses)))
+    return np.asarray(centre @ kernels @ centre.T + _RIDGE_SHARE * np.eye(len(masses)))
 
 
-def level_before(declared: float | None) -> tuple[float, float]:
-    """Return mean and standard deviation of the level before any report: rates up to ten times others are likely."""
-    return (0.5, _LEVEL) if declared is None else (declared, _LEVEL * _unit(declared))
+def prior_level_moments(declared: float | None) -> tuple[float, float]:
+    """Return the mean and standard deviation of the level before any report."""
+    return (0.5, _LEVEL_DEVIATION) if declared is None else (declared, _LEVEL_DEVIATION * reward_unit(declared))
 
 
-def common_level(information: Array, scores: Array, declared: float | None) -> float:
-    """Return the mean reward that all arms have in common, shrunk towards 1/2 or what is declared."""
-    middle, spread = level_before(declared)
-    precision = float(information[:, 0, 0].sum()) + spread**-2
-    return (float(scores[:, 0].sum()) + middle * spread**-2) / precision
+def estimate_common_level(information: Array, scores: Array, declared: float | None) -> float:
+    """Return the mean reward of all arms together, shrunk towards 1/2 or the declared rate."""
+    prior_mean, prior_deviation = prior_level_moments(declared)
+    precision = float(information[:, 0, 0].sum()) + prior_deviation**-2
+    return (float(scores[:, 0].sum()) + prior_mean * prior_deviation**-2) / precision
 
 
-def _common(intercepts: Array, spread: float, before: tuple[float, float]) -> float:
-    """Return the mean reward that arms have in common, by their own ones and what is thought before any report."""
-    precisions = len(intercepts) / spread, before[1] ** -2
-    return float((precisions[0] * intercepts.mean() + precisions[1] * before[0]) / sum(precisions))
+def _update_common_level(intercepts: Array, arm_variance: float, prior_moments: tuple[float, float]) -> float:
+    """Return the mean reward of all arms together, from the arms' intercepts and the prior moments."""
+    precisions = len(intercepts) / arm_variance, prior_moments[1] ** -2
+    return float((precisions[0] * intercepts.mean() + precisions[1] * prior_moments[0]) / sum(precisions))
 
 
 @dataclass(frozen=True)
 class TermScales:
-    """Priors of one feature's terms, of several lengths and scales."""
+    """Priors of one feature's terms, with several lengths and scales."""
 
     kernels: Array  # shape (lengths, cells, cells): covariances at scale 1
     scales: Array  # shape (scales,)
-    before: Array  # shape (lengths * scales,): how likely each is before any report
+    prior: Array  # shape (lengths * scales,): how likely each is before any report
 
     @classmethod
-    def of_level(cls, unit: float) -> "TermScales":
-        """Return the scales of what arms differ by for everybody."""
-        prior = np.exp(-((np.log(_SCALES / _LEVELS) / _SPREAD) ** 2) / 2)
-        return cls(np.ones((1, 1, 1)), np.asarray(unit * _SCALES), prior / prior.sum())
+    def from_level(cls, unit: float) -> "TermScales":
+        """Return the scales of the differences between the arms' levels."""
+        prior = np.exp(-((np.log(_SCALE_GRID / _TYPICAL_LEVEL_SCALE) / _LOG_SCALE_DEVIATION) ** 2) / 2)
+        return cls(np.ones((1, 1, 1)), np.asarray(unit * _SCALE_GRID), prior / prior.sum())
 
     @cached_property
     def _roots(self) -> Array:
         return np.asarray(np.linalg.cholesky(self.kernels))
 
-    def from_nothing(self, doubt: float) -> "TermScales":
-        """Return the same scales, of which the least has all but ``doubt`` of the probability before any report."""
-        least = self.scales == self.scales.min()
-        nothing = np.tile(least / least.sum(), len(self.kernels)) / len(self.kernels)
-        return TermScales(self.kernels, self.scales, (1 - doubt) * nothing + doubt * self.before)
+    def with_spike(self, effect_probability: float) -> "TermScales":
+        """Return the scales with a prior that gives the smallest all but ``effect_probability`` of the probability."""
+        is_smallest = self.scales == self.scales.min()
+        spike = np.tile(is_smallest / is_smallest.sum(), len(self.kernels)) / len(self.kernels)
+        return TermScales(self.kernels, self.scales, (1 - effect_probability) * spike + effect_probability * self.prior)
 
-    def average(self, probabilities: Array) -> Array:
-        """Return the mean covariance: what is not known stays wide, where the likeliest one would be too sure."""
+    def mean_covariance(self, probabilities: Array) -> Array:
+        """Return the covariance averaged over scales, which is wider than the most likely one."""
         by_length = probabilities.reshape(len(self.kernels), -1) @ self.scales**2
         return np.asarray(np.tensordot(by_length, self.kernels, 1))
 
-    def evidence(self, root: Array, inverses: Array, means: Array) -> Array:
-        """Return the log marginal likelihood of each, all other features integrated out, up to a constant.
+    def log_evidence(self, root: Array, inverses: Array, means: Array) -> Array:
+        """Return the log marginal likelihood of each prior, all other features integrated out, up to a constant.
 
         root (cells, cells): R, with R R^T the prior of a posterior.
         inverses, means: shapes (arms, cells, cells) and (arms, cells): the posterior's covariances and means of R^-1
@@ -181,24 +273,19 @@ class TermScales:
         """
         precisions = np.linalg.inv(inverses)
         cavity, scores = precisions - np.eye(len(root)), precisions @ means[:, :, None]
-        sides = np.linalg.solve(root, self._roots)[:, None]
-        upper = sides.transpose(0, 1, 3, 2)
-        values, vectors = np.linalg.eigh(upper @ cavity @ sides)
-        along = (vectors.transpose(0, 1, 3, 2) @ (upper @ scores))[..., 0]
+        ratios = np.linalg.solve(root, self._roots)[:, None]
+        upper = ratios.transpose(0, 1, 3, 2)
+        values, vectors = np.linalg.eigh(upper @ cavity @ ratios)
+        projections = (vectors.transpose(0, 1, 3, 2) @ (upper @ scores))[..., 0]
         values = np.maximum(values, 0.0)[:, None]
         squares = self.scales[:, None, None] ** 2
-        found = squares * along[:, None] ** 2 / (1 + squares * values) - np.log1p(squares * values)
-        return np.asarray(found.sum(axis=(2, 3)).ravel() / 2)
+        terms = squares * projections[:, None] ** 2 / (1 + squares * values) - np.log1p(squares * values)
+        return np.asarray(terms.sum(axis=(2, 3)).ravel() / 2)
 
 
-def typical_scale(features: int) -> float:
-    """Return the standard deviation that the terms of one of so many features typically have."""
-    return max(_TYPICAL, _ALL_FEATURES / math.sqrt(max(features, 1)))
-
-
-def scales_of(feature: ShapeCells, masses: Array, unit: float, typical: float = _TYPICAL) -> TermScales:
-    """Return the scales of a feature's terms, whose shares of people are ``masses`` (cells,)."""
-    kernels = _centred(kernels_of(feature), masses)
-    prior = np.exp(-((np.log(_SCALES / typical) / _SPREAD) ** 2) / 2)
-    before = np.tile(prior / prior.sum(), len(kernels)) / len(kernels)
-    return TermScales(kernels, np.asarray(unit * _SCALES), before)
+def build_scales(feature: ShapeCells, masses: Array, unit: float, typical: float = _TYPICAL_SCALE) -> TermScales:
+    """Return the scales of a feature's terms; ``masses`` (cells,) are its shares of participants."""
+    kernels = _centre_kernels(build_kernels(feature), masses)
+    prior = np.exp(-((np.log(_SCALE_GRID / typical) / _LOG_SCALE_DEVIATION) ** 2) / 2)
+    scale_probabilities = np.tile(prior / prior.sum(), len(kernels)) / len(kernels)
+    return TermScales(kernels, np.asarray(unit * _SCALE_GRID), scale_probabilities)

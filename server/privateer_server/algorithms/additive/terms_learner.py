@@ -1,108 +1,166 @@
-"""What additive learners have in common: what they expect of people, and say of what they know."""
+"""The base of additive learners: expected rewards, and the answer."""
 
 from abc import abstractmethod
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from privateer_core.algorithms.additive.policy import STEP, AdditivePolicy
+from privateer_core.algorithms.additive.cells import Cells, ShapeCells
+from privateer_core.algorithms.additive.policy import TERM_UNIT, AdditivePolicy
 from privateer_core.algorithms.additive.spec import AdditiveSpec
 from privateer_core.answer import Answer
 from privateer_core.answer.facts import Fact
 from privateer_core.answer.parts import Figures
-from privateer_core.answer.shapes import Shapes
+from privateer_core.answer.policy_view import Shapes
 from privateer_core.policies.expected_rewards import ExpectedRewards
+from privateer_core.spec.columns import MISSING_PLACE
+from privateer_core.spec.features import Feature
 from privateer_server.algorithms import RoundsLearner
 from privateer_server.algorithms.additive.cell_masses import CellMasses
-from privateer_server.algorithms.additive.latest import Latest
-from privateer_server.algorithms.additive.made_up_people import contexts_of
-from privateer_server.algorithms.additive.observed_round import independent
+from privateer_server.algorithms.additive.observed_round import independent_products
 from privateer_server.algorithms.additive.posterior import TermPosterior
-from privateer_server.algorithms.additive.shape_functions import CellShares, shapes_of
+from privateer_server.algorithms.additive.shape_functions import CellShares, build_shapes
+
+KeyT = TypeVar("KeyT")
+ValueT = TypeVar("ValueT")
+
+
+class LastValueCache(Generic[KeyT, ValueT]):
+    """A function that caches its last value, and is called again only for another object than last time.
+
+    Learning, policy, figures and answer of a round ask for the same things of the same state.
+    """
+
+    def __init__(self, compute: Callable[[KeyT], ValueT]) -> None:
+        self._compute = compute
+        self._last: tuple[KeyT, ValueT] | None = None
+
+    def __call__(self, key: KeyT) -> ValueT:
+        """Return the function's value, from the cache if ``key`` is the same object as last time."""
+        if self._last is None or self._last[0] is not key:
+            self._last = (key, self._compute(key))
+        return self._last[1]
+
 
 Array = NDArray[np.float64]
+
+
+def build_contexts(cells: Cells, masses: Array, columns: int, coordinates: Array) -> Array:
+    """Return encoded contexts (n, columns) of participants with independent features, as the learner models them.
+
+    cells: those of all features.
+    masses (terms,): shares of people by cell.
+    columns: how many a context has.
+    coordinates (n, features, 2): in [0, 1]: the first selects the cell, the second the position of a number in it.
+    """
+    contexts = np.zeros((len(coordinates), columns))
+    for index, feature in enumerate(cells.features):
+        shares = np.maximum(masses[cells.feature_slice(index)], 0.0).cumsum()
+        feature_cells = np.searchsorted(shares / shares[-1], coordinates[:, index, 0], side="right")
+        _write_feature(contexts, feature, np.minimum(feature_cells, feature.count - 1), coordinates[:, index, 1])
+    return contexts
+
+
+def _write_feature(contexts: Array, feature: ShapeCells, feature_cells: NDArray[np.int64], offsets: Array) -> None:
+    """Write the columns of a feature for participants in ``feature_cells`` (n,), at ``offsets`` (n,) in the cells."""
+    if feature.codes:
+        powers = np.arange(feature.columns - 1, -1, -1)
+        bits = (np.array(feature.codes)[feature_cells][:, None] >> powers) & 1
+        contexts[:, feature.start : feature.start + feature.columns] = bits
+        return
+    is_missing = feature_cells == feature.bins
+    contexts[:, feature.start] = np.where(is_missing, MISSING_PLACE, (feature_cells + offsets) / feature.bins)
+    if feature.missing:
+        contexts[:, feature.start + 1] = is_missing
+
+
 StateT = TypeVar("StateT", bound=Any)
 
 
 class TermsLearner(RoundsLearner[AdditiveSpec, StateT, AdditivePolicy]):
-    """A learner of terms. Its states have ``reported``, and ``masses``: what is known of people by cell."""
+    """A learner of terms, whose states have ``reported`` and the evidence ``masses`` of participants by cell."""
 
     publishes_result = False
-    same = ("algorithm", "experiment.arms", "experiment.retired", "context.features", "reward")
+    inherited_fields = ("algorithm", "experiment.arms", "experiment.retired_arms", "context.features", "reward")
 
     def __init__(self, spec: AdditiveSpec) -> None:
         super().__init__(spec)
         self.questions = spec.questions
         self.cells = self.questions.cells
-        self.shares: Latest[CellMasses, Array] = Latest(lambda masses: masses.means(self.cells))
+        self.shape_features: Mapping[str, Feature] = spec.features
+        self.shares: LastValueCache[CellMasses, Array] = LastValueCache(lambda masses: masses.means(self.cells))
         """What masses tell of the shares of people by cell, (terms,)."""
 
     @abstractmethod
     def posterior(self, state: StateT) -> TermPosterior:
-        """Return what is known of terms."""
+        """Return the posterior of terms."""
 
     @abstractmethod
     def statistics(self, state: StateT) -> tuple[Array, Array]:
         """Return information (arms, terms, terms) and scores (arms, terms) of all rounds."""
 
-    def left(self, people: float) -> float:
-        """Return what is left of evidence after so many people have reported since: all, without a memory."""
-        return float(0.5 ** (people / self.spec.algorithm.half_life))
+    def retention(self, n_reports: float) -> float:
+        """Return the share of evidence that is retained after ``n_reports`` further reports; 1 without forgetting."""
+        return float(0.5 ** (n_reports / self.spec.algorithm.effective_half_life))
 
     @override
     def figures(self, state: StateT) -> dict[str, float]:
-        """Return how far a mean reward may be off: standard deviation, averaged over arms and people."""
-        people = independent(self.cells, self.shares(state.masses))
-        spread = np.einsum("kij,ij->k", self.posterior(state).covariances, people)
-        return {"uncertainty": float(np.sqrt(spread).mean())}
+        """Return the standard error of a mean reward, averaged over arms and participants."""
+        products = independent_products(self.cells, self.shares(state.masses))
+        variances = np.einsum("kij,ij->k", self.posterior(state).covariances, products)
+        return {"uncertainty": float(np.sqrt(variances).mean())}
 
     @override
     def answer(self, state: StateT) -> Answer:
         if not state.reported:
-            return self.answered(state)
-        off = Fact("typical error of a mean reward", round(self.figures(state)["uncertainty"], 4), "number")
-        return self.answered(state, parts=(self._shapes(state), Figures("what is known", (off,))))
+            return self.build_answer(state)
+        error = Fact("typical error of a mean reward", round(self.figures(state)["uncertainty"], 4), "number")
+        return self.build_answer(state, parts=(self._build_shapes(state), Figures("what is known", (error,))))
 
-    def _shapes(self, state: StateT) -> Shapes:
-        known, masses = self.posterior(state), self.shares(state.masses)
-        people = CellShares(self.cells, self.spec.features, masses)
-        told = known.unshrunk(*self.statistics(state), self.cells, masses)
+    def _build_shapes(self, state: StateT) -> Shapes:
+        """Return the shape functions of the features in `shape_features`."""
+        posterior, masses = self.posterior(state), self.shares(state.masses)
+        cell_shares = CellShares(self.cells, self.shape_features, masses)
+        unshrunk = posterior.unshrunk(*self.statistics(state), self.cells, masses)
         playable = np.array(self.spec.playable)
-        return shapes_of(known, told, people, self.spec.options, playable, self.spec.reward.span)
+        return build_shapes(posterior, unshrunk, cell_shares, self.spec.options, playable, self.spec.reward.span)
 
     @override
-    def expected(self, state: StateT) -> ExpectedRewards | None:
+    def build_expected_rewards(self, state: StateT) -> ExpectedRewards | None:
         if not state.reported:
             return None
-        known, reward = self.posterior(state), self.spec.reward
-        covariances = known.covariances
+        posterior, reward = self.posterior(state), self.spec.reward
+        covariances = posterior.covariances
 
-        def rows(contexts: Array) -> Array:
-            found = np.zeros((len(contexts), self.cells.count))
-            found[:, 0] = 1.0
-            np.put_along_axis(found, self.cells.locate(contexts), 1.0, axis=1)
-            return found
+        def predict(contexts: Array) -> tuple[Array, Array]:
+            x = build_indicators(self.cells, contexts)
+            variances = np.einsum("nd,kde,ne->nk", x, covariances, x, optimize=True)
+            deviations = reward.span * np.sqrt(np.maximum(variances, 0.0))
+            return reward.unscaled(np.clip(x @ posterior.means.T, 0.0, 1.0)), deviations
 
-        def at(contexts: Array) -> tuple[Array, Array]:
-            x = rows(contexts)
-            spreads = np.einsum("nd,kde,ne->nk", x, covariances, x, optimize=True)
-            deviations = reward.span * np.sqrt(np.maximum(spreads, 0.0))
-            return reward.unscaled(np.clip(x @ known.means.T, 0.0, 1.0)), deviations
-
-        def deviation(contexts: Array, weights: Array) -> float:
-            sums = weights.T @ rows(contexts)
+        def standard_error(contexts: Array, weights: Array) -> float:
+            sums = weights.T @ build_indicators(self.cells, contexts)
             return reward.span * float(np.sqrt(max(0.0, np.einsum("kd,kde,ke->", sums, covariances, sums))))
 
         masses = self.shares(state.masses)
 
-        def draw(places: Array) -> Array:
-            return contexts_of(self.cells, masses, self.spec.dimension, places)
+        def draw_contexts(coordinates: Array) -> Array:
+            return build_contexts(self.cells, masses, self.spec.dimension, coordinates)
 
-        return ExpectedRewards.everywhere(self.spec.dimension, at, deviation, draw)
+        return ExpectedRewards.everywhere(self.spec.dimension, predict, standard_error, draw_contexts)
 
 
-def in_steps(values: Array) -> NDArray[np.int16]:
-    """Return terms in whole steps; none is beyond 4."""
-    return np.asarray(np.clip(np.rint(values / STEP), -32767, 32767), np.int16)
+def build_indicators(cells: Cells, contexts: Array) -> Array:
+    """Return which terms the expected reward of each context adds up, (n, terms): 1 for the intercept and its cells."""
+    indicators = np.zeros((len(contexts), cells.count))
+    indicators[:, 0] = 1.0
+    np.put_along_axis(indicators, cells.locate(contexts), 1.0, axis=1)
+    return indicators
+
+
+def quantize_terms(values: Array) -> NDArray[np.int16]:
+    """Return terms rounded to whole steps of `TERM_UNIT`; none is beyond 4."""
+    return np.asarray(np.clip(np.rint(values / TERM_UNIT), -32767, 32767), np.int16)

@@ -9,32 +9,35 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from privateer_core.algorithms.bandit import BanditPolicy, BanditSpec, layout
+from privateer_core.algorithms.bandit import BanditPolicy, BanditSpec, make_arm_layout
 from privateer_core.answer import Answer
-from privateer_core.answer.estimates import Estimate
-from privateer_core.answer.measured_rate import MeasuredRate
-from privateer_core.answer.parts import Ground
+from privateer_core.answer.estimates import Estimate, MeasuredRate
+from privateer_core.answer.parts import Basis
 from privateer_core.primitives.contributions import CellHits, GroupSums, KeyedSums
 from privateer_core.primitives.public_coins import UNIT
-from privateer_server.algorithms import Learner, NewRound, RoundsLearner
-from privateer_server.algorithms.bandit.posterior import PER_REWARD, ArmPosterior, proxy
+from privateer_server.algorithms import NewRound, RoundsLearner
+from privateer_server.algorithms.bandit.posterior import (
+    PRECISION_PER_REWARD,
+    ArmPosterior,
+    SuccessCounts,
+    variance_proxy,
+)
 from privateer_server.algorithms.bandit.sampling_rules import (
-    fitted_thompson,
+    has_enough_to_fit_prior,
     kl_ucb,
-    tells_apart,
     thompson,
-    track,
+    thompson_fitted_prior,
+    track_and_stop,
     tsallis,
 )
-from privateer_server.algorithms.bandit.success_counts import SuccessCounts
 
 Array = NDArray[np.float64]
-_DRAWS: Final = 64
+_N_DRAWS: Final = 64
 """Draws of a batch's Thompson sampling: an arm has at least so small a share of a round, or none. A curator's noise is
 the same for every share, so that a smaller one would tell nothing."""
-_DRAWS_HIDDEN: Final = 16
+_N_DRAWS_HIDDEN_ARM: Final = 16
 """Where reports hide the arm, what they say of a small share grows with its square."""
-_HEAVY: Final = 2.0
+_LAPLACE_PROXY_FACTOR: Final = 2.0
 """Variance proxy of Laplace noise by its variance: bounds its moments as far as they matter."""
 
 
@@ -50,10 +53,10 @@ class BanditState:
 
 
 class BanditLearner(RoundsLearner[BanditSpec, BanditState, BanditPolicy]):
-    """Rounds of whose people a share plays each arm."""
+    """Rounds in which each arm is played by a share of the participants."""
 
     state_type = BanditState
-    same = ("algorithm", "experiment.arms", "experiment.retired", "reward")
+    inherited_fields = ("algorithm", "experiment.arms", "experiment.retired_arms", "reward")
 
     def __init__(self, spec: BanditSpec) -> None:
         super().__init__(spec)
@@ -62,177 +65,172 @@ class BanditLearner(RoundsLearner[BanditSpec, BanditState, BanditPolicy]):
 
     @override
     def start(self, seed: int) -> BanditState:
-        return BanditState(0, 0, ArmPosterior.none(self.spec.arm_count))
+        return BanditState(0, 0, ArmPosterior.empty(self.spec.arm_count))
 
     @override
-    def stopped(self, state: BanditState) -> bool:
+    def has_stopped(self, state: BanditState) -> bool:
         return state.stopped
 
     @override
-    def policy(self, state: BanditState, ahead: NewRound) -> BanditPolicy:
-        """Return shares of arms; where nobody is asked everybody gets the arm of the highest estimate."""
-        asks = ahead.batch > 0
-        shares = self.shares(state, ahead) if asks else np.eye(self.spec.arm_count)[self.leader(state)]
-        choice = layout(ahead.seed, shares)
-        own = choice if self.spec.privacy.arm_in_key or not asks else None
-        return BanditPolicy(ahead.version, self.terms(ahead, self.spec.asked(choice)), own)
+    def policy(self, state: BanditState, next_round: NewRound) -> BanditPolicy:
+        """Return the shares of arms, or the arm of the highest estimate for all if the round has no reports."""
+        is_asking = next_round.batch > 0
+        shares = self.shares(state, next_round) if is_asking else np.eye(self.spec.arm_count)[self.leader(state)]
+        coins = make_arm_layout(next_round.seed, shares)
+        choice_layout = coins if self.spec.privacy.arm_in_key or not is_asking else None
+        terms = self.calibrate_terms(next_round, self.spec.make_question(coins))
+        return BanditPolicy(next_round.version, terms, choice_layout)
 
     def leader(self, state: BanditState) -> int:
-        """Return the arm of the highest estimate: where the best one is to be guaranteed, of that which is bounded."""
+        """Return the arm of the highest estimate, by guaranteed estimates if the objective is the best arm."""
         means = state.posterior.bounded if self.finds_best else state.posterior.means
         return int(np.argmax(np.where(self.playable, means, -np.inf)))
 
-    def shares(self, state: BanditState, ahead: NewRound) -> Array:
-        """Return the share of a round's people who play each arm; alike before anything is known of one."""
+    def shares(self, state: BanditState, next_round: NewRound) -> Array:
+        """Return the share of a round's participants who play each arm; uniform before the first report on each."""
         posterior = state.posterior
         if not posterior.precision[self.playable].all():
             return np.asarray(self.playable / self.playable.sum())
         if self.finds_best:
-            return track(posterior, self.playable, self.leader(state), ahead.batch)
-        if self.spec.algorithm.host == "kl-ucb":
-            return kl_ucb(posterior, self.playable, state.reported, ahead.batch)
-        if self.spec.algorithm.host == "tsallis-inf":
-            return self._tsallis(state, ahead.batch)
-        draws = _DRAWS_HIDDEN if self.spec.privacy.arm_in_key else _DRAWS
+            return track_and_stop(posterior, self.playable, self.leader(state), next_round.batch)
+        if self.spec.algorithm.objective == "moving":
+            return kl_ucb(posterior, self.playable, state.reported, next_round.batch)
+        if self.spec.algorithm.objective == "adversarial":
+            return self._tsallis_shares(state, next_round.batch)
+        n_draws = _N_DRAWS_HIDDEN_ARM if self.spec.privacy.arm_in_key else _N_DRAWS
         horizon = self.spec.experiment.horizon
-        left = horizon - state.reported
-        if tells_apart(posterior, self.playable, horizon):
-            return fitted_thompson(posterior, self.playable, draws, left, ahead.seed)
-        return thompson(posterior, self.playable, draws, left, ahead.seed)
+        n_remaining = horizon - state.reported
+        if has_enough_to_fit_prior(posterior, self.playable, horizon):
+            return thompson_fitted_prior(posterior, self.playable, n_draws, n_remaining, next_round.seed)
+        return thompson(posterior, self.playable, n_draws, n_remaining, next_round.seed)
 
-    def _tsallis(self, state: BanditState, batch: int) -> Array:
-        """Return Tsallis-INF's shares, at the learning rate 2 / (c sqrt(t)) for losses as faint as their reports."""
-        posterior, people = state.posterior, state.reported + batch
-        faint = math.sqrt(PER_REWARD * posterior.people.sum() / posterior.precision.sum())
-        hidden = self.spec.privacy.arm_in_key
-        least = 1 / (self.playable.sum() * people ** (1 / 3)) if hidden else 1 / UNIT
-        return tsallis(posterior.losses, self.playable, 2 / (faint * math.sqrt(people)), least)
+    def _tsallis_shares(self, state: BanditState, batch: int) -> Array:
+        """Return Tsallis-INF's shares, at the learning rate 2 / (c sqrt(t)) for the attenuation c of reports."""
+        posterior, n_participants = state.posterior, state.reported + batch
+        attenuation = math.sqrt(PRECISION_PER_REWARD * posterior.people.sum() / posterior.precision.sum())
+        is_arm_hidden = self.spec.privacy.arm_in_key
+        min_share = 1 / (self.playable.sum() * n_participants ** (1 / 3)) if is_arm_hidden else 1 / UNIT
+        return tsallis(posterior.losses, self.playable, 2 / (attenuation * math.sqrt(n_participants)), min_share)
 
     @override
     def learn(self, state: BanditState, policy: BanditPolicy, release: KeyedSums | GroupSums | CellHits) -> BanditState:
-        shares = policy.played
-        people, sums, asked, hits = _of_keys(policy, release) if policy.fresh_coins else _of_groups(release)
+        shares = policy.active_shares
+        people, sums, trials, hit_rates = _read_keys(policy, release) if policy.fresh_coins else _read_groups(release)
         scores = release.gain * np.maximum(people, 1.0)
-        proxies = asked * np.array([proxy(math.ceil(1000 * hit) / 1000) for hit in hits.tolist()])
-        precision = np.where(
-            people > 0, PER_REWARD * scores**2 / np.maximum(proxies + _noise_proxy(policy, release), 1.0), 0.0
-        )
+        proxies = trials * np.array([variance_proxy(math.ceil(1000 * hit) / 1000) for hit in hit_rates.tolist()])
+        variance_proxies = np.maximum(proxies + _noise_proxy(policy, release), 1.0)
+        precision = np.where(people > 0, PRECISION_PER_REWARD * scores**2 / variance_proxies, 0.0)
         losses = -sums / (2 * release.gain * np.maximum(shares, 1 / UNIT))
-        counts = _counts(policy, release, people, sums, asked, hits)
+        counts = _count_successes(policy, release, people, sums, trials, hit_rates)
         if policy.fresh_coins:
-            counts = counts.weighted(state.posterior.counts.level[0])
+            counts = counts.weigh_by_information(state.posterior.counts.pooled_success_rate[0])
         posterior = state.posterior.updated(people, precision, (1 + sums / scores) / 2, losses, counts)
-        return self._after(state, posterior, release.reports)
+        return self._add_round(state, posterior, release.reports)
 
-    def _after(self, state: BanditState, posterior: ArmPosterior, reports: int) -> BanditState:
-        stopped = self.finds_best and self.sure(posterior)
-        return replace(
-            state, rounds=state.rounds + 1, reported=state.reported + reports, posterior=posterior, stopped=stopped
-        )
+    def _add_round(self, state: BanditState, posterior: ArmPosterior, reports: int) -> BanditState:
+        """Return the state after one more round, stopped if its objective is the best arm and that is known."""
+        rounds, reported = state.rounds + 1, state.reported + reports
+        stopped = self.finds_best and self.is_best_arm_known(posterior)
+        return replace(state, rounds=rounds, reported=reported, posterior=posterior, stopped=stopped)
 
-    def sure(self, posterior: ArmPosterior) -> bool:
-        """Whether the best arm is known but for the failure that the spec allows."""
-        return bool((posterior.lead(self.playable, self.spec.algorithm.failure)[1] > 0).all())
-
-    @override
-    def rearmed(self, state: BanditState, before: BanditSpec) -> BanditState:
-        """Return the state with other arms where regret counts; else what is known is about all of them together."""
-        if self.finds_best or self.spec.algorithm.host == "tsallis-inf":
-            return super().rearmed(state, before)
-        return replace(state, posterior=state.posterior.with_arms(self.spec.arm_count - before.arm_count))
+    def is_best_arm_known(self, posterior: ArmPosterior) -> bool:
+        """Whether the best arm is known with the failure probability that the spec allows."""
+        _, margins = posterior.compare_with_leader(self.playable, self.spec.algorithm.failure_probability)
+        return bool((margins > 0).all())
 
     @override
-    def anew(self, state: BanditState) -> BanditState:
+    def apply_arm_change(self, state: BanditState, old_spec: BanditSpec) -> BanditState:
+        """Return the state with other arms; refuse if the objective is a guarantee over all arms together."""
+        if self.finds_best or self.spec.algorithm.objective == "adversarial":
+            return super().apply_arm_change(state, old_spec)
+        return replace(state, posterior=state.posterior.with_arms(self.spec.arm_count - old_spec.arm_count))
+
+    @override
+    def reset_report_count(self, state: BanditState) -> BanditState:
         return replace(state, rounds=0, reported=0)
 
     @override
     def answer(self, state: BanditState) -> Answer:
-        """Return every arm's mean reward with an interval that holds at all times, and the best one once it is known.
+        """Return every arm's mean reward with an anytime-valid interval, and the best arm once it is known.
 
         Where regret counts the leader is recommended when the experiment is over.
         """
-        over = self.over(state)
-        best = self.leader(state) if state.reported and (state.stopped or (over and not self.finds_best)) else None
-        return self.answered(
+        is_over = self.is_over(state)
+        best = self.leader(state) if state.reported and (state.stopped or (is_over and not self.finds_best)) else None
+        return self.build_answer(
             state,
             rounds=state.rounds,
-            confidence=1 - self.spec.algorithm.failure,
+            confidence=1 - self.spec.algorithm.failure_probability,
             recommended=None if best is None else self.spec.options[best],
-            ground=None if best is None else self._ground(best, state),
-            estimates=self._estimates(state) if state.posterior.people.any() else (),
+            basis=None if best is None else self._choose_basis(best, state),
+            estimates=self._build_estimates(state) if state.posterior.people.any() else (),
         )
 
-    def _estimates(self, state: BanditState) -> tuple[Estimate, ...]:
+    def _build_estimates(self, state: BanditState) -> tuple[Estimate, ...]:
+        """Return the arms' mean rewards with anytime-valid intervals, in the unit of rewards."""
         low, width, posterior = self.spec.reward.low, 2 * self.spec.reward.half_range, state.posterior
-        means, radii = low + width * posterior.bounded, width * posterior.radii(self.spec.algorithm.failure)
+        means, radii = low + width * posterior.bounded, width * posterior.radii(self.spec.algorithm.failure_probability)
         rows = zip(self.spec.options, means.tolist(), radii.tolist(), posterior.people.tolist(), strict=True)
         bounds = (low, self.spec.reward.high)
-        within = (Estimate.within(name, mean, radius, bounds, round(people, 1)) for name, mean, radius, people in rows)
-        return tuple(map(_centred, within, (low + width * posterior.means).tolist()))
+        estimates = (Estimate.within(name, mean, radius, bounds, round(n, 1)) for name, mean, radius, n in rows)
+        return tuple(map(_recentre, estimates, (low + width * posterior.means).tolist()))
 
-    def _ground(self, best: int, state: BanditState) -> Ground:
-        """Return what it rests on that an arm is best; intervals hold together, so one above all others is decided."""
-        means, radii = state.posterior.bounded, state.posterior.radii(self.spec.algorithm.failure)
-        others = self.playable & (np.arange(len(means)) != best)
-        above = bool((means - radii)[best] > (means + radii)[others].max(initial=-np.inf))
-        return "decided against all other options" if state.stopped or above else "ahead, and not decided"
+    def _choose_basis(self, best: int, state: BanditState) -> Basis:
+        """Return the basis of a recommendation: the arm is decided if its interval is above all others."""
+        means, radii = state.posterior.bounded, state.posterior.radii(self.spec.algorithm.failure_probability)
+        is_rival = self.playable & (np.arange(len(means)) != best)
+        is_above_rivals = bool((means - radii)[best] > (means + radii)[is_rival].max(initial=-np.inf))
+        return "decided against all other options" if state.stopped or is_above_rivals else "ahead, and not decided"
 
     @override
     def measured_rate(self, state: BanditState) -> MeasuredRate | None:
-        level, deviation = state.posterior.counts.level
-        return MeasuredRate.normal(level, deviation) if math.isfinite(deviation) else None
+        mean, deviation = state.posterior.counts.pooled_success_rate
+        return MeasuredRate.normal(mean, deviation) if math.isfinite(deviation) else None
 
     @override
     def figures(self, state: BanditState) -> dict[str, float]:
-        """Return the people who reported, and whether the best arm is known."""
+        """Return the number of reports, and whether the best arm is known."""
         return {"samples": state.reported, "stopped": float(state.stopped)}
 
 
-def _centred(bounded: Estimate, mean: float) -> Estimate:
-    """Return an interval with an estimate that varies less than its middle."""
+def _recentre(bounded: Estimate, mean: float) -> Estimate:
+    """Return an interval with an estimate of lower variance than its midpoint."""
     return msgspec.structs.replace(bounded, value=min(max(mean, bounded.low), bounded.high))
 
 
-def _of_groups(release: Any) -> tuple[Array, ...]:
-    """Return people, sums, reports asked and the probability of a score in them, of each arm that coins chose."""
+def _read_groups(release: Any) -> tuple[Array, ...]:
+    """Return each arm's reports, sums, trials and probabilities of a score, if coins chose the arm."""
     people = release.counts[0].astype(np.float64)
     return people, release.sums[0], people, np.ones(len(people))
 
 
-def _of_keys(policy: BanditPolicy, release: Any) -> tuple[Array, ...]:
-    """Return the same where the arm is the key: everybody was asked about every arm, and most had nothing to say."""
-    shares = policy.played
-    played = shares[policy.cells] > 0
+def _read_keys(policy: BanditPolicy, release: Any) -> tuple[Array, ...]:
+    """Return each arm's reports, sums, trials and probabilities of a score, if the arm is the report's key."""
+    shares = policy.active_shares
+    is_played = shares[policy.cells] > 0
+    arms = policy.cells[is_played]
     people, sums = np.zeros((2, len(shares)))
-    people[policy.cells[played]] = shares[policy.cells[played]] * release.reports
-    sums[policy.cells[played]] = release.sums[played, 0]
-    hits = shares * release.hit_own + (1 - shares) * release.hit_other
-    return people, sums, np.full(len(shares), float(release.reports)), hits
+    people[arms], sums[arms] = shares[arms] * release.reports, release.sums[is_played, 0]
+    hit_rates = shares * release.hit_own + (1 - shares) * release.hit_other
+    return people, sums, np.full(len(shares), float(release.reports)), hit_rates
 
 
 def _noise_proxy(policy: BanditPolicy, release: KeyedSums | GroupSums | CellHits) -> float:
     """Return the variance proxy of a curator's noise in a sum of scores; Laplace noise has heavier tails."""
     if isinstance(release, CellHits):
-        return _HEAVY * 2 * release.noise
-    return release.noise if policy.terms.delta else _HEAVY * release.noise
+        return _LAPLACE_PROXY_FACTOR * 2 * release.noise
+    return release.noise if policy.terms.delta else _LAPLACE_PROXY_FACTOR * release.noise
 
 
-def _counts(
-    policy: BanditPolicy,
-    release: KeyedSums | GroupSums | CellHits,
-    people: Array,
-    sums: Array,
-    asked: Array,
-    hits: Array,
+def _count_successes(
+    policy: BanditPolicy, release: Any, people: Array, sums: Array, trials: Array, hit_rates: Array
 ) -> SuccessCounts:
-    """Return the successes and trials that a release tells: it counts how many had each arm, or has scores alone."""
+    """Return the successes and trials of a release, by counts of arms if it has them, else by scores."""
     if not isinstance(release, CellHits):
-        return SuccessCounts.of_scores(people, sums, asked, hits, release)
-    positive, named = np.zeros((2, len(policy.played)))
-    positive[policy.cells], named[policy.cells] = release.positive[:, 0], release.hits[:, 0]
-    return SuccessCounts.of_hits(people, positive, named, release)
+        return SuccessCounts.from_scores(people, sums, trials, hit_rates, release)
+    positive, arm_hits = np.zeros((2, len(policy.active_shares)))
+    positive[policy.cells], arm_hits[policy.cells] = release.positive[:, 0], release.hits[:, 0]
+    return SuccessCounts.from_hits(people, positive, arm_hits, release)
 
 
-def learner(spec: BanditSpec) -> Learner:
-    """Return the learner that a spec names."""
-    return BanditLearner(spec)
+learner = BanditLearner

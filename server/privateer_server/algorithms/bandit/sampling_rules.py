@@ -1,160 +1,250 @@
-"""Rules by which a round's people are shared out among arms: hosts of a reduction, and the best arm's rule."""
+"""Rules that allocate a round's participants to arms, from a posterior or one with a fitted prior."""
 
 import math
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betainc, betaincinv
+from scipy.special import betainc, betaincinv, ndtr, softmax
 
-from privateer_server.algorithms.bandit.fitted_posterior import FittedPosterior, gains_above
 from privateer_server.algorithms.bandit.posterior import ArmPosterior
 
 Array = NDArray[np.float64]
+_PRIOR_STANDARD_DEVIATIONS: Final = np.geomspace(0.01, 0.5, 12)
+"""Standard deviations tried for what arms differ by, in parts of the rewards' range; all as likely."""
 
-_STEPS: Final = 60
+
+@dataclass(frozen=True)
+class FittedPosterior:
+    """A mixture of normal posteriors, one for each hypothesis of how arms differ (Efron and Morris 1975).
+
+    A hypothesis is a spread tau, and whether the leader is one of the arms that it is about or apart from them, with a
+    flat prior of its own on [0, 1]: the spread of nine alike arms and a far better one would be that of none of them.
+    mu has a flat prior.
+    """
+
+    weights: Array  # shape (hypotheses,): their probabilities
+    # common, doubt: shape (hypotheses,): the mean of mu, and its variance
+    prior_means: Array
+    mu_variances: Array
+    shrinkage: Array  # shape (hypotheses, arms): the part that mu has in an arm's mean, from 0 to 1
+    # means, variances: shape (hypotheses, arms): of the arms, if mu is ``common``
+    means: Array
+    variances: Array
+
+    @classmethod
+    def from_estimates(cls, estimates: Array, variances: Array, playable: NDArray[np.bool_]) -> Self:
+        """Return the posterior from estimates of arms (arms,), at least two of which are ``playable``.
+
+        With w_k = 1 / (s_k^2 + tau^2) the evidence of a hypothesis is the product over its arms of
+        sqrt(w_k / 2 pi) exp(-w_k (y_k - mu)^2 / 2), integrated over mu. The leader's alone is 1, when it is apart.
+
+        estimates, variances: y_k and s_k^2; those of arms that are not playable do not matter, and may be infinite.
+        """
+        prior_variances = np.tile(_PRIOR_STANDARD_DEVIATIONS**2, 2)[:, None]
+        is_member = np.tile(playable, (len(prior_variances), 1))
+        is_member[len(_PRIOR_STANDARD_DEVIATIONS) :, int(np.argmax(np.where(playable, estimates, -np.inf)))] = False
+        sampling_variances = np.where(playable, variances, 1.0)
+        weights = np.where(is_member, 1 / (sampling_variances + prior_variances), 0.0)
+        total = weights.sum(axis=1)
+        prior_means = weights @ np.where(playable, estimates, 0.0) / total
+        deviations = np.where(playable, estimates, 0.0) - prior_means[:, None]
+        log_norms = np.log(np.where(is_member, weights / (2 * np.pi), 1.0)).sum(axis=1) - np.log(total / (2 * np.pi))
+        evidence = (log_norms - (weights * deviations**2).sum(axis=1)) / 2
+        shrinkage = np.where(is_member, sampling_variances / (sampling_variances + prior_variances), 0.0)
+        means = prior_means[:, None] + (1 - shrinkage) * deviations
+        return cls(
+            softmax(evidence),
+            prior_means,
+            1 / total,
+            shrinkage,
+            means,
+            np.where(is_member, shrinkage * prior_variances, sampling_variances),
+        )
+
+    @property
+    def mean_rewards(self) -> Array:
+        """Mean rewards (arms,), over all hypotheses."""
+        return np.asarray(self.weights @ self.means)
+
+    @property
+    def standard_deviations(self) -> Array:
+        """Standard deviations of mean rewards (arms,), over all hypotheses."""
+        squares = self.weights @ (self.variances + self.shrinkage**2 * self.mu_variances[:, None] + self.means**2)
+        return np.asarray(np.sqrt(np.maximum(squares - self.mean_rewards**2, 0.0)))
+
+    def expected_gains(self, leader: int) -> Array:
+        """Return each arm's expected positive excess over a leader, (arms,).
+
+        The leader and the other arm are taken for independent, whatever both have of mu's error.
+        """
+        variances = self.variances + self.shrinkage**2 * self.mu_variances[:, None]
+        gaps = self.means[:, [leader]] - self.means
+        return np.asarray(self.weights @ expected_positive_part(gaps, np.sqrt(variances + variances[:, [leader]])))
+
+    def sample(self, n_samples: int, rng: np.random.Generator) -> Array:
+        """Draw samples of all arms' mean rewards, (samples, arms): a hypothesis, its mu, and the arms around it."""
+        hypotheses = rng.choice(len(self.weights), size=n_samples, p=self.weights)
+        shifts = np.sqrt(self.mu_variances[hypotheses]) * rng.standard_normal(n_samples)
+        arm_noise = np.sqrt(self.variances[hypotheses]) * rng.standard_normal((n_samples, self.means.shape[1]))
+        return np.asarray(self.means[hypotheses] + self.shrinkage[hypotheses] * shifts[:, None] + arm_noise)
+
+
+def expected_positive_part(gaps: Array, standard_deviations: Array) -> Array:
+    """Return the expectation of the positive part of normal variables of mean -``gaps``."""
+    z = gaps / standard_deviations
+    return np.asarray(standard_deviations * np.exp(-(z**2) / 2) / np.sqrt(2 * np.pi) - gaps * ndtr(-z))
+
+
+_N_BISECTIONS: Final = 60
 """Halvings of an interval, after which nothing is left of it."""
-_AT_RANDOM: Final = 0.2
+_RANDOM_ARM_SHARE: Final = 0.2
 """Share of people who play arms at random while the best one is looked for: a fifth saves a tenth of the people."""
-_CAUTION: Final = 8
+_RARE_REWARD_GAIN_FACTOR: Final = 8
 """Where rewards are rare, what an arm may still gain counts for so many times as much: few of them mislead."""
-_MANY: Final = 10
-_UNLUCKY: Final = 2.0
+_MIN_ARMS_FOR_FITTED_PRIOR: Final = 10
+_ELIMINATION_STANDARD_DEVIATIONS: Final = 2.0
 """Standard deviations behind the leader within which an arm of many may only have been unlucky, and is kept."""
-_ENOUGH: Final = 6000
+_MIN_REWARDS_PER_ARM: Final = 6000
 """Arms, and people by arm in rewards as clear as their own, from which on a prior is fitted: fewer misjudge it."""
 
 
-def tells_apart(posterior: ArmPosterior, playable: NDArray[np.bool_], horizon: int) -> bool:
-    """Whether arms are many, and their people to the horizon enough, that the spread of arms is known in time.
+def has_enough_to_fit_prior(posterior: ArmPosterior, playable: NDArray[np.bool_], horizon: int) -> bool:
+    """Whether there are enough arms, and rewards by arm to the horizon, to fit a prior of arms.
 
     A report of an arm is worth 1 / c^2 rewards. Where rewards are rare they are far from normal, and tell too little.
     """
-    arms = int(playable.sum())
-    worth = horizon / (arms * float(np.square(posterior.faintness[playable]).mean()))
-    return arms >= _MANY and worth > _ENOUGH and not posterior.rare
+    n_arms = int(playable.sum())
+    rewards_per_arm = horizon / (n_arms * float(np.square(posterior.attenuation[playable]).mean()))
+    return n_arms >= _MIN_ARMS_FOR_FITTED_PRIOR and rewards_per_arm > _MIN_REWARDS_PER_ARM and not posterior.is_rare
 
 
-def repays(posterior: ArmPosterior, playable: NDArray[np.bool_], left: int) -> NDArray[np.bool_]:
-    """Return which arms, (arms,), may repay what it costs to know them better; the arm of the highest mean does.
+def is_worth_exploring(posterior: ArmPosterior, playable: NDArray[np.bool_], n_remaining: int) -> NDArray[np.bool_]:
+    """Return which arms, (arms,), can gain more from exploration than it costs; the leader always can.
 
     To halve the variance of an arm's mean takes as many people again as have reported on it, each of whom is expected
-    to lose its gap. The ``left`` people to come cannot gain more by it than the expectation, under a normal posterior,
-    of what the arm has above the leader, if that is positive. Noise may leave an estimate below 0: the mean is not, so
-    that such an arm is behind the leader by no more than the leader has.
+    to lose its gap. The ``n_remaining`` people to come cannot gain more by it than the expectation, under a normal
+    posterior, of what the arm has above the leader, if that is positive. Noise may leave an estimate below 0: the mean
+    is not, so that such an arm is behind the leader by no more than the leader has.
     """
     means = np.clip(posterior.means, 0.0, 1.0)
-    best = int(np.argmax(np.where(playable, posterior.means, -np.inf)))
-    gaps = np.maximum(means[best] - means, 0.0)
+    leader = int(np.argmax(np.where(playable, posterior.means, -np.inf)))
+    gaps = np.maximum(means[leader] - means, 0.0)
     variance = np.minimum(posterior.variances, 1e12)
-    gain = gains_above(gaps, np.sqrt(variance + variance[best]))
-    return np.asarray(playable & ((left * gain > posterior.people * gaps) | (np.arange(len(gaps)) == best)))
+    gain = expected_positive_part(gaps, np.sqrt(variance + variance[leader]))
+    return np.asarray(playable & ((n_remaining * gain > posterior.people * gaps) | (np.arange(len(gaps)) == leader)))
 
 
-def thompson(posterior: ArmPosterior, playable: NDArray[np.bool_], draws: int, left: int, seed: int) -> Array:
-    """Return the share of ``draws`` from the posterior in which each arm is best: Thompson sampling of a batch.
+def thompson(
+    posterior: ArmPosterior, playable: NDArray[np.bool_], n_samples: int, n_remaining: int, seed: int
+) -> Array:
+    """Return the share of posterior samples in which each arm is best: Thompson sampling of a batch.
 
-    The posterior is that of as many bits, under a uniform prior on their mean. Arms are left out that no longer repay
-    it, with ``left`` people to come.
+    The posterior is that of as many bits, under a uniform prior on their mean. Arms are left out that are no longer
+    worth exploring, with ``n_remaining`` participants to come.
     """
-    counts, faint = posterior.counts, posterior.faintness
-    bits = np.clip(0.5 + (posterior.means - 0.5) / faint, 0.0, 1.0)
-    first, second = 1 + counts.known * bits, 1 + counts.known * (1 - bits)
+    counts, attenuation = posterior.counts, posterior.attenuation
+    bits = np.clip(0.5 + (posterior.means - 0.5) / attenuation, 0.0, 1.0)
+    alphas, betas = 1 + counts.bounded_trials * bits, 1 + counts.bounded_trials * (1 - bits)
     # Bits of a faint coin may be such as no mean from 0 to 1 has.
-    low, high = (betainc(first, second, 0.5 + side / (2 * faint)) for side in (-1, 1))
-    quantiles = low + (high - low) * np.random.default_rng(seed).random((draws, len(bits)))
-    drawn = 0.5 + faint * (betaincinv(first, second, quantiles) - 0.5)
-    kept = repays(posterior, playable, _CAUTION * left if posterior.rare else left)
-    return _best_of(drawn, kept)
+    low, high = (betainc(alphas, betas, 0.5 + sign / (2 * attenuation)) for sign in (-1, 1))
+    quantiles = low + (high - low) * np.random.default_rng(seed).random((n_samples, len(bits)))
+    samples = 0.5 + attenuation * (betaincinv(alphas, betas, quantiles) - 0.5)
+    gain_factor = _RARE_REWARD_GAIN_FACTOR if posterior.is_rare else 1
+    active = is_worth_exploring(posterior, playable, gain_factor * n_remaining)
+    return _best_arm_shares(samples, active)
 
 
-def fitted_thompson(posterior: ArmPosterior, playable: NDArray[np.bool_], draws: int, left: int, seed: int) -> Array:
-    """Return the share of draws in which each arm is best, under a prior with the spread that arms seem to have.
+def thompson_fitted_prior(
+    posterior: ArmPosterior, playable: NDArray[np.bool_], n_samples: int, n_remaining: int, seed: int
+) -> Array:
+    """Return the share of posterior samples in which each arm is best, under an empirical Bayes prior.
 
-    Arms are left out as by `repays`, by what this posterior expects of them: where all others are close to each other,
-    an arm that looks far worse after few reports is taken for unlucky, and is asked again. No arm is left out that is
-    two standard deviations behind or less: one of thirty that are close to each other is so by chance, and if it is the
-    best it would be lost for good. It costs little, since few draws have such an arm above all others.
+    An arm is dropped as by `is_worth_exploring`, with the gains under this posterior, but only if it is more than two
+    standard deviations behind the leader. Among thirty similar arms one is that far behind by chance, and dropping the
+    best arm cannot be undone. Keeping such an arm costs little, because it is best in few samples.
     """
-    known = FittedPosterior.of(posterior.means, posterior.variances, playable)
-    best = int(np.argmax(np.where(playable, known.expected, -np.inf)))
-    gaps, deviations = known.expected[best] - known.expected, known.deviations
-    unlucky = gaps < _UNLUCKY * np.sqrt(deviations**2 + deviations[best] ** 2)
-    kept = playable & (unlucky | (left * known.gains(best) > posterior.people * gaps))
-    kept[best] = True
-    return _best_of(known.draws(draws, np.random.default_rng(seed)), kept)
+    fitted = FittedPosterior.from_estimates(posterior.means, posterior.variances, playable)
+    leader = int(np.argmax(np.where(playable, fitted.mean_rewards, -np.inf)))
+    gaps, deviations = fitted.mean_rewards[leader] - fitted.mean_rewards, fitted.standard_deviations
+    is_close = gaps < _ELIMINATION_STANDARD_DEVIATIONS * np.sqrt(deviations**2 + deviations[leader] ** 2)
+    active = playable & (is_close | (n_remaining * fitted.expected_gains(leader) > posterior.people * gaps))
+    active[leader] = True
+    return _best_arm_shares(fitted.sample(n_samples, np.random.default_rng(seed)), active)
 
 
-def _best_of(drawn: Array, kept: NDArray[np.bool_]) -> Array:
-    """Return the share of draws (draws, arms) in which each of the arms that are kept is best."""
-    best = np.where(kept, drawn, -np.inf).argmax(axis=1)
-    return np.bincount(best, minlength=len(kept)) / len(drawn)
+def _best_arm_shares(samples: Array, active: NDArray[np.bool_]) -> Array:
+    """Return the share of samples (samples, arms) in which each active arm is best."""
+    best = np.where(active, samples, -np.inf).argmax(axis=1)
+    return np.bincount(best, minlength=len(active)) / len(samples)
 
 
-def kl_ucb(posterior: ArmPosterior, playable: NDArray[np.bool_], reported: int, batch: int) -> Array:
-    """Return shares that level the indexes of KL-UCB (Garivier and Cappe 2011) when ``batch`` people have reported.
+def kl_ucb(posterior: ArmPosterior, playable: NDArray[np.bool_], n_reported: int, batch: int) -> Array:
+    """Return shares that equalize the indexes of KL-UCB (Garivier and Cappe 2011) after ``batch`` reports.
 
     An arm's index is the largest mean whose divergence from its bits, times their number, is at most ln t. Estimates
     stand still within a batch, so each arm gets the people that lower its index to the common level.
     """
-    faint, bits = posterior.faintness, np.clip(0.5 + (posterior.means - 0.5) / posterior.faintness, 0.0, 1.0)
-    log, low, high = math.log(reported + batch), float(posterior.means[playable].max()), 0.5 + float(faint.max())
+    attenuation, bits = posterior.attenuation, np.clip(0.5 + (posterior.means - 0.5) / posterior.attenuation, 0.0, 1.0)
+    log_time, low = math.log(n_reported + batch), float(posterior.means[playable].max())
+    high = 0.5 + float(attenuation.max())
 
-    def wanted(level: float) -> Array:
-        above = np.clip(0.5 + (level - 0.5) / faint, 0.0, 1.0)
-        needed = log / np.maximum(_divergence(bits, np.maximum(above, bits)), 1e-300)
-        return np.where(playable, np.maximum(needed - posterior.people, 0.0), 0.0)
+    def count_required(level: float) -> Array:
+        bit_bounds = np.clip(0.5 + (level - 0.5) / attenuation, 0.0, 1.0)
+        total_people = log_time / np.maximum(_kl_divergence(bits, np.maximum(bit_bounds, bits)), 1e-300)
+        return np.where(playable, np.maximum(total_people - posterior.people, 0.0), 0.0)
 
-    for _ in range(_STEPS):
+    for _ in range(_N_BISECTIONS):
         level = (low + high) / 2
-        low, high = (level, high) if wanted(level).sum() > batch else (low, level)
-    people = wanted(high)
+        low, high = (level, high) if count_required(level).sum() > batch else (low, level)
+    people = count_required(high)
     # What rounding leaves goes to the leader, whose index is the last to come down.
     people[int(np.argmax(np.where(playable, posterior.means, -np.inf)))] += max(0.0, batch - float(people.sum()))
     return np.asarray(people / people.sum())
 
 
-def _divergence(left: Array, right: Array) -> Array:
-    """Return the Kullback-Leibler divergence of bits of these means."""
-    small = 1e-12
-    p, q = np.clip(left, small, 1 - small), np.clip(right, small, 1 - small)
+def _kl_divergence(left: Array, right: Array) -> Array:
+    """Return the Kullback-Leibler divergence of Bernoulli variables with these means."""
+    epsilon = 1e-12
+    p, q = np.clip(left, epsilon, 1 - epsilon), np.clip(right, epsilon, 1 - epsilon)
     return np.asarray(p * np.log(p / q) + (1 - p) * np.log((1 - p) / (1 - q)))
 
 
-def tsallis(losses: Array, playable: NDArray[np.bool_], rate: float, least: float) -> Array:
-    """Return the shares of Tsallis-INF (Zimmert and Seldin 2021), of which each playable arm has at least ``least``.
+def tsallis(losses: Array, playable: NDArray[np.bool_], learning_rate: float, min_share: float) -> Array:
+    """Return the shares of Tsallis-INF (Zimmert and Seldin 2021), at least ``min_share`` for each playable arm.
 
     w_a = 4 / (rate (L_a - x))^2, where x makes their sum 1.
     """
-    known = losses[playable] - losses[playable].min()  # what all have in common would cost the equation its digits
-    low, high = -2 * math.sqrt(len(known)) / rate, -2 / rate
-    for _ in range(_STEPS):
+    centred = losses[playable] - losses[playable].min()  # what all have in common would cost the equation its digits
+    low, high = -2 * math.sqrt(len(centred)) / learning_rate, -2 / learning_rate
+    for _ in range(_N_BISECTIONS):
         middle = (low + high) / 2
-        low, high = (middle, high) if (4 / (rate * (known - middle)) ** 2).sum() < 1 else (low, middle)
-    shares = 4 / (rate * (known - high)) ** 2
+        low, high = (middle, high) if (4 / (learning_rate * (centred - middle)) ** 2).sum() < 1 else (low, middle)
+    shares = 4 / (learning_rate * (centred - high)) ** 2
     weights = np.zeros(len(losses))
-    weights[playable] = least + (1 - least * len(known)) * shares / shares.sum()
+    weights[playable] = min_share + (1 - min_share * len(centred)) * shares / shares.sum()
     return weights
 
 
-def track(posterior: ArmPosterior, playable: NDArray[np.bool_], best: int, batch: int) -> Array:
-    """Return shares that lead to the proportions with which the best arm is known soonest (Garivier and Kaufmann 2016).
+def track_and_stop(posterior: ArmPosterior, playable: NDArray[np.bool_], leader: int, batch: int) -> Array:
+    """Return shares that track the optimal proportions for best-arm identification (Garivier and Kaufmann 2016).
 
     For normal estimates: with y such that the r_a = y / (d_a - y) have squares of sum 1, arm a gets r_a times the
     people of the best one, where d_a is the squared gap. A gap counts for what it is at least, and some people play
     arms at random, so that no arm is left out because of a few bad reports.
     """
     variance = 1 / np.maximum(posterior.precision, 1e-12)
-    both = variance + variance[best]
-    sure = np.maximum(np.abs(posterior.bounded[best] - posterior.bounded) - np.sqrt(both), 0.0)
-    gaps = sure**2 + both
-    others = playable & (np.arange(len(gaps)) != best)
-    low, high = 0.0, float(gaps[others].min())
-    for _ in range(_STEPS):
+    pair_variances = variance + variance[leader]
+    min_gaps = np.maximum(np.abs(posterior.bounded[leader] - posterior.bounded) - np.sqrt(pair_variances), 0.0)
+    gaps = min_gaps**2 + pair_variances
+    is_rival = playable & (np.arange(len(gaps)) != leader)
+    low, high = 0.0, float(gaps[is_rival].min())
+    for _ in range(_N_BISECTIONS):
         y = (low + high) / 2
-        low, high = (y, high) if ((y / np.maximum(gaps[others] - y, 1e-300)) ** 2).sum() < 1 else (low, y)
-    ratios = np.where(others, low / np.maximum(gaps - low, 1e-300), 0.0)
-    ratios[best] = 1.0
-    shares = (1 - _AT_RANDOM) * ratios / ratios.sum() + _AT_RANDOM * playable / playable.sum()
-    behind = np.maximum(shares * (posterior.people.sum() + batch) - posterior.people, 0.0) * playable
-    return np.asarray(behind / behind.sum())
+        low, high = (y, high) if ((y / np.maximum(gaps[is_rival] - y, 1e-300)) ** 2).sum() < 1 else (low, y)
+    ratios = np.where(is_rival, low / np.maximum(gaps - low, 1e-300), 0.0)
+    ratios[leader] = 1.0
+    shares = (1 - _RANDOM_ARM_SHARE) * ratios / ratios.sum() + _RANDOM_ARM_SHARE * playable / playable.sum()
+    deficits = np.maximum(shares * (posterior.people.sum() + batch) - posterior.people, 0.0) * playable
+    return np.asarray(deficits / deficits.sum())

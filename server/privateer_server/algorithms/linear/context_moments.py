@@ -1,4 +1,4 @@
-"""Moments of contexts as far as people have reported them, and the slopes of residuals that follow from them."""
+"""Estimated moments of contexts, and the slopes of residuals that follow from them."""
 
 import math
 from dataclasses import dataclass
@@ -10,28 +10,28 @@ from scipy.special import ndtri
 
 from privateer_core.algorithms.linear.design_matrix import DesignMatrix, prior_moments
 from privateer_core.algorithms.linear.policy import LinearPolicy
-from privateer_core.algorithms.linear.reports import directions, matrix_of, weights
+from privateer_core.algorithms.linear.reports import directions, unpack_moments, weights
 
 Array = NDArray[np.float64]
-PEOPLE: Final = 1 << 15
-_LEAST: Final = 1e-3
+N_SIMULATED: Final = 1 << 15
+_MIN_EIGENVALUE: Final = 1e-3
 """The least second moment in any direction, and share of answers, that is believed."""
-_WIDE: Final = 2.0
+_MAX_SQUARED_LENGTH: Final = 2.0
 """Squared length to which whitened features are cut, by their number."""
-_MIDDLE: Final = 0.5
+_INTERCEPT_SHARE: Final = 0.5
 """Share of a row's squared length that its coordinate 1 has: products with it tell means."""
-_MEANS: Final = (0.2, 0.3)
+_MEAN_VARIANCES: Final = (0.2, 0.3)
 """Variance of whitened features' means: the least, and the one before anybody tells."""
-_PAIRS: Final = (0.003, 0.1)
+_COVARIANCE_VARIANCES: Final = (0.003, 0.1)
 """Variance of what they have to do with each other: the least, and the most, which is that before anybody tells."""
-_CHANCE: Final = 1.2
+_NOISE_FACTOR: Final = 1.2
 """Mean square of what is reported, by that of noise, which is taken for noise alone."""
-_INSIDE: Final = 0.98
-_APART: Final = 1e-3
+_MAX_MEAN: Final = 0.98
+_MIN_VARIANCE: Final = 1e-3
 """The largest mean of a number in [-1, 1], and the least variance of a coordinate."""
-_TOGETHER: Final = 0.95
+_MAX_CORRELATION: Final = 0.95
 """No two coordinates are taken to be correlated more than this."""
-_NEVER: Final = 1e-9
+_MIN_PRECISION: Final = 1e-9
 
 
 @dataclass(frozen=True)
@@ -48,58 +48,59 @@ class Slopes:
     spreads: Array
 
 
-def root(moments: Array, power: float) -> Array:
-    """Return a power of a symmetric matrix, of which too small eigenvalues are raised."""
+def matrix_power(moments: Array, power: float) -> Array:
+    """Return a power of a symmetric matrix, with its small eigenvalues raised to a minimum."""
     values, vectors = np.linalg.eigh(moments)
-    return np.asarray((vectors * np.maximum(values, _LEAST) ** power) @ vectors.T)
+    return np.asarray((vectors * np.maximum(values, _MIN_EIGENVALUE) ** power) @ vectors.T)
 
 
-def people(design: DesignMatrix, moments: Array, rng: np.random.Generator, count: int = PEOPLE) -> Array:
-    """Draw rows (count, d): normal with these second moments, numbers within their bounds, and answers of 1 and -1.
+def simulate_rows(design: DesignMatrix, moments: Array, rng: np.random.Generator, n_rows: int = N_SIMULATED) -> Array:
+    """Draw rows (n_rows, d): normal with the given second moments, with clipped numbers and answers of 1 and -1.
 
     An answer is yes where a normal variable is below a cut, so that yes is as frequent as the moments say; what answers
     have to do with each other is less than they say.
     """
-    middle = moments[0, 1:]
-    spread = root(moments[1:, 1:] - np.outer(middle, middle), 0.5)
-    moved = rng.normal(size=(count, len(middle))) @ spread
-    drawn, bounded, signs = middle + moved, design.bounded, design.signs
-    drawn[:, bounded] = np.clip(drawn[:, bounded], -1.0, 1.0)
-    cuts = ndtri(np.clip((1 + middle[signs]) / 2, _LEAST, 1 - _LEAST)) * np.sqrt(np.square(spread).sum(axis=0))[signs]
-    drawn[:, signs] = np.where(moved[:, signs] < cuts, 1.0, -1.0)
-    return np.concatenate([np.ones((count, 1)), drawn], axis=1)
+    means = moments[0, 1:]
+    deviation_root = matrix_power(moments[1:, 1:] - np.outer(means, means), 0.5)
+    noise = rng.normal(size=(n_rows, len(means))) @ deviation_root
+    numbers, bounded, signs = means + noise, design.is_bounded, design.is_sign
+    numbers[:, bounded] = np.clip(numbers[:, bounded], -1.0, 1.0)
+    quantiles = ndtri(np.clip((1 + means[signs]) / 2, _MIN_EIGENVALUE, 1 - _MIN_EIGENVALUE))
+    deviations = np.sqrt(np.square(deviation_root).sum(axis=0))[signs]
+    numbers[:, signs] = np.where(noise[:, signs] < quantiles * deviations, 1.0, -1.0)
+    return np.concatenate([np.ones((n_rows, 1)), numbers], axis=1)
 
 
-def slopes(policy: LinearPolicy, moments: Array, count: int = PEOPLE, variance: float = 0.25) -> Slopes:
-    """Return the slopes of a policy, over so many people with these second moments and coins of all classes.
+def compute_slopes(policy: LinearPolicy, moments: Array, n_rows: int = N_SIMULATED, variance: float = 0.25) -> Slopes:
+    """Return the slopes of a policy, over simulated participants with these second moments and all classes.
 
     Rewards vary by ``variance`` at most, which is known of people's rewards on the whole: the policy of a round may not
     have known.
 
     With omega the weight of the expected reward m of the arm played, l' the link's derivative and w the whitened
     direction, the matrix of an arm is the mean of omega l' w x^T over those who play it. All of these are the open
-    round's, whoever decided; who plays an arm is what the policies say that decided (`LinearPolicy.followed`).
+    round's, whoever decided; who plays an arm is what the policies say that decided (`choose_reported_arms`).
     """
     rng = np.random.default_rng([policy.seed, policy.version])
-    rows = people(policy.design, moments, rng, count)
+    rows = simulate_rows(policy.design, moments, rng, n_rows)
     coins = rng.integers(0, 2**32, len(rows), dtype=np.uint32)
-    arms, own = policy.played(rows, coins)
+    arms, row_classes = policy.choose_reported_arms(rows, coins)
     products = np.einsum("nd,nd->n", rows, policy.means[arms])
     link = policy.rewards_link
     means = link.means(products)
     weighted = weights(means)[:, None] * directions(rows @ policy.whitening)
-    tilted, missed = link.slopes(products)[:, None] * rows, link.truths(products) - means
-    classes, count = policy.classes, len(policy.means)
+    tilt_masses, errors = link.derivatives(products)[:, None] * rows, link.unclipped_means(products) - means
+    classes, n_arms = policy.classes, len(policy.means)
     d = rows.shape[1]
-    matrices, offsets = np.zeros((classes, count, d, d)), np.zeros((classes, count, d))
-    spreads, differ = np.zeros((classes, count, d, d)), weighted * np.minimum(means * (1 - means), variance)[:, None]
-    for one in range(classes):
-        of_class = max(1, int((own == one).sum()))
-        for arm in range(count):
-            those = np.flatnonzero((own == one) & (arms == arm))
-            matrices[one, arm] = weighted[those].T @ tilted[those] / of_class
-            offsets[one, arm] = missed[those] @ weighted[those] / of_class
-            spreads[one, arm] = weighted[those].T @ differ[those] / of_class
+    matrices, offsets = np.zeros((classes, n_arms, d, d)), np.zeros((classes, n_arms, d))
+    spreads, scaled = np.zeros((classes, n_arms, d, d)), weighted * np.minimum(means * (1 - means), variance)[:, None]
+    for class_index in range(classes):
+        class_size = max(1, int((row_classes == class_index).sum()))
+        for arm in range(n_arms):
+            members = np.flatnonzero((row_classes == class_index) & (arms == arm))
+            matrices[class_index, arm] = weighted[members].T @ tilt_masses[members] / class_size
+            offsets[class_index, arm] = errors[members] @ weighted[members] / class_size
+            spreads[class_index, arm] = weighted[members].T @ scaled[members] / class_size
     return Slopes(matrices, offsets, spreads)
 
 
@@ -114,96 +115,93 @@ class Features:
 
 
 class Contexts:
-    """The second moments that people report of their rows, and what follows from them.
-
-    design: what rows are made of.
-    """
+    """The second moments of contexts as reported, and estimates from them, for rows of a design."""
 
     def __init__(self, design: DesignMatrix) -> None:
         self.design, self.assumed = design, prior_moments(design)
-        d, self._middle = design.dimension, self.assumed[0, 1:]
-        covariances = self.assumed[1:, 1:] - np.outer(self._middle, self._middle)
-        self._whiten, self._back = root(covariances, -0.5), root(covariances, 0.5)
-        self._lengths = np.full(d, math.sqrt((1 - _MIDDLE) / (_WIDE * max(1, d - 1))))
-        self._lengths[0] = math.sqrt(_MIDDLE)
+        d, self._means = design.dimension, self.assumed[0, 1:]
+        covariances = self.assumed[1:, 1:] - np.outer(self._means, self._means)
+        self._whitening, self._unwhitening = matrix_power(covariances, -0.5), matrix_power(covariances, 0.5)
+        self._lengths = np.full(d, math.sqrt((1 - _INTERCEPT_SHARE) / (_MAX_SQUARED_LENGTH * max(1, d - 1))))
+        self._lengths[0] = math.sqrt(_INTERCEPT_SHARE)
 
     @property
-    def telling(self) -> Array:
-        """What rows are multiplied with, (d, d): makes the coordinate 1 and whitened features, both shortened."""
+    def moment_matrix(self) -> Array:
+        """The matrix, (d, d), that maps rows to a shortened intercept and whitened features."""
         matrix = np.eye(len(self._lengths))
-        matrix[1:, 1:], matrix[0, 1:] = self._whiten, -self._middle @ self._whiten
+        matrix[1:, 1:], matrix[0, 1:] = self._whitening, -self._means @ self._whitening
         return np.asarray(matrix * self._lengths)
 
-    def weighed(self, sums: Array, people: int, noise: float, share: float) -> tuple[Array, Array]:
-        """Return second moments of whitened rows times their precisions, and these, (d, d) each.
+    def weigh_sums(self, sums: Array, n_participants: int, noise: float, share: float) -> tuple[Array, Array]:
+        """Return second moments of whitened rows times their precisions, and the precisions, (d, d) each.
 
-        sums: the packed sum of what ``people`` reported.
+        sums: the packed sum of what ``n_participants`` reported.
         noise: its variance in a coordinate.
         share: that of a report's squared length.
         """
         d = self.design.dimension
         scale = math.sqrt(share) * np.outer(self._lengths, self._lengths)
         # Of two different coordinates, what is packed is the product times the square root of 2.
-        noisy = noise / (people * scale) ** 2 * (1 + np.eye(d)) / 2
-        precision = 1 / (noisy + 1 / people)
-        return precision * matrix_of(sums / people, d) / scale, precision
+        noise_variances = noise / (n_participants * scale) ** 2 * (1 + np.eye(d)) / 2
+        precision = 1 / (noise_variances + 1 / n_participants)
+        return precision * unpack_moments(sums / n_participants, d) / scale, precision
 
-    def features(self, moments: Array, precision: Array) -> Features:
-        """Return what is known of whitened features, by what was reported in all.
+    def estimate_features(self, moments: Array, precision: Array) -> Features:
+        """Return the estimated moments of whitened features.
 
         Means and covariances are shrunk by empirical Bayes: as far as their mean squares are what noise makes.
         """
-        means, off = _shrunk_means(moments[0, 1:], precision[0, 1:])
-        sure = precision[1:, 1:]
-        raw = moments[1:, 1:] / np.maximum(sure, _NEVER) - np.outer(means, means)
+        means, mean_variance = _shrink_means(moments[0, 1:], precision[0, 1:])
+        precisions = precision[1:, 1:]
+        raw = moments[1:, 1:] / np.maximum(precisions, _MIN_PRECISION) - np.outer(means, means)
         pairs = ~np.eye(len(means), dtype=bool)
-        spreads = np.where(pairs, _spread_of(raw[pairs], sure[pairs]), _PAIRS[1])
-        kept = sure / (sure + 1 / spreads)
-        errors = float((1 / (sure + 1 / spreads)).sum(axis=1).mean())
-        return Features(means, kept * raw + (1 - kept) * np.eye(len(means)), errors + off / 2)
+        prior_variances = np.where(pairs, _covariance_variance(raw[pairs], precisions[pairs]), _COVARIANCE_VARIANCES[1])
+        shrinkage = precisions / (precisions + 1 / prior_variances)
+        errors = float((1 / (precisions + 1 / prior_variances)).sum(axis=1).mean())
+        return Features(means, shrinkage * raw + (1 - shrinkage) * np.eye(len(means)), errors + mean_variance / 2)
 
-    def moments(self, known: Features) -> Array:
-        """Return second moments (d, d) of rows; bounds hold, and what says yes or no has squares of 1."""
-        bounded, signs = self.design.bounded, self.design.signs
-        middle = self._middle + known.means @ self._back
-        middle = np.where(bounded, np.clip(middle, -_INSIDE, _INSIDE), middle)
-        covariances = self._back @ known.covariances @ self._back
-        most = np.where(bounded, 1 - middle**2, np.inf)
-        variances = np.where(signs, most, np.clip(np.diag(covariances), _APART, most))
-        limits = _TOGETHER * np.sqrt(np.outer(variances, variances))
+    def build_row_moments(self, features: Features) -> Array:
+        """Return second moments (d, d) of rows, within the bounds of numbers and with unit squares of signs."""
+        bounded, signs = self.design.is_bounded, self.design.is_sign
+        means = self._means + features.means @ self._unwhitening
+        means = np.where(bounded, np.clip(means, -_MAX_MEAN, _MAX_MEAN), means)
+        covariances = self._unwhitening @ features.covariances @ self._unwhitening
+        max_variances = np.where(bounded, 1 - means**2, np.inf)
+        variances = np.where(signs, max_variances, np.clip(np.diag(covariances), _MIN_VARIANCE, max_variances))
+        limits = _MAX_CORRELATION * np.sqrt(np.outer(variances, variances))
         covariances = np.clip(covariances, -limits, limits)
         np.fill_diagonal(covariances, variances)
-        row = np.concatenate([np.ones(1), middle])
-        found = np.outer(row, row)
-        found[1:, 1:] += covariances
-        return found
+        row = np.concatenate([np.ones(1), means])
+        second_moments = np.outer(row, row)
+        second_moments[1:, 1:] += covariances
+        return second_moments
 
 
-def frame(moments: Array) -> Array:
-    """Return the (d, d) that makes theta of a reward at the mean context and slopes by standard deviation.
+def build_frame(moments: Array) -> Array:
+    """Return the (d, d) frame in which theta is the reward at the mean context and slopes per standard deviation.
 
     moments (d, d): second moments of rows.
     """
-    middle = moments[0, 1:]
-    deviations = np.sqrt(np.maximum(np.diag(moments)[1:] - middle**2, _APART))
-    found = np.diag(np.concatenate([np.ones(1), 1 / deviations]))
-    found[0, 1:] = -middle / deviations
-    return found
+    means = moments[0, 1:]
+    deviations = np.sqrt(np.maximum(np.diag(moments)[1:] - means**2, _MIN_VARIANCE))
+    frame_matrix = np.diag(np.concatenate([np.ones(1), 1 / deviations]))
+    frame_matrix[0, 1:] = -means / deviations
+    return frame_matrix
 
 
-def _shrunk_means(moments: Array, precision: Array) -> tuple[Array, float]:
-    """Return means by their precisions, and their variance that is left."""
-    least, spread = _MEANS
+def _shrink_means(moments: Array, precision: Array) -> tuple[Array, float]:
+    """Return shrunk means, and their average posterior variance."""
+    min_variance, prior_variance = _MEAN_VARIANCES
     if precision.any():
-        spread = max(least, float((np.square(moments / precision) - 1 / precision).mean()))
-    variances = 1 / (precision + 1 / spread)
+        prior_variance = max(min_variance, float((np.square(moments / precision) - 1 / precision).mean()))
+    variances = 1 / (precision + 1 / prior_variance)
     return moments * variances, float(variances.mean())
 
 
-def _spread_of(raw: Array, precision: Array) -> float:
-    """Return how much covariances differ from 0 beyond what noise, or chance, makes."""
-    least, most = _PAIRS
+def _covariance_variance(raw: Array, precision: Array) -> float:
+    """Return the variance of covariances between features beyond that of noise or chance."""
+    min_variance, max_variance = _COVARIANCE_VARIANCES
     if not (raw.size and precision.any()):
-        return most
+        return max_variance
     noise = float((1 / precision).mean())
-    return min(most, max(least, float(np.square(raw).mean()) - _CHANCE * noise))
+    return min(max_variance, max(min_variance, float(np.square(raw).mean()) - _NOISE_FACTOR * noise))

@@ -1,16 +1,16 @@
-"""The base of partition learners: rounds cohort by cohort, policies put together, and mean rewards by bin."""
+"""The base of partition learners: rounds by cohort, construction of policies, and mean rewards by bin."""
 
 import math
 from abc import abstractmethod
 from dataclasses import replace
 from statistics import NormalDist
-from typing import Any, ClassVar, Final, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from privateer_core.algorithms.partition import PartitionPolicy, PartitionSpec, by_whole
+from privateer_core.algorithms.partition import PartitionPolicy, PartitionSpec, sum_by_parent
 from privateer_core.answer import Answer
 from privateer_core.answer.estimates import Estimate
 from privateer_core.answer.parts import AnswerPart, BinMeans, MeansOfBin
@@ -18,12 +18,13 @@ from privateer_core.errors import SpecError
 from privateer_core.primitives.public_coins import Layout
 from privateer_core.primitives.questions import KeyedMeans
 from privateer_core.spec.arms import PlannedRound
-from privateer_core.spec.context import columns_of, conditions_of, inhabited
+from privateer_core.spec.context import describe_box, find_inhabited_boxes, name_columns
 from privateer_server.algorithms import NewRound, RoundsLearner
 from privateer_server.algorithms.partition.allocation import thresholds
 from privateer_server.algorithms.partition.round_estimates import expected_key_shares
 
 Array = NDArray[np.float64]
+Bools = NDArray[np.bool_]
 S = TypeVar("S")
 CONFIDENCE: Final = 0.95
 """The probability with which the interval of one mean holds, about: estimates are nearly normal."""
@@ -40,7 +41,7 @@ class CohortLearner(RoundsLearner[PartitionSpec, S, PartitionPolicy]):
     """
 
     publishes_result = False
-    same: ClassVar[tuple[str, ...]] = ("algorithm", "experiment.arms", "context.features", "reward")
+    inherited_fields = "algorithm", "experiment.arms", "context.features", "reward"
 
     def __init__(self, spec: PartitionSpec) -> None:
         super().__init__(spec)
@@ -57,42 +58,43 @@ class CohortLearner(RoundsLearner[PartitionSpec, S, PartitionPolicy]):
         return self.spec.next_round(state.cohort, state.reported)
 
     @override
-    def begun(self, state: S, before: PartitionSpec) -> S:
-        known = ["", *(source.name for source in before.sources)]
-        fresh = super().begun(state, before)
+    def start_from_state(self, state: S, old_spec: PartitionSpec) -> S:
+        old_cohorts = ["", *(source.name for source in old_spec.sources)]
+        renewed = super().start_from_state(state, old_spec)
         for cohort in self.cohorts:
-            if cohort not in known:
+            if cohort not in old_cohorts:
                 detail = "the experiment to begin with has no such source"
                 raise SpecError(detail, field=f"sources.{cohort}", remedy="remove it, or begin without")
-        return self.rearmed(self.of_cohorts(fresh, [known.index(cohort) for cohort in self.cohorts]), before)
+        rows = [old_cohorts.index(cohort) for cohort in self.cohorts]
+        return self.apply_arm_change(self.select_cohorts(renewed, rows), old_spec)
 
     @override
-    def anew(self, state: S) -> S:
-        before: Any = state
-        return cast(S, replace(before, rounds=0, seen=0, cohort=self.spec.cohorts[0], reported=0))
+    def reset_report_count(self, state: S) -> S:
+        old_state: Any = state
+        return cast(S, replace(old_state, rounds=0, seen=0, cohort=self.spec.cohorts[0], reported=0))
 
-    def of_cohorts(self, state: S, rows: list[int]) -> S:
-        """Return the state with those cohorts of another experiment, where it tells cohorts apart."""
+    def select_cohorts(self, state: S, rows: list[int]) -> S:
+        """Return the state with the given cohorts of another experiment, if it has statistics by cohort."""
         del rows
         return state
 
     @staticmethod
-    def counted(state: S, policy: PartitionPolicy, reports: int) -> S:
-        """Return the state after a round of the policy's cohort with so many reports."""
-        before: Any = state
-        so_far = before.reported if before.cohort == policy.cohort else 0
-        counts = {"rounds": before.rounds + 1, "seen": before.seen + reports, "reported": so_far + reports}
-        return cast(S, replace(before, cohort=policy.cohort, **counts))
+    def count_round(state: S, policy: PartitionPolicy, reports: int) -> S:
+        """Return the state after a round of the policy's cohort with ``reports`` reports."""
+        old_state: Any = state
+        n_reports = old_state.reported if old_state.cohort == policy.cohort else 0
+        counts = {"rounds": old_state.rounds + 1, "seen": old_state.seen + reports, "reported": n_reports + reports}
+        return cast(S, replace(old_state, cohort=policy.cohort, **counts))
 
     @override
     def answer(self, state: Any) -> Answer:
-        """Return what is known of mean rewards in the bins, and what else was found."""
+        """Return mean rewards in the bins, and further findings."""
         means = (self.bin_means(state),) if self.has_evidence(state) else ()
         parts = (*means, *self.findings(state))
-        return self.answered(state, people=state.seen, rounds=state.rounds, parts=parts)
+        return self.build_answer(state, people=state.seen, rounds=state.rounds, parts=parts)
 
     def has_evidence(self, state: Any) -> bool:
-        """Whether anybody reported, in this experiment or in the one that it began with."""
+        """Whether there are reports, in this experiment or in the one that it continues."""
         return bool(state.seen)
 
     @abstractmethod
@@ -100,83 +102,77 @@ class CohortLearner(RoundsLearner[PartitionSpec, S, PartitionPolicy]):
         """Return mean rewards by bin, with intervals."""
 
     def findings(self, state: S) -> tuple[AnswerPart, ...]:
-        """Return what else was found: nothing, unless a learner finds more."""
+        """Return further findings; by default none."""
         del state
         return ()
 
     @override
     def figures(self, state: S) -> dict[str, float]:
-        """Return the number of bins in which anybody can be."""
-        return {"bins": int(inhabited(self.spec.features, *self.edges(state)).sum())}
+        """Return the number of bins that can have participants."""
+        return {"bins": int(find_inhabited_boxes(self.spec.features, *self.edges(state)).sum())}
 
-    def policy_of_coins(
+    def build_policy_from_coins(
         self,
-        ahead: NewRound,
+        next_round: NewRound,
         layout: Layout,
         expected: tuple[float, float] = (1.0, 1.0),
         rate: float | None = None,
         **bins: Any,
     ) -> PartitionPolicy:
-        """Return a policy with the terms of its round.
+        """Return a policy with the terms of its round, whose coins choose arms by ``layout``.
 
-        layout: what the coins of a choice mean.
-        expected: shares of people who are expected to have a key at all, and to have a typical key.
-        rate: the mean value that is expected, in [0, 1]; None: nobody knows.
+        expected: shares of participants who are expected to have a key at all, and to have a typical key.
+        rate: the expected mean value, in [0, 1]; None: unknown.
         bins: the policy's ``axes``, ``depths``, ``paths``, ``active``, ``bins`` and ``wholes``, if any.
         """
         in_key = self.spec.privacy.arm_in_key
-        asked: NDArray[np.bool_] = by_whole(bins["active"][bins["bins"]], bins.get("wholes"))
-        reported = Layout.ungrouped(int(asked.sum()), layout.seed) if in_key else layout
+        is_asked: Bools = sum_by_parent(bins["active"][bins["bins"]], bins.get("wholes"))
+        key_layout = Layout.ungrouped(int(is_asked.sum()), layout.seed) if in_key else layout
         return PartitionPolicy(
-            version=ahead.version,
+            version=next_round.version,
             dimension=self.spec.dimension,
-            terms=self.terms(ahead, KeyedMeans(reported, *expected, rate, counted=True)),
+            terms=self.calibrate_terms(next_round, KeyedMeans(key_layout, *expected, rate, counted=True)),
             choice=layout if in_key else None,
-            cohort=ahead.cohort,
+            cohort=next_round.cohort,
             **bins,
         )
 
-    def policy_of_shares(
-        self, ahead: NewRound, shares: Array, people: Array, rate: float | None = None, /, **bins: Any
+    def build_policy_from_shares(
+        self, next_round: NewRound, shares: Array, people: Array, rate: float | None = None, /, **bins: Any
     ) -> PartitionPolicy:
-        """Return a policy whose coins share arms out.
+        """Return a policy with the given shares of arms, and with terms for its expected keys.
 
         shares (asked bins, arms): probability of each arm.
         people (asked bins,): share of the cohort's people in each. Where these are parts of ``wholes``, reports are
             about the wholes.
-        rate, bins: as of `policy_of_coins`.
+        rate, bins: as of `build_policy_from_coins`.
         """
-        layout = Layout(ahead.seed, thresholds(shares, bins["active"][bins["bins"]]))
-        keyed = people[:, None] * expected_key_shares(self.spec, shares, ahead.cohort)
-        masses = by_whole(keyed, bins.get("wholes"))
-        typical = (min(1.0, float(masses.sum())), float(np.max(masses, initial=0.0)))
-        return self.policy_of_coins(ahead, layout, typical, rate, **bins)
+        layout = Layout(next_round.seed, thresholds(shares, bins["active"][bins["bins"]]))
+        key_shares = people[:, None] * expected_key_shares(self.spec, shares, next_round.cohort)
+        masses = sum_by_parent(key_shares, bins.get("wholes"))
+        expected_shares = (min(1.0, float(masses.sum())), float(np.max(masses, initial=0.0)))
+        return self.build_policy_from_coins(next_round, layout, expected_shares, rate, **bins)
 
 
-def bin_means(
-    active: NDArray[np.bool_],
-    edges: tuple[Array, Array],
-    means: Array,
-    radii: Array,
-    spec: PartitionSpec,
-    confidence: float,
+def build_bin_means(
+    active: Bools, edges: tuple[Array, Array], means: Array, radii: Array, spec: PartitionSpec, confidence: float
 ) -> BinMeans:
-    """Return each active arm's mean reward with its interval, for every bin in which anybody can be.
+    """Return each active arm's mean reward with its interval, for every bin that can have participants.
 
     active (bins, arms): arms that are played.
     edges: lower and upper corners of the bins, each (bins, columns).
     means, radii (bins, arms): nothing is known where a radius is not finite.
-    spec: that of the experiment: it names the arms, and says which bins nobody can be in.
+    spec: the spec that names the arms, and by which some bins cannot have participants.
     confidence: the probability with which each interval by itself holds.
     """
     bounds, (lower, upper) = (spec.reward.low, spec.reward.high), edges
     rows = []
-    for b in np.flatnonzero(inhabited(spec.features, *edges)):
-        known = (
+    for b in np.flatnonzero(find_inhabited_boxes(spec.features, *edges)):
+        estimates = (
             Estimate.within(spec.experiment.arms[k], round(float(means[b, k]), _DIGITS), float(radii[b, k]), bounds)
             for k in np.flatnonzero(active[b])
             if math.isfinite(means[b, k]) and math.isfinite(radii[b, k])
         )
-        where = conditions_of(spec.features, lower[b], upper[b])
-        rows.append(MeansOfBin(tuple(lower[b].tolist()), tuple(upper[b].tolist()), where, tuple(known)))
-    return BinMeans(tuple(columns_of(spec.features)), tuple(rows), confidence)
+        conditions = describe_box(spec.features, lower[b], upper[b])
+        rows.append(MeansOfBin(tuple(lower[b].tolist()), tuple(upper[b].tolist()), conditions, tuple(estimates)))
+    return BinMeans(tuple(name_columns(spec.features)), tuple(rows), confidence)

@@ -10,14 +10,13 @@ from numpy.typing import NDArray
 
 from privateer_server.algorithms.partition.bin_tree import BinTree, Space, Split
 from privateer_server.algorithms.partition.kernel import UNSCALED, Kernel, PriorScale
-from privateer_server.algorithms.partition.posterior.constant_arms import ConstantArms
-from privateer_server.algorithms.partition.posterior.observations import Observations
+from privateer_server.algorithms.partition.observations import ContextFreeArms, Observations
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
-_TOGETHER: Final = 256
+_MAX_GROUP_SIZE: Final = 256
 """Bins that learn from each other, at most: neighbourhoods above this size are cut in two."""
 
 
@@ -33,70 +32,68 @@ class BinEvidence:
     past_moment: Array
 
     @classmethod
-    def nothing(cls, *shape: int) -> "BinEvidence":
+    def empty(cls, *shape: int) -> "BinEvidence":
         """Return evidence without any report, of shape (..., bins, arms), where no bin was split."""
-        none, past = np.zeros(shape), np.zeros((*shape[:-2], 0, shape[-1]))
-        return cls(none, none, past, past)
+        zeros, past = np.zeros(shape), np.zeros((*shape[:-2], 0, shape[-1]))
+        return cls(zeros, zeros, past, past)
 
-    def of(self, member: int) -> "BinEvidence":
+    def select(self, index: int) -> "BinEvidence":
         """Return one entry of the first axis."""
-        return self._each(lambda values: np.asarray(values[member]))
+        return self._each(lambda values: np.asarray(values[index]))
 
     def scaled(self, share: float | Array) -> "BinEvidence":
-        """Return it as if such a share of it was left."""
+        """Return the evidence multiplied by a share."""
         return self._each(lambda values: np.asarray(share * values))
 
     def standardized(self, prior: PriorScale) -> "BinEvidence":
-        """Return what it says of the process u, where values are ``level + scale * u``."""
+        """Return the evidence on the process u, where values are ``level + scale * u``."""
         level, scale = prior.level, prior.scale
 
-        def of(precision: Array, moment: Array) -> tuple[Array, Array]:
+        def transform(precision: Array, moment: Array) -> tuple[Array, Array]:
             return scale**2 * precision, scale * (moment - level * precision)
 
-        return BinEvidence(*of(self.precision, self.moment), *of(self.past_precision, self.past_moment))
+        return BinEvidence(*transform(self.precision, self.moment), *transform(self.past_precision, self.past_moment))
 
     @property
     def cells(self) -> tuple[Array, Array]:
-        """Precisions and moments of all cells, of bins that were split, too; (cells,) each."""
+        """Precisions and moments of all cells, including bins that were split; (cells,) each."""
         parts = ((self.precision, self.past_precision), (self.moment, self.past_moment))
-        precision, moment = (np.concatenate([one.reshape(-1) for one in pair]) for pair in parts)
+        precision, moment = (np.concatenate([array.reshape(-1) for array in pair]) for pair in parts)
         return precision, moment
 
-    def added(self, precision: Array, moment: Array, rows: slice | Ints = slice(None)) -> "BinEvidence":
-        """Return it with what was observed of some bins besides, (..., rows, arms) each."""
+    def add(self, precision: Array, moment: Array, rows: slice | Ints = slice(None)) -> "BinEvidence":
+        """Return the evidence with observations of some bins added, (..., rows, arms) each."""
         more_precision, more_moment = self.precision.copy(), self.moment.copy()
         more_precision[..., rows, :] += precision
         more_moment[..., rows, :] += moment
         return replace(self, precision=more_precision, moment=more_moment)
 
     def split(self, split: Split) -> "BinEvidence":
-        """Return it after bins were split: nothing was observed of halves alone."""
-        copies, kept = split.copies, ~split.fresh[:, None]
+        """Return the evidence after bins were split; halves have no observations of their own."""
+        copies, is_kept = split.copies, ~split.fresh[:, None]
         return BinEvidence(
-            self.precision[..., copies, :] * kept,
-            self.moment[..., copies, :] * kept,
+            self.precision[..., copies, :] * is_kept,
+            self.moment[..., copies, :] * is_kept,
             np.concatenate([self.past_precision, self.precision[..., split.ready, :]], axis=-2),
             np.concatenate([self.past_moment, self.moment[..., split.ready, :]], axis=-2),
         )
 
     def with_arms(self, added: int) -> "BinEvidence":
-        """Return it with so many more arms at the end, of which nothing was observed."""
+        """Return the evidence with additional arms at the end, without observations."""
         return self._each(lambda values: with_arms(values, added))
 
     def _each(self, change: Callable[[Array], Array]) -> "BinEvidence":
-        return BinEvidence(
-            change(self.precision), change(self.moment), change(self.past_precision), change(self.past_moment)
-        )
+        return BinEvidence(*map(change, (self.precision, self.moment, self.past_precision, self.past_moment)))
 
     @property
-    def tried(self) -> NDArray[np.bool_]:
-        """Which arms were observed anywhere, shape (arms,)."""
+    def is_tried(self) -> NDArray[np.bool_]:
+        """Whether each arm was observed in any bin, shape (arms,)."""
         return np.asarray((self.precision > 0).any(axis=0) | (self.past_precision > 0).any(axis=0))
 
 
-def with_arms(values: Array, added: int) -> Array:
-    """Return numbers by arm, (..., arms), with so many more arms at the end, whose numbers are 0."""
-    return np.pad(values, [(0, 0)] * (values.ndim - 1) + [(0, added)])
+def with_arms(values: Array, n_added: int) -> Array:
+    """Return an array by arm, (..., arms), padded with zeros for additional arms."""
+    return np.pad(values, [(0, 0)] * (values.ndim - 1) + [(0, n_added)])
 
 
 @dataclass(frozen=True)
@@ -111,7 +108,7 @@ class BinPosterior:
 
 @dataclass(frozen=True)
 class BinProcess:
-    """A Gaussian process of every arm's values over the features that are kept, and what was observed of it."""
+    """A Gaussian process of every arm's values over the selected features, with its observations."""
 
     tree: BinTree  # the bins
     # what was observed of them, and of bins that were split, whose values are averages over their parts
@@ -123,12 +120,12 @@ class BinProcess:
     columns: Ints
     dimension: int  # number of columns of the space of all features
     # observations of other boxes, if any: of the process, as `BinEvidence.standardized`
-    beside: Observations | None = None
+    other_observations: Observations | None = None
     prior: PriorScale = UNSCALED  # what values are in terms of the process. All results are about values.
 
     @cached_property
     def box(self) -> tuple[Array, Array]:
-        """Lower and upper corners of the bins along the columns that are kept, (bins, columns) each."""
+        """Lower and upper corners of the bins along the selected columns, (bins, columns) each."""
         return self._box(self.tree)
 
     def _box(self, tree: BinTree) -> tuple[Array, Array]:
@@ -137,71 +134,78 @@ class BinProcess:
 
     @cached_property
     def groups(self) -> list[tuple[slice, Observations]]:
-        """What was observed, by groups of bins that learn from each other: which bins, then their observations."""
-        (lower, upper), known, groups = self.box, self.evidence.standardized(self.prior), []
-        for some, past, inside in self.tree.neighbourhoods(_TOGETHER):
-            shares = inside * self.people[some]
+        """Observations by groups of bins that are correlated: the slice of bins, then their observations."""
+        (lower, upper), evidence, groups = self.box, self.evidence.standardized(self.prior), []
+        for bins, past, inside in self.tree.neighbourhoods(_MAX_GROUP_SIZE):
+            shares = inside * self.people[bins]
             shares = shares / shares.sum(axis=1, keepdims=True)
-            information = np.einsum("pi,pk,pj->kij", shares, known.past_precision[past], shares, optimize=True)
-            size = np.arange(some.stop - some.start)
-            information[:, size, size] += known.precision[some].T
-            weighted = known.moment[some].T + known.past_moment[past].T @ shares
-            own = Observations(lower[some], upper[some], information, weighted)
-            groups.append((some, own.with_others(self.beside) if self.beside else own))
+            information = np.einsum("pi,pk,pj->kij", shares, evidence.past_precision[past], shares, optimize=True)
+            diagonal = np.arange(bins.stop - bins.start)
+            information[:, diagonal, diagonal] += evidence.precision[bins].T
+            weighted = evidence.moment[bins].T + evidence.past_moment[past].T @ shares
+            local = Observations(lower[bins], upper[bins], information, weighted)
+            groups.append((bins, local.with_others(self.other_observations) if self.other_observations else local))
         return groups
 
     def posterior(self) -> tuple[Array, Array]:
-        """Means of the bins' averages, and variances without what all arms have in common; (bins, arms) each."""
-        found = []
-        for some, observations in self.groups:
-            found.append([part[: some.stop - some.start] for part in observations.posterior(self.kernel)])
-        return self._values(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
+        """Return means of the bins' averages, and variances without the arms' common part; (bins, arms) each."""
+        moments = []
+        for bins, observations in self.groups:
+            moments.append([moment[: bins.stop - bins.start] for moment in observations.posterior(self.kernel)])
+        return self._values(*(np.concatenate(parts) for parts in zip(*moments, strict=True)))
 
-    def variances(self) -> Array:
-        """Variances of the bins' averages with that of what all arms have in common, shape (bins, arms)."""
-        found = [observations.variances(self.kernel)[: some.stop - some.start] for some, observations in self.groups]
-        return np.asarray(self.prior.scale**2 * np.concatenate(found))
+    def variances_with_common_part(self) -> Array:
+        """Return variances of the bins' averages including the arms' common part, shape (bins, arms)."""
+        groups = [(bins.stop - bins.start, observations) for bins, observations in self.groups]
+        variances = [observations.variances_with_common_part(self.kernel)[:size] for size, observations in groups]
+        return np.asarray(self.prior.scale**2 * np.concatenate(variances))
 
-    def spread_of(self) -> Callable[[Array], float] | None:
-        """Return what tells the standard deviation of a sum of the bins' averages with weights (bins, arms).
+    def build_standard_error(self) -> Callable[[Array], float] | None:
+        """Return a function for the standard error of a sum of averages with weights (bins, arms), or None.
 
-        None where arms have a common part: how their own parts go together is not kept then.
+        It is None where arms have a common part: the covariances of their own parts are not kept then.
         """
         if self.kernel.common:
             return None
-        known = []
-        for some, observations in self.groups:
-            size = some.stop - some.start
-            known.append((some, observations.covariances(self.kernel)[:, :size, :size]))
+        covariances = []
+        for bins, observations in self.groups:
+            size = bins.stop - bins.start
+            covariances.append((bins, observations.covariances(self.kernel)[:, :size, :size]))
 
-        def spread(weights: Array) -> float:
-            parts = (np.einsum("ik,kij,jk->", weights[some], own, weights[some], optimize=True) for some, own in known)
+        def standard_error(weights: Array) -> float:
+            parts = (
+                np.einsum("ik,kij,jk->", weights[bins], covariance, weights[bins], optimize=True)
+                for bins, covariance in covariances
+            )
             return self.prior.scale * float(np.sqrt(max(0.0, sum(map(float, parts)))))
 
-        return spread
+        return standard_error
 
     def _values(self, means: Array, variances: Array) -> tuple[Array, Array]:
-        """Return means and variances of values for those of the process."""
+        """Return means and variances of values from those of the process."""
         return self.prior.level + self.prior.scale * means, self.prior.scale**2 * variances
 
     @property
     def variance(self) -> float:
-        """Variance of a value at a place before anything is known."""
+        """The prior variance of a value at a point."""
         return self.prior.scale**2 * self.kernel.variance
 
-    def within(self, least: Kernel, where: Bools) -> Array:
-        """Return the variance of the value at a random place of a bin around its average, (bins,).
+    def within_bin_variances(self, wide_kernel: Kernel, is_wide: Bools) -> Array:
+        """Return the variance of the value at a random point of a bin around its average, (bins,).
 
-        In the bins (bins,) ``where`` that is asked for it is that of another kernel at ``least``.
+        In the bins ``is_wide`` (bins,) it is at least that of ``wide_kernel``.
         """
-        own = self.kernel.within(*self.box)
-        own = np.where(where, np.maximum(own, least.within(*self.box)), own)
-        return np.asarray(self.prior.scale**2 * own)
+        variances = self.kernel.within_bin_variances(*self.box)
+        variances = np.where(is_wide, np.maximum(variances, wide_kernel.within_bin_variances(*self.box)), variances)
+        return np.asarray(self.prior.scale**2 * variances)
 
-    def posterior_beside(self) -> tuple[Array, Array]:
-        """Means and variances of the averages over the other boxes, (boxes, arms) each, while there is one group."""
+    def posterior_of_other_boxes(self) -> tuple[Array, Array]:
+        """Return posterior means and variances in the boxes of ``other_observations``, (boxes, arms) each.
+
+        The bins must be a single group.
+        """
         [(bins, observations)] = self.groups
-        return self._values(*(found[bins.stop :] for found in observations.posterior(self.kernel)))
+        return self._values(*(moment[bins.stop :] for moment in observations.posterior(self.kernel)))
 
     def means(self, rows: Ints, tree: BinTree) -> Array:
         """Return posterior means of averages over the bins of another tree, (its bins, arms).
@@ -209,36 +213,36 @@ class BinProcess:
         ``rows`` are the bins of this process in which they lie.
         """
         (lower, upper), means = self._box(tree), np.empty((len(rows), self.evidence.precision.shape[1]))
-        for some, observations in self.groups:
-            here = (rows >= some.start) & (rows < some.stop)
-            means[here] = observations.elsewhere(self.kernel, lower[here], upper[here])
+        for bins, observations in self.groups:
+            is_in_group = (rows >= bins.start) & (rows < bins.stop)
+            means[is_in_group] = observations.predict_boxes(self.kernel, lower[is_in_group], upper[is_in_group])
         return self.prior.level + self.prior.scale * means
 
-    def differences(self, tree: BinTree) -> Array:
+    def half_difference_variances(self, tree: BinTree) -> Array:
         """Return the variance of half the difference between halves of a tree's bins by column, (bins, columns)."""
-        return self.prior.scale**2 * self.kernel.halves(*self._box(tree))
+        return self.prior.scale**2 * self.kernel.half_difference_variances(*self._box(tree))
 
-    def constant_arms(self) -> ConstantArms | None:
-        """Return the model beside that arms differ by the same everywhere; None where there are several groups."""
+    def fit_context_free_arms(self) -> ContextFreeArms | None:
+        """Return the model in which arms differ by a constant; None if there are several groups."""
         if len(self.groups) > 1:
             return None
         [(_, observations)] = self.groups
-        return ConstantArms.beside(observations, self.kernel, self.prior)
+        return ContextFreeArms.from_observations(observations, self.kernel, self.prior)
 
-    def likelihood(self) -> float:
-        """Return the logarithm of the density of all that was observed, but for a constant."""
-        return sum(observations.likelihood(self.kernel) for _, observations in self.groups)
+    def log_density(self) -> float:
+        """Return the log density of all observations, up to a constant."""
+        return sum(observations.log_density(self.kernel) for _, observations in self.groups)
 
-    def predicted(self, came: BinEvidence) -> float:
-        """Return the log density of what ``came`` besides of the bins, but for a constant that is its alone."""
-        came = came.standardized(self.prior)
+    def predictive_log_density(self, new_evidence: BinEvidence) -> float:
+        """Return the predictive log density of new evidence on the bins, up to a constant."""
+        new_evidence = new_evidence.standardized(self.prior)
         return sum(
-            observations.predicted(self.kernel, came.precision[some], came.moment[some])
-            for some, observations in self.groups
+            observations.predictive_log_density(self.kernel, new_evidence.precision[bins], new_evidence.moment[bins])
+            for bins, observations in self.groups
         )
 
-    def fitted(self) -> Kernel:
-        """Return the most likely kernel near the one in use, with a common part of arms or without, in one group."""
+    def fit_kernel(self) -> Kernel:
+        """Return the most likely kernel near the current one, with or without a common part, for a single group."""
         [(_, observations)] = self.groups
-        found = [observations.fitted(replace(self.kernel, common=common)) for common in (False, True)]
-        return max(found, key=observations.likelihood)
+        kernels = [observations.fit_kernel(replace(self.kernel, common=common)) for common in (False, True)]
+        return max(kernels, key=observations.log_density)

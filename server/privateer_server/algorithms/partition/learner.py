@@ -1,6 +1,7 @@
 """The learner of the partition bandit: one signed symbol a person, and bins that learn from their neighbours."""
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
@@ -9,23 +10,22 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from privateer_core.algorithms.partition import PartitionPolicy, PartitionSpec
-from privateer_core.answer.measured_rate import MeasuredRate
-from privateer_core.answer.parts import AnswerPart, BinMeans, Contradiction
+from privateer_core.answer.estimates import MeasuredRate
+from privateer_core.answer.parts import AnswerPart, BinMeans, DriftTest
 from privateer_core.policies.expected_rewards import ExpectedRewards
 from privateer_core.primitives.contributions import CellHits, KeyedRelease
-from privateer_server.algorithms import Learner, NewRound
+from privateer_server.algorithms import NewRound
 from privateer_server.algorithms.partition.allocation import (
     Allocation,
     BinKinds,
     best_probabilities,
-    only_best,
+    select_best_arm,
     thompson_draw,
 )
 from privateer_server.algorithms.partition.bin_tree import BinTree, Space
-from privateer_server.algorithms.partition.change_detection import contradiction, windowed
-from privateer_server.algorithms.partition.cohorts import CONFIDENCE, DEVIATIONS, CohortLearner, bin_means
+from privateer_server.algorithms.partition.cohorts import CONFIDENCE, DEVIATIONS, CohortLearner, build_bin_means
 from privateer_server.algorithms.partition.feature_selection import FeatureSelector, Selection
-from privateer_server.algorithms.partition.forgetting import Forgetting
+from privateer_server.algorithms.partition.forgetting import ForgettingRule, advance_window, detect_change
 from privateer_server.algorithms.partition.gaussian_process import BinEvidence, BinPosterior, BinProcess
 from privateer_server.algorithms.partition.kernel import (
     SPREADS,
@@ -35,23 +35,29 @@ from privateer_server.algorithms.partition.kernel import (
     PriorScale,
     usual_lengths,
 )
-from privateer_server.algorithms.partition.round_estimates import Beliefs, Population, estimated
-from privateer_server.algorithms.partition.splitting import Splitting, asked_parts, subdivided, undivided, wholes_of
+from privateer_server.algorithms.partition.round_estimates import Beliefs, CohortShares, add_round_estimates
+from privateer_server.algorithms.partition.splitting import (
+    SplittingRule,
+    keep_whole,
+    locate_asked_parts,
+    number_wholes,
+    subdivide,
+)
 from privateer_server.algorithms.partition.state import PartitionState
 
 Array = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
-_FIRST_LEVELS: Final = 16
+_MAX_FIRST_LEVEL_BINS: Final = 16
 """Bins that the tree begins with at most, of levels or sets of levels."""
-_FIRST_BINS: Final = 32
+_MAX_FIRST_BINS: Final = 32
 """Bins that the tree begins with after features were selected, at most."""
 _USUAL_SPREAD: Final = 0.5
-_NEWS: Final = 1.03
+_RECOMPUTE_GROWTH: Final = 1.03
 """Posteriors are computed again when this many times as many people have reported."""
-_FITTED: Final = 1.25
+_REFIT_GROWTH: Final = 1.25
 """The kernel is fitted again when this many times as many people have reported."""
-_FITTED_BINS: Final = 128
+_MAX_FITTED_BINS: Final = 128
 
 
 class PartitionLearner(CohortLearner[PartitionState]):
@@ -65,15 +71,16 @@ class PartitionLearner(CohortLearner[PartitionState]):
         # selection, forgetting, splitting, allocation: its parts, which are rules: each has a record of its own in the
         # state, or decides from those of others
         self.selection = FeatureSelector(spec)
-        self.forgetting = Forgetting(section.half_lives, chooses=section.memory == "auto")
-        self.splitting = Splitting(spec, self.space)
-        self._first_columns = [] if self.selection.selects else self.space.columns_of_levels(_FIRST_LEVELS)
+        self.forgetting = ForgettingRule(section.half_lives, chooses=section.half_life == "auto")
+        self.splitting = SplittingRule(spec, self.space)
+        self._first_columns = [] if self.selection.selects else self.space.columns_of_levels(_MAX_FIRST_LEVEL_BINS)
         self.allocation = Allocation(spec, by_levels=bool(self._first_columns))
 
     @override
     def start(self, seed: int) -> PartitionState:
-        """Return a state of one bin, or of one for each level, in which all arms are played."""
-        arms = self.spec.arm_count
+        """Return a state with all arms active, of one bin or of a bin for each level."""
+        n_arms = self.spec.arm_count
+        usual_spread = int(np.argmin(np.abs(SPREADS - _USUAL_SPREAD)))
         state = PartitionState(
             rounds=0,
             seen=0,
@@ -82,80 +89,76 @@ class PartitionLearner(CohortLearner[PartitionState]):
             reported=0,
             tree=BinTree.root(),
             active=self.playable[None, :],
-            evidence=BinEvidence.nothing(1, arms),
-            population=Population.in_one_bin(len(self.cohorts)),
-            hyperparameters=Hyperparameters(
-                usual_lengths(self.space.parts), int(np.argmin(np.abs(SPREADS - _USUAL_SPREAD)))
-            ),
-            posterior=BinPosterior(np.zeros((1, arms)), np.ones((1, arms)), 0),
-            discounted=self.forgetting.start(arms),
+            evidence=BinEvidence.empty(1, n_arms),
+            population=CohortShares.in_one_bin(len(self.cohorts)),
+            hyperparameters=Hyperparameters(usual_lengths(self.space.parts), usual_spread),
+            posterior=BinPosterior(np.zeros((1, n_arms)), np.ones((1, n_arms)), 0),
+            discounted=self.forgetting.start(n_arms),
             selection=self.selection.start(),
-            prior=self._declared(),
+            prior=self._declared_prior(),
         )
         for level, column in enumerate(self._first_columns):
-            parts_levels = self.process(state).differences(state.tree)[:, column] > 0
-            state = self.cut(state, state.tree.with_level(column), parts_levels & (state.tree.depths == level))
-        return self.computed(state)
+            is_split = self.process(state).half_difference_variances(state.tree)[:, column] > 0
+            state = self.cut_bins(state, state.tree.with_level(column), is_split & (state.tree.depths == level))
+        return self.compute_posterior(state)
 
-    def _declared(self) -> PriorScale:
-        """Return where values are expected before anybody reported."""
+    def _declared_prior(self) -> PriorScale:
+        """Return the scale of values before any report."""
         reward, people = self.spec.reward, self.spec.experiment.round_size
         if reward.base_rate is None:
             return UNSCALED
-        return PriorScale.declared(2 * reward.scaled(reward.base_rate)[0] - 1, people)
+        return PriorScale.from_declared(2 * reward.scaled(reward.base_rate)[0] - 1, people)
 
     def process(
         self, state: PartitionState, evidence: BinEvidence | None = None, half_life: float | None = None
     ) -> BinProcess:
         """Return the Gaussian process of a state, or of other evidence on its bins, and of another half-life."""
-        blocks = self.selection.blocks(state.selection)
-        space, columns = self.space.only(blocks)
-        beside = None
+        blocks, parameters = self.selection.blocks(state.selection), state.hyperparameters
+        space, columns = self.space.select_blocks(blocks)
+        other_observations = None
         if state.selection:
             life = self.forgetting.half_life(state.discounted) if half_life is None else half_life
-            beside = self.selection.observations(state.selection, columns, state.prior, state.own, life)
+            other_observations = self.selection.observations(state.selection, columns, state.prior, state.own, life)
         return BinProcess(
             tree=state.tree,
             evidence=evidence or state.evidence,
             people=state.population.shares[0],
-            kernel=Kernel(
-                state.hyperparameters.lengths[blocks], state.hyperparameters.spread, space, state.hyperparameters.common
-            ),
+            kernel=Kernel(parameters.lengths[blocks], parameters.spread, space, parameters.common),
             space=space,
             columns=columns,
             dimension=self.spec.dimension,
-            beside=beside,
+            other_observations=other_observations,
             prior=state.prior,
         )
 
     @override
-    def rearmed(self, state: PartitionState, before: PartitionSpec) -> PartitionState:
-        added = self.spec.arm_count - before.arm_count
-        active = np.pad(state.active, ((0, 0), (0, added)), constant_values=True)
-        left = active & self.playable
+    def apply_arm_change(self, state: PartitionState, old_spec: PartitionSpec) -> PartitionState:
+        n_added = self.spec.arm_count - old_spec.arm_count
+        active = np.pad(state.active, ((0, 0), (0, n_added)), constant_values=True)
+        playable_active = active & self.playable
         # Where only retired arms were left, all others are tried again.
-        active = np.where(left.any(axis=1, keepdims=True), left, self.playable)
+        active = np.where(playable_active.any(axis=1, keepdims=True), playable_active, self.playable)
         state = replace(
             state,
             active=active,
-            evidence=state.evidence.with_arms(added),
-            discounted=state.discounted.with_arms(added) if state.discounted else None,
-            window=state.window.with_arms(added) if state.window else None,
-            selection=state.selection.with_arms(added) if state.selection else None,
+            evidence=state.evidence.with_arms(n_added),
+            discounted=state.discounted.with_arms(n_added) if state.discounted else None,
+            window=state.window.with_arms(n_added) if state.window else None,
+            selection=state.selection.with_arms(n_added) if state.selection else None,
         )
-        return self.sifted(self.computed(state))
+        return self.update_arms(self.compute_posterior(state))
 
     @override
-    def of_cohorts(self, state: PartitionState, rows: list[int]) -> PartitionState:
-        selection = state.selection.of_cohorts(rows) if state.selection else None
-        return replace(state, population=state.population.of_cohorts(rows), selection=selection)
+    def select_cohorts(self, state: PartitionState, rows: list[int]) -> PartitionState:
+        selection = state.selection.select_cohorts(rows) if state.selection else None
+        return replace(state, population=state.population.select_cohorts(rows), selection=selection)
 
     @override
-    def anew(self, state: PartitionState) -> PartitionState:
-        """Return the state; evidence has faded as much as it has, and rounds are compared with each other alone."""
+    def reset_report_count(self, state: PartitionState) -> PartitionState:
+        """Return the state with its discounted evidence, but without the window that compares rounds."""
         discounted, selection = state.discounted, state.selection
         return replace(
-            super().anew(state),
+            super().reset_report_count(state),
             own=0,
             hyperparameters=replace(state.hyperparameters, fitted=0),
             discounted=replace(discounted, own=0) if discounted else None,
@@ -164,184 +167,181 @@ class PartitionLearner(CohortLearner[PartitionState]):
         )
 
     @override
-    def policy(self, state: PartitionState, ahead: NewRound) -> PartitionPolicy:
-        """Bins with several active arms ask their people; coins are shared out by Thompson sampling.
+    def policy(self, state: PartitionState, next_round: NewRound) -> PartitionPolicy:
+        """Return the policy of a round that asks the bins with several active arms, shared by Thompson sampling.
 
         Where the arm is in the key people are told apart by parts of bins, which reports are not, and rounds may play
         one arm each: an arm that has a whole round tells more than one that has the same share of several.
 
         At the end (``batch`` 0) every bin plays its best arm. While features are selected the bins are those of one.
         """
-        if ahead.batch and state.selection and state.selection.open:
-            return self._about_one_feature(state, state.selection, ahead)
+        if next_round.batch and state.selection and state.selection.open:
+            return self._ask_about_feature(state, state.selection, next_round)
         in_key, process = self.spec.privacy.arm_in_key, self.process(state)
         if in_key:
-            parts = subdivided(process, state.active, self.space, self.splitting)
+            parts = subdivide(process, state.active, self.space, self.splitting)
         else:
-            parts = undivided(state.tree, state.means(asks=ahead.batch > 0))
+            parts = keep_whole(state.tree, state.means(is_asking=next_round.batch > 0))
         rows = parts.rows
-        active = state.active[rows] if ahead.batch else only_best(state.active[rows], self._tried(state), parts.mean)
+        active = state.active[rows]
+        if not next_round.batch:
+            active = select_best_arm(active, state.is_tried, parts.mean)
         # What may move is watched: with forgetting bins with one active arm ask their people too.
-        bins = np.flatnonzero(active.sum(axis=1) > (0 if ahead.batch and state.discounted else 1))
-        kinds = self._kinds(state, process)
+        bins = np.flatnonzero(active.sum(axis=1) > (0 if next_round.batch and state.discounted else 1))
+        kinds = self._classify_bins(state, process)
         standard_deviation = self._exploration(state, kinds)[rows, None] * np.sqrt(state.posterior.variance[rows])
         beliefs = (parts.mean[bins], standard_deviation[bins], active[bins])
         shares = best_probabilities(*beliefs)
         if in_key:
             one_arm = kinds.one_arm[rows[bins], None]
-            shares = np.where(one_arm, thompson_draw(*beliefs, rows[bins], ahead.seed), shares)
-        people = (state.population.shares[self.cohorts.index(ahead.cohort), rows] * parts.shares)[bins]
+            shares = np.where(one_arm, thompson_draw(*beliefs, rows[bins], next_round.seed), shares)
+        people = (state.population.shares[self.cohorts.index(next_round.cohort), rows] * parts.shares)[bins]
         tree: dict[str, Any] = {"axes": parts.tree.all_axes(self.spec.dimension), "depths": parts.tree.depths}
         tree |= {"paths": parts.tree.paths, "active": active, "bins": bins}
-        tree["wholes"] = wholes_of(rows[bins]) if in_key else None
-        return self.policy_of_shares(ahead, shares, people, state.prior.rate, **tree)
+        tree["wholes"] = number_wholes(rows[bins]) if in_key else None
+        return self.build_policy_from_shares(next_round, shares, people, state.prior.rate, **tree)
 
-    def _about_one_feature(self, state: PartitionState, selection: Selection, ahead: NewRound) -> PartitionPolicy:
-        """Ask about the cells of the feature whose turn it is, with all arms in play."""
-        one, rows = self.selection.cells[selection.feature], self.selection.rows(selection.feature)
+    def _ask_about_feature(self, state: PartitionState, selection: Selection, next_round: NewRound) -> PartitionPolicy:
+        """Return a policy that asks about the cells of the next feature, with all arms in play."""
+        cells, rows = self.selection.cells[selection.feature], self.selection.rows(selection.feature)
         process = self.process(state)
-        means, variances = (found[rows] for found in process.posterior_beside())
-        active = np.tile(self.playable, (len(one), 1))
-        exploration = self.allocation.selecting * self._exploration(state, self._kinds(state, process))
+        means, variances = (moment[rows] for moment in process.posterior_of_other_boxes())
+        active = np.tile(self.playable, (len(cells), 1))
+        exploration = self.allocation.selection_factor * self._exploration(state, self._classify_bins(state, process))
         shares = best_probabilities(means, exploration * np.sqrt(variances), active)
-        people = selection.population.shares[self.cohorts.index(ahead.cohort), rows]
-        tree = {"axes": one.axes, "depths": one.depths, "paths": one.paths, "active": active}
-        tree["bins"] = np.arange(len(one))
-        return self.policy_of_shares(ahead, shares, people, state.prior.rate, **tree)
+        people = selection.population.shares[self.cohorts.index(next_round.cohort), rows]
+        tree = {"axes": cells.axes, "depths": cells.depths, "paths": cells.paths, "active": active}
+        tree["bins"] = np.arange(len(cells))
+        return self.build_policy_from_shares(next_round, shares, people, state.prior.rate, **tree)
 
-    def _kinds(self, state: PartitionState, process: BinProcess) -> BinKinds:
+    def _classify_bins(self, state: PartitionState, process: BinProcess) -> BinKinds:
         selected = state.selection is not None
-        return self.allocation.kinds(process, state.active, state.posterior.variance, selected=selected)
+        return self.allocation.classify_bins(process, state.active, state.posterior.variance, selected=selected)
 
     def _exploration(self, state: PartitionState, kinds: BinKinds) -> Array:
         half_life = self.forgetting.half_life(state.discounted)
-        return self.allocation.exploration(kinds, state.own, half_life, state.prior.rarity)
-
-    @staticmethod
-    def _tried(state: PartitionState) -> Bools:
-        """Return which arms were played anywhere: one that was added since is nobody's best."""
-        return state.evidence.tried | state.selection.evidence.tried if state.selection else state.evidence.tried
+        return self.allocation.exploration_factors(kinds, state.own, half_life, state.prior.rare_outcome_share)
 
     @override
     def learn(self, state: PartitionState, policy: PartitionPolicy, release: KeyedRelease | CellHits) -> PartitionState:
-        """Add what a round says of people and values; then, if there is news enough, drop arms and split bins."""
-        release = release.keyed if isinstance(release, CellHits) else release
-        own = state.own + (0 if policy.cohort else release.reports)
-        state = self.counted(replace(state, own=own), policy, release.reports)
+        """Return the state after a round; if there are enough new reports, arms are dropped and bins are split."""
+        release = release.keyed_sums if isinstance(release, CellHits) else release
+        n_own_reports = state.own + (0 if policy.cohort else release.reports)
+        state = self.count_round(replace(state, own=n_own_reports), policy, release.reports)
         if state.selection and state.selection.open:
-            return self._selected(state, state.selection, policy, release)
-        parts = asked_parts(policy, self.space, self.process(state)) if policy.wholes is not None else None
+            return self._learn_about_feature(state, state.selection, policy, release)
+        parts = locate_asked_parts(policy, self.space, self.process(state)) if policy.wholes is not None else None
         rows = np.unique(parts.rows) if parts else policy.bins
-        before = Beliefs(state.posterior.mean[rows], state.prior)
-        known = estimated(state.population, state.evidence, self.spec, policy, release, rows, before, parts)
-        state = replace(state, population=known[0], evidence=known[1])
-        since = state.posterior.computed
-        if not (state.is_news(since, _NEWS) or self.forgetting.is_due(state.seen - since)):
+        prior = Beliefs(state.posterior.mean[rows], state.prior)
+        updated = add_round_estimates(state.population, state.evidence, self.spec, policy, release, rows, prior, parts)
+        state = replace(state, population=updated[0], evidence=updated[1])
+        n_computed = state.posterior.computed
+        if not (state.is_news(n_computed, _RECOMPUTE_GROWTH) or self.forgetting.is_due(state.seen - n_computed)):
             return state
-        state = self.rescaled(self.discounted(state))
-        if state.is_news(state.hyperparameters.fitted, _FITTED) and len(state.tree) <= _FITTED_BINS:
-            state = self._fitted(state)
-        return self._windowed(self.split(self.sifted(self.computed(state))))
+        state = self.rescale_prior(self.fade_evidence(state))
+        if state.is_news(state.hyperparameters.fitted, _REFIT_GROWTH) and len(state.tree) <= _MAX_FITTED_BINS:
+            state = self._fit_kernel(state)
+        state = self.split_bins(self.update_arms(self.compute_posterior(state)))
+        window = advance_window(state.window, state.tree, state.endless, state.own, self._log_density_function(state))
+        return replace(state, window=window)
 
-    def _selected(
+    def _learn_about_feature(
         self, state: PartitionState, selection: Selection, policy: PartitionPolicy, release: KeyedRelease
     ) -> PartitionState:
-        """Add what a round says of one feature; when enough people were asked, begin the tree with what matters."""
-        before = self.process(state).posterior_beside()[0][self.selection.rows(selection.feature)]
-        selection = self.selection.learned(selection, policy, release, Beliefs(before, state.prior))
-        state = self.rescaled(replace(state, selection=selection))
-        selection = self.selection.decided(selection, state.hyperparameters.spread, state.prior, state.own)
+        """Return the state after a round about one feature; the last such round builds the tree of bins."""
+        means = self.process(state).posterior_of_other_boxes()[0][self.selection.rows(selection.feature)]
+        selection = self.selection.add_round(selection, policy, release, Beliefs(means, state.prior))
+        state = self.rescale_prior(replace(state, selection=selection))
+        selection = self.selection.close_if_enough(selection, state.hyperparameters.spread, state.prior, state.own)
         state = replace(state, selection=selection)
         if selection.open:
-            is_news = state.is_news(state.hyperparameters.fitted, _FITTED)
-            return self.computed(self._fitted(state) if is_news else state)
-        state = self.computed(self._fitted(state))
-        while len(state.tree) < len((after := self.split(self.sifted(state))).tree) <= _FIRST_BINS:
-            state = after
+            is_news = state.is_news(state.hyperparameters.fitted, _REFIT_GROWTH)
+            return self.compute_posterior(self._fit_kernel(state) if is_news else state)
+        state = self.compute_posterior(self._fit_kernel(state))
+        while len(state.tree) < len((new_state := self.split_bins(self.update_arms(state))).tree) <= _MAX_FIRST_BINS:
+            state = new_state
         return state
 
-    def discounted(self, state: PartitionState) -> PartitionState:
-        """Have evidence fade under every half-life, and use that of the half-life that predicts best."""
+    def fade_evidence(self, state: PartitionState) -> PartitionState:
+        """Return the state with evidence discounted under every half-life, and the best half-life in use."""
         if state.discounted is None:
             return state
 
-        def score(known: BinEvidence, half_life: float, came: BinEvidence) -> float:
-            return self.process(state, known, half_life).predicted(came)
+        def score(evidence: BinEvidence, half_life: float, new_evidence: BinEvidence) -> float:
+            return self.process(state, evidence, half_life).predictive_log_density(new_evidence)
 
-        discounted = self.forgetting.updated(state.discounted, state.evidence, state.own, score)
-        return replace(state, discounted=discounted, evidence=discounted.current)
+        faded = self.forgetting.add_evidence(state.discounted, state.evidence, state.own, score)
+        return replace(state, discounted=faded, evidence=faded.current)
 
-    def _windowed(self, state: PartitionState) -> PartitionState:
-        window = windowed(state.window, state.tree, state.endless, state.own, self._likelihood(state))
-        return replace(state, window=window)
-
-    def contradiction(self, state: PartitionState) -> Contradiction | None:
-        """Whether rounds since a window opened contradict those before; None before the first window opens."""
+    def detect_change(self, state: PartitionState) -> DriftTest | None:
+        """Return the test of whether rounds contradict earlier ones; None before the first window opens."""
         if state.window is None:
             return None
-        return contradiction(state.window, state.tree, state.endless, self._likelihood(state))
+        return detect_change(state.window, state.tree, state.endless, self._log_density_function(state))
 
-    def _likelihood(self, state: PartitionState) -> Any:
-        return lambda known: self.process(state, known, math.inf).likelihood()
+    def _log_density_function(self, state: PartitionState) -> Callable[[BinEvidence], float]:
+        """Return the log density of evidence on a state's bins, as a function of the evidence."""
+        return lambda evidence: self.process(state, evidence, math.inf).log_density()
 
-    def _fitted(self, state: PartitionState) -> PartitionState:
-        found = self.process(state).fitted()
+    def _fit_kernel(self, state: PartitionState) -> PartitionState:
+        """Return the state with the hyperparameters of the selected features fitted to its evidence."""
+        kernel = self.process(state).fit_kernel()
         lengths = state.hyperparameters.lengths.copy()
-        lengths[self.selection.blocks(state.selection)] = found.lengths
-        return replace(state, hyperparameters=Hyperparameters(lengths, found.spread, state.seen, found.common))
+        lengths[self.selection.blocks(state.selection)] = kernel.lengths
+        return replace(state, hyperparameters=Hyperparameters(lengths, kernel.spread, state.seen, kernel.common))
 
-    def rescaled(self, state: PartitionState) -> PartitionState:
-        """Expect values where those that were observed are on average."""
-        precision, moment = state.observed
+    def rescale_prior(self, state: PartitionState) -> PartitionState:
+        """Return the state with the prior's level at the mean of observed values."""
+        precision, moment = state.observed_cells
         if not precision.any():
             return state
-        return replace(
-            state, prior=PriorScale.observed(precision, moment, float(SPREADS[state.hyperparameters.spread]))
-        )
+        spread = float(SPREADS[state.hyperparameters.spread])
+        return replace(state, prior=PriorScale.from_observations(precision, moment, spread))
 
     @override
     def measured_rate(self, state: PartitionState) -> MeasuredRate | None:
-        precision, moment = (float(values.sum()) for values in state.observed)
+        precision, moment = (float(values.sum()) for values in state.observed_cells)
         return MeasuredRate.normal((1 + moment / precision) / 2, 0.5 / math.sqrt(precision)) if precision else None
 
     @override
     def warnings(self, state: PartitionState) -> tuple[str, ...]:
-        found = super().warnings(state)
-        return (*found, *state.constant.warnings()) if state.constant and self.over(state) else found
+        warnings = super().warnings(state)
+        return (*warnings, *state.constant.warnings()) if state.constant and self.is_over(state) else warnings
 
-    def computed(self, state: PartitionState) -> PartitionState:
-        """Compute the posterior, and where coins choose arms that of arms that differ by the same everywhere."""
+    def compute_posterior(self, state: PartitionState) -> PartitionState:
+        """Return the state with a new posterior, and the model of constant differences where coins choose arms."""
         process = self.process(state)
-        constant = None if self.spec.privacy.arm_in_key else process.constant_arms()
+        constant = None if self.spec.privacy.arm_in_key else process.fit_context_free_arms()
         return replace(state, posterior=BinPosterior(*process.posterior(), state.seen), constant=constant)
 
-    def sifted(self, state: PartitionState) -> PartitionState:
-        """Drop arms that are behind, and take back those that may be the best again."""
+    def update_arms(self, state: PartitionState) -> PartitionState:
+        """Return the state without arms that are behind, and with arms that may be the best again."""
         process, posterior = self.process(state), state.posterior
-        kinds = self._kinds(state, process)
-        active = self.allocation.surviving(process, kinds, state.active, posterior.mean, posterior.variance)
+        kinds = self._classify_bins(state, process)
+        active = self.allocation.surviving_arms(process, kinds, state.active, posterior.mean, posterior.variance)
         return replace(state, active=active)
 
-    def split(self, state: PartitionState) -> PartitionState:
-        """Split the bins that are known well enough."""
+    def split_bins(self, state: PartitionState) -> PartitionState:
+        """Return the state with the bins split whose values are known precisely enough."""
         process, posterior = self.process(state), state.posterior
-        differences, beliefs = process.differences(state.tree), (state.active, posterior.mean, posterior.variance)
-        ready = self.splitting.ready(state.tree, *beliefs, differences, process.space.depth)
+        differences = process.half_difference_variances(state.tree)
+        beliefs = state.active, posterior.mean, posterior.variance
+        ready = self.splitting.is_ready(state.tree, *beliefs, differences, process.space.depth)
         if not ready.any():
             return state
-        tree = self.splitting.deeper(state.tree, ready, differences, process.columns)
-        return self.computed(self.cut(state, tree, ready))
+        tree = self.splitting.add_level(state.tree, ready, differences, process.columns)
+        return self.compute_posterior(self.cut_bins(state, tree, ready))
 
-    def cut(self, state: PartitionState, tree: BinTree, ready: Bools) -> PartitionState:
-        """Split bins, of which the posterior then knows nothing yet; ``tree`` has the level for it."""
-        below, split = tree.split(ready)
-        halves = below.expected(self.space) / state.tree.expected(self.space)[split.copies]
+    def cut_bins(self, state: PartitionState, tree: BinTree, ready: Bools) -> PartitionState:
+        """Return the state with bins split, before the posterior is computed; ``tree`` has the level for it."""
+        new_tree, split = tree.split(ready)
+        share_ratios = new_tree.expected_shares(self.space) / state.tree.expected_shares(self.space)[split.copies]
         return replace(
             state,
-            tree=below,
+            tree=new_tree,
             active=state.active[split.copies],
             evidence=state.evidence.split(split),
-            population=state.population.split(split, halves),
+            population=state.population.split(split, share_ratios),
             discounted=state.discounted.split(split) if state.discounted else None,
         )
 
@@ -354,34 +354,29 @@ class PartitionLearner(CohortLearner[PartitionState]):
         return bool(state.seen or state.evidence.precision.any())
 
     @override
-    def expected(self, state: PartitionState) -> ExpectedRewards | None:
-        return state.expected(self.spec, self.process(state)) if self.has_evidence(state) else None
+    def build_expected_rewards(self, state: PartitionState) -> ExpectedRewards | None:
+        return state.build_expected_rewards(self.spec, self.process(state)) if self.has_evidence(state) else None
 
     @override
     def bin_means(self, state: PartitionState) -> BinMeans:
         """Return mean rewards by bin, with the intervals of their posteriors."""
-        means, errors = self._scaled(state)
-        return bin_means(state.active, self.edges(state), means, DEVIATIONS * errors, self.spec, CONFIDENCE)
+        means, errors = self._scale_to_rewards(state)
+        return build_bin_means(state.active, self.edges(state), means, DEVIATIONS * errors, self.spec, CONFIDENCE)
 
     @override
     def findings(self, state: PartitionState) -> tuple[AnswerPart, ...]:
-        """Return whether rounds contradict each other, how fast evidence is forgotten, and which features matter."""
-        found = (
-            self.contradiction(state),
-            self.forgetting.found(state.discounted) if state.discounted else None,
-            self.selection.found(state.selection) if state.selection else None,
-        )
-        return tuple(one for one in found if one is not None)
+        """Return the test for change, the half-life in use, and the selected features."""
+        half_lives = self.forgetting.build_result(state.discounted) if state.discounted else None
+        selection = self.selection.build_result(state.selection) if state.selection else None
+        return tuple(part for part in (self.detect_change(state), half_lives, selection) if part is not None)
 
-    def _scaled(self, state: PartitionState) -> tuple[Array, Array]:
+    def _scale_to_rewards(self, state: PartitionState) -> tuple[Array, Array]:
         """Return posterior means and standard errors in the unit of rewards, (bins, arms) each."""
         low, high = self.spec.reward.low, self.spec.reward.high
         means = low + (high - low) * (state.posterior.mean + 1) / 2
         common = state.hyperparameters.common
-        variance = self.process(state).variances() if common else state.posterior.variance
+        variance = self.process(state).variances_with_common_part() if common else state.posterior.variance
         return means, (high - low) * np.sqrt(variance) / 2
 
 
-def learner(spec: PartitionSpec) -> Learner:
-    """Return the learner of a spec."""
-    return PartitionLearner(spec)
+learner = PartitionLearner

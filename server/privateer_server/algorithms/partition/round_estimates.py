@@ -1,4 +1,4 @@
-"""Estimates of a round: which share of people each bin has, and what their rewards say of its values."""
+"""Estimates of a round: the share of participants in each bin, and the evidence on its values."""
 
 import math
 from dataclasses import dataclass
@@ -19,15 +19,15 @@ from privateer_server.algorithms.partition.splitting import Subdivision, selecti
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-_LEAST: Final = 0.02
+_MIN_MASS_RATIO: Final = 0.02
 """No mass falls below this share of what it was thought to be: estimates may be negative."""
-_BLIND: Final = 1e-9
-_HALF_KNOWN: Final = 0.4
+_MIN_HIT_DIFFERENCE: Final = 1e-9
+_HALF_SHARE_DEVIATION: Final = 0.4
 """Standard deviation of a half's share of people from one half, relative to it, before people are counted."""
 
 
 @dataclass(frozen=True)
-class Population:
+class CohortShares:
     """Shares of people by bin, cohort by cohort, own people first."""
 
     # shares, precision: shape (cohorts, bins): share of a cohort's people in the bin, and the precision of that
@@ -35,64 +35,66 @@ class Population:
     precision: Array
 
     @classmethod
-    def in_one_bin(cls, cohorts: int) -> "Population":
-        """Return cohorts whose people are all in the only bin."""
+    def in_one_bin(cls, cohorts: int) -> "CohortShares":
+        """Return cohorts whose participants are all in a single bin."""
         return cls(np.ones((cohorts, 1)), np.full((cohorts, 1), math.inf))
 
     @property
     def own_shares(self) -> Shares:
-        """Shares of own people, which are assumed while reports tell nothing beyond what splits expect."""
+        """The shares of own participants; assumed ones without reports beyond the expectation at splits."""
         shares, precision = self.shares[0], self.precision[0]
-        expected = np.square(1 / (_HALF_KNOWN * shares))
-        is_counted = len(shares) == 1 or bool((precision > expected * (1 + _BLIND)).any())
+        expected = np.square(1 / (_HALF_SHARE_DEVIATION * shares))
+        is_counted = len(shares) == 1 or bool((precision > expected * (1 + _MIN_HIT_DIFFERENCE)).any())
         return Shares.fixed(shares, ShareSource.COUNTED if is_counted else ShareSource.ASSUMED)
 
-    def counted(self, cohort: int, rows: slice | Ints, keys: tuple[Array, Ints], release: KeyedRelease) -> "Population":
-        """Return it after a round of a cohort about some bins.
+    def add(self, cohort: int, rows: slice | Ints, keys: tuple[Array, Ints], release: KeyedRelease) -> "CohortShares":
+        """Return the population after a round of a cohort about some bins.
 
         keys: share of the people in its bin who have each key, and the place among ``rows`` of that bin; (keys,) each.
         """
-        shares, precision, place = self.shares.copy(), self.precision.copy(), (cohort, rows)
-        shares[place], precision[place] = weighed(shares[place], precision[place], *keys, release)
-        return Population(shares, precision)
+        shares, precision, index = self.shares.copy(), self.precision.copy(), (cohort, rows)
+        shares[index], precision[index] = update_masses(shares[index], precision[index], *keys, release)
+        return CohortShares(shares, precision)
 
-    def split(self, split: Split, halves: Array) -> "Population":
-        """Return it after bins were split; ``halves`` are the shares of each new bin in its old one as expected."""
+    def split(self, split: Split, halves: Array) -> "CohortShares":
+        """Return the population after bins were split; ``halves`` are the new bins' expected shares of the old."""
         shares = self.shares[:, split.copies] * np.where(split.fresh, halves, 1.0)
-        precision = np.where(split.fresh, (_HALF_KNOWN * shares) ** -2, self.precision[:, split.copies])
-        return Population(shares, precision)
+        precision = np.where(split.fresh, (_HALF_SHARE_DEVIATION * shares) ** -2, self.precision[:, split.copies])
+        return CohortShares(shares, precision)
 
-    def of_cohorts(self, rows: list[int]) -> "Population":
-        """Return it with those cohorts."""
-        return Population(self.shares[rows], self.precision[rows])
+    def select_cohorts(self, rows: list[int]) -> "CohortShares":
+        """Return the population of the given cohorts."""
+        return CohortShares(self.shares[rows], self.precision[rows])
 
 
-def weighed(mass: Array, precision: Array, telling: Array, places: Ints, release: KeyedRelease) -> tuple[Array, Array]:
-    """Masses of a round's bins and their precisions, (bins,) each, updated by its hits.
+def update_masses(
+    mass: Array, precision: Array, reporting_shares: Array, bins: Ints, release: KeyedRelease
+) -> tuple[Array, Array]:
+    """Return masses of a round's bins and their precisions, (bins,) each, updated by its hits.
 
     mass, precision: before, shape (bins,).
-    telling: share of the people in its bin who have each key, shape (keys,).
-    places: bin of each key, shape (keys,).
+    reporting_shares: share of its bin's participants with each key, shape (keys,).
+    bins: bin of each key, shape (keys,).
     release: hits are scores other than 0. With u the share of people who have any key, a key whose share is m is hit
         with probability m own + (u - m) other + (1 - u) none; the sum over keys gives u. One bucket hits every key
         alike and tells nothing.
     """
-    own, other, none = release.hit_own - release.hit_other, release.hit_other, release.hit_none
-    if own < _BLIND or not len(mass):
+    hit_gain, other_rate, keyless_rate = release.hit_own - release.hit_other, release.hit_other, release.hit_none
+    if hit_gain < _MIN_HIT_DIFFERENCE or not len(mass):
         return mass, precision
     rate, reports = _hit_rates(release)
-    found = (rate - none - _keyed(release) * (other - none)) / own
+    observed = (rate - keyless_rate - _estimate_keyed_share(release) * (other_rate - keyless_rate)) / hit_gain
     probability = np.clip(rate, 1 / reports, 1.0)
-    noise = (probability * (1 - probability) / reports + 1 / reports**2 + release.noise / reports**2) / own**2
-    gained = np.bincount(places, telling**2 / noise, len(mass))
-    moved = np.bincount(places, telling / noise * (found - telling * mass[places]), len(mass))
+    noise = (probability * (1 - probability) / reports + 1 / reports**2 + release.noise / reports**2) / hit_gain**2
+    gained = np.bincount(bins, reporting_shares**2 / noise, len(mass))
+    shifts = np.bincount(bins, reporting_shares / noise * (observed - reporting_shares * mass[bins]), len(mass))
     with np.errstate(invalid="ignore"):
-        updated = np.where(np.isinf(precision), mass, mass + moved / (precision + gained))
-    return np.clip(updated, _LEAST * mass, 1.0), precision + gained
+        updated = np.where(np.isinf(precision), mass, mass + shifts / (precision + gained))
+    return np.clip(updated, _MIN_MASS_RATIO * mass, 1.0), precision + gained
 
 
 def _hit_rates(release: KeyedRelease) -> tuple[Array, Array]:
-    """Return the share of reports that are hits of each key, and how many reports these are; (keys,) each."""
+    """Return the hit rate of each key, and its number of reports; (keys,) each."""
     if release.hits.ndim == 1:
         reports, hits = np.full(len(release.hits), float(max(1, release.trials))), release.hits
     else:
@@ -100,12 +102,14 @@ def _hit_rates(release: KeyedRelease) -> tuple[Array, Array]:
     return np.asarray(hits / reports), reports
 
 
-def _keyed(release: KeyedRelease) -> float:
-    """Return the share of people who have any key, as far as hits tell; 0 where they tell nothing of it."""
-    own, other, none = release.hit_own - release.hit_other, release.hit_other, release.hit_none
+def _estimate_keyed_share(release: KeyedRelease) -> float:
+    """Return the estimated share of participants with any key; 0 if hits have no information on it."""
+    hit_difference, other_rate, keyless_rate = release.hit_own - release.hit_other, release.hit_other, release.hit_none
     (rate, _), keys = _hit_rates(release), len(release.hits)
-    told = own + keys * (other - none)
-    return float(np.clip((rate.sum() - keys * none) / told, 0.0, 1.0)) if keys and told > _BLIND else 0.0
+    contrast = hit_difference + keys * (other_rate - keyless_rate)
+    if not keys or contrast <= _MIN_HIT_DIFFERENCE:
+        return 0.0
+    return float(np.clip((rate.sum() - keys * keyless_rate) / contrast, 0.0, 1.0))
 
 
 @dataclass(frozen=True)
@@ -119,131 +123,131 @@ class BinSums:
     # shape (bins, arms): how many of them have a score other than 0; None where only that of all arms is known
     hits: Array | None
     # shape (bins, arms): share of the people in the bin who tell of the arm in a report that counts for the cell
-    telling: Array
+    reporting_shares: Array
     gain: Array  # shape (bins, arms): what debiasing divides by, times ``telling``
 
 
-def bin_sums(
+def compute_bin_sums(
     spec: PartitionSpec, policy: PartitionPolicy, release: KeyedRelease, shares: Array | None = None
 ) -> BinSums:
-    """Return the round's sums by bin and arm; ``shares`` are those of each bin's people in its parts, if it has any."""
-    telling = _telling_of(spec, policy, shares)
+    """Return the round's sums by bin and arm; ``shares`` are those of a bin's participants in its parts."""
+    reporting = _reporting_shares(spec, policy, shares)
     if not policy.fresh_coins:
         hits = release.hits if release.hits.shape == release.sums.shape else None
-        return BinSums(release.counts.astype(np.float64), release.sums, hits, telling, release.gain * telling)
-    told = (release.counts[:, 0].astype(np.float64), release.sums[:, 0], release.hits.reshape(-1))
-    reports, sums, hits = (_by_cell(policy, values) for values in told)
-    return BinSums(reports, sums, hits, telling, release.gain * telling)
+        return BinSums(release.counts.astype(np.float64), release.sums, hits, reporting, release.gain * reporting)
+    arrays = (release.counts[:, 0].astype(np.float64), release.sums[:, 0], release.hits.reshape(-1))
+    reports, sums, hits = (_arrange_by_cell(policy, values) for values in arrays)
+    return BinSums(reports, sums, hits, reporting, release.gain * reporting)
 
 
-def _by_cell(policy: PartitionPolicy, values: Array) -> Array:
-    """Return a number for every key that is an arm of a bin, (keys,), as one for every bin and arm."""
-    spread = np.full((int(np.max(policy.whole_of, initial=-1)) + 1, policy.active.shape[1]), 0.0)
-    spread[policy.cells[:, 0], policy.cells[:, 1]] = values
-    return spread
+def _arrange_by_cell(policy: PartitionPolicy, values: Array) -> Array:
+    """Return values of keys that are cells, (keys,), as an array by bin and arm."""
+    cells = np.full((int(np.max(policy.parent_of_bin, initial=-1)) + 1, policy.active.shape[1]), 0.0)
+    cells[policy.cells[:, 0], policy.cells[:, 1]] = values
+    return cells
 
 
 def _key_shares(
     spec: PartitionSpec, policy: PartitionPolicy, shares: Array | None = None
 ) -> tuple[Array, NDArray[np.int64]]:
-    """Return the share of the people in its bin who have each key, and the place of that bin; shape (keys,) each."""
-    telling = _telling_of(spec, policy, shares)
+    """Return the share of its bin's participants with each key, and the index of that bin; shape (keys,) each."""
+    reporting_shares = _reporting_shares(spec, policy, shares)
     if policy.fresh_coins:
-        return telling[policy.cells[:, 0], policy.cells[:, 1]], policy.cells[:, 0]
+        return reporting_shares[policy.cells[:, 0], policy.cells[:, 1]], policy.cells[:, 0]
     # Coins ask about one arm, and those people of a source who played it contribute.
-    return (policy.layout.shares * telling).sum(axis=1), np.arange(len(policy.bins))
+    return (policy.layout.shares * reporting_shares).sum(axis=1), np.arange(len(policy.bins))
 
 
 def expected_key_shares(spec: PartitionSpec, shares: Array, cohort: str) -> Array:
-    """Return the share of people in each bin who will have each of its keys, for these shares of arms."""
-    behaviour = _behaviour(spec, cohort)
+    """Return the expected share of each bin's participants with each of its keys, for given arm shares."""
+    logged_shares = _logged_arm_shares(spec, cohort)
     if spec.privacy.arm_in_key:
-        return shares if behaviour is None else np.broadcast_to(behaviour, shares.shape)
-    return np.full((len(shares), 1), 1.0 if behaviour is None else float(behaviour.mean()))
+        return shares if logged_shares is None else np.broadcast_to(logged_shares, shares.shape)
+    return np.full((len(shares), 1), 1.0 if logged_shares is None else float(logged_shares.mean()))
 
 
-def _telling_of(spec: PartitionSpec, policy: PartitionPolicy, shares: Array | None = None) -> Array:
-    """Return the share of a bin's people who report on each arm, (bins, arms); of a part's without ``shares``."""
-    own = _telling_of_parts(spec, policy)
-    return own if shares is None else policy.by_whole(shares[:, None] * own) / policy.by_whole(shares)[:, None]
+def _reporting_shares(spec: PartitionSpec, policy: PartitionPolicy, shares: Array | None = None) -> Array:
+    """Return the share of a bin's participants who report on each arm, (bins, arms)."""
+    arm_shares, logged_shares = policy.layout.shares, _logged_arm_shares(spec, policy.cohort)
+    part_shares = arm_shares if policy.fresh_coins else np.ones_like(arm_shares)
+    if logged_shares is not None:
+        part_shares = np.broadcast_to(logged_shares, arm_shares.shape)
+    if shares is None:
+        return part_shares
+    return np.asarray(policy.sum_by_parent(shares[:, None] * part_shares) / policy.sum_by_parent(shares)[:, None])
 
 
-def _telling_of_parts(spec: PartitionSpec, policy: PartitionPolicy) -> Array:
-    shares, behaviour = policy.layout.shares, _behaviour(spec, policy.cohort)
-    if behaviour is not None:
-        return np.broadcast_to(behaviour, shares.shape)
-    return shares if policy.fresh_coins else np.ones_like(shares)
-
-
-def _behaviour(spec: PartitionSpec, cohort: str) -> Array | None:
-    """Return the share of a source's people who played each arm, (arms,); None where coins choose arms."""
+def _logged_arm_shares(spec: PartitionSpec, cohort: str) -> Array | None:
+    """Return the share of a source's participants who played each arm, (arms,); None if coins choose arms."""
     source = spec.source(cohort)
     return None if source is None else np.array(source.shares, dtype=np.float64)
 
 
 @dataclass(frozen=True)
 class Beliefs:
-    """What was thought of values before a round."""
+    """The beliefs on values before a round."""
 
     mean: Array  # shape (bins, arms): means of the values in the round's bins
     prior: PriorScale  # where values are on the average
 
 
-def estimated(
-    population: Population,
+def add_round_estimates(
+    population: CohortShares,
     evidence: BinEvidence,
     spec: PartitionSpec,
     policy: PartitionPolicy,
     release: KeyedRelease,
     rows: slice | NDArray[np.int64],
-    before: Beliefs,
+    beliefs: Beliefs,
     parts: Subdivision | None = None,
-) -> tuple[Population, BinEvidence]:
-    """Return shares of people and evidence of values with what a round adds to them.
+) -> tuple[CohortShares, BinEvidence]:
+    """Return the population and the evidence of values after a round.
 
-    rows: places of the round's bins.
-    before: what was thought of their values.
+    rows: indices of the round's bins.
+    beliefs: the beliefs on their values before the round.
     parts: what is expected of parts of the bins, where the policy tells them apart.
     """
     cohort = ["", *(source.name for source in spec.sources)].index(policy.cohort)
-    population = population.counted(cohort, rows, _key_shares(spec, policy, parts.shares if parts else None), release)
+    population = population.add(cohort, rows, _key_shares(spec, policy, parts.shares if parts else None), release)
     people = population.shares[cohort, rows]
-    return population, evidence.added(*_values(people, spec, policy, release, before, parts), rows)
+    return population, evidence.add(*_value_evidence(people, spec, policy, release, beliefs, parts), rows)
 
 
-def _values(
+def _value_evidence(
     people: Array,
     spec: PartitionSpec,
     policy: PartitionPolicy,
     release: KeyedRelease,
-    before: Beliefs,
+    beliefs: Beliefs,
     parts: Subdivision | None,
 ) -> tuple[Array, Array]:
-    """Return what a round says of the values of its bins: precision, and precision times mean, by inverse variance.
+    """Return a round's evidence on the values of its bins: precision, and precision times mean.
 
     A source's sums are in proportion to the share of its people who played the arm, eq. (26) with weights by
     inverse variance. Of a bin with parts those tell who played the arm: what is known of how they differ is taken off.
     """
-    found = bin_sums(spec, policy, release, parts.shares if parts else None)
-    bias = selection_bias(policy, _telling_of(spec, policy), parts.shares, parts.mean) if parts else 0.0
-    share, expected = found.telling * people[:, None], before.prior.within(before.mean + bias)
-    precision, moment = _statistics(found, share, release).evidence(expected, before.prior.cautious(expected))
+    sums = compute_bin_sums(spec, policy, release, parts.shares if parts else None)
+    bias = selection_bias(policy, _reporting_shares(spec, policy), parts.shares, parts.mean) if parts else 0.0
+    share, expected = sums.reporting_shares * people[:, None], beliefs.prior.clip_values(beliefs.mean + bias)
+    score_sums = _build_score_sums(sums, share, release)
+    precision, moment = score_sums.evidence(expected, beliefs.prior.shrink_to_level(expected))
     return precision, moment - precision * bias
 
 
-def _statistics(found: BinSums, share: Array, release: KeyedRelease) -> ScoreSums | EventSums:
-    """Return a round's sums with the law of its release; ``share`` is that of the people who tell, (bins, arms)."""
+def _build_score_sums(sums: BinSums, share: Array, release: KeyedRelease) -> ScoreSums | EventSums:
+    """Return a round's sums with their distribution; ``share`` is that of reporting participants, (bins, arms)."""
     if isinstance(release, KeyedEvents):
-        return EventSums(found.reports, found.sums, share, release.gain, release.other)
-    apart, none = release.hit_own - release.hit_other, release.hit_none
-    hit_rate = share * apart + _keyed(release) * (release.hit_other - none) + none
+        return EventSums(sums.reports, sums.sums, share, release.gain, release.other)
+    hit_difference, keyless_rate = release.hit_own - release.hit_other, release.hit_none
+    keyed_share = _estimate_keyed_share(release)
+    hit_rate = share * hit_difference + keyed_share * (release.hit_other - keyless_rate) + keyless_rate
     return ScoreSums(
-        reports=found.reports,
-        sums=found.sums,
-        hits=found.hits,
+        reports=sums.reports,
+        sums=sums.sums,
+        hits=sums.hits,
         share=share,
         hit_rate=np.clip(hit_rate, 0.0, 1.0),
-        apart=apart,
+        hit_rate_difference=hit_difference,
         gain=release.gain,
         noise=release.noise,
     )

@@ -1,4 +1,4 @@
-"""The rule by which bins are split, and the parts by which it tells people of one bin apart."""
+"""The rule by which bins are split, and the subdivision of bins for participants' shares of arms."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -12,70 +12,60 @@ from privateer_server.algorithms.partition.bin_tree import BinTree, Space
 from privateer_server.algorithms.partition.gaussian_process import BinProcess
 
 Array = NDArray[np.float64]
-
-
 Ints = NDArray[np.int64]
-
-
 Bools = NDArray[np.bool_]
-
-
-_VARIANCE: Final = 0.5
-
-
-_VARIANCE_IN_KEY: Final = 0.7
-
-
+_SPLIT_VARIANCE_RATIO: Final = 0.5
+_SPLIT_VARIANCE_RATIO_IN_KEY: Final = 0.7
 """A bin is split when the variance of an arm's value is below this share of the variance between its halves: that of
 the best arm, or, where the arm is in the key, of any active one: the best may not have been played yet."""
-_LEVELS: Final = 2
+_N_SUBDIVISION_LEVELS: Final = 2
 """How often undecided bins are halved to tell their people apart, where reports are about the bins."""
 
 
-class Splitting:
-    """The rule by which bins are split: an arm is known better than its values in the two halves are alike."""
+class SplittingRule:
+    """The rule by which bins are split: an arm's value is known better than its halves differ."""
 
     def __init__(self, spec: PartitionSpec, space: Space) -> None:
         self._space, self._in_key, self._playable = space, spec.privacy.arm_in_key, np.array(spec.playable)
 
-    def ready(
+    def is_ready(
         self, tree: BinTree, active: Bools, mean: Array, variance: Array, differences: Array, deepest: int
     ) -> Bools:
-        """Tell which bins are to be split, (bins,): undecided ones that are known well enough.
+        """Return which bins are to be split, (bins,): undecided bins whose values are known precisely enough.
 
         active, mean, variance (bins, arms): arms that are played, and the posterior.
         differences (bins, columns): variance of half the difference between halves along each column.
         deepest: the deepest that a bin may be.
         """
-        most = differences.max(axis=1)
+        max_differences = differences.max(axis=1)
         if self._in_key:
-            known = np.where(active, variance, np.inf).min(axis=1) < _VARIANCE_IN_KEY * most
+            is_known = np.where(active, variance, np.inf).min(axis=1) < _SPLIT_VARIANCE_RATIO_IN_KEY * max_differences
         else:
             leader = np.where(self._playable, mean, -np.inf).argmax(axis=1)[:, None]
-            known = np.take_along_axis(variance, leader, axis=1)[:, 0] < _VARIANCE * most
-        return np.asarray(known & undecided(tree, active, deepest))
+            is_known = np.take_along_axis(variance, leader, axis=1)[:, 0] < _SPLIT_VARIANCE_RATIO * max_differences
+        return np.asarray(is_known & is_undecided(tree, active, deepest))
 
-    def deeper(self, tree: BinTree, ready: Bools, differences: Array, columns: Ints) -> BinTree:
-        """Add a level, if bins at the deepest are ready: it halves the column along which these differ most.
+    def add_level(self, tree: BinTree, ready: Bools, differences: Array, columns: Ints) -> BinTree:
+        """Return the tree with a level if the deepest bins are ready: it halves the column of the largest difference.
 
         ``columns`` are the places in the space of those that ``differences`` are about.
         """
-        deepest = ready & (tree.depths == len(tree.axes))
-        if not deepest.any():
+        is_deepest = ready & (tree.depths == len(tree.axes))
+        if not is_deepest.any():
             return tree
         # Columns that part nobody any more are left out.
-        differ = np.where(self._space.left(tree.axes)[columns], differences[deepest].mean(axis=0), -1.0)
-        return tree.with_level(columns[first_largest(differ)])
+        gaps = np.where(self._space.can_halve(tree.axes)[columns], differences[is_deepest].mean(axis=0), -1.0)
+        return tree.with_level(columns[first_largest(gaps)])
 
 
-def undecided(tree: BinTree, active: Bools, deepest: int) -> Bools:
-    """Tell which bins play several arms and may be split, (bins,)."""
+def is_undecided(tree: BinTree, active: Bools, deepest: int) -> Bools:
+    """Return which bins have several active arms and can be split, (bins,)."""
     return np.asarray((active.sum(axis=1) > 1) & (tree.depths < deepest))
 
 
 @dataclass(frozen=True)
 class Subdivision:
-    """Parts of bins, with the shares and values that are expected in them."""
+    """Parts of bins, with their expected shares and values."""
 
     rows: Ints  # shape (parts,), int64: the bin that each is a part of, rising
     tree: BinTree  # the parts
@@ -83,58 +73,56 @@ class Subdivision:
     mean: Array  # shape (parts, arms): posterior means of values
 
 
-def subdivided(process: BinProcess, active: NDArray[np.bool_], space: Space, splitting: Splitting) -> Subdivision:
-    """Halve undecided bins a few times; ``active`` is (bins, arms)."""
+def subdivide(process: BinProcess, active: NDArray[np.bool_], space: Space, splitting: SplittingRule) -> Subdivision:
+    """Return the parts of bins after undecided ones are halved a few times; ``active`` is (bins, arms)."""
     tree, rows = process.tree, np.arange(len(process.tree))
-    for _ in range(_LEVELS):
-        ready = undecided(tree, active[rows], space.depth)
+    for _ in range(_N_SUBDIVISION_LEVELS):
+        ready = is_undecided(tree, active[rows], space.depth)
         if not ready.any():
             break
-        tree = splitting.deeper(tree, ready, process.differences(tree), process.columns)
+        tree = splitting.add_level(tree, ready, process.half_difference_variances(tree), process.columns)
         tree, split = tree.split(ready)
         rows = rows[split.copies]
-    return _expected(rows, tree, space, process)
+    return _build_subdivision(rows, tree, space, process)
 
 
-def undivided(tree: BinTree, mean: Array) -> Subdivision:
-    """Return the bins as they are, whose posterior means these are."""
+def keep_whole(tree: BinTree, mean: Array) -> Subdivision:
+    """Return the bins as a subdivision without parts; ``mean`` are their posterior means."""
     rows = np.arange(len(tree))
     return Subdivision(rows, tree, np.ones(len(rows)), mean)
 
 
-def asked_parts(policy: PartitionPolicy, space: Space, process: BinProcess) -> Subdivision:
-    """Return what is expected of the parts that a policy told apart."""
-    tree, none = process.tree, np.zeros(0, np.int64)
+def locate_asked_parts(policy: PartitionPolicy, space: Space, process: BinProcess) -> Subdivision:
+    """Return the subdivision that a policy asked about, with expected shares and values."""
+    tree, empty = process.tree, np.zeros(0, np.int64)
     starts = tree.paths << (DEPTH_MAX - tree.depths)
     rows = np.asarray(np.searchsorted(starts, policy.starts[policy.bins], side="right") - 1)
-    asked = BinTree(policy.axes, policy.depths[policy.bins], policy.paths[policy.bins], none, none)
-    return _expected(rows, asked, space, process)
+    asked_tree = BinTree(policy.axes, policy.depths[policy.bins], policy.paths[policy.bins], empty, empty)
+    return _build_subdivision(rows, asked_tree, space, process)
 
 
-def _expected(rows: Ints, tree: BinTree, space: Space, process: BinProcess) -> Subdivision:
-    expected = tree.expected(space)
-    shares = expected / np.bincount(rows, expected)[rows]
+def _build_subdivision(rows: Ints, tree: BinTree, space: Space, process: BinProcess) -> Subdivision:
+    expected_shares = tree.expected_shares(space)
+    shares = expected_shares / np.bincount(rows, expected_shares)[rows]
     return Subdivision(rows, tree, shares, process.means(rows, tree))
 
 
-def wholes_of(rows: Ints) -> Ints:
-    """Number the bins of which there are parts, in order; shape (parts,)."""
+def number_wholes(rows: Ints) -> Ints:
+    """Return the number of each part's bin, in order; shape (parts,)."""
     return np.asarray(np.unique(rows, return_inverse=True)[1].reshape(-1), np.int64)
 
 
-def selection_bias(policy: PartitionPolicy, telling: Array, shares: Array, mean: Array) -> Array:
-    """Return by how much the people who tell of an arm differ from all people of the bin, as far as is known.
+def selection_bias(policy: PartitionPolicy, reporting_shares: Array, shares: Array, mean: Array) -> Array:
+    """Return the expected difference in value between participants who report on an arm and all in the bin.
 
     policy: its wholes are the bins.
-    telling (parts, arms): share of a part's people who tell of each arm.
+    reporting_shares (parts, arms): share of a part's participants who report on each arm.
     shares, mean: as in `Subdivision`.
 
-    Returns
-    -------
-    Shape (bins, arms): mean value of those who tell, less that of all; 0 where nobody tells.
+    It is the mean value of reporting participants less that of all, (bins, arms); 0 without reports.
     """
-    weights = shares[:, None] * telling
-    all_ = policy.by_whole(weights)
-    theirs = policy.by_whole(weights * mean) / np.where(all_ > 0, all_, 1.0)
-    everybody = policy.by_whole(shares[:, None] * mean) / policy.by_whole(shares)[:, None]
-    return np.asarray(np.where(all_ > 0, theirs - everybody, 0.0))
+    weights = shares[:, None] * reporting_shares
+    reporter_totals = policy.sum_by_parent(weights)
+    reporter_means = policy.sum_by_parent(weights * mean) / np.where(reporter_totals > 0, reporter_totals, 1.0)
+    bin_means = policy.sum_by_parent(shares[:, None] * mean) / policy.sum_by_parent(shares)[:, None]
+    return np.asarray(np.where(reporter_totals > 0, reporter_means - bin_means, 0.0))

@@ -7,22 +7,21 @@ from numpy.typing import NDArray
 
 from privateer_core.algorithms.partition import PartitionSpec
 from privateer_core.algorithms.partition.bins import Bins
-from privateer_core.policies.expected_rewards import ExpectedRewards, summed_by
+from privateer_core.policies.expected_rewards import ExpectedRewards, sum_by_group
 from privateer_server.algorithms.partition.bin_tree import BinTree
-from privateer_server.algorithms.partition.change_detection import Window
 from privateer_server.algorithms.partition.feature_selection import Selection
-from privateer_server.algorithms.partition.forgetting import Discounted
+from privateer_server.algorithms.partition.forgetting import DiscountedEvidence, Window
 from privateer_server.algorithms.partition.gaussian_process import BinEvidence, BinPosterior, BinProcess
 from privateer_server.algorithms.partition.kernel import UNSCALED, Hyperparameters, PriorScale
-from privateer_server.algorithms.partition.posterior.constant_arms import ConstantArms
-from privateer_server.algorithms.partition.round_estimates import Population
+from privateer_server.algorithms.partition.observations import ContextFreeArms
+from privateer_server.algorithms.partition.round_estimates import CohortShares
 
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class LocatedBins(Bins):
-    """Bins that find people."""
+    """Bins that can locate contexts."""
 
     dimension: int
     axes: NDArray[np.int64]
@@ -45,10 +44,10 @@ class PartitionState:
     active: NDArray[np.bool_]  # shape (bins, arms): arms that are played
     # what reports on bins say of values; where evidence is forgotten, that of the half-life in use
     evidence: BinEvidence
-    population: Population  # shares of people by bin, cohort by cohort
+    population: CohortShares  # shares of people by bin, cohort by cohort
     hyperparameters: Hyperparameters  # the kernel in use
     posterior: BinPosterior  # of values, when it was computed last
-    discounted: Discounted | None = None  # evidence under each half-life; None where nothing is forgotten
+    discounted: DiscountedEvidence | None = None  # evidence under each half-life; None where nothing is forgotten
     # the window whose rounds are compared with those before; None before the first one opens
     window: Window | None = None
     # what rounds about one feature at a time showed; None where no feature was asked about alone
@@ -56,50 +55,56 @@ class PartitionState:
     prior: PriorScale = UNSCALED  # where values are expected, and how far apart, when the posterior was computed last
     # the model that one arm is best for everybody, when the posterior was computed last; None where the arm is in the
     # key, or there are many bins
-    constant: ConstantArms | None = None
+    constant: ContextFreeArms | None = None
 
-    def means(self, asks: bool) -> Array:
-        """Return posterior means of bins, (bins, arms), whether arms differ by the same everywhere or not.
+    def means(self, is_asking: bool) -> Array:
+        """Return posterior means of bins, (bins, arms), averaged with the model of constant differences.
 
-        ``asks`` is whether they are for a round that asks people, or for the last policy.
+        ``is_asking`` is whether they are for a round that asks people, or for the last policy.
         """
         mean = self.posterior.mean
-        return self.constant.averaged(mean, asks) if self.constant else mean
+        return self.constant.averaged(mean, is_asking) if self.constant else mean
 
-    def is_news(self, before: int, times: float) -> bool:
-        """Whether ``times`` as many people have reported as ``before``.
+    def is_news(self, n_before: int, growth: float) -> bool:
+        """Whether the number of reports has grown by the factor ``growth``.
 
         Sources do not count once own people report: many reports of little information must not hold up a few of much.
         """
-        others = self.seen - self.own if self.own else 0
-        return self.seen - others >= times * max(0, before - others)
+        n_source_reports = self.seen - self.own if self.own else 0
+        return self.seen - n_source_reports >= growth * max(0, n_before - n_source_reports)
 
     @property
     def endless(self) -> BinEvidence:
-        """The evidence that has not faded, of all rounds that posteriors know."""
+        """The evidence without discount, of all rounds in the posterior."""
         return self.discounted.endless if self.discounted else self.evidence
 
     @property
-    def observed(self) -> tuple[Array, Array]:
-        """Precisions and moments of all cells that rounds were about, unfaded; (cells,) each."""
-        known = [self.endless.cells, *([self.selection.evidence.cells] if self.selection else [])]
-        precision, moment = (np.concatenate(values) for values in zip(*known, strict=True))
+    def is_tried(self) -> NDArray[np.bool_]:
+        """Whether each arm was played anywhere, (arms,); only these can be the best arm."""
+        is_tried = self.evidence.is_tried
+        return is_tried | self.selection.evidence.is_tried if self.selection else is_tried
+
+    @property
+    def observed_cells(self) -> tuple[Array, Array]:
+        """Precisions and moments of all observed cells, without discount; (cells,) each."""
+        cells = [self.endless.cells, *([self.selection.evidence.cells] if self.selection else [])]
+        precision, moment = (np.concatenate(values) for values in zip(*cells, strict=True))
         return precision, moment
 
-    def expected(self, spec: PartitionSpec, process: BinProcess) -> ExpectedRewards:
-        """Return what is expected in the bins, whose people are shared out as they reported."""
+    def build_expected_rewards(self, spec: PartitionSpec, process: BinProcess) -> ExpectedRewards:
+        """Return the expected rewards in the bins, with the participants' shares as reported."""
         tree, posterior, reward = self.tree, self.posterior, spec.reward
         bins = LocatedBins(spec.dimension, tree.all_axes(spec.dimension), tree.depths, tree.paths)
         means, deviations = reward.unscaled((1 + posterior.mean) / 2), reward.span * np.sqrt(posterior.variance) / 2
 
-        def at(contexts: Array) -> tuple[Array, Array]:
+        def predict(contexts: Array) -> tuple[Array, Array]:
             rows = bins.locate(contexts)
             return means[rows], deviations[rows]
 
-        spread, size = process.spread_of(), len(tree)
+        sum_error, size = process.build_standard_error(), len(tree)
 
-        def deviation(contexts: Array, weights: Array) -> float:
-            summed = summed_by(bins.locate(contexts), weights, size)
-            return reward.span / 2 * spread(summed) if spread else float((np.abs(summed) * deviations).sum())
+        def standard_error(contexts: Array, weights: Array) -> float:
+            summed = sum_by_group(bins.locate(contexts), weights, size)
+            return reward.span / 2 * sum_error(summed) if sum_error else float((np.abs(summed) * deviations).sum())
 
-        return ExpectedRewards(*bins.edges(), self.population.own_shares, at, deviation)
+        return ExpectedRewards(*bins.edges(), self.population.own_shares, predict, standard_error)

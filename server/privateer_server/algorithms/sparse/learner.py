@@ -1,4 +1,4 @@
-"""Learners of high-dimensional bandits: by blocks of second moments with a curator, else by sums of products."""
+"""Learners of sparse high-dimensional bandits: by blocks of second moments with a curator, else by sums of products."""
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
@@ -21,19 +21,20 @@ from privateer_server.algorithms.sparse.coefficients import (
     CONFIDENCE,
     UNIFORM,
     Estimates,
-    FoundFeature,
-    Played,
-    coefficients,
-    correlate,
-    estimates,
+    FeatureFinding,
+    RewardTotals,
+    build_feature_findings,
+    build_forecast_tables,
+    check_first_round,
+    compare_with_best_arm,
+    compute_policy_moments,
+    estimate_coefficients,
     features_table,
-    gain,
-    in_ball,
+    has_correlated_features,
     is_clearer,
-    moments_by_policy,
+    shrink_to_range,
     threshold,
 )
-from privateer_server.algorithms.sparse.power_analysis import check_first_round, foreseen
 
 Array = NDArray[np.float64]
 Places = NDArray[np.int64]
@@ -41,9 +42,9 @@ StateT = TypeVar("StateT")
 
 
 class SparseLearner(RoundsLearner[SparseSpec, StateT, SparsePolicy]):
-    """The schedule, which the spec fixes."""
+    """A learner of coefficients of features, whose rounds the spec fixes."""
 
-    same = ("algorithm", "experiment.arms", "experiment.retired", "context", "reward", "privacy.model")
+    inherited_fields = ("algorithm", "experiment.arms", "experiment.retired_arms", "context", "reward", "privacy.model")
 
     @override
     def start(self, seed: int) -> StateT:
@@ -55,58 +56,56 @@ class SparseLearner(RoundsLearner[SparseSpec, StateT, SparsePolicy]):
         """Return the state before any report."""
 
     @abstractmethod
-    def decided(self, state: StateT) -> Mapping[str, Any]:
-        """Return what a policy has of a state: ``places``, ``coefficients`` and ``intercepts``."""
+    def build_coefficients(self, state: StateT) -> Mapping[str, Any]:
+        """Return a policy's fields from a state: ``places``, ``coefficients`` and ``intercepts``."""
 
     @abstractmethod
-    def asked(self, state: StateT, ahead: NewRound) -> tuple[Places, SecondMoments]:
+    def choose_question(self, state: StateT, next_round: NewRound) -> tuple[Places, SecondMoments]:
         """Return the features that the next round asks about, and the question."""
 
     @override
-    def policy(self, state: StateT, ahead: NewRound) -> SparsePolicy:
-        known = self.decided(state)
-        asked, question = self.asked(state, ahead)
+    def policy(self, state: StateT, next_round: NewRound) -> SparsePolicy:
+        decision = self.build_coefficients(state)
+        features, question = self.choose_question(state, next_round)
         return SparsePolicy(
-            version=ahead.version,
-            asked=asked,
+            version=next_round.version,
+            asked=features,
             playable=np.array(self.spec.playable),
-            explores=not known["coefficients"].any() and len(set(known["intercepts"].tolist())) == 1,
-            seed=ahead.seed,
-            terms=self.terms(ahead, question),
-            **known,
+            explores=not decision["coefficients"].any() and len(set(decision["intercepts"].tolist())) == 1,
+            seed=next_round.seed,
+            terms=self.calibrate_terms(next_round, question),
+            **decision,
         )
 
     @override
-    def single_option(self, state: StateT, policy: SparsePolicy) -> int | None:
-        known = np.where(policy.playable, policy.intercepts, -np.inf)
-        return None if policy.explores or not policy.intercepts.any() else int(known.argmax())
+    def find_best_single_option(self, state: StateT, policy: SparsePolicy) -> int | None:
+        intercepts = np.where(policy.playable, policy.intercepts, -np.inf)
+        return None if policy.explores or not policy.intercepts.any() else int(intercepts.argmax())
 
     @override
-    def rearmed(self, state: StateT, before: SparseSpec) -> StateT:
-        if self.spec.arm_count > before.arm_count:
+    def apply_arm_change(self, state: StateT, old_spec: SparseSpec) -> StateT:
+        if self.spec.arm_count > old_spec.arm_count:
             detail = "nothing is known of the features of another arm"
-            remedy = (
-                "create another experiment with it, which may begin with this one's coefficients in its application"
-            )
-            raise SpecError(detail, field="experiment.arms", remedy=remedy)
+            start = "which may begin with this one's coefficients in its application"
+            raise SpecError(detail, field="experiment.arms", remedy=f"create another experiment with it, {start}")
         return state
 
-    def answer_about(
-        self, state: StateT, found: list[FoundFeature], facts: tuple[Fact, ...], gain: Gain | None = None
+    def build_feature_answer(
+        self, state: StateT, findings: list[FeatureFinding], facts: tuple[Fact, ...], gain: Gain | None = None
     ) -> Answer:
-        """Return the answer about the features that were found, and what it rests on."""
-        return self.answered(
+        """Return the answer about the features that were found, with its basis."""
+        return self.build_answer(
             state,
             confidence=CONFIDENCE,
-            estimates=tuple(one.estimate for one in found),
-            parts=(features_table(found), Figures("what it rests on", facts)),
+            estimates=tuple(finding.estimate for finding in findings),
+            parts=(features_table(findings), Figures("what it rests on", facts)),
             gain=gain,
         )
 
-    def foreseen(self, waiting: float = 0.0, shares: Sequence[float] | None = None) -> tuple[Table, ...]:
-        """Return how small coefficients may be to be found, by the number of features."""
+    def build_forecast(self, waiting: float = 0.0, shares: Sequence[float] | None = None) -> tuple[Table, ...]:
+        """Return the detectable coefficients by the number of features."""
         del waiting, shares
-        return foreseen(self.spec)
+        return build_forecast_tables(self.spec)
 
 
 @dataclass(frozen=True)
@@ -122,8 +121,8 @@ class EpochState:
     variances: Array
     correlated: bool  # whether features have shown to correlate, or to be off the middle of their bounds
     # explored, followed: what people had who got any arm, and those who got the best one since the block began
-    explored: Played
-    followed: Played
+    explored: RewardTotals
+    followed: RewardTotals
 
 
 class EpochLearner(SparseLearner[EpochState]):
@@ -138,114 +137,115 @@ class EpochLearner(SparseLearner[EpochState]):
 
     @override
     def blank(self) -> EpochState:
-        arms = self.spec.arm_count
-        nobody = Played(0, np.zeros(arms), np.zeros(arms), 0.0)
-        size, none = (arms + 1, arms + 1), np.zeros(0, np.int64)
-        return EpochState(0, none, 0, np.zeros(size), np.zeros(size), False, nobody, nobody)
+        n_arms = self.spec.arm_count
+        no_rewards = RewardTotals(0, np.zeros(n_arms), np.zeros(n_arms), 0.0)
+        size, no_features = (n_arms + 1, n_arms + 1), np.zeros(0, np.int64)
+        return EpochState(0, no_features, 0, np.zeros(size), np.zeros(size), False, no_rewards, no_rewards)
 
     def estimates(self, state: EpochState) -> Estimates | None:
         """Return coefficients of arms and the block's features; None before any report."""
         if not state.people:
             return None
-        return estimates(state.people, state.moments, state.variances, state.explored.expected)
+        return estimate_coefficients(state.people, state.moments, state.variances, state.explored.pooled_means)
 
     @override
-    def decided(self, state: EpochState) -> dict[str, Any]:
-        found, arms = self.estimates(state), self.spec.arm_count
-        shrunk = np.zeros(arms) if found is None else found.shrunk
-        values, intercepts = in_ball(shrunk[arms:], shrunk[:arms])
-        used = values != 0
-        return {"places": state.places[used], "coefficients": values[used], "intercepts": intercepts}
+    def build_coefficients(self, state: EpochState) -> dict[str, Any]:
+        estimates, n_arms = self.estimates(state), self.spec.arm_count
+        shrunk = np.zeros(n_arms) if estimates is None else estimates.shrunk
+        values, intercepts = shrink_to_range(shrunk[n_arms:], shrunk[:n_arms])
+        is_used = values != 0
+        return {"places": state.places[is_used], "coefficients": values[is_used], "intercepts": intercepts}
 
-    def kept(self, state: EpochState) -> Places:
-        """Return the features that matter beyond chance, in order; ``sparsity`` of them at most."""
-        found = self.estimates(state)
-        if found is None:
+    def select_features(self, state: EpochState) -> Places:
+        """Return the significant features, in order; ``sparsity`` of them at most."""
+        estimates = self.estimates(state)
+        if estimates is None:
             return state.places
-        ratios = found.ratios[self.spec.arm_count :]
-        best = np.argsort(-ratios, kind="stable")[: self.spec.kept_most]
-        beyond = best[ratios[best] > threshold(self.spec.arm_features)]
-        return np.sort(state.places[beyond])
+        ratios = estimates.ratios[self.spec.arm_count :]
+        best = np.argsort(-ratios, kind="stable")[: self.spec.max_kept]
+        significant = best[ratios[best] > threshold(self.spec.arm_features)]
+        return np.sort(state.places[significant])
 
     @override
-    def asked(self, state: EpochState, ahead: NewRound) -> tuple[Places, SecondMoments]:
-        """Return the features that records have, and the question; those kept alone, once there are enough."""
-        spec, kept = self.spec, self.kept(state)
-        screened = min(spec.arm_features - len(kept), max(spec.kept_most - len(kept), int(state.correlated)))
-        if not screened:
-            places = tuple(range(len(kept)))
-            return kept, replace(spec.question_about(len(kept), 0), kept=places)
-        question = replace(spec.question_about(spec.arm_features, 0), kept=tuple(kept.tolist()), screened=screened)
-        found, by_features = self.estimates(state), len(self.decided(state)["places"]) > 0
-        predicted = self._predicted(found, np.searchsorted(state.places, kept)) if found else ()
+    def choose_question(self, state: EpochState, next_round: NewRound) -> tuple[Places, SecondMoments]:
+        """Return the features in records, and the question; only selected features if there are enough."""
+        spec, features = self.spec, self.select_features(state)
+        n_screened = min(spec.arm_features - len(features), max(spec.max_kept - len(features), int(state.correlated)))
+        if not n_screened:
+            places = tuple(range(len(features)))
+            return features, replace(spec.make_question(len(features), 0), kept_features=places)
+        question = spec.make_question(spec.arm_features, 0)
+        question = replace(question, kept_features=tuple(features.tolist()), screened=n_screened)
+        estimates, has_features = self.estimates(state), len(self.build_coefficients(state)["places"]) > 0
+        predicted = self._predict_rewards(estimates, np.searchsorted(state.places, features)) if estimates else ()
         if predicted and not state.correlated:
-            mechanism: Any = self.terms(ahead, question).mechanism
-            level = state.explored.level if by_features else 0.0
-            if not is_clearer(ahead.batch, predicted, spec.arm_count, mechanism.score_scale, level):
+            mechanism: Any = self.calibrate_terms(next_round, question).mechanism
+            level = state.explored.level if has_features else 0.0
+            if not is_clearer(next_round.batch, predicted, spec.arm_count, mechanism.score_scale, level):
                 predicted = ()
         return np.arange(spec.arm_features), replace(question, predicted=predicted)
 
-    def _predicted(self, found: Estimates, kept: Places) -> tuple[float, ...]:
-        """Return what is predicted of rewards by arms and by features that are kept, at these places of a block."""
-        arms = self.spec.arm_count
-        values, intercepts = in_ball(found.shrunk[arms:][kept], found.shrunk[:arms])
+    def _predict_rewards(self, estimates: Estimates, indices: Places) -> tuple[float, ...]:
+        """Return the predicted rewards by arms and by the features at these indices of a block."""
+        n_arms = self.spec.arm_count
+        values, intercepts = shrink_to_range(estimates.shrunk[n_arms:][indices], estimates.shrunk[:n_arms])
         return (*intercepts.tolist(), *values.tolist())
 
     @override
     def learn(self, state: EpochState, policy: SparsePolicy, release: SecondMomentSums) -> EpochState:
-        """Return the state after an epoch: blocks add up as long as they have the same features.
+        """Return the state after an epoch: blocks add up if they have the same features.
 
-        A block says the same of coefficients whoever decided. What people had who got any arm, and those who got the
-        best one, only an epoch tells whose people all did.
+        A block says the same of coefficients whoever decided. The rewards of participants who got any arm, and of those
+        who got the best one, follow only from an epoch in which all did.
         """
-        places, order = self._block(policy, release)
-        moments, variances = (one[np.ix_(order, order)] for one in (release.moments, release.variances))
+        places, order = self._order_block(policy, release)
+        moments, variances = (decider[np.ix_(order, order)] for decider in (release.moments, release.variances))
         people = release.reports
         shares = people * policy.playable / policy.playable.sum()
-        had = Played(people, shares, moments[: self.spec.arm_count, -1], float(variances[0, -1]))
-        explore = [one.explores for one, _ in policy.decided]
-        correlated = state.correlated or (all(explore) and correlate(self.spec.arm_count, people, moments, variances))
-        new = EpochState(
+        rewards = RewardTotals(people, shares, moments[: self.spec.arm_count, -1], float(variances[0, -1]))
+        explores = [decider.explores for decider, _ in policy.weighted_deciders]
+        correlated = state.correlated
+        if all(explores) and not correlated:
+            correlated = has_correlated_features(self.spec.arm_count, people, moments, variances)
+        new_state = EpochState(
             reported=state.reported + people,
             places=places,
             people=people,
             moments=moments,
             variances=variances,
             correlated=correlated,
-            explored=state.explored.merged(had) if all(explore) else state.explored,
-            followed=state.followed if any(explore) else had,
+            explored=state.explored.merge(rewards) if all(explores) else state.explored,
+            followed=state.followed if any(explores) else rewards,
         )
-        return self._added(state, new, any(explore))
+        return self._add_block(state, new_state, any(explores))
 
-    def _added(self, state: EpochState, new: EpochState, explored: bool) -> EpochState:
-        """Return the new state with the earlier block added, as far as its features are the same.
+    def _add_block(self, state: EpochState, new_state: EpochState, has_explored: bool) -> EpochState:
+        """Return the new state with the earlier block added for features that both have.
 
         A smaller round that has found nothing beyond chance among other features adds to those that were kept.
         """
-        common = np.intersect1d(new.places, state.places)
-        goes_on = state.people > 0 and len(common) == len(new.places)
-        if not goes_on and not (len(common) and new.people < state.people and self._shows_nothing_new(new, common)):
-            return new
-        mine, theirs = (self._inside(one.places, common) for one in (new, state))
+        common = np.intersect1d(new_state.places, state.places)
+        is_continued = state.people > 0 and len(common) == len(new_state.places)
+        is_smaller = len(common) > 0 and new_state.people < state.people
+        if not is_continued and not (is_smaller and np.isin(self.select_features(new_state), common).all()):
+            return new_state
+        new_index, old_index = (self._block_index(block.places, common) for block in (new_state, state))
         return replace(
-            new,
+            new_state,
             places=common,
-            people=state.people + new.people,
-            moments=new.moments[mine] + state.moments[theirs],
-            variances=new.variances[mine] + state.variances[theirs],
-            followed=new.followed if explored else state.followed.merged(new.followed),
+            people=state.people + new_state.people,
+            moments=new_state.moments[new_index] + state.moments[old_index],
+            variances=new_state.variances[new_index] + state.variances[old_index],
+            followed=new_state.followed if has_explored else state.followed.merge(new_state.followed),
         )
 
-    def _shows_nothing_new(self, new: EpochState, known: Places) -> bool:
-        return bool(np.isin(self.kept(new), known).all())
-
-    def _inside(self, places: Places, some: Places) -> tuple[NDArray[np.intp], ...]:
-        """Return where in a block of ``places`` the block of ``some`` of them is."""
-        coordinates = self._coordinates(np.searchsorted(places, some), len(places))
+    def _block_index(self, places: Places, features: Places) -> tuple[NDArray[np.intp], ...]:
+        """Return the index of the block of ``features`` in the block of ``places``."""
+        coordinates = self._coordinates(np.searchsorted(places, features), len(places))
         return np.ix_(coordinates, coordinates)
 
-    def _block(self, policy: SparsePolicy, release: SecondMomentSums) -> tuple[Places, list[int]]:
-        """Return the features of a release in order, and where they and all other coordinates are in its block."""
+    def _order_block(self, policy: SparsePolicy, release: SecondMomentSums) -> tuple[Places, list[int]]:
+        """Return the features of a release in order, and the coordinates of its block in that order."""
         mechanism: Any = policy.mechanism
         places = policy.asked[np.concatenate([np.array(mechanism.kept, np.int64), release.chosen])]
         order = np.argsort(places)
@@ -258,21 +258,20 @@ class EpochLearner(SparseLearner[EpochState]):
 
     @override
     def answer(self, state: EpochState) -> Answer:
-        """Return which features were found, their coefficients, and what the policy gains."""
-        known, arms = self.estimates(state), self.spec.arm_count
-        if known is None:
-            return self.answered(state, confidence=CONFIDENCE)
-        features = Estimates(known.values[arms:], known.deviations[arms:])
-        facts = (
-            Fact("features kept", len(self.kept(state)), "count"),
-            Fact("features correlate", state.correlated, "yes or no"),
-        )
-        found = coefficients(self.spec, state.places, features)
-        return self.answer_about(state, found, facts, gain=gain(self.spec, state.explored, state.followed))
+        """Return the features found, their coefficients, and the policy's gain."""
+        estimates, n_arms = self.estimates(state), self.spec.arm_count
+        if estimates is None:
+            return self.build_answer(state, confidence=CONFIDENCE)
+        feature_estimates = Estimates(estimates.values[n_arms:], estimates.deviations[n_arms:])
+        kept = Fact("features kept", len(self.select_features(state)), "count")
+        correlate = Fact("features correlate", state.correlated, "yes or no")
+        findings = build_feature_findings(self.spec, state.places, feature_estimates)
+        gain = compare_with_best_arm(self.spec, state.explored, state.followed)
+        return self.build_feature_answer(state, findings, (kept, correlate), gain)
 
     @override
     def figures(self, state: EpochState) -> dict[str, float]:
-        return {"kept": float(len(self.kept(state)))}
+        return {"kept": float(len(self.select_features(state)))}
 
 
 @dataclass(frozen=True)
@@ -287,7 +286,7 @@ class SumState:
 
 
 class SumLearner(SparseLearner[SumState]):
-    """Coefficients one by one, from what products with rewards are on average.
+    """A learner of each coefficient separately, from means of products with rewards.
 
     Features are taken to be uniform within their bounds and independent of each other: then the product with an arm at
     random is a third of the coefficient, and with the best arm what people say who are drawn so. A round asks about the
@@ -298,82 +297,82 @@ class SumLearner(SparseLearner[SumState]):
 
     @override
     def blank(self) -> SumState:
-        features = self.spec.arm_features
-        return SumState(0, np.zeros(features), np.zeros(features))
+        n_features = self.spec.arm_features
+        return SumState(0, np.zeros(n_features), np.zeros(n_features))
 
     def estimates(self, state: SumState) -> Estimates:
-        """Return coefficients of all features; of those that nobody was asked about, 0 and the range of rewards."""
-        known = state.precisions > 0
-        values = np.where(known, state.weighted / np.where(known, state.precisions, 1.0), 0.0)
-        return Estimates(values, np.where(known, 1 / np.sqrt(np.where(known, state.precisions, 1.0)), 1.0))
+        """Return coefficients of all features; 0 with the range of rewards for features without reports."""
+        is_known = state.precisions > 0
+        values = np.where(is_known, state.weighted / np.where(is_known, state.precisions, 1.0), 0.0)
+        return Estimates(values, np.where(is_known, 1 / np.sqrt(np.where(is_known, state.precisions, 1.0)), 1.0))
 
-    def kept(self, state: SumState) -> Places:
-        """Return the features with the largest coefficients that decide, ``sparsity`` of them at most, in order."""
+    def select_features(self, state: SumState) -> Places:
+        """Return the features with the largest shrunk coefficients, in order; ``sparsity`` at most."""
         shrunk = np.abs(self.estimates(state).shrunk)
-        best = np.argsort(-shrunk, kind="stable")[: self.spec.kept_most]
+        best = np.argsort(-shrunk, kind="stable")[: self.spec.max_kept]
         return np.sort(best[shrunk[best] > 0])
 
     @override
-    def decided(self, state: SumState) -> dict[str, Any]:
-        places = self.kept(state)
-        values, intercepts = in_ball(self.estimates(state).shrunk[places], np.zeros(self.spec.arm_count))
-        return {"places": places, "coefficients": values, "intercepts": intercepts}
+    def build_coefficients(self, state: SumState) -> dict[str, Any]:
+        features = self.select_features(state)
+        values, intercepts = shrink_to_range(self.estimates(state).shrunk[features], np.zeros(self.spec.arm_count))
+        return {"places": features, "coefficients": values, "intercepts": intercepts}
 
     @override
-    def asked(self, state: SumState, ahead: NewRound) -> tuple[Places, SecondMoments]:
+    def choose_question(self, state: SumState, next_round: NewRound) -> tuple[Places, SecondMoments]:
         """Return the features that may still be among the largest, and the question."""
-        found, reach = self.estimates(state), threshold(self.spec.arm_features)
-        sizes = np.abs(found.values)
-        surely = np.sort(sizes - reach * found.deviations)[-self.spec.kept_most]
-        places = np.flatnonzero(sizes + reach * found.deviations >= surely)
-        return places, self.spec.question_about(len(places), ahead.seed)
+        estimates, z = self.estimates(state), threshold(self.spec.arm_features)
+        sizes = np.abs(estimates.values)
+        lower_ends = np.sort(sizes - z * estimates.deviations)[-self.spec.max_kept]
+        places = np.flatnonzero(sizes + z * estimates.deviations >= lower_ends)
+        return places, self.spec.make_question(len(places), next_round.seed)
 
     @override
     def learn(self, state: SumState, policy: SparsePolicy, release: VectorSums) -> SumState:
-        """Return the state after a round: an estimate of each coefficient, less what the policy says of the others."""
-        asked, classes = policy.asked, getattr(policy.mechanism, "classes", 1)
-        people = release.reports / classes
-        means = release.sums / people
-        variance = release.noise / people**2 + UNIFORM / people
-        places, matrix, known = self._matrix(policy)
-        own = np.full(len(asked), UNIFORM)
-        inside = np.isin(asked, places)
-        mine = np.searchsorted(places, asked[inside])
+        """Return the state after a round; estimates are corrected for the policy's other features."""
+        features, classes = policy.asked, getattr(policy.mechanism, "classes", 1)
+        n_reports = release.reports / classes
+        means = release.sums / n_reports
+        variance = release.noise / n_reports**2 + UNIFORM / n_reports
+        places, matrix, coefficients = self._estimate_policy_moments(policy)
+        own_moments = np.full(len(features), UNIFORM)
+        is_decided = np.isin(features, places)
+        indices = np.searchsorted(places, features[is_decided])
         diagonal = np.diag(matrix)
-        own[inside] = diagonal[mine]
-        means[inside] -= (matrix @ known - diagonal * known)[mine]
+        own_moments[is_decided] = diagonal[indices]
+        means[is_decided] -= (matrix @ coefficients - diagonal * coefficients)[indices]
         precisions, weighted = state.precisions.copy(), state.weighted.copy()
-        precisions[asked] += own**2 / variance
-        weighted[asked] += own * means / variance
+        precisions[features] += own_moments**2 / variance
+        weighted[features] += own_moments * means / variance
         return replace(state, reported=state.reported + release.reports, precisions=precisions, weighted=weighted)
 
-    def _matrix(self, policy: SparsePolicy) -> tuple[Places, Array, Array]:
-        """Return features (k,), their second moments (k, k) among those who report, and what is known of coefficients.
+    def _estimate_policy_moments(self, policy: SparsePolicy) -> tuple[Places, Array, Array]:
+        """Return features (k,), their second moments (k, k) among reporting participants, and their coefficients.
 
         The features are those of all policies by which these people decided; of the others, decisions say nothing.
         """
-        decided = [(one, share) for one, share in policy.decided if not one.explores]
-        explored = 1 - sum(share for _, share in decided)
-        places = np.unique(np.concatenate([policy.places, *(one.places for one, _ in decided)]))
-        matrix = explored * UNIFORM * np.eye(len(places))
-        for one, share in decided:
-            matrix += share * moments_by_policy(one, places)
-        known = np.zeros(len(places))
-        known[np.searchsorted(places, policy.places)] = policy.coefficients
-        return places, matrix, known
+        decided = [(decider, share) for decider, share in policy.weighted_deciders if not decider.explores]
+        explored_share = 1 - sum(share for _, share in decided)
+        places = np.unique(np.concatenate([policy.places, *(decider.places for decider, _ in decided)]))
+        matrix = explored_share * UNIFORM * np.eye(len(places))
+        for decider, share in decided:
+            matrix += share * compute_policy_moments(decider, places)
+        coefficients = np.zeros(len(places))
+        coefficients[np.searchsorted(places, policy.places)] = policy.coefficients
+        return places, matrix, coefficients
 
     @override
     def answer(self, state: SumState) -> Answer:
         if not state.reported:
-            return self.answered(state, confidence=CONFIDENCE)
-        found, places = self.estimates(state), self.kept(state)
-        of_places = Estimates(found.values[places], found.deviations[places])
+            return self.build_answer(state, confidence=CONFIDENCE)
+        estimates, places = self.estimates(state), self.select_features(state)
+        kept_estimates = Estimates(estimates.values[places], estimates.deviations[places])
         facts = (Fact("features kept", len(places), "count"),)
-        return self.answer_about(state, coefficients(self.spec, places, of_places), facts)
+        return self.build_feature_answer(state, build_feature_findings(self.spec, places, kept_estimates), facts)
 
     @override
     def figures(self, state: SumState) -> dict[str, float]:
-        return {"kept": float(len(self.kept(state)))}
+        return {"kept": float(len(self.select_features(state)))}
 
 
 def learner(spec: SparseSpec) -> Learner:

@@ -1,4 +1,4 @@
-"""Group-sequential tests: boundaries at every look, what they find, and the effect at the stop without its bias.
+"""Group-sequential tests: boundaries at every look, power, and the effect at the stop without selection bias.
 
 Boundaries follow from public counts of people alone.
 """
@@ -15,8 +15,8 @@ Array = NDArray[np.float64]
 
 ALPHAS: Final = tuple(np.geomspace(1e-8, 0.9, 45).tolist())
 """Levels between which a sequential p-value is interpolated; below the first it is the first."""
-_POINTS: Final = 201
-_STEP: Final = 1e-3
+_N_GRID_POINTS: Final = 201
+_MIN_INFORMATION_STEP: Final = 1e-3
 """Least information, as a share of the plan, that a look must add to be a look: the grid resolves no less."""
 _EDGE_HALVINGS: Final = 45
 _DRIFT_HALVINGS: Final = 50
@@ -27,7 +27,7 @@ POWER: Final = 0.8
 
 @dataclass(frozen=True)
 class _Walk:
-    """Brownian motion that has crossed no boundary so far, at each of A levels.
+    """Brownian motion conditional on no crossing of a boundary so far, at each of A levels.
 
     ``time`` is that of the last look with a boundary; ``edges`` (A,) its boundary, ``density`` (A, points) the
     density of the survivors on a grid between the boundaries, ``critical`` (A, looks) every look's critical value.
@@ -47,16 +47,16 @@ def information(people: Array, planned: float) -> tuple[float, ...]:
 def critical_values(times: tuple[float, ...], alpha: float) -> Array:
     """Return critical values c, (looks,): without an effect |z| exceeds its c at any look with probability alpha.
 
-    Spends alpha t^2 (Kim and DeMets 1987) over the looks: at each, what of it falls due since the look before
-    (Armitage, McPherson and Rowe 1969; Lan and DeMets 1983). Only past looks matter, so sizes may differ from plan.
+    Each look spends the increase of alpha t^2 (Kim and DeMets 1987) since the look before (Armitage, McPherson and
+    Rowe 1969; Lan and DeMets 1983). Only past looks matter, so sizes may differ from plan.
     A look that adds less than a thousandth of the plan has no boundary (infinity); the next spends its share.
     """
-    return np.asarray(_walked(times, (alpha,)).critical[0])
+    return np.asarray(_walk_looks(times, (alpha,)).critical[0])
 
 
 @dataclass(frozen=True)
 class Look:
-    """One look with a boundary, and who had crossed none before: the survivors of the look before."""
+    """A look with a boundary, and the distribution of paths that crossed no boundary before it."""
 
     # before, time: information fractions of the look before (0 if none) and of this
     before: float
@@ -66,35 +66,35 @@ class Look:
     points: Array
     mass: Array
 
-    def above(self, value: float, drift: Array) -> Array:
+    def probability_above(self, value: float, drift: Array) -> Array:
         """Return the probability, for each drift, that no boundary was crossed before and B(t) now is above ``value``.
 
         With drift the survivors' density is multiplied by exp(drift x - drift^2 t/2), whatever their path.
         """
-        tilted = self.mass * np.exp(drift[:, None] * self.points - np.square(drift[:, None]) * self.before / 2)
+        tilt_masses = self.mass * np.exp(drift[:, None] * self.points - np.square(drift[:, None]) * self.before / 2)
         step = self.time - self.before
-        beyond = ndtr((self.points + drift[:, None] * step - value) / np.sqrt(step))
-        return np.asarray((tilted * beyond).sum(axis=1))
+        tail_probability = ndtr((self.points + drift[:, None] * step - value) / np.sqrt(step))
+        return np.asarray((tilt_masses * tail_probability).sum(axis=1))
 
-    def crossed(self, drift: Array) -> tuple[Array, Array]:
-        """Probabilities that this look is the first to cross its upper and its lower boundary."""
-        return self.above(self.edge, drift), self.above(self.edge, -drift)
+    def crossing_probabilities(self, drift: Array) -> tuple[Array, Array]:
+        """Return the probabilities that this look is the first to cross its upper and its lower boundary."""
+        return self.probability_above(self.edge, drift), self.probability_above(self.edge, -drift)
 
 
-def effective_looks(times: tuple[float, ...], alpha: float) -> list[Look]:
-    """Looks of `critical_values` that have a boundary."""
-    found: list[Look] = []
-    before = Look(0.0, 0.0, 0.0, np.zeros(1), np.ones(1))
-    for looks in range(1, len(times) + 1):
-        walk = _walk(times[:looks], (alpha,))
-        if walk.time > before.time:
-            start, mass = before.points, before.mass
-            if found:
-                previous = _walk(times[: looks - 1], (alpha,))
-                start, mass = _grid(previous.edges)[0], (previous.density * _steps(previous.edges))[0]
-            before = Look(before.time, walk.time, float(walk.edges[0]), start, mass)
-            found.append(before)
-    return found
+def list_effective_looks(times: tuple[float, ...], alpha: float) -> list[Look]:
+    """Return the looks of `critical_values` that have a boundary."""
+    looks_with_boundary: list[Look] = []
+    last_look = Look(0.0, 0.0, 0.0, np.zeros(1), np.ones(1))
+    for n_looks in range(1, len(times) + 1):
+        walk = _walk(times[:n_looks], (alpha,))
+        if walk.time > last_look.time:
+            start, mass = last_look.points, last_look.mass
+            if looks_with_boundary:
+                previous = _walk(times[: n_looks - 1], (alpha,))
+                start, mass = _build_grid(previous.edges)[0], (previous.density * _simpson_weights(previous.edges))[0]
+            last_look = Look(last_look.time, walk.time, float(walk.edges[0]), start, mass)
+            looks_with_boundary.append(last_look)
+    return looks_with_boundary
 
 
 def p_values(times: tuple[float, ...], scores: Array) -> Array:
@@ -103,15 +103,15 @@ def p_values(times: tuple[float, ...], scores: Array) -> Array:
     The least alpha whose boundary was crossed at this look or before: it never rises, and is valid at any look. Where
     a score is nan nothing is crossed.
     """
-    at_looks = np.ones(scores.shape)
+    values = np.ones(scores.shape)
     if times:
-        critical = _walked(times, ALPHAS).critical
-        for look, values in enumerate(np.abs(scores)):
-            at_looks[look] = _least_alpha(critical[:, look], values)
-    return np.minimum.accumulate(at_looks, axis=0)
+        critical = _walk_looks(times, ALPHAS).critical
+        for look, absolute_scores in enumerate(np.abs(scores)):
+            values[look] = _smallest_crossed_alpha(critical[:, look], absolute_scores)
+    return np.minimum.accumulate(values, axis=0)
 
 
-def _least_alpha(critical: Array, scores: Array) -> Array:
+def _smallest_crossed_alpha(critical: Array, scores: Array) -> Array:
     """Return the level whose critical value is the score, interpolated as normal quantiles; 1 where none is crossed."""
     if np.isinf(critical[0]):
         return np.ones(scores.shape)
@@ -119,96 +119,99 @@ def _least_alpha(critical: Array, scores: Array) -> Array:
     return np.where(np.nan_to_num(scores) >= critical[-1], 2 * ndtr(quantiles), 1.0)
 
 
-def _walked(times: tuple[float, ...], alphas: tuple[float, ...]) -> _Walk:
-    """Walk look by look, so that each starts from what the cache has of the one before."""
-    for looks in range(len(times)):
-        _walk(times[:looks], alphas)
+def _walk_looks(times: tuple[float, ...], alphas: tuple[float, ...]) -> _Walk:
+    """Return the walk after all looks, computed look by look to use the cache."""
+    for n_looks in range(len(times)):
+        _walk(times[:n_looks], alphas)
     return _walk(times, alphas)
 
 
 @lru_cache(maxsize=128)
 def _walk(times: tuple[float, ...], alphas: tuple[float, ...]) -> _Walk:
+    """Return the walk after the last of these looks, from the cached walk after the look before."""
     levels = np.array(alphas)
     if not times:
         return _Walk(0.0, np.zeros(len(levels)), np.ones((len(levels), 1)), np.zeros((len(levels), 0)))
     walk, time = _walk(times[:-1], alphas), times[-1]
-    if time - walk.time < _STEP:
-        return _Walk(walk.time, walk.edges, walk.density, _with(walk.critical, np.full(len(levels), np.inf)))
-    due = levels * (time**2 - walk.time**2)
-    edges = -ndtri(due / 2) * np.sqrt(time) if walk.time == 0 else _edges(walk, time, due)
-    return _Walk(time, edges, _survivors(walk, time, edges), _with(walk.critical, edges / np.sqrt(time)))
+    if time - walk.time < _MIN_INFORMATION_STEP:
+        return _Walk(walk.time, walk.edges, walk.density, _append_column(walk.critical, np.full(len(levels), np.inf)))
+    spent_alpha = levels * (time**2 - walk.time**2)
+    edges = -ndtri(spent_alpha / 2) * np.sqrt(time) if walk.time == 0 else _find_edges(walk, time, spent_alpha)
+    critical = _append_column(walk.critical, edges / np.sqrt(time))
+    return _Walk(time, edges, _survivor_density(walk, time, edges), critical)
 
 
-def _with(critical: Array, column: Array) -> Array:
+def _append_column(critical: Array, column: Array) -> Array:
     return np.concatenate([critical, column[:, None]], axis=1)
 
 
-def _edges(walk: _Walk, time: float, due: Array) -> Array:
-    """Boundaries (A,) that the survivors cross with probability ``due``, by bisection."""
+def _find_edges(walk: _Walk, time: float, spent_alpha: Array) -> Array:
+    """Return boundaries (A,) that the survivors cross with probability ``spent_alpha``, by bisection."""
     scale = np.sqrt(time - walk.time)
-    at, mass = _grid(walk.edges), walk.density * _steps(walk.edges)
-    low, high = np.zeros(len(due)), walk.edges + 12 * scale
+    points, mass = _build_grid(walk.edges), walk.density * _simpson_weights(walk.edges)
+    low, high = np.zeros(len(spent_alpha)), walk.edges + 12 * scale
     for _ in range(_EDGE_HALVINGS):
         middle = (low + high) / 2
         # Both sides alike: the density of a walk without drift is even.
-        crossed = 2 * (mass * ndtr((at - middle[:, None]) / scale)).sum(axis=1)
-        low, high = np.where(crossed > due, middle, low), np.where(crossed > due, high, middle)
+        crossed = 2 * (mass * ndtr((points - middle[:, None]) / scale)).sum(axis=1)
+        low, high = np.where(crossed > spent_alpha, middle, low), np.where(crossed > spent_alpha, high, middle)
     return np.asarray((low + high) / 2)
 
 
-def _survivors(walk: _Walk, time: float, edges: Array) -> Array:
+def _survivor_density(walk: _Walk, time: float, edges: Array) -> Array:
+    """Return the density (A, points) of paths that have crossed no boundary up to and including this look."""
     scale = np.sqrt(time - walk.time)
-    to = _grid(edges)
+    points = _build_grid(edges)
     if walk.time == 0:
-        return np.asarray(_normal(to / scale) / scale)
-    mass = walk.density * _steps(walk.edges)
-    start = _grid(walk.edges)
+        return np.asarray(_normal_density(points / scale) / scale)
+    mass = walk.density * _simpson_weights(walk.edges)
+    start = _build_grid(walk.edges)
     # Level by level: a kernel fits the processor's cache, all of them do not.
-    moved = [_normal((to[a][:, None] - start[a]) / scale) @ mass[a] for a in range(len(to))]
-    return np.asarray(np.array(moved) / scale)
+    densities = [_normal_density((points[a][:, None] - start[a]) / scale) @ mass[a] for a in range(len(points))]
+    return np.asarray(np.array(densities) / scale)
 
 
-def _grid(edges: Array) -> Array:
-    """Points (A, points) between minus the edges and the edges."""
-    return np.asarray(edges[:, None] * np.linspace(-1.0, 1.0, _POINTS))
+def _build_grid(edges: Array) -> Array:
+    """Return points (A, points) between minus the edges and the edges."""
+    return np.asarray(edges[:, None] * np.linspace(-1.0, 1.0, _N_GRID_POINTS))
 
 
-def _steps(edges: Array) -> Array:
-    """Simpson's weights (A, points) of the grid."""
-    weights = np.full(_POINTS, 2.0)
+def _simpson_weights(edges: Array) -> Array:
+    """Return Simpson's weights (A, points) of the grid."""
+    weights = np.full(_N_GRID_POINTS, 2.0)
     weights[1::2] = 4.0
     weights[[0, -1]] = 1.0
-    return np.asarray(edges[:, None] * 2 / (_POINTS - 1) / 3 * weights)
+    return np.asarray(edges[:, None] * 2 / (_N_GRID_POINTS - 1) / 3 * weights)
 
 
-def _normal(values: Array) -> Array:
+def _normal_density(values: Array) -> Array:
     """Return the standard normal density."""
     return np.asarray(np.exp(-np.square(values) / 2) / np.sqrt(2 * np.pi))
 
 
 def power(times: tuple[float, ...], alpha: float, drift: Array) -> Array:
     """Return the probability (D,) that an effect of ``drift`` deviations at the end of plan crosses a boundary."""
-    return np.asarray(
-        sum((np.add(*look.crossed(drift)) for look in effective_looks(times, alpha)), np.zeros(len(drift)))
-    )
+    crossing_probabilities = (look.crossing_probabilities(drift) for look in list_effective_looks(times, alpha))
+    return np.asarray(sum((upper + lower for upper, lower in crossing_probabilities), np.zeros(len(drift))))
 
 
 @lru_cache(maxsize=1024)
-def drift_of(times: tuple[float, ...], alpha: float, probability: float = POWER) -> float:
-    """Return the effect found with this probability, in standard deviations of the estimate at the end of plan."""
+def find_drift(times: tuple[float, ...], alpha: float, probability: float = POWER) -> float:
+    """Return the effect detected with this probability, in standard errors of the estimate at the end of plan."""
     low, high = 0.0, 20.0
     for _ in range(_DRIFT_HALVINGS):
         middle = (low + high) / 2
-        enough = power(times, alpha, np.array([middle]))[0] >= probability
-        low, high = (low, middle) if enough else (middle, high)
+        has_power = power(times, alpha, np.array([middle]))[0] >= probability
+        low, high = (low, middle) if has_power else (middle, high)
     return (low + high) / 2
 
 
 def decision_time(times: tuple[float, ...], alpha: float, drift: float) -> float:
     """Return the mean share of the plan's people after which an effect of ``drift`` is decided; 1 if it is not."""
-    looks, effect = effective_looks(times, alpha), np.array([drift])
-    decided = [float(np.add(*look.crossed(effect))[0]) for look in looks]
-    return sum(look.time * crossed for look, crossed in zip(looks, decided, strict=True)) + max(0.0, 1 - sum(decided))
+    looks, effect = list_effective_looks(times, alpha), np.array([drift])
+    crossing_probabilities = [float(np.add(*look.crossing_probabilities(effect))[0]) for look in looks]
+    decided = sum(look.time * crossed for look, crossed in zip(looks, crossing_probabilities, strict=True))
+    return decided + max(0.0, 1 - sum(crossing_probabilities))
 
 
 @dataclass(frozen=True)
@@ -223,8 +226,8 @@ class StoppedEffect:
     high: float
 
 
-def stagewise(times: tuple[float, ...], alpha: float, score: float, deviation: float) -> StoppedEffect:
-    """Order outcomes by look and side, then by size (Siegmund 1978; Tsiatis, Rosner and Mehta 1984).
+def estimate_stagewise(times: tuple[float, ...], alpha: float, score: float, deviation: float) -> StoppedEffect:
+    """Return the median-unbiased estimate and interval by stagewise ordering (Siegmund 1978).
 
     p(drift) is the probability of having crossed above earlier, or of a larger value here, and rises with the drift:
     limits where it is alpha/2 and 1 - alpha/2, the estimate where it is 1/2.
@@ -234,21 +237,21 @@ def stagewise(times: tuple[float, ...], alpha: float, score: float, deviation: f
     score, deviation: the difference over its standard deviation at that look, and the standard deviation.
     """
     if score < 0:
-        mirrored = stagewise(times, alpha, -score, deviation)
+        mirrored = estimate_stagewise(times, alpha, -score, deviation)
         return StoppedEffect(-mirrored.estimate, -mirrored.high, -mirrored.low)
-    looks = effective_looks(times, alpha)
+    looks = list_effective_looks(times, alpha)
     value, scale = score * np.sqrt(times[-1]), deviation * np.sqrt(times[-1])
 
     def at_least(drift: Array) -> Array:
-        earlier = sum((look.above(look.edge, drift) for look in looks[:-1]), np.zeros(len(drift)))
-        return np.asarray(earlier + looks[-1].above(value, drift))
+        earlier = sum((look.probability_above(look.edge, drift) for look in looks[:-1]), np.zeros(len(drift)))
+        return np.asarray(earlier + looks[-1].probability_above(value, drift))
 
-    wanted = np.array([0.5, alpha / 2, 1 - alpha / 2])
-    reach = 10 / np.sqrt(looks[0].time) + abs(value) / times[-1]
-    low, high = np.full(3, -reach), np.full(3, reach)
+    targets = np.array([0.5, alpha / 2, 1 - alpha / 2])
+    max_drift = 10 / np.sqrt(looks[0].time) + abs(value) / times[-1]
+    low, high = np.full(3, -max_drift), np.full(3, max_drift)
     for _ in range(_LIMIT_HALVINGS):
         middle = (low + high) / 2
-        enough = at_least(middle) >= wanted
-        low, high = np.where(enough, low, middle), np.where(enough, middle, high)
+        is_reached = at_least(middle) >= targets
+        low, high = np.where(is_reached, low, middle), np.where(is_reached, middle, high)
     estimate, lower, upper = ((low + high) / 2 * scale).tolist()
     return StoppedEffect(estimate, lower, upper)

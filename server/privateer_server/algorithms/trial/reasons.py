@@ -1,4 +1,4 @@
-"""Why a trial says nothing of an effect, or could say more, and the bounds of rewards with which it would."""
+"""Reasons why a trial has no interval for an effect, and the decisions of its looks so far."""
 
 from dataclasses import dataclass, fields
 from enum import IntEnum
@@ -10,12 +10,75 @@ from numpy.typing import NDArray
 from privateer_server.algorithms.trial.evidence.weighted_sums import Sums
 
 Array = NDArray[np.float64]
-_REACH: Final = 8.0
+
+
+@dataclass(frozen=True)
+class StandingDecisions:
+    """Decisions on effects, with the last interval of each; arrays of any shape S.
+
+    Few people get an arm that is dropped, so that later looks have no interval for it. Its decision stands, and so does
+    its last interval: intervals of all looks hold together.
+    """
+
+    intervals: Array  # shape (*S, 3): estimate and ends at the last look that had an interval; nan where none had
+    people: NDArray[np.int64]  # shape S, int64: how many people had reported at that look
+    # shape S: whether a test has decided it at some look, as the spec corrects for several effects, and the interval
+    # leaves 0 out
+    decided: NDArray[np.bool_]
+    tested: NDArray[np.bool_]  # shape S: whether a test has decided it at some look
+    better: NDArray[np.bool_]  # shape S: whether it is decided, and above 0
+
+    @classmethod
+    def from_path(
+        cls, path: Array, people: NDArray[np.float64], tested: NDArray[np.bool_], contribution_ends: tuple[Array, Array]
+    ) -> "StandingDecisions":
+        """Return the decisions from the intervals of all looks, (looks, *S, 3), and the participants at each.
+
+        Where no look had an interval, the ends ``contribution_ends``, S each, give the sign of the effect.
+        """
+        is_known = np.isfinite(path[..., 0])
+        last = len(path) - 1 - np.argmax(is_known[::-1], axis=0)
+        intervals = np.take_along_axis(path, last[None, ..., None], axis=0)[0]
+        low, high = (np.where(is_known.any(axis=0), intervals[..., end], contribution_ends[end - 1]) for end in (1, 2))
+        better = tested & (low > 0)
+        return cls(intervals, people.astype(np.int64)[last], better | (tested & (high < 0)), tested, better)
+
+    @property
+    def worse(self) -> NDArray[np.bool_]:
+        """Shape S: whether the effect is decided, and below 0."""
+        return self.decided & ~self.better
+
+
+def find_leader(effects: Array) -> int:
+    """Return the arm with the largest of effects (K,); the control if none is above 0."""
+    return int(np.argmax(np.concatenate([[0.0], np.nan_to_num(effects)])))
+
+
+def choose_arms(
+    decisions: StandingDecisions, average: StandingDecisions | None, arm_values: Array
+) -> tuple[NDArray[np.int64], int]:
+    """Return the arm of each segment, (J,), and the overall arm: the control unless another is decided to be better.
+
+    What is decided on average holds in a segment of which nothing is decided, unless it is decided to be worse there.
+
+    arm_values (J, K + 1): values by which the better arms are ranked.
+    """
+    best_arms = 1 + np.where(decisions.better, arm_values[:, 1:], -np.inf).argmax(axis=1)
+    segment_arms = np.where(decisions.better.any(axis=1), best_arms, 0)
+    if average is None:
+        return segment_arms, int(segment_arms[0])
+    for_all = find_leader(np.where(average.better, average.intervals[:, 0], 0.0))
+    if not for_all:
+        return segment_arms, 0
+    return np.where((segment_arms > 0) | decisions.worse[:, for_all - 1], segment_arms, for_all), for_all
+
+
+_REWARD_DEVIATIONS: Final = 8.0
 """Standard deviations from their mean within which rewards are taken to be."""
 
 
 class ReasonCode(IntEnum):
-    """Why nothing is said of an effect."""
+    """The reason why an effect has no interval, or a wide interval."""
 
     NONE = 0
     FEW = 1
@@ -42,44 +105,38 @@ class ReasonCode(IntEnum):
 
 @dataclass(frozen=True)
 class ArmCounts:
-    """What the two arms of each effect have of what an interval needs, (..., 2) each; as releases tell it."""
+    """The counts of the two arms of each effect that an interval requires, (..., 2) each."""
 
     # people, noise: how many people each mean is as good as, and the standard deviation of the noise in their number
     people: Array
     noise: Array
     rare: Array  # how many of them had the rarer outcome of bits
     # needed, rare_needed: shape (...): the least people, and the least of the rarer outcome
-    needed: Array
+    min_people: Array
     rare_needed: Array
     # shape (...): how many equal rewards would bear a mean as uncertain as that of the arm with fewer of them
     bearers: Array
 
     @classmethod
-    def of(cls, sums: Sums) -> Self:
-        """Return those of sums, (J, K)."""
+    def from_sums(cls, sums: Sums) -> Self:
+        """Return the counts of sums, (J, K)."""
         noise = np.sqrt(sums.noise_of_hits) / np.where(sums.den > 0, sums.den, np.inf) * sums.people_of_arms
-        return cls(
-            np.where(sums.den > 0, sums.people_of_arms, 0.0),
-            noise,
-            sums.rare,
-            sums.least_people,
-            sums.least_rare,
-            sums.bearers,
-        )
+        people = np.where(sums.den > 0, sums.people_of_arms, 0.0)
+        return cls(people, noise, sums.rare_people, sums.min_people, sums.min_rare_outcomes, sums.bearers)
 
-    def at(self, *cell: int) -> "ArmCounts":
-        """Return those of one effect, or of one row of them."""
-        return ArmCounts(*(getattr(self, one.name)[cell] for one in fields(self)))
+    def select(self, *cell: int) -> "ArmCounts":
+        """Return the counts of an effect, or of a row of effects."""
+        return ArmCounts(*(getattr(self, field.name)[cell] for field in fields(self)))
 
-    def in_words(self, names: tuple[str, str]) -> dict[str, str]:
-        """Return figures of one effect for a sentence, with the arm that has fewer people by name."""
-        place = int(np.argmin(self.people))
-        count = round(float(self.people[place]))
+    def format_figures(self, names: tuple[str, str]) -> dict[str, str]:
+        """Return the formatted figures of an effect, with the name of the arm that has fewer participants."""
+        index = int(np.argmin(self.people))
+        count = round(float(self.people[index]))
         return {
-            "arm": names[place],
+            "arm": names[index],
             "people": f"{count:,} {'person' if count == 1 else 'people'}",
-            "noise": f" beside noise of {float(self.noise[place]):,.2g}" if self.noise[place] > 0 else "",
-            "needed": f"{float(self.needed):,.0f}",
+            "noise": f" beside noise of {float(self.noise[index]):,.2g}" if self.noise[index] > 0 else "",
+            "needed": f"{float(self.min_people):,.0f}",
             "own": f"{round(float(self.rare[0])):,}",
             "other": f"{round(float(self.rare[1])):,}",
             "rare_needed": f"{float(self.rare_needed):,.0f}",
@@ -87,60 +144,59 @@ class ArmCounts:
         }
 
 
-NO_INTERVAL: Final = (
+ESTIMATE_ONLY_CODES: Final = (ReasonCode.RARE, ReasonCode.HEAVY)
+"""Why there is an estimate, and no interval."""
+NO_INTERVAL_CODES: Final = (
     ReasonCode.FEW,
     ReasonCode.NOBODY,
     ReasonCode.NOISE,
-    ReasonCode.RARE,
-    ReasonCode.HEAVY,
+    *ESTIMATE_ONLY_CODES,
     ReasonCode.UNRESOLVED,
 )
 """Why there is no interval at any look with so little."""
-ESTIMATED: Final = (ReasonCode.RARE, ReasonCode.HEAVY)
-"""Why there is an estimate, and no interval."""
 
 
-def reasons(
+def choose_reason_codes(
     sums: Sums,
-    known: NDArray[np.bool_],
-    look: bool,
-    decided: NDArray[np.bool_],
+    is_share_known: NDArray[np.bool_],
+    is_look: bool,
+    is_decided: NDArray[np.bool_],
     detectable: Array,
     smallest: float | None,
 ) -> NDArray[np.int64]:
-    """Return why nothing, or not enough, is said of effects, (J, K), whose shares of people are ``known`` or not."""
-    small = ~decided & (detectable > (np.inf if smallest is None else smallest))
-    others = {
-        ReasonCode.SHARE: ~known,
-        ReasonCode.LOOK: np.full(known.shape, not look),
-        ReasonCode.SMALL: small & ~sums.hidden,
+    """Return the reason codes of effects, (J, K)."""
+    is_small = ~is_decided & (detectable > (np.inf if smallest is None else smallest))
+    conditions = {
+        ReasonCode.SHARE: ~is_share_known,
+        ReasonCode.LOOK: np.full(is_share_known.shape, not is_look),
+        ReasonCode.SMALL: is_small & ~sums.is_hidden,
     }
-    unsaid = unsaid_reasons(sums)
-    first = np.isin(unsaid, (*NO_INTERVAL,))
-    return np.select([first, *others.values()], [unsaid, *others], unsaid).astype(np.int64)
+    unsaid = find_unsaid_codes(sums)
+    has_no_interval = np.isin(unsaid, (*NO_INTERVAL_CODES,))
+    return np.select([has_no_interval, *conditions.values()], [unsaid, *conditions], unsaid).astype(np.int64)
 
 
-def unsaid_reasons(sums: Sums) -> NDArray[np.int64]:
-    """Return what sums have too little of for an interval, or for a narrow one; a `ReasonCode` each."""
+def find_unsaid_codes(sums: Sums) -> NDArray[np.int64]:
+    """Return the reason codes of missing or wide intervals from the sums alone."""
     codes = {
         ReasonCode.NOBODY: sums.has_nobody,
         ReasonCode.NOISE: sums.has_noise,
         ReasonCode.FEW: sums.has_few_people,
         ReasonCode.RARE if sums.values is None else ReasonCode.HEAVY: sums.has_few_rare,
-        ReasonCode.UNRESOLVED: sums.unresolved,
-        ReasonCode.HIDDEN: sums.hidden,
+        ReasonCode.UNRESOLVED: sums.is_unresolved,
+        ReasonCode.HIDDEN: sums.is_hidden,
     }
     return np.select([*codes.values()], [*codes], ReasonCode.NONE).astype(np.int64)
 
 
-def too_few(sums: Sums) -> NDArray[np.int64]:
-    """Return why an effect without a reason of its own has no interval, (J, K): noise where there is any, or people."""
+def default_unsaid_codes(sums: Sums) -> NDArray[np.int64]:
+    """Return the reason codes of missing intervals without a reason of their own, (J, K): noise or few people."""
     return np.where(sums.is_randomized, ReasonCode.NOISE, ReasonCode.FEW).astype(np.int64)
 
 
 def narrower_bounds(sums: Sums) -> Array:
-    """Return bounds, (J, K, 2), that hold rewards of both arms as far as these vary at most: eight deviations."""
+    """Return bounds, (J, K, 2), that hold rewards of both arms within eight standard deviations."""
     resolution = sums.values.resolution if sums.values else 0.0
-    reach = _REACH * np.sqrt(np.maximum(sums.spread_of_hits, resolution)) + np.abs(sums.difference) / 2
-    ends = sums.middle[..., None] + reach[..., None] * np.array([-1.0, 1.0])
+    radii = _REWARD_DEVIATIONS * np.sqrt(np.maximum(sums.spread_of_hits, resolution)) + np.abs(sums.difference) / 2
+    ends = sums.middle[..., None] + radii[..., None] * np.array([-1.0, 1.0])
     return np.asarray(np.clip(ends, 0.0, 1.0))

@@ -1,104 +1,137 @@
-"""A trial's treatment effects, by segment and on average: intervals, decisions, and where nothing is said, why."""
+"""A trial's treatment effects, by segment and on average: intervals, decisions, and reasons of missing intervals."""
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer_core.answer.measured_rate import MeasuredRate
+from privateer_core.answer.estimates import MeasuredRate
 from privateer_core.answer.shares import Shares, ShareSource
-from privateer_server.algorithms.trial.corrections import Correction, corrected, holm
 from privateer_server.algorithms.trial.evidence.averages import (
     Average,
     HitValues,
-    by_people,
-    joined,
+    estimate_from_people,
+    join_averages,
     joint_weights,
 )
 from privateer_server.algorithms.trial.evidence.trial_evidence import TrialEvidence
-from privateer_server.algorithms.trial.evidence.weighted_sums import Sums, agreeing, rates, scaled_variance
+from privateer_server.algorithms.trial.evidence.weighted_sums import Sums, align_ends, rates, scaled_variance
 from privateer_server.algorithms.trial.group_sequential import (
     POWER,
     StoppedEffect,
     critical_values,
-    drift_of,
+    estimate_stagewise,
+    find_drift,
     p_values,
-    stagewise,
 )
 from privateer_server.algorithms.trial.reasons import (
-    NO_INTERVAL,
+    NO_INTERVAL_CODES,
     ArmCounts,
+    choose_reason_codes,
+    default_unsaid_codes,
+    find_unsaid_codes,
     narrower_bounds,
-    reasons,
-    too_few,
-    unsaid_reasons,
 )
 
 Array = NDArray[np.float64]
-_TOLD: Final = 2.0
+Correction = Literal["holm", "bh"]
+
+
+def holm(p_values: Array) -> Array:
+    """Return adjusted p-values: at most alpha, they name a true null with that probability at most (Holm 1979)."""
+    flat = p_values.ravel()
+    order = np.argsort(flat)
+    adjusted = np.maximum.accumulate(flat[order] * np.arange(len(flat), 0, -1))
+    return _restore_order(adjusted, order, p_values)
+
+
+def benjamini_hochberg(p_values: Array) -> Array:
+    """Return adjusted p-values: of those at most alpha, a share of alpha at most are true nulls on average."""
+    flat = p_values.ravel()
+    order = np.argsort(flat)
+    scaled = flat[order] * len(flat) / np.arange(1, len(flat) + 1)
+    return _restore_order(np.minimum.accumulate(scaled[::-1])[::-1], order, p_values)
+
+
+def _restore_order(adjusted: Array, order: NDArray[np.int64], template: Array) -> Array:
+    """Return sorted p-values, at most 1, in the order and shape of a template."""
+    values = np.empty(len(order))
+    values[order] = np.minimum(adjusted, 1.0)
+    return values.reshape(template.shape)
+
+
+_ADJUSTMENTS: Final = {"holm": holm, "bh": benjamini_hochberg}
+
+
+def adjust_p_values(p_values: Array, sums: Sums, correction: Correction) -> Array:
+    """Return p-values (J, K) adjusted for all effects in inhabited segments."""
+    adjusted, is_inhabited = np.ones(p_values.shape), sums.is_inhabited
+    adjusted[is_inhabited] = _ADJUSTMENTS[correction](p_values[is_inhabited])
+    return adjusted
+
+
+_EMPTY_DEVIATIONS: Final = 2.0
 """Standard deviations by which a share of people must be above what a segment without anybody shows."""
 
 
-def counted_shares(sums: Sums) -> Shares:
-    """Shares told by hits: (v - 2 o)/q, with v a segment's hits per person."""
+def estimate_counted_shares(sums: Sums) -> Shares:
+    """Return shares estimated from hits: (v - 2 o)/q, with v a segment's hits per person."""
     rate, q, o, people = rates(sums)
     noise = sums.hits_noise / np.square(sums.people)
     variance = (np.maximum(rate * (1 - rate), 0.0) / people + noise) / np.square(q)
-    of_nobody = (2 * o * (1 - 2 * o) / people + noise) / np.square(q)
+    empty_variance = (2 * o * (1 - 2 * o) / people + noise) / np.square(q)
     estimate = ((rate - 2 * o) / q).mean(axis=1)
-    is_empty = estimate <= _TOLD * np.sqrt(of_nobody.mean(axis=1))
+    is_empty = estimate <= _EMPTY_DEVIATIONS * np.sqrt(empty_variance.mean(axis=1))
     return Shares(estimate, np.asarray(variance.mean(axis=1)), ShareSource.COUNTED, np.asarray(is_empty))
 
 
-def asked_shares(sums: Sums) -> Shares:
-    """Shares told by people who were asked for their segment, and said yes.
+def estimate_asked_shares(sums: Sums) -> Shares:
+    """Return shares estimated from participants who were asked whether they are in the segment.
 
-    `by_people` has a segment's share times (1 - 1/2), whichever arm its people got.
+    `estimate_from_people` returns a segment's share times (1 - 1/2), whichever arm its people got.
     """
     half = np.full(sums.people.shape, 0.5)
-    values, variances = by_people(sums, HitValues(half, half / 2), half)
+    values, variances = estimate_from_people(sums, HitValues(half, half / 2), half)
     estimate, variance = 2 * values[..., 0].mean(axis=1), 4 * variances[..., 0].mean(axis=1)
-    return Shares(estimate, variance, ShareSource.ASKED, np.asarray(estimate <= _TOLD * np.sqrt(variance)))
+    return Shares(estimate, variance, ShareSource.ASKED, np.asarray(estimate <= _EMPTY_DEVIATIONS * np.sqrt(variance)))
 
 
-def people_shares(evidence: TrialEvidence, asked: Shares | None) -> Shares:
-    """Return who comes, by segment: as hits tell, else as people were ``asked``, else as the spec declares."""
+def choose_people_shares(evidence: TrialEvidence, asked_shares: Shares | None) -> Shares:
+    """Return the shares of segments: counted by hits, else as asked, else as declared."""
     if evidence.design.counted:
-        return counted_shares(evidence.stable)
-    return asked or Shares.fixed(evidence.design.segments, ShareSource.DECLARED)
+        return estimate_counted_shares(evidence.stable)
+    return asked_shares or Shares.fixed(evidence.design.segments, ShareSource.DECLARED)
 
 
-def combined(summed: TrialEvidence, everybody: TrialEvidence | None) -> Average:
-    """Return average effects after the last look; without people asked about everybody, of the sum alone."""
+def combine_averages(summed: TrialEvidence, everybody: TrialEvidence | None) -> Average:
+    """Return average effects after the last look, joined with the direct average if there is one."""
     if everybody is None:
         return summed.average
-    return joined(summed.average, everybody.average, weight_of(summed, everybody))
+    return join_averages(summed.average, everybody.average, compute_direct_weight(summed, everybody))
 
 
-def combined_scores(summed: TrialEvidence, everybody: TrialEvidence | None) -> Array:
+def combine_scores(summed: TrialEvidence, everybody: TrialEvidence | None) -> Array:
     """Return scores of average effects at each look, (looks, K); nan until both are ready."""
     if everybody is None:
         return summed.average_scores
-    weight = weight_of(summed, everybody)
+    weight = compute_direct_weight(summed, everybody)
     return np.asarray(np.sqrt(weight) * everybody.average_scores + np.sqrt(1 - weight) * summed.average_scores)
 
 
-def combined_sides(summed: TrialEvidence, everybody: TrialEvidence | None, critical: float) -> tuple[Array, Array]:
-    """Return variances of average effects for both ends of their intervals, (K,) each, as `combined` weighs them."""
+def combine_sides(summed: TrialEvidence, everybody: TrialEvidence | None, critical: float) -> tuple[Array, Array]:
+    """Return variances of average effects for both ends of their intervals, (K,) each."""
     sides = summed.average_sides(critical)
     if everybody is None:
         return sides
-    a, b = joint_weights(summed.average, everybody.average, weight_of(summed, everybody))
-    low, high = (
-        (np.square(a) * direct + np.square(b) * of_sum) / np.square(a + b)
-        for direct, of_sum in zip(everybody.average_sides(critical), sides, strict=True)
-    )
+    a, b = joint_weights(summed.average, everybody.average, compute_direct_weight(summed, everybody))
+    pairs = zip(everybody.average_sides(critical), sides, strict=True)
+    low, high = ((np.square(a) * direct + np.square(b) * side) / np.square(a + b) for direct, side in pairs)
     return low, high
 
 
-def weight_of(summed: TrialEvidence, everybody: TrialEvidence) -> float:
-    """Return the share of the planned information that people have who are asked about everybody."""
+def compute_direct_weight(summed: TrialEvidence, everybody: TrialEvidence) -> float:
+    """Return the share of the planned information in reports on all participants."""
     direct = everybody.design.precision
     return direct / (direct + summed.design.precision)
 
@@ -114,10 +147,10 @@ def fieller(
     squared = critical**2
     a = np.square(bottom) - squared * bottom_variance
     c = np.square(top) - squared * top_variance
-    bounded = (a > 0) & np.isfinite(c)
-    a, b, c = np.where(bounded, a, 1.0), np.where(bounded, top * bottom, 0.0), np.where(bounded, c, 0.0)
+    is_bounded = (a > 0) & np.isfinite(c)
+    a, b, c = np.where(is_bounded, a, 1.0), np.where(is_bounded, top * bottom, 0.0), np.where(is_bounded, c, 0.0)
     root = np.sqrt(np.maximum(np.square(b) - a * c, 0.0))
-    return np.where(bounded, (b - root) / a, -np.inf), np.where(bounded, (b + root) / a, np.inf)
+    return np.where(is_bounded, (b - root) / a, -np.inf), np.where(is_bounded, (b + root) / a, np.inf)
 
 
 @dataclass(frozen=True)
@@ -172,7 +205,7 @@ class AverageEffects:
 
 @dataclass(frozen=True)
 class _Scale:
-    """The ratio that makes a difference of positive hits an effect: top/bottom, as `fieller` takes them, (J, K) each.
+    """The ratio that scales a difference of positive hits to an effect: top/bottom, as in `fieller`, (J, K) each.
 
     ``counts`` is what the number of a segment's hits adds to the variance of the top, a contribution.
     """
@@ -182,23 +215,23 @@ class _Scale:
     variance: Array
     bottom: Array
     uncertainty: Array
-    known: NDArray[np.bool_]
+    is_known: NDArray[np.bool_]
     counts: Array
 
     @property
     def effect(self) -> Array:
         """Shape (J, K): top/bottom; nan where the bottom is not known."""
-        return np.where(self.known, self.top / np.where(self.known, self.bottom, 1.0), np.nan)
+        return np.where(self.is_known, self.top / np.where(self.is_known, self.bottom, 1.0), np.nan)
 
     def interval(self, critical: float, ready: NDArray[np.bool_]) -> tuple[Array, Array]:
         """Return the ends; nan where there is no interval; unbounded where the share is not told from 0."""
         if not np.isfinite(critical):
-            nothing = np.full(self.top.shape, np.nan)
-            return nothing, nothing
+            no_interval = np.full(self.top.shape, np.nan)
+            return no_interval, no_interval
         below, above = self._sides(critical)
         low, _ = fieller(self.top, below, self.bottom, self.uncertainty, critical)
         _, high = fieller(self.top, above, self.bottom, self.uncertainty, critical)
-        low, high = np.where(self.known, low, -np.inf), np.where(self.known, high, np.inf)
+        low, high = np.where(self.is_known, low, -np.inf), np.where(self.is_known, high, np.inf)
         return np.where(ready, low, np.nan), np.where(ready, high, np.nan)
 
     def contribution(self, critical: float, ready: NDArray[np.bool_]) -> tuple[Array, Array, Array]:
@@ -206,7 +239,7 @@ class _Scale:
         top = np.where(ready, self.top, np.nan)
         if not np.isfinite(critical):
             return top, top, top
-        below, above = (critical * np.sqrt(one + self.counts) for one in self._sides(critical))
+        below, above = (critical * np.sqrt(variance + self.counts) for variance in self._sides(critical))
         return top, top - below, top + above
 
     def _sides(self, critical: float) -> tuple[Array, Array]:
@@ -217,61 +250,63 @@ class _Scale:
 
     def detectable(self, times: tuple[float, ...], alpha: float) -> Array:
         """Return effects that are found at the end of plan; infinite where the share is unknown."""
-        deviation = np.sqrt(self.variance) / np.where(self.known, self.bottom, 1.0)
-        return np.where(self.known, _to_come(times, alpha) * deviation, np.inf)
+        deviation = np.sqrt(self.variance) / np.where(self.is_known, self.bottom, 1.0)
+        return np.where(self.is_known, _detectable_deviations(times, alpha) * deviation, np.inf)
 
 
-def effects(
+def compute_effects(
     evidence: TrialEvidence,
-    asked: Shares | None = None,
+    asked_shares: Shares | None = None,
     smallest: float | None = None,
     correction: Correction = "holm",
 ) -> SegmentEffects:
-    """Return effects after the last look.
+    """Return effects by segment after the last look.
 
-    asked: segments' shares, where people were asked for them.
+    asked_shares: segments' shares, where participants were asked for them.
     smallest: the effect that the owner wants to find.
     correction: ``holm``: alpha bounds the probability of any wrong decision; ``bh``: the expected share of wrong ones.
     """
     times, alpha, critical = evidence.times, evidence.design.alpha, evidence.critical
-    scale, ready = _scale(evidence, asked, critical), evidence.stable.ready
-    said = ready & np.isfinite(critical)
-    joint = float(critical_values(times, alpha / max(1, int(evidence.stable.somebody.sum()) * scale.top.shape[1]))[-1])
+    scale, ready = _build_scale(evidence, asked_shares, critical), evidence.stable.is_ready
+    has_interval = ready & np.isfinite(critical)
+    n_effects = max(1, int(evidence.stable.is_inhabited.sum()) * scale.top.shape[1])
+    joint_critical = float(critical_values(times, alpha / n_effects)[-1])
     p_value = p_values(times, evidence.scores)[-1]
-    adjusted, detectable = corrected(p_value, evidence.stable, correction), scale.detectable(times, alpha)
+    adjusted, detectable = adjust_p_values(p_value, evidence.stable, correction), scale.detectable(times, alpha)
     decided = adjusted <= alpha
     return SegmentEffects(
-        np.where(said, scale.effect, np.nan),
-        *scale.interval(critical, said),
-        *scale.interval(joint, said),
-        *scale.contribution(critical, said),
+        np.where(has_interval, scale.effect, np.nan),
+        *scale.interval(critical, has_interval),
+        *scale.interval(joint_critical, has_interval),
+        *scale.contribution(critical, has_interval),
         p_value,
         adjusted,
         decided,
         detectable,
-        reasons(evidence.stable, scale.known, np.isfinite(critical), decided, detectable, smallest),
+        choose_reason_codes(evidence.stable, scale.is_known, np.isfinite(critical), decided, detectable, smallest),
         narrower_bounds(evidence.stable),
         scale.effect,
-        ArmCounts.of(evidence.stable),
+        ArmCounts.from_sums(evidence.stable),
     )
 
 
-def average_effects(evidence: TrialEvidence, everybody: TrialEvidence | None = None) -> AverageEffects:
+def compute_average_effects(evidence: TrialEvidence, everybody: TrialEvidence | None = None) -> AverageEffects:
     """Return the average effects after the last look, a family of their own, corrected by Holm.
 
-    everybody: what people tell who are asked about everybody, where some are.
+    They are joined with those of ``everybody``, the evidence of reports on all participants, if there is any.
     """
     times, alpha, critical = evidence.times, evidence.design.alpha, evidence.critical
-    found = combined(evidence, everybody)
-    said = found.ready & np.isfinite(critical)
-    scored = combined_scores(evidence, everybody)
-    p_value = p_values(times, scored)[-1]
-    adjusted, together = holm(p_value), evidence.common.together
-    unsaid = unsaid_reasons(together)[0]
-    estimate = np.where(said, found.estimate, np.nan)
+    average = combine_averages(evidence, everybody)
+    has_interval = average.is_ready & np.isfinite(critical)
+    scores = combine_scores(evidence, everybody)
+    p_value = p_values(times, scores)[-1]
+    adjusted, pooled = holm(p_value), evidence.common.pooled
+    unsaid_codes = find_unsaid_codes(pooled)[0]
+    has_reason = average.is_ready | np.isin(unsaid_codes, NO_INTERVAL_CODES)
+    estimate = np.where(has_interval, average.estimate, np.nan)
     below, above = estimate, estimate
     if np.isfinite(critical):
-        below, above = agreeing(found.estimate, combined_sides(evidence, everybody, critical), scored[-1], critical)
+        below, above = align_ends(average.estimate, combine_sides(evidence, everybody, critical), scores[-1], critical)
     return AverageEffects(
         estimate,
         estimate - critical * np.sqrt(below),
@@ -279,24 +314,24 @@ def average_effects(evidence: TrialEvidence, everybody: TrialEvidence | None = N
         p_value,
         adjusted,
         adjusted <= alpha,
-        _to_come(times, alpha) * np.sqrt(found.variance),
-        np.where(said, found.contributions, np.nan),
-        np.where(found.ready | np.isin(unsaid, NO_INTERVAL), unsaid, too_few(together)[0]),
-        narrower_bounds(together)[0],
-        np.where(together.somebody, found.estimate, np.nan),
-        ArmCounts.of(together).at(0),
+        _detectable_deviations(times, alpha) * np.sqrt(average.variance),
+        np.where(has_interval, average.contributions, np.nan),
+        np.where(has_reason, unsaid_codes, default_unsaid_codes(pooled)[0]),
+        narrower_bounds(pooled)[0],
+        np.where(pooled.is_inhabited, average.estimate, np.nan),
+        ArmCounts.from_sums(pooled).select(0),
     )
 
 
 def half_widths(evidence: TrialEvidence) -> Array:
     """Return half of the length of effects' intervals after the last look, (J, K); nan where there is none.
 
-    Shares of people that hits do not tell are taken as planned.
+    Shares of segments that do not follow from hits are taken as planned.
     """
     critical = evidence.critical
-    low, high = _scale(evidence, None, critical).interval(critical, evidence.stable.ready)
-    bounded = np.isfinite(low) & np.isfinite(high)
-    return np.where(bounded, np.where(bounded, high, 0.0) - np.where(bounded, low, 0.0), np.nan) / 2
+    low, high = _build_scale(evidence, None, critical).interval(critical, evidence.stable.is_ready)
+    is_bounded = np.isfinite(low) & np.isfinite(high)
+    return np.where(is_bounded, np.where(is_bounded, high, 0.0) - np.where(is_bounded, low, 0.0), np.nan) / 2
 
 
 def control_rate(evidence: TrialEvidence) -> MeasuredRate | None:
@@ -305,35 +340,36 @@ def control_rate(evidence: TrialEvidence) -> MeasuredRate | None:
     A share t of positive hits is 1/2 + q p (f - 1/2) / v, with f the mean reward and v what hits a person has; the
     shares p of all segments add up to 1, and q p is v - 2 o where hits are counted.
     """
-    if not evidence.looks or not evidence.common.together.ready.any():
+    if not evidence.looks or not evidence.common.pooled.is_ready.any():
         return None
-    sums = evidence.common.together
-    cell = 0, int(sums.ready[0].argmax())
-    rate, q, o, _ = (float(part[cell]) for part in rates(sums))
-    own = rate - 2 * o if evidence.design.counted else q / len(evidence.design.segments)
-    if own <= 0:
+    sums = evidence.common.pooled
+    cell = 0, int(sums.is_ready[0].argmax())
+    rate, q, o, _ = (float(array[cell]) for array in rates(sums))
+    own_hits = rate - 2 * o if evidence.design.counted else q / len(evidence.design.segments)
+    if own_hits <= 0:
         return None
     share = float(sums.num[cell][1] / sums.den[cell][1])
     deviation = float(np.sqrt(sums.own_variances[cell][1]))
-    return MeasuredRate.normal(0.5 + rate / own * (share - 0.5), rate / own * deviation)
+    return MeasuredRate.normal(0.5 + rate / own_hits * (share - 0.5), rate / own_hits * deviation)
 
 
 def stopped_effect(evidence: TrialEvidence) -> StoppedEffect:
-    """Return the effect of a trial of one treatment in one segment, which a rule about it ended at its last look."""
+    """Return the effect of a trial with a single contrast that a stopping rule ended at its last look."""
     sums, design = evidence.stable, evidence.design
-    rate, q, o, _ = (part[0, 0] for part in rates(sums))
+    rate, q, o, _ = (array[0, 0] for array in rates(sums))
     gain = rate / (rate - 2 * o) if design.counted else 1 / (q * design.segments[0])
     deviation = float(np.sqrt(sums.own_variances[0, 0].sum()))
     score = float(sums.difference[0, 0]) / deviation
-    return stagewise(evidence.times, design.alpha, score, float(gain) * deviation)
+    return estimate_stagewise(evidence.times, design.alpha, score, float(gain) * deviation)
 
 
-def _scale(evidence: TrialEvidence, asked: Shares | None, critical: float) -> _Scale:
+def _build_scale(evidence: TrialEvidence, asked_shares: Shares | None, critical: float) -> _Scale:
+    """Return the scale of effects by segment, with the shares of segments as hits, questions or the spec give them."""
     sums, design = evidence.stable, evidence.design
     rate, q, o, _ = rates(sums)
     top, variance = rate / q * sums.difference, scaled_variance(sums.variance, rate / q)
     counts = np.zeros_like(top)
-    shares = people_shares(evidence, asked)
+    shares = choose_people_shares(evidence, asked_shares)
     if design.counted:
         bottom, counts = (rate - 2 * o) / q, np.square(sums.difference) * shares.variance[:, None]
         # The share's error moves the top as well; what remains of it beside the bottom's is the share of others' hits.
@@ -341,13 +377,13 @@ def _scale(evidence: TrialEvidence, asked: Shares | None, critical: float) -> _S
     else:
         bottom = np.broadcast_to(shares.estimate[:, None], top.shape)
         uncertainty = np.broadcast_to(shares.variance[:, None], top.shape)
-    least = critical if np.isfinite(critical) else 0.0
-    known = shares.estimate > least * np.sqrt(shares.variance)
-    known_too = np.broadcast_to(known[:, None], top.shape)
-    return _Scale(sums, top, variance, bottom, uncertainty, known_too, counts)
+    required_deviations = critical if np.isfinite(critical) else 0.0
+    is_known = shares.estimate > required_deviations * np.sqrt(shares.variance)
+    is_known_by_treatment = np.broadcast_to(is_known[:, None], top.shape)
+    return _Scale(sums, top, variance, bottom, uncertainty, is_known_by_treatment, counts)
 
 
-def _to_come(times: tuple[float, ...], alpha: float) -> float:
-    """Return the detectable effect at the end of plan, in current standard deviations, if nobody looks in between."""
-    ahead = times if times[-1] >= 1 else (*times, 1.0)
-    return drift_of(ahead, alpha, POWER) * float(np.sqrt(times[-1]))
+def _detectable_deviations(times: tuple[float, ...], alpha: float) -> float:
+    """Return the detectable effect at the end of plan, in current standard errors, without further looks."""
+    planned_times = times if times[-1] >= 1 else (*times, 1.0)
+    return find_drift(planned_times, alpha, POWER) * float(np.sqrt(times[-1]))

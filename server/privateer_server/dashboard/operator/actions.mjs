@@ -3,10 +3,10 @@
 // `promise`, whether it `is_final`, and its `fields`). Pure: no page is needed.
 
 /** The actions that the server says an experiment accepts where it stands. */
-export const actionsFor = (changes, { accepts }) => changes.filter(({ id }) => accepts.includes(id));
+export const selectActions = (changes, { accepts }) => changes.filter(({ id }) => accepts.includes(id));
 
 /** Method, address and body of an action, with the texts that were typed. */
-export function requestOf(action, name, typed) {
+export function makeRequest(action, name, typed) {
   const path = `experiments/${encodeURIComponent(name)}`;
   if (action.id === "delete") return { method: "DELETE", path, body: null };
   const body = {};
@@ -21,33 +21,33 @@ export function requestOf(action, name, typed) {
 export const isGrave = (action, typed) => action.is_final || (typed.seconds ?? "").trim() !== "";
 
 /** What is wrong with the text of a field before anything is sent; null: nothing. */
-export function faultOf({ type, optional, least, most, whole }, text) {
+export function findFault({ type, optional, least: min, most: max, whole: isWhole }, text) {
   if (text === "") return optional ? null : "This is needed.";
   if (type !== "number") return null;
   const number = Number(text);
   if (!Number.isFinite(number)) return "This must be a number.";
-  if (whole && !Number.isInteger(number)) return "This must be a whole number.";
-  if (least !== null && number < least) return `This must be ${least} or more.`;
-  return most !== null && number > most ? `This must be ${most} or less.` : null;
+  if (isWhole && !Number.isInteger(number)) return "This must be a whole number.";
+  if (min !== null && number < min) return `This must be ${min} or more.`;
+  return max !== null && number > max ? `This must be ${max} or less.` : null;
 }
 
 /** Why the name is wanted as a confirmation. */
-export const graveness = ({ is_final }) => is_final ? "This cannot be undone" : "The round that is open may be given up, with what came in it";
+export const describeGravity = ({ is_final }) => is_final ? "This cannot be undone" : "The round that is open may be given up, with what came in it";
 
 /** What became of an action, in a sentence or two. */
-export function outcome(action, name, answer) {
+export function describeOutcome(action, name, answer) {
   if (action.id === "clone") return `${answer.name} is created.`;
   if (answer.changed === false) return `Nothing changed: it was so before.`;
-  const waits = answer.waiting?.some((line) => line.action === action.id) ? " It holds from the next version on, when the open round is over." : "";
-  const lost = answer.given_up ? " The round that was open is given up, with what came in it." : "";
-  return `${name} ${action.done}.${waits}${lost}`;
+  const pendingNote = answer.waiting?.some((line) => line.action === action.id) ? " It holds from the next version on, when the open round is over." : "";
+  const lossNote = answer.given_up ? " The round that was open is given up, with what came in it." : "";
+  return `${name} ${action.done}.${pendingNote}${lossNote}`;
 }
 
 /** What is wrong, and what to do, in plain words; `what` is what was wanted. */
-export function trouble(error, what) {
+export function describeTrouble(error, purpose) {
   if (error.status === 401) return `The token is wrong, or missing. Nothing was changed, and what you typed is still here: type the token of this server, and send it again.`;
-  if (error.status === undefined) return `The server did not answer, so it is not known whether ${what}. Send it again: the same again changes nothing twice.`;
+  if (error.status === undefined) return `The server did not answer, so it is not known whether ${purpose}. Send it again: the same again changes nothing twice.`;
   const { field, detail, remedy } = error.problem;
-  const ended = (text) => text.replace(/\.?$/, "."), begun = (text) => text[0].toUpperCase() + text.slice(1);
-  return [field ? ended(`${field}: ${detail}`) : begun(ended(detail ?? error.message)), remedy && begun(ended(remedy))].filter(Boolean).join(" ");
+  const closed = (text) => text.replace(/\.?$/, "."), capitalized = (text) => text[0].toUpperCase() + text.slice(1);
+  return [field ? closed(`${field}: ${detail}`) : capitalized(closed(detail ?? error.message)), remedy && capitalized(closed(remedy))].filter(Boolean).join(" ");
 }

@@ -1,21 +1,21 @@
 // Creates an experiment: a spec is written as TOML, and what the server refuses stands beside its line.
 
-import { addressOf } from "../address.mjs";
+import { formatAddress } from "../address.mjs";
 import { el, replace } from "../dom.mjs";
-import { trouble } from "./actions.mjs";
+import { describeTrouble } from "./actions.mjs";
 import { tokenBox } from "./fields.mjs";
-import { isKept, send } from "./token.mjs";
-import { lineOf, lineOfFault } from "./toml.mjs";
+import { hasToken, send } from "./token.mjs";
+import { findLine, parseFaultLine } from "./toml.mjs";
 
 const LINES = 24;
 let draft = null;
 
 /** Show the editor in a place until `signal` ends; what was typed stays until the page is left. */
-export function showEditor(place, heard, signal) {
+export function showEditor(place, noteAnswer, signal) {
   const editor = new Editor(signal);
   replace(place, el("p", {}, el("a", { href: "#/" }, "← All experiments")), el("h1", {}, "Create an experiment"), editor.place);
-  if (draft === null) editor.begin(signal);
-  else editor.put(draft);
+  if (draft === null) editor.loadExample(signal);
+  else editor.setText(draft);
   return { goTo() {} };
 }
 
@@ -23,14 +23,14 @@ class Editor {
   constructor(signal) {
     this.token = tokenBox(signal);
     this.text = el("textarea", { id: "spec-text", rows: String(LINES), wrap: "off", spellcheck: "false", autocomplete: "off", autocapitalize: "off",
-      "aria-describedby": "spec-said spec-wrong", oninput: () => this.typed(), onscroll: () => this.scrolled() });
+      "aria-describedby": "spec-said spec-wrong", oninput: () => this.handleInput(), onscroll: () => this.handleScroll() });
     this.numbers = el("div", { class: "numbers", "aria-hidden": "true" });
     this.beside = el("div", { class: "beside-line", hidden: true, "aria-hidden": "true" });
     this.wrong = el("div", { id: "spec-wrong", role: "alert", class: "wrong" });
     this.said = el("p", { role: "status" });
     this.button = el("button", { type: "submit", id: "create-it", class: "main" }, "Create it");
     this.place = el("div", { class: "panel" }, this.token.place,
-      el("form", { onsubmit: (event) => this.sent(event) },
+      el("form", { onsubmit: (event) => this.submit(event) },
         el("label", { for: "spec-text" }, "Spec, as TOML"),
         el("div", { class: "editor" }, this.numbers, el("div", { class: "written" }, this.text, this.beside)),
         this.wrong,
@@ -40,40 +40,40 @@ class Editor {
   }
 
   /** Begin with an example of the server's. */
-  async begin(signal) {
+  async loadExample(signal) {
     try {
       const response = await fetch("dashboard/operator/start.toml", { cache: "no-cache", signal });
-      if (response.ok && !this.text.value) this.put(await response.text());
+      if (response.ok && !this.text.value) this.setText(await response.text());
     } catch {
       // An empty text will do.
     }
-    this.count();
+    this.numberLines();
   }
 
-  put(text) {
+  setText(text) {
     this.text.value = text;
-    this.count();
+    this.numberLines();
   }
 
-  typed() {
+  handleInput() {
     draft = this.text.value;
-    this.blame(null, "");
-    this.count();
+    this.showFault(null, "");
+    this.numberLines();
   }
 
-  count() {
+  numberLines() {
     const lines = this.text.value.split("\n").length;
     if (this.numbers.children.length === lines) return;
     replace(this.numbers, Array.from({ length: lines }, (_, n) => el("span", {}, String(n + 1))));
   }
 
-  scrolled() {
+  handleScroll() {
     this.numbers.scrollTop = this.text.scrollTop;
-    this.lay();
+    this.placeMark();
   }
 
   /** Where a line begins, from the top of what is seen. */
-  lay() {
+  placeMark() {
     const mark = this.numbers.children[this.line - 1];
     if (!mark) return;
     const top = mark.offsetTop - this.text.scrollTop;
@@ -82,7 +82,7 @@ class Editor {
   }
 
   /** Say what is wrong, beside its line where it has one. */
-  blame(line, text) {
+  showFault(line, text) {
     this.numbers.querySelector(".at-fault")?.classList.remove("at-fault");
     Object.assign(this, { line });
     this.beside.hidden = true;
@@ -94,43 +94,43 @@ class Editor {
     replace(this.wrong, line ? el("p", {}, el("strong", {}, `Line ${line}. `), text) : el("p", {}, text));
     this.text.focus();
     if (!line) return;
-    this.choose(line);
+    this.selectLine(line);
     this.numbers.children[line - 1]?.classList.add("at-fault");
     replace(this.beside, `◀ ${text}`);
-    this.lay();
+    this.placeMark();
   }
 
   /** Choose a line in the text, and bring it to sight. */
-  choose(line) {
-    const lines = this.text.value.split("\n"), from = lines.slice(0, line - 1).reduce((sum, one) => sum + one.length + 1, 0);
+  selectLine(line) {
+    const lines = this.text.value.split("\n"), from = lines.slice(0, line - 1).reduce((sum, previous) => sum + previous.length + 1, 0);
     this.text.setSelectionRange(from, from + (lines[line - 1] ?? "").length);
     const height = this.text.scrollHeight / Math.max(1, lines.length);
     if (height * line > this.text.scrollTop + this.text.clientHeight || height * (line - 1) < this.text.scrollTop) this.text.scrollTop = Math.max(0, height * (line - 4));
   }
 
-  async sent(event) {
+  async submit(event) {
     event.preventDefault();
-    this.blame(null, "");
+    this.showFault(null, "");
     this.said.textContent = "";
-    if (!isKept()) return this.token.ask("Type the token first.");
+    if (!hasToken()) return this.token.ask("Type the token first.");
     this.button.disabled = true;
     this.said.textContent = "The server checks it …";
     try {
-      const made = await send("POST", "experiments", this.text.value, "application/toml");
+      const created = await send("POST", "experiments", this.text.value, "application/toml");
       draft = null;
-      location.hash = addressOf(made.name);
+      location.hash = formatAddress(created.name);
     } catch (error) {
       this.said.textContent = "";
-      this.refused(error);
+      this.showRefusal(error);
     } finally {
       this.button.disabled = false;
     }
   }
 
-  refused(error) {
-    const text = trouble(error, "the experiment was created");
+  showRefusal(error) {
+    const text = describeTrouble(error, "the experiment was created");
     if (error.status === 401) return this.token.ask(text);
     const { field, detail } = error.problem ?? {};
-    return this.blame(lineOf(this.text.value, field) ?? lineOfFault(detail ?? ""), text);
+    return this.showFault(findLine(this.text.value, field) ?? parseFaultLine(detail ?? ""), text);
   }
 }

@@ -2,4 +2,4 @@
 
 export { showEditor } from "./editor.mjs";
 export { OperatorPanel } from "./panel.mjs";
-export { roundAge } from "./ages.mjs";
+export { fetchRoundStart } from "./ages.mjs";

@@ -8,23 +8,23 @@ let token = "", timer = null;
 const listeners = new Set();
 
 /** Keep a token until the page is left, or nobody has used it for half an hour. */
-export function keep(text) {
+export function keepToken(text) {
   token = text.trim();
   clearTimeout(timer);
-  timer = token ? setTimeout(forget, IDLE) : null;
-  for (const told of listeners) told(isKept());
+  timer = token ? setTimeout(forgetToken, IDLE) : null;
+  for (const listener of listeners) listener(hasToken());
 }
 
 /** Forget the token. */
-export const forget = () => keep("");
+export const forgetToken = () => keepToken("");
 
 /** Whether there is one. */
-export const isKept = () => token !== "";
+export const hasToken = () => token !== "";
 
 /** Have a function called whenever a token is kept or forgotten, until `signal` ends. */
-export function whenKept(told, signal) {
-  listeners.add(told);
-  signal?.addEventListener("abort", () => listeners.delete(told), { once: true });
+export function onTokenChange(listener, signal) {
+  listeners.add(listener);
+  signal?.addEventListener("abort", () => listeners.delete(listener), { once: true });
 }
 
 /**
@@ -33,7 +33,7 @@ export function whenKept(told, signal) {
  * Throws `Refused` with the problem, or `Silent` where nobody knows whether it was done.
  */
 export async function send(method, path, body = null, type = "application/json") {
-  keep(token);
+  keepToken(token);
   const headers = { accept: "application/json", authorization: `Bearer ${token}`, ...(body === null ? {} : { "content-type": type }) };
   let response, answer;
   try {
@@ -47,4 +47,4 @@ export async function send(method, path, body = null, type = "application/json")
 }
 
 // A page that is left may be kept by the browser, with its memory.
-addEventListener("pagehide", forget);
+addEventListener("pagehide", forgetToken);

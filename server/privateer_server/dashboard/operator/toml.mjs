@@ -3,50 +3,50 @@
 const BARE = /[A-Za-z0-9_-]/;
 
 /** The parts of a dotted name, quoted or not, at a place of a line: `{parts, end}`. */
-function nameAt(line, from) {
+function readName(line, from) {
   const parts = [];
-  let at = from;
+  let index = from;
   for (;;) {
-    while (line[at] === " " || line[at] === "\t") at++;
-    const quote = line[at] === '"' || line[at] === "'" ? line[at] : "";
-    const begins = quote ? at + 1 : at;
-    at = begins;
-    while (at < line.length && (quote ? line[at] !== quote : BARE.test(line[at]))) at++;
-    if (at === begins && !quote) return null;
-    parts.push(line.slice(begins, at));
-    if (quote) at++;
-    while (line[at] === " " || line[at] === "\t") at++;
-    if (line[at] !== ".") return { parts, end: at };
-    at++;
+    while (line[index] === " " || line[index] === "\t") index++;
+    const quote = line[index] === '"' || line[index] === "'" ? line[index] : "";
+    const begins = quote ? index + 1 : index;
+    index = begins;
+    while (index < line.length && (quote ? line[index] !== quote : BARE.test(line[index]))) index++;
+    if (index === begins && !quote) return null;
+    parts.push(line.slice(begins, index));
+    if (quote) index++;
+    while (line[index] === " " || line[index] === "\t") index++;
+    if (line[index] !== ".") return { parts, end: index };
+    index++;
   }
 }
 
 /** What is open at the end of a line, of brackets and long strings. */
-function openAfter(line, from, open) {
+function findOpenBrackets(line, from, open) {
   let { depth, quote } = open;
-  for (let at = from; at < line.length; at++) {
+  for (let index = from; index < line.length; index++) {
     if (quote) {
-      if (line[at] === "\\" && quote[0] === '"') at++;
-      else if (line.startsWith(quote, at)) [at, quote] = [at + quote.length - 1, ""];
-    } else if (line[at] === "#") break;
-    else if (line[at] === '"' || line[at] === "'") {
-      quote = line.startsWith(line[at].repeat(3), at) ? line[at].repeat(3) : line[at];
-      at += quote.length - 1;
-    } else if ("[{".includes(line[at])) depth++;
-    else if ("]}".includes(line[at])) depth--;
+      if (line[index] === "\\" && quote[0] === '"') index++;
+      else if (line.startsWith(quote, index)) [index, quote] = [index + quote.length - 1, ""];
+    } else if (line[index] === "#") break;
+    else if (line[index] === '"' || line[index] === "'") {
+      quote = line.startsWith(line[index].repeat(3), index) ? line[index].repeat(3) : line[index];
+      index += quote.length - 1;
+    } else if ("[{".includes(line[index])) depth++;
+    else if ("]}".includes(line[index])) depth--;
   }
   return { depth: Math.max(0, depth), quote: quote.length === 3 ? quote : "" };
 }
 
 /** Every table and key of a text in order: `{path, line}`, lines counted from 1. */
-export function places(text) {
-  const found = [], counted = new Map();
+export function listPlaces(text) {
+  const keys = [], counted = new Map();
   let table = [], open = { depth: 0, quote: "" };
   text.split(/\r?\n/).forEach((line, n) => {
     const header = /^\s*(\[\[?)/.exec(line);
-    if (open.depth || open.quote) open = openAfter(line, 0, open);
+    if (open.depth || open.quote) open = findOpenBrackets(line, 0, open);
     else if (header) {
-      const name = nameAt(line, header[0].length);
+      const name = readName(line, header[0].length);
       if (!name) return;
       table = name.parts;
       if (header[1] === "[[") {
@@ -54,15 +54,15 @@ export function places(text) {
         counted.set(key, index + 1);
         table = [...table, String(index)];
       }
-      found.push({ path: table, line: n + 1 });
+      keys.push({ path: table, line: n + 1 });
     } else {
-      const name = nameAt(line, 0);
+      const name = readName(line, 0);
       if (!name || line[name.end] !== "=") return;
-      found.push({ path: [...table, ...name.parts], line: n + 1 });
-      open = openAfter(line, name.end + 1, open);
+      keys.push({ path: [...table, ...name.parts], line: n + 1 });
+      open = findOpenBrackets(line, name.end + 1, open);
     }
   });
-  return found;
+  return keys;
 }
 
 /**
@@ -70,10 +70,10 @@ export function places(text) {
  *
  * @param {string} field its dotted name, as the server says it: parts with dots of their own are not quoted there
  */
-export function lineOf(text, field) {
+export function findLine(text, field) {
   if (!field) return null;
   let best = null;
-  for (const { path, line } of places(text)) {
+  for (const { path, line } of listPlaces(text)) {
     const name = path.join(".");
     const holds = field === name || field.startsWith(`${name}.`);
     if (holds && (best === null || name.length > best.length)) best = { length: name.length, line };
@@ -82,7 +82,7 @@ export function lineOf(text, field) {
 }
 
 /** The line that the parser of the server names where a text is no TOML; null where it names none. */
-export function lineOfFault(detail) {
-  const found = /at line (\d+)/.exec(detail);
-  return found && Number(found[1]);
+export function parseFaultLine(detail) {
+  const match = /at line (\d+)/.exec(detail);
+  return match && Number(match[1]);
 }

@@ -1,6 +1,6 @@
-"""An additive bandit for tables: of every arm a sum of shape functions, one a feature.
+"""Spec and policy of the additive bandit for tables.
 
-Here are the spec, and the policy with what a device does.
+The expected reward of an arm is a sum of shape functions, one a feature.
 """
 
 from typing import Final

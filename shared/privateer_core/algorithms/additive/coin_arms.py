@@ -1,4 +1,4 @@
-"""What people are asked where no crowd hides a report: coins give some of them an arm, others get the best one."""
+"""The plan of a round with locally private reports: coins give random arms, and the others get the best arm."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -8,111 +8,104 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privateer_core.algorithms.additive.cells import Questions
+from privateer_core.arrays import Array, Bools, Coins, Ints
 from privateer_core.primitives.contributions import KeyedValues
 from privateer_core.primitives.public_coins import UNIT, SlotLayout
 
-Array = NDArray[np.float64]
-Coins = NDArray[np.uint32]
-Ints = NDArray[np.int64]
-_COUNTED: Final = UNIT // 20
-"""Coins, of `UNIT`, of people who say which cell they are in, and nothing else."""
+_CELL_REPORT_COINS: Final = UNIT // 20
+"""Number of coins, of `UNIT`, of participants who report their cell alone."""
 _SEED: Final = 0
-"""Coins mean the same in all rounds: whoever got an arm by coins and reports later is asked as such a person, or as one
-of the others, who say which arm they had."""
-LEVEL: Final = 0
+"""The seed of coins, equal in all rounds: a participant who got a random arm and reports late has the same group, or is
+in a group whose reports include the arm."""
+LEVEL_QUESTION: Final = 0
 
 
 @dataclass(frozen=True)
 class CoinGroups:
-    """The groups that coins divide people into."""
+    """The groups of participants by coins."""
 
-    arms: Ints  # shape (groups,): the arm that coins give; -1 in groups of people who get the best one
-    asked: Ints  # shape (groups,): what they are asked, `LEVEL` or 1 + the feature
-    counted: NDArray[np.bool_]  # shape (groups,): whether they say their cell alone
-    ends: Ints  # shape (groups,): where each ends among coins, of `UNIT`
+    arms: Ints  # shape (groups,): the random arm; -1 in groups of participants who get the best arm
+    questions: Ints  # shape (groups,): the question of each, `LEVEL_QUESTION` or 1 + the feature
+    is_cell_report: Bools  # shape (groups,): whether reports have the cell alone
+    ends: Ints  # shape (groups,): upper end of each group's coins, of `UNIT`
 
 
 @dataclass(frozen=True)
 class CoinArms:
-    """The plan of a round.
+    """The plan of a round: the random arms and the question of every coin.
 
-    Every arm has as many coins as another. The first of them give it to a person, and the later the round, the fewer:
-    nobody to whom coins of a round give an arm has had another one by coins of an earlier round.
+    Every arm has equally many coins, of which the first ones give the arm. Later rounds give it by fewer of these, so
+    that a participant with a random arm in a round had no other random arm in an earlier round.
     """
 
-    playable: NDArray[np.bool_]  # shape (arms,): which arms are not retired
-    given: int  # share of people, of `UNIT`, to whom coins give an arm
-    # shape (2, features), uint32, rising: of the questions to people who get an arm by coins, and to the others, where
-    # that about levels ends and that about each feature begins, of `UNIT`
+    playable: Bools  # shape (arms,): which arms are not retired
+    given: int  # share of participants, of `UNIT`, with a random arm
+    # shape (2, features), uint32, ascending, of `UNIT`: thresholds between questions, the one about levels first, for
+    # participants with a random arm, and for the others
     edges: NDArray[np.uint32]
-    # shape (features,), int64: the question, of `Questions`, that is asked about each feature
-    resolutions: NDArray[np.int64]
+    resolutions: Ints  # shape (features,), int64: the question, of `Questions`, about each feature
 
     @classmethod
-    def even(cls, questions: Questions, playable: NDArray[np.bool_]) -> "CoinArms":
-        """Return the plan that gives all arms by coins, and asks about every feature alike, in its own cells."""
-        features = len(questions.cells.features)
-        edges = np.rint((1 + np.arange(features)) * UNIT / (1 + features)).astype(np.uint32)
-        return cls(playable, UNIT, np.stack([edges, edges]), finest(questions))
+    def uniform(cls, questions: Questions, playable: Bools) -> "CoinArms":
+        """Return the plan of random arms alone, with equal shares of questions about features in their own cells."""
+        n_features = len(questions.cells.features)
+        edges = np.rint((1 + np.arange(n_features)) * UNIT / (1 + n_features)).astype(np.uint32)
+        return cls(playable, UNIT, np.stack([edges, edges]), find_unmerged_questions(questions))
 
     @staticmethod
-    def answers(questions: Questions, arms: int) -> int:
-        """Return how many answers there are in all groups of coins, for so many arms."""
-        features = len(questions.cells.features)
-        return int(questions.sizes.max()) * arms * (2 * arms * (1 + features) + features)
+    def count_answers(questions: Questions, n_arms: int) -> int:
+        """Return the number of possible answers in all groups of coins."""
+        n_features = len(questions.cells.features)
+        return int(questions.sizes.max()) * n_arms * (2 * n_arms * (1 + n_features) + n_features)
 
-    def fits(self, questions: Questions, playable: NDArray[np.bool_]) -> bool:
-        """Whether a learner makes it."""
-        features = len(questions.cells.features)
-        typed = self.playable.dtype == np.bool_ and self.edges.dtype == np.uint32 and self.resolutions.dtype == np.int64
-        if not typed or self.edges.shape != (2, features) or self.resolutions.shape != (features,):
+    def is_compatible(self, questions: Questions, playable: Bools) -> bool:
+        """Whether types, shapes and ranges are those of a learner's plan."""
+        count = len(questions.cells.features)
+        if self.playable.dtype != np.bool_ or self.edges.dtype != np.uint32 or self.resolutions.dtype != np.int64:
+            return False
+        if self.edges.shape != (2, count) or self.resolutions.shape != (count,):
             return False
         if self.playable.tolist() != playable.tolist() or not 0 <= self.given <= UNIT:
             return False
-        rising = bool((np.diff(self.edges.astype(np.int64), prepend=0, append=UNIT) >= 0).all())
-        named = ((self.resolutions > 0) & (self.resolutions < questions.count)).all()
-        return rising and bool(named) and bool((questions.features[self.resolutions] == np.arange(features)).all())
+        is_rising = bool((np.diff(self.edges.astype(np.int64), prepend=0, append=UNIT) >= 0).all())
+        are_valid = ((self.resolutions > 0) & (self.resolutions < questions.count)).all()
+        return is_rising and bool(are_valid) and bool((questions.features[self.resolutions] == np.arange(count)).all())
 
-    def agrees(self, earlier: "CoinArms | None") -> bool:
-        """Whether an earlier plan gave the same arm to everybody to whom coins of this one give an arm."""
-        if earlier is None or earlier.given < self.given:
-            return False
-        return bool(np.array_equal(earlier.playable, self.playable))
+    def gives_same_arms_as(self, earlier: "CoinArms | None") -> bool:
+        """Whether an earlier plan gave all random arms of this plan to the same coins."""
+        return earlier is not None and earlier.given >= self.given and np.array_equal(earlier.playable, self.playable)
 
     @cached_property
     def groups(self) -> CoinGroups:
-        """The groups of coins, in their order."""
-        arms: list[int] = []
-        asked: list[int] = []
-        counted: list[bool] = []
-        ends: list[int] = []
-        features = len(self.resolutions)
-        slots = np.flatnonzero(self.playable)
-        bounds = [place * (UNIT - _COUNTED) // len(slots) for place in range(len(slots) + 1)]
-        for arm, start, end in zip(slots.tolist(), bounds, bounds[1:], strict=False):
+        """The groups, in the order of coins."""
+        arms, questions, is_cell_report, ends = list[int](), list[int](), list[bool](), list[int]()
+        n_features = len(self.resolutions)
+        active_arms = np.flatnonzero(self.playable)
+        bounds = [i * (UNIT - _CELL_REPORT_COINS) // len(active_arms) for i in range(len(active_arms) + 1)]
+        for arm, start, end in zip(active_arms.tolist(), bounds, bounds[1:], strict=False):
             middle = start + (end - start) * self.given // UNIT
-            for own, edges, low, high in ((arm, self.edges[0], start, middle), (-1, self.edges[1], middle, end)):
-                arms += [own] * (1 + features)
-                asked += range(1 + features)
-                counted += [False] * (1 + features)
+            for given_arm, edges, low, high in ((arm, self.edges[0], start, middle), (-1, self.edges[1], middle, end)):
+                arms += [given_arm] * (1 + n_features)
+                questions += range(1 + n_features)
+                is_cell_report += [False] * (1 + n_features)
                 ends += [low + (high - low) * edge // UNIT for edge in (*edges.tolist(), UNIT)]
-        arms += [-1] * features
-        asked += range(1, 1 + features)
-        counted += [True] * features
-        ends += [UNIT - _COUNTED + _COUNTED * (1 + place) // features for place in range(features)]
-        return CoinGroups(np.array(arms), np.array(asked), np.array(counted), np.array(ends))
+        arms += [-1] * n_features
+        questions += range(1, 1 + n_features)
+        is_cell_report += [True] * n_features
+        ends += [UNIT - _CELL_REPORT_COINS + _CELL_REPORT_COINS * (1 + i) // n_features for i in range(n_features)]
+        return CoinGroups(np.array(arms), np.array(questions), np.array(is_cell_report), np.array(ends))
 
     def layout(self, questions: Questions) -> SlotLayout:
-        """Return how coins spread over groups; keys are answers, with the arm of those to whom no coin gave it."""
-        keys = int(questions.sizes.max()) * len(self.playable)
-        return SlotLayout(_SEED, np.tile(self.groups.ends[:-1].astype(np.uint32), (keys, 1)))
+        """Return the layout of coins; keys are answers, combined with the arm unless it is random."""
+        n_keys = int(questions.sizes.max()) * len(self.playable)
+        return SlotLayout(_SEED, np.tile(self.groups.ends[:-1].astype(np.uint32), (n_keys, 1)))
 
-    def arms(self, layout: SlotLayout, coins: Coins, best: Ints) -> Ints:
-        """Return the arms (n,) of people whose best arms are these (n,)."""
-        given = self.groups.arms[_group(layout, coins)]
-        return np.where(given < 0, best, given)
+    def choose_arms(self, layout: SlotLayout, coins: Coins, best_arms: Ints) -> Ints:
+        """Return the arms (n,) of participants: random arms by coins, or the best arms (n,)."""
+        coin_arms = self.groups.arms[hash_groups(layout, coins)]
+        return np.where(coin_arms < 0, best_arms, coin_arms)
 
-    def told(
+    def encode_answers(
         self,
         questions: Questions,
         layout: SlotLayout,
@@ -120,30 +113,30 @@ class CoinArms:
         coins: Coins,
         arms: Ints,
         rewards: Array,
-        values: Array,
+        residuals: Array,
     ) -> KeyedValues:
-        """Return what n people say.
+        """Return the contributions of n participants.
 
         terms: shape (n, features).
-        arms, rewards, values (n,): what everybody had, its reward in [0, 1], and the residual in [-1, 1].
+        arms, rewards, residuals (n,): each participant's arm, reward in [0, 1], and residual in [-1, 1].
         """
-        group = _group(layout, coins)
-        given, asked, counted = self.groups.arms[group], self.groups.asked[group], self.groups.counted[group]
-        own = np.concatenate([np.zeros(1, np.int64), self.resolutions])[asked]
-        parts = questions.answers(terms)[np.arange(len(coins)), own]
-        keys = np.where((given < 0) & ~counted, parts * len(self.playable) + arms, parts)
-        # An added arm moves all others: people who had another arm than their coins name now have nothing to say.
-        keys = np.where((given >= 0) & (given != arms), -1, keys)
-        rates = np.where((given >= 0) & (asked == LEVEL), rewards, (1 + values) / 2)
-        return KeyedValues(coins, keys, group, np.where(counted, 1.0, rates))
+        groups, group = self.groups, hash_groups(layout, coins)
+        coin_arms, indices, is_cell = groups.arms[group], groups.questions[group], groups.is_cell_report[group]
+        parts = questions.locate(terms)[np.arange(len(coins)), np.append(0, self.resolutions)[indices]]
+        keys = np.where((coin_arms < 0) & ~is_cell, parts * len(self.playable) + arms, parts)
+        # Adding an arm shifts all coins: participants whose arm is not the one of their coins contribute nothing.
+        keys = np.where((coin_arms >= 0) & (coin_arms != arms), -1, keys)
+        rates = np.where((coin_arms >= 0) & (indices == LEVEL_QUESTION), rewards, (1 + residuals) / 2)
+        return KeyedValues(coins, keys, group, np.where(is_cell, 1.0, rates))
 
 
-def finest(questions: Questions) -> Ints:
-    """Return the question about each feature, (features,), in its own cells."""
-    places = np.array([place for place, _ in questions.parts])
-    return np.array([int(np.flatnonzero(places == feature)[0]) for feature in range(len(questions.cells.features))])
+def find_unmerged_questions(questions: Questions) -> Ints:
+    """Return the index of each feature's question about its own cells, (features,)."""
+    features = np.array([feature for feature, _ in questions.partitions])
+    return np.array([int(np.flatnonzero(features == feature)[0]) for feature in range(len(questions.cells.features))])
 
 
-def _group(layout: SlotLayout, coins: Coins) -> Ints:
-    nothing = np.zeros(len(coins), np.int64)
-    return layout.group(layout.hashes(coins, nothing), nothing)
+def hash_groups(layout: SlotLayout, coins: Coins) -> Ints:
+    """Return the group (n,) of coins in a layout whose keys all have the same groups."""
+    keys = np.zeros(len(coins), np.int64)
+    return layout.group(layout.hashes(coins, keys), keys)

@@ -1,85 +1,145 @@
-"""The spec of the additive bandit, with all refusals."""
+"""The spec of the additive bandit, with all checks."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any, ClassVar, Final, Literal, Self
 
 import numpy as np
 from pydantic import Field, field_validator, model_validator
 from typing_extensions import override
 
-from privateer_core.algorithms.additive.cell_names import named
-from privateer_core.algorithms.additive.cells import Cells, Questions
+from privateer_core.algorithms.additive.cells import Cells, Questions, ShapeCells
 from privateer_core.algorithms.additive.coin_arms import CoinArms
-from privateer_core.algorithms.additive.level_error import level_error
+from privateer_core.answer.facts import NAME_MAX
 from privateer_core.errors import SpecError
+from privateer_core.mechanisms.cell_pairs import CellPairs
+from privateer_core.mechanisms.named_symbol import NamedSymbol
+from privateer_core.mechanisms.vectors.vector_noise import CentralVectors
 from privateer_core.primitives.clipping import Ball
 from privateer_core.primitives.public_coins import SlotLayout
 from privateer_core.primitives.questions import FeatureMeans, Question
+from privateer_core.privacy.terms import calibrate
 from privateer_core.spec.arms import ArmsSpec
-from privateer_core.spec.capabilities import Capabilities
-from privateer_core.spec.memory import check_rounds, checked_memory, concerns_of_rounds
+from privateer_core.spec.categories import MISSING, Ordinal, name_code
+from privateer_core.spec.features import Feature, Scaled
+from privateer_core.spec.memory import check_half_life, half_life_concerns, validate_half_life
 from privateer_core.spec.sections import Section, parse_section
+from privateer_core.spec.spec import Capabilities
 
-_ALONE: Final = 4.0
-"""Epsilon of a report that stands alone from which on it names arms and cells; below, levels of arms come first."""
+_LEVEL_QUESTION_SHARE: Final = 0.6
+"""Typical share of the question about the arm alone, early in an experiment."""
+_TYPICAL_PART_COUNT: Final = 2
+"""Typical number of parts of a question about a feature, early in an experiment."""
+
+
+def arm_mean_error(spec: ArmsSpec, question: FeatureMeans) -> float:
+    """Return the standard error of an arm's mean reward, in [0, 1], from noise alone after all participants.
+
+    ``question`` is the question of a round. All arms have equally many participants. Rounds have the noise of the
+    largest one, which underestimates the error a little; the variance of rewards is not included.
+    """
+    largest_batch = spec.largest_batch()
+    terms = calibrate(spec.privacy, largest_batch, question, spec.min_reports(largest_batch), spec.reports)
+    mechanism, batches = terms.mechanism, [planned_round.batch for planned_round in spec.planned_rounds()]
+    square_sum, residual_factor = sum(batch**2 for batch in batches), 1 + question.ball.below**2
+    if isinstance(mechanism, CentralVectors):
+        noise = (mechanism.standard_deviation * mechanism.ball.step) ** 2 / _LEVEL_QUESTION_SHARE / square_sum
+    elif isinstance(mechanism, CellPairs):
+        noise = residual_factor * mechanism.noise * question.features * _TYPICAL_PART_COUNT / square_sum
+    else:
+        assert isinstance(mechanism, NamedSymbol)
+        response = mechanism.response
+        noise = response.other * residual_factor if mechanism.is_named else 1 / mechanism.buckets
+        noise /= response.gain**2 * _LEVEL_QUESTION_SHARE * sum(batches)
+    return spec.arm_count * math.sqrt(noise)
+
+
+_FEATURE_NAME_LENGTH: Final = 96
+"""Maximum number of characters of a feature's name in a cell's name."""
+
+
+def name_cells(name: str, feature: Feature, cells: ShapeCells) -> Iterator[str]:
+    """Yield the names of a feature's cells in their order."""
+    for index, description in enumerate(describe_cells(feature, cells)):
+        cell_name = f"{name[:_FEATURE_NAME_LENGTH]}: {description}"
+        # Names stay distinct if a screen truncates them.
+        yield cell_name if len(cell_name) <= NAME_MAX else f"{cell_name[: NAME_MAX - 8]} ({index})"
+
+
+def describe_cells(feature: Feature, cells: ShapeCells) -> Iterator[str]:
+    """Yield descriptions of a feature's cells in their order."""
+    if isinstance(feature, Ordinal):
+        yield from map(str, feature.levels)
+    elif isinstance(feature, Scaled):
+        ends = [f"{feature.value_at(index / cells.bins):g}" for index in range(cells.bins + 1)]
+        yield from (f"{low} to {high}" for low, high in pairwise(ends))
+    for code in cells.codes:
+        yield name_code(feature, code, cells.columns) or "no level"
+    if cells.missing:
+        yield MISSING
+
+
+_CELL_EPSILON: Final = 4.0
+"""Minimum epsilon of a locally private report for arms and cells; below, levels of arms are learned first."""
 TERMS_MAX: Final = 512
-"""Terms of numbers and of few levels, at most: time and memory of a round grow with their square, and beyond."""
-LONG_FROM: Final = 65
-"""A feature with so many levels without an order has each of them learned for itself."""
+"""Maximum number of terms of short features: time and memory of a round grow at least with its square."""
+LONG_LEVELS: Final = 65
+"""Minimum number of unordered levels of a long feature, whose levels are learned independently."""
 CELLS_MAX: Final = 4096
-"""Terms of all features, at most."""
-_HELD_MAX: Final = 1 << 22
-"""Arms times the square of short features' terms: numbers that a learner keeps."""
-_TOLD_MAX: Final = 1 << 16
-"""Arms times terms: numbers of a draw of a policy, of which devices fetch 32."""
-_KEYS_MAX: Final = 1 << 20
-"""Arms times the cells of a feature, times questions: numbers of a symbol's layout."""
-_SMALL: Final = 500
-"""People of a first round where levels of arms come first: in that round everybody gets an arm by coins."""
-_SMALLEST: Final = 250
-"""People of a first round without noise: all of them get an arm at random, and so few say enough to do better."""
+"""Maximum number of terms of all features."""
+_LEARNER_NUMBERS_MAX: Final = 1 << 22
+"""Maximum of arms times the square of short features' terms: numbers in a learner's state."""
+_DRAW_NUMBERS_MAX: Final = 1 << 16
+"""Maximum of arms times terms: numbers of a draw, of which a policy has 32."""
+_LAYOUT_NUMBERS_MAX: Final = 1 << 20
+"""Maximum of arms times cells of a feature times questions: numbers of a symbol's layout."""
+_COIN_ROUND_SIZE: Final = 500
+"""Default size of the first round with a coin plan, in which all participants get random arms."""
+_NOISELESS_ROUND_SIZE: Final = 250
+"""Default size of the first round without noise, in which all participants get random arms."""
 _ANSWERS_MAX: Final = 1 << 18
-"""Answers in all groups of coins, at most: a policy has 4 bytes of each."""
-_FINE: Final = 32
-"""Cells of a number where no noise is added."""
-MOST_BELOW: Final = 0.2
-"""Residuals are differences where nearly everybody has less than so much expected; beyond, scaled ones tell more."""
-_RARE: Final = 0.05
-_TOLD: Final = 0.5
-"""Noise in the mean reward of an arm, by that reward or by what arms differ by, above which reports tell too little."""
-_APART: Final = 0.1
-"""Standard deviation of what arms typically differ by for everybody, where expected rewards are about 1/2."""
-_GROWTH: Final = (0.3, 0.1)
-"""How rounds grow where a curator adds noise to each, and where every report has noise of its own."""
+"""Maximum number of answers in all groups of coins: a policy has 4 bytes for each."""
+_FINE_BINS: Final = 32
+"""Default number of bins of a number without noise."""
+RARE_RATE_MAX: Final = 0.2
+"""Maximum expected reward for residuals that are plain differences; above, scaled residuals are more informative."""
+_RARE_RATE: Final = 0.05
+_MAX_RELATIVE_ERROR: Final = 0.5
+"""Maximum standard error of an arm's mean reward, relative to that reward or to the differences of arms."""
+_TYPICAL_ARM_DEVIATION: Final = 0.1
+"""Typical standard deviation of mean rewards between arms, where they are about 1/2."""
+_ROUND_GROWTHS: Final = (0.3, 0.1)
+"""Default growth of rounds with a curator's noise in each, and with noise in every report."""
 
 
 class AdditiveSection(Section):
     """The ``[algorithm]`` of the additive bandit."""
 
     name: Literal["additive"]
-    # cells of a number, by default 16, or 32 where nothing is promised: equally wide within its bounds, or by rank
-    # where the spec gives quantiles
+    # cells of a number, by default 16, or 32 without a promise: equally wide within its bounds, or by rank if the spec
+    # gives quantiles
     bins: int = Field(default=16, ge=2, le=64)
-    # how far coins move what is known of an arm, in standard deviations
-    exploration: float = Field(default=0.25, gt=0, le=1, allow_inf_nan=False)
-    # how what was learned fades, where rewards move: people after whose reports it counts half; ``none``, as if not
-    # given: it never fades
-    memory: float | Literal["none"] | None = None
+    # scale of posterior standard deviations in Thompson sampling
+    exploration_scale: float = Field(default=0.25, gt=0, le=1, allow_inf_nan=False)
+    # half-life of evidence, in participants, where rewards may change; ``none``, as if not given: evidence is never
+    # forgotten
+    half_life: float | Literal["none"] | None = None
 
-    @field_validator("memory", mode="before")
+    @field_validator("half_life", mode="before")
     @classmethod
-    def _half_life(cls, memory: Any) -> Any:
-        return checked_memory(memory, ("none",))
+    def _check_half_life(cls, memory: Any) -> Any:
+        return validate_half_life(memory, ("none",))
 
     @property
-    def half_life(self) -> float:
-        """People after whose reports what was learned counts half; infinite if it never fades."""
-        return self.memory if isinstance(self.memory, float) else math.inf
+    def effective_half_life(self) -> float:
+        """Half-life of evidence in participants; infinite without one."""
+        return self.half_life if isinstance(self.half_life, float) else math.inf
 
 
 class AdditiveSpec(ArmsSpec):
-    """An experiment whose arms have rewards that are sums of shape functions."""
+    """A spec of an experiment in which expected rewards are sums of shape functions."""
 
     question: ClassVar[type[Question]] = FeatureMeans
     capabilities: ClassVar[Capabilities] = replace(
@@ -89,185 +149,168 @@ class AdditiveSpec(ArmsSpec):
     algorithm: AdditiveSection  # type: ignore[assignment] # a section of its own, with the base's key
 
     @model_validator(mode="after")
-    def _usual_rounds(self) -> Self:
-        """Fill in how rounds begin and grow, so that anybody who reads the spec has the same; it stays a default."""
-        growth = 0.0 if self.forgets else _GROWTH[0 if self.privacy.trust.curated else 1]
-        table, usual = self.experiment, {"round_growth": growth}
-        if not (self.privacy.trust.promises or self.forgets):
-            usual["round_size"] = _SMALLEST
-        elif self.starts_from_levels and not self.privacy.trust.batched:
-            usual["round_size"] = _SMALL
-        more = {key: one for key, one in usual.items() if key not in table.model_fields_set}
-        if not more:
-            return self
-        filled = type(table).model_construct(table.model_fields_set | set(more), **(dict(table) | more))
-        return self.model_copy(update={"experiment": filled})
+    def _set_default_rounds(self) -> Self:
+        """Return the spec with the default size and growth of rounds, and finer default bins if there is no noise."""
+        growth = 0.0 if self.has_half_life else _ROUND_GROWTHS[0 if self.privacy.trust.curated else 1]
+        defaults: dict[str, Any] = {"round_growth": growth}
+        if not (self.privacy.trust.promises or self.has_half_life):
+            defaults["round_size"] = _NOISELESS_ROUND_SIZE
+        elif self.has_coin_plan and not self.privacy.trust.batched:
+            defaults["round_size"] = _COIN_ROUND_SIZE
+        bins = {} if self.privacy.trust.promises else {"bins": _FINE_BINS}
+        sections = {"experiment": self.experiment.with_unset(defaults), "algorithm": self.algorithm.with_unset(bins)}
+        return self.model_copy(update=sections)
 
     @model_validator(mode="after")
-    def _usual_bins(self) -> Self:
-        """Fill in finer cells of numbers where nothing is noisy; they stay a default."""
-        table = self.algorithm
-        if self.privacy.trust.promises or "bins" in table.model_fields_set:
-            return self
-        filled = type(table).model_construct(table.model_fields_set | {"bins"}, **(dict(table) | {"bins": _FINE}))
-        return self.model_copy(update={"algorithm": filled})
-
-    @model_validator(mode="after")
-    def _possible(self) -> Self:
+    def _check_spec(self) -> Self:
+        """Refuse too many cells, a half-life below a round, and too many answers under a coin plan."""
         self._check_size()
-        check_rounds(self.algorithm.half_life, self.experiment.round_size)
-        if self.starts_from_levels and CoinArms.answers(self.questions, self.arm_count) > _ANSWERS_MAX:
-            detail = f"must be fewer where nobody hides a report below epsilon {_ALONE:g}, with these features"
+        check_half_life(self.algorithm.effective_half_life, self.experiment.round_size)
+        if self.has_coin_plan and CoinArms.count_answers(self.questions, self.arm_count) > _ANSWERS_MAX:
+            detail = f"must be fewer where nobody hides a report below epsilon {_CELL_EPSILON:g}, with these features"
             remedy = "list fewer, raise privacy.epsilon, use a shuffler, or 'partition'"
             raise SpecError(detail, field="experiment.arms", remedy=remedy)
         return self
 
     def _check_size(self) -> None:
-        """Refuse more cells, or more arms by cells, than a learner, a policy or a report has room for."""
-        cells, arms, questions = self.questions.cells, self.arm_count, self.questions
-        # The learner that begins with levels of arms has no long features.
-        all_short = self.starts_from_levels
-        short = 1 + sum(one.count for one in cells.features if all_short or len(one.codes) < LONG_FROM)
-        keys = arms * int(questions.sizes.max()) * questions.count
-        fewer = "lower algorithm.bins, or list fewer levels"
-        for wrong, detail, remedy in (
-            (
-                short > TERMS_MAX,
-                f"have {short - 1} cells of numbers and of features with fewer than {LONG_FROM} levels; at most "
-                f"{TERMS_MAX - 1}",
-                fewer,
-            ),
-            (cells.count > CELLS_MAX, f"have {cells.count - 1} cells in all; at most {CELLS_MAX - 1}", fewer),
-            (
-                arms * short**2 > _HELD_MAX or arms * cells.count > _TOLD_MAX,
-                f"have {cells.count - 1} cells, too many for {arms} arms",
-                f"{fewer}, or have fewer arms",
-            ),
-            (
-                not self.privacy.trust.curated and keys > _KEYS_MAX,
-                f"have too many levels for {arms} arms where reports are private by themselves",
-                "list fewer levels, or have fewer arms or features",
-            ),
-        ):
-            if wrong:
-                raise SpecError(detail, field="context.features", remedy=remedy)
+        """Refuse more cells, or arms times cells, than a learner, a policy or a report can hold."""
+        cells, n_arms, questions = self.questions.cells, self.arm_count, self.questions
+        max_short = math.inf if self.has_coin_plan else LONG_LEVELS  # the learner with a coin plan has no long features
+        n_short = 1 + sum(shape.count for shape in cells.features if len(shape.codes) < max_short)
+        n_keys = n_arms * int(questions.sizes.max()) * questions.count
+        field, fewer_cells = "context.features", "lower algorithm.bins, or list fewer levels"
+        if n_short > TERMS_MAX:
+            detail = f"have {n_short - 1} cells of numbers and of features with fewer than {LONG_LEVELS} levels"
+            raise SpecError(f"{detail}; at most {TERMS_MAX - 1}", field=field, remedy=fewer_cells)
+        if cells.count > CELLS_MAX:
+            detail = f"have {cells.count - 1} cells in all; at most {CELLS_MAX - 1}"
+            raise SpecError(detail, field=field, remedy=fewer_cells)
+        if n_arms * n_short**2 > _LEARNER_NUMBERS_MAX or n_arms * cells.count > _DRAW_NUMBERS_MAX:
+            detail = f"have {cells.count - 1} cells, too many for {n_arms} arms"
+            raise SpecError(detail, field=field, remedy=f"{fewer_cells}, or have fewer arms")
+        if not self.privacy.trust.curated and n_keys > _LAYOUT_NUMBERS_MAX:
+            detail = f"have too many levels for {n_arms} arms where reports are private by themselves"
+            raise SpecError(detail, field=field, remedy="list fewer levels, or have fewer arms or features")
 
     @property
-    def forgets(self) -> bool:
-        """Whether what was learned fades."""
-        return self.algorithm.half_life < math.inf
+    def has_half_life(self) -> bool:
+        """Whether evidence is forgotten with a half-life."""
+        return self.algorithm.effective_half_life < math.inf
 
     @property
     def questions(self) -> Questions:
-        """What people may be asked: in merged cells, too, where noise makes them say more."""
-        return Questions(Cells.of(self.features, self.algorithm.bins), self.privacy.trust.promises)
+        """The questions of reports; with noise, also about merged cells."""
+        return Questions(Cells.from_features(self.features, self.algorithm.bins), self.privacy.trust.promises)
 
     @property
-    def starts_from_levels(self) -> bool:
-        """Whether levels of arms are learned first, from people who get an arm by coins; others get the best one."""
-        alone = self.privacy.as_alone or self.privacy.trust.draws_one
-        return alone and self.privacy.bound < _ALONE
+    @override
+    def has_coin_plan(self) -> bool:
+        """Whether the arms' levels are learned first, from participants with random arms; others get the best arm."""
+        is_locally_private = self.privacy.is_as_local or self.privacy.trust.draws_one
+        return is_locally_private and self.privacy.bound < _CELL_EPSILON
 
     @property
     def counts_arms(self) -> bool:
-        """Whether a curator counts people by cell and arm: where no noise comes to it. Else it counts by cell."""
+        """Whether a curator counts participants by cell and arm, as without noise; otherwise by cell alone."""
         return not self.privacy.trust.promises
 
-    def ball_of(self, below: float) -> Ball:
-        """Return where the vectors are that a curator gets, of residuals that are never below minus ``below``."""
-        parts = int(self.questions.starts[-1])
-        return Ball("l2", 1.0, parts * (self.arm_count + (self.arm_count if self.counts_arms else 1)), below)
+    def make_ball(self, below: float) -> Ball:
+        """Return the ball of the vectors for a curator, of residuals that are at least minus ``below``."""
+        n_parts = int(self.questions.starts[-1])
+        return Ball("l2", 1.0, n_parts * (self.arm_count + (self.arm_count if self.counts_arms else 1)), below)
 
     @property
     def cell_names(self) -> list[str]:
-        """Names of the cells of all features, for people, in the order of terms after the first."""
+        """Readable names of the cells of all features, in the order of terms after the intercept."""
         cells = self.questions.cells.features
         pairs = zip(self.features.items(), cells, strict=True)
-        return [said for (name, feature), own in pairs for said in named(name, feature, own)]
+        return [cell for (name, feature), shape in pairs for cell in name_cells(name, feature, shape)]
 
     @classmethod
     @override
     def instances(cls) -> dict[str, Self]:
-        found, told = super().instances(), {"levels": list(range(70)), "missing": True}
-        for model, spec in list(found.items()):
+        """Return the base's small instances, and further ones with coin plans, many levels, and many arms."""
+        specs, town = super().instances(), {"levels": list(range(70)), "missing": True}
+        for model, spec in list(specs.items()):
             data = spec.model_dump(mode="json", exclude_none=True)
             if spec.privacy.trust.draws_one:
-                weak = parse_section(cls, data | {"privacy": {**data["privacy"], "epsilon": _ALONE / 2}})
-                found[f"{model}-coins"] = weak
+                privacy = {**data["privacy"], "epsilon": _CELL_EPSILON / 2}
+                specs[f"{model}-coins"] = parse_section(cls, data | {"privacy": privacy})
             if not spec.privacy.trust.hides_arms:
                 continue
-            context = {"features": {**data["context"]["features"], "town": told}}
-            found[f"{model}-levels"] = parse_section(cls, data | {"context": context})
+            context = {"features": {**data["context"]["features"], "town": town}}
+            specs[f"{model}-levels"] = parse_section(cls, data | {"context": context})
             if spec.privacy.trust.curated:
-                # So many features that everybody answers all questions at once.
-                many = {"experiment": {**data["experiment"], "arms": [f"arm {arm}" for arm in range(20)]}}
-                numbers = {f"number {place}": {"low": 0, "high": 1} for place in range(8)}
-                found[f"{model}-arms"] = parse_section(cls, data | many | {"context": {"features": numbers}})
-        return found
+                # With so many features a participant answers all questions at once.
+                arms_table = {"experiment": {**data["experiment"], "arms": [f"arm {arm}" for arm in range(20)]}}
+                numbers = {f"number {index}": {"low": 0, "high": 1} for index in range(8)}
+                specs[f"{model}-arms"] = parse_section(cls, data | arms_table | {"context": {"features": numbers}})
+        return specs
 
-    def asked(self, seed: int, edges: Any, below: float = 1.0) -> FeatureMeans:
-        """Return what a round asks, whose coins choose the question by these ``edges``, (questions - 1,)."""
-        keys = int(self.questions.sizes.max()) * self.arm_count
-        layout = SlotLayout(seed, np.tile(np.asarray(edges, np.uint32), (keys, 1)))
-        answers, features = self.arm_count * int(self.questions.starts[-1]), len(self.features)
-        people = self.experiment.round_size * features / (self.arm_count * (self.questions.cells.count - 1))
-        ball = self.ball_of(below)
-        return FeatureMeans(ball, seed, layout=layout, answers=answers, features=features, people=people)
+    def make_question(self, seed: int, edges: Any, below: float = 1.0) -> FeatureMeans:
+        """Return the question of a round whose coins choose by the thresholds ``edges``, (questions - 1,)."""
+        n_keys = int(self.questions.sizes.max()) * self.arm_count
+        layout = SlotLayout(seed, np.tile(np.asarray(edges, np.uint32), (n_keys, 1)))
+        n_answers, n_features = self.arm_count * int(self.questions.starts[-1]), len(self.features)
+        per_cell = self.experiment.round_size * n_features / (self.arm_count * (self.questions.cells.count - 1))
+        ball = self.make_ball(below)
+        return FeatureMeans(ball, seed, layout=layout, answers=n_answers, features=n_features, people=per_cell)
 
-    def asked_by(self, plan: CoinArms) -> FeatureMeans:
-        """Return what a round with this plan asks."""
-        return FeatureMeans(self.ball_of(1.0), layout=plan.layout(self.questions))
+    def make_plan_question(self, plan: CoinArms) -> FeatureMeans:
+        """Return the question of a round with a coin plan."""
+        return FeatureMeans(self.make_ball(1.0), layout=plan.layout(self.questions))
 
     @property
-    def usual_below(self) -> float:
-        """What residuals of a first round are never below: as little as is expected, where rewards are rare."""
-        expected = self.reward.expected
-        if expected is None or self.starts_from_levels or expected >= MOST_BELOW:
+    def first_round_bound(self) -> float:
+        """The absolute lower bound of residuals in the first round: small where rewards are rare."""
+        expected_rate = self.reward.expected_rate
+        if expected_rate is None or self.has_coin_plan or expected_rate >= RARE_RATE_MAX:
             return 1.0
-        return expected / (1 - expected)
+        return expected_rate / (1 - expected_rate)
 
     @override
     def concerns(self) -> list[str]:
-        """Say that rounds are too large for the memory, or that reports tell too little of an arm."""
-        found = super().concerns()
-        if self.forgets:
-            found += concerns_of_rounds(self.algorithm.half_life, self.largest_batch())
-        return found + self._concerns_of_noise() if self.privacy.trust.promises else found
+        """Return warnings, among them of rounds too large for the half-life, and of too much noise."""
+        concerns = super().concerns()
+        if self.has_half_life:
+            concerns += half_life_concerns(self.algorithm.effective_half_life, self.largest_batch())
+        return concerns + self._noise_concerns() if self.privacy.trust.promises else concerns
 
-    def _concerns_of_noise(self) -> list[str]:
-        """Say that noise hides the mean rewards of arms: rare ones, or differences between many."""
-        rate = self.reward.expected
-        rarer = 0.5 if rate is None else min(rate, 1 - rate)
-        rare = rarer < _RARE
-        if not rare and self.starts_from_levels:  # nobody has to name an arm that coins gave
+    def _noise_concerns(self) -> list[str]:
+        """Return a warning if noise hides the mean rewards of arms, or the differences between them."""
+        rate = self.reward.expected_rate
+        rarer_rate = 0.5 if rate is None else min(rate, 1 - rate)
+        is_rare = rarer_rate < _RARE_RATE
+        if not is_rare and self.has_coin_plan:  # a report need not contain a random arm
             return []
-        error, span = level_error(self, self.usual_question()), self.reward.span
-        differ = rarer if rare else _APART * 4 * rarer * (1 - rarer)
-        if error <= _TOLD * differ:
+        error, span = arm_mean_error(self, self.typical_question()), self.reward.span
+        gap = rarer_rate if is_rare else _TYPICAL_ARM_DEVIATION * 4 * rarer_rate * (1 - rarer_rate)
+        if error <= _MAX_RELATIVE_ERROR * gap:
             return []
-        noise = f"noise alone moves the mean reward of an option by about {_digits(error * span)} after all people"
-        if not rare:
+        noise = f"noise alone moves the mean reward of an option by about {_format(error * span)} after all people"
+        if not is_rare:
             return [
-                f"{noise}, and options are taken to differ by {_digits(differ * span)}: with {self.arm_count} options "
+                f"{noise}, and options are taken to differ by {_format(gap * span)}: with {self.arm_count} options "
                 "it may earn less than the best one alone. List fewer options, or ask more people"
             ]
         trust = self.privacy.trust
-        less = "" if trust.curated else " use a curator,"
+        remedies = "" if trust.curated else " use a curator,"
         if trust.batched and not trust.curated:
-            less = f" raise privacy.local_epsilon_max,{less}"
+            remedies = f" raise privacy.local_epsilon_max,{remedies}"
         return [
             f"{noise}, and reward.base_rate is {self.reward.base_rate:g}: choosing by features is likely to earn no "
-            f"more than chance. Ask more people,{less} choose 'bandit', or take a reward that is less rare"
+            f"more than chance. Ask more people,{remedies} choose 'bandit', or take a reward that is less rare"
         ]
 
     @override
-    def usual_question(self) -> FeatureMeans:
-        if self.starts_from_levels:
-            return self.asked_by(CoinArms.even(self.questions, np.array(self.playable)))
+    def typical_question(self) -> FeatureMeans:
+        """Return the question of a first round with equal shares of questions, or of a coin plan's."""
+        if self.has_coin_plan:
+            return self.make_plan_question(CoinArms.uniform(self.questions, np.array(self.playable)))
         count = self.questions.count
-        return self.asked(0, np.rint(np.arange(1, count) * (1 << 16) / count), self.usual_below)
+        return self.make_question(0, np.rint(np.arange(1, count) * (1 << 16) / count), self.first_round_bound)
 
 
-def _digits(value: float) -> str:
-    """Write a number with two digits."""
+def _format(value: float) -> str:
+    """Format a number with two significant digits."""
     return f"{float(f'{value:.2g}'):,g}"

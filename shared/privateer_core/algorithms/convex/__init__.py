@@ -1,6 +1,6 @@
-"""Bandits on a convex set (Zheng et al. 2020): people get points near a public centre, and report one number.
+"""Spec and policy of bandits on a convex set (Zheng et al. 2020).
 
-Rewards are concave: a reward is what is left after a convex loss.
+Participants get points near a public centre, and report a number. Rewards are concave: they are minus a convex loss.
 """
 
 from typing import Final

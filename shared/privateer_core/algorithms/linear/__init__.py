@@ -1,6 +1,6 @@
-"""Linear and generalized linear bandits (Zheng et al. 2020, Algorithms 3 and 5): every arm has a parameter of its own.
+"""Spec and policy of linear and generalized linear bandits (Zheng et al. 2020, Algorithms 3 and 5).
 
-Here are the spec, and the policy with what a device does.
+Every arm has a parameter of its own.
 """
 
 from typing import Final

@@ -1,4 +1,4 @@
-"""The row of a design matrix that a person's context makes, and the links from x theta to the expected reward."""
+"""The design matrix of contexts, and the links from x theta to the expected reward."""
 
 import math
 from collections.abc import Mapping
@@ -6,30 +6,29 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from privateer_core.arrays import Array, Bools
 from privateer_core.spec.columns import Block, clipped_columns
 from privateer_core.spec.features import Feature
 
-Array = NDArray[np.float64]
-_CIRCLE: Final = ("sine", "cosine")
-_NUMBER: Final = 0.16
-_RARE: Final = 0.1
-"""Assumed variance of a number, and share of missing ones."""
-_SURE: Final = 0.02
-"""No reward is predicted closer to 0 or 1 than this: residuals are divided by the larger of the distances."""
+_CIRCLE_COORDINATES: Final = ("sine", "cosine")
+_NUMBER_VARIANCE: Final = 0.16
+_GAP_SHARE: Final = 0.1
+"""Prior variance of a number, and prior share of missing numbers."""
+_MIN_PROBABILITY: Final = 0.02
+"""Minimum distance of a predicted reward from 0 and 1."""
 
 
 @dataclass(frozen=True)
 class DesignMatrix:
-    """The map from columns in [0, 1] to the coordinates of a context: 1, and those of each block of columns.
+    """The map from columns in [0, 1] to the coordinates of a row: 1, and the coordinates of each block of columns.
 
-    A number is in [-1, 1], one that comes round is a point of the unit circle, yes and no are 1 and -1, and one of
-    several levels is one-hot, of length 1: nobody's row is longer than sqrt(1 + features), and what is beyond the
-    columns' bounds is clipped to them.
+    A number is in [-1, 1], a cyclic number is a point of the unit circle, yes and no are 1 and -1, and a level is
+    one-hot, of length 1: no row is longer than sqrt(1 + features). Numbers beyond the columns' bounds are clipped
+    to them.
     """
 
-    blocks: tuple[Block, ...]  # what the columns are
+    blocks: tuple[Block, ...]  # the blocks of columns
 
     @property
     def dimension(self) -> int:
@@ -40,47 +39,48 @@ class DesignMatrix:
         """Return the coordinates (n, dimension) of contexts (n, columns)."""
         clipped = clipped_columns(contexts)
         rows, start = [np.ones((len(contexts), 1))], 0
-        for before, block in zip((None, *self.blocks), self.blocks, strict=False):
-            own = clipped[:, start : start + block.columns]
-            if block.flags and before and before.cyclic:
-                rows[-1] *= 1 - own  # who has no number is at the centre of the circle
-            rows.append(_coordinates(block, own))
+        for previous, block in zip((None, *self.blocks), self.blocks, strict=False):
+            block_columns = clipped[:, start : start + block.columns]
+            if block.flags and previous and previous.cyclic:
+                rows[-1] *= 1 - block_columns  # a missing number is the centre of the circle
+            rows.append(_encode_block(block, block_columns))
             start += block.columns
         return np.concatenate(rows, axis=1)
 
     @property
-    def length(self) -> float:
-        """The most that a row is long."""
+    def max_norm(self) -> float:
+        """The maximum Euclidean norm of a row."""
         return float(np.sqrt(1 + sum(not block.flags for block in self.blocks)))
 
     @property
-    def bounded(self) -> NDArray[np.bool_]:
-        """Which coordinates (dimension - 1,) are in [-1, 1] and not of levels: numbers, answers and flags."""
+    def is_bounded(self) -> Bools:
+        """The mask (dimension - 1,) of coordinates in [-1, 1] that are no levels: numbers, yes or no, and flags."""
         return np.concatenate([np.full(width(block), width(block) == 1 or block.cyclic) for block in self.blocks])
 
     @property
-    def signs(self) -> NDArray[np.bool_]:
-        """Which coordinates (dimension - 1,) are answers of yes or no: 1 or -1."""
+    def is_sign(self) -> Bools:
+        """The mask (dimension - 1,) of coordinates that are yes or no: 1 or -1."""
         answers = [width(block) == 1 and bool(block.codes) and not block.flags for block in self.blocks]
         return np.repeat(answers, [width(block) for block in self.blocks])
 
     def names(self, features: Mapping[str, Feature]) -> list[str]:
-        """Name the coordinates, for people."""
-        found = ["1"]
+        """Return readable names of the coordinates."""
+        names = ["1"]
         for name, feature in features.items():
             for block in feature.blocks:
-                one = f"{name} is missing" if block.flags else name
-                said = _CIRCLE if block.cyclic else [f"level {k}" for k in range(1, width(block) + 1)]
-                found += [one] if width(block) == 1 else [f"{name}, {what}" for what in said]
-        return found
+                label = f"{name} is missing" if block.flags else name
+                suffixes = _CIRCLE_COORDINATES if block.cyclic else [f"level {k}" for k in range(1, width(block) + 1)]
+                names += [label] if width(block) == 1 else [f"{name}, {suffix}" for suffix in suffixes]
+        return names
 
 
 def width(block: Block) -> int:
     """Return the number of coordinates of a block."""
-    return len(_CIRCLE) if block.cyclic else len(block.codes) if len(block.codes) > 2 else 1
+    return len(_CIRCLE_COORDINATES) if block.cyclic else len(block.codes) if len(block.codes) > 2 else 1
 
 
-def _coordinates(block: Block, columns: Array) -> Array:
+def _encode_block(block: Block, columns: Array) -> Array:
+    """Return a block's coordinates (n, width): flags, circle, number in [-1, 1], or one-hot level."""
     if block.flags:
         return columns
     if block.cyclic:
@@ -93,58 +93,58 @@ def _coordinates(block: Block, columns: Array) -> Array:
 
 
 def prior_moments(design: DesignMatrix) -> Array:
-    """Return what is assumed of the second moments (d, d) of rows before anybody reports.
+    """Return the prior second moments (d, d) of rows.
 
-    Numbers are around the middle of their range, with a standard deviation of .4 of its half; levels, and the numbers
-    of a circle, are as likely.
+    Numbers have the middle of their range as mean, and .4 of half of it as standard deviation; levels are equally
+    likely, and cyclic numbers uniform.
     """
-    middles, spread, start = [np.ones(1)], np.zeros((design.dimension, design.dimension)), 1
+    means, covariance, start = [np.ones(1)], np.zeros((design.dimension, design.dimension)), 1
     for block in design.blocks:
         size = width(block)
-        likely = np.full(size, 0.0 if block.cyclic else 1 / size if size > 1 else _RARE if block.flags else 0.0)
-        middles.append(likely)
-        variance = np.where(likely > 0, likely, 1.0 if block.codes else 1 / size if block.cyclic else _NUMBER)
-        own = slice(start, start := start + size)
-        spread[own, own] = np.diag(variance) - np.outer(likely, likely)
-    middle = np.concatenate(middles)
-    return spread + np.outer(middle, middle)
+        shares = np.full(size, 0.0 if block.cyclic else 1 / size if size > 1 else _GAP_SHARE if block.flags else 0.0)
+        means.append(shares)
+        variance = np.where(shares > 0, shares, 1.0 if block.codes else 1 / size if block.cyclic else _NUMBER_VARIANCE)
+        coordinates = slice(start, start := start + size)
+        covariance[coordinates, coordinates] = np.diag(variance) - np.outer(shares, shares)
+    mean = np.concatenate(means)
+    return covariance + np.outer(mean, mean)
 
 
 @dataclass(frozen=True)
 class Link:
     """A link, for rewards in [0, 1]."""
 
-    name: str  # what specs call it
+    name: str  # its name in specs
     centre: float  # x theta of an expected reward of 1/2
-    scale: float  # how much x theta changes where the expected reward, near 1/2, changes by 1
-    unit: str  # what x theta is in, for people
+    scale: float  # change of x theta per unit of the expected reward, near 1/2
+    unit: str  # the unit of x theta, in words
 
     def means(self, products: Array) -> Array:
-        """Return expected rewards, away from 0 and 1, at products x theta of any shape."""
+        """Return expected rewards at products x theta of any shape, clipped away from 0 and 1."""
         if self.name == "identity":
-            return np.asarray(np.minimum(np.maximum(products, _SURE), 1 - _SURE))
-        return np.asarray(_SURE + (1 - 2 * _SURE) * (1 + np.tanh(products / 2)) / 2)
+            return np.asarray(np.minimum(np.maximum(products, _MIN_PROBABILITY), 1 - _MIN_PROBABILITY))
+        return np.asarray(_MIN_PROBABILITY + (1 - 2 * _MIN_PROBABILITY) * (1 + np.tanh(products / 2)) / 2)
 
     def prior_scale(self, rate: float) -> float:
-        """Return how much x theta may differ between arms, by `scale`, where the mean reward is ``rate``.
+        """Return the prior scale of differences of x theta between arms, where the mean reward is ``rate``.
 
-        Differences of mean rewards are in proportion to their variance, as those of log odds are; these stay.
+        Differences of mean rewards are in proportion to the variance at ``rate``; those of log odds are constant.
         """
         return self.scale * (4 * rate * (1 - rate) if self.name == "identity" else 1.0)
 
-    def truths(self, products: Array) -> Array:
-        """Return the expected rewards that the model says, however close to 0 and 1; the identity's may be beyond."""
+    def unclipped_means(self, products: Array) -> Array:
+        """Return the expected rewards of the model without clipping; those of the identity may be beyond 0 and 1."""
         return products if self.name == "identity" else np.asarray((1 + np.tanh(products / 2)) / 2)
 
-    def product(self, truth: float) -> float:
-        """Return the x theta of an expected reward strictly between 0 and 1."""
+    def linear_predictor(self, truth: float) -> float:
+        """Return the product x theta of an expected reward strictly between 0 and 1: the link function."""
         return truth if self.name == "identity" else math.log(truth / (1 - truth))
 
-    def slopes(self, products: Array) -> Array:
-        """Return the derivative of `truths`."""
+    def derivatives(self, products: Array) -> Array:
+        """Return the derivatives of `unclipped_means`."""
         if self.name == "identity":
             return np.ones_like(products)
-        truths = self.truths(products)
+        truths = self.unclipped_means(products)
         return np.asarray(truths * (1 - truths))
 
 

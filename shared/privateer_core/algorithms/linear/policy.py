@@ -1,30 +1,35 @@
-"""The policy of one round: means and factors of the arms' parameters, and what a device does with them."""
+"""The linear policy of one round: means and covariance factors of the arms' parameters."""
 
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, cast
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from privateer_core.algorithms.linear.design_matrix import LINKS, DesignMatrix, Link
-from privateer_core.algorithms.linear.reports import ByClasses, beside, in_blocks, joint, moments, residuals
+from privateer_core.algorithms.linear.reports import (
+    ClassAnalyzer,
+    combine_vectors,
+    joint_reports,
+    place_in_blocks,
+    residuals,
+    second_moments,
+)
 from privateer_core.algorithms.linear.spec import LinearSpec
-from privateer_core.answer.policy_view import Coefficients, PolicyView
+from privateer_core.answer.policy_view import Coefficients, PolicyView, name_terms
+from privateer_core.arrays import Array, Bools, Coins, Ints
 from privateer_core.mechanisms import VectorMechanism
 from privateer_core.policies.decisions import Arms
 from privateer_core.policies.policy import ArmsPolicy
 from privateer_core.primitives.bounded_vectors import BoundedVectors
-from privateer_core.primitives.public_coins import classes_of, mix, normals_of
+from privateer_core.primitives.public_coins import coin_classes, mix, words_to_normals
 from privateer_core.privacy.terms import Terms
 
-Array = NDArray[np.float64]
-Coins = NDArray[np.uint32]
-_BLOCK: Final = 1 << 17
+_BLOCK_SIZE: Final = 1 << 17
 """Numbers in a block of products: keeps the working set in the processor's cache."""
-_LARGEST: Final = 1e6
-_ARM: Final = np.uint64(0x9FB21C651E98DF25)
+_MAX_PARAMETER: Final = 1e6
+_ARM_FACTOR: Final = np.uint64(0x9FB21C651E98DF25)
 
 
 @dataclass(frozen=True)
@@ -39,163 +44,159 @@ class LinearPolicy(ArmsPolicy):
     design: DesignMatrix  # how an encoded context becomes a row x
     link: str  # the name of the rewards' link
     means: Array  # shape (arms, d): means of the arms' parameters, theta_k
-    factors: Array  # shape (arms, d, d): L_k, with L_k L_k^T the covariance of what is known of theta_k
-    whitening: Array  # shape (d, d): what rows are multiplied with before a direction is taken of them
-    telling: Array  # shape (d, d): what rows are multiplied with before second moments are taken of them
-    exploration: float  # alpha; 0: everybody gets the arm with the largest mean
-    playable: NDArray[np.bool_]  # shape (arms,): which arms are not retired
-    favours: int  # the arm at which everybody has the largest coin; -1: that of a public class, which coins decide
+    factors: Array  # shape (arms, d, d): L_k, with L_k L_k^T the posterior covariance of theta_k
+    whitening: Array  # shape (d, d): the matrix that rows are multiplied with before they are scaled to length 1
+    telling: Array  # shape (d, d): the matrix that rows are multiplied with before second moments are computed
+    exploration: float  # alpha; 0: all participants get the arm with the largest mean
+    playable: Bools  # shape (arms,): which arms are not retired
+    favours: int  # the arm with the largest coin of all participants; -1: it is that of a public class, by coins
     share: float  # share of a report that is second moments of contexts, of its squared length; 1: a joint report
-    seed: int  # what the coins of a choice mean
+    seed: int  # the seed of the choices' coins
     terms: Terms
 
     mixes = True
 
     @property
     def mechanism(self) -> VectorMechanism:
-        """What randomizes, adds up and releases the round's vectors."""
+        """The mechanism that randomizes, sums and releases the round's vectors."""
         return cast(VectorMechanism, self.terms.mechanism)
 
     @property
     def classes(self) -> int:
-        """Public classes whose sums are released: people of a class have the largest coin at the same arm."""
+        """Number of public classes with released sums; participants of a class have their largest coin at one arm."""
         return getattr(self.mechanism, "classes", 1)
 
     @property
     def fresh_coins(self) -> bool:
-        """Whether reports have coins of their own: those of a choice are sent only if they tell a class."""
+        """Whether reports have coins of their own; the choice's coins are sent only if there are classes."""
         return self.classes == 1
 
     @override
-    def analyzer_of(self, earlier: "LinearPolicy") -> ByClasses:
-        return ByClasses(self.classes, partial(self.classes_of, chosen_by=earlier))
+    def make_earlier_analyzer(self, earlier: "LinearPolicy") -> ClassAnalyzer:
+        return ClassAnalyzer(self.classes, partial(self.find_classes, chosen_by=earlier))
 
     @override
-    def fits(self, spec: LinearSpec) -> bool:
-        return self._is_shaped(spec) and self._agrees(spec) and self._asks_no_more(spec)
+    def is_compatible(self, spec: LinearSpec) -> bool:
+        return self._is_shaped(spec) and self._is_of_spec(spec) and self._has_allowed_mechanism(spec)
 
     def _is_shaped(self, spec: LinearSpec) -> bool:
-        arms, d = spec.arm_count, spec.design.dimension
-        shapes = [(self.means, (arms, d)), (self.factors, (arms, d, d))]
+        """Whether arrays have the shapes and types of the spec, and no number is huge."""
+        n_arms, d = spec.arm_count, spec.design.dimension
+        shapes = [(self.means, (n_arms, d)), (self.factors, (n_arms, d, d))]
         shapes += [(self.whitening, (d, d)), (self.telling, (d, d))]
-        shaped = all(one.shape == shape and one.dtype == np.float64 for one, shape in shapes)
-        return shaped and all(bool((np.abs(one) <= _LARGEST).all()) for one, _ in shapes)
+        has_shapes = all(array.shape == shape and array.dtype == np.float64 for array, shape in shapes)
+        return has_shapes and all(bool((np.abs(array) <= _MAX_PARAMETER).all()) for array, _ in shapes)
 
-    def _agrees(self, spec: LinearSpec) -> bool:
-        same = self.design == spec.design and self.link == spec.algorithm.link
-        same = same and self.playable.tolist() == list(spec.playable) and 0 <= self.exploration <= 1
-        same = same and (self.favours == -1 or (spec.favours and self._favours_one))
-        return same and 0 <= self.seed < 1 << 63
+    def _is_of_spec(self, spec: LinearSpec) -> bool:
+        """Whether design, link, arms and exploration are the spec's, and the favoured arm is allowed."""
+        is_same = self.design == spec.design and self.link == spec.algorithm.link
+        is_same = is_same and self.playable.tolist() == list(spec.playable) and 0 <= self.exploration <= 1
+        is_playable = self.favours in np.flatnonzero(self.playable)
+        is_same = is_same and (self.favours == -1 or (spec.has_favoured_arm and is_playable))
+        return is_same and 0 <= self.seed < 1 << 63
 
-    @property
-    def _favours_one(self) -> bool:
-        return 0 <= self.favours < len(self.playable) and bool(self.playable[self.favours])
-
-    def _asks_no_more(self, spec: LinearSpec) -> bool:
-        """Whether the mechanism is of the spec's ball, of no more messages, and tells no classes but those of coins."""
-        asked = isinstance(self.mechanism, VectorMechanism) and self.mechanism.ball == spec.ball
-        asked = asked and self.mechanism.messages <= spec.algorithm.messages
-        return asked and self.classes in (1, spec.asked(self.seed).classes) and self.share == spec.share
+    def _has_allowed_mechanism(self, spec: LinearSpec) -> bool:
+        """Whether the mechanism has the spec's ball, at most its messages, and no classes but those of coins."""
+        is_valid = isinstance(self.mechanism, VectorMechanism) and self.mechanism.ball == spec.ball
+        is_valid = is_valid and self.mechanism.messages <= spec.algorithm.messages_per_report
+        is_valid = is_valid and self.share == spec.moment_share
+        return is_valid and self.classes in (1, spec.make_question(self.seed).classes)
 
     @override
     def decide(self, contexts: Array, coins: Coins) -> Arms:
-        return Arms(self.chosen(self.design.rows(contexts), self.normals(coins)))
+        return Arms(self.choose_arms(self.design.rows(contexts), self.draw_normals(coins)))
 
-    def chosen(self, rows: Array, normals: Array) -> NDArray[np.int64]:
-        """Return the arms (n,) of people with these rows (n, d) and normal coins (n, arms)."""
-        chosen = np.empty(len(rows), np.int64)
-        arms, d = self.means.shape
-        sides = np.ascontiguousarray(self.factors.transpose(1, 0, 2).reshape(d, arms * d))
-        step = max(1, _BLOCK // (arms * d))
+    def choose_arms(self, rows: Array, normals: Array) -> Ints:
+        """Return the arms (n,) of participants with these rows (n, d) and normal coins (n, arms)."""
+        arms = np.empty(len(rows), np.int64)
+        n_arms, d = self.means.shape
+        stacked_factors = np.ascontiguousarray(self.factors.transpose(1, 0, 2).reshape(d, n_arms * d))
+        step = max(1, _BLOCK_SIZE // (n_arms * d))
         for start in range(0, len(rows), step):
             x = rows[start : start + step]
             scores = x @ self.means.T
             if self.exploration:
-                products = (x @ sides).reshape(len(x), arms, d)
+                products = (x @ stacked_factors).reshape(len(x), n_arms, d)
                 lengths = np.sqrt(np.einsum("nkd,nkd->nk", products, products))
                 scores += self.exploration * normals[start : start + step] * lengths
             scores[:, ~self.playable] = -np.inf
-            chosen[start : start + step] = scores.argmax(axis=1)
-        return chosen
+            arms[start : start + step] = scores.argmax(axis=1)
+        return arms
 
-    def normals(self, coins: Coins) -> Array:
-        """Return the normal coins of every arm, (n, arms): independent, the largest of those played at the own class.
+    def draw_normals(self, coins: Coins) -> Array:
+        """Return independent normal coins of every arm, (n, arms), with the largest at the arm of the class.
 
-        A class is uniform, so that swapping the largest coin with the class's own leaves their distribution as it is.
+        A class is uniform, so that swapping the largest coin with the coin of the class preserves the distribution.
         """
         words = mix(coins.astype(np.uint64) + np.uint64(self.seed))[:, None]
-        normals = normals_of(mix(words ^ mix(np.arange(1, len(self.means) + 1, dtype=np.uint64) * _ARM)))
-        played, own = np.flatnonzero(self.playable), self._favoured(coins)
-        largest = played[normals[:, played].argmax(axis=1)]
-        people = np.arange(len(coins))
-        own_values = normals[people, own]
-        normals[people, own] = normals[people, largest]
-        normals[people, largest] = own_values
+        normals = words_to_normals(mix(words ^ mix(np.arange(1, len(self.means) + 1, dtype=np.uint64) * _ARM_FACTOR)))
+        active_arms, favoured_arms = np.flatnonzero(self.playable), self._favoured_arms(coins)
+        largest = active_arms[normals[:, active_arms].argmax(axis=1)]
+        rows = np.arange(len(coins))
+        favoured_normals = normals[rows, favoured_arms]
+        normals[rows, favoured_arms] = normals[rows, largest]
+        normals[rows, largest] = favoured_normals
         return np.asarray(normals)
 
-    def _favoured(self, coins: Coins) -> NDArray[np.int64]:
-        """Return the arm (n,) at which people with these coins have the largest one."""
+    def _favoured_arms(self, coins: Coins) -> Ints:
+        """Return the arm (n,) at which participants with these coins have the largest normal coin."""
         if self.favours >= 0:
             return np.full(len(coins), self.favours)
-        played = np.flatnonzero(self.playable)
-        return played[classes_of(coins, self.seed, len(played))]
+        active_arms = np.flatnonzero(self.playable)
+        return active_arms[coin_classes(coins, self.seed, len(active_arms))]
 
-    def classes_of(self, coins: Coins, chosen_by: "LinearPolicy") -> NDArray[np.int64]:
-        """Return the class (n,), in this round, of people whose coins chose an arm by a policy: this or an earlier one.
+    def find_classes(self, coins: Coins, chosen_by: "LinearPolicy") -> Ints:
+        """Return the class (n,) in this round of participants for whom this or an earlier policy chose an arm.
 
-        It is that of the arm at which they had the largest coin. Where nobody gets that arm any more it is any.
+        It is the class of the arm at which they had the largest coin, or a uniform class if that arm is retired.
         """
         if self.classes == 1:
             return np.zeros(len(coins), np.int64)
-        own = classes_of(coins, self.seed, self.classes)
+        classes = coin_classes(coins, self.seed, self.classes)
         if chosen_by.version == self.version:
-            return own
-        places = np.full(len(self.playable), -1)
-        places[self.playable] = np.arange(self.classes)
-        then = places[chosen_by._favoured(coins)]
-        return np.where(then < 0, own, then)
+            return classes
+        class_by_arm = np.full(len(self.playable), -1)
+        class_by_arm[self.playable] = np.arange(self.classes)
+        earlier_classes = class_by_arm[chosen_by._favoured_arms(coins)]
+        return np.where(earlier_classes < 0, classes, earlier_classes)
 
-    def played(self, rows: Array, coins: Coins) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the arms and the classes, (n,) each, of people with these rows and coins who report to the round.
+    def choose_reported_arms(self, rows: Array, coins: Coins) -> tuple[Ints, Ints]:
+        """Return the arms and the classes, (n,) each, of participants with these rows and coins in the round.
 
-        Everybody measures from this policy's means and in its directions. Which arm they have is what others may have
-        decided: each decided for a part of these people, one after the other.
+        Residuals and directions are those of this policy. Arms are by the deciding policies, each for its share of
+        the participants, in order.
         """
-        ends = np.rint(len(rows) * np.cumsum([share for _, share in self.decided])).astype(np.int64)
+        ends = np.rint(len(rows) * np.cumsum([share for _, share in self.weighted_deciders])).astype(np.int64)
         arms, classes = np.empty(len(rows), np.int64), np.empty(len(rows), np.int64)
-        for (policy, _), start, end in zip(self.decided, [0, *ends[:-1]], ends, strict=True):
-            some = slice(start, end)
-            arms[some] = policy.chosen(rows[some], policy.normals(coins[some]))
-            classes[some] = self.classes_of(coins[some], policy)
+        for (policy, _), start, end in zip(self.weighted_deciders, [0, *ends[:-1]], ends, strict=True):
+            participants = slice(start, end)
+            arms[participants] = policy.choose_arms(rows[participants], policy.draw_normals(coins[participants]))
+            classes[participants] = self.find_classes(coins[participants], policy)
         return arms, classes
 
-    def expected(self, rows: Array, arms: NDArray[np.int64]) -> Array:
-        """Return the expected rewards (n,) of arms for people with these rows, as far as the policy knows."""
+    def predict(self, rows: Array, arms: Ints) -> Array:
+        """Return the policy's expected rewards (n,) of arms for participants with these rows."""
         return self.rewards_link.means(np.einsum("nd,nd->n", rows, self.means[arms]))
 
     @property
     def rewards_link(self) -> Link:
-        """The link."""
+        """The link of the rewards."""
         return LINKS[self.link]
 
     @override
     def contribute(self, contexts: Array, coins: Coins, decisions: Arms, rewards: Array) -> BoundedVectors:
-        """Return everybody's vector; the arm is the place of a block in it, and the mechanism hides it all."""
+        """Return each participant's vector, with a block at the position of the arm; the mechanism hides all of it."""
         rows, arms = self.design.rows(contexts), decisions.arms
         if self.share == 1:
-            vectors = in_blocks(joint(rows @ self.telling, rewards), arms, len(self.means))
-            return BoundedVectors(coins, vectors)
-        own = residuals(rows @ self.whitening, self.expected(rows, arms), rewards)
-        vectors = in_blocks(own, arms, len(self.means))
+            joint_vectors = joint_reports(rows @ self.telling, rewards)
+            return BoundedVectors(coins, place_in_blocks(joint_vectors, arms, len(self.means)))
+        residual_vectors = residuals(rows @ self.whitening, self.predict(rows, arms), rewards)
+        vectors = place_in_blocks(residual_vectors, arms, len(self.means))
         if self.share:
-            vectors = beside(vectors, moments(rows @ self.telling), self.share)
+            vectors = combine_vectors(vectors, second_moments(rows @ self.telling), self.share)
         return BoundedVectors(coins, vectors)
 
     @override
     def view(self, spec: LinearSpec) -> PolicyView:
-        names = self.design.names(spec.features)
-        arms = {
-            arm: {name: round(float(value), 4) for name, value in zip(names, mean, strict=True)}
-            for arm, mean in zip(spec.options, self.means, strict=True)
-        }
-        return PolicyView(spec.algorithm.name, self.version, Coefficients(self.link, LINKS[self.link].unit, {}, arms))
+        arms = name_terms(spec.options, self.design.names(spec.features), self.means)
+        return PolicyView(spec.algorithm.name, self.version, Coefficients(self.link, self.rewards_link.unit, {}, arms))

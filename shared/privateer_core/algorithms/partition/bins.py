@@ -1,4 +1,4 @@
-"""Bins of a dyadic partition of contexts, their arms, and who is asked about which."""
+"""Bins of a dyadic partition of contexts, their active arms, and the keys of reports."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,65 +8,63 @@ from typing import Any, ClassVar, Final, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from privateer_core.arrays import Array, Bools, Ints
 from privateer_core.mechanisms import KeyedMechanism
 from privateer_core.mechanisms.cell_pairs import CellPairs
 from privateer_core.primitives.public_coins import UNIT, EarlierChoices, Layout
 from privateer_core.privacy.terms import Terms
 
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
-
 DEPTH_MAX: Final = 40
-"""Deepest bin: paths are integers of this many bits."""
+"""Maximum depth of a bin: paths are integers of this many bits."""
 _PRIMES: Final = np.array([p for p in range(2, 174) if all(p % q for q in range(2, p))])
-_INSIDE: Final = np.modf(np.arange(1, 65)[:, None] * np.sqrt(_PRIMES))[0]
-"""64 places spread over a unit cube of up to 40 columns."""
+_CUBE_POINTS: Final = np.modf(np.arange(1, 65)[:, None] * np.sqrt(_PRIMES))[0]
+"""64 points of a low-discrepancy sequence in the unit cube of up to 40 columns."""
 
 
 class Bins:
-    """Bins of a dyadic partition (Ma et al. 2025, Section 2.3.2), of which a policy tells these attributes.
+    """Bins of a dyadic partition (Ma et al. 2025, Section 2.3.2).
 
-    A bin of depth s is named by its path, s bits: bit i tells the half along dimension ``axes[i]``. Cycling through the
+    A bin of depth s has a path of s bits: bit i is the half along dimension ``axes[i]``. Cycling through the
     dimensions always halves a longest edge (the paper's max-edge rule, with ties to the lowest dimension).
     """
 
     dimension: int  # number of columns of an encoded context, d
-    axes: Ints  # shape (`DEPTH_MAX`,), int64: column that every level halves
+    axes: Ints  # shape (`DEPTH_MAX`,), int64: the column that every level halves
     # depths, paths: shape (bins,), int64: the bins in order of their paths
     depths: Ints
     paths: Ints
 
     @cached_property
     def starts(self) -> Ints:
-        """The least path of `DEPTH_MAX` bits in each bin, (bins,)."""
+        """The smallest path of `DEPTH_MAX` bits in each bin, (bins,)."""
         return self.paths << (DEPTH_MAX - self.depths)
 
     def locate(self, contexts: Array) -> Ints:
         """Return the bin of each context; ``contexts`` (n, d) in [0, 1], result (n,)."""
         deepest = int(np.max(self.depths))
         path = np.zeros(len(contexts), dtype=np.int64)
-        left = np.bincount(self.axes[:deepest], minlength=contexts.shape[1])
-        cells = np.minimum((contexts * (1 << left)).astype(np.int64), (1 << left) - 1)
+        n_halvings = np.bincount(self.axes[:deepest], minlength=contexts.shape[1])
+        cells = np.minimum((contexts * (1 << n_halvings)).astype(np.int64), (1 << n_halvings) - 1)
         for axis in self.axes[:deepest]:
-            left[axis] -= 1
-            path = (path << 1) | ((cells[:, axis] >> left[axis]) & 1)
+            n_halvings[axis] -= 1
+            path = (path << 1) | ((cells[:, axis] >> n_halvings[axis]) & 1)
         return np.asarray(np.searchsorted(self.starts, path << (DEPTH_MAX - deepest), side="right") - 1)
 
     def edges(self) -> tuple[Array, Array]:
         """Return lower and upper corners of the bins, each (bins, d)."""
         return corners(self.depths, self.paths, self.axes, self.dimension)
 
-    def within(self, other: "Bins", bins: Ints) -> Ints:
-        """Return the bin of another partition that holds each of ``bins``; -1 where none does, as a whole."""
+    def enclosing_bins(self, other: "Bins", bins: Ints) -> Ints:
+        """Return the bin of another partition that contains each of ``bins``, or -1."""
         depths = self.depths[bins]
-        found = np.asarray(np.searchsorted(other.starts, self.starts[bins], side="right") - 1)
-        differ = np.flatnonzero(other.axes != self.axes)
-        levels = int(differ[0]) if len(differ) else DEPTH_MAX
-        whole = (other.depths[found] <= depths) & (other.depths[found] <= levels)
-        return np.where(whole, found, -1)
+        enclosing = np.asarray(np.searchsorted(other.starts, self.starts[bins], side="right") - 1)
+        differing_axes = np.flatnonzero(other.axes != self.axes)
+        shared_depth = int(differing_axes[0]) if len(differing_axes) else DEPTH_MAX
+        is_enclosed = (other.depths[enclosing] <= depths) & (other.depths[enclosing] <= shared_depth)
+        return np.where(is_enclosed, enclosing, -1)
 
-    def tile(self) -> bool:
-        """Whether every context is in one bin, if arrays have the right types and shapes."""
+    def is_partition(self) -> bool:
+        """Whether the bins are in the order of their paths, disjoint, and cover every context."""
         if np.min(self.depths) < 0 or np.max(self.depths) > DEPTH_MAX or np.min(self.paths) < 0:
             return False
         if bool((self.paths >> self.depths).any()):
@@ -80,20 +78,20 @@ def corners(depths: Ints, paths: Ints, axes: Ints, dimension: int) -> tuple[Arra
     lower = np.zeros((len(depths), dimension))
     width = np.ones_like(lower)
     for level in range(int(np.max(depths, initial=0))):
-        split = np.flatnonzero(depths > level)
+        is_split = np.flatnonzero(depths > level)
         j = axes[level]
-        width[split, j] /= 2
-        half = (paths[split] >> (depths[split] - 1 - level)) & 1
-        lower[split, j] += half * width[split, j]
+        width[is_split, j] /= 2
+        halves = (paths[is_split] >> (depths[is_split] - 1 - level)) & 1
+        lower[is_split, j] += halves * width[is_split, j]
     return lower, lower + width
 
 
 @dataclass(frozen=True)
 class AskedBins(Bins):
-    """Bins, their active arms, and who reports about which."""
+    """Bins, their active arms, and the bins that reports are about."""
 
     mechanisms: ClassVar[Any] = KeyedMechanism | CellPairs
-    """What may randomize its reports."""
+    """Types of mechanisms for its reports."""
 
     version: int  # the policy's version, from 1
     # dimension, axes, depths, paths: the partition, as in `Bins`
@@ -101,53 +99,52 @@ class AskedBins(Bins):
     axes: Ints
     depths: Ints
     paths: Ints
-    active: NDArray[np.bool_]  # shape (bins, arms), bool: at least one in every bin
-    bins: Ints  # shape (undecided,), int64: the bins whose people are asked; people of other bins have nothing to tell
-    # how reports of this version are randomized. The layout of the mechanism says what the coins of a report mean.
-    terms: Terms
-    # what the coins of a choice mean, where the arm is in the key of a report; None: they are those of the report
+    active: Bools  # shape (bins, arms), bool: at least one in every bin
+    bins: Ints  # shape (undecided,), int64: bins that reports are about; participants in other bins contribute nothing
+    terms: Terms  # how reports of this version are randomized. The mechanism has the layout of a report's coins.
+    # the layout of the choice's coins, if the arm is in the key of a report; None: a report has the choice's coins
     choice: Layout | None = None
-    cohort: str = ""  # the cohort that reports: a source's name; empty for the experiment's own people
-    # shape (undecided,), int64, rising from 0, where the arm is in the key: bins of one number are parts of one whole,
-    # which reports are about. None: each bin is a whole.
+    cohort: str = ""  # the cohort that reports: a source's name; empty for the experiment's own participants
+    # shape (undecided,), int64, ascending from 0, if the arm is in the key: the parent of each of ``bins``, which
+    # reports are about. None: each bin is its own parent.
     wholes: Ints | None = None
 
     @property
     def mechanism(self) -> KeyedMechanism | CellPairs:
-        """What randomizes, adds up and releases the round's reports."""
+        """The mechanism that randomizes, sums and releases the round's reports."""
         return cast(KeyedMechanism | CellPairs, self.terms.mechanism)
 
     @property
     def layout(self) -> Layout:
-        """What the coins of a choice mean: the keys are the entries of ``bins``, the groups are arms."""
+        """The layout of the choice's coins: the keys are the entries of ``bins``, the groups are arms."""
         return self.mechanism.layout if self.choice is None else self.choice
 
     @property
     def fresh_coins(self) -> bool:
         """Whether a report has coins of its own.
 
-        Where the arm is in the key, every active arm of every whole is a key (`cells`), and coins decide nothing but
-        its sign and bucket. Otherwise a report carries the coins of the choice.
+        If the arm is in the key, every active arm of every parent is a key (`cells`), and coins decide only its sign
+        and bucket. Otherwise a report has the coins of the choice.
         """
         return self.choice is not None
 
     @cached_property
-    def whole_of(self) -> Ints:
-        """The whole of which each of ``bins`` is a part, shape (undecided,)."""
+    def parent_of_bin(self) -> Ints:
+        """The parent of each of ``bins``, shape (undecided,)."""
         return np.arange(len(self.bins)) if self.wholes is None else self.wholes
 
     @cached_property
     def cells(self) -> Ints:
-        """Whole, and arm that is active in one of its parts, of every pair asked about; shape (cells, 2), in order."""
-        return np.argwhere(self.by_whole(self.active[self.bins]))
+        """The cells of reports: pairs of a parent and an arm active in any of its bins; shape (cells, 2), in order."""
+        return np.argwhere(self.sum_by_parent(self.active[self.bins]))
 
-    def by_whole(self, parts: NDArray[Any]) -> NDArray[Any]:
-        """Add up numbers of ``bins``, shape (undecided, ...), whole by whole; shape (wholes, ...)."""
-        return by_whole(parts, self.wholes)
+    def sum_by_parent(self, numbers: NDArray[Any]) -> NDArray[Any]:
+        """Sum numbers of ``bins``, shape (undecided, ...), by parent; shape (parents, ...)."""
+        return sum_by_parent(numbers, self.wholes)
 
     @cached_property
     def key_of_bin(self) -> Ints:
-        """Place of each bin among ``bins``, -1 for others; shape (bins,)."""
+        """Index of each bin among ``bins``, or -1; shape (bins,)."""
         keys = np.full(len(self.depths), -1, dtype=np.int64)
         keys[self.bins] = np.arange(len(self.bins))
         return keys
@@ -160,48 +157,49 @@ class AskedBins(Bins):
         return np.asarray(shares)
 
 
-def by_whole(parts: NDArray[Any], wholes: Ints | None) -> NDArray[Any]:
-    """Add up numbers of parts, shape (parts, ...), whole by whole, shape (wholes, ...); they are wholes without any."""
-    if wholes is None:
-        return parts
-    added = np.zeros((int(np.max(wholes, initial=-1)) + 1, *parts.shape[1:]), parts.dtype)
-    np.add.at(added, wholes, parts)
-    return added
+def sum_by_parent(numbers: NDArray[Any], parents: Ints | None) -> NDArray[Any]:
+    """Sum numbers of bins, shape (bins, ...), by parent, shape (parents, ...); return them without parents."""
+    if parents is None:
+        return numbers
+    sums = np.zeros((int(np.max(parents, initial=-1)) + 1, *numbers.shape[1:]), numbers.dtype)
+    np.add.at(sums, parents, numbers)
+    return sums
 
 
-def choices_of(earlier: AskedBins, policy: AskedBins) -> EarlierChoices:
-    """Return what the coins of an earlier choice mean at the keys of a policy.
+def translate_choices(earlier: AskedBins, policy: AskedBins) -> EarlierChoices:
+    """Return the groups of an earlier choice's coins at the keys of a policy.
 
-    There is one more group, the last: of all coins at a key whose bin was not whole then, so that what they chose
-    there depends on more than the key.
+    The last group is an additional one: of all coins at a key whose bin was split in the earlier partition, so that
+    the arm depends on more than the key.
     """
-    bins = policy.within(earlier, policy.bins)
+    bins = policy.enclosing_bins(earlier, policy.bins)
     keys = np.where(bins >= 0, earlier.key_of_bin[bins], -1)
     thresholds = np.zeros((len(bins), policy.active.shape[1]), np.uint32)
-    # Where nothing was asked the only active arm was played.
-    only = earlier.active[bins].argmax(axis=1)
-    thresholds[:, :-1] = np.where(np.arange(thresholds.shape[1] - 1)[None, :] < only[:, None], 0, UNIT)
-    asked = keys >= 0
-    # Arms that were added since were played by nobody, as in the rows of those who were not asked.
-    thresholds[asked, : earlier.active.shape[1] - 1] = earlier.layout.thresholds[keys[asked]]
+    # In bins without reports the only active arm was given.
+    only_arms = earlier.active[bins].argmax(axis=1)
+    thresholds[:, :-1] = np.where(np.arange(thresholds.shape[1] - 1)[None, :] < only_arms[:, None], 0, UNIT)
+    is_asked = keys >= 0
+    # No earlier participant had an arm that was added since, as in the rows of bins without reports.
+    thresholds[is_asked, : earlier.active.shape[1] - 1] = earlier.layout.thresholds[keys[is_asked]]
     thresholds[:, -1] = UNIT
     thresholds[bins < 0] = 0
     return EarlierChoices(policy.layout.seed, thresholds, earlier.layout, np.maximum(keys, 0))
 
 
-def choices_of_all(policy: AskedBins, decided: Sequence[tuple[AskedBins, float]]) -> Layout:
-    """Return choices with the share of a bin's people to whom these policies, weighed, gave each arm."""
-    shares = sum(weight * _shares(one, policy) for one, weight in decided)
+def mix_choices(policy: AskedBins, decisions: Sequence[tuple[AskedBins, float]]) -> Layout:
+    """Return the layout of coins with each arm's mean share over weighted policies, for the policy's ``bins``."""
+    shares = sum(weight * _earlier_shares(earlier, policy) for earlier, weight in decisions)
     edges = np.cumsum(shares, axis=1)[:, :-1] / np.sum(shares, axis=1, keepdims=True)
     return Layout(policy.layout.seed, np.minimum(np.rint(edges * UNIT), UNIT).astype(np.uint32))
 
 
-def _shares(earlier: AskedBins, policy: AskedBins) -> Array:
-    """Return the share of people in each of the policy's ``bins`` to whom an earlier one gave each arm."""
-    bins, (lower, upper) = policy.within(earlier, policy.bins), [corner[policy.bins] for corner in policy.edges()]
+def _earlier_shares(earlier: AskedBins, policy: AskedBins) -> Array:
+    """Return the share of each arm under an earlier policy, in each of the policy's ``bins``."""
+    bins = policy.enclosing_bins(earlier, policy.bins)
+    lower, upper = (corner[policy.bins] for corner in policy.edges())
     shares = earlier.shares[bins]
-    for place in np.flatnonzero(bins < 0).tolist():
-        inside = earlier.locate(lower[place] + (upper - lower)[place] * _INSIDE[:, : policy.dimension])
-        shares[place] = earlier.shares[inside].mean(axis=0)
-    added = policy.active.shape[1] - earlier.active.shape[1]
-    return np.pad(shares, ((0, 0), (0, added)))
+    for index in np.flatnonzero(bins < 0).tolist():
+        points_bins = earlier.locate(lower[index] + (upper - lower)[index] * _CUBE_POINTS[:, : policy.dimension])
+        shares[index] = earlier.shares[points_bins].mean(axis=0)
+    n_added_arms = policy.active.shape[1] - earlier.active.shape[1]
+    return np.pad(shares, ((0, 0), (0, n_added_arms)))

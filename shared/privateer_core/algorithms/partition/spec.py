@@ -11,40 +11,39 @@ from typing_extensions import override
 from privateer_core.primitives.public_coins import Layout
 from privateer_core.primitives.questions import KeyedMeans
 from privateer_core.spec.arms import ArmsSpec
-from privateer_core.spec.capabilities import Capabilities
-from privateer_core.spec.memory import check_rounds, checked_memory, concerns_of_rounds
+from privateer_core.spec.memory import check_half_life, half_life_concerns, validate_half_life
 from privateer_core.spec.sections import Section, parse_section
-from privateer_core.spec.spec import example_promises
+from privateer_core.spec.spec import Capabilities, example_promises
 
 MEMORIES: Final = (math.inf, 30_000.0, 10_000.0, 3_000.0)
-"""Half-lives in people, of which ``memory = "auto"`` uses the one that predicts best."""
-_EVEN: Final = 0.5
-"""A rate that says as much as none."""
+"""Half-lives in participants, of which ``half_life = "auto"`` uses the best predictor."""
+_UNINFORMATIVE_RATE: Final = 0.5
+"""The declared rate that is equivalent to none."""
 
 
 class PartitionSection(Section):
     """The ``[algorithm]`` of the partition bandit."""
 
     name: Literal["partition"]
-    # how what was learned fades, where rewards move: people after whose reports it counts half; ``auto``: whichever of
-    # `MEMORIES` predicts best; ``none``, as if not given: it never fades
-    memory: float | Literal["auto", "none"] | None = None
+    # half-life of evidence, in participants, where rewards may change; ``auto``: the one of `MEMORIES` that predicts
+    # best; ``none``, as if not given: evidence is never forgotten
+    half_life: float | Literal["auto", "none"] | None = None
 
-    @field_validator("memory", mode="before")
+    @field_validator("half_life", mode="before")
     @classmethod
-    def _half_life(cls, memory: Any) -> Any:
-        return checked_memory(memory, ("auto", "none"))
+    def _check_half_life(cls, memory: Any) -> Any:
+        return validate_half_life(memory, ("auto", "none"))
 
     @property
     def half_lives(self) -> tuple[float, ...]:
-        """Half-lives that a learner keeps side by side, in people, the endless one first; empty without memory."""
-        if self.memory is None or self.memory == "none":
+        """Half-lives that a learner compares, in participants, the infinite one first; empty without memory."""
+        if self.half_life is None or self.half_life == "none":
             return ()
-        return MEMORIES if self.memory == "auto" else (math.inf, self.memory)
+        return MEMORIES if self.half_life == "auto" else (math.inf, self.half_life)
 
 
 class PartitionSpec(ArmsSpec):
-    """An experiment with the partition bandit."""
+    """A spec of an experiment with the partition bandit."""
 
     capabilities: ClassVar[Capabilities] = replace(
         ArmsSpec.capabilities, takes_sources=True, takes_several_reports=True, context_decides=True
@@ -53,56 +52,55 @@ class PartitionSpec(ArmsSpec):
     algorithm: PartitionSection  # type: ignore[assignment] # a section of its own, with the base's key
 
     @model_validator(mode="after")
-    def _can_forget(self) -> Self:
+    def _check_memory(self) -> Self:
         if self.algorithm.half_lives:
-            check_rounds(min(self.algorithm.half_lives), self.experiment.round_size)
+            check_half_life(min(self.algorithm.half_lives), self.experiment.round_size)
         return self
 
     def concerns(self) -> list[str]:
-        """Say that rounds are too large for the memory, if they are."""
-        lives = self.algorithm.half_lives
-        return super().concerns() + (concerns_of_rounds(min(lives), self.largest_batch()) if lives else [])
+        """Return warnings, among them of rounds too large for the half-life."""
+        half_lives = self.algorithm.half_lives
+        return super().concerns() + (half_life_concerns(min(half_lives), self.largest_batch()) if half_lives else [])
 
     @property
     @override
-    def takes_turns(self) -> bool:
+    def has_single_arm_rounds(self) -> bool:
         return self.privacy.arm_in_key
 
     @override
-    def usual_question(self) -> KeyedMeans:
-        """Return a question of no key, which costs as much as one of many; or of one bin where a rate is declared.
+    def typical_question(self) -> KeyedMeans:
+        """Return a question without keys, at the cost of any number of keys; with a declared rate, about a single bin.
 
-        What is asked about rare events depends on the keys. Rounds begin with one bin, or with several of levels or of
+        Questions about rare events depend on the keys. Rounds begin with one bin, or with several bins for levels or
         many features, which only a learner knows.
         """
-        in_key, rate = self.privacy.arm_in_key, self.reward.expected
-        if rate is not None and rate != _EVEN:
-            return self._of_one_bin(rate)
-        layout = Layout.ungrouped(0, 0) if in_key else Layout(0, np.zeros((0, self.arm_count - 1), np.uint32))
-        return KeyedMeans(layout, counted=True)
-
-    def _of_one_bin(self, rate: float) -> KeyedMeans:
-        if not self.privacy.arm_in_key:
-            return KeyedMeans(Layout(0, np.zeros((1, self.arm_count - 1), np.uint32)), rate=rate, counted=True)
-        keys = sum(self.playable)
-        return KeyedMeans(Layout.ungrouped(keys, 0), key_share=1 / keys, rate=rate, counted=True)
+        in_key, rate = self.privacy.arm_in_key, self.reward.expected_rate
+        has_rate, n_keys = rate is not None and rate != _UNINFORMATIVE_RATE, sum(self.playable)
+        if not in_key:
+            layout = Layout(0, np.zeros((int(has_rate), self.arm_count - 1), np.uint32))
+            return KeyedMeans(layout, rate=rate if has_rate else None, counted=True)
+        if not has_rate:
+            return KeyedMeans(Layout.ungrouped(0, 0), counted=True)
+        return KeyedMeans(Layout.ungrouped(n_keys, 0), key_share=1 / n_keys, rate=rate, counted=True)
 
     @classmethod
     @override
     def instances(cls) -> dict[str, Self]:
-        promises = {str(promise["model"]): promise for promise in example_promises()}
-        made = {name: cls._instance(promise) for name, promise in promises.items()}
-        made |= {
-            f"{name}-hidden": cls._instance(promises[name] | {"arms": "hidden"})
-            for name, spec in made.items()
+        """Return small instances of every trust model, and further ones that hide arms or forget."""
+        promises = example_promises()
+        specs = {name: cls._instance(promise) for name, promise in promises.items()}
+        specs |= {
+            f"{name}-hidden": cls._instance(promises[name] | {"arm_visibility": "hidden"})
+            for name, spec in specs.items()
             if spec.privacy.arm_in_key
         }
-        batched = next(name for name, spec in made.items() if spec.privacy.trust.batched)
-        made[f"{batched}-as-local"] = cls._instance(promises[batched] | {"arms": "as-local"})
-        return made | {f"{name}-memory": cls._instance(promise, memory="auto") for name, promise in promises.items()}
+        batched = next(name for name, spec in specs.items() if spec.privacy.trust.batched)
+        specs[f"{batched}-as-local"] = cls._instance(promises[batched] | {"arm_visibility": "as-local"})
+        return specs | {f"{name}-memory": cls._instance(table, half_life="auto") for name, table in promises.items()}
 
     @classmethod
     def _instance(cls, privacy: Any, **algorithm: Any) -> Self:
+        """Return a small instance with two features, this promise and these keys of ``[algorithm]``."""
         unit = {"low": 0.0, "high": 1.0}
         data = {
             "experiment": {"name": "test", "arms": ["a", "b", "c"], "horizon": 20_000, "round_growth": 0.1},

@@ -1,22 +1,22 @@
-"""The policy of a trial: which arm the coins give in each segment, and what a person then reports."""
+"""The policy of a trial: probabilities of arms in each segment, and the contributions of participants."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, cast
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
-from privateer_core.algorithms.trial.coin_questions import CoinQuestion, coin_layout
-from privateer_core.algorithms.trial.learned_slopes import LearnedSlope, adjusted
+from privateer_core.algorithms.trial.coin_questions import CoinQuestion, make_coin_layout
+from privateer_core.algorithms.trial.learned_slopes import LearnedSlope, adjust_values
 from privateer_core.algorithms.trial.segments import Segmentation
 from privateer_core.algorithms.trial.spec import TrialSpec
 from privateer_core.answer.policy_view import ArmsOfGroup, GroupShares, PolicyView
+from privateer_core.arrays import Array, Bools, Coins, Ints
 from privateer_core.errors import InputError, Malformed
 from privateer_core.mechanisms import HitsMechanism
 from privateer_core.mechanisms.cell_products import CellProducts
-from privateer_core.policies.analyzers import ByChoices
+from privateer_core.policies.analyzers import ChoiceAnalyzer
 from privateer_core.policies.decisions import Arms
 from privateer_core.policies.policy import ArmsPolicy
 from privateer_core.primitives.contributions import KeyedValues
@@ -24,45 +24,44 @@ from privateer_core.primitives.public_coins import UNIT, SlotLayout
 from privateer_core.privacy.terms import Terms
 from privateer_core.spec.reward import YES
 
-Array = NDArray[np.float64]
-_ROUNDED: Final = 2 / UNIT
-"""What rounding to units of coins may take from a share."""
-_UNITS: Final = 2
-"""Rounding may move an arm by so many of 65,536 parts between one question and another."""
-_MEMBER: Final = -1
-"""Where what people say of being in their own segment stands: after all that they know of the reward."""
+_TOLERANCE: Final = 2 / UNIT
+"""Maximum rounding error of a share in units of coins."""
+_MAX_ROUNDING_UNITS: Final = 2
+"""Maximum difference between an arm's thresholds in two questions, by rounding, of 65,536."""
+_MEMBERSHIP_FACT: Final = -1
+"""Index of the fact of being in one's own segment: after the reward and the guardrails."""
 
 
 @dataclass(frozen=True)
 class TrialPolicy(ArmsPolicy):
-    """Shares of the arms, segment by segment. One hash of the coins decides the arm in all segments."""
+    """Probabilities of arms by segment. One hash of the coins chooses the arm in all segments."""
 
     version: int  # the policy's version, from 1
-    segments: Segmentation  # how encoded contexts are in segments
-    # what the coins of a choice mean: keys are segments, groups are arms, for each of the questions in order. A last
-    # key is everybody, if any of them is about everybody.
+    segments: Segmentation  # the segments of encoded contexts
+    # the layout of the choice's coins: keys are segments, groups are arms, for each of the questions in order. The last
+    # key is all participants, if a question is about them.
     choice: SlotLayout
-    # how reports of this version are randomized. Keys of its layout are segments, or segments by arms where reports
-    # name the arm.
+    # how reports of this version are randomized. Keys of its layout are segments, or segments by arms if reports
+    # contain the arm.
     terms: Terms
-    questions: tuple[CoinQuestion, ...] = ()  # questions that coins choose from. None: everybody answers all there are.
-    # slopes of the first of the numbers from before whose slopes the spec leaves open. Where some are missing, the
-    # round learns the next.
+    questions: tuple[CoinQuestion, ...] = ()  # questions that coins choose from; empty: participants answer all
+    # slopes of the first of the spec's `learned_adjustments`; if any are missing, the round learns the next
+    # slope
     learned: tuple[LearnedSlope, ...] = ()
 
     @property
     def mechanism(self) -> HitsMechanism:
-        """What randomizes, adds up and releases the round's reports."""
+        """The mechanism that randomizes, sums and releases the round's reports."""
         return cast(HitsMechanism, self.terms.mechanism)
 
     @property
-    def learns(self) -> bool:
-        """Whether people report a number beside the reward, of which the round learns the slope."""
+    def learns_slope(self) -> bool:
+        """Whether reports contain a number with the reward, so that the round learns its slope."""
         return isinstance(self.mechanism, CellProducts)
 
     @property
     def arm_shares(self) -> Array:
-        """Shares of the arms in each segment, whatever coins ask; shape (segments, arms)."""
+        """Shares of the arms in each segment, over all questions; shape (segments, arms)."""
         return np.asarray(self._coins.sum(axis=1)[: self.segments.count])
 
     @property
@@ -75,174 +74,168 @@ class TrialPolicy(ArmsPolicy):
         return self.choice.groups // max(1, len(self.questions))
 
     @property
-    def _about_everybody(self) -> NDArray[np.bool_]:
+    def _about_everybody(self) -> Bools:
         return np.array([question.everybody for question in self.questions], bool)
 
-    def arms_asked(self, question: int) -> Array:
-        """Return the shares of the arms among people who are asked one of the ``questions``, (segments, arms).
+    def asked_arm_shares(self, question: int) -> Array:
+        """Return the shares of the arms among participants with one of the ``questions``, (segments, arms).
 
-        Of a question about everybody it is one row.
+        A question about all participants has a single row.
         """
-        about = self._coins[:, question]
-        everybody = bool(self.questions) and self.questions[question].everybody
-        rows = about[-1:] if everybody else about[: self.segments.count]
+        arm_coins = self._coins[:, question]
+        is_about_everybody = bool(self.questions) and self.questions[question].everybody
+        rows = arm_coins[-1:] if is_about_everybody else arm_coins[: self.segments.count]
         return np.asarray(rows / rows.sum(axis=1, keepdims=True))
 
     @property
     @override
     def fresh_coins(self) -> bool:
-        """Whether a report has coins of its own: where it names the arm."""
+        """Whether a report has coins of its own, as when it contains the arm."""
         return self.mechanism.layout.groups == 1
 
-    @property
-    @override
-    def mixes(self) -> bool:
-        return self.fresh_coins
+    mixes = fresh_coins
 
     @override
-    def analyzer_of(self, earlier: "TrialPolicy") -> ByChoices:
-        repeated = np.repeat(earlier.choice.thresholds, self.answers, axis=0)
-        return ByChoices(replace(earlier.choice, thresholds=repeated))
+    def make_earlier_analyzer(self, earlier: "TrialPolicy") -> ChoiceAnalyzer:
+        repeated = np.repeat(earlier.choice.thresholds, self.n_answers, axis=0)
+        return ChoiceAnalyzer(replace(earlier.choice, thresholds=repeated))
 
     @override
-    def followed(self, decided: Sequence[tuple["TrialPolicy", float]]) -> "TrialPolicy":
-        """Return the policy with the shares of arms that the people of a round had, whichever policies decided."""
-        if all(policy.version == self.version for policy, _ in decided):
+    def with_deciders(self, decisions: Sequence[tuple["TrialPolicy", float]]) -> "TrialPolicy":
+        """Return the policy with the mean shares of arms of the round's participants, over the deciding policies."""
+        if all(policy.version == self.version for policy, _ in decisions):
             return self
-        shares = sum(weight * policy.choice.shares for policy, weight in decided) / sum(weight for _, weight in decided)
+        total = sum(weight for _, weight in decisions)
+        shares = sum(weight * policy.choice.shares for policy, weight in decisions) / total
         edges = np.minimum(np.rint(np.cumsum(shares, axis=1)[:, :-1] * UNIT), UNIT).astype(np.uint32)
         return replace(self, choice=replace(self.choice, thresholds=edges))
 
     @override
     def check(self, spec: TrialSpec) -> None:
-        typed = isinstance(self.mechanism, HitsMechanism) and isinstance(self.choice, SlotLayout)
-        if not (
-            typed
-            and self.questions == (spec.questions if self.terms.batch else ())
-            and self._parts_as(spec)
-            and self._explores(spec)
-            and self._adjusts(spec)
-            and self._asks(spec)
-        ):
+        """Refuse a policy whose segments, shares, slopes, questions or mechanism are not the spec's."""
+        is_valid = isinstance(self.mechanism, HitsMechanism) and isinstance(self.choice, SlotLayout)
+        is_valid = is_valid and self.questions == (spec.questions if self.terms.batch else ())
+        is_valid = is_valid and self._has_spec_segments(spec) and self._has_floor_shares(spec)
+        is_valid = is_valid and len(self.learned) <= len(spec.learned_adjustments)
+        is_valid = is_valid and all(slope.is_possible for slope in self.learned)
+        if not (is_valid and self._has_mechanism(spec)):
             raise Malformed("not a trial policy", remedy="fetch the policy again")
 
-    def _parts_as(self, spec: TrialSpec) -> bool:
-        ours, theirs = self.segments.factors, spec.segmentation.factors
-        return len(ours) == len(theirs) and all(
-            (one.column, one.columns, one.flagged) == (other.column, other.columns, other.flagged)
-            and np.array_equal(one.codes, other.codes)
-            and np.array_equal(one.cuts, other.cuts)
-            for one, other in zip(ours, theirs, strict=True)
+    def _has_spec_segments(self, spec: TrialSpec) -> bool:
+        """Whether the segments are those of the spec."""
+        factors, spec_factors = self.segments.factors, spec.segmentation.factors
+        return len(factors) == len(spec_factors) and all(
+            (factor.column, factor.columns, factor.flagged) == (other.column, other.columns, other.flagged)
+            and np.array_equal(factor.codes, other.codes)
+            and np.array_equal(factor.cuts, other.cuts)
+            for factor, other in zip(factors, spec_factors, strict=True)
         )
 
-    def _explores(self, spec: TrialSpec) -> bool:
-        """Whether every arm has its floor in every question, as long as anybody is asked; nobody gets a retired one."""
-        thresholds, questions = self.choice.thresholds.astype(np.int64), max(1, len(self.questions))
-        keys = spec.segment_count + bool(self._about_everybody.any())
-        if thresholds.shape != (keys, questions * spec.arm_count - 1) or not (np.diff(thresholds, axis=1) >= 0).all():
+    def _has_floor_shares(self, spec: TrialSpec) -> bool:
+        """Whether every arm has its floor in every question of a round with reports, and retired arms have no share."""
+        thresholds, count = self.choice.thresholds.astype(np.int64), max(1, len(self.questions))
+        n_keys = spec.segment_count + bool(self._about_everybody.any())
+        if thresholds.shape != (n_keys, count * spec.arm_count - 1) or not (np.diff(thresholds, axis=1) >= 0).all():
             return False
-        asked = self._coins
-        if (thresholds > UNIT).any() or not (asked.sum(axis=2) > 0).all():
+        shares = self._coins
+        if (thresholds > UNIT).any() or not (shares.sum(axis=2) > 0).all():
             return False
-        gone = bool((asked[..., ~np.array(spec.playable)] > 0).any())
-        least = [spec.floor * question.share for question in self.questions] or [spec.floor]
-        return not gone and (self.terms.batch == 0 or bool((asked.min(axis=2) >= np.array(least) - _ROUNDED).all()))
+        has_retired = bool((shares[..., ~np.array(spec.playable)] > 0).any())
+        minima = np.array([spec.min_arm_share * question.share for question in self.questions] or [spec.min_arm_share])
+        has_floor = self.terms.batch == 0 or bool((shares.min(axis=2) >= minima - _TOLERANCE).all())
+        return has_floor and not has_retired
 
-    def _adjusts(self, spec: TrialSpec) -> bool:
-        """Whether rewards are adjusted by numbers of the spec alone, and by no more than a learner does."""
-        return len(self.learned) <= len(spec.learned) and all(one.is_possible for one in self.learned)
+    def _has_mechanism(self, spec: TrialSpec) -> bool:
+        """Whether the mechanism and its layout are those of the spec's question, with the coins of the choice."""
+        layout, question = self.mechanism.layout, spec.make_question(self.choice, len(self.learned))
+        is_same = np.array_equal(layout.thresholds, question.layout.thresholds) and layout.seed == self.choice.seed
+        is_same = is_same and getattr(self.mechanism, "buckets", 1) <= layout.keys and self._has_even_questions()
+        is_same = is_same and self.mechanism.can_answer(question)
+        return is_same or self.terms.batch == 0
 
-    def _asks(self, spec: TrialSpec) -> bool:
-        """Whether a report is about what the spec says; coins that it carries mean what those of a choice do."""
-        reported, expected = self.mechanism.layout, spec.asked(self.choice, len(self.learned))
-        same = np.array_equal(reported.thresholds, expected.layout.thresholds) and reported.seed == self.choice.seed
-        same = same and getattr(self.mechanism, "buckets", 1) <= reported.keys and self._asks_evenly()
-        same = same and self.mechanism.fits(expected)
-        return same or self.terms.batch == 0
+    def _has_even_questions(self) -> bool:
+        """Whether each question has the same coins in every segment and arm, and so reveals neither.
 
-    def _asks_evenly(self) -> bool:
-        """Whether each question has the same coins in every segment, and all arms alike: else it would tell of both.
-
-        A question about everybody gives each arm the same coins in every segment, so that the arm tells nothing of it.
+        A question about all participants has the same coins of each arm in every segment, so that the arm reveals none.
         """
         if not self.questions:
             return True
-        first = self._coins[:, 0] / self._coins[:, 0].sum(axis=1, keepdims=True)
-        meant = coin_layout(self.choice.seed, first, self.questions).thresholds.astype(np.int64)
-        told, groups = self.choice.thresholds.astype(np.int64), np.arange(meant.shape[1])
-        ends, everybody = groups % self._arms == self._arms - 1, self._about_everybody[groups // self._arms]
-        same = (told == told[:1])[:, everybody].all() and (told == meant)[:, ends].all()
-        return bool(same and (np.abs(told - meant)[:, ~everybody] <= _UNITS).all())
+        shares = self._coins[:, 0] / self._coins[:, 0].sum(axis=1, keepdims=True)
+        expected = make_coin_layout(self.choice.seed, shares, self.questions).thresholds.astype(np.int64)
+        thresholds, groups = self.choice.thresholds.astype(np.int64), np.arange(expected.shape[1])
+        is_last, is_overall = (groups % self._arms == self._arms - 1, self._about_everybody[groups // self._arms])
+        is_same = (thresholds == thresholds[:1])[:, is_overall].all() and (thresholds == expected)[:, is_last].all()
+        return bool(is_same and (np.abs(thresholds - expected)[:, ~is_overall] <= _MAX_ROUNDING_UNITS).all())
 
     @override
-    def decide(self, contexts: Array, coins: NDArray[np.uint32]) -> Arms:
+    def decide(self, contexts: Array, coins: Coins) -> Arms:
         return Arms(self._group(self.segments.locate(contexts), coins) % self._arms)
 
-    def _group(self, where: NDArray[np.int64], coins: NDArray[np.uint32]) -> NDArray[np.int64]:
-        return self.choice.group(self.choice.hashes(coins, where), where)
+    def _group(self, segments: Ints, coins: Coins) -> Ints:
+        return self.choice.group(self.choice.hashes(coins, segments), segments)
 
     @override
-    def contribute(self, contexts: Array, coins: NDArray[np.uint32], decisions: Arms, rewards: Array) -> KeyedValues:
-        """Return people's segments, by arm where reports name it, and their rewards.
+    def contribute(self, contexts: Array, coins: Coins, decisions: Arms, rewards: Array) -> KeyedValues:
+        """Return participants' segments, with the arm if reports contain it, and their rewards.
 
-        By turns it is what their coins ask, of their segment or of everybody. With guardrails ``rewards`` has the shape
-        (n, 1 + guardrails), answers after the reward; and after them the numbers whose slopes are learned
-        (`privateer_core.spec.adjustment.with_numbers`).
+        With questions, it is the answer to the question of their coins. With guardrails ``rewards`` has the shape
+        (n, 1 + guardrails), answers after the reward, and after them the numbers whose slopes are learned
+        (`privateer_core.spec.adjustment.append_numbers`).
         """
-        where = self.segments.locate(contexts)
-        groups, cells = decisions.arms, where
+        segments = self.segments.locate(contexts)
+        groups, cells = decisions.arms, segments
         if self.fresh_coins:
-            groups, cells = np.zeros_like(where), where * self.choice.groups + decisions.arms
+            groups, cells = np.zeros_like(segments), segments * self.choice.groups + decisions.arms
         elif self.questions:
-            return self._asked(coins, where, rewards)
-        values, answers, numbers = self._told(rewards)
-        return KeyedValues(coins, cells * self.answers + answers, groups, values, numbers)
+            return self._encode_answers(coins, segments, rewards)
+        values, answers, numbers = self._split_rewards(rewards)
+        return KeyedValues(coins, cells * self.n_answers + answers, groups, values, numbers)
 
     @property
-    def answers(self) -> int:
-        """How many answers guardrails have together."""
+    def n_answers(self) -> int:
+        """Number of combined answers to all guardrails."""
         cells = self.choice.keys * (self.choice.groups if self.fresh_coins else 1)
         return self.mechanism.layout.keys // max(1, cells)
 
-    def _asked(self, coins: NDArray[np.uint32], where: NDArray[np.int64], rewards: Array) -> KeyedValues:
-        """Return what everybody tells of what their coins ask; ``where`` (n,) are their segments."""
-        groups = self._group(where, coins)
+    def _encode_answers(self, coins: Coins, segments: Ints, rewards: Array) -> KeyedValues:
+        """Return the answers of participants in ``segments`` (n,) to the questions of their coins."""
+        groups = self._group(segments, coins)
         questions = groups // self._arms
-        facts = np.array([_MEMBER if question.fact is None else question.fact for question in self.questions])
-        columns = self._columns(rewards, int(facts.max()))
-        told = np.column_stack([columns[:, 0], columns[:, 1:] >= YES, np.ones(len(columns))]).astype(np.float64)
-        keys = np.where(self._about_everybody[questions], self.segments.count, where)
-        return KeyedValues(coins, keys, groups, np.asarray(told[np.arange(len(told)), facts[questions]]))
+        facts = np.array([_MEMBERSHIP_FACT if question.fact is None else question.fact for question in self.questions])
+        columns = self._reward_columns(rewards, int(facts.max()))
+        table = np.column_stack([columns[:, 0], columns[:, 1:] >= YES, np.ones(len(columns))]).astype(np.float64)
+        keys = np.where(self._about_everybody[questions], self.segments.count, segments)
+        return KeyedValues(coins, keys, groups, np.asarray(table[np.arange(len(table)), facts[questions]]))
 
-    def _told(self, rewards: Array) -> tuple[Array, NDArray[np.int64], Array | None]:
-        """Return everybody's adjusted reward, their answers to guardrails as a number, and the number to learn of.
+    def _split_rewards(self, rewards: Array) -> tuple[Array, Ints, Array | None]:
+        """Return adjusted rewards, combined answers to guardrails, and the numbers whose slope the round learns.
 
-        Each is (n,); the last is None where the round learns of none.
+        Each is (n,); the last is None if the round learns no slope.
         """
-        guardrails, known = max(1, self.answers).bit_length() - 1, len(self.learned)
-        columns = self._columns(rewards, guardrails, known + self.learns)
-        answers = (columns[:, 1 : 1 + guardrails] >= YES).astype(np.int64) @ (1 << np.arange(guardrails))
-        numbers = columns[:, 1 + guardrails :]
-        values = adjusted(columns[:, 0], numbers, self.learned)
-        return values, answers, np.asarray(numbers[:, known]) if self.learns else None
+        n_guardrails, n_learned = max(1, self.n_answers).bit_length() - 1, len(self.learned)
+        columns = self._reward_columns(rewards, n_guardrails, n_learned + self.learns_slope)
+        answers = (columns[:, 1 : 1 + n_guardrails] >= YES).astype(np.int64) @ (1 << np.arange(n_guardrails))
+        numbers = columns[:, 1 + n_guardrails :]
+        values = adjust_values(columns[:, 0], numbers, self.learned)
+        return values, answers, np.asarray(numbers[:, n_learned]) if self.learns_slope else None
 
     @staticmethod
-    def _columns(rewards: Array, guardrails: int, numbers: int = 0) -> Array:
-        """Return rewards as columns; ``numbers`` are those that the round needs, of which there may be more."""
+    def _reward_columns(rewards: Array, n_guardrails: int, n_numbers: int = 0) -> Array:
+        """Return rewards as a matrix: reward, ``n_guardrails`` answers, then numbers; refuse another width."""
         columns = rewards.reshape(len(rewards), -1)
-        more = columns.shape[1] - 1 - guardrails
-        if more < numbers or (more and not numbers):
-            detail = f"must be a reward, {guardrails} answers and {numbers} numbers"
-            remedy = "report what algorithm.guardrails and reward.adjust name"
+        n_further = columns.shape[1] - 1 - n_guardrails
+        if n_further < n_numbers or (n_further and not n_numbers):
+            detail = f"must be a reward, {n_guardrails} answers and {n_numbers} numbers"
+            remedy = "report what algorithm.guardrails and reward.covariates name"
             raise InputError(detail, field="rewards", remedy=remedy)
         return columns
 
-    def groups(self, contexts: Array) -> NDArray[np.int64]:
-        """Return the segment of each of n people, (n,)."""
+    def groups(self, contexts: Array) -> Ints:
+        """Return the segment of each of n participants, (n,)."""
         return self.segments.locate(contexts)
 
     def comparisons(self, spec: TrialSpec) -> Iterator[tuple[str, int | None, int, int]]:
-        """Yield what is compared: every arm with the control, in every segment and on average."""
+        """Yield the comparisons of every arm with the control, in every segment and on average."""
         for k, arm, name in spec.effects():
             yield name, k, arm, 0
         for arm, name in spec.average_effects():
@@ -250,6 +243,7 @@ class TrialPolicy(ArmsPolicy):
 
     @override
     def view(self, spec: TrialSpec) -> PolicyView:
+        """Return the view with the share of every arm in each segment."""
         groups = tuple(
             ArmsOfGroup(name, {arm: round(float(share), 4) for arm, share in zip(spec.options, row, strict=True)})
             for name, row in zip(spec.segment_names, self.arm_shares, strict=True)

@@ -1,4 +1,4 @@
-"""The spec of a trial, and everything that it refuses."""
+"""The spec of a trial, with all checks."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -6,62 +6,66 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Final, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import model_validator
 from typing_extensions import override
 
-from privateer_core.algorithms.trial.coin_questions import CoinQuestion, coin_layout, questions_of
-from privateer_core.algorithms.trial.learned_slopes import check_learned
-from privateer_core.algorithms.trial.sections import WORDS, SegmentsSection, TrialSection, planned_looks
-from privateer_core.algorithms.trial.segments import EVERYBODY, Segmentation, crossed, factor_of, names_of
-from privateer_core.answer.shares import names_others
+from privateer_core.algorithms.trial.coin_questions import CoinQuestion, make_coin_layout, make_coin_questions
+from privateer_core.algorithms.trial.learned_slopes import check_learnable_slopes
+from privateer_core.algorithms.trial.sections import ALPHA_FRACTIONS, SegmentsSection, TrialSection, planned_looks
+from privateer_core.algorithms.trial.segments import EVERYBODY, Segmentation, cross_names, make_factor, name_parts
+from privateer_core.answer.shares import is_unlisted
+from privateer_core.arrays import Array
 from privateer_core.errors import SpecError
-from privateer_core.mechanisms.cell_pairs import PEOPLE_MAX
+from privateer_core.mechanisms.cell_pairs import PARTICIPANTS_MAX
 from privateer_core.primitives.public_coins import SlotLayout
 from privateer_core.primitives.questions import KeyedHits, Question
 from privateer_core.sampling.response import SYMBOLS_MAX
-from privateer_core.spec.adjustment import ADJUSTMENTS_MAX, learned_names, left_over
-from privateer_core.spec.arms import ARMS_FEW, ArmsSpec, ArmsTable
-from privateer_core.spec.capabilities import Capabilities
+from privateer_core.spec.adjustment import ADJUSTMENTS_MAX, learned_names, remaining_deviation_factor
+from privateer_core.spec.arms import ARMS_MAX_COMPARED, ArmsSpec, ArmsTable
 from privateer_core.spec.features import Scaled
 from privateer_core.spec.reward import GuardedReward, Reward
 from privateer_core.spec.sections import parse_section
-from privateer_core.spec.spec import example_promises
+from privateer_core.spec.spec import Capabilities, example_promises
 
 SEGMENTS_MAX: Final = 1024
 _DEVIATION: Final = 0.25
-_CUT: Final[Mapping[str, Any]] = {"cuts": {"x1": [0.25, 0.5, 0.75]}}
-_SIXTHS: Final[Mapping[str, Any]] = {"cuts": {"x1": [0.15, 0.3, 0.5, 0.7, 0.85]}}
-_NUMBERS: Final[Mapping[str, Any]] = {"low": -2.0, "high": 6.0, "kind": "numeric", "deviation": 1.0}
-_ADJUSTED: Final = {**_NUMBERS, "adjust": {name: {"low": 0.0, "high": 1.0} for name in ("before", "earlier")}}
-_QUARTERS: Final[Mapping[str, Any]] = {**_CUT, "shares": "equal"}
+_BASE_RATE: Final = 0.5
+"""Defaults if the spec has no ``reward.standard_deviation`` or ``reward.base_rate``."""
+_QUARTER_CUTS: Final[Mapping[str, Any]] = {"cuts": {"x1": [0.25, 0.5, 0.75]}}
+_SIX_PART_CUTS: Final[Mapping[str, Any]] = {"cuts": {"x1": [0.15, 0.3, 0.5, 0.7, 0.85]}}
+_NUMERIC: Final[Mapping[str, Any]] = {"low": -2.0, "high": 6.0, "kind": "numeric", "standard_deviation": 1.0}
+_COVARIATES: Final = {name: {"low": 0.0, "high": 1.0} for name in ("before", "earlier")}
+_QUARTERS: Final[Mapping[str, Any]] = {**_QUARTER_CUTS, "proportions": "equal"}
 
 
 class TrialSpec(ArmsSpec):
-    """An adaptive A/B test of arms against the first of them."""
+    """A spec of an adaptive A/B test of arms against the first arm, the control."""
 
     question: ClassVar[type[Question]] = KeyedHits
     capabilities: ClassVar[Capabilities] = Capabilities(
-        adjusts_rewards=True, reports_one_option=True, rounds_grow=False, arms_max=ARMS_FEW
+        adjusts_rewards=True, reports_one_option=True, rounds_grow=False, arms_max=ARMS_MAX_COMPARED
     )
-    cell_least: ClassVar[tuple[int, int]] = (10, 20)  # people of a cell that the first look needs; without, with noise
-    floor_least: ClassVar[float] = 1 / 1024
-    """The least share of an arm: shares of coins are in units of 1/65536."""
+    min_cell_participants: ClassVar[tuple[int, int]] = (10, 20)  # of a cell at the first look, without and with noise
+    min_floor: ClassVar[float] = 1 / 1024
+    """Minimum floor of an arm's share: shares of coins are in units of 1/65536."""
 
     algorithm: TrialSection  # type: ignore[assignment] # a section of its own, with the base's key
     segments: SegmentsSection = SegmentsSection()
 
     @model_validator(mode="after")
-    def _possible(self) -> Self:
+    def _check_spec(self) -> Self:
+        """Refuse segments, shares, looks, effects or slopes that are impossible together."""
         self._check_growth()
         self._check_segments()
         self._check_alpha()
         self._check_arm_shares()
         self._check_looks()
-        self._check_effect()
-        self._check_guardrails()
-        if self.learned:
-            check_learned(self.learned, len(self.looks), curated=self.privacy.trust.curated, numeric=self.numeric)
+        if (self.min_relevant_effect or 0.0) >= 1:
+            detail = f"must be below the range of rewards, {self.reward.span:g}"
+            raise SpecError(detail, field="algorithm.minimum_detectable_effect", remedy="lower it")
+        is_curated, names = self.privacy.trust.curated, self.learned_adjustments
+        if names:
+            check_learnable_slopes(names, len(self.looks), is_curated=is_curated, is_numeric=self.is_numeric)
         return self
 
     def _check_growth(self) -> None:
@@ -70,310 +74,307 @@ class TrialSpec(ArmsSpec):
             raise SpecError(detail, field="experiment.round_growth", remedy="remove it, or set algorithm.looks")
 
     def _check_segments(self) -> None:
+        """Refuse unknown features, too many segments or keys, and shares that do not fit the segments."""
         self.segments.check_features(self.features)
         if self.segment_count > SEGMENTS_MAX:
             detail = f"make {self.segment_count} segments, at most {SEGMENTS_MAX}"
-            raise SpecError(detail, field="segments.by", remedy="name fewer features, or cut them less often")
+            raise SpecError(detail, field="segments.features", remedy="name fewer features, or cut them less often")
         self._check_keys()
         self.segments.check_shares(self.segment_names)
 
     def _check_keys(self) -> None:
-        """Refuse more than a symbol of two bytes can name, with its bit."""
-        curated, arms = self.privacy.trust.curated, self.arm_count if self.names_arms else 1
-        most, keys = SYMBOLS_MAX // 2, self.segment_count * self.answers * arms
-        if curated or keys <= most:
+        """Refuse more keys than a symbol of two bytes can encode, with its bit."""
+        is_curated, n_arms = self.privacy.trust.curated, self.arm_count if self.has_arm_in_report else 1
+        limit, n_keys = SYMBOLS_MAX // 2, self.segment_count * self.n_answers * n_arms
+        if is_curated or n_keys <= limit:
             return
-        parts = f"{self.segment_count} segments" + (f" by {arms} arms" if arms > 1 else "")
-        parts += f" by {self.answers} answers to guardrails" if self.answers > 1 else ""
-        detail = f"make {keys:,} keys ({parts}), and a report can name one of {most:,}"
-        field = "segments.by" if self.segments.bins is None else "segments.bins"
-        remedy = f"have at most {most * self.segment_count // keys} segments, or fewer experiment.arms or guardrails"
+        parts = f"{self.segment_count} segments" + (f" by {n_arms} arms" if n_arms > 1 else "")
+        parts += f" by {self.n_answers} answers to guardrails" if self.n_answers > 1 else ""
+        detail = f"make {n_keys:,} keys ({parts}), and a report can name one of {limit:,}"
+        field = "segments.features" if self.segments.bins is None else "segments.bins"
+        remedy = f"have at most {limit * self.segment_count // n_keys} segments, or fewer experiment.arms or guardrails"
         raise SpecError(detail, field=field, remedy=remedy)
 
     def _check_alpha(self) -> None:
-        section, most = self.algorithm, self.alpha_most
-        if not 0 <= self.alpha <= most + 1e-9:
+        """Refuse a decay of exploration above its maximum, and a minimum share that leaves none to others."""
+        section, limit = self.algorithm, self.alpha_max
+        if not 0 <= self.alpha <= limit + 1e-9:
             beyond = "beyond, effects are lost faster than regret falls"
-            detail = f"must be 0 to smoothness / (2 smoothness + features) = {most:.4g}: {beyond}"
-            raise SpecError(detail, field="algorithm.alpha", remedy="lower it; 0.1667 is usual")
-        if section.floor is not None and section.floor > (most := 1 / self.arm_count):
-            raise SpecError(f"must be at most 1 / arms = {most:.4g}", field="algorithm.floor", remedy="lower it")
+            detail = f"must be 0 to 1 / (2 + numbers that part people) = {limit:.4g}: {beyond}"
+            raise SpecError(detail, field="algorithm.exploration_decay", remedy="lower it; 0.1667 is usual")
+        if (section.min_allocation or 0.0) > 1 / self.arm_count:
+            detail = f"must be at most 1 / arms = {1 / self.arm_count:.4g}"
+            raise SpecError(detail, field="algorithm.min_allocation", remedy="lower it")
 
     def _check_arm_shares(self) -> None:
-        shares, field = self.algorithm.shares, "algorithm.shares"
+        """Refuse shares that are not one for each arm, or below the floor, and a floor too small for coins."""
+        shares, field = self.algorithm.allocation_ratio, "algorithm.allocation_ratio"
         if shares is not None and (len(shares) != self.arm_count or abs(sum(shares) - 1) > 1e-6):
             raise SpecError("must be one for each arm, with a sum of 1", field=field, remedy="correct them")
-        if min(self.arm_shares) < self.floor - 1e-9:
-            detail = f"must be at least the floor, {self.floor:.4g}"
+        if min(self.arm_shares) < self.min_arm_share - 1e-9:
+            detail = f"must be at least the floor, {self.min_arm_share:.4g}"
             raise SpecError(detail, field=field, remedy="raise it, or set a lower floor")
-        if self.floor < self.floor_least:
-            detail = f"leaves an arm a share of {self.floor:.2g}, at least {self.floor_least:.2g} is needed"
-            raise SpecError(detail, field="algorithm.alpha", remedy="lower it, or set algorithm.floor")
+        if self.min_arm_share < self.min_floor:
+            detail = f"leaves an arm a share of {self.min_arm_share:.2g}, at least {self.min_floor:.2g} is needed"
+            remedy = "lower it, or set algorithm.min_allocation"
+            raise SpecError(detail, field="algorithm.exploration_decay", remedy=remedy)
 
     def _check_looks(self) -> None:
-        """Refuse a first look that cannot say anything."""
-        listed = sum(not names_others(name) for name in self.segment_names) or self.segment_count
-        first, cells = self.looks[0], listed * self.arm_count  # others may be nobody
-        least = cells * self.cell_least[self.privacy.trust.promises]
-        if self.segments.bins is None and first < least:
-            detail = f"is {first} at the first look, and {cells} segments and arms need {least} at least"
-            remedy = f"raise it to {least}, or have fewer segments"
+        """Refuse a first look with too few participants, and looks with too many."""
+        n_listed = sum(not is_unlisted(name) for name in self.segment_names) or self.segment_count
+        first_look, n_cells = self.looks[0], n_listed * self.arm_count  # unlisted levels may have no participants
+        minimum = n_cells * self.min_cell_participants[self.privacy.trust.promises]
+        if self.segments.bins is None and first_look < minimum:
+            detail = f"is {first_look} at the first look, and {n_cells} segments and arms need {minimum} at least"
+            remedy = f"raise it to {minimum}, or have fewer segments"
             raise SpecError(detail, field="experiment.round_size", remedy=remedy)
-        if self.numeric and self.privacy.trust.curated and self.largest_batch() > PEOPLE_MAX:
-            detail = f"has a look after {self.largest_batch():,} people, and sums of squares hold {PEOPLE_MAX:,}"
+        if self.is_numeric and self.privacy.trust.curated and self.largest_batch() > PARTICIPANTS_MAX:
+            detail = f"has a look after {self.largest_batch():,} people, and sums of squares hold {PARTICIPANTS_MAX:,}"
             raise SpecError(detail, field="experiment.horizon", remedy="lower it, or raise algorithm.looks")
 
-    def _check_effect(self) -> None:
-        if self.smallest is not None and self.smallest >= 1:
-            detail = f"must be below the range of rewards, {self.reward.span:g}"
-            raise SpecError(detail, field="algorithm.effect", remedy="lower it")
-
-    def _check_guardrails(self) -> None:
-        section = self.algorithm
-        if section.guardrails and section.intervals == "strict":
-            detail = "have no strict intervals"
-            raise SpecError(detail, field="algorithm.guardrails", remedy='set algorithm.intervals = "sequential"')
-
     @property
-    def learned(self) -> tuple[str, ...]:
-        """Names of the numbers whose slopes are learned, one a look."""
-        return learned_names(self.reward.adjust)
+    def learned_adjustments(self) -> tuple[str, ...]:
+        """Names of the numbers whose slopes are learned, at a slope per look."""
+        return learned_names(self.reward.covariates)
 
     @property
     def outcome(self) -> Reward | GuardedReward:
-        """What an application reports of a person: answers, too, where there are guardrails."""
+        """The type of an application's outcome: a reward, with answers if there are guardrails."""
         names = self.algorithm.guardrails
         return GuardedReward(self.reward, names) if names else self.reward
 
     @property
-    def answers(self) -> int:
-        """How many answers guardrails have together, in a report that has all of them."""
+    def n_answers(self) -> int:
+        """Number of combined answers to all guardrails in a report; 1 if reports answer a single question."""
         return 1 if self.questions else int(2 ** len(self.algorithm.guardrails))
 
     @property
     def questions(self) -> tuple[CoinQuestion, ...]:
-        """What coins choose from, of which a person answers one question; empty where everybody answers all there are.
+        """The questions from which coins choose a participant's; empty if participants answer all questions.
 
-        A curator or a batch hides a whole report. Of one that stands alone, a small epsilon leaves more if it is about
-        one thing.
+        A curator or a batch hides a whole report. A locally private report with a small epsilon is more informative
+        with a single question.
         """
         if self.privacy.trust.curated or self.privacy.trust.batched:
             return ()
-        facts, declared = 1 + len(self.algorithm.guardrails), self.segments.shares is not None
-        explored = 1.0 if self.algorithm.allocation == "fixed" else self.arm_count * self.floor
-        return questions_of(self.segment_count, facts, self.privacy.bound, declared, explored)
+        n_facts, has_declared_shares = 1 + len(self.algorithm.guardrails), self.segments.proportions is not None
+        explored_share = 1.0 if self.algorithm.allocation == "fixed" else self.arm_count * self.min_arm_share
+        return make_coin_questions(self.segment_count, n_facts, self.privacy.bound, has_declared_shares, explored_share)
 
     @property
     @override
-    def telling(self) -> float:
+    def informative_share(self) -> float:
         return self.questions[0].share if self.questions else 1.0
 
     @property
     def share_rows(self) -> int:
-        """Rows of shares of arms: a segment each, and everybody where that is asked about."""
+        """Number of rows of arm shares: the segments, and all participants if a question is about them."""
         return self.segment_count + any(question.everybody for question in self.questions)
 
     @property
-    def alpha_most(self) -> float:
-        """The largest alpha: beta / (2 beta + d), with d the numbers that effects are smooth along, at least 1."""
-        beta = self.algorithm.smoothness
-        numbers = sum(isinstance(self.features[name], Scaled) for name in self.segments.by)
-        return beta / (2 * beta + max(1, numbers))
+    def alpha_max(self) -> float:
+        """The maximum alpha: 1 / (2 + d), with d the number of numeric features of segments, at least 1."""
+        n_numbers = sum(isinstance(self.features[name], Scaled) for name in self.segments.features)
+        return 1 / (2 + max(1, n_numbers))
 
     @property
     def alpha(self) -> float:
-        """The exponent with which exploration fades."""
-        given = self.algorithm.alpha
-        return WORDS[given] * self.alpha_most if isinstance(given, str) else given
+        """The exponent of the decay of exploration."""
+        alpha = self.algorithm.exploration_decay
+        return ALPHA_FRACTIONS[alpha] * self.alpha_max if isinstance(alpha, str) else alpha
 
     @property
-    def floor(self) -> float:
-        """The least share of an arm in every policy."""
+    def min_arm_share(self) -> float:
+        """Minimum share of an arm in every policy."""
         section = self.algorithm
         if section.allocation == "fixed":
             return 0.5 * min(self.arm_shares)
-        return section.floor or min(1.0, self.experiment.horizon**-self.alpha) / self.arm_count
+        return section.min_allocation or min(1.0, self.experiment.horizon**-self.alpha) / self.arm_count
 
     @property
     def arm_shares(self) -> tuple[float, ...]:
         """Planned shares of the arms, the control's first."""
-        return self.algorithm.shares or (1 / self.arm_count,) * self.arm_count
+        return self.algorithm.allocation_ratio or (1 / self.arm_count,) * self.arm_count
 
     @property
     def looks(self) -> tuple[int, ...]:
-        """People at every look, as planned."""
-        least = max(self.experiment.round_size, self.smallest_batch)
-        return planned_looks(self.experiment.horizon, least, self.algorithm.looks)
+        """Planned number of participants at every look."""
+        min_look_size = max(self.experiment.round_size, self.smallest_batch)
+        return planned_looks(self.experiment.horizon, min_look_size, self.algorithm.looks)
 
-    def _batch(self, cohort: str, seen: int) -> int:
-        """Return the people until the next look; what did not open is asked for with the next."""
+    def _batch(self, cohort: str, n_reported: int) -> int:
+        """Return the number of participants until the next look; unopened reports are replaced in the next round."""
         del cohort
-        ahead = next((people - seen for people in self.looks if people > seen), 0)
-        batch = min(ahead, self.largest_batch())
-        # A last epoch too small for the promise is left out.
+        n_until_look = next((n_planned - n_reported for n_planned in self.looks if n_planned > n_reported), 0)
+        batch = min(n_until_look, self.largest_batch())
+        # A last epoch that is too small for the promise is left out.
         return batch if batch >= self.smallest_batch else 0
 
     @override
-    def out_of_reach(self, cohort: str, seen: int) -> int:
-        while batch := self._batch(cohort, seen):
-            seen += batch
-        return max(0, self.learning_people - seen)
+    def count_unreachable(self, cohort: str, n_reported: int) -> int:
+        while batch := self._batch(cohort, n_reported):
+            n_reported += batch
+        return max(0, self.learning_people - n_reported)
 
     def largest_batch(self) -> int:
-        """Return the most people of any epoch."""
+        """Return the maximum batch size of an epoch."""
         return int(np.max(np.diff([0, *self.looks])))
 
-    @property
-    def _first_columns(self) -> Mapping[str, int]:
-        starts = np.cumsum([0, *(feature.columns for feature in self.features.values())]).tolist()
-        return dict(zip(self.features, starts, strict=False))
-
-    def _cuts(self, name: str) -> tuple[float, ...]:
-        """Return the cuts of a number in its own units; of bins, as often as its turn comes."""
+    def _cut_points(self, name: str) -> tuple[float, ...]:
+        """Return the cut points of a feature in its own units: the spec's, or those of equal bins; empty without."""
         if self.segments.bins is None:
             return self.segments.cuts.get(name, ())
-        feature, names = self.features[name], self.segments.by
+        feature, names = self.features[name], self.segments.features
         assert isinstance(feature, Scaled)
         halvings = len(range(names.index(name), self.segments.bins.bit_length() - 1, len(names)))
-        return tuple(feature.value_at(place / 2**halvings) for place in range(1, 2**halvings))
+        return tuple(feature.value_at(index / 2**halvings) for index in range(1, 2**halvings))
 
     @property
     def segmentation(self) -> Segmentation:
-        """How encoded contexts are in segments."""
-        columns, by = self._first_columns, self.segments.by
-        return Segmentation(tuple(factor_of(self.features[name], columns[name], self._cuts(name)) for name in by))
+        """The segmentation of encoded contexts."""
+        starts = np.cumsum([0, *(feature.columns for feature in self.features.values())]).tolist()
+        columns, by = dict(zip(self.features, starts, strict=False)), self.segments.features
+        factors = (make_factor(self.features[name], columns[name], self._cut_points(name)) for name in by)
+        return Segmentation(tuple(factors))
 
     @property
     def segment_count(self) -> int:
-        """How many segments there are."""
+        """Number of segments."""
         return self.segmentation.count
 
     @property
     def segment_names(self) -> tuple[str, ...]:
         """Names of the segments, in order."""
-        return crossed([names_of(name, self.features[name], self._cuts(name)) for name in self.segments.by])
+        by = self.segments.features
+        return cross_names([name_parts(name, self.features[name], self._cut_points(name)) for name in by])
 
     @property
-    def segment_shares(self) -> NDArray[np.float64]:
-        """Expected shares of people by segment, (segments,)."""
-        given = self.segments.shares
-        if given is None or given == "equal":
+    def segment_shares(self) -> Array:
+        """Expected shares of participants by segment, (segments,)."""
+        shares = self.segments.proportions
+        if shares is None or shares == "equal":
             return np.full(self.segment_count, 1 / self.segment_count)
-        return np.array([given[name] for name in self.segment_names])
+        return np.array([shares[name] for name in self.segment_names])
 
     @property
-    def names_arms(self) -> bool:
-        """Whether a report names the arm beside the segment, instead of carrying the coins that chose it.
+    def has_arm_in_report(self) -> bool:
+        """Whether a report contains segment and arm, instead of the coins that chose the arm.
 
-        A curator's record does; others do where somebody may see arms.
+        A curator's record does, and other reports if ``privacy.arm_visibility`` is "visible".
         """
         return self.privacy.arm_in_key or self.privacy.trust.curated
 
-    def layout(self, seed: int, shares: NDArray[np.float64]) -> SlotLayout:
-        """Return what coins mean while people are asked, for shares of arms (`share_rows`, arms)."""
-        return coin_layout(seed, shares, self.questions)
+    def layout(self, seed: int, shares: Array) -> SlotLayout:
+        """Return the layout of coins in a round with reports, for shares of arms (`share_rows`, arms)."""
+        return make_coin_layout(seed, shares, self.questions)
 
-    def asked(self, layout: SlotLayout, learned: int = ADJUSTMENTS_MAX) -> KeyedHits:
-        """Return what a round asks whose choices follow a layout, when so many slopes are learned; by default all."""
-        if self.names_arms:
-            return replace(self.named_cells(layout), beside=learned < len(self.learned))
-        return KeyedHits(SlotLayout(layout.seed, np.repeat(layout.thresholds, self.answers, axis=0)), self._expected)
+    def make_question(self, layout: SlotLayout, n_learned: int = ADJUSTMENTS_MAX) -> KeyedHits:
+        """Return the question of a round with this layout of choices, after learning ``n_learned`` slopes."""
+        if self.has_arm_in_report:
+            return replace(self.make_named_question(layout), has_covariate=n_learned < len(self.learned_adjustments))
+        thresholds = np.repeat(layout.thresholds, self.n_answers, axis=0)
+        return KeyedHits(SlotLayout(layout.seed, thresholds), self._expected_rate)
 
-    def named_cells(self, layout: SlotLayout) -> KeyedHits:
-        """Return what a round asks whose reports name segment and arm."""
-        return KeyedHits.of_keys(layout.keys * self.arm_count * self.answers, layout.seed, self._expected)
-
-    @property
-    def rate(self) -> float:
-        """Mean reward expected under the control, from 0 to 1."""
-        return self.algorithm.rate if self.reward.expected is None else self.reward.expected
+    def make_named_question(self, layout: SlotLayout) -> KeyedHits:
+        """Return the question of a round whose reports contain segment and arm."""
+        return KeyedHits.from_keys(layout.keys * self.arm_count * self.n_answers, layout.seed, self._expected_rate)
 
     @property
-    def numeric(self) -> bool:
+    def base_rate(self) -> float:
+        """Expected mean reward of the control, in [0, 1]."""
+        return _BASE_RATE if self.reward.expected_rate is None else self.reward.expected_rate
+
+    @property
+    def is_numeric(self) -> bool:
         """Whether rewards are numbers whose variance is measured."""
         return self.reward.kind == "numeric"
 
     @property
-    def deviation(self) -> float | None:
-        """Standard deviation expected of rewards that are numbers, on the scale from 0 to 1: a quarter if not given.
+    def standard_deviation(self) -> float | None:
+        """Expected standard deviation of numeric rewards, scaled to [0, 1]: a quarter if not given.
 
-        Of adjusted rewards: what numbers from before explain is no longer in it.
+        It is of adjusted rewards, without the part that is explained by numbers known before the choice.
         """
-        return self.deviation_after(ADJUSTMENTS_MAX)
+        return self.standard_deviation_after(ADJUSTMENTS_MAX)
 
-    def deviation_after(self, learned: int) -> float | None:
-        """Return the `deviation` of rewards when so many slopes are learned."""
-        if not self.numeric:
+    def standard_deviation_after(self, n_learned: int) -> float | None:
+        """Return the `standard_deviation` of numeric rewards after learning ``n_learned`` slopes; None for events."""
+        if not self.is_numeric:
             return None
-        whole = _DEVIATION if self.reward.deviation is None else self.reward.deviation / self.reward.span
-        open_ = self.learned[learned:]
-        return whole * left_over({name: one for name, one in self.reward.adjust.items() if name not in open_})
+        unlearned_names, declared = self.learned_adjustments[n_learned:], self.reward.standard_deviation
+        covariates = {name: entry for name, entry in self.reward.covariates.items() if name not in unlearned_names}
+        deviation = _DEVIATION if declared is None else declared / self.reward.span
+        return deviation * remaining_deviation_factor(covariates)
 
     @property
     def unadjusted(self) -> Self:
-        """The same experiment with rewards as they are."""
-        return self.model_copy(update={"reward": self.reward.model_copy(update={"adjust": {}})})
+        """The spec without adjustments of rewards."""
+        return self.model_copy(update={"reward": self.reward.model_copy(update={"covariates": {}})})
 
     @property
-    def _expected(self) -> float | None:
-        return self.rate if self.numeric else None
+    def _expected_rate(self) -> float | None:
+        return self.base_rate if self.is_numeric else None
 
     @override
     def concerns(self) -> list[str]:
-        reward, found = self.reward, super().concerns()
-        if self.numeric and reward.deviation is None:
-            found.append(
-                f"reward.deviation is not given: plans take a quarter of the range, {_DEVIATION * reward.span:g}, "
-                "or what rewards of the expected mean can have"
+        """Return the base's warnings, and those about the scale, deviation and covariates of rewards."""
+        reward, concerns = self.reward, super().concerns()
+        if self.is_numeric and reward.standard_deviation is None:
+            concerns.append(
+                f"reward.standard_deviation is not given: plans take a quarter of the range, "
+                f"{_DEVIATION * reward.span:g}, or what rewards of the expected mean can have"
             )
-        if reward.adjust and not self.numeric:
-            found.append('reward.adjust does nothing for a reward that is no or yes: set reward.kind = "numeric"')
-        if not self.numeric and (reward.low, reward.high) != (0.0, 1.0):
-            found.append(
+        if reward.covariates and not self.is_numeric:
+            remedy = 'set reward.kind = "numeric"'
+            concerns.append(f"reward.covariates does nothing for a reward that is no or yes: {remedy}")
+        if not self.is_numeric and (reward.low, reward.high) != (0.0, 1.0):
+            concerns.append(
                 f"rewards from {reward.low:g} to {reward.high:g} are taken for no or yes: "
                 'reward.kind = "numeric" would make intervals narrower if they are numbers'
             )
-        return found
+        return concerns
 
     @property
-    def smallest(self) -> float | None:
-        """The effect that matters, on the scale of rewards from 0 to 1."""
-        return None if self.algorithm.effect is None else self.algorithm.effect / self.reward.span
+    def min_relevant_effect(self) -> float | None:
+        """Minimum relevant effect, on the scale of rewards from 0 to 1; None without one."""
+        effect = self.algorithm.minimum_detectable_effect
+        return None if effect is None else effect / self.reward.span
 
     @override
-    def usual_question(self) -> KeyedHits:
-        return self.question_after(0)
+    def typical_question(self) -> KeyedHits:
+        return self.question_after_learning(0)
 
-    def question_after(self, learned: int) -> KeyedHits:
-        """Return what a round asks at planned shares of the arms, when so many slopes are learned."""
+    def question_after_learning(self, n_learned: int) -> KeyedHits:
+        """Return the question of a round at planned shares of the arms, after learning ``n_learned`` slopes."""
         shares = np.tile(np.array(self.arm_shares), (self.share_rows, 1))
-        return self.asked(self.layout(0, shares), learned)
+        return self.make_question(self.layout(0, shares), n_learned)
 
     def effects(self) -> Iterator[tuple[int, int, str]]:
         """Yield segment, arm and name of every effect against the control."""
-        for k, segment in enumerate(self.segment_names):
-            for a, arm in enumerate(self.options[1:], 1):
-                yield k, a, f"{arm}: {segment}"
+        for segment_index, segment in enumerate(self.segment_names):
+            for arm_index, arm in enumerate(self.options[1:], 1):
+                yield segment_index, arm_index, f"{arm}: {segment}"
 
     def average_effects(self) -> Iterator[tuple[int, str]]:
-        """Yield arm and name of every average effect; there is none apart if everybody is one segment."""
+        """Yield arm and name of every average effect, if there are several segments."""
         if self.segment_count > 1:
-            yield from ((a, f"{arm}: {EVERYBODY}") for a, arm in enumerate(self.options[1:], 1))
+            yield from ((arm_index, f"{arm}: {EVERYBODY}") for arm_index, arm in enumerate(self.options[1:], 1))
 
     @classmethod
     @override
     def instances(cls) -> dict[str, Self]:
-        promises = {str(promise["model"]): promise for promise in example_promises()}
-        made = {name: cls._instance(promise) for name, promise in promises.items()}
-        hidden = next(spec.privacy.model for spec in made.values() if spec.privacy.arm_in_key)
-        return made | {
-            f"{hidden}-hidden": cls._instance(promises[hidden] | {"arms": "hidden"}, allocation="elimination"),
+        """Return a small instance of every trust model, and further ones of questions, numbers and slopes."""
+        promises = example_promises()
+        specs = {name: cls._instance(promise) for name, promise in promises.items()}
+        hidden = next(spec.privacy.model for spec in specs.values() if spec.privacy.arm_in_key)
+        return specs | {
+            f"{hidden}-hidden": cls._instance(promises[hidden] | {"arm_visibility": "hidden"}),
             "local-one-bit": cls._instance({"model": "local", "epsilon": 0.8}, _QUARTERS, allocation="fixed"),
-            "local-asked": cls._instance({"model": "local", "epsilon": 0.8}, _SIXTHS, floor=0.07),
-            **{f"{model}-numeric": cls._instance(promise, reward=_NUMBERS) for model, promise in promises.items()},
+            "local-asked": cls._instance({"model": "local", "epsilon": 0.8}, _SIX_PART_CUTS, min_allocation=0.07),
+            **{f"{model}-numeric": cls._instance(promise, reward=_NUMERIC) for model, promise in promises.items()},
             **{
-                f"{name}-learns": cls._instance(promises[name], reward=_ADJUSTED)
-                for name, spec in made.items()
+                f"{name}-learns": cls._instance(promises[name], reward={**_NUMERIC, "covariates": _COVARIATES})
+                for name, spec in specs.items()
                 if spec.privacy.trust.curated
             },
         }
@@ -382,15 +383,16 @@ class TrialSpec(ArmsSpec):
     def _instance(
         cls,
         privacy: Mapping[str, Any],
-        segments: Mapping[str, Any] = _CUT,
+        segments: Mapping[str, Any] = _QUARTER_CUTS,
         reward: Mapping[str, Any] = MappingProxyType({}),
         **algorithm: Any,
     ) -> Self:
+        """Return a small instance with this promise, these segments, rewards and keys of ``[algorithm]``."""
         unit = {"low": 0.0, "high": 1.0}
         data = {
             "experiment": {"name": "test", "arms": ["a", "b", "c"], "horizon": 20_000},
             "context": {"features": {"x1": unit, "x2": unit}},
-            "segments": {"by": ["x1"], **segments},
+            "segments": {"features": ["x1"], **segments},
             "reward": dict(reward),
             "privacy": privacy,
             "algorithm": {"name": "trial", **algorithm},

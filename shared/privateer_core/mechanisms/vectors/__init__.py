@@ -1,1 +1,1 @@
-"""Mechanisms for bounded vectors, whose sum is wanted."""
+"""Mechanisms for sums of bounded vectors."""

@@ -1,10 +1,10 @@
-"""Shuffled sums of vectors: small integers hidden by everybody's binomial noise (Li, Zhou and Ji 2024).
+"""Shuffled sums of vectors: small integers hidden by the binomial noise of all participants (Li, Zhou and Ji 2024).
 
-Every person rounds each coordinate to an integer of 0..levels, adds Bin(bits, probability), and sends the sum as that
-many ones among levels + bits bits, so that only everybody's total is left after shuffling. A person sends a fixed
-number of messages of one size, whatever they say; the shuffler permutes the messages of all people that are about the
-same coordinate. The paper permutes all of them. That tells the same, since a message names its coordinate, but lets a
-dishonest person spend all messages on one coordinate.
+Each participant rounds every coordinate to an integer of 0..levels, adds Bin(bits, probability), and sends the sum as
+the number of ones among levels + bits bits, so that a permuted batch reveals only the total. A participant sends a
+fixed number of messages of one size; the shuffler permutes the messages of the same coordinate. The paper permutes all
+messages. That reveals the same, since a message names its coordinate, but lets a dishonest participant spend all
+messages on one coordinate.
 """
 
 import math
@@ -12,18 +12,18 @@ from typing import ClassVar, Final, Self
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from privateer_core.accounting.binomial import shuffled_bits_each
 from privateer_core.accounting.events import Event, ShuffledBits
 from privateer_core.accounting.gaussian import gaussian_standard_deviation
+from privateer_core.arrays import Array, Ints, Records
 from privateer_core.errors import BatchRefused, SpecError
-from privateer_core.mechanisms.mechanism import Mechanism, check_range, whole
+from privateer_core.mechanisms.mechanism import Mechanism, check_valid, view_rows
 from privateer_core.primitives.bounded_vectors import BoundedVectors, VectorSums
-from privateer_core.primitives.clipping import Array, Ball, VectorTotal
+from privateer_core.primitives.clipping import Ball, VectorTotal
 from privateer_core.sampling.entropy import NoiseSource
-from privateer_core.sampling.response import binomial
+from privateer_core.sampling.response import draw_binomial, round_to_integers
 
 _LEVELS_MAX: Final = 1024
 _COORDINATES_MAX: Final = 1 << 16
@@ -32,18 +32,18 @@ BIT: Final = np.dtype([("coordinate", "<u2"), ("bit", "u1")])
 
 
 class BitVectors(Mechanism, frozen=True, tag="bit-vectors"):
-    """Integers sent as bits: everybody sends levels + bits of them for each coordinate.
+    """Integers sent as bits: each participant sends levels + bits of them for each coordinate.
 
     Parameters
     ----------
     ball
-        Where people's vectors lie, in the ``max`` norm: every coordinate has a range of its own.
+        Ball of the vectors, in the ``max`` norm: every coordinate has a range of its own.
     levels
         Largest integer of a coordinate.
     bits, probability
-        The noise of one person in one coordinate: Bin(bits, probability).
+        The noise of a participant in a coordinate: Bin(bits, probability).
     least
-        Honest people that the promise counts on; a release of fewer is refused.
+        Number of honest participants that the promise counts on; a release of fewer is refused.
 
     Raises
     ------
@@ -52,8 +52,8 @@ class BitVectors(Mechanism, frozen=True, tag="bit-vectors"):
 
     Notes
     -----
-    Privacy cost: that of the binomial noise of ``least`` people for the shuffled batch; nothing if the shuffler
-    colludes, beyond the person's own Bin(bits, probability).
+    Privacy cost: that of the binomial noise of ``least`` participants for the shuffled batch. If the shuffler colludes,
+    only the participant's own Bin(bits, probability) protects.
     """
 
     message: ClassVar = BIT
@@ -72,25 +72,25 @@ class BitVectors(Mechanism, frozen=True, tag="bit-vectors"):
 
     @classmethod
     def calibrated(cls, ball: Ball, epsilon: float, delta: float, least: int, share: float = 1 / 32) -> Self:
-        """Return fair bits that make a sum of at least ``least`` honest people (epsilon, delta)-private.
+        """Return fair bits that make a sum of at least ``least`` honest participants (epsilon, delta)-private.
 
-        There are so many levels that rounding is at most ``share`` of the noise's variance. Levels and bits grow
-        together: the noise stays the same for fewer people than coordinates, for a few times more messages otherwise.
+        The number of levels limits the variance of rounding to ``share`` of the noise's. Levels and bits grow together:
+        with fewer participants than coordinates at the same noise, otherwise with a few times more messages.
 
         Raises
         ------
         SpecError
             If the promise is out of the certified range.
         """
-        spread = gaussian_standard_deviation(epsilon, delta)
-        # Rounding is 1 / bits of the noise, both as bounds: a level's square over 4, each person, and for each bit.
-        levels = math.ceil(math.sqrt(least / (4 * share * ball.coordinates)) / spread)
+        standard_deviation = gaussian_standard_deviation(epsilon, delta)
+        # Both variances are bounded by a level's square over 4: of rounding per participant, of noise per bit.
+        levels = math.ceil(math.sqrt(least / (4 * share * ball.coordinates)) / standard_deviation)
         levels = min(_LEVELS_MAX, max(4, levels))
         return cls(ball, levels, shuffled_bits_each(epsilon, delta, levels, ball.coordinates, least), 0.5, least)
 
     @property
     def unit(self) -> float:
-        """What one level is worth."""
+        """Width of a level in units of the ball."""
         return 2 * self.ball.bound / self.levels
 
     @property
@@ -100,12 +100,12 @@ class BitVectors(Mechanism, frozen=True, tag="bit-vectors"):
 
     @property
     def groups(self) -> int:
-        """A kind for each coordinate: a dishonest person moves each sum by at most levels + bits, as all others do."""
+        """Number of kinds, one per coordinate, so that a participant moves each sum by at most levels + bits."""
         return self.ball.coordinates
 
-    def kinds(self, rows: bytes) -> NDArray[np.int64]:
-        """Return the coordinates that messages name."""
-        return whole(rows, BIT)["coordinate"].astype(np.int64)
+    def kinds(self, rows: bytes) -> Ints:
+        """Return the coordinates of messages."""
+        return view_rows(rows, BIT)["coordinate"].astype(np.int64)
 
     @property
     @override
@@ -113,95 +113,84 @@ class BitVectors(Mechanism, frozen=True, tag="bit-vectors"):
         return 1
 
     @override
-    def shuffled(self, honest: int) -> Event:
+    def batch_event(self, honest: int) -> Event:
         return ShuffledBits(honest * self.bits, self.probability, self.levels, self.ball.coordinates)
 
-    def randomize(self, contributions: BoundedVectors, noise: NoiseSource) -> NDArray[np.void]:
-        """Randomize the vectors of n people; return shape (n, messages), dtype `BIT`."""
-        integers = self._integers(contributions.values, noise)
+    def randomize(self, contributions: BoundedVectors, noise: NoiseSource) -> Records:
+        """Randomize the vectors of n participants; return shape (n, messages), dtype `BIT`."""
+        integers = self._randomize_integers(contributions.values, noise)
         length = self.levels + self.bits
         messages = np.empty((*integers.shape, length), dtype=BIT)
         messages["coordinate"] = np.arange(integers.shape[1])[None, :, None]
         messages["bit"] = np.arange(length)[None, None, :] < integers[:, :, None]
         return messages.reshape(len(integers), -1)
 
-    def _integers(self, vectors: Array, noise: NoiseSource) -> NDArray[np.int64]:
+    def _randomize_integers(self, vectors: Array, noise: NoiseSource) -> Ints:
         """Round coordinates and add noise; shape (n, coordinates), 0 to levels + bits."""
-        scaled = self._scaled(vectors)
-        words = noise.words(scaled.size) >> np.uint64(11)
-        rounded = self._rounded(scaled, words.astype(np.float64).reshape(scaled.shape) * 2.0**-53)
-        drawn = binomial(scaled.size, self.bits, self.probability, noise).reshape(scaled.shape)
-        return np.asarray(rounded.astype(np.int64) + drawn)
+        scaled = self._scale_to_levels(vectors)
+        rounded = np.minimum(round_to_integers(scaled, noise), self.levels)
+        return rounded + draw_binomial(scaled.size, self.bits, self.probability, noise).reshape(scaled.shape)
 
-    def _scaled(self, vectors: Array) -> Array:
+    def _scale_to_levels(self, vectors: Array) -> Array:
         return np.asarray((self.ball.clip(vectors) + self.ball.bound) / self.unit)
 
-    def _rounded(self, scaled: Array, uniform: Array) -> Array:
-        floor = np.floor(scaled)
-        return np.asarray(np.minimum(floor + (uniform < scaled - floor), self.levels))
-
     @override
-    def parse(self, rows: bytes) -> NDArray[np.void]:
-        messages = whole(rows, BIT)
-        good = not np.any((messages["coordinate"] >= self.ball.coordinates) | (messages["bit"] > 1))
-        check_range(good, "not a coordinate or not a bit")
+    def parse(self, rows: bytes) -> Records:
+        """Parse messages from their bytes, and refuse other coordinates than the ball's, or no bits."""
+        messages = view_rows(rows, BIT)
+        is_valid = not np.any((messages["coordinate"] >= self.ball.coordinates) | (messages["bit"] > 1))
+        check_valid(is_valid, "not a coordinate or not a bit")
         return messages
 
     def empty(self) -> VectorTotal:
         """Return the total of no messages; ``reports`` counts messages."""
         return VectorTotal(0, np.zeros(self.ball.coordinates, np.int64))
 
-    def add(self, total: VectorTotal, messages: NDArray[np.void]) -> VectorTotal:
+    def add(self, total: VectorTotal, messages: Records) -> VectorTotal:
         """Return ``total`` with messages, of any shape and order, counted in."""
         flat = messages.ravel()
-        ones = np.bincount(flat["coordinate"], flat["bit"], self.ball.coordinates)
-        return total.merged(VectorTotal(len(flat), ones.astype(np.int64)))
+        one_counts = np.bincount(flat["coordinate"], flat["bit"], self.ball.coordinates)
+        return total.merged(VectorTotal(len(flat), one_counts.astype(np.int64)))
 
     def release(self, total: VectorTotal, _: NoiseSource) -> VectorSums:
-        """Return what the learner may see.
+        """Return the release of a total; `BatchRefused` if fewer participants sent messages than the promise counts on.
 
-        Messages that are missing, since somebody's did not open, count as bits of 0: whoever sends them could as well
-        have sent those, and one person cannot undo everybody's round.
-
-        Raises
-        ------
-        BatchRefused
-            If fewer people than the promise counts on sent their messages.
+        Missing messages, which could not be decrypted, count as bits of 0: their sender could have sent those, and a
+        single participant cannot stop the round.
         """
-        people = math.ceil(total.reports / self.messages)
-        self._check(people)
-        return self._released(people, total.sums)
+        n_participants = math.ceil(total.reports / self.messages)
+        self._check_participants(n_participants)
+        return self._build_release(n_participants, total.sums)
 
-    def _check(self, people: int) -> None:
-        if people < self.least:
-            raise BatchRefused(
-                f"{people} people reported, and the promise counts on {self.least}",
-                field="min_batch",
-                remedy="wait for more, or create the experiment with a smaller honest minimum",
-            )
+    def _check_participants(self, n_participants: int) -> None:
+        """Refuse a release of fewer participants than the promise counts on."""
+        if n_participants < self.least:
+            detail = f"{n_participants} people reported, and the promise counts on {self.least}"
+            remedy = "wait for more, or create the experiment with a smaller honest minimum"
+            raise BatchRefused(detail, field="min_batch", remedy=remedy)
 
-    def _released(self, people: int, sums: NDArray[np.int64]) -> VectorSums:
-        centred = (sums - people * self.bits * self.probability) * self.unit - people * self.ball.bound
-        variance = people * self.bits * self.probability * (1 - self.probability) * self.unit**2
-        return VectorSums(people, np.asarray(centred), variance)
+    def _build_release(self, n_participants: int, sums: Ints) -> VectorSums:
+        centred = (sums - n_participants * self.bits * self.probability) * self.unit - n_participants * self.ball.bound
+        variance = n_participants * self.bits * self.probability * (1 - self.probability) * self.unit**2
+        return VectorSums(n_participants, np.asarray(centred), variance)
 
     def simulate(self, contributions: BoundedVectors, rng: "np.random.Generator") -> VectorSums:
-        """Draw a release: the noise of n people is one binomial."""
-        people = len(contributions)
-        self._check(people)
-        scaled = self._scaled(contributions.values)
-        rounded = self._rounded(scaled, rng.random(scaled.shape)).sum(axis=0)
-        noise = rng.binomial(people * self.bits, self.probability, self.ball.coordinates)
-        return self._released(people, (rounded + noise).astype(np.int64))
+        """Draw a release: the noise of n participants is one binomial."""
+        n_participants = len(contributions)
+        self._check_participants(n_participants)
+        scaled = self._scale_to_levels(contributions.values)
+        rounded = np.minimum(round_to_integers(scaled, rng), self.levels).sum(axis=0)
+        noise = rng.binomial(n_participants * self.bits, self.probability, self.ball.coordinates)
+        return self._build_release(n_participants, rounded + noise)
 
-    def spread(self, people: int) -> tuple[float, float]:
-        """Bound how far the released average of ``people`` is off; see `GaussianVectors.spread`.
+    def error_bounds(self, n_participants: int) -> tuple[float, float]:
+        """Bound the error of the released average; see `GaussianVectors.error_bounds`.
 
         A centred binomial of unfair bits has the sub-Gaussian variance of Kearns and Saul (1998).
         """
         p = self.probability
-        each = 0.25 if p == 0.5 else (1 - 2 * p) / (2 * math.log((1 - p) / p))
-        return (self.bits * each + 0.25) * self.unit**2 / people, 0.0
+        bit_variance = 0.25 if p == 0.5 else (1 - 2 * p) / (2 * math.log((1 - p) / p))
+        return (self.bits * bit_variance + 0.25) * self.unit**2 / n_participants, 0.0
 
     @classmethod
     @override
@@ -209,8 +198,8 @@ class BitVectors(Mechanism, frozen=True, tag="bit-vectors"):
         box = Ball("max", 2.0, 3)
         return {"fair": cls(box, 7, 70, 0.5, 20), "unfair": cls(box, 5, 1, 0.2, 20)}
 
-    def weaker(self, factor: float) -> Self:
-        """Return the mechanism with a share of the bits, or of their probability where there is one alone."""
+    def with_less_noise(self, factor: float) -> Self:
+        """Return the mechanism with fewer bits, or with a smaller probability if there is a single bit."""
         if self.bits == 1:
             return msgspec.structs.replace(self, probability=self.probability / factor)
         return msgspec.structs.replace(self, bits=max(1, round(self.bits / factor)))

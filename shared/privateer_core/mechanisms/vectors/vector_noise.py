@@ -1,4 +1,4 @@
-"""Vectors with normal noise: from every device, or drawn once by a curator at the release."""
+"""Vectors with normal noise, drawn by every device, or once by a curator at the release."""
 
 import math
 from functools import cached_property
@@ -11,42 +11,29 @@ from typing_extensions import override
 
 from privateer_core.accounting.events import Event, Gaussian
 from privateer_core.accounting.gaussian import published_standard_deviation
+from privateer_core.arrays import Ints
 from privateer_core.errors import SpecError
-from privateer_core.mechanisms.mechanism import Mechanism, check_range, whole
+from privateer_core.mechanisms.mechanism import Mechanism, check_valid, view_rows
 from privateer_core.primitives.bounded_vectors import BoundedVectors, SparseVectors, VectorSums
 from privateer_core.primitives.clipping import GRID, Ball, VectorTotal
 from privateer_core.sampling.entropy import NoiseSource
-from privateer_core.sampling.normal import EPSILON_MAX, REACH, RoundedNormal, sampling_cost
+from privateer_core.sampling.normal import DEVIATIONS_MAX, EPSILON_MAX, RoundedNormal, sampling_cost
+from privateer_core.sampling.response import round_to_integers
 
-_REACH: Final = 1.01 * REACH
-"""Noise is drawn up to so many standard deviations."""
-_MOST: Final = (1 << 31) - 1
-_BLOCK: Final = 1 << 21
-"""Numbers of vectors at a time."""
-
-
-def vector_standard_deviation(ball: Ball, epsilon: float, delta: float) -> float:
-    """Return the standard deviation, in grid points, that makes one vector (epsilon, delta)-private.
-
-    It pays for the sampler.
-
-    Raises
-    ------
-    SpecError
-        If the promise is out of the certified range.
-    """
-    if not epsilon <= EPSILON_MAX:
-        raise SpecError(f"must be at most {EPSILON_MAX:g}", field="epsilon", remedy="choose a smaller epsilon")
-    return published_standard_deviation(epsilon, delta - sampling_cost(ball.coordinates), ball.diameter)
+_NOISE_MAX: Final = 1.01 * DEVIATIONS_MAX
+"""Largest absolute noise, in standard deviations."""
+_INT32_MAX: Final = (1 << 31) - 1
+_BLOCK_NUMBERS: Final = 1 << 21
+"""Number of coordinates summed at a time."""
 
 
 class _NoisyVectors(Mechanism, frozen=True):
-    """The common part of both mechanisms: sums on the grid, four bytes a coordinate.
+    """Base class of both mechanisms: sums on the grid, four bytes a coordinate.
 
     Parameters
     ----------
     ball
-        Where people's vectors lie.
+        Ball of the vectors.
     standard_deviation
         Standard deviation of the noise in each coordinate, in grid points.
     """
@@ -56,12 +43,16 @@ class _NoisyVectors(Mechanism, frozen=True):
 
     def __post_init__(self) -> None:
         if not 0 <= self.standard_deviation < math.inf:
-            raise SpecError("there is no such noise", field="standard_deviation", remedy="use what the spec promises")
+            detail = "must be a finite number of at least 0"
+            raise SpecError(detail, field="standard_deviation", remedy="calibrate it to the spec's promise")
 
     @classmethod
     def calibrated(cls, ball: Ball, epsilon: float, delta: float) -> Self:
-        """Return the mechanism that makes one vector, or a release, (epsilon, delta)-private."""
-        return cls(ball, vector_standard_deviation(ball, epsilon, delta))
+        """Return the mechanism that makes vectors private, sampler included; refuse an uncertified promise."""
+        if not epsilon <= EPSILON_MAX:
+            raise SpecError(f"must be at most {EPSILON_MAX:g}", field="epsilon", remedy="choose a smaller epsilon")
+        remaining_delta = delta - sampling_cost(ball.coordinates)
+        return cls(ball, published_standard_deviation(epsilon, remaining_delta, ball.sensitivity))
 
     @cached_property
     def _normal(self) -> RoundedNormal:
@@ -79,12 +70,11 @@ class _NoisyVectors(Mechanism, frozen=True):
 
     @property
     def _event(self) -> Event | None:
-        return Gaussian(self.standard_deviation, self.ball.diameter) if self.standard_deviation else None
+        return Gaussian(self.standard_deviation, self.ball.sensitivity) if self.standard_deviation else None
 
-    def _parsed(self, rows: bytes, most: float) -> NDArray[np.int32]:
-        reports = whole(rows, np.dtype(("<i4", (self.ball.coordinates,))))
-        good = not np.any(np.abs(reports.astype(np.int64)) > most)
-        check_range(good, "a value that the mechanism cannot make")
+    def _parse_within(self, rows: bytes, max_value: float) -> NDArray[np.int32]:
+        reports = view_rows(rows, np.dtype(("<i4", (self.ball.coordinates,))))
+        check_valid(not np.any(np.abs(reports.astype(np.int64)) > max_value), "a value that the mechanism cannot make")
         return reports
 
     @override
@@ -95,44 +85,39 @@ class _NoisyVectors(Mechanism, frozen=True):
     def add(self, total: VectorTotal, reports: NDArray[np.int32]) -> VectorTotal:
         return total.merged(VectorTotal(len(reports), reports.sum(axis=0, dtype=np.int64)))
 
-    def _rounded_sum(self, contributions: BoundedVectors, rng: "np.random.Generator") -> NDArray[np.int64]:
+    def _rounded_sum(self, contributions: BoundedVectors, rng: "np.random.Generator") -> Ints:
+        """Return the sum of clipped vectors, each rounded to the grid at random; (coordinates,)."""
         if isinstance(contributions, SparseVectors):
-            # What is 0 stays 0. A vector's length is that of its entries, so that they are clipped by themselves.
+            # Zeros stay 0. A vector's norm is that of its entries, so that the entries are clipped alone.
             ball = msgspec.structs.replace(self.ball, coordinates=contributions.values.shape[1])
-            whole_numbers = _rounded(ball.clip(contributions.values) / ball.step, rng)
-            found = np.bincount(contributions.places.ravel(), whole_numbers.ravel(), self.ball.coordinates)
-            return np.asarray(found, dtype=np.int64)
-        sums, step = np.zeros(self.ball.coordinates), max(1, _BLOCK // self.ball.coordinates)
+            rounded_entries = round_to_integers(ball.clip(contributions.values) / ball.step, rng)
+            sums_of_entries = np.bincount(contributions.places.ravel(), rounded_entries.ravel(), self.ball.coordinates)
+            return np.asarray(sums_of_entries, dtype=np.int64)
+        sums, step = np.zeros(self.ball.coordinates, np.int64), max(1, _BLOCK_NUMBERS // self.ball.coordinates)
         for start in range(0, max(1, len(contributions)), step):
             vectors = self.ball.clip(contributions.dense(slice(start, start + step)))
-            sums += _rounded(vectors / self.ball.step, rng).sum(axis=0)
-        return np.asarray(sums, dtype=np.int64)
+            sums += round_to_integers(vectors / self.ball.step, rng).sum(axis=0)
+        return sums
 
-    def _spread(self, people: int, drawn: int) -> tuple[float, float]:
-        """Bound the error of an average of ``people`` with noise drawn ``drawn`` times; see `GaussianVectors.spread`.
+    def _error_bounds(self, n_participants: int, n_draws: int) -> tuple[float, float]:
+        """Bound the error of an average with noise drawn ``n_draws`` times; see `GaussianVectors.error_bounds`.
 
         Normal noise and rounding are sub-Gaussian with these variances (rounding by Hoeffding's lemma: a quarter of a
         step's square). Rounding to whole numbers depends on the noise that it rounds: standard deviations add up there,
         not variances.
         """
         step = self.ball.bound / GRID
-        noise = drawn * (self.standard_deviation + 0.5) ** 2 if self.standard_deviation else 0.0
-        return (noise + 0.25 * people) * (step / people) ** 2, 0.0
+        noise = n_draws * (self.standard_deviation + 0.5) ** 2 if self.standard_deviation else 0.0
+        return (noise + 0.25 * n_participants) * (step / n_participants) ** 2, 0.0
 
     @override
-    def weaker(self, factor: float) -> Self:
-        less = self.standard_deviation / factor if self.standard_deviation else factor * GRID
-        return msgspec.structs.replace(self, standard_deviation=less)
-
-
-def _rounded(scaled: NDArray[np.float64], rng: "np.random.Generator") -> NDArray[np.float64]:
-    """Return whole numbers of the shape of ``scaled``, each the next one below or above, with its mean."""
-    floor = np.floor(scaled)
-    return np.asarray(floor + (rng.random(scaled.shape) < scaled - floor))
+    def with_less_noise(self, factor: float) -> Self:
+        standard_deviation = self.standard_deviation / factor if self.standard_deviation else factor * GRID
+        return msgspec.structs.replace(self, standard_deviation=standard_deviation)
 
 
 class GaussianVectors(_NoisyVectors, frozen=True, tag="gaussian-vectors"):
-    """Every device adds normal noise to its own vector.
+    """Vectors to which every device adds normal noise.
 
     Raises
     ------
@@ -141,56 +126,56 @@ class GaussianVectors(_NoisyVectors, frozen=True, tag="gaussian-vectors"):
 
     Notes
     -----
-    Privacy cost: that of the Gaussian mechanism at the ball's diameter, exactly (rounded noise is post-processing of
+    Privacy cost: that of the Gaussian mechanism at the ball's sensitivity, exactly (rounded noise is post-processing of
     normal noise), plus `sampling_cost` in delta.
     """
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 2 * self.ball.reach + _REACH * self.standard_deviation < _MOST:
+        if not 2 * self.ball.max_norm + _NOISE_MAX * self.standard_deviation < _INT32_MAX:
             raise SpecError("the noise is too large for a report", field="privacy.epsilon", remedy="raise it")
 
     @property
     @override
-    def alone(self) -> Event | None:
+    def report_event(self) -> Event | None:
         return self._event
 
     @property
     def error(self) -> float:
-        """Variance of one report, all coordinates together."""
+        """Variance of a report, summed over coordinates."""
         return self.ball.coordinates * (self.standard_deviation * self.ball.step) ** 2
 
     def randomize(self, contributions: BoundedVectors, noise: NoiseSource) -> NDArray[np.int32]:
-        """Randomize the vectors of n people; return shape (n, coordinates)."""
-        exact = self.ball.on_grid(contributions.values, noise)
-        noisy = exact + self._normal.draw(exact.size, noise).reshape(exact.shape)
-        return np.asarray(noisy, dtype="<i4")
+        """Randomize the vectors of n participants; return shape (n, coordinates)."""
+        exact = self.ball.round_to_grid(contributions.values, noise)
+        return np.asarray(exact + self._normal.draw(exact.size, noise).reshape(exact.shape), dtype="<i4")
 
     @override
     def parse(self, rows: bytes) -> NDArray[np.int32]:
-        return self._parsed(rows, self.ball.reach + _REACH * self.standard_deviation)
+        return self._parse_within(rows, self.ball.max_norm + _NOISE_MAX * self.standard_deviation)
 
     @override
     def release(self, total: VectorTotal, _: NoiseSource) -> VectorSums:
-        return self._released(total)
+        return self._build_release(total)
 
-    def _released(self, total: VectorTotal) -> VectorSums:
+    def _build_release(self, total: VectorTotal) -> VectorSums:
         noise = total.reports * (self.standard_deviation**2 + 1 / 12) * self.ball.step**2
         return VectorSums(total.reports, np.asarray(total.sums * self.ball.step), noise)
 
     def simulate(self, contributions: BoundedVectors, rng: "np.random.Generator") -> VectorSums:
-        """Draw a release: independent normal noise adds up, so people need none of their own."""
+        """Draw a release: independent normal noise adds up, so that it is drawn once for all participants."""
         sums = self._rounded_sum(contributions, rng)
-        spread = np.sqrt(len(contributions) * (self.standard_deviation**2 + 1 / 12))
-        return self._released(VectorTotal(len(contributions), sums + np.rint(rng.normal(0, spread, len(sums)))))
+        sum_deviation = np.sqrt(len(contributions) * (self.standard_deviation**2 + 1 / 12))
+        noise = np.rint(rng.normal(0, sum_deviation, len(sums)))
+        return self._build_release(VectorTotal(len(contributions), sums + noise))
 
-    def spread(self, people: int) -> tuple[float, float]:
-        """Bound how far the released average of ``people`` is off, in any direction of length 1: (variance, scale).
+    def error_bounds(self, n_participants: int) -> tuple[float, float]:
+        """Bound the error of a released average along any unit vector, by parameters (variance, scale).
 
-        With probability 1 - beta by at most sqrt(2 variance ln(1/beta)) + scale ln(1/beta); scale is 0 where the error
-        is sub-Gaussian. Rounding is in it; how rewards themselves vary is not.
+        With probability 1 - beta it is at most sqrt(2 variance ln(1/beta)) + scale ln(1/beta); scale is 0 if the error
+        is sub-Gaussian. The error includes rounding, but not the variance of rewards.
         """
-        return self._spread(people, people)
+        return self._error_bounds(n_participants, n_participants)
 
     @classmethod
     @override
@@ -199,51 +184,51 @@ class GaussianVectors(_NoisyVectors, frozen=True, tag="gaussian-vectors"):
 
 
 class CentralVectors(_NoisyVectors, frozen=True, tag="central-vectors"):
-    """Vectors reach a curator as they are; the release has normal noise of one standard deviation, or none at 0.
+    """A curator's sums of exact vectors, released with normal noise of a standard deviation, or without noise at 0.
 
     Notes
     -----
-    Privacy cost: that of the Gaussian mechanism at the ball's diameter for the released sum, as `GaussianVectors` for
+    Privacy cost: that of the Gaussian mechanism at the ball's sensitivity for a released sum, as `GaussianVectors` for
     a report. Noise is drawn once, when the round is released.
     """
 
     @property
     @override
-    def released(self) -> Event | None:
+    def release_event(self) -> Event | None:
         return self._event
 
     def randomize(self, contributions: BoundedVectors, noise: NoiseSource) -> NDArray[np.int32]:
         """Return clipped vectors on the grid, shape (n, coordinates)."""
-        return self.ball.on_grid(contributions.dense(slice(None)), noise).astype("<i4")
+        return self.ball.round_to_grid(contributions.dense(slice(None)), noise).astype("<i4")
 
     def parse(self, rows: bytes) -> NDArray[np.int32]:
-        """Parse reports from their concatenated bytes; a curator holds people to the ball, which its promise needs."""
-        reports = self._parsed(rows, self.ball.bound / self.ball.step + 1)
-        check_range(self.ball.holds(reports), "a vector out of the ball")
+        """Parse reports from their concatenated bytes; vectors outside of the ball would break the promise."""
+        reports = self._parse_within(rows, self.ball.bound / self.ball.step + 1)
+        check_valid(self.ball.contains(reports), "a vector out of the ball")
         return reports
 
     @override
     def release(self, total: VectorTotal, noise: NoiseSource) -> VectorSums:
-        drawn = self._normal.draw(len(total.sums), noise) if self.standard_deviation else 0
-        return self._released(total, total.sums + drawn)
+        drawn_noise = self._normal.draw(len(total.sums), noise) if self.standard_deviation else 0
+        return self._build_release(total, total.sums + drawn_noise)
 
-    def _released(self, total: VectorTotal, sums: NDArray[np.int64]) -> VectorSums:
+    def _build_release(self, total: VectorTotal, sums: Ints) -> VectorSums:
         noise = (self.standard_deviation**2 + 1 / 12) * self.ball.step**2 if self.standard_deviation else 0.0
         return VectorSums(total.reports, np.asarray(sums * self.ball.step), noise)
 
     @override
     def simulate(self, contributions: BoundedVectors, rng: "np.random.Generator") -> VectorSums:
         sums = self._rounded_sum(contributions, rng)
-        drawn = np.rint(rng.normal(0, 1, len(sums)) * self.standard_deviation).astype(np.int64)
-        return self._released(VectorTotal(len(contributions), sums), sums + drawn)
+        drawn_noise = np.rint(rng.normal(0, 1, len(sums)) * self.standard_deviation).astype(np.int64)
+        return self._build_release(VectorTotal(len(contributions), sums), sums + drawn_noise)
 
-    def spread(self, people: int) -> tuple[float, float]:
-        """Bound how far the released average is off; see `GaussianVectors.spread`."""
-        return self._spread(people, 1)
+    def error_bounds(self, n_participants: int) -> tuple[float, float]:
+        """Bound the error of the released average; see `GaussianVectors.error_bounds`."""
+        return self._error_bounds(n_participants, 1)
 
     @classmethod
     @override
     def instances(cls) -> dict[str, Self]:
         sphere = Ball("l2", 0.5, 4)
-        found = {"max": cls(Ball("max", 2.0, 3), 30_000.0), "l2": cls(sphere, 9_000.0), "exact": cls(sphere, 0.0)}
-        return found | {"rare": cls(Ball("l2", 0.5, 4, below=0.02), 6_500.0)}
+        mechanisms = {"max": cls(Ball("max", 2.0, 3), 30_000.0), "l2": cls(sphere, 9_000.0), "exact": cls(sphere, 0.0)}
+        return mechanisms | {"rare": cls(Ball("l2", 0.5, 4, below=0.02), 6_500.0)}

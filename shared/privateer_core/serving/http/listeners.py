@@ -1,9 +1,9 @@
-"""Listeners let in what is meant for them: pages that strangers may reach, or hosts that the private listener knows.
+"""Access checks of the listeners: public pages at the public listener, known host names at the private listener.
 
 A page in an operator's browser can have its own name resolve to this machine (DNS rebinding): the browser then takes
-what answers here for the page's own site, and lets it read. It still sends the page's name. So a name that the operator
-did not give is refused. Addresses in digits are nobody's name, and are taken. Starlette's middleware for trusted hosts
-does not know addresses, names below ``localhost`` nor a second ``Host``, and its answer names no remedy.
+this service for the page's own site, and lets the page read answers. It still sends the page's name. So a name that the
+operator did not give is refused. IP addresses are accepted, since they cannot be rebound. Starlette's middleware for
+trusted hosts does not know addresses, names below ``localhost`` nor a second ``Host``, and its answer has no remedy.
 
 Pages of other origins may use a service from a browser only if the operator names them (CORS).
 """
@@ -17,41 +17,39 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from privateer_core.errors import NotFound
-from privateer_core.serving.http.answer import WHOLE
+from privateer_core.serving.http.answer import WHOLE_ANSWER
 from privateer_core.serving.http.problems import HostRefused, problem_answer
 from privateer_core.serving.http.report_endpoint import Reply
 from privateer_core.wire.attestation import HEADER as ATTESTATION
 
 AtOnce = Callable[[Scope, bytearray, Reply], bool]
-"""Answers a request that is there as a whole, without a task; False if it must be called as ASGI has it."""
-IS_PUBLIC: Final = "privateer.is_public"
-"""The scope of a request has this key if it came to the public listener."""
-_HOST: Final = re.compile(r"(?:\[(?P<v6>[0-9a-f:.]+)\]|(?P<name>[^\[\]:@/\s]+))(?::[0-9]{0,5})?")
-_LOCAL: Final = "localhost"
-"""It and all names below it are this machine's own (RFC 6761, section 6.3)."""
-ANY: Final = "*"
-_ASKED: Final = ["Accept", "Authorization", "Content-Type", "If-None-Match", ATTESTATION]
-_SHOWN: Final = ["ETag", "Retry-After", "Privateer-Asks", "Privateer-Signed"]
-VARY: Final = {"Vary": "Origin"}
-"""What all answers say where an origin is allowed: a cache must not give one origin what it keeps for another."""
+"""Answers a completely received request without a task; False if the request must be answered by an ASGI call."""
+IS_PUBLIC_KEY: Final = "privateer.is_public"
+"""Key in the scope of a request that came to the public listener."""
+_HOST_REGEX: Final = re.compile(r"(?:\[(?P<v6>[0-9a-f:.]+)\]|(?P<name>[^\[\]:@/\s]+))(?::[0-9]{0,5})?")
+_LOCALHOST: Final = "localhost"
+"""This name and all names below it resolve to the local machine (RFC 6761, section 6.3)."""
+ANY_ORIGIN: Final = "*"
+_REQUEST_HEADERS: Final = ["Accept", "Authorization", "Content-Type", "If-None-Match", ATTESTATION]
+_EXPOSED: Final = ["ETag", "Retry-After", "Privateer-Asks", "Privateer-Signed"]
+VARY_HEADERS: Final = {"Vary": "Origin"}
+"""Header of all answers where an origin is allowed, so that a cache does not mix up the answers to two origins."""
 
 
 class Application(Protocol):
-    """An ASGI application that answers some requests without a task."""
+    """An ASGI application that can answer requests without a task."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or run the lifespan."""
 
     def at_once(self, scope: Scope, body: bytearray, reply: Reply) -> bool:
-        """Answer a request that is there as a whole; False if ``__call__`` must do that."""
-        ...
+        """Answer a completely received request; False if ``__call__`` must do that."""
 
 
 class PublicPages:
-    """ASGI middleware of the public listener, which finds no other pages.
+    """ASGI middleware of the public listener, which answers all other pages with `NotFound`.
 
-    app: what finds the pages; it may answer some requests ``at_once``, without a task.
-    is_public: whether strangers may use a method on a path.
+    app: the application with the pages; it may have an ``at_once``, which answers without a task.
     """
 
     def __init__(self, app: ASGIApp, is_public: Callable[[str, str], bool]) -> None:
@@ -59,28 +57,27 @@ class PublicPages:
         self._at_once: AtOnce = getattr(app, "at_once", lambda *_: False)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, or answer that there is no such page."""
-        if scope["type"] == "http" and not self._finds(scope):
+        """Pass a request for a public page on, and answer all others with `NotFound`."""
+        if scope["type"] == "http" and not self._is_public_page(scope):
             missing = NotFound("no such page", remedy="some pages are at the private listener only")
             await problem_answer(missing).send(scope, send)
         else:
-            scope[IS_PUBLIC] = True
+            scope[IS_PUBLIC_KEY] = True
             await self._app(scope, receive, send)
 
     def at_once(self, scope: Scope, body: bytearray, reply: Reply) -> bool:
-        """Pass on a request that is there as a whole; False if ``__call__`` must answer it."""
-        return self._finds(scope) and self._at_once(scope, body, reply)
+        """Pass a completely received request on; False if ``__call__`` must answer it."""
+        return self._is_public_page(scope) and self._at_once(scope, body, reply)
 
-    def _finds(self, scope: Scope) -> bool:
+    def _is_public_page(self, scope: Scope) -> bool:
         # A router takes "/metrics" and a line feed for "/metrics": its patterns end with "$".
         return "\n" not in scope["path"] and self._is_public(scope["method"], scope["path"])
 
 
-class Hosts:
-    """ASGI middleware of a private listener, which answers only to its own names.
+class HostGuard:
+    """ASGI middleware of a private listener, which refuses requests under unknown host names.
 
-    app: the listener's pages; it may answer some requests ``at_once``.
-    names: names besides those of the loopback interface, such as the one that it listens at.
+    names: host names besides those of the loopback interface, such as the name that it listens at.
     """
 
     def __init__(self, app: ASGIApp, names: Iterable[str]) -> None:
@@ -88,30 +85,30 @@ class Hosts:
         self._at_once: AtOnce = getattr(app, "at_once", lambda *_: False)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, or refuse its name."""
-        if scope["type"] == "http" and not self._is_ours(scope):
-            detail = "the private listener is not known by this name"
-            refused = HostRefused(
-                detail, field="Host", remedy="call it by its address, or list the name in PRIVATEER_ADMIN_NAMES"
-            )
+        """Pass the request on, or refuse its host name."""
+        if scope["type"] == "http" and not self._has_own_name(scope):
+            remedy = "call it by its address, or list the name in PRIVATEER_ADMIN_ALLOWED_HOSTS"
+            refused = HostRefused("the private listener is not known by this name", field="Host", remedy=remedy)
             await problem_answer(refused).send(scope, send)
         else:
             await self._app(scope, receive, send)
 
     def at_once(self, scope: Scope, body: bytearray, reply: Reply) -> bool:
-        """Pass on a request that is there as a whole; False if ``__call__`` must answer it."""
-        return self._is_ours(scope) and self._at_once(scope, body, reply)
+        """Pass a completely received request on; False if ``__call__`` must answer it."""
+        return self._has_own_name(scope) and self._at_once(scope, body, reply)
 
-    def _is_ours(self, scope: Scope) -> bool:
-        given = [value for name, value in scope["headers"] if name == b"host"]
-        found = _HOST.fullmatch(given[0].decode("latin-1").lower()) if len(given) == 1 else None
-        if found is None:
+    def _has_own_name(self, scope: Scope) -> bool:
+        """Whether the request has one ``Host``: an address, a name below localhost, or an allowed name."""
+        hosts = [value for name, value in scope["headers"] if name == b"host"]
+        match = _HOST_REGEX.fullmatch(hosts[0].decode("latin-1").lower()) if len(hosts) == 1 else None
+        if match is None:
             return False
-        name = found["v6"] or found["name"].removesuffix(".")
-        return name in self._names or name == _LOCAL or name.endswith(f".{_LOCAL}") or _is_address(name)
+        name = match["v6"] or match["name"].removesuffix(".")
+        return name in self._names or name == _LOCALHOST or name.endswith(f".{_LOCALHOST}") or _is_address(name)
 
 
 def _is_address(name: str) -> bool:
+    """Whether a text is an address of the Internet Protocol (IP)."""
     try:
         ip_address(name)
     except ValueError:
@@ -119,37 +116,36 @@ def _is_address(name: str) -> bool:
     return True
 
 
-def shown_to(origin: str, allowed: Collection[str]) -> dict[str, str]:
-    """Return the headers by which a browser lets pages of an origin read an answer; none if they may not."""
-    named = ANY if origin and ANY in allowed else origin if origin in allowed else ""
-    return {"Access-Control-Allow-Origin": named, "Access-Control-Expose-Headers": ", ".join(_SHOWN)} if named else {}
+def cors_headers(origin: str, allowed: Collection[str]) -> dict[str, str]:
+    """Return the CORS headers that allow pages of an origin to read an answer; empty for other origins."""
+    grant = ANY_ORIGIN if origin and ANY_ORIGIN in allowed else origin if origin in allowed else ""
+    return {"Access-Control-Allow-Origin": grant, "Access-Control-Expose-Headers": ", ".join(_EXPOSED)} if grant else {}
 
 
-class Origins(CORSMiddleware):
-    """Starlette's middleware for origins, at the public listener.
+class OriginMiddleware(CORSMiddleware):
+    """Starlette's CORS middleware, at the public listener.
 
-    No answer depends on who asks, but for what a page itself says of its device to an issuer, and none takes a cookie.
-    So an origin that is allowed learns nothing but what everybody may read. What is ours is the short way: a listener
-    takes whole requests without a task where no answer has to name an origin.
+    No answer depends on the sender, but for the attestation that a page itself sends to an issuer, and none uses a
+    cookie. So an allowed origin learns nothing but public answers. This class adds ``at_once``: a listener answers
+    completely received requests without a task where no origin is allowed.
 
-    app: the listener's pages.
     allowed: origins, or ``*``.
     """
 
     def __init__(self, app: Application, allowed: tuple[str, ...]) -> None:
-        methods = ("GET", "HEAD", "POST")
-        super().__init__(app, allowed, methods, _ASKED, expose_headers=_SHOWN)
+        super().__init__(app, allowed, ("GET", "HEAD", "POST"), _REQUEST_HEADERS, expose_headers=_EXPOSED)
         self._pages, self._is_closed = app, not allowed
-        # answers a request that is there as a whole, unless answers have to name origins: ``__call__`` does
+        # answers completely received requests, unless answers need CORS headers, which ``__call__`` adds
         self.at_once: AtOnce = lambda *_: False
         if not allowed:
             self.at_once = getattr(app, "at_once", self.at_once)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer what a browser asks ahead, or pass the request on and say whose pages may read the answer."""
+        """Answer a preflight request, or pass the request on and add CORS headers to its answer."""
         if self._is_closed or scope["type"] != "http":
             await self._pages(scope, receive, send)
             return
-        # A whole answer would not pass here.
-        extensions = {name: one for name, one in (scope.get("extensions") or {}).items() if name != WHOLE}
+        # A whole answer would bypass this middleware.
+        extensions = dict(scope.get("extensions") or {})
+        extensions.pop(WHOLE_ANSWER, None)
         await super().__call__({**scope, "extensions": extensions}, receive, send)

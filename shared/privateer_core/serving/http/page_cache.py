@@ -1,4 +1,4 @@
-"""Pages that are made once for each version of what they show, and kept as bytes."""
+"""A cache of rendered pages, which renders each version of a page once."""
 
 import asyncio
 import time
@@ -9,131 +9,136 @@ from typing import Any, Final, NamedTuple
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from privateer_core.errors import Unavailable
-from privateer_core.serving.connections import peer
+from privateer_core.serving.connections import peer_address
 from privateer_core.serving.fair_queue import FairQueue
 from privateer_core.serving.http.answer import Headers, HttpAnswer
-from privateer_core.serving.http.listeners import IS_PUBLIC
+from privateer_core.serving.http.listeners import IS_PUBLIC_KEY
 from privateer_core.serving.http.problems import problem_answer
 
 BYTES_MAX: Final = 64 << 20
-_EXTRA: Final = 1024
-"""Bytes that a page takes beside its body."""
+_PAGE_OVERHEAD_BYTES: Final = 1024
+"""Bytes that a cached page takes beside its body."""
 _OK, _NOT_MODIFIED = 200, 304
-_READING: Final = frozenset({"GET", "HEAD"})
-_OF_BODIES: Final = frozenset({b"content-type", b"content-length"})
-_ASKED: Final = b"if-none-match"
+_READ_METHODS: Final = frozenset({"GET", "HEAD"})
+_BODY_HEADERS: Final = frozenset({b"content-type", b"content-length"})
+_IF_NONE_MATCH: Final = b"if-none-match"
 
 
 class Version(NamedTuple):
-    """A version of a page: what it shows."""
+    """The version of a page."""
 
-    page: Hashable  # which page it is: everything in the request that its answer depends on
-    shown: Hashable  # what it shows. Two answers with the same one are equal.
+    page: Hashable  # identifies the page: all of the request that its answer depends on
+    content_key: Hashable  # identifies the content. Two answers with equal content keys are equal.
 
 
 def common_version(scope: Scope) -> Version | None:
-    """Return the version of a page that all services have: strangers have the disk looked at once a second."""
+    """Return the version of a page that all services have, or None; public readiness is cached for a second."""
     path = scope["path"]
     if path == "/openapi.json":
         return Version(path, None)
-    return Version(path, int(time.monotonic())) if path == "/readyz" and IS_PUBLIC in scope else None
+    return Version(path, int(time.monotonic())) if path == "/readyz" and IS_PUBLIC_KEY in scope else None
 
 
 class _Page(NamedTuple):
-    shown: Hashable
+    content_key: Hashable
     answer: HttpAnswer
     tag: bytes
     route: Any
-    """What the router has found, for metrics."""
+    """The router's match, for metrics."""
 
     @property
     def size(self) -> int:
-        return len(self.answer.body) + _EXTRA
+        return len(self.answer.body) + _PAGE_OVERHEAD_BYTES
 
 
 class PageCache:
-    """ASGI middleware that makes a page when it is asked for the first time, and again when it shows something else.
+    """ASGI middleware that caches pages, and renders a page again when its content has changed.
 
-    Every page gets an entity tag. Requests of one sender for one page wait for the same answer. Strangers have pages
-    made in turns (`FairQueue`): nobody waits for the turn of another sender, who may have asked for a lot before.
+    Every page gets an entity tag. Simultaneous requests of a sender for a page wait for the same answer. Pages for the
+    public are rendered in fair turns (`FairQueue`), so that a sender with many requests does not delay the others.
 
-    app: what makes the pages.
-    version: returns what a request would show; None: nothing is kept of the answer.
-    bytes_max: bytes of the pages that are kept: those that were asked for last.
+    version: returns the version of the page that a request asks for; None: the answer is not cached.
+    bytes_max: size of the cache, which drops the least recently used pages.
     """
 
     def __init__(self, app: ASGIApp, version: Callable[[Scope], Version | None], bytes_max: int = BYTES_MAX) -> None:
         self._app, self._version, self._bytes_max = app, version, bytes_max
-        self._kept: dict[Hashable, _Page] = {}  # what was asked for last comes last
+        self._pages: dict[Hashable, _Page] = {}  # the most recently used page comes last
         self._size = 0
-        self._making: dict[tuple[Version, str], asyncio.Task[_Page]] = {}
+        self._running_tasks: dict[tuple[Version, str], asyncio.Task[_Page]] = {}
         self._queue = FairQueue()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request with what is kept, or pass it on."""
-        version = self._shown(scope) if scope["type"] == "http" and scope["method"] in _READING else None
+        """Answer a request from the cache, or pass it on."""
+        version = self._current_version(scope) if scope["type"] == "http" and scope["method"] in _READ_METHODS else None
         if version is None:
             await self._app(scope, receive, send)
             return
         try:
-            page = self._known(version) or await self._made(version, scope)
+            page = self._find_cached(version) or await self._render_once(version, scope)
         except Unavailable as error:
             await problem_answer(error).send(scope, send)
             return
         scope["route"] = page.route
-        await _answer(page, scope).send(scope, send)
+        await _conditional_answer(page, scope).send(scope, send)
 
-    def _shown(self, scope: Scope) -> Version | None:
+    def _current_version(self, scope: Scope) -> Version | None:
         version = self._version(scope)
-        return version and version._replace(page=(IS_PUBLIC in scope, version.page))
+        return version and version._replace(page=(IS_PUBLIC_KEY in scope, version.page))
 
-    def _known(self, version: Version) -> _Page | None:
-        page = self._kept.pop(version.page, None)
+    def _find_cached(self, version: Version) -> _Page | None:
+        """Return the cached page of this version, now the last to be dropped, or None; drop one of older content."""
+        page = self._pages.pop(version.page, None)
         if page is None:
             return None
-        if page.shown != version.shown:
+        if page.content_key != version.content_key:
             self._size -= page.size
             return None
-        self._kept[version.page] = page
+        self._pages[version.page] = page
         return page
 
-    async def _made(self, version: Version, scope: Scope) -> _Page:
-        key = version, peer(scope)
-        making = self._making.get(key)
+    async def _render_once(self, version: Version, scope: Scope) -> _Page:
+        """Return the page, rendered by one task for all simultaneous requests of a sender."""
+        key = version, peer_address(scope)
+        making = self._running_tasks.get(key)
         if making is None:
-            making = self._making[key] = asyncio.create_task(self._make(scope))
-            making.add_done_callback(lambda _: self._making.pop(key))
+            making = self._running_tasks[key] = asyncio.create_task(self._render_in_turn(scope))
+            making.add_done_callback(lambda _: self._running_tasks.pop(key))
         return await asyncio.shield(making)
 
-    async def _make(self, scope: Scope) -> _Page:
+    async def _render_in_turn(self, scope: Scope) -> _Page:
+        """Return the page, from the cache or rendered, in the sender's turn if the request is public."""
+
         async def work() -> _Page:
-            # What is shown may have changed, or somebody else had the page made, while this sender waited.
-            version = self._shown(scope)
-            return (version and self._known(version)) or await self._fresh(version, scope)
+            # The content may have changed, or another sender's request cached the page, while this sender waited.
+            version = self._current_version(scope)
+            return (version and self._find_cached(version)) or await self._request_page(version, scope)
 
-        return await (self._queue.run(peer(scope), work) if IS_PUBLIC in scope else work())
+        return await (self._queue.run(peer_address(scope), work) if IS_PUBLIC_KEY in scope else work())
 
-    async def _fresh(self, version: Version | None, scope: Scope) -> _Page:
-        headers = [(name, value) for name, value in scope["headers"] if name != _ASKED]
-        asked = {**scope, "method": "GET", "headers": headers, "extensions": {}}
-        answer = await _collected(self._app, asked)
-        page = _tagged(version and version.shown, answer, asked.get("route"))
-        if answer.status == _OK and version and self._shown(scope) == version:  # nothing has changed meanwhile
-            self._keep(version.page, page)
+    async def _request_page(self, version: Version | None, scope: Scope) -> _Page:
+        """Render the page by the application, and cache it unless its version has changed meanwhile."""
+        headers = [(name, value) for name, value in scope["headers"] if name != _IF_NONE_MATCH]
+        page_scope = {**scope, "method": "GET", "headers": headers, "extensions": {}}
+        answer = await _collect_answer(self._app, page_scope)
+        page = _tag_page(version and version.content_key, answer, page_scope.get("route"))
+        if answer.status == _OK and version and self._current_version(scope) == version:  # it has not changed meanwhile
+            self._store_page(version.page, page)
         return page
 
-    def _keep(self, key: Hashable, page: _Page) -> None:
-        if earlier := self._kept.pop(key, None):
-            self._size -= earlier.size
-        self._kept[key] = page
+    def _store_page(self, key: Hashable, page: _Page) -> None:
+        """Cache a page, and drop the least recently used ones beyond the cache's size."""
+        if previous := self._pages.pop(key, None):
+            self._size -= previous.size
+        self._pages[key] = page
         self._size += page.size
         while self._size > self._bytes_max:
-            oldest = next(iter(self._kept))
-            self._size -= self._kept.pop(oldest).size
+            oldest = next(iter(self._pages))
+            self._size -= self._pages.pop(oldest).size
 
 
-async def _collected(app: ASGIApp, scope: Scope) -> HttpAnswer:
-    """Return the whole answer of an application to a request without a body."""
+async def _collect_answer(app: ASGIApp, scope: Scope) -> HttpAnswer:
+    """Return the complete answer of an application to a request without a body."""
     messages, body = list[Message](), bytearray()
 
     async def receive() -> Message:
@@ -147,21 +152,21 @@ async def _collected(app: ASGIApp, scope: Scope) -> HttpAnswer:
     return HttpAnswer(messages[0]["status"], tuple(messages[0]["headers"]), bytes(body))
 
 
-def _tagged(shown: Hashable, answer: HttpAnswer, route: Any) -> _Page:
-    """Return an answer with an entity tag, and the word that caches ask before they use it again."""
+def _tag_page(content_key: Hashable, answer: HttpAnswer, route: Any) -> _Page:
+    """Return a page with an entity tag, and a header that makes caches revalidate it."""
     if answer.status != _OK:
-        return _Page(shown, answer, b"", route)
-    there = dict(answer.headers)
-    tag = there.get(b"etag") or b'"%s"' % sha256(answer.body).hexdigest().encode()
-    added: Headers = tuple({b"etag": tag, b"cache-control": b"no-cache", **there}.items())
-    return _Page(shown, answer._replace(headers=added), tag, route)
+        return _Page(content_key, answer, b"", route)
+    headers = dict(answer.headers)
+    tag = headers.get(b"etag") or b'"%s"' % sha256(answer.body).hexdigest().encode()
+    tagged_headers: Headers = tuple({b"etag": tag, b"cache-control": b"no-cache", **headers}.items())
+    return _Page(content_key, answer._replace(headers=tagged_headers), tag, route)
 
 
-def _answer(page: _Page, scope: Scope) -> HttpAnswer:
-    """Return a page as it is, or that it has not changed since it was asked for last."""
-    asked = dict(scope["headers"]).get(_ASKED, b"")
-    tags = {tag.strip().removeprefix(b"W/").strip(b'"') for tag in asked.split(b",")}
+def _conditional_answer(page: _Page, scope: Scope) -> HttpAnswer:
+    """Return the answer with a page, or 304 if the request names the page's entity tag."""
+    if_none_match = dict(scope["headers"]).get(_IF_NONE_MATCH, b"")
+    tags = {tag.strip().removeprefix(b"W/").strip(b'"') for tag in if_none_match.split(b",")}
     if page.tag and (page.tag.strip(b'"') in tags or b"*" in tags):
-        kept = tuple(header for header in page.answer.headers if header[0] not in _OF_BODIES)
-        return HttpAnswer(_NOT_MODIFIED, kept)
+        headers = tuple(header for header in page.answer.headers if header[0] not in _BODY_HEADERS)
+        return HttpAnswer(_NOT_MODIFIED, headers)
     return page.answer if scope["method"] == "GET" else page.answer._replace(body=b"")

@@ -12,14 +12,12 @@ from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from privateer_core.errors import NotFound, PrivateerError, ScopeMissing, TokenRefused, Unauthorized, Unavailable
-from privateer_core.serving.http.answer import Headers, HttpAnswer, with_body
+from privateer_core.serving.http.answer import Headers, HttpAnswer, make_answer
 from privateer_core.serving.logs import trace
 from privateer_core.wire.problem import MEDIA_TYPE, problem_body
 
 _log = logging.getLogger("privateer.serving")
 _MEDIA_TYPE: Final = MEDIA_TYPE.encode()
-_UNAUTHORIZED: Final = ((b"www-authenticate", b"Bearer"),)
-_UNAVAILABLE: Final = ((b"retry-after", b"1"),)
 
 
 class MethodNotAllowed(PrivateerError):
@@ -42,27 +40,27 @@ class Internal(PrivateerError):
 
 def problem_answer(error: PrivateerError, headers: Headers = (), **extension: Any) -> HttpAnswer:
     """Return the answer to a request that failed with ``error``."""
-    body = problem_body(error, **extension)
-    return with_body(error.status, body, _MEDIA_TYPE, (*headers, *_headers(error)))
+    return make_answer(error.status, problem_body(error, **extension), _MEDIA_TYPE, (*headers, *_error_headers(error)))
 
 
 def problem_response(error: PrivateerError, **extension: Any) -> Response:
-    """Return the same for a framework."""
-    headers = {name.decode(): value.decode() for name, value in _headers(error)}
+    """Return the same answer as a Starlette response."""
+    headers = {name.decode(): value.decode() for name, value in _error_headers(error)}
     return Response(problem_body(error, **extension), error.status, headers, MEDIA_TYPE)
 
 
-def _headers(error: PrivateerError) -> Headers:
+def _error_headers(error: PrivateerError) -> Headers:
+    """Return the headers that come with an error: how to authenticate, or when to retry."""
     if isinstance(error, Unauthorized):
-        return _UNAUTHORIZED
+        return ((b"www-authenticate", b"Bearer"),)
     if isinstance(error, TokenRefused):
         return ((b"www-authenticate", error.challenge.encode()),)
     if isinstance(error, ScopeMissing):  # RFC 6750, section 3
         return ((b"www-authenticate", f'Bearer error="insufficient_scope", scope="{error.scope}"'.encode()),)
-    return _UNAVAILABLE if isinstance(error, Unavailable) else ()
+    return ((b"retry-after", b"1"),) if isinstance(error, Unavailable) else ()
 
 
-def defect(error: Exception) -> HttpAnswer:
+def answer_defect(error: Exception) -> HttpAnswer:
     """Log the kind of a defect and where it happened, and return the answer to the request that met it."""
     _log.error("a request failed (%s)", trace(error))
     return problem_answer(Internal("the service failed to answer", remedy="see its log"))
@@ -75,54 +73,55 @@ class FaultGuard:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on."""
-        started = False
+        """Pass a request on; log a defect without its message, and answer it with a problem."""
+        has_started = False
 
-        async def sending(message: Message) -> None:
-            nonlocal started
-            started = True
+        async def send_noting_start(message: Message) -> None:
+            nonlocal has_started
+            has_started = True
             await send(message)
 
         try:
-            await self._app(scope, receive, sending)
+            await self._app(scope, receive, send_noting_start)
         except Exception as error:
             if scope["type"] != "http":
                 raise
-            answer = defect(error)
-            if not started:
+            answer = answer_defect(error)
+            if not has_started:
                 await answer.send(scope, send)
 
 
 def answer_problems(app: Starlette, service: str) -> None:
     """Make an application answer every error that Privateer or the router raises with a problem.
 
-    service: what it is, for those who ask for a page that it does not have.
+    service: the kind of service, for the answer to a request for an unknown page.
     """
     app.add_middleware(FaultGuard)
-    app.add_exception_handler(PrivateerError, _on_error)
-    app.add_exception_handler(HTTPException, partial(_on_http, service))
+    app.add_exception_handler(PrivateerError, _answer_error)
+    app.add_exception_handler(HTTPException, partial(_answer_http_exception, service))
 
 
-async def _on_error(_: Request, error: Exception) -> Response:
+async def _answer_error(_: Request, error: Exception) -> Response:
     assert isinstance(error, PrivateerError)
     return problem_response(error)
 
 
-async def _on_http(service: str, request: Request, error: Exception) -> Response:
+async def _answer_http_exception(service: str, request: Request, error: Exception) -> Response:
+    """Return the problem for a page or method that does not exist, with the allowed methods."""
     assert isinstance(error, HTTPException)
     if error.status_code == MethodNotAllowed.status:
         response = problem_response(MethodNotAllowed("the page does not take this method", remedy="see Allow"))
-        response.headers["Allow"] = ", ".join(_methods(request))
+        response.headers["Allow"] = ", ".join(_allowed_methods(request))
         return response
     remedy = f"this is a Privateer {service}: its /openapi.json lists the pages here"
     return problem_response(NotFound("no such page", remedy=remedy))
 
 
-def _methods(request: Request) -> list[str]:
-    """Return the methods that a path takes. The framework would name those of its first route alone."""
+def _allowed_methods(request: Request) -> list[str]:
+    """Return the methods of all routes of a path. Starlette would return the methods of the first route alone."""
 
-    def takes(method: str) -> bool:
+    def is_allowed(method: str) -> bool:
         scope = dict(request.scope) | {"method": method}
         return any(route.matches(scope)[0] == Match.FULL for route in request.app.routes)
 
-    return [method for method in ("GET", "HEAD", "POST", "DELETE") if takes("GET" if method == "HEAD" else method)]
+    return [method for method in ("GET", "HEAD", "POST", "DELETE") if is_allowed("GET" if method == "HEAD" else method)]

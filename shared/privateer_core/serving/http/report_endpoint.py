@@ -15,69 +15,69 @@ from starlette.types import Receive, Scope, Send
 
 from privateer_core.clock import Clock, SystemClock
 from privateer_core.errors import PrivateerError
-from privateer_core.serving.body_budget import Budget, Reservation, too_large
-from privateer_core.serving.connections import peer
-from privateer_core.serving.http.answer import HttpAnswer, with_json
-from privateer_core.serving.http.problems import MethodNotAllowed, defect, problem_answer
-from privateer_core.serving.http.timing import Answered, known_method
+from privateer_core.serving.body_budget import Budget, Reservation, too_large_error
+from privateer_core.serving.connections import peer_address
+from privateer_core.serving.http.answer import HttpAnswer, make_json_answer
+from privateer_core.serving.http.problems import MethodNotAllowed, answer_defect, problem_answer
+from privateer_core.serving.http.timing import AnswerTiming, method_label
 from privateer_core.serving.token_gate import Admission, TokenGate
 from privateer_core.wire.batch import UPLOAD, Announcement, UploadAnswer
 from privateer_core.wire.envelope import REPORTS_PER_BODY_MAX, Envelope, decode_envelope
 from privateer_core.wire.keys import TrustedKeys
 
-_SIGNATURE: Final = UPLOAD.header.encode()
-"""The name that an ASGI scope has for it: searching Starlette's headers takes as long as storing a report."""
-_TOKEN: Final = b"authorization"
-_ALLOW: Final = ((b"allow", b"POST"),)
+_SIGNATURE_HEADER: Final = UPLOAD.header.encode()
+"""The name of the header in an ASGI scope: searching Starlette's headers takes as long as storing a report."""
+_TOKEN_HEADER: Final = b"authorization"
+_ALLOW_HEADERS: Final = ((b"allow", b"POST"),)
 _ACCEPTED: Final = 202
+CountRefusals = Callable[[Mapping[str, int]], None]
 Reply = Callable[[HttpAnswer], object]
-"""Takes the answer to a request."""
+"""Sends the answer to a request."""
 
 
 class Body(NamedTuple):
-    """A body that is about to be read."""
+    """The announcement of a body that is about to be read."""
 
-    length: int  # bytes that it has at most
-    sender: str  # the id of the key that signed it, or the address that it comes from
-    # digest, signed_at: SHA-256 that it must have, if a trusted sender signed it, and when that was, in seconds since
-    # 1970
+    length: int  # maximum number of bytes
+    sender: str  # the id of the key that signed the body, or the address of the peer
+    # digest, signed_at: the body's SHA-256 and time of signature, in seconds since 1970, if a trusted sender signed it
     digest: bytes | None = None
     signed_at: float = 0.0
-    admission: Admission | None = None  # the upload token that it comes with, if it needs one
+    admission: Admission | None = None  # the body's upload token, if tokens are required
 
     @classmethod
-    def unsigned(
-        cls, content_length: str | bytes | None, most: int, sender: str, admission: Admission | None = None
+    def from_length(
+        cls, content_length: str | bytes | None, max_length: int, sender: str, admission: Admission | None = None
     ) -> Self:
         """Return a body of the announced length, or of ``most`` bytes if none is announced."""
-        length = _within(most if content_length is None else int(content_length), most)
+        length = _check_length(max_length if content_length is None else int(content_length), max_length)
         return cls(length, sender, admission=admission)
 
     @classmethod
-    def signed(cls, announced: Announcement, most: int) -> Self:
-        """Return the body that a signature announces."""
-        return cls(_within(announced.length, most), announced.key_id, announced.digest, announced.signed_at)
+    def from_signature(cls, announced: Announcement, max_length: int) -> Self:
+        """Return the body that a signed header announces."""
+        return cls(_check_length(announced.length, max_length), announced.key_id, announced.digest, announced.signed_at)
 
     @property
     def is_signed(self) -> bool:
-        """Whether a trusted sender signed it."""
+        """Whether a trusted sender signed the body."""
         return self.digest is not None
 
 
-def _within(length: int, most: int) -> int:
-    if length > most:
-        raise too_large(most)
+def _check_length(length: int, max_length: int) -> int:
+    if length > max_length:
+        raise too_large_error(max_length)
     return length
 
 
-async def unchanged(chunks: AsyncIterator[bytes], digest: bytes, changed: PrivateerError) -> AsyncIterator[bytes]:
+async def verify_digest(chunks: AsyncIterator[bytes], digest: bytes, error: PrivateerError) -> AsyncIterator[bytes]:
     """Yield the chunks of a body, then raise ``changed`` if they do not have the digest that was announced."""
-    hashed = hashlib.sha256()
+    hasher = hashlib.sha256()
     async for chunk in chunks:
-        hashed.update(chunk)
+        hasher.update(chunk)
         yield chunk
-    if hashed.digest() != digest:
-        raise changed
+    if hasher.digest() != digest:
+        raise error
 
 
 class UploadReceipt(Protocol):
@@ -85,32 +85,29 @@ class UploadReceipt(Protocol):
 
     @property
     def accepted(self) -> int:
-        """Return how many count."""
-        ...
+        """Return the number of accepted reports."""
 
     @property
     def refused(self) -> Mapping[str, int]:
-        """Return how many were refused, by slug."""
-        ...
+        """Return the numbers of refused reports by slug."""
 
     @property
-    def problem(self) -> PrivateerError | None:
-        """Return why the first of these was."""
-        ...
+    def first_refusal(self) -> PrivateerError | None:
+        """Return the error of the first refused report, or None."""
 
 
-class Incoming:
-    """A request as it comes in."""
+class IncomingRequest:
+    """A request whose body is being received."""
 
     __slots__ = ("arrived", "headers", "scope")
 
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
         self.headers: dict[bytes, bytes] = dict(scope["headers"])  # by name in lower case
-        self.arrived = time.perf_counter()  # when the last byte came so far, by the performance counter
+        self.arrived = time.perf_counter()  # arrival of the latest byte, by the performance counter
 
     async def chunks(self, receive: Receive) -> AsyncIterator[bytes]:
-        """Yield the body's bytes as they come."""
+        """Yield the body as it arrives, and note when; raise `ClientDisconnect` if the client leaves."""
         is_whole = False
         while not is_whole:
             message = await receive()
@@ -122,207 +119,195 @@ class Incoming:
 
 
 class Endpoint(ABC):
-    """An ASGI application that reads an envelope and answers what becomes of its reports.
+    """An ASGI application that reads an envelope and answers with the fate of its reports.
 
-    budget: the bytes that bodies may take in memory.
-    bytes_max: the bytes of the largest body.
-    keys: keys of the senders that it trusts.
-    refuse: counts refused reports by reason.
+    keys: keys of trusted senders.
+    count: counts refused reports by reason.
+    gate: admits unsigned uploads by their tokens; None: uploads need no tokens.
     """
 
     route: str  # its template, for metrics
 
     def __init__(
-        self, budget: Budget, bytes_max: int, keys: TrustedKeys, refuse: Callable[[Mapping[str, int]], None]
+        self, budget: Budget, bytes_max: int, keys: TrustedKeys, count: CountRefusals, gate: TokenGate | None = None
     ) -> None:
-        self._budget, self._bytes_max, self._keys, self._refuse = budget, bytes_max, keys, refuse
+        self._budget, self._bytes_max, self._keys = budget, bytes_max, keys
+        self._count_refusals, self._gate = count, gate
         self._clock: Clock = SystemClock()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        incoming = Incoming(scope)
+        incoming = IncomingRequest(scope)
         try:
-            answer = await self._answer(incoming, receive)
+            answer = await self._handle_request(incoming, receive)
         except ClientDisconnect:
             return
         except PrivateerError as error:
             answer = problem_answer(error)
         except Exception as error:
-            answer = defect(error)
-        self._time(incoming, answer)
+            answer = answer_defect(error)
+        self._time_answer(incoming, answer)
         await answer.send(scope, send)
 
-    async def _answer(self, incoming: Incoming, receive: Receive) -> HttpAnswer:
+    async def _handle_request(self, incoming: IncomingRequest, receive: Receive) -> HttpAnswer:
+        """Read the body within the budget, and return the answer, of a refusal, too, which is counted."""
         if incoming.scope["method"] != "POST":
-            return problem_answer(MethodNotAllowed("the page takes only POST", remedy="use POST"), _ALLOW)
+            return problem_answer(MethodNotAllowed("the page takes only POST", remedy="use POST"), _ALLOW_HEADERS)
         try:
-            body = self._announced(incoming)
-            room = self._budget.reserve(body.length, body.sender, is_trusted=body.is_signed)
+            body = self._read_announcement(incoming)
+            reservation = self._budget.reserve(body.length, body.sender, is_trusted=body.is_signed)
         except PrivateerError as error:
-            return self._refused(error)
-        with room:
+            return self._refuse_body(error)
+        with reservation:
             try:
-                envelope = await self._read(incoming.chunks(receive), body, room)
+                envelope = await self._read(incoming.chunks(receive), body, reservation)
             except PrivateerError as error:
-                return self._refused(error)
-            return await self._counted(incoming.scope, envelope, body)
+                return self._refuse_body(error)
+            return await self._count_reports(incoming.scope, envelope, body)
 
-    def _refused(self, error: PrivateerError) -> HttpAnswer:
-        """Count a body that was refused before its reports were looked at."""
-        self._refuse({error.slug: 1})
+    def _refuse_body(self, error: PrivateerError) -> HttpAnswer:
+        """Count and answer a body that is refused before its reports are parsed."""
+        self._count_refusals({error.slug: 1})
         return problem_answer(error, accepted=0, refused={error.slug: 1})
 
-    def _time(self, incoming: Incoming, answer: HttpAnswer) -> None:
+    def _time_answer(self, incoming: IncomingRequest, answer: HttpAnswer) -> None:
         seconds = time.perf_counter() - incoming.arrived
-        self._tell(incoming.scope, Answered(known_method(incoming.scope), self.route, answer.status, seconds))
+        timing = AnswerTiming(method_label(incoming.scope), self.route, answer.status, seconds)
+        self._record_timing(incoming.scope, timing)
 
     @abstractmethod
-    def _tell(self, scope: Scope, answered: Answered) -> None:
-        """Take how long an answer took."""
+    def _record_timing(self, scope: Scope, answered: AnswerTiming) -> None:
+        """Record the timing of an answer."""
 
     @abstractmethod
-    def _announced(self, incoming: Incoming) -> Body:
-        """Return what the headers say about the body, or refuse it."""
+    def _read_announcement(self, incoming: IncomingRequest) -> Body:
+        """Return the body that the headers announce, or refuse it."""
 
     @abstractmethod
-    async def _read(self, chunks: AsyncIterator[bytes], body: Body, room: Reservation) -> Envelope:
-        """Read the body."""
+    async def _read(self, chunks: AsyncIterator[bytes], body: Body, reservation: Reservation) -> Envelope:
+        """Read and parse the body."""
 
     @abstractmethod
-    async def _counted(self, scope: Scope, envelope: Envelope, body: Body) -> HttpAnswer:
-        """Count the reports, and answer what became of them."""
+    async def _count_reports(self, scope: Scope, envelope: Envelope, body: Body) -> HttpAnswer:
+        """Count the reports, and return the answer."""
 
 
 class UploadEndpoint(Endpoint):
-    """Takes uploads of reports: one person's, or more if a trusted sender signed them.
+    """An endpoint for uploads: a participant's report, or more reports if a trusted sender signed them.
 
-    An upload that comes in one piece is taken ``at_once``, without a task of its own, which would cost as much as the
-    rest. Others are read as they come, by ``__call__``.
-
-    gate: admits uploads that no trusted sender signed by their tokens; None: they need none.
+    A completely received upload is handled ``at_once``, without a task of its own, which would double the cost. Other
+    uploads are read as they arrive, by ``__call__``.
     """
 
-    def __init__(
-        self,
-        budget: Budget,
-        bytes_max: int,
-        keys: TrustedKeys,
-        refuse: Callable[[Mapping[str, int]], None],
-        gate: TokenGate | None = None,
-    ) -> None:
-        super().__init__(budget, bytes_max, keys, refuse)
-        self._gate = gate
-
     def at_once(self, scope: Scope, body: bytearray, reply: Reply) -> bool:
-        """Take an upload that is there as a whole, and have ``reply`` called once its reports are durable or refused.
-
-        Returns
-        -------
-        bool
-            False if nothing has happened, and ``__call__`` must answer the request.
-        """
+        """Handle a whole upload and ``reply`` once it is durable or refused; False if ``__call__`` must answer it."""
         if scope["method"] != "POST":
             return False
-        incoming = Incoming(scope)
+        incoming = IncomingRequest(scope)
         try:
-            announced = self._announced(incoming)
-            if len(body) > announced.length:
-                raise too_large(announced.length)
-            room = self._budget.reserve(len(body), announced.sender, is_trusted=announced.is_signed)
+            upload = self._read_announcement(incoming)
+            if len(body) > upload.length:
+                raise too_large_error(upload.length)
+            reservation = self._budget.reserve(len(body), upload.sender, is_trusted=upload.is_signed)
         except PrivateerError as error:
-            self._reply(incoming, reply, self._refused(error))
+            self._send_reply(incoming, reply, self._refuse_body(error))
             return True
-        found = self._begun(scope, body, announced)
-        if isinstance(found, asyncio.Future):
-            found.add_done_callback(partial(self._finish, incoming, room, reply))
+        answer = self._start_count(scope, body, upload)
+        if isinstance(answer, asyncio.Future):
+            answer.add_done_callback(partial(self._finish, incoming, reservation, reply))
             return True
-        room.release()
-        if found:
-            self._reply(incoming, reply, found)
-        return found is not None
+        reservation.release()
+        if answer:
+            self._send_reply(incoming, reply, answer)
+        return answer is not None
 
-    def _begun(self, scope: Scope, body: bytearray, announced: Body) -> "asyncio.Future[Any] | HttpAnswer | None":
-        """Return what will become of the reports, or their refusal; None if `_taken` must say it."""
+    def _start_count(self, scope: Scope, body: bytearray, upload: Body) -> "asyncio.Future[Any] | HttpAnswer | None":
+        """Start counting the reports; return their future receipt, a refusal, or None to use `_submit_and_wait`."""
         try:
-            if announced.digest and hashlib.sha256(body).digest() != announced.digest:
-                raise UPLOAD.changed()
+            if upload.digest and hashlib.sha256(body).digest() != upload.digest:
+                raise UPLOAD.changed_body_error()
             envelope = decode_envelope(body)
         except PrivateerError as error:
-            return self._refused(error)
+            return self._refuse_body(error)
         except Exception as error:
-            return defect(error)
+            return answer_defect(error)
         try:
-            return self._take(scope, envelope, announced)
+            return self._submit(scope, envelope, upload)
         except PrivateerError as error:
-            return self._failed(error)
+            return self._failure_answer(error)
         except Exception as error:
-            return defect(error)
+            return answer_defect(error)
 
-    def _finish(self, incoming: Incoming, room: Reservation, reply: Reply, receipt: "asyncio.Future[Any]") -> None:
-        room.release()
+    def _finish(
+        self, incoming: IncomingRequest, reservation: Reservation, reply: Reply, receipt: "asyncio.Future[Any]"
+    ) -> None:
+        """Release the reservation of a counted upload, and reply with its receipt or error."""
+        reservation.release()
         try:
-            answer = self._answer_of(receipt.result())
+            answer = self._receipt_answer(receipt.result())
         except PrivateerError as error:
-            answer = self._failed(error)
+            answer = self._failure_answer(error)
         except Exception as error:
-            answer = defect(error)
-        self._reply(incoming, reply, answer)
+            answer = answer_defect(error)
+        self._send_reply(incoming, reply, answer)
 
-    def _reply(self, incoming: Incoming, reply: Reply, answer: HttpAnswer) -> None:
-        self._time(incoming, answer)
+    def _send_reply(self, incoming: IncomingRequest, reply: Reply, answer: HttpAnswer) -> None:
+        self._time_answer(incoming, answer)
         reply(answer)
 
-    def _announced(self, incoming: Incoming) -> Body:
-        signature, length = incoming.headers.get(_SIGNATURE), incoming.headers.get(b"content-length")
+    def _read_announcement(self, incoming: IncomingRequest) -> Body:
+        """Return the body that the headers announce, with its token's admission, or refuse the upload."""
+        signature, length = incoming.headers.get(_SIGNATURE_HEADER), incoming.headers.get(b"content-length")
         if signature is None:
             admission = None
             if self._gate is not None:
-                admission = self._gate.admit(incoming.headers.get(_TOKEN), self._named(incoming.scope))
-            return Body.unsigned(length, self._bytes_max, peer(incoming.scope), admission)
-        announced = UPLOAD.check(signature.decode("latin-1"), self._keys.by_id(), self._clock.now())
-        return Body.signed(announced, self._bytes_max)
+                admission = self._gate.admit(incoming.headers.get(_TOKEN_HEADER), self._experiment_name(incoming.scope))
+            return Body.from_length(length, self._bytes_max, peer_address(incoming.scope), admission)
+        announcement = UPLOAD.verify(signature.decode("latin-1"), self._keys.by_id(), self._clock.now())
+        return Body.from_signature(announcement, self._bytes_max)
 
-    def _named(self, scope: Scope) -> str:  # noqa: ARG002
-        """Return the experiment that the address names; empty if it names none."""
+    def _experiment_name(self, scope: Scope) -> str:  # noqa: ARG002
+        """Return the experiment in the request's path; empty if the path has no experiment."""
         return ""
 
-    async def _read(self, chunks: AsyncIterator[bytes], body: Body, room: Reservation) -> Envelope:
+    async def _read(self, chunks: AsyncIterator[bytes], body: Body, reservation: Reservation) -> Envelope:
         if body.digest:
-            chunks = unchanged(chunks, body.digest, UPLOAD.changed())
-        return decode_envelope(await room.read(chunks))
+            chunks = verify_digest(chunks, body.digest, UPLOAD.changed_body_error())
+        return decode_envelope(await reservation.read(chunks))
 
-    async def _counted(self, scope: Scope, envelope: Envelope, body: Body) -> HttpAnswer:
+    async def _count_reports(self, scope: Scope, envelope: Envelope, body: Body) -> HttpAnswer:
+        """Submit the reports, wait until they are durable, and return the answer."""
         try:
-            return self._answer_of(await self._taken(scope, envelope, body))
+            return self._receipt_answer(await self._submit_and_wait(scope, envelope, body))
         except PrivateerError as error:
-            return self._failed(error)
+            return self._failure_answer(error)
 
-    def _answer_of(self, receipt: UploadReceipt) -> HttpAnswer:
+    def _receipt_answer(self, receipt: UploadReceipt) -> HttpAnswer:
         """Return the answer to an upload whose reports are durable or refused."""
-        if receipt.problem and not receipt.accepted:
-            return problem_answer(receipt.problem, accepted=0, refused=receipt.refused)
+        if receipt.first_refusal and not receipt.accepted:
+            return problem_answer(receipt.first_refusal, accepted=0, refused=receipt.refused)
         if not receipt.refused:
-            return _all_accepted(receipt.accepted)
-        return with_json(_ACCEPTED, UploadAnswer(receipt.accepted, dict(receipt.refused)))
+            return _make_accepted_answer(receipt.accepted)
+        return make_json_answer(_ACCEPTED, UploadAnswer(receipt.accepted, dict(receipt.refused)))
 
-    def _failed(self, error: PrivateerError) -> HttpAnswer:
+    def _failure_answer(self, error: PrivateerError) -> HttpAnswer:
         """Return the answer to an upload that is refused as a whole."""
         return problem_answer(error)
 
     @abstractmethod
-    def _take(self, scope: Scope, envelope: Envelope, body: Body) -> "asyncio.Future[Any] | None":
-        """Return the `UploadReceipt` to come; None if that needs to be awaited."""
+    def _submit(self, scope: Scope, envelope: Envelope, body: Body) -> "asyncio.Future[Any] | None":
+        """Submit the reports, and return their future `UploadReceipt`; None if submitting needs to be awaited."""
 
     @abstractmethod
-    async def _taken(self, scope: Scope, envelope: Envelope, body: Body) -> UploadReceipt:
-        """Have the reports counted, and return once those accepted are durable."""
+    async def _submit_and_wait(self, scope: Scope, envelope: Envelope, body: Body) -> UploadReceipt:
+        """Submit the reports, and return their receipt once the accepted reports are durable."""
 
 
 @lru_cache(maxsize=REPORTS_PER_BODY_MAX)
-def _all_accepted(reports: int) -> HttpAnswer:
-    return with_json(_ACCEPTED, UploadAnswer(reports, {}))
+def _make_accepted_answer(n_reports: int) -> HttpAnswer:
+    return make_json_answer(_ACCEPTED, UploadAnswer(n_reports, {}))
 
 
-def answer(content: Any, status: int) -> Response:
-    """Return an answer in JSON."""
+def json_response(content: Any, status: int) -> Response:
+    """Return a JSON response."""
     return Response(msgspec.json.encode(content), status, media_type="application/json")

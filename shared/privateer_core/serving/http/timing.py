@@ -1,4 +1,4 @@
-"""Times the answers of a service. What is said of a request names nobody: a template, never the path itself."""
+"""Timing of a service's answers. Requests are identified by the template of their path, never by the path itself."""
 
 import time
 from collections.abc import Callable
@@ -6,65 +6,65 @@ from typing import Final, NamedTuple
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-OTHER: Final = "other"
-"""Stands for whatever strangers make up: paths that no page has, and methods."""
-BUCKETS: Final = (0.005, 0.025, 0.1, 0.5, 2.5, 10.0)
+OTHER_LABEL: Final = "other"
+"""Label of unknown paths and methods, which senders can make up."""
+BUCKET_BOUNDS_SECONDS: Final = (0.005, 0.025, 0.1, 0.5, 2.5, 10.0)
 """Upper bounds of the histograms of answers, in seconds."""
-WHO: Final = "privateer.who"
-"""The scope of a request has here how logs name the operator's token that it bears."""
+OPERATOR_KEY: Final = "privateer.who"
+"""Key in the scope of a request for the name of the operator's token, for logs."""
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "DELETE"})
-_HUNDRED: Final = 100
+_STATUS_CLASS_SIZE: Final = 100
 
 
-class Answered(NamedTuple):
-    """One answer."""
+class AnswerTiming(NamedTuple):
+    """The method, route, status and duration of an answer."""
 
-    # method, route: of the request: the page's template, such as ``/experiments/{name}``, or `OTHER`
+    # method, route: of the request; the route is a template, such as ``/experiments/{name}``, or `OTHER_LABEL`
     method: str
     route: str
     status: int  # of the answer
     seconds: float  # from the last byte of the request to the first of the answer: a sender's own pace does not count
-    by: str = ""  # how logs name the operator's token that the request bears; empty: it needs none
+    by: str = ""  # name of the operator's token in logs; empty: the request needs none
 
     @property
     def status_class(self) -> str:
-        """Such as ``2xx``."""
-        return f"{self.status // _HUNDRED}xx"
+        """The class of the status, such as ``2xx``."""
+        return f"{self.status // _STATUS_CLASS_SIZE}xx"
 
 
-def known_method(scope: Scope) -> str:
-    """Return the method of a request, or `OTHER`."""
-    return scope["method"] if scope["method"] in _METHODS else OTHER
+def method_label(scope: Scope) -> str:
+    """Return the method of a request for metrics, or `OTHER_LABEL`."""
+    return scope["method"] if scope["method"] in _METHODS else OTHER_LABEL
 
 
-class Timed:
-    """ASGI middleware that tells of every answer.
+class TimingMiddleware:
+    """ASGI middleware that measures the duration of every answer.
 
-    route: returns the template of a request that was answered, from its scope; empty if no page has its path.
-    tell: takes what is measured.
+    route: returns the path template of an answered request from its scope; empty if no page has its path.
     """
 
-    def __init__(self, app: ASGIApp, route: Callable[[Scope], str], tell: Callable[[Answered], None]) -> None:
-        self._app, self._route, self._tell = app, route, tell
+    def __init__(self, app: ASGIApp, route: Callable[[Scope], str], record: Callable[[AnswerTiming], None]) -> None:
+        self._app, self._route, self._record = app, route, record
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on."""
+        """Pass a request on, and record the time from its last byte to the first of the answer."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        began = time.perf_counter()
+        start = time.perf_counter()
 
-        async def receiving() -> Message:
-            nonlocal began
+        async def receive_timed() -> Message:
+            nonlocal start
             message = await receive()
             if message["type"] == "http.request":
-                began = time.perf_counter()
+                start = time.perf_counter()
             return message
 
-        async def sending(message: Message) -> None:
+        async def send_timed(message: Message) -> None:
             if message["type"] == "http.response.start":
-                seconds, route = time.perf_counter() - began, self._route(scope) or OTHER
-                self._tell(Answered(known_method(scope), route, message["status"], seconds, scope.get(WHO, "")))
+                seconds, route = time.perf_counter() - start, self._route(scope) or OTHER_LABEL
+                operator = scope.get(OPERATOR_KEY, "")
+                self._record(AnswerTiming(method_label(scope), route, message["status"], seconds, operator))
             await send(message)
 
-        await self._app(scope, receiving, sending)
+        await self._app(scope, receive_timed, send_timed)

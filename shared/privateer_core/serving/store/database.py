@@ -1,7 +1,7 @@
-"""A service's database, an SQLite file or a PostgreSQL database: one way to read it, and one to change it.
+"""The common interface of a service's database, an SQLite file or a PostgreSQL database.
 
-Statements are SQLAlchemy's and the same for both. What differs is here and in the two subclasses: how a transaction
-begins, who waits for whom, and which errors there are.
+Statements are SQLAlchemy's and the same for both. The differences are here and in the two subclasses: the start of
+transactions, locks and errors.
 """
 
 import re
@@ -20,34 +20,34 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 SECRET_BYTES: Final = 32
 Value = TypeVar("Value")
 INTEGER: Final = BigInteger().with_variant(Integer(), "sqlite")
-"""Integers of 64 bits in both."""
+"""Integers of 64 bits in both databases."""
 insert = insert_postgres
-"""SQLite's compiler takes this construct, too: its ``ON CONFLICT`` is PostgreSQL's."""
+"""SQLite's compiler supports this construct, too: its ``ON CONFLICT`` is PostgreSQL's."""
 
 
 @dataclass(frozen=True)
 class Schema:
-    """The tables of a PostgreSQL database, and how they are brought up to date."""
+    """The tables of a PostgreSQL database, and their migrations."""
 
-    name: str  # it tells the databases apart
-    version: int  # of the tables as they are now
-    tables: tuple[Table, ...]  # what an empty database gets
-    # statements, separated by semicolons, that make the next version of the version that they are at
+    name: str  # identifies the kind of database
+    version: int  # the current version of the tables
+    tables: tuple[Table, ...]  # the tables of a new database
+    # statements, separated by semicolons, that migrate from a version to the next, by version
     steps: Mapping[int, str] = field(default_factory=dict)
 
 
-def oldest(version: int, steps: Mapping[int, str]) -> int:
-    """Return the earliest version of tables that steps make those of a version."""
+def oldest_version(version: int, steps: Mapping[int, str]) -> int:
+    """Return the earliest version that the steps can migrate to this version."""
     return min([version, *steps])
 
 
-def reads(version: int, steps: Mapping[int, str]) -> str:
-    """Say which versions of tables a service of this version reads."""
-    return f"migrates from {oldest(version, steps)} on" if steps else f"reads {version}"
+def versions_text(version: int, steps: Mapping[int, str]) -> str:
+    """Describe the versions of tables that a service of this version can read."""
+    return f"migrates from {oldest_version(version, steps)} on" if steps else f"reads {version}"
 
 
 class Unreachable(OSError):
-    """The database does not answer as it should now. What it was asked to do may be done, or not."""
+    """The database does not answer as it should. The last statement may have been executed, or not."""
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,7 @@ class DatabaseFacts:
 
     version: int  # of its tables
     size: int  # in bytes
-    # whether it finds no damage: SQLite reads all pages for that, and PostgreSQL counts the wrong checksums that it has
-    # met, where it keeps checksums
+    # whether no damage is known: SQLite checks all pages, and PostgreSQL counts wrong checksums, where it has checksums
     is_whole: bool
 
 
@@ -68,26 +67,26 @@ class Database(ABC):
     """
 
     is_shared: bool  # whether other processes change it, too
-    identity = ""  # which copy of the database this is, where one may be put in the place of another under a service
-    is_read_only = False  # whether it is only looked at, as it is
+    identity = ""  # identifies the copy of the database, where a copy may be replaced while a service runs
+    is_read_only = False  # whether it is only read, without a migration
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._single = engine
+        self._autocommit_engine = engine
 
     @contextmanager
     def connection(self) -> Iterator[Connection]:
-        """Return a connection for reading, on which every statement stands for itself."""
-        with self._connected(self._single) as db:
+        """Return a connection for reading, on which every statement is a transaction of its own."""
+        with self._open_connection(self._autocommit_engine) as db:
             yield db
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
         """Return a connection with a transaction: committed and durable when the context is left, undone on an error.
 
-        Who calls ``commit`` or ``rollback`` on it has ended it before.
+        A call of ``commit`` or ``rollback`` on the connection ends the transaction earlier.
         """
-        with self._connected(self._engine) as db:
+        with self._open_connection(self._engine) as db:
             db.begin()
             self._begin(db)
             yield db
@@ -100,7 +99,8 @@ class Database(ABC):
             yield db
 
     @contextmanager
-    def _connected(self, engine: Engine) -> Iterator[Connection]:
+    def _open_connection(self, engine: Engine) -> Iterator[Connection]:
+        """Return a connection from the pool; raise the driver's own errors."""
         try:
             with engine.connect() as db:
                 yield db
@@ -109,54 +109,54 @@ class Database(ABC):
 
     @abstractmethod
     def _begin(self, db: Connection) -> None:
-        """Begin a transaction that writes, if the driver does not do it by itself."""
+        """Begin a transaction for writing, if the driver does not begin it by itself."""
 
     @abstractmethod
     def lock(self, db: Connection, kind: int, name: str = "") -> None:
-        """Keep every other process from going on after the same call, until the transaction ends."""
+        """Take an exclusive lock by kind and name, until the transaction ends."""
 
     @abstractmethod
     def examine(self) -> DatabaseFacts:
-        """Return its version, its size, and whether it is whole."""
+        """Return the database's version, size, and whether it is undamaged."""
 
     @abstractmethod
     def tidy(self) -> None:
-        """Erase what is left of earlier states of the data, as far as a service can; a later call may do the rest."""
+        """Erase earlier states of the data, as far as a service can; a later call may do the rest."""
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of the database; nothing here is used again."""
+        """Close the database, which is not used again."""
 
 
 class DriverStatement:
-    """A statement that changes rows and that the driver runs by itself: for where Core's time counts, about 25 µs.
+    """A statement that changes rows and is run by the driver, which saves the 25 µs of SQLAlchemy Core.
 
-    sql: with its values' names after colons, as in ``:name``.
+    sql: the statement, with parameters as in ``:name``.
     """
 
     def __init__(self, sql: str) -> None:
         self._sql = {"sqlite": sql, "postgresql": re.sub(r":(\w+)", r"%(\1)s", sql)}
 
     def run(self, db: Connection, values: Mapping[str, object]) -> int:
-        """Return how many rows it has changed, in a transaction that has begun."""
+        """Run the statement in an open transaction, and return the number of changed rows."""
         driver: Any = db.connection.driver_connection
         return int(driver.execute(self._sql[db.dialect.name], values).rowcount)
 
 
-def keep_first(db: Connection, column: Column[Value], value: Value) -> Value:
-    """Put a value into the only row of a table, unless there is one; return the one that is there then."""
+def insert_or_get(db: Connection, column: Column[Value], value: Value) -> Value:
+    """Insert a value as the only row of a table, unless there is a row; return the stored value."""
     row: dict[str, Any] = {"id": 1, column.name: value}
     db.execute(insert(column.table).values(row).on_conflict_do_nothing())
     return db.execute(select(column)).scalar_one()
 
 
 def secret_table(tables: MetaData) -> Table:
-    """Declare the table of the key by which a database hashes what it must know again, and not keep."""
+    """Declare the table of the key by which a database hashes values that it must recognize but not store."""
     return Table("secret", tables, Column("key", LargeBinary, nullable=False))
 
 
-def own_secret(database: Database, secret: Table) -> bytes:
-    """Return the key in a database's `secret_table`, 32 bytes, which a new database gets."""
+def get_or_create_secret(database: Database, secret: Table) -> bytes:
+    """Return the key in a database's `secret_table`, 32 bytes, and create it in a new database."""
     with database.transaction() as db:
         key: bytes | None = db.execute(select(secret.c.key)).scalar()
         if key is None:
@@ -165,10 +165,10 @@ def own_secret(database: Database, secret: Table) -> bytes:
     return key
 
 
-def creation(tables: Sequence[Table], dialect: Dialect) -> Iterator[str]:
-    """Yield the statements that make tables and their indexes, and those of ``table.info`` for a database alone."""
+def create_sql(tables: Sequence[Table], dialect: Dialect) -> Iterator[str]:
+    """Yield the statements that create tables and indexes, and the dialect's own statements in ``table.info``."""
     for table in tables:
         yield str(CreateTable(table).compile(dialect=dialect))
         yield from table.info.get(dialect.name, ())
-        for index in sorted(table.indexes, key=lambda one: str(one.name)):
+        for index in sorted(table.indexes, key=lambda table_index: str(table_index.name)):
             yield str(CreateIndex(index).compile(dialect=dialect))

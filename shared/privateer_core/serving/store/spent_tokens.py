@@ -1,4 +1,4 @@
-"""Tables of spent upload tokens: those whose keys expire first stand together, and are forgotten first."""
+"""Tables of spent upload tokens, ordered by the expiry of their keys, so that expired tokens are deleted in blocks."""
 
 from typing import Final
 
@@ -7,12 +7,12 @@ from sqlalchemy import Column, LargeBinary, MetaData, PrimaryKeyConstraint, Tabl
 from privateer_core.serving.store.database import INTEGER, Database
 
 _GRACE_SECONDS: Final = 86_400
-"""A clock that is set wrong by less than a day has no token spent twice."""
-_FORGOTTEN_AT_ONCE: Final = 5000
+"""Delay of deletions, so that a clock that is wrong by less than a day cannot cause double spending."""
+_DELETION_BATCH_SIZE: Final = 5000
 
 
-def spent_table(name: str, tables: MetaData, *columns: Column[bytes]) -> Table:
-    """Declare a table of tokens: when the key of each expires, in seconds since 1970, its hash, and further columns."""
+def spent_tokens_table(name: str, tables: MetaData, *columns: Column[bytes]) -> Table:
+    """Declare a table of tokens: the expiry of the key, in seconds since 1970, the hash, and further columns."""
     return Table(
         name,
         tables,
@@ -24,13 +24,13 @@ def spent_table(name: str, tables: MetaData, *columns: Column[bytes]) -> Table:
     )
 
 
-def forget_expired(database: Database, spent: Table, now: float) -> bool:
-    """Forget a few thousand tokens whose keys expired more than a day ago; whether there may be more of them.
+def delete_expired(database: Database, table: Table, now: float) -> bool:
+    """Delete a few thousand tokens whose keys expired more than a day ago, and return whether more may remain.
 
-    Each call is a short transaction of its own, since whoever reports waits meanwhile.
+    Each call is a short transaction of its own, since reports wait meanwhile.
     """
-    key = tuple_(spent.c.expires, spent.c.token)
-    over = select(spent.c.expires, spent.c.token).where(spent.c.expires <= int(now) - _GRACE_SECONDS)
-    first = over.order_by(spent.c.expires, spent.c.token).limit(_FORGOTTEN_AT_ONCE)
+    key = tuple_(table.c.expires, table.c.token)
+    expired = select(table.c.expires, table.c.token).where(table.c.expires <= int(now) - _GRACE_SECONDS)
+    batch = expired.order_by(table.c.expires, table.c.token).limit(_DELETION_BATCH_SIZE)
     with database.transaction() as db:
-        return db.execute(delete(spent).where(key.in_(first))).rowcount == _FORGOTTEN_AT_ONCE
+        return db.execute(delete(table).where(key.in_(batch))).rowcount == _DELETION_BATCH_SIZE

@@ -1,7 +1,7 @@
-"""Write-ahead logs of SQLite databases: they keep earlier states of the data until they are emptied.
+"""Write-ahead logs of SQLite databases, which keep earlier states of the data until they are emptied.
 
-Whoever reads a database without SQLite's locks, in this process or another one, holds its log. Then nobody empties it,
-and the database's own file stays as it is: what is committed meanwhile is in the log alone.
+A reader without SQLite's locks, in this process or another one, holds the log. Then it is not emptied, and the
+database's own file does not change: commits are in the log alone meanwhile.
 """
 
 import fcntl
@@ -12,22 +12,22 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Final
 
-LOG_MAX: Final = 4 << 20
+LOG_BYTES_MAX: Final = 4 << 20
 """Bytes after which a log is emptied at the next commit."""
-_HELD_MAX: Final = 1 << 30
-"""Bytes after which it is emptied although somebody reads, who may stand still and would fill the disk."""
+_HELD_BYTES_MAX: Final = 1 << 30
+"""Bytes after which a log is emptied although it is held, since a suspended reader would fill the disk."""
 
 
-def log_of(path: Path) -> Path:
-    """Return where the log of a database is."""
+def log_path(path: Path) -> Path:
+    """Return the path of a database's log."""
     return path.with_name(f"{path.name}-wal")
 
 
 @contextmanager
-def held_log(path: Path) -> Iterator[BinaryIO | None]:
-    """Hold the log of a database, if there is one, and return it for reading."""
+def hold_log(path: Path) -> Iterator[BinaryIO | None]:
+    """Hold the log of a database, if it exists, and return it for reading."""
     try:
-        log = log_of(path).open("rb")
+        log = log_path(path).open("rb")
     except FileNotFoundError:
         yield None
         return
@@ -37,13 +37,13 @@ def held_log(path: Path) -> Iterator[BinaryIO | None]:
 
 
 def empty_log(db: sqlite3.Connection, path: Path) -> bool:
-    """Move the log of an open database into its file and empty it, unless somebody holds it; whether it is empty."""
-    # It belongs to SQLite, which has it open for as long as the database; whoever comes first makes it.
-    with open(os.open(log_of(path), os.O_RDWR | os.O_CREAT, 0o600), "rb") as log:
+    """Move the log of an open database into its file, unless the log is held; return whether the log is empty."""
+    # SQLite has the log open for as long as the database. It is created here if SQLite has not created it yet.
+    with open(os.open(log_path(path), os.O_RDWR | os.O_CREAT, 0o600), "rb") as log:
         try:
             fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            if os.fstat(log.fileno()).st_size <= _HELD_MAX:
+            if os.fstat(log.fileno()).st_size <= _HELD_BYTES_MAX:
                 return False
         busy, *_ = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         return not busy

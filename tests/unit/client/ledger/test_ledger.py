@@ -21,13 +21,13 @@ def payment(name: str = "http://s/a", epsilon: float = 1.0) -> Payment:
 
 def test_a_payment_survives_a_restart_and_is_made_once(tmp_path: Path) -> None:
     pay(Ledger(tmp_path / "ledger.db"), payment())
-    again = Ledger(tmp_path / "ledger.db")
-    assert again.payment("http://s/a") is not None
-    assert again.payment("http://s/b") is None
+    ledger = Ledger(tmp_path / "ledger.db")
+    assert ledger.payment("http://s/a") is not None
+    assert ledger.payment("http://s/b") is None
     with pytest.raises(AlreadyReported):
-        pay(again, payment())
-    (paid,) = again.payments()
-    assert replace(paid, day=0) == payment()
+        pay(ledger, payment())
+    (stored,) = ledger.payments()
+    assert replace(stored, day=0) == payment()
 
 
 def test_the_total_is_a_limit_that_states_spent_asked_and_limit(tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ def test_a_ledger_that_cannot_be_written_says_so(tmp_path: Path) -> None:
         Ledger(tmp_path / "file" / "ledger.db")
 
 
-def test_the_ledger_is_its_users_alone(tmp_path: Path) -> None:
+def test_the_ledger_file_is_readable_by_its_user_alone(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "state" / "ledger.db")
     pay(ledger, payment())
     assert ledger.path.stat().st_mode & 0o077 == 0
@@ -87,7 +87,7 @@ def test_a_limit_may_look_back_a_window(tmp_path: Path) -> None:
     pay(ledger, payment("c"))
     with pytest.raises(BudgetExceeded):
         pay(ledger, payment("d"))
-    assert [paid.day for paid in ledger.payments()] == [100, 103, 107]
+    assert [stored.day for stored in ledger.payments()] == [100, 103, 107]
     with pytest.raises(AlreadyReported):
         pay(ledger, payment("a"))
 
@@ -105,7 +105,7 @@ def test_a_ledger_of_an_earlier_version_is_read(tmp_path: Path) -> None:
     ledger = Ledger(path)
     assert ledger.payment("a") is not None
     pay(ledger, payment("b"))
-    assert [paid.experiment for paid in ledger.payments()] == ["a", "b"]
+    assert [stored.experiment for stored in ledger.payments()] == ["a", "b"]
     with pytest.raises(BudgetExceeded):
         pay(Ledger(path, total_epsilon=2.0, window_days=7), payment("c"))
 
@@ -119,7 +119,7 @@ def test_a_clock_before_1970_forgets_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("bad", [-5.0, math.nan])
 @pytest.mark.parametrize("field", ["epsilon", "delta", "local_epsilon"])
-def test_nothing_is_paid_back(tmp_path: Path, field: str, bad: float) -> None:
+def test_payments_are_not_refunded(tmp_path: Path, field: str, bad: float) -> None:
     ledger = Ledger(tmp_path / "ledger.db", total_epsilon=1.0)
     with pytest.raises(InputError) as refused:
         pay(ledger, replace(payment("a"), **{field: bad}))
@@ -173,12 +173,12 @@ def test_a_share_looks_back_the_same_window(tmp_path: Path) -> None:
     pay(ledger, payment("http://s/b"))
 
 
-def test_a_transaction_within_another_is_a_part_of_it(tmp_path: Path) -> None:
+def test_a_nested_transaction_is_part_of_the_outer_one(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "ledger.db")
 
     def fail() -> None:
         with ledger.transaction():
-            ledger.remember("http://s/a", b"first")
+            ledger.store_publication("http://s/a", b"first")
             assert ledger.publication("http://s/a") == b"first"
             raise RuntimeError("planted")
 
@@ -186,9 +186,9 @@ def test_a_transaction_within_another_is_a_part_of_it(tmp_path: Path) -> None:
         fail()
     assert ledger.publication("http://s/a") is None
     with ledger.transaction():
-        ledger.remember("http://s/a", b"first")
+        ledger.store_publication("http://s/a", b"first")
         with ledger.transaction():
-            ledger.remember("http://s/b", b"second")
+            ledger.store_publication("http://s/b", b"second")
     assert Ledger(tmp_path / "ledger.db").publication("http://s/b") == b"second"
-    ledger.remember("http://s/a", b"third")
+    ledger.store_publication("http://s/a", b"third")
     assert ledger.publication("http://s/a") == b"third"

@@ -64,7 +64,7 @@ def of_version_2(path: Path) -> None:
 
 
 @pytest.mark.parametrize("earlier", [without_days, without_outbox, with_doors, of_version_2])
-def test_earlier_ledgers_keep_what_they_know(
+def test_earlier_ledgers_keep_their_rows(
     tmp_path: Path, earlier: Callable[[Path], None], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "privateer.client")
@@ -77,69 +77,79 @@ def test_earlier_ledgers_keep_what_they_know(
     with pytest.raises(AlreadyReported):
         pay(ledgers[0], Payment("a", 2, "local", 1.0, 0.0, 1.0))
     pay(ledgers[1], Payment("b", 2, "local", 1.0, 0.0, 1.0))
-    assert [paid.experiment for paid in Ledger(path).payments()] == ["a", "b"]
+    assert [payment.experiment for payment in Ledger(path).payments()] == ["a", "b"]
     before = [SealedReport("a", ENDPOINT, b"waits")] if earlier in (with_doors, of_version_2) else []
-    assert Ledger(path).waiting() == [*before, SealedReport("b", ENDPOINT, b"sealed")]
-    assert (ledgers[2].choices(), ledgers[2].publication("a")) == ([], None)
-    ledgers[3].remember("a", b"published")
+    assert Ledger(path).pending_reports() == [*before, SealedReport("b", ENDPOINT, b"sealed")]
+    assert (ledgers[2].experiments_with_choice(), ledgers[2].publication("a")) == ([], None)
+    ledgers[3].store_publication("a", b"published")
     assert Ledger(path).publication("a") == b"published"
     if earlier is not without_days:
-        assert Ledger(path).number("a", 5, 1000) == 77
+        assert Ledger(path).draw_number("a", 5, 1000) == 77
 
 
-def scribbled(path: Path) -> None:
+def overwrite_file(path: Path) -> None:
     path.write_text("payments: none\n")
 
 
-def cut(path: Path) -> None:
+def truncate_file(path: Path) -> None:
     os.truncate(path, path.stat().st_size - 4096)
 
 
-def overwritten(path: Path) -> None:
+def overwrite_page(path: Path) -> None:
     with path.open("r+b") as file:
         file.seek(4096)
         file.write(b"\xff" * 4096)
 
 
-def bare(path: Path) -> None:
+def drop_payments(path: Path) -> None:
     write(path, "DROP TABLE payments")
 
 
-def foreign(path: Path) -> None:
+def write_bookmarks(path: Path) -> None:
     path.unlink()
     write(path, "CREATE TABLE bookmarks (url TEXT)")
 
 
-def marked_by_another(path: Path) -> None:
+def set_other_id(path: Path) -> None:
     path.unlink()
     write(path, "PRAGMA application_id=77")
 
 
-def namesake(path: Path) -> None:
+def write_amounts(path: Path) -> None:
     path.unlink()
     write(path, "CREATE TABLE payments (amount REAL)")
 
 
-def bare_of_version_1(path: Path) -> None:
+def drop_v1(path: Path) -> None:
     path.unlink()
     with_doors(path)
-    bare(path)
+    drop_payments(path)
 
 
-def bare_of_version_2(path: Path) -> None:
+def drop_v2(path: Path) -> None:
     path.unlink()
     of_version_2(path)
-    bare(path)
+    drop_payments(path)
 
 
-def newer(path: Path) -> None:
+def set_newer_version(path: Path) -> None:
     write(path, "PRAGMA user_version=99")
 
 
-WRONG = [scribbled, cut, overwritten, bare, bare_of_version_1, bare_of_version_2, foreign, marked_by_another, namesake]
+WRONG = [
+    overwrite_file,
+    truncate_file,
+    overwrite_page,
+    drop_payments,
+    drop_v1,
+    drop_v2,
+    write_bookmarks,
+    set_other_id,
+    write_amounts,
+]
 
 
-@pytest.mark.parametrize("harm", [*WRONG, newer])
+@pytest.mark.parametrize("harm", [*WRONG, set_newer_version])
 def test_a_file_that_is_not_a_sound_ledger_is_refused_and_left_alone(
     tmp_path: Path, harm: Callable[[Path], None]
 ) -> None:
@@ -155,7 +165,7 @@ def test_a_file_that_is_not_a_sound_ledger_is_refused_and_left_alone(
 
 
 @pytest.mark.parametrize("harm", WRONG)
-def test_a_ledger_that_is_harmed_while_it_is_open_is_one_error(tmp_path: Path, harm: Callable[[Path], None]) -> None:
+def test_a_ledger_damaged_while_open_is_an_error(tmp_path: Path, harm: Callable[[Path], None]) -> None:
     path = tmp_path / "ledger.db"
     ledger = Ledger(path)
     pay(ledger, Payment("a", 2, "local", 1.0, 0.0, 1.0))
@@ -168,20 +178,20 @@ def test_a_ledger_that_is_harmed_while_it_is_open_is_one_error(tmp_path: Path, h
 def test_a_disk_without_room_pays_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger, connect = Ledger(tmp_path / "ledger.db"), sqlite3.connect
 
-    def full(*where: Any, **how: Any) -> sqlite3.Connection:
-        database = connect(*where, **how)
+    def full(*arguments: Any, **options: Any) -> sqlite3.Connection:
+        database = connect(*arguments, **options)
         database.execute("PRAGMA max_page_count=12")
         return database
 
     monkeypatch.setattr(sqlite3, "connect", full)
     with pytest.raises(InputError, match="room"):
         pay(ledger, Payment("a", 2, "local", 1.0, 0.0, 1.0), b"x" * 100_000)
-    assert (ledger.payments(), ledger.waiting()) == ([], [])
+    assert (ledger.payments(), ledger.pending_reports()) == ([], [])
     pay(ledger, Payment("a", 2, "local", 1.0, 0.0, 1.0), b"x" * 100)
 
 
 def test_discarded_reports_leave_no_trace_in_the_file(tmp_path: Path) -> None:
-    """A long one, too, which the database keeps on pages of its own."""
+    """A long report, which the database stores on overflow pages, is erased, too."""
     ledger = Ledger(tmp_path / "ledger.db")
     marks = [os.urandom(40), os.urandom(40) * 5000]
     for name, mark in zip("ab", marks, strict=True):
@@ -190,8 +200,8 @@ def test_discarded_reports_leave_no_trace_in_the_file(tmp_path: Path) -> None:
         ledger.discard(name)
         ledger.discard(name)
     assert all(mark[:40] not in ledger.path.read_bytes() for mark in marks)
-    assert ledger.waiting() == []
-    assert [paid.experiment for paid in ledger.payments()] == ["a", "b"]
+    assert ledger.pending_reports() == []
+    assert [payment.experiment for payment in ledger.payments()] == ["a", "b"]
 
 
 def test_a_ledger_of_one_person_goes_on_when_rows_get_a_person(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,7 +219,8 @@ def test_a_ledger_of_one_person_goes_on_when_rows_get_a_person(tmp_path: Path, m
     )
     ledger = Ledger(path)
     assert ledger.payments() == [Payment("a", 3, "local", 1.0, 0.0, 1.0, 20000, 2, 1, 5, "p")]
-    assert ledger.waiting() == [SealedReport("a", ENDPOINT, b"waits")]
-    assert ledger.choices() == ["b"]
-    assert ledger.draw("a", 3, 60.0, 6)
-    assert (ledger.person("x").payments(), ledger.person("x").waiting(), ledger.person("x").choices()) == ([], [], [])
+    assert ledger.pending_reports() == [SealedReport("a", ENDPOINT, b"waits")]
+    assert ledger.experiments_with_choice() == ["b"]
+    assert ledger.count_visit("a", 3, 60.0, 6)
+    person = ledger.person("x")
+    assert (person.payments(), person.pending_reports(), person.experiments_with_choice()) == ([], [], [])

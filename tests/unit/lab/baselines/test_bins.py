@@ -1,4 +1,4 @@
-"""Bins tile the cube, and a context's bin is the one that holds it."""
+"""Bins tile the cube, and the bin of a context contains it."""
 
 import numpy as np
 import pytest
@@ -6,19 +6,19 @@ import pytest
 from privateer_lab.baselines.tree import ContextBins
 
 
-def grown(dimension: int, seed: int = 0, rounds: int = 6) -> ContextBins:
+def grow_bins(dimension: int, seed: int = 0, rounds: int = 6) -> ContextBins:
     rng = np.random.default_rng(seed)
     bins = ContextBins(dimension)
     for _ in range(rounds):
-        which = np.flatnonzero(rng.random(len(bins)) < 0.6)
-        if len(which):
-            bins.halve(which, bins.longest(which, rng))
+        indices = np.flatnonzero(rng.random(len(bins)) < 0.6)
+        if len(indices):
+            bins.halve(indices, bins.longest_edges(indices, rng))
     return bins
 
 
 @pytest.mark.parametrize("dimension", [1, 2, 5])
 def test_every_context_is_in_one_bin_and_it_is_found(dimension):
-    bins = grown(dimension)
+    bins = grow_bins(dimension)
     contexts = np.random.default_rng(1).random((2000, dimension))
     inside = (contexts[:, None] >= bins.lower) & (contexts[:, None] < bins.upper)
     assert (inside.all(axis=2).sum(axis=1) == 1).all()
@@ -28,13 +28,13 @@ def test_every_context_is_in_one_bin_and_it_is_found(dimension):
 
 
 def test_the_ends_of_the_cube_have_bins():
-    bins = grown(2)
+    bins = grow_bins(2)
     corners = np.array([[0.0, 0.0], [1.0, 1.0], [0.0, 1.0], [0.5, 0.5]])
-    found = bins.locate(corners)
-    assert ((corners >= bins.lower[found]) & (corners <= bins.upper[found])).all()
+    indices = bins.locate(corners)
+    assert ((corners >= bins.lower[indices]) & (corners <= bins.upper[indices])).all()
 
 
-def test_halves_are_told_which_bin_they_were():
+def test_halves_have_the_index_of_their_bin():
     bins = ContextBins(2)
     bins.halve(np.array([0]), np.array([0]))
     origin = bins.halve(np.array([1]), np.array([1]))
@@ -45,7 +45,7 @@ def test_halves_are_told_which_bin_they_were():
 
 def test_the_longest_edge_is_halved_and_ties_are_broken_either_way():
     bins, rng = ContextBins(2), np.random.default_rng(0)
-    ties = np.concatenate([bins.longest(np.array([0]), rng) for _ in range(200)])
+    ties = np.concatenate([bins.longest_edges(np.array([0]), rng) for _ in range(200)])
     assert 50 < ties.sum() < 150, "a fair coin is outside once in 1e12"
     bins.halve(np.array([0]), np.array([0]))
-    assert (bins.longest(np.array([0, 1]), rng) == 1).all()
+    assert (bins.longest_edges(np.array([0, 1]), rng) == 1).all()

@@ -1,25 +1,22 @@
-"""``privateer simulate --baseline``: figures for machines, a table for people, one line for what is wrong."""
+"""``privateer simulate --baseline``: figures as JSON, a table for people, and a single line for each error."""
 
 import json
 from pathlib import Path
 
 import pytest
 
-from privateer_lab.baselines.base import BASELINES
-from privateer_lab.cli.command_line import main
+from privateer_lab.baselines.run import BASELINES
+from tests.unit.lab.cli.test_command_line import run
 
 SPEC = str(Path(__file__).parents[4] / "examples" / "peaks-local.toml")
 
 
-def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    with pytest.raises(SystemExit) as stop:
-        main(["simulate", SPEC, "--users", "2000", "--seeds", "2", "--jobs", "1", *arguments])
-    out, err = capsys.readouterr()
-    return int(stop.value.code or 0), out, err
+def simulate(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    return run(capsys, "simulate", SPEC, "--users", "2000", "--seeds", "2", "--jobs", "1", *arguments)
 
 
 def test_all_baselines_in_one_document(capsys):
-    code, out, _ = run(capsys, "--baseline", "all", "--json")
+    code, out, _ = simulate(capsys, "--baseline", "all", "--json")
     figures = json.loads(out)["baselines"]
     assert code == 0
     assert set(figures) == set(BASELINES)
@@ -31,14 +28,14 @@ def test_all_baselines_in_one_document(capsys):
 
 
 def test_a_table_says_which_is_not_private(capsys):
-    _, out, _ = run(capsys, "--baseline", "uniform", "--baseline", "leaky")
+    _, out, _ = simulate(capsys, "--baseline", "uniform", "--baseline", "leaky")
     assert "leaky (leaks: not private)" in out
     assert "uniform" in out
     assert "ldpmab" not in out
 
 
-def test_without_baselines_there_are_none(capsys):
-    _, out, _ = run(capsys, "--json")
+def test_without_baselines_the_document_has_none(capsys):
+    _, out, _ = simulate(capsys, "--json")
     assert "baselines" not in json.loads(out)
 
 
@@ -49,8 +46,8 @@ def test_without_baselines_there_are_none(capsys):
         (["--baseline", "linear", "--set", "privacy.model=none"], "privacy.epsilon: "),
     ],
 )
-def test_what_is_wrong_is_one_line(capsys, arguments, says):
-    code, out, err = run(capsys, *arguments)
+def test_an_error_is_a_single_line(capsys, arguments, says):
+    code, out, err = simulate(capsys, *arguments)
     assert code == 2
     assert says in err
     assert len(err.strip().splitlines()) == 1

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from privateer_lab.baselines import run
-from privateer_lab.baselines.base import BASELINES, Visitors
-from privateer_lab.baselines.run import BaselinePeople, play, play_once, summaries
+from privateer_lab.baselines.run import BASELINES, BaselinePeople, Visitors, play, play_once, summarize_runs
 from privateer_lab.simulation.simulate import simulate_once
 from tests.support.specs import SHUFFLE, make_spec
 
@@ -23,7 +22,7 @@ def outcomes():
     return {run.name: run for run in play_once(spec_of(), list(BASELINES), 0)}
 
 
-def test_the_ends_of_the_scale(outcomes):
+def test_uniform_constant_and_oracle_have_their_known_regrets(outcomes):
     assert outcomes["uniform"].regret / 6000 == pytest.approx(UNIFORM, abs=0.03)
     assert outcomes["constant"].regret / 6000 == pytest.approx(0.38363, abs=0.03)
     assert outcomes["oracle"].regret == 0
@@ -31,33 +30,33 @@ def test_the_ends_of_the_scale(outcomes):
 
 
 def test_regret_and_reward_are_of_the_same_people(outcomes):
-    """Rewards are coins of what regret counts: over 6,000 people the means differ by .05 once in 1e12."""
-    best = BaselinePeople(spec_of(), 0).next(6000).means.max(axis=1).mean()
+    """Rewards are coins with the means that regret counts: over 6,000 people they differ by .05 once in 1e12."""
+    best = BaselinePeople(spec_of(), 0).next_visitors(6000).means.max(axis=1).mean()
     for outcome in outcomes.values():
         assert outcome.reward == pytest.approx(best - outcome.regret / 6000, abs=0.05)
 
 
 @pytest.mark.parametrize("name", BASELINES)
-def test_a_baseline_is_the_same_alone(name, outcomes):
+def test_a_baseline_has_the_same_result_alone(name, outcomes):
     assert play_once(spec_of(), [name], 0) == [outcomes[name]]
 
 
-def test_seeds_differ():
+def test_seeds_give_different_results():
     assert play_once(spec_of(), ["uniform"], 1) != play_once(spec_of(), ["uniform"], 0)
 
 
 def test_who_plays_the_same_arm_gets_the_same_reward():
     people = BaselinePeople(spec_of(), 3)
-    visitors = people.next(500)
-    zeros, ones = np.zeros(500, np.int64), np.ones(500, np.int64)
+    visitors = people.next_visitors(500)
+    first_arms, second_arms = np.zeros(500, np.int64), np.ones(500, np.int64)
     mixed = np.arange(500) % 2
-    rewards = np.where(mixed, people.rewards(visitors, ones), people.rewards(visitors, zeros))
+    rewards = np.where(mixed, people.rewards(visitors, second_arms), people.rewards(visitors, first_arms))
     assert (people.rewards(visitors, mixed) == rewards).all()
 
 
 def test_groups_change_no_people(monkeypatch):
     whole = play_once(spec_of(), ["constant"], 0)[0]
-    monkeypatch.setattr(run, "GROUP", 128)
+    monkeypatch.setattr(run, "MAX_GROUP_SIZE", 128)
     assert play_once(spec_of(), ["constant"], 0)[0].regret == pytest.approx(whole.regret)
 
 
@@ -65,15 +64,15 @@ def test_groups_change_no_people(monkeypatch):
 def test_groups_within_a_round_are_one_round(name, monkeypatch):
     """Rounds of 500 in groups of 100 learn as much, within a quarter of uniform's regret."""
     whole = play_once(spec_of(privacy__epsilon=8.0), [name], 0)[0]
-    monkeypatch.setattr(run, "GROUP", 100)
+    monkeypatch.setattr(run, "MAX_GROUP_SIZE", 100)
     parts = play_once(spec_of(privacy__epsilon=8.0), [name], 0)[0]
     assert abs(parts.regret - whole.regret) < 0.25 * UNIFORM * 6000
 
 
 @pytest.mark.parametrize("model", [{}, SHUFFLE], ids=["local", "shuffle"])
 def test_rounds_are_those_of_the_experiment(model, monkeypatch):
-    """Growing rounds after those of a source, and people who are left in the end."""
-    source = {"name": "elsewhere", "people": 1500, "epsilon": 1.0, "shares": [0.4, 0.3, 0.3]}
+    """Growing rounds follow those of a source, and a remainder of people is in no round."""
+    source = {"name": "elsewhere", "participants": 1500, "epsilon": 1.0, "shares": [0.4, 0.3, 0.3]}
     sizes = {"experiment.horizon": 5300, "experiment.round_size": 1000, "experiment.round_growth": 0.6}
     spec = make_spec({**PEAKS, **sizes, **model, "sources": [source]})
     opened, steps = [], []
@@ -85,17 +84,17 @@ def test_rounds_are_those_of_the_experiment(model, monkeypatch):
 
 def test_people_left_at_the_end_play_and_are_not_asked(monkeypatch):
     """Under shuffle 300 people are too few for a round of at least 1,000."""
-    asked = []
-    monkeypatch.setattr(BASELINES["uniform"], "learn", lambda self, visitors, arms, values: asked.append(len(arms)))
+    sizes = []
+    monkeypatch.setattr(BASELINES["uniform"], "learn", lambda self, visitors, arms, values: sizes.append(len(arms)))
     changes = {**PEAKS, **SHUFFLE, "experiment.horizon": 2300, "experiment.round_size": 1000}
     outcome = play_once(make_spec(changes), ["uniform"], 0)[0]
-    assert asked == [1000, 1000]
+    assert sizes == [1000, 1000]
     assert outcome.regret / 2300 == pytest.approx(UNIFORM, abs=0.06)
 
 
 @pytest.mark.parametrize("name", BASELINES)
 def test_every_baseline_plays_at_every_size_and_in_the_end(name):
-    """Two arms and one feature to sixteen and five; the last 300 people report nothing."""
+    """The last 300 participants report nothing, with two arms and a feature as with sixteen and five."""
     for dimension, arms in ((1, 2), (5, 16)):
         changes = {**SHUFFLE, "experiment.horizon": 2300, "experiment.round_size": 1000, "population.name": "peaks"}
         size_of_people = 2 if name == "constant" else dimension  # it looks at the population, which has two features
@@ -114,17 +113,17 @@ def test_every_baseline_plays_at_every_size_and_in_the_end(name):
 
 
 def test_figures_over_seeds(outcomes):
-    alone = play_once(spec_of(), ["uniform", "leaky"], 0)
-    figures = summaries([alone, play_once(spec_of(), ["uniform", "leaky"], 1)])
+    first_run = play_once(spec_of(), ["uniform", "leaky"], 0)
+    figures = summarize_runs([first_run, play_once(spec_of(), ["uniform", "leaky"], 1)])
     assert set(figures) == {"uniform", "leaky"}
     assert figures["leaky"]["leaks"]
     assert not figures["uniform"]["leaks"]
     assert figures["uniform"]["regret_worst"] >= figures["uniform"]["regret_mean"]
     assert figures["uniform"]["regret_ci95"] > 0
-    assert summaries([alone])["uniform"]["regret_ci95"] is None
+    assert summarize_runs([first_run])["uniform"]["regret_ci95"] is None
 
 
-def test_processes_do_not_matter():
+def test_the_number_of_processes_does_not_change_the_results():
     spec = spec_of(experiment__horizon=1000)
-    alone = sorted(play(spec, ["uniform", "tree"], 2, jobs=1), key=str)
-    assert sorted(play(spec, ["uniform", "tree"], 2, jobs=2), key=str) == alone
+    expected = sorted(play(spec, ["uniform", "tree"], 2, jobs=1), key=str)
+    assert sorted(play(spec, ["uniform", "tree"], 2, jobs=2), key=str) == expected

@@ -1,4 +1,4 @@
-"""The calculators: the figures that the notes name, and one line for what is wrong."""
+"""The calculators print the figures of the notes, and a single line for each error."""
 
 import json
 import re
@@ -18,7 +18,7 @@ from privateer_core.privacy.certificate import certify
 from privateer_core.privacy.terms import calibrate
 from privateer_core.spec.privacy import Privacy
 from privateer_lab.cli.account import print_rounds
-from privateer_lab.cli.ask import claimed
+from privateer_lab.cli.ask import claim_rows
 from privateer_lab.cli.output import print_table
 from tests.support.records import record_of
 from tests.unit.lab.cli.test_command_line import run
@@ -35,16 +35,16 @@ def test_an_infinite_epsilon_is_called_infinite(capsys: pytest.CaptureFixture[st
     assert re.search(r"true epsilon +│ +infinite", out)
 
 
-def test_classic_gaussian(capsys: pytest.CaptureFixture[str]) -> None:
-    found = figures(capsys, "classic-gaussian", "--epsilon", "10", "--delta", ".25")
-    assert found["true_delta"] == pytest.approx(0.789, abs=0.001)
-    assert found["exact_standard_deviation"] > found["standard_deviation"]
+def test_the_classic_gaussian_has_its_true_delta(capsys: pytest.CaptureFixture[str]) -> None:
+    output = figures(capsys, "classic-gaussian", "--epsilon", "10", "--delta", ".25")
+    assert output["true_delta"] == pytest.approx(0.789, abs=0.001)
+    assert output["exact_standard_deviation"] > output["standard_deviation"]
 
 
-def test_gaussian(capsys: pytest.CaptureFixture[str]) -> None:
-    found = figures(capsys, "gaussian", "--epsilon", "1", "--delta", "1e-5", "--sensitivity", "2")
-    assert found["standard_deviation"] == pytest.approx(2 * 3.731, abs=0.002)
-    assert found["exact"]
+def test_the_gaussian_has_its_exact_deviation(capsys: pytest.CaptureFixture[str]) -> None:
+    output = figures(capsys, "gaussian", "--epsilon", "1", "--delta", "1e-5", "--sensitivity", "2")
+    assert output["standard_deviation"] == pytest.approx(2 * 3.731, abs=0.002)
+    assert output["exact"]
 
 
 @pytest.mark.parametrize(
@@ -53,13 +53,13 @@ def test_gaussian(capsys: pytest.CaptureFixture[str]) -> None:
 )
 def test_amplification(capsys: pytest.CaptureFixture[str], batch: int, bound: str, expected: float) -> None:
     options = ["--epsilon", "1", "--delta", "1e-6", "--batch", str(batch), "--bound", bound]
-    found = figures(capsys, "amplification", *options)
-    assert found["local_epsilon"] == pytest.approx(expected, abs=0.02)
-    assert found["delta_reached"] <= 1e-6
+    output = figures(capsys, "amplification", *options)
+    assert output["local_epsilon"] == pytest.approx(expected, abs=0.02)
+    assert output["delta_reached"] <= 1e-6
 
 
 def test_amplification_of_subset_selection(capsys: pytest.CaptureFixture[str]) -> None:
-    """It lies between those of two symbols and of one own symbol of all; more than half of the symbols are refused."""
+    """It lies between those of two symbols and of a single own symbol; more than half of the symbols are refused."""
     options = ["--epsilon", "1", "--delta", "1e-6", "--batch", "900", "--symbols", "128"]
     subset, whole = (
         figures(capsys, "amplification", *options, "--bound", *bound)["local_epsilon"]
@@ -71,24 +71,24 @@ def test_amplification_of_subset_selection(capsys: pytest.CaptureFixture[str]) -
     assert (code, "own" in err, "half of the symbols" in err) == (2, True, True)
 
 
-def test_shuffled_bits(capsys: pytest.CaptureFixture[str]) -> None:
+def test_shuffled_bits_are_close_to_the_analytic_gaussian(capsys: pytest.CaptureFixture[str]) -> None:
     options = ["--epsilon", "1", "--delta", "1e-6", "--coordinates", "20", "--levels", "10", "--batch", "1024"]
-    found = figures(capsys, "shuffled-bits", *options)
-    assert found["noise_bits_total"] == pytest.approx(143_198, rel=0.01)
-    assert found["against_analytic_gaussian"] < 1.02
-    same = [*options[:6], *options[8:]]
-    assert figures(capsys, "published-bits", *same)["against_analytic_gaussian"] > 250
+    output = figures(capsys, "shuffled-bits", *options)
+    assert output["noise_bits_total"] == pytest.approx(143_198, rel=0.01)
+    assert output["against_analytic_gaussian"] < 1.02
+    published_options = [*options[:6], *options[8:]]
+    assert figures(capsys, "published-bits", *published_options)["against_analytic_gaussian"] > 250
 
 
 def test_shuffled_bits_of_a_large_batch_are_unfair(capsys: pytest.CaptureFixture[str]) -> None:
     options = ["--epsilon", "1", "--delta", "1e-6", "--coordinates", "20", "--batch", "1000000"]
-    found = figures(capsys, "shuffled-bits", *options, "--honest-fraction", "0.9")
-    assert found["bits_per_person"] == 1
-    assert found["probability"] < 0.1
-    assert found["against_analytic_gaussian"] < 1.03
+    output = figures(capsys, "shuffled-bits", *options, "--honest-fraction", "0.9")
+    assert output["bits_per_person"] == 1
+    assert output["probability"] < 0.1
+    assert output["against_analytic_gaussian"] < 1.03
 
 
-def test_compose(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_compositions_of_json_and_toml_agree(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     as_json, as_toml = tmp_path / "events.json", tmp_path / "events.toml"
     as_json.write_text(
         '[{"event": "gaussian", "standard_deviation": 3}, {"event": "gaussian", "standard_deviation": 4}]'
@@ -97,12 +97,12 @@ def test_compose(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     left = figures(capsys, "compose", str(as_json), "--delta", "1e-6", "--delta", "1e-9")
     right = figures(capsys, "compose", str(as_toml), "--delta", "1e-6", "--delta", "1e-9")
     assert left["exact"]
-    for one, other in zip(left["curve"], right["curve"], strict=True):
-        assert one["epsilon"] == pytest.approx(other["epsilon"], rel=1e-6)
+    for point, other in zip(left["curve"], right["curve"], strict=True):
+        assert point["epsilon"] == pytest.approx(other["epsilon"], rel=1e-6)
 
 
 @pytest.mark.parametrize("paper", ["1", "2", "3", "4", "5"])
-def test_published(capsys: pytest.CaptureFixture[str], paper: str) -> None:
+def test_published_figures_are_printed(capsys: pytest.CaptureFixture[str], paper: str) -> None:
     claims = figures(capsys, "published", paper)["claims"]
     assert all(claim["why"] and claim["source"] for claim in claims)
     assert any(claim.get("true_epsilon", 0) != claim["claimed_epsilon"] for claim in claims)
@@ -130,7 +130,7 @@ def test_published(capsys: pytest.CaptureFixture[str], paper: str) -> None:
         (["ledger", "--delta", "1"], "--delta: "),
     ],
 )
-def test_what_is_wrong_is_one_line(capsys: pytest.CaptureFixture[str], arguments: list[str], says: str) -> None:
+def test_an_error_is_a_single_line(capsys: pytest.CaptureFixture[str], arguments: list[str], says: str) -> None:
     code, out, err = run(capsys, "account", *arguments)
     assert (code, out) == (2, "")
     assert says in err
@@ -139,7 +139,7 @@ def test_what_is_wrong_is_one_line(capsys: pytest.CaptureFixture[str], arguments
 
 def certificate(tmp_path: Path, epsilon: float) -> Path:
     """A certificate that claims this epsilon for reports of epsilon 1."""
-    terms = calibrate(Privacy(model="local", epsilon=1.0), 100, KeyedMeans(Layout.small()))
+    terms = calibrate(Privacy(model="local", epsilon=1.0), 100, KeyedMeans(Layout.example()))
     path = tmp_path / "certificate.json"
     path.write_bytes(msgspec.json.encode(certify("spring", Privacy(model="local", epsilon=epsilon), [terms])))
     return path
@@ -165,10 +165,10 @@ def test_verify_recomputes_what_sources_are_promised(capsys: pytest.CaptureFixtu
         assert len(err.splitlines()) == 1
 
 
-def test_verify(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    found = figures(capsys, "verify", str(certificate(tmp_path, 1.0)))
-    assert [claim["holds"] for claim in found["claims"]] == [True, True]
-    assert found["claims"][0]["about"] == "the whole record"
+def test_verify_recomputes_a_certificate(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    output = figures(capsys, "verify", str(certificate(tmp_path, 1.0)))
+    assert [claim["holds"] for claim in output["claims"]] == [True, True]
+    assert output["claims"][0]["about"] == "the whole record"
     code, out, _ = run(capsys, "account", "verify", str(certificate(tmp_path, 0.5)))
     assert code == 1
     assert "NO" in out
@@ -225,21 +225,22 @@ def answering(status: int, body: bytes) -> Iterator[str]:
 @pytest.mark.parametrize("status", [200, 404])
 @pytest.mark.parametrize("body", [b"<html>", b"[]", b"{}", b"[" * 100_000, b"\xff"])
 @pytest.mark.battery
-def test_another_server_is_one_line(capsys: pytest.CaptureFixture[str], status: int, body: bytes) -> None:
+def test_answers_of_other_servers_are_refused(capsys: pytest.CaptureFixture[str], status: int, body: bytes) -> None:
     with answering(status, body) as url:
         code, out, err = run(capsys, "account", "experiment", "offers", "--url", url)
-    assert (code, out) == (2, "")
+    # An object might be a certificate, and is refused as one; nothing else is an answer of a Privateer service.
+    assert (code, out) == (2 if (status, body) == (200, b"{}") else 3, "")
     assert len(err.splitlines()) == 1
 
 
 @pytest.mark.parametrize(
     ("epsilon", "says"), [(None, ("epsilon, delta", "nothing is claimed")), (1.0, ("epsilon", 1.0))]
 )
-def test_a_claim_of_nothing_is_told_as_that(epsilon: float | None, says: tuple[str, object]) -> None:
-    assert claimed(epsilon, 1.0)[0] == says
+def test_a_claim_without_a_promise_is_shown_as_such(epsilon: float | None, says: tuple[str, object]) -> None:
+    assert claim_rows(epsilon, 1.0)[0] == says
 
 
-def test_rounds_are_shown_with_what_their_mechanism_says(capsys: pytest.CaptureFixture[str]) -> None:
+def test_rounds_are_shown_with_their_mechanism(capsys: pytest.CaptureFixture[str]) -> None:
     mechanism = {"type": "central-vectors", "ball": {"norm": "max"}, "standard_deviation": 2.5}
     row = {"batch": 9, "received": 9, "honest": 0, "released": True, "mechanism": mechanism}
     print_rounds([row | {"version": version} for version in range(1, 58)])
@@ -250,7 +251,7 @@ def test_rounds_are_shown_with_what_their_mechanism_says(capsys: pytest.CaptureF
     assert "ball" not in out
 
 
-def test_several_messages_are_one_report_and_cost_what_all_of_them_do(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_report_of_several_messages_costs_all_of_them(capsys: pytest.CaptureFixture[str]) -> None:
     record = record_of("messages")
     mechanism = record["rounds"][0]["mechanism"]
     assert mechanism["repeats"] == 3
@@ -281,7 +282,7 @@ def test_a_record_that_does_not_add_up_is_not_shown(capsys: pytest.CaptureFixtur
     assert " rounds.1.mechanism: " in err
 
 
-def test_tables_do_not_wrap_where_nobody_looks(capsys: pytest.CaptureFixture[str]) -> None:
+def test_tables_do_not_wrap_outside_of_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     print_table("long", [("word " * 60, 1)])
     assert "word " * 59 in capsys.readouterr().out
 
@@ -295,11 +296,11 @@ def test_tables_do_not_wrap_where_nobody_looks(capsys: pytest.CaptureFixture[str
         ("a.json", " " * 2000 + "{}", "has more than 1000 bytes"),
     ],
 )
-def test_what_is_not_a_document_is_one_line(
+def test_a_malformed_document_is_refused_in_one_line(
     name: str, text: str, says: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if "bytes" in says:
-        monkeypatch.setattr("privateer_lab.cli.input_files._SIZE_MAX", 1000)
+        monkeypatch.setattr("privateer_lab.cli.input_files._MAX_FILE_BYTES", 1000)
     (tmp_path / name).write_text(text)
     code, out, err = run(capsys, "account", "verify", str(tmp_path / name))
     assert (code, out, err.count("\n"), "FILE: " in err, says in err) == (2, "", 1, True, True)

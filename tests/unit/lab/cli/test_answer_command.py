@@ -30,7 +30,7 @@ FOUND: dict[str, Any] = {
     "rules": RULES,
     "gain": Gain("right", 0.05, 0.02, 0.08, 2000),
     "means": (0.63, 0.5),
-    "surer": ("About 9,000 people in all would tell.",),
+    "next_steps": ("About 9,000 people in all would tell.",),
 }
 ANSWER = Answer("learning", 2000, 2, None)
 EFFECTS = tuple(
@@ -39,15 +39,15 @@ EFFECTS = tuple(
 )
 
 
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], answer: Any, *more: str) -> str:
-    monkeypatch.setattr("privateer_lab.services.rest.ask", lambda *_, **__: answer)
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], answer: Any, *options: str) -> str:
+    monkeypatch.setattr("privateer_lab.services.rest.request_json", lambda *_, **__: answer)
     with pytest.raises(SystemExit) as stop:
-        main(["answer", "test", *more])
+        main(["answer", "test", *options])
     assert stop.value.code in (None, 0)
     return capsys.readouterr().out
 
 
-def test_a_stranger_reads_option_whom_how_much_and_how_sure(
+def test_an_answer_has_option_segment_effect_and_confidence(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = run(monkeypatch, capsys, document(ANSWER, **FOUND))
@@ -70,20 +70,20 @@ def test_a_stranger_reads_option_whom_how_much_and_how_sure(
     ]
 
 
-def test_what_is_not_known_is_not_said_to_be_better(
+def test_an_undecided_option_is_not_called_better(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     unknown = Headline("rules", "So far: it is not known.", "not known")
     text = run(monkeypatch, capsys, document(ANSWER, **FOUND, headline=unknown))
     assert "what each gets at the end, which is not known to be best" in text
     assert "who should get what" not in text
-    worse = Headline("one option", "Give everybody left.", "almost certain", "left")
+    worse = Headline("one arm", "Give everybody left.", "almost certain", "left")
     text = run(monkeypatch, capsys, document(ANSWER, **FOUND, headline=worse))
     assert "what each gets at the end, which is worse than left for everybody" in text
     assert "who should get what" not in text
 
 
-def test_eighty_effects_are_forty_rows_those_decided_first(
+def test_eighty_effects_are_forty_rows_decided_ones_first(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = run(monkeypatch, capsys, document(ANSWER, effects=EFFECTS[::-1], control="a"))
@@ -93,10 +93,10 @@ def test_eighty_effects_are_forty_rows_those_decided_first(
     assert "20 more of 60 with --json" in text
 
 
-def test_a_hundred_cities_of_which_the_same_is_said_are_one_row(
+def test_a_hundred_segments_of_the_same_verdict_share_a_row(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What is decided, and what is about everybody, has rows of its own; an empty cell says why."""
+    """Decided segments and effects on all participants have rows of their own; an empty cell says why."""
     cities = [
         Effect("b", f"city=c{k}", 0.01 * (k - 50), -1.0, 1.0, "decided better" if k == 99 else "its interval holds 0")
         for k in range(100)
@@ -108,7 +108,7 @@ def test_a_hundred_cities_of_which_the_same_is_said_are_one_row(
         document(
             ANSWER,
             effects=(Effect("b", None, 0.1, 0.05, 0.2, "decided better"), *cities),
-            losses=tuple(losses),
+            expected_losses=tuple(losses),
             control="a",
             baseline=Estimate("a", 0.5, 0.4, 0.6),
             no_relative="no relative effects of segments: the control's mean in each is not estimated",
@@ -129,7 +129,7 @@ def test_names_of_strangers_stay_text(
     face: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rule = Rule(HOSTILE, (), HOSTILE, 1.0, 0.5, HOSTILE, 0.1, 0.9, "likely")
-    said = document(
+    hostile = document(
         Answer("learning", 10, 1, 0.95, warnings=(HOSTILE,)),
         HOSTILE,
         headline=Headline("rules", HOSTILE, "likely", HOSTILE),
@@ -138,9 +138,9 @@ def test_names_of_strangers_stay_text(
         effects=(Effect(HOSTILE, HOSTILE, 0.1, 0.0, 0.2, "its interval holds 0"),),
         estimates=(Estimate(HOSTILE, 0.5, 0.4, 0.6),),
         control=HOSTILE,
-        surer=(HOSTILE,),
+        next_steps=(HOSTILE,),
     )
-    text = run(monkeypatch, capsys, said, *(["--markdown"] if face == "markdown" else []))
+    text = run(monkeypatch, capsys, hostile, *(["--markdown"] if face == "markdown" else []))
     if face == "markdown":
         tokens = MarkdownIt("commonmark").enable("table").parse(text)
         kinds = {child.type for token in tokens for child in token.children or []}
@@ -151,6 +151,6 @@ def test_names_of_strangers_stay_text(
         assert "\x1b" not in text
 
 
-def test_json_has_all_of_it(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    sent = document(ANSWER, **FOUND)
-    assert json.loads(run(monkeypatch, capsys, sent, "--json")) == json.loads(json.dumps(sent))
+def test_json_has_the_whole_answer(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    answer = document(ANSWER, **FOUND)
+    assert json.loads(run(monkeypatch, capsys, answer, "--json")) == json.loads(json.dumps(answer))

@@ -1,4 +1,4 @@
-"""A spec that leaves its algorithm open: ``plan`` chooses it, and writes its name and nothing else."""
+"""``plan`` chooses the algorithm of a spec that leaves it open, and writes its name alone."""
 
 import errno
 import json
@@ -12,7 +12,7 @@ import pytest
 
 from privateer_core.errors import SpecError
 from privateer_core.spec.arms import ArmsSpec
-from privateer_lab.cli.chosen_algorithm import candidates, write_name
+from privateer_lab.cli.chosen_algorithm import candidate_specs, write_name
 from privateer_lab.planning.algorithm_choice import AlgorithmChoice
 from privateer_lab.toml_file import read_tables
 from tests.unit.lab.cli.test_command_line import run
@@ -48,39 +48,39 @@ def test_plan_chooses_and_writes_the_name_alone(spec: Path, capsys: pytest.Captu
     assert code == 0, err
     name = tomllib.loads(spec.read_text())["algorithm"]["name"]
     assert spec.read_text() == OPEN.replace('name = "auto"  # to be chosen', f'name = "{name}"  # to be chosen')
-    said = out.splitlines()
-    assert said[0] == f"Wrote algorithm.name = '{name}' into {spec}."
-    assert said[1].startswith(f"algorithm.name is '{name}': in runs on these people it earns ")
-    again = run(capsys, "plan", str(spec), *FEW)[1]
-    assert "algorithm.name is" not in again
+    lines = out.splitlines()
+    assert lines[0] == f"Wrote algorithm.name = '{name}' into {spec}."
+    assert lines[1].startswith(f"algorithm.name is '{name}': in runs on these people it earns ")
+    second_output = run(capsys, "plan", str(spec), *FEW)[1]
+    assert "algorithm.name is" not in second_output
 
 
 def test_json_says_what_each_algorithm_earned(spec: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "plan", str(spec), *FEW, "--json")
-    told = json.loads(out)
-    chosen = told["algorithm"]
+    document = json.loads(out)
+    chosen = document["algorithm"]
     assert code == 0
     assert chosen["written"]
     assert set(chosen["earned"]) == {"partition", "linear", "additive", "bandit"}
     assert chosen["earned"][chosen["name"]] > 0
-    assert told["words"][1].startswith(f"algorithm.name is '{chosen['name']}'")
+    assert document["words"][1].startswith(f"algorithm.name is '{chosen['name']}'")
     assert tomllib.loads(spec.read_text())["algorithm"]["name"] == chosen["name"]
 
 
-def test_a_choice_is_made_for_the_people_that_are_asked_for(
+def test_the_algorithm_is_chosen_for_the_requested_number_of_people(
     spec: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Planted: the choice was for the spec's people, whatever ``--users`` said."""
-    asked = []
+    horizons = []
 
     def choose(specs: dict[str, ArmsSpec], *_: Any) -> AlgorithmChoice:
-        asked.extend(one.experiment.horizon for one in specs.values())
+        horizons.extend(spec.experiment.horizon for spec in specs.values())
         return AlgorithmChoice("linear", {"linear": 0.5}, 0.4, 0.2, True)
 
-    monkeypatch.setattr("privateer_lab.cli.chosen_algorithm.choice_of", choose)
+    monkeypatch.setattr("privateer_lab.cli.chosen_algorithm.choose_algorithm", choose)
     code, out, _ = run(capsys, "plan", str(spec), *FEW, "--users", "3000", "--json")
     assert code == 0
-    assert set(asked) == {3000}
+    assert set(horizons) == {3000}
     assert json.loads(out)["expected"]["rows"][0]["people"] == 3000
 
 
@@ -143,8 +143,8 @@ def test_a_full_disk_leaves_the_file_as_it_was(spec: Path, monkeypatch: pytest.M
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr("privateer_lab.cli.chosen_algorithm.os.replace", full)
-    said = write_name(spec, read_tables(spec, [], "SPEC"), "linear")
-    assert said == "it cannot be replaced: No space left on device"
+    error = write_name(spec, read_tables(spec, [], "SPEC"), "linear")
+    assert error == "it cannot be replaced: No space left on device"
     assert spec.read_text() == OPEN
     assert list(spec.parent.iterdir()) == [spec]
 
@@ -158,13 +158,11 @@ def test_a_link_and_the_mode_of_its_file_stay(spec: Path) -> None:
     assert (spec.stat().st_mode & 0o777, "linear" in spec.read_text()) == (0o640, True)
 
 
-def test_what_is_no_file_is_read_once(spec: Path) -> None:
+def test_a_spec_from_a_pipe_is_read_once(spec: Path) -> None:
     """Planted: a spec from a pipe was read twice, and was empty the second time."""
-    named = OPEN.replace('"auto"  #', '"linear"  #')
-    for text, said in ((named, "you can expect"), (OPEN, "Not written into /dev/stdin, since it is no file")):
-        program = [sys.executable, "-m", "privateer_lab", "plan", "/dev/stdin", *FEW]
-        done = subprocess.run(program, input=text, capture_output=True, text=True, check=True)
-        assert said in done.stdout
+    program = [sys.executable, "-m", "privateer_lab", "plan", "/dev/stdin", *FEW]
+    process = subprocess.run(program, input=OPEN, capture_output=True, text=True, check=True)
+    assert "Not written into /dev/stdin, since it is no file" in process.stdout
 
 
 def test_other_commands_say_what_is_missing(spec: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -190,7 +188,7 @@ def test_other_commands_say_what_is_missing(spec: Path, capsys: pytest.CaptureFi
 )
 def test_a_wrong_spec_is_refused_by_field(changes: dict[str, Any], field: str) -> None:
     with pytest.raises(SpecError) as refused:
-        candidates(tomllib.loads(OPEN) | changes, None)
+        candidate_specs(tomllib.loads(OPEN) | changes, None)
     assert (refused.value.field or "").startswith(field)
     assert refused.value.remedy
 

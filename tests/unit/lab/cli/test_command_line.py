@@ -1,4 +1,4 @@
-"""The command line: figures as JSON, and one line with exit code 2 for what is wrong."""
+"""The command line prints figures as JSON, and a single line with an exit code for each error."""
 
 import json
 import subprocess
@@ -11,7 +11,9 @@ import httpx
 import pytest
 import typer
 
-from privateer_lab.cli.command_line import COMMANDS, command, main
+from privateer_core.errors import Conflict, NotFound, PrivateerError, Unavailable
+from privateer_core.wire.problem import problem_body
+from privateer_lab.cli.command_line import COMMANDS, load_command, main
 from tests.support.doctor import free_ports
 
 ROOT = Path(__file__).parents[4]
@@ -20,11 +22,19 @@ DPE = str(ROOT / "examples" / "dpe.toml")
 SMALL = ("--set", "experiment.horizon=20000", "--set", "actions.count=50", "--set", "privacy.delta=1e-6")
 
 
-def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+    """Run a command, and return its exit code, its output and its errors."""
     with pytest.raises(SystemExit) as stop:
-        main(list(arguments))
+        main([*map(str, arguments)])
     out, err = capsys.readouterr()
+    assert "Traceback" not in err
     return int(stop.value.code or 0), out, err
+
+
+def call(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str]:
+    """Run a command, and return its exit code, and its errors or else its output."""
+    code, out, err = run(capsys, *arguments)
+    return code, err or out
 
 
 def test_simulate_prints_figures(capsys: pytest.CaptureFixture[str]) -> None:
@@ -45,19 +55,19 @@ def test_simulate_prints_figures(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_simulate_says_where_one_option_for_everybody_earns_more(capsys: pytest.CaptureFixture[str]) -> None:
-    """Three hundred people at epsilon .5 teach nothing; ten thousand at 8 do. Planted: these have no such warning."""
-    said, changes = "less than the best single option would have given them", ("--set", "privacy.epsilon=0.5")
+    """300 people at epsilon .5 are too few to learn from; 10,000 at 8 are not. Planted: these have no such warning."""
+    warning_text, changes = "less than the best single option would have given them", ("--set", "privacy.epsilon=0.5")
     smooth = str(ROOT / "examples" / "smooth-local.toml")
     runs = ("--seeds", "2", "--jobs", "1", "--json")
-    few = ("--users", "300", "--set", "experiment.round_size=100", *changes)
-    _, out, _ = run(capsys, "simulate", smooth, *few, *runs)
-    (warning,) = [one for one in json.loads(out)["warnings"] if said in one]
+    few_participants = ("--users", "300", "--set", "experiment.round_size=100", *changes)
+    _, out, _ = run(capsys, "simulate", smooth, *few_participants, *runs)
+    (warning,) = [message for message in json.loads(out)["warnings"] if warning_text in message]
     assert warning.startswith("in ")
     _, out, _ = run(capsys, "simulate", SPEC, "--users", "10000", "--set", "privacy.epsilon=8", *runs)
-    assert not [one for one in json.loads(out)["warnings"] if said in one]
+    assert not [message for message in json.loads(out)["warnings"] if warning_text in message]
 
 
-def test_simulate_shows_a_batch_only_where_the_promise_counts_on_one(capsys: pytest.CaptureFixture[str]) -> None:
+def test_simulate_shows_a_batch_size_only_if_the_promise_depends_on_it(capsys: pytest.CaptureFixture[str]) -> None:
     shuffled = str(ROOT / "examples" / "peaks-shuffle.toml")
     for spec, shows in ((SPEC, False), (shuffled, True)):
         code, out, _ = run(capsys, "simulate", spec, "--users", "3000", "--jobs", "1")
@@ -106,9 +116,9 @@ def test_the_same_seed_gives_the_same_run(capsys: pytest.CaptureFixture[str]) ->
         (["load", "x", "--sender-key", "nokey"], "--sender-key: there is no file nokey"),
     ],
 )
-def test_what_is_wrong_is_one_line(capsys: pytest.CaptureFixture[str], arguments: list[str], says: str) -> None:
+def test_an_error_is_a_single_line(capsys: pytest.CaptureFixture[str], arguments: list[str], says: str) -> None:
     code, out, err = run(capsys, *arguments)
-    assert code == 2
+    assert code == (3 if "no answer" in says else 2)
     assert says in err
     assert len(err.strip().splitlines()) == 1
     assert not out
@@ -130,40 +140,50 @@ def test_create_sends_no_simulated_people(
 ) -> None:
     """Not even the name of a source's file."""
     source = (
-        'name = "s"\npeople = 100\nepsilon = 1\nshares = [0.5, 0.25, 0.25]\npopulation = { name = "adult", path = "x" }'
+        'name = "s"\nparticipants = 100\nepsilon = 1\nshares = [0.5, 0.25, 0.25]\n'
+        'population = { name = "adult", path = "x" }'
     )
     (tmp_path / "spec.toml").write_text(f"{Path(SPEC).read_text()}\n[[sources]]\n{source}\n")
-    sent: list[dict[str, object]] = []
+    bodies: list[dict[str, object]] = []
 
     def answer(*_: object, json: dict[str, object], **__: object) -> httpx.Response:
-        sent.append(json)
+        bodies.append(json)
         return httpx.Response(201, json={"name": "x"})
 
     monkeypatch.setattr("privateer_lab.services.rest.bounded_request", answer)
     assert run(capsys, "create", str(tmp_path / "spec.toml"), "--token", "t")[0] == 0
-    assert sent[0]["sources"]
-    assert "population" not in json.dumps(sent[0])
+    assert bodies[0]["sources"]
+    assert "population" not in json.dumps(bodies[0])
+
+
+@pytest.mark.parametrize(("error", "expected"), [(NotFound("x"), 4), (Unavailable("x"), 3), (Conflict("x"), 2)])
+def test_exit_codes_distinguish_missing_experiments_from_unreachable_services(
+    error: PrivateerError, expected: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = httpx.Response(error.status, content=problem_body(error))
+    monkeypatch.setattr("privateer_lab.services.rest.bounded_request", lambda *_, **__: answer)
+    assert run(capsys, "answer", "x")[0] == expected
 
 
 def test_without_its_libraries_it_says_what_to_install() -> None:
     code = "import sys; sys.modules['typer'] = None; from privateer_lab.__main__ import main; main()"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert done.returncode == 2
-    assert done.stderr == "privateer: typer is not installed (install privateer-lab[workbench])\n"
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert process.returncode == 2
+    assert process.stderr == "privateer: typer is not installed (install privateer-lab[workbench])\n"
 
 
 def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(capsys, "--version") == (0, f"privateer {version('privateer-lab')}\n", "")
 
 
-def test_alone_it_shows_the_way_in_six_commands(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_command_the_six_first_steps_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = run(capsys)
     steps = [line.split("privateer ")[1].split()[0] for line in out.splitlines() if line.strip()[:1].isdigit()]
     assert (code, err) == (0, "")
     assert steps == ["spec-from", "plan", "up", "create", "load", "answer"]
 
 
-def test_what_takes_long_says_so_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_long_command_shows_progress_at_once(capsys: pytest.CaptureFixture[str]) -> None:
     _, out, err = run(capsys, "simulate", SPEC, "--users", "2000", "--jobs", "1")
     assert err == "privateer: simulating 2,000 people, 1 run: a run takes a second to a minute ...\n"
     assert "..." not in out
@@ -175,29 +195,29 @@ def test_the_list_of_commands_is_the_commands() -> None:
     for module in set(listed.values()):
         app = typer.Typer()
         import_module(f"privateer_lab.cli.{module}").register(app)
-        assert set(typer.main.get_group(app).commands) == {name for name, where in listed.items() if where == module}
+        assert set(typer.main.get_group(app).commands) == {name for name, owner in listed.items() if owner == module}
 
 
 GROUPS = ("account", "change", "log", "serve", "token")
 
 
-def test_there_are_few_commands() -> None:
+def test_the_number_of_commands_is_bounded() -> None:
     names = [name for commands in COMMANDS.values() for name in commands]
     assert len(names) <= 25, "what a command shows or changes is a word or an option of another one"
 
 
 def test_arguments_are_written_alike_in_all_usages() -> None:
-    made = {name: command(name) for names in COMMANDS.values() for name in names}
-    made |= {f"{group} {name}": one for group in GROUPS for name, one in made[group].commands.items()}
+    loaded = {name: load_command(name) for names in COMMANDS.values() for name in names}
+    loaded |= {f"{group} {name}": command for group in GROUPS for name, command in loaded[group].commands.items()}
     arguments = {
         f"{name} {parameter.name}": parameter.metavar or ""
-        for name, one in made.items()
-        for parameter in one.params
+        for name, command in loaded.items()
+        for parameter in command.params
         if parameter.param_type_name == "argument"
     }
     assert arguments["change pause name"] == "NAME"
-    stems = {where: written.partition(".")[0] for where, written in arguments.items()}  # of SPEC.toml
-    assert not {where: stem for where, stem in stems.items() if not stem.isupper()}
+    stems = {argument: usage.partition(".")[0] for argument, usage in arguments.items()}  # of SPEC.toml
+    assert not {argument: stem for argument, stem in stems.items() if not stem.isupper()}
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"]])
@@ -206,8 +226,8 @@ def test_the_list_of_commands_imports_none_of_their_libraries(arguments: list[st
         "import sys\nfrom privateer_lab.cli.command_line import main\n"
         f"try:\n    main({arguments!r})\nexcept SystemExit:\n    print('modules', *sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    imported = {name.partition(".")[0] for name in done.stdout.rpartition("modules")[2].split()}
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    imported = {name.partition(".")[0] for name in process.stdout.rpartition("modules")[2].split()}
     heavy = {"numpy", "scipy", "pydantic", "fastapi", "httpx", "aiohttp", "joblib", "matplotlib", "msgspec", "pyarrow"}
     assert "typer" in imported
     assert not imported & {*heavy, "privateer_server", "privateer_client", "privateer_papers"}

@@ -1,4 +1,4 @@
-"""The ledger of a device on the command line: what it shows, and one line for what is wrong."""
+"""The ledger of a device on the command line: its figures, and a single line for each error."""
 
 import math
 import re
@@ -12,12 +12,12 @@ import pytest
 from privateer_client.ledger.account_protocol import Payment
 from privateer_client.ledger.ledger import Ledger
 from tests.support.devices import pay
-from tests.unit.client.ledger.test_ledger_file import WRONG, newer
+from tests.unit.client.ledger.test_ledger_file import WRONG, set_newer_version
 from tests.unit.lab.cli.test_account import figures
 from tests.unit.lab.cli.test_command_line import run
 
 
-@pytest.mark.parametrize("harm", [*WRONG, newer])
+@pytest.mark.parametrize("harm", [*WRONG, set_newer_version])
 def test_a_file_that_is_not_a_sound_ledger_is_one_line(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, harm: Callable[[Path], None]
 ) -> None:
@@ -28,20 +28,20 @@ def test_a_file_that_is_not_a_sound_ledger_is_one_line(
     assert (code, out, len(err.strip().splitlines())) == (2, "", 1)
 
 
-def test_ledger(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_the_ledger_command_sums_the_spent_epsilons(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     ledger = Ledger(path)
     for name in ("a", "b", "c"):
         pay(ledger, Payment(name, 1, "shuffle", 0.5, 1e-6, 4.0))
-    found = figures(capsys, "ledger", "--path", str(path))
-    assert [row["experiment"] for row in found["payments"]] == ["a", "b", "c"]
-    assert found["spent"]["epsilon_in_sum"] == 1.5
-    assert 1.0 < found["spent"]["epsilon_composed"] <= 1.5
-    assert found["spent"]["local_epsilon_in_sum"] == 12.0
+    output = figures(capsys, "ledger", "--path", str(path))
+    assert [row["experiment"] for row in output["payments"]] == ["a", "b", "c"]
+    assert output["spent"]["epsilon_in_sum"] == 1.5
+    assert 1.0 < output["spent"]["epsilon_composed"] <= 1.5
+    assert output["spent"]["local_epsilon_in_sum"] == 12.0
     pay(ledger, Payment("d", 1, "none", math.inf, 0.0, math.inf))
-    found = figures(capsys, "ledger", "--path", str(path))
-    assert found["spent"]["epsilon_in_sum"] is None
-    assert found["spent"]["epsilon_composed"] is None
+    output = figures(capsys, "ledger", "--path", str(path))
+    assert output["spent"]["epsilon_in_sum"] is None
+    assert output["spent"]["epsilon_composed"] is None
     code, out, _ = run(capsys, "account", "ledger", "--path", str(path))
     assert code == 0
     assert "together" in out
@@ -80,26 +80,26 @@ def test_a_ledger_that_somebody_changed_is_one_line(
     assert len(err.splitlines()) == 1
 
 
-def test_ledger_shows_servers_and_what_waits(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_ledger_shows_servers_and_pending_reports(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "ledger.db")
     for name in ("http://s/a", "http://s/b", "http://t:81/c"):
         pay(ledger, Payment(name, 1, "shuffle", 0.5, 1e-6, 4.0))
     ledger.discard("http://s/a")
-    found = figures(capsys, "ledger", "--path", str(ledger.path))
-    assert [row["waiting"] for row in found["payments"]] == [False, True, True]
-    assert found["servers"] == {
+    output = figures(capsys, "ledger", "--path", str(ledger.path))
+    assert [row["waiting"] for row in output["payments"]] == [False, True, True]
+    assert output["servers"] == {
         "http://s": {"epsilon_in_sum": 1.0, "delta_in_sum": 2e-6, "local_epsilon_in_sum": 8.0},
         "http://t:81": {"epsilon_in_sum": 0.5, "delta_in_sum": 1e-6, "local_epsilon_in_sum": 4.0},
     }
-    assert found["spent"]["delta_in_sum"] == pytest.approx(3e-6)
-    assert found["spent"]["waiting"] == 2
+    assert output["spent"]["delta_in_sum"] == pytest.approx(3e-6)
+    assert output["spent"]["waiting"] == 2
     code, out, _ = run(capsys, "account", "ledger", "--path", str(ledger.path))
     assert code == 0
     assert "at http://t:81" in out
 
 
-def test_the_ledger_is_readable(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """Days are dates, and what is true or false is yes or no."""
+def test_the_ledger_is_a_table_for_people(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Days are dates, and booleans are yes or no."""
     ledger = Ledger(tmp_path / "ledger.db")
     pay(ledger, Payment("http://s/a", 1, "shuffle", 0.5, 1e-6, 4.0))
     _, out, _ = run(capsys, "account", "ledger", "--path", str(ledger.path))

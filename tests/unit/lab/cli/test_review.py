@@ -1,4 +1,4 @@
-"""Review packs: figures are the certificate's under every trust model, nothing is claimed that was not done."""
+"""Review packs: figures are the certificate's under every trust model, and claims are those of audits that were run."""
 
 import json
 import re
@@ -16,18 +16,16 @@ from privateer_core.privacy.record import make_record
 from privateer_core.privacy.record_verification import read_certificates
 from privateer_core.privacy.risk import risks
 from privateer_core.privacy.trust import TRUST
-from privateer_lab.cli.command_line import main
-from privateer_lab.figures import percent
-from privateer_lab.pages.review.document import Review, make_review
-from privateer_lab.pages.review.evidence import read_audit, run_audit, wanted_of
-from privateer_lab.pages.review.page import html, write
-from privateer_lab.pages.review.registry import as_yaml
-from privateer_lab.pages.review.statements import mechanisms_of, retention
-from privateer_lab.pages.review.subject import MISSING, ExperimentStanding, Facts, Subject, plain, read_facts
+from privateer_lab.pages.review.document import Review, make_review, render_html, write_pack
+from privateer_lab.pages.review.evidence import list_audit_targets, read_audit, run_audit
+from privateer_lab.pages.review.statements import describe_mechanisms, format_yaml, list_stored_data
+from privateer_lab.pages.review.subject import MISSING, ExperimentStanding, Facts, Subject, read_facts, to_builtins
+from privateer_lab.render.words import percent
 from tests.documents import schemas
 from tests.support.pages import check
 from tests.support.published_answers import PEOPLE
 from tests.support.records import SPECS, rounds_of
+from tests.unit.lab.cli.test_command_line import call
 
 ROOT = Path(__file__).parents[4]
 SCHEMA = jsonschema_rs.validator_for(schemas.review())
@@ -39,7 +37,7 @@ def subject_of(name: str, rounds: int = 0) -> Subject:
     spec = SPECS[name]
     record = make_record(spec, rounds_of(spec, rounds) if rounds else {})
     standing = STANDING if rounds else None
-    return Subject(spec, record, read_certificates(plain(record)), "somewhere", standing)
+    return Subject(spec, record, read_certificates(to_builtins(record)), "somewhere", standing)
 
 
 def review_of(name: str, rounds: int = 0, facts: Facts | None = None) -> Review:
@@ -50,11 +48,11 @@ EVERY = pytest.mark.parametrize(("name", "rounds"), [(name, rounds) for name in 
 
 
 @pytest.mark.parametrize("name", list(SPECS))
-def test_where_reports_come_with_tokens_the_pack_says_who_sees_them(name: str) -> None:
-    made = make_review(msgspec.structs.replace(subject_of(name), with_tokens=True), None, Facts())
+def test_the_review_says_who_sees_upload_tokens(name: str) -> None:
+    review = make_review(msgspec.structs.replace(subject_of(name), with_tokens=True), None, Facts())
     without = review_of(name)
-    text, before = check(html(made)).text, check(html(without)).text
-    SCHEMA.validate(plain(made))
+    text, before = check(render_html(review)).text, check(render_html(without)).text
+    SCHEMA.validate(to_builtins(review))
     for words in ("the issuer of upload tokens", "the times of tokens", "spent tokens", "hashes of who has had tokens"):
         assert words in text
         assert words not in before
@@ -69,42 +67,42 @@ def test_every_trust_model_is_reviewed() -> None:
 
 @EVERY
 def test_figures_of_the_page_are_the_certificates(name: str, rounds: int) -> None:
-    made, subject = review_of(name, rounds), subject_of(name, rounds)
-    page = check(html(made))
-    claims = [claim for one in subject.certificates.values() for claim in one.claims]
+    review, subject = review_of(name, rounds), subject_of(name, rounds)
+    page = check(render_html(review))
+    claims = [claim for certificate in subject.certificates.values() for claim in certificate.claims]
     part = page.text.partition("The promise, and the risk that is left")[2].rpartition("Claims as recomputed")[0]
-    told = re.findall(r"Promise (nothing is claimed|epsilon (\S+), delta (\S+)) About", part)
-    assert len(told) == len(claims) > 0
-    for (words, epsilon, delta), claim in zip(told, claims, strict=True):
+    promises = re.findall(r"Promise (nothing is claimed|epsilon (\S+), delta (\S+)) About", part)
+    assert len(promises) == len(claims) > 0
+    for (words, epsilon, delta), claim in zip(promises, claims, strict=True):
         if claim.epsilon is None:
             assert words == "nothing is claimed"
         else:
             assert (float(epsilon), float(delta)) == pytest.approx((claim.epsilon, claim.delta), rel=1e-11)
         assert f"Against {claim.against}" in part
         assert claim.about in part
-    assert all(text in page.text for one in subject.certificates.values() for text in one.assumes)
-    verdicts = [verdict for one in subject.certificates.values() for verdict in recompute(one)]
-    assert [one.holds for one in made.claims] == [verdict.holds for verdict in verdicts]
+    assert all(text in page.text for certificate in subject.certificates.values() for text in certificate.assumes)
+    verdicts = [verdict for certificate in subject.certificates.values() for verdict in recompute(certificate)]
+    assert [claim.holds for claim in review.claims] == [verdict.holds for verdict in verdicts]
     assert all(verdict.proof in page.text for verdict in verdicts)
 
 
 @EVERY
 def test_risks_are_those_of_the_certified_curve(name: str, rounds: int) -> None:
-    made, subject = review_of(name, rounds), subject_of(name, rounds)
-    left = [risk for one in subject.certificates.values() for risk in risks(one).risks]
-    text = check(html(made)).text
-    for claim, risk in zip(made.claims, left, strict=True):
+    review, subject = review_of(name, rounds), subject_of(name, rounds)
+    certified_risks = [risk for certificate in subject.certificates.values() for risk in risks(certificate).risks]
+    text = check(render_html(review)).text
+    for claim, risk in zip(review.claims, certified_risks, strict=True):
         assert claim.advantage == risk.advantage
         assert claim.guesses[0].at_most == pytest.approx(risk.guesses, rel=1e-9)
-        shares = [one.at_most for one in claim.guesses]
+        shares = [guess.at_most for guess in claim.guesses]
         assert shares == sorted(shares, reverse=True)
-        assert all(one.blind <= one.at_most <= 1 for one in claim.guesses)
+        assert all(guess.blind <= guess.at_most <= 1 for guess in claim.guesses)
         if claim.epsilon is not None:
             assert f"Membership advantage at most {percent(risk.advantage)}" in text
 
 
 @EVERY
-def test_the_json_is_what_the_schema_says(name: str, rounds: int) -> None:
+def test_the_json_follows_the_schema(name: str, rounds: int) -> None:
     document = json.loads(msgspec.json.encode(review_of(name, rounds)))
     SCHEMA.validate(document)
     assert not SCHEMA.is_valid(document | {"claims": [{}]})
@@ -113,13 +111,13 @@ def test_the_json_is_what_the_schema_says(name: str, rounds: int) -> None:
 
 @EVERY
 def test_the_registry_has_its_fields_and_only_known_ones(name: str, rounds: int) -> None:
-    made = review_of(name, rounds)
-    assert (made.registry is None) == (not SPECS[name].privacy.trust.promises)
-    if made.registry is None:
-        assert "no differential privacy to register" in html(made)
+    review = review_of(name, rounds)
+    assert (review.registry is None) == (not SPECS[name].privacy.trust.promises)
+    if review.registry is None:
+        assert "no differential privacy to register" in render_html(review)
         return
-    entry = yaml.safe_load(as_yaml(made.registry))
-    assert entry == made.registry
+    entry = yaml.safe_load(format_yaml(review.registry))
+    assert entry == review.registry
     deployment, privacy = entry["deployment"], SPECS[name].privacy
     assert set(entry) == {"url_slug", "status", "tier", "deployment"}
     assert set(deployment) == {
@@ -128,23 +126,23 @@ def test_the_registry_has_its_fields_and_only_known_ones(name: str, rounds: int)
     assert deployment["deployment_model"]["model_name"] in ("Local", "Central", "Shuffle")
     assert deployment["dp_variant"]["variant_name"] == ("Approximate DP" if privacy.delta else "Pure DP")
     parameters = deployment["privacy_loss"]["privacy_parameters"]
-    weakest = max([privacy.epsilon or 0.0, *(one.epsilon or 0.0 for one in SPECS[name].sources)])
+    weakest = max([privacy.epsilon or 0.0, *(source.epsilon or 0.0 for source in SPECS[name].sources)])
     assert (parameters["epsilon"], parameters.get("delta", 0.0)) == (weakest, privacy.delta)
     assert deployment["basic"]["data_curators"] == [MISSING]
 
 
-def test_who_sees_what_is_as_the_threat_model_has_it() -> None:
+def test_parties_see_what_the_threat_model_says() -> None:
     page = (ROOT / "docs/threat-model.md").read_text().partition("\n## ")[0]
     table = page.replace("`", "")
     for name, spec in SPECS.items():
-        row, made = spec.privacy.trust, review_of(name)
-        by_name = {one.name: one for one in made.parties}
+        row, review = spec.privacy.trust, review_of(name)
+        by_name = {party.name: party for party in review.parties}
         assert ("the shuffler" in by_name) == row.shuffled
         assert by_name["the server"].sees == row.sees
-        for one in ("the device", "the shuffler", "a reader of the network"):
-            if one in by_name:
-                party = by_name[one]
-                assert all(text in table for text in (party.sees, party.cannot)), one
+        for party_name in ("the device", "the shuffler", "a reader of the network"):
+            if party_name in by_name:
+                party = by_name[party_name]
+                assert all(text in table for text in (party.sees, party.cannot)), party_name
 
 
 @EVERY
@@ -152,7 +150,7 @@ def test_the_mechanisms_are_named_and_in_words(name: str, rounds: int) -> None:
     subject = subject_of(name, rounds)
     parts = (subject.record, *subject.record.sources)
     row = next(row for part in parts for row in (*part.rounds, part.planned) if row is not None)
-    [point] = [one for one in review_of(name, rounds).points if one.question.startswith("Which mechanisms")]
+    [point] = [point for point in review_of(name, rounds).points if point.question.startswith("Which mechanisms")]
     assert re.match(rf"Mechanisms: {row.mechanism['type']}: [A-Za-z]", point.answer), point.answer
     assert "see docs/privacy.md" not in point.answer
     assert "Proofs: " in point.answer
@@ -164,49 +162,49 @@ def test_every_mechanism_has_words() -> None:
     for kind in MECHANISMS:
         tag = str(kind.__struct_config__.tag)
         rows = [msgspec.structs.replace(row, mechanism={"type": tag}) for row in planned.rounds]
-        told = mechanisms_of(msgspec.structs.replace(planned, rounds=tuple(rows)), promises=True)
-        assert told.startswith(f"{tag}: ")
-        assert "see docs" not in told
+        description = describe_mechanisms(msgspec.structs.replace(planned, rounds=tuple(rows)), promises=True)
+        assert description.startswith(f"{tag}: ")
+        assert "see docs" not in description
 
 
 def test_stored_things_follow_the_trust_model() -> None:
     for spec in SPECS.values():
-        kept = {one.where: one for one in retention(spec)}
-        assert ("shuffler: reports" in kept) == spec.privacy.trust.shuffled
-        assert ("records" in kept["server: open round"].what) == spec.privacy.trust.curated
-        assert kept["server: keys"].until == "the round closes"
+        places = {place.where: place for place in list_stored_data(spec)}
+        assert ("shuffler: reports" in places) == spec.privacy.trust.shuffled
+        assert ("records" in places["server: open round"].what) == spec.privacy.trust.curated
+        assert places["server: keys"].until == "the round closes"
 
 
-def test_what_nobody_has_said_is_unknown_and_who_has_to_say_it(tmp_path: Path) -> None:
-    made = review_of("local")
-    assert {one.key for one in made.unknown} >= {"curators", "legal_basis", "deletion", "bias"}
-    text = check(html(made)).text
-    assert all(f"{one.what} {one.who} {one.key}" in text for one in made.unknown)
-    said = [(one.answer, one.source) for one in made.points if not one.answered]
-    assert ("Unknown.", "The operator has to say it; the table above has what is stored") in said
-    assert all(source[0].isupper() for _, source in said), said
-    assert [one.topic for one in made.points if not one.answered].count("bias") == 1
+def test_a_missing_fact_is_unknown_and_names_who_has_to_state_it(tmp_path: Path) -> None:
+    review = review_of("local")
+    assert {fact.key for fact in review.unknown} >= {"curators", "legal_basis", "deletion", "bias"}
+    text = check(render_html(review)).text
+    assert all(f"{fact.what} {fact.who} {fact.key}" in text for fact in review.unknown)
+    unanswered = [(point.answer, point.source) for point in review.points if not point.answered]
+    assert ("Unknown.", "The operator has to say it; the table above has what is stored") in unanswered
+    assert all(source[0].isupper() for _, source in unanswered), unanswered
+    assert [point.topic for point in review.points if not point.answered].count("bias") == 1
     file = tmp_path / "facts.toml"
     file.write_text(
         'curators = ["Example GmbH"]\ncontact = "dpo@example.org"\nintended_use = "Banners"\nregion = "EU"\n'
         'sector = "Technology"\npublication_date = 2026-11-01\nauthors = ["A. Reviewer"]\nlegal_basis = "Art. 6(1)a"\n'
         'information = "Notice"\ndeletion = "2027-01-01"\nchoices = "docs"\nbias = "None known"\n'
     )
-    said = review_of("local", facts=read_facts(file))
-    assert said.unknown == ()
-    assert said.registry is not None
-    basic = said.registry["deployment"]["basic"]
+    full = review_of("local", facts=read_facts(file))
+    assert full.unknown == ()
+    assert full.registry is not None
+    basic = full.registry["deployment"]["basic"]
     assert (basic["publication_date"], basic["data_curators"]) == ("2026-11-01", ["Example GmbH"])
-    assert "Art. 6(1)a" in check(html(said)).text
-    left = [line for line in as_yaml(said.registry).splitlines() if MISSING in line and not line.startswith("#")]
-    assert len(left) == 2  # sources, and how settings were tuned
+    assert "Art. 6(1)a" in check(render_html(full)).text
+    gaps = [line for line in format_yaml(full.registry).splitlines() if MISSING in line and not line.startswith("#")]
+    assert len(gaps) == 2  # sources, and how settings were tuned
 
 
 def test_text_of_strangers_stays_text() -> None:
     facts = Facts(curators=(HOSTILE,), bias=HOSTILE, contact=HOSTILE, notes=f"{HOSTILE}\n{HOSTILE}")
-    made = review_of("local", 2, facts)
+    review = review_of("local", 2, facts)
     standing = ExperimentStanding("open", 1, 0, PEOPLE, {HOSTILE: 3})
-    page = check(html(msgspec.structs.replace(made, origin=HOSTILE, standing=standing)))
+    page = check(render_html(msgspec.structs.replace(review, origin=HOSTILE, standing=standing)))
     assert page.text.count("<script>alert(1)</script>") >= 4
     assert "{{ 7*7 }}" in page.text
     assert "\u202e" not in page.text
@@ -215,27 +213,27 @@ def test_text_of_strangers_stays_text() -> None:
 @pytest.mark.nightly
 def test_the_review_runs_the_attacks_that_are_about_it() -> None:
     subject = subject_of("local", 1)
-    found = run_audit(subject.spec, subject.record, 1000)
-    assert wanted_of(subject.spec, subject.record) == ("SignedSymbol", "partition") == found.wanted
-    assert {one.mechanism for one in found.attacks} == {"SignedSymbol", "partition", "channels"}
-    assert {one.model for one in found.attacks} == {"local", "any"}
-    assert not any("shuffle" in one.attack or "central" in one.attack for one in found.attacks)
-    assert (found.broken, found.unattacked, found.origin) == (0, (), "run for this document")
-    made = make_review(subject, found, Facts())
-    assert made.holds
-    text = check(html(made)).text
-    assert f"None of {len(found.attacks)} attacks and checks broke a claim." in text
-    broken = msgspec.structs.replace(found, broken=2)
+    audit_evidence = run_audit(subject.spec, subject.record, 1000)
+    assert list_audit_targets(subject.spec, subject.record) == ("SignedSymbol", "partition") == audit_evidence.wanted
+    assert {attack.mechanism for attack in audit_evidence.attacks} == {"SignedSymbol", "partition", "channels"}
+    assert {attack.model for attack in audit_evidence.attacks} == {"local", "any"}
+    assert not any("shuffle" in attack.attack or "central" in attack.attack for attack in audit_evidence.attacks)
+    assert (audit_evidence.broken, audit_evidence.unattacked, audit_evidence.origin) == (0, (), "run for this document")
+    review = make_review(subject, audit_evidence, Facts())
+    assert review.holds
+    text = check(render_html(review)).text
+    assert f"None of {len(audit_evidence.attacks)} attacks and checks broke a claim." in text
+    broken = msgspec.structs.replace(audit_evidence, broken=2)
     failed = make_review(subject, broken, Facts())
     assert not failed.holds
-    assert "2 of" in check(html(failed)).text
+    assert "2 of" in check(render_html(failed)).text
 
 
 def test_no_audit_is_claimed_that_was_not_run() -> None:
-    text = check(html(review_of("shuffle"))).text
+    text = check(render_html(review_of("shuffle"))).text
     assert "No audit was run for this document, and none was given." in text
     assert "broke a claim" not in text
-    point = next(one for one in review_of("shuffle").points if one.topic == "testing")
+    point = next(point for point in review_of("shuffle").points if point.topic == "testing")
     assert (point.answer, point.answered) == ("No audit was run for this document.", False)
 
 
@@ -256,13 +254,13 @@ AUDIT: dict[str, Any] = {
 }  # fmt: skip
 
 
-def test_a_stored_audit_counts_for_what_it_attacked_alone(tmp_path: Path) -> None:
+def test_a_stored_audit_counts_for_the_parts_it_attacked_alone(tmp_path: Path) -> None:
     file, subject = tmp_path / "audit.json", subject_of("local", 1)
     file.write_text(json.dumps(AUDIT))
-    found = read_audit(file, subject.spec, subject.record)
-    assert [one.attack for one in found.attacks] == ["local bits"]
-    assert found.unattacked == ("partition",)
-    text = check(html(make_review(subject, found, Facts()))).text
+    audit_evidence = read_audit(file, subject.spec, subject.record)
+    assert [attack.attack for attack in audit_evidence.attacks] == ["local bits"]
+    assert audit_evidence.unattacked == ("partition",)
+    text = check(render_html(make_review(subject, audit_evidence, Facts()))).text
     assert "partition: the audit has no attack on it" in text
     assert "2026-11-20 10:00 UTC" in text
     assert (
@@ -270,37 +268,30 @@ def test_a_stored_audit_counts_for_what_it_attacked_alone(tmp_path: Path) -> Non
         in text
     )
     central = subject_of("central")
-    nothing = read_audit(file, central.spec, central.record)
-    assert nothing.attacks == ()
+    unattacked = read_audit(file, central.spec, central.record)
+    assert unattacked.attacks == ()
     assert (
-        "has no attack on what this experiment is made of" in check(html(make_review(central, nothing, Facts()))).text
+        "has no attack on what this experiment is made of"
+        in check(render_html(make_review(central, unattacked, Facts()))).text
     )
-
-
-def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
-    with pytest.raises(SystemExit) as stop:
-        main(list(arguments))
-    out, err = capsys.readouterr()
-    assert "Traceback" not in err
-    return int(stop.value.code or 0), err or out
 
 
 def test_a_spec_is_reviewed_before_it_starts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     spec = str(ROOT / "examples" / "peaks-shuffle.toml")
-    code, out = run(capsys, "review", spec, "--out", str(tmp_path / "pack"), "--no-audit")
+    code, out = call(capsys, "review", spec, "--out", str(tmp_path / "pack"), "--no-audit")
     assert (code, out.count("\n")) == (0, 4)
     names = {"review.html", "review.json", "record.json", "registry.yaml"}
     assert {path.name for path in (tmp_path / "pack").iterdir()} == names
     assert "not started" in check((tmp_path / "pack" / "review.html").read_text()).text
-    assert run(capsys, "account", "verify", str(tmp_path / "pack" / "record.json"))[0] == 0
+    assert call(capsys, "account", "verify", str(tmp_path / "pack" / "record.json"))[0] == 0
 
 
 def test_a_claim_that_does_not_hold_ends_with_1(tmp_path: Path) -> None:
-    made = review_of("local", 1)
-    lie = msgspec.structs.replace(made.claims[0], holds=False)
-    failed = msgspec.structs.replace(made, claims=(lie, *made.claims[1:]))
+    review = review_of("local", 1)
+    lie = msgspec.structs.replace(review.claims[0], holds=False)
+    failed = msgspec.structs.replace(review, claims=(lie, *review.claims[1:]))
     assert not failed.holds
-    write(failed, tmp_path)
+    write_pack(failed, tmp_path)
     text = check((tmp_path / "review.html").read_text()).text
     assert "NOT EVERYTHING HOLDS" in text
 
@@ -350,7 +341,8 @@ def test_bad_input_is_one_sentence(
     (tmp_path / "sector.toml").write_text('sector = "Gambling"\n')
     (tmp_path / "date.toml").write_text('publication_date = "soon"\n')
     (tmp_path / "kind.toml").write_text("region = 7\n")
-    code, out = run(capsys, "review", *arguments)
-    assert (code, out.startswith("privateer: "), out.count("\n")) == (2, True, 1), out
+    code, out = call(capsys, "review", *arguments)
+    expected = 3 if "no answer" in says else 2
+    assert (code, out.startswith("privateer: "), out.count("\n")) == (expected, True, 1), out
     assert says in out
     assert not any(path.is_dir() for path in tmp_path.iterdir())

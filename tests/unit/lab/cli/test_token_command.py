@@ -10,7 +10,7 @@ from privateer_core.errors import ScopeMissing
 from privateer_lab.cli.command_line import main
 from privateer_lab.doctor.checkup import Checkup
 from privateer_lab.doctor.credentials import check_admin_tokens
-from privateer_server.admin_tokens import AdminTokens, Scope, new_token
+from privateer_server.admin_tokens import AdminTokens, Scope, create_token
 
 DAY = 86_400
 
@@ -22,7 +22,7 @@ def run(*arguments: str) -> int:
     return ended.value.code
 
 
-def test_what_is_printed_works_at_a_server(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_printed_token_works_at_a_server(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("nightly", "--scope", "backup", "--scope", "read", "--days", "30", "--json") == 0
     printed = json.loads(capsys.readouterr().out)
     assert printed["line"].startswith(f"nightly read,backup {printed['expires']} ")
@@ -34,11 +34,11 @@ def test_what_is_printed_works_at_a_server(tmp_path: Path, capsys: pytest.Captur
         tokens.authorize(printed["token"], Scope.DELETE, now)
 
 
-def test_for_people_it_says_what_goes_where(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_output_says_where_each_part_goes(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("alice", "--scope", "change") == 0
-    shown = capsys.readouterr().out
-    assert "which nobody can show again" in shown
-    assert "PRIVATEER_ADMIN_TOKENS:\n  alice change 20" in shown
+    out = capsys.readouterr().out
+    assert "which nobody can show again" in out
+    assert "PRIVATEER_ADMIN_TOKENS:\n  alice change 20" in out
 
 
 @pytest.mark.parametrize(
@@ -62,23 +62,23 @@ def test_bad_names_and_scopes_are_refused(arguments: list[str], says: str, capsy
 )
 def test_the_doctor_warns_of_tokens_that_expire_soon(days: int, level: str, says: str, tmp_path: Path) -> None:
     path = tmp_path / "tokens"
-    path.write_text(new_token("alice", ["read"], time.time() + days * DAY)[1].line() + "\n")
-    found = Checkup("server")
-    check_admin_tokens(found, path)
-    (one,) = found.all
-    assert (one.level.name, one.check) == (level, "tokens")
-    assert says in one.detail
+    path.write_text(create_token("alice", ["read"], time.time() + days * DAY)[1].to_line() + "\n")
+    checkup = Checkup("server")
+    check_admin_tokens(checkup, path)
+    (check,) = checkup.checks
+    assert (check.level.name, check.check) == (level, "tokens")
+    assert says in check.detail
 
 
 def test_the_doctor_fails_where_others_may_add_tokens_or_a_line_is_none(tmp_path: Path) -> None:
     path = tmp_path / "tokens"
-    path.write_text(new_token("alice", ["read"], time.time() + 99 * DAY)[1].line() + "\n")
+    path.write_text(create_token("alice", ["read"], time.time() + 99 * DAY)[1].to_line() + "\n")
     path.chmod(0o666)
-    found = Checkup("server")
-    check_admin_tokens(found, path)
-    assert [one.detail for one in found.all if one.level.name == "FAIL"] == ["other users may change tokens"]
+    checkup = Checkup("server")
+    check_admin_tokens(checkup, path)
+    assert [check.detail for check in checkup.checks if check.level.name == "FAIL"] == ["other users may change tokens"]
     path.write_text("alice read\n")
-    found = Checkup("server")
-    check_admin_tokens(found, path)
-    assert [one.level.name for one in found.all] == ["FAIL"]
-    assert found.all[0].detail.startswith("tokens: line 1 must be NAME SCOPES EXPIRES DIGEST")
+    checkup = Checkup("server")
+    check_admin_tokens(checkup, path)
+    assert [check.level.name for check in checkup.checks] == ["FAIL"]
+    assert checkup.checks[0].detail.startswith("tokens: line 1 must be NAME SCOPES EXPIRES DIGEST")

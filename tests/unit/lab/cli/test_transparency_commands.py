@@ -13,13 +13,13 @@ import pytest
 from privateer_core.wire.publication import digest
 from privateer_core.wire.transparency_log import Entry, Head
 from privateer_lab.audit.transparency_log import LogContradiction, LogSource, audit, compare
-from privateer_lab.cli.command_line import main
-from privateer_lab.services.processes import Services, free_port, running
+from privateer_lab.services.processes import Services, free_port, run_services
 from tests.support.notary import Notary
 from tests.support.publications import published
 from tests.support.sealing import body_of, sealed_reports
 from tests.support.servers import MSGPACK, SMALL
 from tests.support.specs import make_spec, tables
+from tests.unit.lab.cli.test_command_line import call
 
 URL = "http://server"
 
@@ -43,25 +43,25 @@ class Scripted:
         return self.lie(request, answer) if self.lie else answer
 
     def honest(self, request: httpx.Request) -> httpx.Response:
-        asked, path = request.url.params, request.url.path
+        params, path = request.url.params, request.url.path
         if path == "/log/key":
             return httpx.Response(200, json={"key": self.notary.key})
         if path == "/log/head":
             return httpx.Response(200, text=self.notary.head().signed)
         if path == "/log/entries":
-            chosen = self.notary.entries[int(asked["start"]) : int(asked["end"])][:7]
+            chosen = self.notary.entries[int(params["start"]) : int(params["end"])][:7]
             listed = [
-                {"experiment": one.experiment, "version": one.version, "digest": one.digest.hex()} for one in chosen
+                {"experiment": row.experiment, "version": row.version, "digest": row.digest.hex()} for row in chosen
             ]
             return httpx.Response(200, json={"entries": listed})
         if path == "/log/consistency":
             return httpx.Response(
-                200, json={"hashes": self.notary.consistency(int(asked["first"]), int(asked["second"]))}
+                200, json={"hashes": self.notary.consistency(int(params["first"]), int(params["second"]))}
             )
         body = self.publications.get(int(path.rpartition("/")[2]))
         if body is None:
             return httpx.Response(404)
-        signed = {"privateer-signed": self.notary.identity.signed(digest(body))}
+        signed = {"privateer-signed": self.notary.identity.signature_header(digest(body))}
         return httpx.Response(200, content=body, headers=signed)
 
     @property
@@ -69,15 +69,15 @@ class Scripted:
         return LogSource(URL, httpx.Client(transport=httpx.MockTransport(self)))
 
 
-def test_a_log_that_holds() -> None:
+def test_a_consistent_log_passes_the_audit() -> None:
     server = Scripted()
     server.publish(20)
-    state, found = audit(server.source, None, None)
-    assert (found.size, found.entries, found.read, found.unserved) == (20, 20, 20, 0)
+    state, summary = audit(server.source, None, None)
+    assert (summary.size, summary.entries, summary.read, summary.unserved) == (20, 20, 20, 0)
     server.publish(3)
     del server.publications[22]
-    state, found = audit(server.source, bytes.fromhex(server.notary.key), state)
-    assert (found.size, found.entries, found.read, found.unserved) == (23, 3, 2, 1)
+    state, summary = audit(server.source, bytes.fromhex(server.notary.key), state)
+    assert (summary.size, summary.entries, summary.read, summary.unserved) == (23, 3, 2, 1)
     assert state.versions == {"test": 23}
     for size in (1, 20, 23):
         assert compare(server.source, state, server.notary.head(size).signed).size == size
@@ -85,8 +85,8 @@ def test_a_log_that_holds() -> None:
     assert compare(server.source, before, server.notary.head().signed).size == 23
 
 
-def lied(change: Any) -> str:
-    """What an audit finds in a server's log that held before."""
+def audit_after(change: Any) -> str:
+    """Return the problem that an audit finds after a change of a server's log."""
     server = Scripted()
     server.publish(9)
     state, _ = audit(server.source, None, None)
@@ -116,14 +116,14 @@ def back(server: Scripted) -> None:
     server.publish(8)
 
 
-def forked(server: Scripted) -> None:
+def fork_log(server: Scripted) -> None:
     server.notary = Notary()
     server.notary.enter(Entry("secret", 1, bytes(32)))
     server.publications.clear()
     server.publish(12)
 
 
-def twice(server: Scripted) -> None:
+def enter_version_twice(server: Scripted) -> None:
     server.notary.enter(Entry("test", 12, bytes(32)))
 
 
@@ -136,7 +136,7 @@ def other_entries(server: Scripted) -> None:
         if request.url.path != "/log/entries":
             return answer
         entries = answer.json()["entries"]
-        return httpx.Response(200, json={"entries": [one | {"version": one["version"] + 50} for one in entries]})
+        return httpx.Response(200, json={"entries": [entry | {"version": entry["version"] + 50} for entry in entries]})
 
     server.lie = lie
 
@@ -150,96 +150,88 @@ def no_entries(server: Scripted) -> None:
     [
         (another_key, "signature-invalid"),
         (another_log, "key-changed"),
-        (back, "head-went-back"),
-        (forked, "log-forked"),
-        (twice, "proof-invalid"),
+        (back, "log-rollback"),
+        (fork_log, "log-forked"),
+        (enter_version_twice, "proof-invalid"),
         (another_publication, "proof-invalid"),
         (other_entries, "proof-invalid"),
         (no_entries, "proof-invalid"),
     ],
 )
 def test_every_contradiction_has_its_name(change: Any, slug: str) -> None:
-    assert lied(change) == slug
+    assert audit_after(change) == slug
 
 
 def test_a_head_of_a_second_log_is_evidence() -> None:
-    """The server showed somebody a log of their own: its heads are signed by the same key."""
-    server, theirs = Scripted(), Scripted()
+    """The server showed an auditor a second log, whose heads are signed by the same key."""
+    server, scripted = Scripted(), Scripted()
     server.publish(9)
     state, _ = audit(server.source, None, None)
-    forked(theirs)
+    fork_log(scripted)
     for size in (4, 9, 12):
         with pytest.raises(LogContradiction) as caught:
-            compare(server.source, state, theirs.notary.head(size).signed)
+            compare(server.source, state, scripted.notary.head(size).signed)
         assert caught.value.evidence["problem"] == "log-forked"
-        both = [Head.open(caught.value.evidence[name], bytes.fromhex(state.key)) for name in ("known", "head")]
-        assert both[0].origin == both[1].origin
+        heads = [Head.verify(caught.value.evidence[name], bytes.fromhex(state.key)) for name in ("known", "head")]
+        assert heads[0].origin == heads[1].origin
     with pytest.raises(LogContradiction, match="not signed"):
         compare(server.source, state, Notary(b"o" * 32).head().signed)
 
 
 @pytest.fixture(scope="module")
 def at(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
-    with running(tmp_path_factory.mktemp("services"), free_port(), free_port()) as services:
+    with run_services(tmp_path_factory.mktemp("services"), free_port(), free_port()) as services:
         headers = {"authorization": f"Bearer {services.token}"}
         httpx.post(f"{services.admin}/experiments", json=tables(SMALL), headers=headers).raise_for_status()
         first = httpx.get(f"{services.server}/experiments/test/policy", headers=MSGPACK).content
-        for one in sealed_reports(first, 20):
-            httpx.post(f"{services.server}/reports", content=body_of(first, [one])).raise_for_status()
+        for sealed_report in sealed_reports(first, 20):
+            httpx.post(f"{services.server}/reports", content=body_of(first, [sealed_report])).raise_for_status()
         yield services
 
 
-def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
-    with pytest.raises(SystemExit) as stop:
-        main(list(arguments))
-    out, err = capsys.readouterr()
-    assert "Traceback" not in err
-    return int(stop.value.code or 0), err or out
-
-
-def test_the_commands(at: Services, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_log_commands(at: Services, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     key = httpx.get(f"{at.server}/log/key").json()["key"]
-    assert key in run(capsys, "log", "key", "--url", at.server)[1]
-    own = at.sender_key.parent / "server"
-    assert key in run(capsys, "log", "key", "--data", str(own))[1]
-    assert key in run(capsys, "log", "key", "--data", str(own / "identity.key"))[1]
-    assert key in run(capsys, "log", "key", "--data", str(own.parent))[1]
-    for where in (("--url", at.server), ("--data", str(own))):
-        told = json.loads(run(capsys, "log", "key", *where, "--json")[1])
-        assert told == {"key": key, "fingerprint": hashlib.sha256(bytes.fromhex(key)).hexdigest()}
+    assert key in call(capsys, "log", "key", "--url", at.server)[1]
+    data = at.sender_key.parent / "server"
+    assert key in call(capsys, "log", "key", "--data", str(data))[1]
+    assert key in call(capsys, "log", "key", "--data", str(data / "identity.key"))[1]
+    assert key in call(capsys, "log", "key", "--data", str(data.parent))[1]
+    for source in (("--url", at.server), ("--data", str(data))):
+        document = json.loads(call(capsys, "log", "key", *source, "--json")[1])
+        assert document == {"key": key, "fingerprint": hashlib.sha256(bytes.fromhex(key)).hexdigest()}
     state, evidence, head = tmp_path / "state.json", tmp_path / "evidence.json", tmp_path / "head"
-    asked = ("log", "check", at.server, "--state", str(state), "--evidence", str(evidence))
-    code, said = run(capsys, *asked, "--server-key", key)
-    assert (code, "the log holds" in said) == (0, True)
+    check = ("log", "check", at.server, "--state", str(state), "--evidence", str(evidence))
+    code, output = call(capsys, *check, "--server-key", key)
+    assert (code, "the log holds" in output) == (0, True)
     head.write_text(httpx.get(f"{at.server}/log/head").text)
-    assert run(capsys, *asked, "--against", str(head), "--against", at.admin)[0] == 0
-    theirs = tmp_path / "audit-log.json"
-    assert run(capsys, "log", "check", at.server, "--state", str(theirs))[0] == 0
-    assert run(capsys, *asked, "--against", str(theirs))[0] == 0
-    code, said = run(capsys, *asked, "--against", "README.md")
-    assert (code, "another auditor's audit-log.json" in said) == (2, True)
-    assert (code, "--against: README.md is not the head of a log" in said) == (2, True)
-    code, said = run(capsys, *asked, "--against", at.shuffler)
-    assert (code, "--against: not the answer of a learning server" in said) == (2, True)
-    for another in (
+    assert call(capsys, *check, "--against", str(head), "--against", at.admin)[0] == 0
+    auditor_state = tmp_path / "audit-log.json"
+    assert call(capsys, "log", "check", at.server, "--state", str(auditor_state))[0] == 0
+    assert call(capsys, *check, "--against", str(auditor_state))[0] == 0
+    code, output = call(capsys, *check, "--against", "README.md")
+    assert (code, "another auditor's audit-log.json" in output) == (2, True)
+    assert (code, "--against: README.md is not the head of a log" in output) == (2, True)
+    code, output = call(capsys, *check, "--against", at.shuffler)
+    assert (code, "--against: not the answer of a learning server" in output) == (3, True)
+    for arguments in (
         ("log", "key", "--url", at.shuffler),
         ("log", "check", at.shuffler, "--state", str(tmp_path / "new")),
     ):
-        code, said = run(capsys, *another)
-        assert (code, "not the answer of a learning server" in said) == (2, True)
+        code, output = call(capsys, *arguments)
+        assert (code, "not the answer of a learning server" in output) == (3, True)
     assert not evidence.exists()
     other = Notary()
     other.enter(Entry("test", 1, bytes(32)))
     head.write_text(other.head().signed)
-    code, said = run(capsys, *asked, "--against", str(head))
-    assert (code, str(evidence) in said) == (1, True)
+    code, output = call(capsys, *check, "--against", str(head))
+    assert (code, str(evidence) in output) == (1, True)
     assert json.loads(evidence.read_text())["head"] == other.head().signed
-    theirs.write_text(json.dumps(json.loads(theirs.read_text()) | {"head": other.head().signed}))
-    assert run(capsys, *asked, "--against", str(theirs))[0] == 1
+    auditor_state.write_text(json.dumps(json.loads(auditor_state.read_text()) | {"head": other.head().signed}))
+    assert call(capsys, *check, "--against", str(auditor_state))[0] == 1
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "error"),
     [
         (("log", "check", "http://127.0.0.1:9"), "no answer"),
         (("log", "check", "nowhere"), "no answer"),
@@ -252,6 +244,6 @@ def test_the_commands(at: Services, tmp_path: Path, capsys: pytest.CaptureFixtur
         (("log", "key", "--data", "README.md"), "holds no key"),
     ],
 )
-def test_bad_input_is_one_line(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], said: str) -> None:
-    code, told = run(capsys, *arguments)
-    assert (code, told.count("\n"), said in told) == (2, 1, True), told
+def test_bad_input_is_one_line(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], error: str) -> None:
+    code, output = call(capsys, *arguments)
+    assert (code, output.count("\n"), error in output) == (3 if "no answer" in error else 2, 1, True), output

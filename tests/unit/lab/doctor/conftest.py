@@ -7,17 +7,17 @@ from pathlib import Path
 import httpx
 import pytest
 
-from privateer_lab.services.processes import free_port, running
-from tests.support.doctor import TOKEN, Made, report
+from privateer_lab.services.processes import free_port, run_services
+from tests.support.doctor import TOKEN, Deployment, report
 from tests.support.servers import SHUFFLED, SMALL
 from tests.support.specs import tables
 
 
 @pytest.fixture(scope="session")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
+def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     folder = tmp_path_factory.mktemp("doctor")
     data, early, killed = folder / "data", folder / "early", folder / "killed"
-    with running(data, free_port(), free_port(), TOKEN) as at:
+    with run_services(data, free_port(), free_port(), TOKEN) as at:
         for changes in (SMALL, SHUFFLED | {"experiment.name": "shuffled"}):
             headers = {"authorization": f"Bearer {TOKEN}"}
             httpx.post(f"{at.admin}/experiments", json=tables(changes), headers=headers).raise_for_status()
@@ -34,10 +34,10 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
             at.processes.start(name)
         for name in ("server", "shuffler"):
             at.processes.wait(name)
-        yield Made(at, data, early, killed)
+        yield Deployment(at, data, early, killed)
 
 
 @pytest.fixture
-def data(made: Made, tmp_path: Path) -> Path:
+def data(deployment: Deployment, tmp_path: Path) -> Path:
     """The folder of killed services, to be damaged."""
-    return Path(shutil.copytree(made.killed, tmp_path / "data"))
+    return Path(shutil.copytree(deployment.killed, tmp_path / "data"))

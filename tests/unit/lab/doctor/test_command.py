@@ -1,4 +1,4 @@
-"""How ``privateer doctor`` is called, and what it says of settings."""
+"""``privateer doctor``: its arguments, and its checks of settings."""
 
 import json
 from pathlib import Path
@@ -6,22 +6,22 @@ from pathlib import Path
 import pytest
 
 from privateer_lab.cli.command_line import main
-from tests.support.doctor import Made, run
+from tests.support.doctor import Deployment, run
 
 
 def test_the_environment_names_one_service(
-    made: Made, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    deployment: Deployment, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PRIVATEER_DATA", str(made.data / "shuffler"))
-    monkeypatch.setenv("PRIVATEER_SERVER_URL", made.at.server)
-    monkeypatch.setenv("PRIVATEER_PORT", made.at.shuffler.rpartition(":")[2])
-    monkeypatch.setenv("PRIVATEER_ADMIN_PORT", made.at.shuffler_admin.rpartition(":")[2])
-    monkeypatch.setenv("PRIVATEER_PUBLIC_KEY_FILE", str(made.data / "trusted" / "shuffler.pub"))
+    monkeypatch.setenv("PRIVATEER_DATA", str(deployment.data / "shuffler"))
+    monkeypatch.setenv("PRIVATEER_SERVER_URL", deployment.at.server)
+    monkeypatch.setenv("PRIVATEER_PORT", deployment.at.shuffler.rpartition(":")[2])
+    monkeypatch.setenv("PRIVATEER_ADMIN_PORT", deployment.at.shuffler_admin.rpartition(":")[2])
+    monkeypatch.setenv("PRIVATEER_PUBLIC_KEY_FILE", str(deployment.data / "trusted" / "shuffler.pub"))
     code, out, _ = run(capsys, "shuffler")
     bad = [line for line in out.splitlines() if not line.startswith("ok ")]
     assert (code, len(bad)) == (1, 1)
     assert "is not a server's private listener" in bad[0]
-    monkeypatch.setenv("PRIVATEER_SERVER_URL", made.at.admin)
+    monkeypatch.setenv("PRIVATEER_SERVER_URL", deployment.at.admin)
     assert run(capsys, "shuffler")[0] == 0
 
 
@@ -44,9 +44,9 @@ def test_bad_use_is_one_line_and_exit_code_2(
 
 
 def test_a_setting_out_of_range_is_named(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PRIVATEER_OPENERS", "many")
+    monkeypatch.setenv("PRIVATEER_DECRYPT_WORKERS", "many")
     code, out, err = run(capsys, "server")
-    assert (code, out, err.count("\n"), "PRIVATEER_OPENERS: " in err) == (2, "", 1, True)
+    assert (code, out, err.count("\n"), "PRIVATEER_DECRYPT_WORKERS: " in err) == (2, "", 1, True)
 
 
 @pytest.mark.parametrize(("size", "level"), [(32, "ok"), (31, "fail")])
@@ -56,19 +56,19 @@ def test_shared_data_that_cannot_be_reached_are_a_line_with_a_remedy(
     key = tmp_path / "store.key"
     key.write_bytes(b"k" * size)
     key.chmod(0o600)
-    given = {
+    settings = {
         "PRIVATEER_DATABASE": "postgresql://nowhere/one",
         "PRIVATEER_JOURNAL_DATABASE": "postgresql://nowhere/two",
         "PRIVATEER_STORE_KEY_FILE": str(key),
-        "PRIVATEER_IDENTITY": str(tmp_path / "identity.key"),
+        "PRIVATEER_PUBLICATION_KEY": str(tmp_path / "identity.key"),
         "PRIVATEER_ADMIN_TOKEN": "t" * 32,
     }
-    for name, value in given.items():
+    for name, value in settings.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(SystemExit):
         main(["doctor", "server", "--json"])
-    found = {one["check"]: one for one in json.loads(capsys.readouterr().out)["checks"]}
-    assert (found["database"]["level"], found["round keys"]["level"]) == ("fail", level)
+    checks = {check["check"]: check for check in json.loads(capsys.readouterr().out)["checks"]}
+    assert (checks["database"]["level"], checks["round keys"]["level"]) == ("fail", level)
     for check, setting in (("database", "PRIVATEER_DATABASE"), ("journal", "PRIVATEER_JOURNAL_DATABASE")):
-        assert found[check]["detail"].startswith(f"{setting}: the database cannot be used: ")
-        assert found[check]["remedy"] == "check that it runs, its address and its owner"
+        assert checks[check]["detail"].startswith(f"{setting}: the database cannot be used: ")
+        assert checks[check]["remedy"] == "check that it runs, its address and its owner"

@@ -1,4 +1,4 @@
-"""What ``privateer doctor`` says of damaged files, earlier copies, lost keys and wrong permissions."""
+"""``privateer doctor`` on damaged files, earlier copies, lost keys and wrong permissions."""
 
 import os
 import shutil
@@ -8,24 +8,24 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from privateer_core.wire.keys import UNREADABLE_KEY
+from privateer_core.wire.keys import UNREADABLE_KEY_REMEDY
 from privateer_lab.doctor.services import examine_shuffler
 from privateer_server.store.records import LogLine
 from privateer_server.store.round_keys import KeyFolder, RoundKeys
 from privateer_shuffler.pool.spent_tokens import TOKENS_FILE, FiledTokens
 from privateer_shuffler.settings import read_settings
-from tests.support.doctor import Made, contents, edit, examined, garbage, one
+from tests.support.doctor import Deployment, contents, edit, find, garbage, run_checks
 from tests.support.stores import embedded_journal
 
 
-def swapped_keys(data: Path) -> None:
+def swap_keys(data: Path) -> None:
     first, second = sorted((data / "server" / "keys").glob("*.key"))
     body = first.read_bytes()
     first.write_bytes(second.read_bytes())
     second.write_bytes(body)
 
 
-def torn_pages(data: Path) -> None:
+def tear_pages(data: Path) -> None:
     """Damage the pages of the table that is read last, and remove the log, which may have them whole."""
     edit(data / "server" / "server.db", "PRAGMA wal_checkpoint(TRUNCATE)")
     with (data / "server" / "server.db").open("r+b") as file:
@@ -34,12 +34,12 @@ def torn_pages(data: Path) -> None:
             file.write(os.urandom(3000))
 
 
-def other_sums(data: Path) -> None:
+def change_sums(data: Path) -> None:
     edit(data / "server" / "server.db", "UPDATE rounds SET total = x'00' WHERE total != x''")
 
 
-def key_of_nobody(data: Path) -> None:
-    RoundKeys(KeyFolder(data / "server" / "keys")).make()
+def add_unknown_key(data: Path) -> None:
+    RoundKeys(KeyFolder(data / "server" / "keys")).create_key()
 
 
 def other_public_key(data: Path) -> None:
@@ -57,10 +57,10 @@ def unreadable(key: Path) -> None:
     key.mkdir(mode=0o700)
 
 
-def spent(data: Path, statement: str = "") -> Path:
-    """A shuffler's file of the tokens of an earlier round, changed by a statement."""
+def spend(data: Path, statement: str = "") -> Path:
+    """Store spent tokens of an earlier round in a shuffler's folder, and change the file by a statement."""
     tokens = FiledTokens(data / "shuffler")
-    tokens.keep([(tokens.hash(b"nonce"), 2_000_000_000)])
+    tokens.store([(tokens.hash(b"nonce"), 2_000_000_000)])
     tokens.close()
     path = data / "shuffler" / TOKENS_FILE
     if statement:
@@ -73,9 +73,9 @@ CASES: list[tuple[Callable[[Path], object], str, str]] = [
     (lambda data: garbage(data / "server" / "server.db"), "server database", "damaged, or no database"),
     (lambda data: garbage(data / "server" / "journal.db"), "server journal", "damaged, or no database"),
     (lambda data: garbage(data / "shuffler" / "taken.sqlite"), "shuffler history", "damaged, or no database"),
-    (lambda data: garbage(one(data / "shuffler", "*.db")), "shuffler rounds", "a .db file of shuffler is damaged"),
+    (lambda data: garbage(find(data / "shuffler", "*.db")), "shuffler rounds", "a .db file of shuffler is damaged"),
     (lambda data: (data / "server" / "server.db").unlink(), "server database", "server.db is missing"),
-    (torn_pages, "server database", "damaged"),
+    (tear_pages, "server database", "damaged"),
     (
         lambda data: edit(data / "server" / "server.db", "PRAGMA user_version=77"),
         "server database",
@@ -87,12 +87,12 @@ CASES: list[tuple[Callable[[Path], object], str, str]] = [
         "journal.db is too old: schema 1, and this Privateer reads 4",
     ),
     (
-        lambda data: edit(one(data / "shuffler", "*.db"), "PRAGMA user_version=77"),
+        lambda data: edit(find(data / "shuffler", "*.db"), "PRAGMA user_version=77"),
         "shuffler rounds",
         "was made by a newer Privateer",
     ),
     (
-        lambda data: edit(one(data / "shuffler", "*.db"), "DELETE FROM place WHERE id = 7"),
+        lambda data: edit(find(data / "shuffler", "*.db"), "DELETE FROM place WHERE id = 7"),
         "shuffler rounds",
         "a .db file of shuffler is damaged",
     ),
@@ -101,10 +101,14 @@ CASES: list[tuple[Callable[[Path], object], str, str]] = [
         "shuffler history",
         "does not know the round of shuffled",
     ),
-    (lambda data: one(data / "server" / "keys", "*.key").unlink(), "server round keys", "the key of the open round of"),
-    (swapped_keys, "server round keys", "2 files hold no key, or not that of their name"),
-    (other_sums, "server round keys", "the sums of the open round of"),
-    (lambda data: one(data / "server" / "keys", "*.key").chmod(0o644), "server permissions", "a .key file of keys"),
+    (
+        lambda data: find(data / "server" / "keys", "*.key").unlink(),
+        "server round keys",
+        "the key of the open round of",
+    ),
+    (swap_keys, "server round keys", "2 files hold no key, or not that of their name"),
+    (change_sums, "server round keys", "the sums of the open round of"),
+    (lambda data: find(data / "server" / "keys", "*.key").chmod(0o644), "server permissions", "a .key file of keys"),
     (lambda data: (data / "shuffler" / "shuffler.key").chmod(0o640), "shuffler permissions", "shuffler.key"),
     (lambda data: (data / "shuffler").chmod(0o755), "shuffler permissions", "other users may read or change shuffler"),
     (lambda data: (data / "sender.key").chmod(0o604), "sender permissions", "other users may read sender.key"),
@@ -133,115 +137,115 @@ CASES: list[tuple[Callable[[Path], object], str, str]] = [
         "server journal",
         "the log in the journal is not the one in the database",
     ),
-    (lambda data: garbage(spent(data)), "shuffler spent tokens", "spent.sqlite is damaged, or no database"),
-    (lambda data: spent(data, "DELETE FROM secret"), "shuffler spent tokens", "the key of its hashes is lost"),
-    (lambda data: spent(data, "UPDATE spent SET token = x'00'"), "shuffler spent tokens", "no hash of a token"),
+    (lambda data: garbage(spend(data)), "shuffler spent tokens", "spent.sqlite is damaged, or no database"),
+    (lambda data: spend(data, "DELETE FROM secret"), "shuffler spent tokens", "the key of its hashes is lost"),
+    (lambda data: spend(data, "UPDATE spent SET token = x'00'"), "shuffler spent tokens", "no hash of a token"),
     (open_to_writers, "server shufflers", "other users may change shuffler.pub"),
 ]
 
 
 @pytest.mark.parametrize(("damage", "check", "says"), CASES, ids=[f"{check}: {says}" for _, check, says in CASES])
-def test_what_fails_is_told(
+def test_damage_is_a_failed_check_with_a_remedy(
     damage: Callable[[Path], object], check: str, says: str, data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     damage(data)
     before = contents(data)
-    code, found = examined(capsys, data)
+    code, checks = run_checks(capsys, data)
     assert contents(data) == before
     assert code == 1
-    assert any(one["level"] == "fail" and says in one["detail"] and one["remedy"] for one in found[check])
+    assert any(row["level"] == "fail" and says in row["detail"] and row["remedy"] for row in checks[check])
 
 
 @pytest.mark.parametrize(
     ("key", "check"), [("server/identity.key", "server identity"), ("shuffler/shuffler.key", "shuffler key")]
 )
-def test_nobody_is_told_to_replace_a_key_that_cannot_be_read(
+def test_an_unreadable_key_is_not_to_be_replaced(
     key: str, check: str, data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     unreadable(data / key)
-    assert [one["remedy"] for one in examined(capsys, data)[1][check]] == [UNREADABLE_KEY]
+    assert [row["remedy"] for row in run_checks(capsys, data)[1][check]] == [UNREADABLE_KEY_REMEDY]
 
 
-def test_nobody_is_told_to_give_up_a_round_whose_key_cannot_be_read(
+def test_a_round_with_an_unreadable_key_is_not_to_be_given_up(
     data: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read = Path.read_bytes
 
-    def refused(path: Path) -> bytes:
+    def refuse_keys(path: Path) -> bytes:
         if path.parent.name == "keys":
             raise PermissionError(13, "Permission denied", str(path))
         return read(path)
 
-    monkeypatch.setattr(Path, "read_bytes", refused)
-    code, found = examined(capsys, data)
+    monkeypatch.setattr(Path, "read_bytes", refuse_keys)
+    code, checks = run_checks(capsys, data)
     assert code == 1
-    told = [(one["level"], one["detail"], one["remedy"]) for one in found["server round keys"]]
-    assert told == [("fail", "a .key file of keys cannot be read", UNREADABLE_KEY)]
+    rows = [(row["level"], row["detail"], row["remedy"]) for row in checks["server round keys"]]
+    assert rows == [("fail", "a .key file of keys cannot be read", UNREADABLE_KEY_REMEDY)]
 
 
 @pytest.mark.parametrize(
-    ("required", "kept", "levels"), [(True, False, ["warn"]), (False, False, []), (True, True, ["ok"])]
+    ("required", "has_tokens", "levels"), [(True, False, ["warn"]), (False, False, []), (True, True, ["ok"])]
 )
 def test_spent_tokens_are_looked_for_where_reports_come_with_tokens(
-    required: bool, kept: bool, levels: list[str], tmp_path: Path
+    required: bool, has_tokens: bool, levels: list[str], tmp_path: Path
 ) -> None:
     folder = tmp_path / "shuffler"
     folder.mkdir(mode=0o700)
     (folder / "shuffler.key").touch(0o600)
-    if kept:
-        spent(tmp_path)
-    asked = {"PRIVATEER_TOKENS": "required", "PRIVATEER_TOKEN_KEYS": str(tmp_path)} if required else {}
-    found = examine_shuffler(read_settings({"PRIVATEER_DATA": str(folder), **asked}))
-    assert [one.level.name.lower() for one in found.all if one.check == "spent tokens"] == levels
+    if has_tokens:
+        spend(tmp_path)
+    settings = {"PRIVATEER_TOKENS": "required", "PRIVATEER_TOKEN_KEYS": str(tmp_path)} if required else {}
+    checkup = examine_shuffler(read_settings({"PRIVATEER_DATA": str(folder), **settings}))
+    assert [check.level.name.lower() for check in checkup.checks if check.check == "spent tokens"] == levels
 
 
-def earlier_database(made: Made, data: Path) -> None:
+def earlier_database(deployment: Deployment, data: Path) -> None:
     for path in (data / "server").glob("server.db*"):
         path.unlink()
-    for path in (made.early / "server").glob("server.db*"):
+    for path in (deployment.early / "server").glob("server.db*"):
         shutil.copy2(path, data / "server")
 
 
-def lost_experiment(_: Made, data: Path) -> None:
+def lost_experiment(_: Deployment, data: Path) -> None:
     edit(data / "server" / "server.db", "DELETE FROM rounds WHERE experiment = 'test'")
     edit(data / "server" / "server.db", "DELETE FROM experiments WHERE name = 'test'")
 
 
-def deleted_experiment(_: Made, data: Path) -> None:
+def deleted_experiment(_: Deployment, data: Path) -> None:
     journal = embedded_journal(data / "server" / "journal.db")
-    journal.bury("test", LogLine(0.0, "delete", "", "somebody", 1, 1))
+    journal.record_deletion("test", LogLine(0.0, "delete", "", "somebody", 1, 1))
     journal.close()
 
 
-def delivered_batch(_: Made, data: Path) -> None:
+def delivered_batch(_: Deployment, data: Path) -> None:
     """The shuffler has heard that the open round takes no further batch, and the database knows of none."""
     journal = embedded_journal(data / "server" / "journal.db")
-    last = journal.last("test")
+    last = journal.last_entry("test")
     assert last
-    journal.shut("test", last.following.digest)
+    journal.close_to_batches("test", last.following.digest)
     journal.close()
 
 
-WARNINGS: list[tuple[Callable[[Made, Path], object], str, str]] = [
+WARNINGS: list[tuple[Callable[[Deployment, Path], object], str, str]] = [
     (lambda _, data: (data / "server" / "journal.db").unlink(), "server journal", "there is no journal.db"),
     (earlier_database, "server journal", "a start gives up the open round of test: an earlier copy"),
     (delivered_batch, "server journal", "which has no longer the round's last batch"),
     (lost_experiment, "server journal", "test was published, and is not in the database"),
     (deleted_experiment, "server journal", "test was deleted, and an earlier copy has brought it back"),
-    (lambda _, data: key_of_nobody(data), "server round keys", "keys of 1 closed rounds are not erased"),
+    (lambda _, data: add_unknown_key(data), "server round keys", "keys of 1 closed rounds are not erased"),
     (lambda _, data: (data / "shuffler" / "taken.sqlite").write_bytes(b""), "shuffler history", "is empty"),
 ]
 
 
 @pytest.mark.parametrize(("change", "check", "says"), WARNINGS, ids=[says for _, _, says in WARNINGS])
-def test_what_somebody_should_look_at_is_a_warning(
-    change: Callable[[Made, Path], object],
+def test_a_condition_to_look_at_is_a_warning(
+    change: Callable[[Deployment, Path], object],
     check: str,
     says: str,
-    made: Made,
+    deployment: Deployment,
     data: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    change(made, data)
-    _, found = examined(capsys, data)
-    assert any(one["level"] == "warn" and says in one["detail"] and one["remedy"] for one in found[check])
+    change(deployment, data)
+    _, checks = run_checks(capsys, data)
+    assert any(row["level"] == "warn" and says in row["detail"] and row["remedy"] for row in checks[check])

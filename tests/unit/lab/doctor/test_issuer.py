@@ -1,4 +1,4 @@
-"""What ``privateer doctor`` says of an issuer, and of the keys by which services check upload tokens."""
+"""``privateer doctor`` on an issuer, and on the keys by which services check upload tokens."""
 
 import json
 import os
@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from privateer_core.serving.settings import TokenSettings
-from privateer_core.wire.token_keys import BITS
-from privateer_issuer.signing_keys import IssuerKeys
+from privateer_core.wire.token_keys import MODULUS_BITS
+from privateer_issuer.signing_keys import KeyRing
 from privateer_issuer.store import FILE, IssuerStore
 from privateer_lab.doctor import credentials as upload_tokens
-from privateer_lab.doctor import listeners as answers
+from privateer_lab.doctor import places as answers
 from privateer_lab.doctor import services
 from privateer_lab.doctor.checkup import Checkup
 from privateer_lab.doctor.credentials import check_upload_tokens
@@ -38,22 +38,22 @@ class At:
 
 @pytest.fixture
 def place(tmp_path: Path) -> IssuerPlace:
-    """An issuer of two experiments, whose keys began today and live for 20 days."""
-    assert BITS == 2048
+    """Create an issuer of two experiments, whose keys are valid from today for 20 days."""
+    assert MODULUS_BITS == 2048
     data, clock = tmp_path / "issuer", Hands()
     data.mkdir(mode=0o700)
     clock.time, mask = NOW, os.umask(0o077)
     try:
         store = IssuerStore(data)
-        IssuerKeys(store, ["offers", "news"], 10, "issuer.test", data / "issuer.json", clock)
+        KeyRing(store, ["offers", "news"], 10, "issuer.test", data / "issuer.json", clock)
         store.close()
     finally:
         os.umask(mask)
     return IssuerPlace(data, data / "issuer.json")
 
 
-def told(found: Checkup) -> list[tuple[str, str, str]]:
-    return [(one.level.name, one.check, one.detail) for one in found.all if one.level.name != "OK"]
+def problems(checkup: Checkup) -> list[tuple[str, str, str]]:
+    return [(check.level.name, check.check, check.detail) for check in checkup.checks if check.level.name != "OK"]
 
 
 def at(monkeypatch: pytest.MonkeyPatch, days: float) -> None:
@@ -61,11 +61,11 @@ def at(monkeypatch: pytest.MonkeyPatch, days: float) -> None:
         monkeypatch.setattr(module, "time", At(NOW + days * DAY))
 
 
-def test_an_issuer_that_is_sound(place: IssuerPlace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sound_issuer_has_no_problems(place: IssuerPlace, monkeypatch: pytest.MonkeyPatch) -> None:
     at(monkeypatch, 3)
-    found = examine_issuer(place)
-    assert told(found) == []
-    lines = [one.detail for one in found.all]
+    checkup = examine_issuer(place)
+    assert problems(checkup) == []
+    lines = [check.detail for check in checkup.checks]
     assert "keys of 2 experiments: 4 days old at most, 16 days left" in lines
     assert "issuer.json shows public halves of these keys" in lines
 
@@ -78,24 +78,24 @@ def test_an_issuer_that_is_sound(place: IssuerPlace, monkeypatch: pytest.MonkeyP
         (21, "WARN", "private halves of 2 expired keys are not erased"),
     ],
 )
-def test_keys_that_grow_old(
+def test_old_keys_are_a_warning_and_then_a_failure(
     days: float, level: str, says: str, place: IssuerPlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     at(monkeypatch, days)
-    assert (level, "keys", says) in told(examine_issuer(place))
+    assert (level, "keys", says) in problems(examine_issuer(place))
 
 
 DAMAGE: list[tuple[Callable[[IssuerPlace], object], str, str]] = [
     (lambda place: (place.data / FILE).chmod(0o644), "permissions", "other users may read or change issuer.db"),
     (lambda place: (place.data / FILE).write_bytes(b"x" * 9999), "database", "issuer.db is damaged, or no database"),
     (lambda place: edit(place.data / FILE, "PRAGMA user_version=9"), "database", "was made by a newer Privateer"),
-    (lambda place: place.shown.unlink(), "keys", "issuer.json does not show the keys of this folder"),
+    (lambda place: place.public_keys_file.unlink(), "keys", "issuer.json does not show the keys of this folder"),
     (lambda place: edit(place.data / FILE, "DELETE FROM keys WHERE experiment = 'news'"), "keys", "does not show the"),
 ]
 
 
 @pytest.mark.parametrize(("damage", "check", "says"), DAMAGE, ids=[says for _, _, says in DAMAGE])
-def test_damage(
+def test_damage_of_the_issuers_folder_is_a_failed_check(
     damage: Callable[[IssuerPlace], object],
     check: str,
     says: str,
@@ -105,17 +105,18 @@ def test_damage(
     at(monkeypatch, 1)
     damage(place)
     assert any(
-        level == "FAIL" and one == check and says in detail for level, one, detail in told(examine_issuer(place))
+        level == "FAIL" and name == check and says in detail for level, name, detail in problems(examine_issuer(place))
     )
 
 
 def test_the_secrets_are_there_for_their_owner_alone(place: IssuerPlace, tmp_path: Path) -> None:
     secrets = tmp_path / "secrets"
-    where = IssuerPlace(place.data, place.shown, None, secrets)
-    assert ("FAIL", "permissions", "there is no secrets") in told(examine_issuer(where))
+    issuer_place = IssuerPlace(place.data, place.public_keys_file, None, secrets)
+    missing = "PRIVATEER_ATTESTATION_SECRETS names secrets, which does not exist"
+    assert ("FAIL", "permissions", missing) in problems(examine_issuer(issuer_place))
     secrets.write_text("ab" * 32)
     secrets.chmod(0o644)
-    assert ("FAIL", "permissions", "other users may read secrets") in told(examine_issuer(where))
+    assert ("FAIL", "permissions", "other users may read secrets") in problems(examine_issuer(issuer_place))
 
 
 def test_the_command_looks_at_an_issuer(
@@ -123,54 +124,58 @@ def test_the_command_looks_at_an_issuer(
 ) -> None:
     monkeypatch.setenv("PRIVATEER_EXPERIMENTS", "offers")
     monkeypatch.setenv("PRIVATEER_ATTESTATION", "open")
-    monkeypatch.setattr(answers, "get", lambda _: None)
+    monkeypatch.setattr(answers, "fetch", lambda _: None)
     at(monkeypatch, 1)
     code, out, err = run(capsys, "issuer", "--data", str(place.data), "--json")
-    checks = {one["check"] for one in json.loads(out)["checks"]}
+    checks = {check["check"] for check in json.loads(out)["checks"]}
     assert (code, err) == (0, "")
     assert {"permissions", "database", "keys", "clock", "disk", "answers"} == checks
 
 
-def checked(source: Any, host: str = "127.0.0.1", required: bool = True, **more: Any) -> list[tuple[str, str, str]]:
-    found = Checkup("server")
-    tokens = TokenSettings(required=required, keys=str(source), origins=more.get("origins", ("127.0.0.1:8000",)))
-    check_upload_tokens(found, tokens, host, more.get("experiments", ["offers"]))
-    return told(found)
+def check_tokens(
+    source: Any, host: str = "127.0.0.1", required: bool = True, **options: Any
+) -> list[tuple[str, str, str]]:
+    checkup = Checkup("server")
+    tokens = TokenSettings(required=required, keys=str(source), origins=options.get("origins", ("127.0.0.1:8000",)))
+    check_upload_tokens(checkup, tokens, host, options.get("experiments", ["offers"]))
+    return problems(checkup)
 
 
 def test_a_service_with_keys_is_fine_until_they_expire(place: IssuerPlace, monkeypatch: pytest.MonkeyPatch) -> None:
     at(monkeypatch, 1)
-    for source in (place.shown, place.data):
-        assert checked(source) == []
+    for source in (place.public_keys_file, place.data):
+        assert check_tokens(source) == []
     at(monkeypatch, 12)
-    assert {level for level, _, _ in checked(place.shown)} == {"WARN"}
+    assert {level for level, _, _ in check_tokens(place.public_keys_file)} == {"WARN"}
     at(monkeypatch, 21)
-    assert checked(place.shown) == [("FAIL", "upload keys", "reports need upload tokens, and no issuer's key is valid")]
+    assert check_tokens(place.public_keys_file) == [
+        ("FAIL", "upload keys", "reports need upload tokens, and no issuer's key is valid")
+    ]
 
 
-def test_what_keeps_reports_out_is_told(place: IssuerPlace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unusable_token_keys_are_problems(place: IssuerPlace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     at(monkeypatch, 1)
-    (detail,) = [detail for _, _, detail in checked(place.shown, experiments=["offers", "other"])]
+    (detail,) = [detail for _, _, detail in check_tokens(place.public_keys_file, experiments=["offers", "other"])]
     assert detail == "other has no valid token key: no report to it counts"
     (tmp_path / "empty").mkdir()
-    assert [level for level, _, _ in checked(tmp_path / "empty")] == ["FAIL"]
-    assert checked(tmp_path / "empty", required=False) == []
-    assert ("FAIL", "upload keys", "nowhere.json cannot be read") in checked(tmp_path / "nowhere.json")
+    assert [level for level, _, _ in check_tokens(tmp_path / "empty")] == ["FAIL"]
+    assert check_tokens(tmp_path / "empty", required=False) == []
+    assert ("FAIL", "upload keys", "nowhere.json cannot be read") in check_tokens(tmp_path / "nowhere.json")
     (tmp_path / "junk.json").write_text("{}")
-    assert ("FAIL", "upload keys", "junk.json shows no token keys") in checked(tmp_path / "junk.json")
+    assert ("FAIL", "upload keys", "junk.json shows no token keys") in check_tokens(tmp_path / "junk.json")
     for name in ("copy.json", "issuer.json"):
-        (tmp_path / "empty" / name).write_bytes(place.shown.read_bytes())
+        (tmp_path / "empty" / name).write_bytes(place.public_keys_file.read_bytes())
     told_twice = "copy.json and issuer.json both have keys of offers: the service does not start"
-    assert ("FAIL", "upload keys", told_twice) in checked(tmp_path / "empty")
-    monkeypatch.setattr(upload_tokens, "get", lambda _: None)
-    assert "does not answer" in checked("https://issuer.example")[0][2]
+    assert ("FAIL", "upload keys", told_twice) in check_tokens(tmp_path / "empty")
+    monkeypatch.setattr(upload_tokens, "fetch", lambda _: None)
+    assert "does not answer" in check_tokens("https://issuer.example")[0][2]
 
 
-def test_names_that_devices_do_not_know(place: IssuerPlace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_token_origins_are_problems(place: IssuerPlace, monkeypatch: pytest.MonkeyPatch) -> None:
     at(monkeypatch, 1)
-    assert "by another name than 127.0.0.1:8000" in checked(place.shown, host="0.0.0.0")[0][2]
-    assert checked(place.shown, host="0.0.0.0", origins=("learn.example",)) == []
+    assert "by another name than 127.0.0.1:8000" in check_tokens(place.public_keys_file, host="0.0.0.0")[0][2]
+    assert check_tokens(place.public_keys_file, host="0.0.0.0", origins=("learn.example",)) == []
 
 
-def test_without_keys_nothing_is_said() -> None:
-    assert checked("", required=False) == []
+def test_a_service_without_token_keys_has_no_checks() -> None:
+    assert check_tokens("", required=False) == []

@@ -15,12 +15,12 @@ HOUR, DAY = 3600.0, 86_400.0
 
 
 @pytest.mark.parametrize(
-    ("begun", "completed", "level", "detail"),
+    ("start", "completed", "level", "detail"),
     [
         (None, None, "ok", "privateer backup was never used here"),
-        (3 * HOUR, 3 * HOUR - 60, "ok", "the last backup was made 2 hours ago, of 3 MiB"),
-        (60, 30, "ok", "the last backup was made within the last hour, of 3 MiB"),
-        (7 * DAY, 7 * DAY - 60, "ok", "the last backup was made 6 days ago, of 3 MiB"),
+        (3 * HOUR, 3 * HOUR - 60, "ok", "the last backup (3 MiB) was made 2 hours ago"),
+        (60, 30, "ok", "the last backup (3 MiB) was made within the last hour"),
+        (7 * DAY, 7 * DAY - 60, "ok", "the last backup (3 MiB) was made 6 days ago"),
         (8.5 * DAY, 8.5 * DAY - 60, "warn", "the last backup was made 8 days ago"),
         (
             5 * HOUR + 1,
@@ -36,16 +36,18 @@ HOUR, DAY = 3600.0, 86_400.0
         ),
     ],
 )
-def test_the_last_backup(begun: float | None, completed: float | None, level: str, detail: str, tmp_path: Path) -> None:
+def test_the_age_of_the_last_backup_is_checked(
+    start: float | None, completed: float | None, level: str, detail: str, tmp_path: Path
+) -> None:
     embedded_store(tmp_path).close()
     embedded_journal(tmp_path / "journal.db").close()
-    if begun is not None:
+    if start is not None:
         now = time.time() - 1
-        is_complete = completed is not None and completed < begun
-        row = (0.0 if is_complete else now - begun, now - completed if completed else 0.0, 30.0, (2 << 20) + 1)
+        is_complete = completed is not None and completed < start
+        row = (0.0 if is_complete else now - start, now - completed if completed else 0.0, 30.0, (2 << 20) + 1)
         with closing(sqlite3.connect(tmp_path / "server.db")) as db:
             db.execute("INSERT INTO backup VALUES (1, ?, ?, ?, ?)", row)
             db.commit()
     checkup = examine_server(ServerSettings(data=tmp_path, admin_token=bytes(32)))
-    (line,) = [check for check in checkup.all if check.check == "backup"]
+    (line,) = [check for check in checkup.checks if check.check == "backup"]
     assert (line.level.name.lower(), line.detail, bool(line.remedy)) == (level, detail, level == "warn")

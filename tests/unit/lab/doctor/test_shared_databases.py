@@ -1,4 +1,4 @@
-"""What ``privateer doctor`` says of services that share their data in PostgreSQL."""
+"""``privateer doctor`` on services that share their data in PostgreSQL."""
 
 import json
 import os
@@ -26,43 +26,44 @@ SETTINGS = ("PRIVATEER_DATABASE", "PRIVATEER_JOURNAL_DATABASE")
 
 
 @pytest.fixture(autouse=True)
-def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkup, "_LOOKS", 1)
+def look_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkup, "_MAX_LOOKS", 1)
 
 
 @pytest.fixture
 def shared(postgres: Cluster, tmp_path: Path) -> Shared:
-    made = Shared.make(postgres, tmp_path)
-    made.key_file.chmod(0o600)
-    return made
+    databases = Shared.make(postgres, tmp_path)
+    databases.key_file.chmod(0o600)
+    return databases
 
 
-def bad(found: Checkup) -> list[tuple[str, str, str]]:
-    """What is not fine, but for services that do not answer here."""
+def bad(checkup: Checkup) -> list[tuple[str, str, str]]:
+    """Return the checks with a remedy, except those of services that do not answer here."""
     elsewhere = ("answers", "its server")
-    return [(one.level.name, one.check, one.detail) for one in found.all if one.remedy and one.check not in elsewhere]
+    checks = [check for check in checkup.checks if check.remedy and check.check not in elsewhere]
+    return [(check.level.name, check.check, check.detail) for check in checks]
 
 
 def dumps(cluster: Cluster, urls: Sequence[str]) -> list[list[tuple[object, ...]]]:
-    """Every row of every table, and how many rows were ever written."""
-    found = []
+    """Return every row of every table with its transaction id."""
+    rows = []
     for url in urls:
         names = cluster.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public' ORDER BY 1", url)
-        found += [cluster.execute(f'SELECT t::text, xmin::text FROM "{name}" t ORDER BY 1', url) for (name,) in names]
-    return found
+        rows += [cluster.execute(f'SELECT t::text, xmin::text FROM "{name}" t ORDER BY 1', url) for (name,) in names]
+    return rows
 
 
 async def test_a_server_that_shares_its_data_is_looked_at_and_not_changed(shared: Shared) -> None:
-    async with shared.served(1) as (api,):
+    async with shared.serve_replicas(1) as (api,):
         await api.create(SMALL)
         before = dumps(shared.cluster, [shared.database, shared.journal])
-        found = examine_server(shared.settings())
+        checkup = examine_server(shared.settings())
         assert dumps(shared.cluster, [shared.database, shared.journal]) == before
-    assert bad(found) == []
-    lines = {one.detail for one in found.all}
+    assert bad(checkup) == []
+    lines = {check.detail for check in checkup.checks}
     version = STORE_SCHEMA.version
     assert f"the database and the journal are whole, schema {version}: experiments: 1, open rounds: 1" in lines
-    assert "open rounds: 1; each has its key, and there is no other" in lines
+    assert "open rounds: 1; each has its key, and there are no other keys" in lines
     assert "the journal and the database agree" in lines
     assert any(line.startswith(f"the store's database answers, schema {version}, ") for line in lines)
 
@@ -86,18 +87,18 @@ async def test_a_server_that_shares_its_data_is_looked_at_and_not_changed(shared
         ("UPDATE privateer_schema SET kind = 'x'", True, "FAIL", "journal", "the database is the x's"),
     ],
 )
-async def test_what_does_not_agree_is_said(
+async def test_a_disagreement_of_databases_is_a_problem(
     harm: str, on_journal: bool, level: str, check: str, says: str, shared: Shared
 ) -> None:
-    async with shared.served(1) as (api,):
+    async with shared.serve_replicas(1) as (api,):
         await api.create(SMALL)
     shared.cluster.execute(harm, shared.journal if on_journal else shared.database)
-    found = bad(examine_server(shared.settings()))
-    assert any((one, name) == (level, check) and says in detail for one, name, detail in found)
+    problems = bad(examine_server(shared.settings()))
+    assert any((problem_level, name) == (level, check) and says in detail for problem_level, name, detail in problems)
 
 
 async def test_a_key_file_that_is_not_the_replicas(shared: Shared) -> None:
-    async with shared.served(1) as (api,):
+    async with shared.serve_replicas(1) as (api,):
         await api.create(SMALL)
     shared.key_file.write_bytes(os.urandom(32))
     details = [detail for _, _, detail in bad(examine_server(shared.settings()))]
@@ -116,22 +117,24 @@ def test_an_empty_database_and_an_earlier_one_stay_as_they_are(shared: Shared) -
     with next_versions(STORE_SCHEMA, JOURNAL_SCHEMA):
         details = [detail for _, _, detail in bad(examine_server(shared.settings()))]
     for (name, _, _), version in zip(kinds, versions, strict=True):
-        said = f"the {name}'s database is of an earlier Privateer: the next start brings it from schema "
-        assert f"{said}{version} to {version + 1}" in details
+        message = f"the {name}'s database is of an earlier Privateer: the next start brings it from schema "
+        assert f"{message}{version} to {version + 1}" in details
     assert dumps(shared.cluster, [url for _, url, _ in kinds]) == before
 
 
-async def test_a_shuffler_that_shares_its_rounds(postgres: Cluster, tmp_path: Path) -> None:
+async def test_doctor_finds_unknown_and_damaged_rounds_of_replicas(postgres: Cluster, tmp_path: Path) -> None:
     shared = SharedShufflers.make(postgres, tmp_path)
     (tmp_path / "shuffler-store.key").chmod(0o600)
     header = shared.server.publish(batch=40)
-    async with shared.served(1) as (one,):
-        assert (await one.post(header, sealed_reports(1))).status_code == 202
+    async with shared.serve_replicas(1) as (shuffler,):
+        assert (await shuffler.post(header, sealed_reports(1))).status_code == 202
         before = dumps(postgres, [shared.settings.database])
-        found = examine_shuffler(shared.settings)
+        checkup = examine_shuffler(shared.settings)
         assert dumps(postgres, [shared.settings.database]) == before
-    assert bad(found) == []
-    assert "the history knows every round that is open, and their secrets decrypt" in {one.detail for one in found.all}
+    assert bad(checkup) == []
+    assert "the history knows every round that is open, and their secrets decrypt" in {
+        check.detail for check in checkup.checks
+    }
     shared.rows("UPDATE taken SET version = 0")
     shared.rows("UPDATE rounds SET secret = 'x'")
     details = [detail for _, check, detail in bad(examine_shuffler(shared.settings)) if check == "rounds"]
@@ -143,26 +146,26 @@ async def test_a_shuffler_that_shares_its_rounds(postgres: Cluster, tmp_path: Pa
 def test_the_command_says_what_postgresql_has(
     shared: Shared, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given = dict(zip(SETTINGS, (shared.database, shared.cluster.url("nowhere")), strict=True))
-    given |= {"PRIVATEER_STORE_KEY_FILE": str(shared.key_file), "PRIVATEER_IDENTITY": str(shared.identity)}
-    for name, value in given.items():
+    settings = dict(zip(SETTINGS, (shared.database, shared.cluster.url("nowhere")), strict=True))
+    settings |= {"PRIVATEER_STORE_KEY_FILE": str(shared.key_file), "PRIVATEER_PUBLICATION_KEY": str(shared.identity)}
+    for name, value in settings.items():
         monkeypatch.setenv(name, value)
     code, out, err = run(capsys, "server", "--json")
-    found = {one["check"]: one for one in json.loads(out)["checks"]}
+    checks = {check["check"]: check for check in json.loads(out)["checks"]}
     assert (code, err) == (1, "")
-    assert (found["database"]["level"], found["journal"]["level"]) == ("warn", "fail")
-    assert found["journal"]["detail"].startswith("PRIVATEER_JOURNAL_DATABASE: the database cannot be used: ")
-    assert found["journal"]["detail"].endswith('FATAL:  database "nowhere" does not exist')
-    assert found["journal"]["remedy"]
+    assert (checks["database"]["level"], checks["journal"]["level"]) == ("warn", "fail")
+    assert checks["journal"]["detail"].startswith("PRIVATEER_JOURNAL_DATABASE: the database cannot be used: ")
+    assert checks["journal"]["detail"].endswith('FATAL:  database "nowhere" does not exist')
+    assert checks["journal"]["remedy"]
 
 
-def test_the_reason_is_said_and_not_the_hint(shared: Shared) -> None:
-    """What the driver says has several lines, of which the first one has the reason."""
+def test_a_database_error_has_its_reason_and_no_hint(shared: Shared) -> None:
+    """The first line of the driver's message has the reason."""
     away = shared.database.replace("?host=", "?host=/nowhere")
-    found = bad(examine_server(shared.settings().model_copy(update={"database": away})))
-    (said,) = [detail for _, check, detail in found if check == "database"]
-    assert said.startswith("PRIVATEER_DATABASE: the database cannot be used: connection ")
-    assert said.endswith("failed: No such file or directory")
+    problems = bad(examine_server(shared.settings().model_copy(update={"database": away})))
+    (reason,) = [detail for _, check, detail in problems if check == "database"]
+    assert reason.startswith("PRIVATEER_DATABASE: the database cannot be used: connection ")
+    assert reason.endswith("failed: No such file or directory")
     shared.cluster.execute("CREATE ROLE stranger LOGIN")
     with pytest.raises(SpecError) as refused:
         PostgresDatabase(shared.database.replace("postgres@", "stranger@"), STORE_SCHEMA, "PRIVATEER_DATABASE")

@@ -1,4 +1,4 @@
-"""A folder of an earlier version: the doctor says what a start will do, and a start does just that."""
+"""A folder of an earlier version: the doctor announces the migration that a start makes."""
 
 import logging
 import sqlite3
@@ -12,7 +12,7 @@ from privateer_server.settings import ServerSettings
 from privateer_server.store.backup import restore
 from privateer_server.store.schema import JOURNAL_KIND, STORE_KIND
 from tests.support.asgi import serving
-from tests.support.doctor import TOKEN, contents, examined
+from tests.support.doctor import TOKEN, contents, run_checks
 from tests.support.next_versions import next_versions
 from tests.support.servers import Api
 
@@ -26,25 +26,25 @@ async def test_the_doctor_and_a_start_agree_about_a_folder_of_an_earlier_version
     caplog.set_level(logging.INFO, "privateer")
     before = contents(data)
     with next_versions(STORE_KIND, JOURNAL_KIND):
-        code, found = examined(capsys, data)
+        code, checks = run_checks(capsys, data)
         assert (code, contents(data)) == (0, before)
-        (database,), (journal,) = found["server database"], found["server journal"]
-        for one, file, version in ((database, "server.db", STORE), (journal, "journal.db", JOURNAL)):
-            assert one["level"] == "warn"
+        (database,), (journal,) = checks["server database"], checks["server journal"]
+        for row, file, version in ((database, "server.db", STORE), (journal, "journal.db", JOURNAL)):
+            assert row["level"] == "warn"
             versions = f"schema {version} to {version + 1}"
-            assert one["detail"] == f"{file} is of an earlier Privateer: the next start brings it from {versions}"
-            assert "backup" in one["remedy"]
-        assert not [name for name in found if name.startswith("server") and name not in KNOWN]
+            assert row["detail"] == f"{file} is of an earlier Privateer: the next start brings it from {versions}"
+            assert "backup" in row["remedy"]
+        assert not [name for name in checks if name.startswith("server") and name not in KNOWN]
 
         async with serving(create_app(ServerSettings(data=data / "server", admin_token=TOKEN))) as client:
             facts = await Api(client).facts()
         assert (facts["version"], facts["received"], facts["accepted"]) == (2, 3, 23)  # nothing is given up
-        told = [one.__dict__["fields"] for one in caplog.records if one.getMessage() == "migrated"]
-        assert told == [
+        migrations = [record.__dict__["fields"] for record in caplog.records if record.getMessage() == "migrated"]
+        assert migrations == [
             {"file": "server.db", "from_schema": STORE, "to_schema": STORE + 1},
             {"file": "journal.db", "from_schema": JOURNAL, "to_schema": JOURNAL + 1},
         ]
-        _, after = examined(capsys, data)
+        _, after = run_checks(capsys, data)
         assert not [name for name in after if name.startswith("server") and name != "server answers"]
 
 
@@ -58,7 +58,10 @@ def test_a_backup_of_an_earlier_version_is_restored(data: Path, tmp_path: Path) 
         closed, open_ = rows.fetchall()
         parts = db.execute("SELECT count(*) FROM parts").fetchone()
     assert closed == (20, 0)
-    # Sums of an open round are left behind; whether the 3 who reported are in the file, or still in its log, is chance.
-    assert open_ in ((0, 0), (3, 0))
+    # Sums of an open round are left behind; how many of the 3 who reported are in the file, and not still in its log,
+    # is chance.
+    received, total = open_
+    assert received <= 3
+    assert total == 0
     assert parts == (0,)
     assert (data / "server" / "server.db").read_bytes() == before

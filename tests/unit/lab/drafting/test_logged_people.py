@@ -1,32 +1,25 @@
-"""People made from a log: the file beside a spec, what is said of it, and hostile names."""
+"""Simulated people from a log: the file beside a spec, its notes, and hostile names."""
 
 import csv
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import privateer_lab as lab
 from privateer_core.policies.decisions import Arms
-from privateer_lab.cli.command_line import main
 from privateer_lab.cli.input_files import load_spec
 from privateer_lab.drafting.spec_draft import draft
 from privateer_lab.environments import environment_for
-from privateer_lab.planning.expectation.choices import choices_of
-from privateer_lab.planning.expectation.expected import expectation
-from privateer_lab.planning.expectation.words import sentences
+from privateer_lab.planning.expectation.choices import list_choices
+from privateer_lab.planning.expectation.expected import summarize_runs, write_sentences
 from privateer_lab.tables.data_table import DataTable
 from tests.support.onboarding import people
+from tests.unit.lab.cli.test_command_line import run
 
 NASTY = ["20% off", "Sign up (free)", "\x1b[31m<script>", "x" * 300, "\u202eright to left", "🙂"]
-
-
-def run(capsys, *arguments):
-    with pytest.raises(SystemExit) as stop:
-        main([*map(str, arguments)])
-    said = capsys.readouterr()
-    return stop.value.code, said.out, said.err
 
 
 @pytest.fixture(scope="module")
@@ -37,12 +30,12 @@ def question(tmp_path_factory) -> Path:
 def test_a_log_becomes_a_spec_and_people_that_other_commands_take(question, tmp_path, capsys, monkeypatch):
     out = tmp_path / "elsewhere" / "onboarding.toml"
     out.parent.mkdir()
-    code, printed, said = run(capsys, "spec-from", question, "--arm", "screen", "--reward", "bought", "--out", out)
+    code, printed, messages = run(capsys, "spec-from", question, "--arm", "screen", "--reward", "bought", "--out", out)
     assert (code, printed) == (0, "")
-    assert "privateer: fitting what comes of each option for whom to 6,000 rows" in said
-    assert "user is left out: its values count the rows" in said
-    assert "bought: base_rate = 0.05" in said.replace("0.049", "0.05")
-    assert "Calibration, expected (observed) by fifths" in said
+    assert "privateer: fitting what comes of each option for whom to 6,000 rows" in messages
+    assert "user is left out: its values count the rows" in messages
+    assert "bought: base_rate = 0.05" in messages.replace("0.049", "0.05")
+    assert "Calibration, expected (observed) by fifths" in messages
     spec = load_spec(out, [])
     # So few rows of rare rewards tell nothing of features: they are comments to uncomment.
     assert not spec.features
@@ -54,7 +47,7 @@ def test_a_log_becomes_a_spec_and_people_that_other_commands_take(question, tmp_
     out.parent.rename(moved)
     monkeypatch.chdir(tmp_path)
     assert run(capsys, "create", "--check", "moved/onboarding.toml")[0] == 0
-    code, printed, said = run(capsys, "simulate", "moved/onboarding.toml", "--json")
+    code, printed, messages = run(capsys, "simulate", "moved/onboarding.toml", "--json")
     assert code == 0
     assert json.loads(printed)["reward_mean"] == pytest.approx(0.05, abs=0.012)
     environment = environment_for(load_spec(moved / "onboarding.toml", []), 0)
@@ -64,70 +57,71 @@ def test_a_log_becomes_a_spec_and_people_that_other_commands_take(question, tmp_
 
 def test_a_notebook_plays_the_people_of_a_frame():
     frame = {name: values for name, values in people(2_000).columns.items() if name != "user"}
-    made = lab.spec_from(frame, arm="screen", reward="bought")
-    assert "population" not in made.text
-    played = lab.simulate(made, users=2_000, seeds=1)
+    spec_draft = lab.spec_from(frame, arm="screen", reward="bought")
+    assert "population" not in spec_draft.text
+    played = lab.simulate(spec_draft, users=2_000, seeds=1)
     assert played.runs[0].reward == pytest.approx(np.mean(frame["bought"]), abs=0.02)
-    assert any(one.startswith("Rows that it had not seen: log loss arms") for one in made.people.notes)
-    assert 'name = "rows"' not in str(made)
+    assert any(note.startswith("Rows that it had not seen: log loss arms") for note in spec_draft.people.notes)
+    assert 'name = "rows"' not in str(spec_draft)
 
 
-def test_what_has_no_option_or_no_reward_is_left_out():
+def test_rows_without_option_or_reward_are_left_out():
     log = {
         "x": [1.0, 2.0, 3.0, 4.0] * 50,
         "arm": ["a", "b", None, "a"] * 50,
         "won": [1, 0, 1, None] * 25 + [0, 1, 1, 1] * 25,
     }
-    made = draft(log, arm="arm", reward="won")
-    assert any("75 rows without arm or won are left out" in one for one in made.notes)
-    assert len(made.people.rows.rewards) == 125
+    spec_draft = draft(log, arm="arm", reward="won")
+    assert any("75 rows without arm or won are left out" in note for note in spec_draft.notes)
+    assert len(spec_draft.people.rows.rewards) == 125
 
 
-def test_numbers_are_drawn_among_what_people_got(tmp_path):
+def test_numeric_rewards_are_drawn_among_observed_rewards(tmp_path):
     rng = np.random.default_rng(0)
     x, arm = rng.random(3_000), rng.integers(0, 2, 3_000)
-    spent = np.where(rng.random(3_000) < 0.2 + 0.3 * arm, rng.exponential(20, 3_000), 0.0)
-    made = draft({"x": x, "arm": arm, "spent": spent}, arm="arm", reward="spent")
-    made.write(tmp_path / "s.toml")
+    amounts = np.where(rng.random(3_000) < 0.2 + 0.3 * arm, rng.exponential(20, 3_000), 0.0)
+    spec_draft = draft({"x": x, "arm": arm, "spent": amounts}, arm="arm", reward="spent")
+    spec_draft.write(tmp_path / "s.toml")
     spec = load_spec(tmp_path / "s.toml", [])
     environment = environment_for(spec, 0)
     contexts = environment.contexts(0, 20_000, rng)
-    for place in range(2):
-        drawn = environment.rewards(contexts, Arms(np.full(20_000, place)), rng)
-        inside = np.clip(spent[arm == place], spec.reward.low, spec.reward.high)
-        assert drawn.mean() == pytest.approx(inside.mean(), rel=0.08)
-        assert (drawn == 0).mean() == pytest.approx((inside == 0).mean(), abs=0.08)
+    for option in range(2):
+        rewards = environment.rewards(contexts, Arms(np.full(20_000, option)), rng)
+        inside = np.clip(amounts[arm == option], spec.reward.low, spec.reward.high)
+        assert rewards.mean() == pytest.approx(inside.mean(), rel=0.08)
+        assert (rewards == 0).mean() == pytest.approx((inside == 0).mean(), abs=0.08)
 
 
 def test_shares_of_options_that_differ_have_two_possible_reasons():
     rng = np.random.default_rng(0)
     x = rng.random(3_000)
     log = {"x": x, "arm": (rng.random(3_000) < x).astype(int), "won": (rng.random(3_000) < 0.3).astype(int)}
-    (said,) = [one for one in draft(log, arm="arm", reward="won").people.notes if "at random" in one]
-    assert said.startswith("Shares of options differ by x. Either options were not given at random")
-    assert "measured after the choice, and options changed it: leave it out with --ignore" in said
+    (note,) = [note for note in draft(log, arm="arm", reward="won").people.notes if "at random" in note]
+    assert note.startswith("Shares of options differ by x, by more than chance does in one log of 1,000. Either")
+    assert "measured after the choice, and options changed it: leave it out with --ignore" in note
+    assert "Or options were not given at random" in note
     log["arm"] = rng.integers(0, 2, 3_000)
-    assert not any("at random" in one for one in draft(log, arm="arm", reward="won").people.notes)
+    assert not any("at random" in note for note in draft(log, arm="arm", reward="won").people.notes)
 
 
-def test_nothing_is_said_of_options_whose_effect_a_feature_takes(tmp_path):
+def test_no_best_option_is_named_where_a_feature_takes_the_effect(tmp_path):
     """Planted: clicks came after the screen, which works by them alone, so that the model finds no effect of it."""
     rng = np.random.default_rng(0)
     arm, x = rng.integers(0, 2, 3_000), rng.random(3_000)
     clicks = rng.normal(arm, 1)
     won = (rng.random(3_000) < np.clip(0.2 + 0.15 * clicks, 0.02, 0.98)).astype(int)
-    made = draft({"x": x, "clicks": clicks, "arm": arm, "won": won}, arm="arm", reward="won")
-    notes = " ".join(made.people.notes)
+    spec_draft = draft({"x": x, "clicks": clicks, "arm": arm, "won": won}, arm="arm", reward="won")
+    notes = " ".join(spec_draft.people.notes)
     assert "Nothing is said of options: the model expects " in notes
     assert "best option" not in notes
     assert "Expected if everybody" not in notes
-    assert made.chosen == []
-    whole = draft({"x": x, "arm": arm, "won": won}, arm="arm", reward="won").people
-    assert not whole.contradictions
-    assert "Expected if everybody had the same option" in " ".join(whole.notes)
+    assert [note.startswith("2 of 2 features kept, because") for note in spec_draft.choice_notes] == [True]
+    logged_people = draft({"x": x, "arm": arm, "won": won}, arm="arm", reward="won").people
+    assert not logged_people.contradictions
+    assert "Expected if everybody had the same option" in " ".join(logged_people.notes)
 
 
-def test_a_model_that_finds_features_is_believed_where_options_were_given_at_random():
+def test_effects_of_features_are_kept_for_options_assigned_at_random():
     """Trees are cautious about effects, and no further from the mean of an option's rows than chance is."""
     for seed, effect in enumerate((0.1, 0.3)):
         rng = np.random.default_rng(seed)
@@ -137,7 +131,7 @@ def test_a_model_that_finds_features_is_believed_where_options_were_given_at_ran
         assert not draft(log, arm="arm", reward="won").people.contradictions
 
 
-def test_what_is_best_is_one_thing_in_all_sentences():
+def test_all_sentences_name_the_same_best_option():
     """Planted: a strong effect that differs between people, whose sign does not, and options that are all equal."""
     rng = np.random.default_rng(2)
     arm, job = rng.integers(0, 2, 3_000), rng.choice(["u", "v"], 3_000)
@@ -165,20 +159,20 @@ def test_columns_that_decide_the_option_and_its_probability_are_no_features():
         "arm": arm,
         "won": (rng.random(1_000) < 0.3).astype(int),
     }
-    made = draft(log, arm="arm", reward="won")
-    assert list(made.spec.features) == ["x", "rare"]
+    spec_draft = draft(log, arm="arm", reward="won")
+    assert list(spec_draft.spec.features) == ["x", "rare"]
     for name in ("place", "dose", "share"):
-        assert f"{name} is left out: it says which option a row has" in " ".join(made.notes)
-    assert "propensity is left out: it says with which probability a row has its option of arm." in made.notes
+        assert f"{name} is left out: it says which option a row has" in " ".join(spec_draft.notes)
+    assert "propensity is left out: it says with which probability a row has its option of arm." in spec_draft.notes
 
 
-def test_what_is_known_only_after_the_choice_is_noticed():
+def test_features_measured_after_the_choice_are_noticed():
     rng = np.random.default_rng(0)
     won = rng.random(1_000) < 0.3
     log = {"paid": won * rng.uniform(-1, 9, 1_000), "arm": rng.integers(0, 2, 1_000), "won": won}
-    assert any("known only after the choice" in one for one in draft(log, arm="arm", reward="won").people.notes)
+    assert any("known only after the choice" in note for note in draft(log, arm="arm", reward="won").people.notes)
     log["paid"] = won * rng.uniform(5, 9, 1_000)
-    assert any("paid is left out: it tells the outcome" in one for one in draft(log, arm="arm", reward="won").notes)
+    assert any("paid is left out: it tells the outcome" in note for note in draft(log, arm="arm", reward="won").notes)
 
 
 def test_names_of_a_file_harm_neither_terminal_nor_spec(tmp_path, capsys):
@@ -192,31 +186,32 @@ def test_names_of_a_file_harm_neither_terminal_nor_spec(tmp_path, capsys):
             levels = [NASTY[rng.integers(len(NASTY))] for _ in range(len(columns) - 2)]
             out.writerow([*levels, NASTY[rng.integers(4)], int(rng.random() < 0.3)])
     spec = tmp_path / "spec.toml"
-    code, printed, said = run(capsys, "spec-from", path, "--arm", "arm \x1b", "--reward", "won", "--out", spec)
+    code, printed, messages = run(capsys, "spec-from", path, "--arm", "arm \x1b", "--reward", "won", "--out", spec)
     assert (code, printed) == (0, "")
-    assert all(one.isprintable() for one in said.replace("\n", "") + spec.read_text(encoding="utf-8").replace("\n", ""))
-    assert max(map(len, said.splitlines())) < 700
-    assert "its name has more than 256 letters" in said
-    assert "is '31m script'" in said
-    made = load_spec(spec, [])
-    assert len(set(made.options)) == 4
-    assert {"20% off", "Sign up (free)"} < set(made.options)
+    text = messages + spec.read_text(encoding="utf-8")
+    assert text.replace("\n", "").isprintable()
+    assert max(map(len, messages.splitlines())) < 700
+    assert "its name has more than 256 letters" in messages
+    assert "is '31m script'" in messages
+    loaded = load_spec(spec, [])
+    assert len(set(loaded.options)) == 4
+    assert {"20% off", "Sign up (free)"} < set(loaded.options)
     assert '"🙂"' in spec.read_text(encoding="utf-8"), "a comment, since so few rows tell nothing"
     assert run(capsys, "simulate", spec)[0] == 0
-    code, _, said = run(capsys, "spec-from", path, "--arm", "\x1b[31mnone\x07", "--reward", "won")
+    code, _, messages = run(capsys, "spec-from", path, "--arm", "\x1b[31mnone\x07", "--reward", "won")
     assert code == 2
-    assert said.splitlines()[-1].replace(" ", "").isprintable()
+    assert messages.splitlines()[-1].replace(" ", "").isprintable()
 
 
 def test_rows_beyond_a_sample_are_not_kept(question):
-    rows = DataTable(question).read(most=1_000)
-    assert (rows.kept, rows.total) == (1_000, 6_000)
+    rows = DataTable(question).read(max_rows=1_000)
+    assert (rows.n_rows, rows.total) == (1_000, 6_000)
     users = rows.columns["user"].numbers
     assert (np.diff(users) > 0).all()
     assert users.mean() == pytest.approx(3_000, abs=4 * 1_730 / 1_000**0.5)
     whole = DataTable(question).read()
-    kept = {row: whole.columns["days"].numbers[row - 1] for row in users.astype(int).tolist()}
-    assert rows.columns["days"].numbers.tolist() == list(kept.values())
+    sampled = {row: whole.columns["days"].numbers[row - 1] for row in users.astype(int).tolist()}
+    assert rows.columns["days"].numbers.tolist() == list(sampled.values())
 
 
 def test_identifiers_are_no_features():
@@ -231,10 +226,10 @@ def test_identifiers_are_no_features():
         "comment": [f"I like number {n}" for n in range(1_500)],
         "pay": rng.normal(size=1_500),
     }
-    made = draft(log)
-    notes = "\n".join(made.notes)
-    assert list(made.spec.features) == ["paid", "pay"]
-    for name, why in {
+    spec_draft = draft(log)
+    notes = "\n".join(spec_draft.notes)
+    assert list(spec_draft.spec.features) == ["paid", "pay"]
+    for name, reason in {
         "row": "its values count the rows",
         "shuffled": "every row has a whole number of its own",
         "big": "every row has a whole number of its own",
@@ -242,22 +237,22 @@ def test_identifiers_are_no_features():
         "joined": "its values are dates",
         "comment": "it has too many different values, which are texts",
     }.items():
-        assert f"{name} is left out: {why}" in notes
+        assert f"{name} is left out: {reason}" in notes
     assert "big" in draft(log, bounds={"big": (0, 1e9)}).spec.features
 
 
-def test_a_wide_table_keeps_what_tells_options_apart():
+def test_a_wide_table_keeps_the_features_that_interact_with_options():
     rng = np.random.default_rng(0)
     log = {f"noise {n}": rng.normal(size=2_000) for n in range(25)} | {"last": rng.normal(size=2_000)}
     arm = rng.integers(0, 2, 2_000)
     won = (rng.random(2_000) < np.where((log["last"] > 0) == (arm == 1), 0.6, 0.3)).astype(int)
-    made = draft(log | {"arm": arm, "won": won}, arm="arm", reward="won")
-    assert next(iter(made.spec.features)) == "last"
-    assert len(made.spec.features) == 20
-    assert any("were taken first" in one for one in made.notes)
+    spec_draft = draft(log | {"arm": arm, "won": won}, arm="arm", reward="won")
+    assert next(iter(spec_draft.spec.features)) == "last"
+    assert len(spec_draft.spec.features) == 20
+    assert any("were taken first" in note for note in spec_draft.notes)
 
 
-def test_rows_that_are_not_all_are_not_said_to_be_every_row():
+def test_a_sample_of_rows_is_not_called_every_row():
     """Planted: visits 1, 2 and 3 of each person, of which a draft of people keeps the first."""
     rng = np.random.default_rng(0)
     log = {
@@ -280,31 +275,32 @@ def test_rows_that_are_not_all_are_not_said_to_be_every_row():
 def test_people_keep_the_name_of_their_reward(binary, name, tmp_path):
     """Also where less of it is better, so that the reward of the spec is another one."""
     rng = np.random.default_rng(0)
-    got = rng.integers(0, 2, 400) if binary else rng.exponential(3, 400)
-    log = {"x": rng.random(400), "arm": rng.integers(0, 2, 400), "churned": got}
-    for is_turned, called in ((False, "churned"), (True, name)):
+    rewards = rng.integers(0, 2, 400) if binary else rng.exponential(3, 400)
+    log = {"x": rng.random(400), "arm": rng.integers(0, 2, 400), "churned": rewards}
+    for is_turned, reward_name in ((False, "churned"), (True, name)):
         draft(log, arm="arm", reward="churned", lower_is_better=is_turned).write(tmp_path / "s.toml")
         spec = load_spec(tmp_path / "s.toml", [])
-        assert spec.population["rewards"] == [f"{called} of 0", f"{called} of 1"]
-        choices = choices_of(spec)[0]
-        found = expectation(spec, choices, {0: [choices[0].play(0, 0.0)]})
-        assert found.reward == called
-        assert f"({called})" in sentences(found)[0]
+        assert spec.population["rewards"] == [f"{reward_name} of 0", f"{reward_name} of 1"]
+        choices = list_choices(spec)[0]
+        summary = summarize_runs(spec, choices, {0: [choices[0].play(0, 0.0)]})
+        assert summary.reward == reward_name
+        assert f"({reward_name})" in write_sentences(summary)[0]
 
 
-def test_a_segment_of_a_level_and_all_others_is_said_to_have_no_others():
+def test_a_segment_without_other_levels_has_a_note():
     rng = np.random.default_rng(0)
     log = {"sex": rng.choice(["m", "f"], 2_000), "arm": rng.integers(0, 2, 2_000), "won": rng.integers(0, 2, 2_000)}
-    made = draft(log, arm="arm", reward="won", segments=["sex"])
-    last = made.spec.segment_names[-1]
-    assert any(one.startswith("sex: no row has another level") and one.endswith(f"{last}.") for one in made.notes)
+    spec_draft = draft(log, arm="arm", reward="won", segments=["sex"])
+    spec: Any = spec_draft.spec
+    [note] = [note for note in spec_draft.notes if note.startswith("sex: no row has another level")]
+    assert note.endswith(f"{spec.segment_names[-1]}.")
 
 
 def test_segments_make_the_spec_of_a_test():
-    made = draft(people(2_000).columns, arm="screen", reward="bought", segments=["platform", "days"])
-    assert made.spec.segments.by == ("platform", "days")
-    assert len(made.spec.segments.cuts["days"]) == 3
-    assert any(one.startswith("days: the cuts") for one in made.confirm)
+    spec_draft = draft(people(2_000).columns, arm="screen", reward="bought", segments=["platform", "days"])
+    segments = spec_draft.spec.model_dump()["segments"]
+    assert (segments["features"], len(segments["cuts"]["days"])) == (("platform", "days"), 3)
+    assert any(message.startswith("days: the cuts") for message in spec_draft.confirm)
 
 
 @pytest.mark.nightly

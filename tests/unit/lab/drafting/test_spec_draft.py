@@ -1,4 +1,4 @@
-"""Specs drafted from data: what each column becomes, what is said of it, and whose values do not appear."""
+"""Specs drafted from data: the feature for each column, its notes, and rare values, which do not appear."""
 
 import json
 import random
@@ -10,9 +10,9 @@ import pytest
 from privateer_core.errors import SpecError
 from privateer_core.spec.categories import Boolean, Categorical
 from privateer_core.spec.features import Numeric, Ranked
-from privateer_lab.cli.command_line import main
 from privateer_lab.drafting.spec_draft import draft
 from privateer_lab.environments import environment_for
+from tests.unit.lab.cli.test_command_line import run
 
 GARDEN = Path(__file__).parents[4] / "examples" / "garden.csv"
 
@@ -33,9 +33,9 @@ def columns(people: int = 2000) -> dict[str, list[object]]:
     }
 
 
-def test_each_column_becomes_what_it_looks_like():
-    made = draft(columns(), arms=["a", "b"], name="offers")
-    spec = made.spec
+def test_columns_become_features_of_their_kind():
+    spec_draft = draft(columns(), arms=["a", "b"], name="offers")
+    spec = spec_draft.spec
     assert spec.name == "offers"
     assert spec.options == ("a", "b")
     features = spec.features
@@ -45,10 +45,10 @@ def test_each_column_becomes_what_it_looks_like():
     assert isinstance(features["hours"], Numeric)
     assert isinstance(features["premium"], Boolean)
     assert isinstance(features["clicks"], Boolean)
-    said = " ".join(made.confirm)
-    assert all(name in said for name in ("country", "hours", "income", "region"))
-    assert "premium" not in said
-    notes = " ".join(made.notes)
+    confirmations = " ".join(spec_draft.confirm)
+    assert all(name in confirmations for name in ("country", "hours", "income", "region"))
+    assert "premium" not in confirmations
+    notes = " ".join(spec_draft.notes)
     assert "id is left out" in notes
     assert "same is left out: every row has the same value" in notes
     assert "empty is left out: it has no values" in notes
@@ -71,52 +71,52 @@ def test_each_column_becomes_what_it_looks_like():
         ("rank", 0, 23, None),
     ],
 )
-def test_hours_and_weekdays_come_round_where_the_name_says_so(name, first, last, turn):
+def test_hours_and_weekdays_are_cyclic_by_their_names(name, first, last, turn):
     data = columns()
     data[name] = [first + n % (last - first + 1) for n in range(2000)]
-    made = draft(data, arms=["a", "b"], name="offers")
-    found = made.spec.features[name]
-    assert (isinstance(found, Numeric) and found.cyclic) == (turn is not None)
-    if turn:
-        assert (found.low, found.high) == turn
-        assert not any(one.startswith(f"{name}:") for one in made.confirm), "nobody's rows are known by them"
+    spec_draft = draft(data, arms=["a", "b"], name="offers")
+    feature = spec_draft.spec.features[name]
+    assert (isinstance(feature, Numeric) and feature.cyclic) == (turn is not None)
+    if isinstance(feature, Numeric) and turn:
+        assert (feature.low, feature.high) == turn
+        assert not any(message.startswith(f"{name}:") for message in spec_draft.confirm), "bounds identify no row"
 
 
-def test_columns_that_say_what_another_says_are_left_out() -> None:
+def test_redundant_columns_are_left_out() -> None:
     data = columns()
-    data["land"] = [{"NL": "Netherlands", "DE": "Germany"}.get(one, one) for one in data["country"]]
+    data["land"] = [{"NL": "Netherlands", "DE": "Germany"}.get(country, country) for country in data["country"]]
     data["wage"] = list(data["income"])
     data["screen"] = [random.Random(row).choice(["new", "old"]) for row in range(2000)]
-    data["is_new"] = [one == "new" for one in data["screen"]]
+    data["is_new"] = [screen == "new" for screen in data["screen"]]
     data["bought"] = [row % 7 == 0 for row in range(2000)]
-    made = draft(data, arm="screen", reward="bought")
-    assert list(made.spec.features) == ["country", "hours", "income", "premium", "clicks", "region"]
-    notes = " ".join(made.notes)
+    spec_draft = draft(data, arm="screen", reward="bought")
+    assert list(spec_draft.spec.features) == ["country", "hours", "income", "premium", "clicks", "region"]
+    notes = " ".join(spec_draft.notes)
     assert "land is left out: it says what country says." in notes
     assert "wage is left out: it says what income says." in notes
     assert "is_new is left out: it says which option a row has, as screen does" in notes
     # Two numbers of which every row has another one are not the same.
-    data["rank"] = [one**0.5 for one in data["income"]]
+    data["rank"] = [income**0.5 for income in data["income"]]
     assert "rank" in draft(data, arm="screen", reward="bought").spec.features
 
 
-def test_rare_values_and_extremes_are_nobodys():
+def test_rare_values_and_extremes_do_not_appear_in_the_spec():
     data = columns()
     data["hours"][7] = 987.654
-    made = draft(data)
-    assert "Monaco" not in str(made) + " ".join(made.confirm + made.notes)
-    assert "person-" not in str(made)
-    hours = made.spec.features["hours"]
+    spec_draft = draft(data)
+    assert "Monaco" not in str(spec_draft) + " ".join(spec_draft.confirm + spec_draft.notes)
+    assert "person-" not in str(spec_draft)
+    hours = spec_draft.spec.features["hours"]
     assert isinstance(hours, Numeric)
     assert hours.high < 100
-    known = np.array([value for value in data["hours"] if value is not None])
-    assert np.mean((known >= hours.low) & (known <= hours.high)) > 0.97
+    observed = np.array([value for value in data["hours"] if value is not None])
+    assert np.mean((observed >= hours.low) & (observed <= hours.high)) > 0.97
 
 
 def test_declared_bounds_need_no_confirmation():
-    made = draft(columns(), bounds={"hours": (0, 80)})
-    assert made.spec.features["hours"] == Numeric(low=0, high=80, missing=True)
-    assert not [one for one in made.confirm if one.startswith("hours")]
+    spec_draft = draft(columns(), bounds={"hours": (0, 80)})
+    assert spec_draft.spec.features["hours"] == Numeric(low=0, high=80, missing=True)
+    assert not [message for message in spec_draft.confirm if message.startswith("hours")]
 
 
 def test_crowded_numbers_have_cut_points():
@@ -125,20 +125,20 @@ def test_crowded_numbers_have_cut_points():
     assert isinstance(features["hours"], Numeric)
 
 
-def test_a_spec_has_room_for_so_many():
-    many = {f"x{j}": [i * j % 211 + 0.5 for i in range(200)] for j in range(1, 24)}
-    made = draft(many)
-    assert len(made.spec.features) == 20
-    assert sum("left out: a spec has at most 20 features" in note for note in made.notes) == 3
+def test_a_spec_has_at_most_twenty_features():
+    columns = {f"x{j}": [i * j % 211 + 0.5 for i in range(200)] for j in range(1, 24)}
+    spec_draft = draft(columns)
+    assert len(spec_draft.spec.features) == 20
+    assert sum("left out: a spec has at most 20 features" in note for note in spec_draft.notes) == 3
 
 
 def test_names_that_toml_has_to_quote():
-    made = draft({'pay "gross", €': [1.0, 2.0, 3.5], "a.b": [True, False, None]})
-    assert list(made.spec.features) == ['pay "gross", €', "a.b"]
+    spec_draft = draft({'pay "gross", €': [1.0, 2.0, 3.5], "a.b": [True, False, None]})
+    assert list(spec_draft.spec.features) == ['pay "gross", €', "a.b"]
 
 
 class Series(list):
-    """What pandas and polars have in common."""
+    """The methods that columns of pandas and polars share."""
 
     def tolist(self):
         return list(self)
@@ -194,25 +194,22 @@ LOG = {
         ({"x": [1, 2]}, {"name": "Has Spaces"}, "experiment.name"),
     ],
 )
-def test_what_makes_no_spec_is_named(table, keys, message):
+def test_data_that_make_no_spec_are_named(table, keys, message):
     with pytest.raises(SpecError, match=message):
         draft(table, **keys)
 
 
-def run(capsys, *arguments):
-    with pytest.raises(SystemExit) as stop:
-        main(["spec-from", *map(str, arguments)])
-    said = capsys.readouterr()
-    return stop.value.code, said.out, said.err
+def run_spec_from(capsys, *arguments):
+    return run(capsys, "spec-from", *arguments)
 
 
 def test_the_command_prints_a_spec_that_simulates(tmp_path, capsys, monkeypatch):
     out = tmp_path / "garden.toml"
-    code, printed, said = run(capsys, GARDEN, "--label", "grew", "--bounds", "sun=0:12", "--out", out)
+    code, printed, messages = run_spec_from(capsys, GARDEN, "--label", "grew", "--bounds", "sun=0:12", "--out", out)
     assert (code, printed) == (0, "")
-    assert "Everybody may read a spec" in said
-    assert "rain: low = " in said
-    assert "sun" not in said
+    assert "Everybody may read a spec" in messages
+    assert "rain: low = " in messages
+    assert "sun" not in messages
     from privateer_lab.cli.input_files import load_spec
 
     spec = load_spec(out, [])
@@ -220,52 +217,55 @@ def test_the_command_prints_a_spec_that_simulates(tmp_path, capsys, monkeypatch)
     contexts = environment_for(spec, 0).contexts(0, 600, np.random.default_rng(0))
     assert contexts.shape == (600, 5)
     monkeypatch.chdir(tmp_path)
-    assert run(capsys, GARDEN, "--label", "grew", "--bounds", "sun=0:12")[1].startswith("[experiment]")
-    assert json.loads(run(capsys, GARDEN, "--json")[1])["confirm"]
+    assert run_spec_from(capsys, GARDEN, "--label", "grew", "--bounds", "sun=0:12")[1].startswith("[experiment]")
+    assert json.loads(run_spec_from(capsys, GARDEN, "--json")[1])["confirm"]
 
 
 @pytest.mark.parametrize("bounds", ["sun", "sun=1", "sun=2:1", "=0:1", "sun=0:x", "sun=nan:1"])
-def test_bounds_that_are_none_are_refused(bounds, capsys):
-    code, _, said = run(capsys, GARDEN, "--bounds", bounds)
+def test_malformed_bounds_are_refused(bounds, capsys):
+    code, _, error = run_spec_from(capsys, GARDEN, "--bounds", bounds)
     assert code == 2
-    assert "--bounds: cannot read it" in said
+    assert "--bounds: cannot read it" in error
 
 
-def test_a_file_that_is_not_there(tmp_path, capsys):
-    code, _, said = run(capsys, tmp_path / "none.csv")
+def test_a_missing_file_is_refused(tmp_path, capsys):
+    code, _, error = run_spec_from(capsys, tmp_path / "none.csv")
     assert code == 2
-    assert "cannot read" in said
+    assert "cannot read" in error
 
 
 def outcomes() -> dict[str, list[object]]:
-    """A log of scores from 0 to 1, of what was spent, and of who bought."""
+    """Return a log with scores from 0 to 1, amounts spent, and purchases."""
     rng = np.random.default_rng(1)
-    spent = np.where(rng.random(2_000) < 0.3, np.exp(3 + rng.normal(size=2_000)), 0.0)
+    amounts = np.where(rng.random(2_000) < 0.3, np.exp(3 + rng.normal(size=2_000)), 0.0)
     score = np.clip(rng.normal(0.5, 0.1, 2_000), 0, 1)
     age = rng.integers(18, 90, 2_000)
-    return {"age": [*age.tolist()], "spent": [*spent], "score": [*score], "bought": [*(spent > 0).astype(float)]}
+    return {"age": [*age.tolist()], "spent": [*amounts], "score": [*score], "bought": [*(amounts > 0).astype(float)]}
 
 
-def test_rewards_that_are_numbers_are_numeric_with_bounds_whose_source_is_said():
-    made = draft(outcomes(), arms=["a", "b"], reward="spent", ignore=["score", "bought"])
-    reward, spent = made.spec.reward, np.array(outcomes()["spent"])
+def test_numeric_rewards_have_bounds_with_their_source():
+    spec_draft = draft(outcomes(), arms=["a", "b"], reward="spent", ignore=["score", "bought"])
+    reward, amounts = spec_draft.spec.reward, np.array(outcomes()["spent"])
     assert (reward.kind, reward.low) == ("numeric", 0.0)
-    inside = np.clip(spent, reward.low, reward.high)
+    inside = np.clip(amounts, reward.low, reward.high)
     assert reward.base_rate == pytest.approx(inside.mean(), rel=0.05)
-    assert reward.deviation == pytest.approx(inside.std(), rel=0.05)
-    assert any("spent: low, high, base_rate, deviation of [reward] are from the data" in one for one in made.confirm)
-    clipped = f"{(spent > reward.high).mean():.1%} of the rows are clipped"
-    assert any(clipped in one for one in made.notes)
-    given = draft(outcomes(), arms=["a", "b"], reward="spent", bounds={"spent": (0, 50)}, ignore=["score", "bought"])
-    assert (given.spec.reward.kind, given.spec.reward.high) == ("numeric", 50.0)
-    assert any("(as given)" in one for one in given.notes)
-    assert not any("low" in one for one in given.confirm if one.startswith("spent"))
+    assert reward.standard_deviation == pytest.approx(inside.std(), rel=0.05)
+    assert any(
+        "spent: low, high, base_rate, standard_deviation of [reward] are from the data" in message
+        for message in spec_draft.confirm
+    )
+    clipped = f"{(amounts > reward.high).mean():.1%} of the rows are clipped"
+    assert any(clipped in note for note in spec_draft.notes)
+    bounded = draft(outcomes(), arms=["a", "b"], reward="spent", bounds={"spent": (0, 50)}, ignore=["score", "bought"])
+    assert (bounded.spec.reward.kind, bounded.spec.reward.high) == ("numeric", 50.0)
+    assert any("(as given)" in note for note in bounded.notes)
+    assert not any("low" in message for message in bounded.confirm if message.startswith("spent"))
 
 
 def test_scores_within_0_and_1_are_numeric_and_yes_or_no_is_not():
     score = draft(outcomes(), arms=["a", "b"], reward="score", ignore=["spent", "bought"]).spec.reward
     assert (score.kind, score.low, score.high) == ("numeric", 0.0, 1.0)
-    assert score.deviation == pytest.approx(0.1, rel=0.06)
+    assert score.standard_deviation == pytest.approx(0.1, rel=0.06)
     bought = draft(outcomes(), arms=["a", "b"], reward="bought", ignore=["spent", "score"]).spec.reward
     assert (bought.kind, bought.low, bought.high) == ("binary", 0.0, 1.0)
 
@@ -275,40 +275,41 @@ def test_the_command_drafts_the_rewards_of_a_log(tmp_path, capsys):
     log = tmp_path / "log.csv"
     rows = [",".join(map(str, row)) for row in zip(*table.values(), strict=True)]
     log.write_text("\n".join([",".join(table), *rows]))
-    told = json.loads(run(capsys, log, "--reward", "score", "--arm", "shown", "--json")[1])
-    assert 'kind = "numeric"' in told["spec"]
-    assert 'arms = ["new", "old"]' in told["spec"]
+    document = json.loads(run_spec_from(capsys, log, "--reward", "score", "--arm", "shown", "--json")[1])
+    assert 'kind = "numeric"' in document["spec"]
+    assert 'arms = ["new", "old"]' in document["spec"]
 
 
-def test_a_level_of_few_rows_is_said_to_be_of_few() -> None:
+def test_a_level_of_few_rows_has_to_be_confirmed() -> None:
     towns = ["Ams"] * 60 + ["Bru"] * 50 + ["Tiny"] * 4
-    made = draft({"town": towns, "age": list(range(18, 75)) * 2})
-    assert "town: the names of its 3 levels are from the data; 1 of them has fewer than 10 rows" in made.confirm[0]
+    confirm = draft({"town": towns, "age": list(range(18, 75)) * 2}).confirm
+    assert "town: the names of its 3 levels are from the data; 1 of them has fewer than 10 rows" in confirm[0]
     large = draft({"town": towns * 2, "age": list(range(18, 75)) * 4})
     assert "Tiny" not in large.text
 
 
 def test_classes_of_a_label_are_said_to_be_from_the_data() -> None:
-    made = draft({"age": list(range(18, 75)) * 2, "grew": ["Mrs Smith"] + ["bean", "pea"] * 56 + ["pea"]}, label="grew")
-    assert "Mrs Smith" in made.text
-    assert made.confirm[0] == "grew: the names of the 3 options are from the data"
+    table = {"age": list(range(18, 75)) * 2, "grew": ["Mrs Smith"] + ["bean", "pea"] * 56 + ["pea"]}
+    spec_draft = draft(table, label="grew")
+    assert "Mrs Smith" in spec_draft.text
+    assert spec_draft.confirm[0] == "grew: the names of the 3 options are from the data"
 
 
 def test_rows_without_a_class_are_left_out_of_the_people(tmp_path: Path) -> None:
     path = tmp_path / "plants.csv"
     rows = [f"{row % 40},{'' if row % 5 == 0 else 'pea' if row % 40 < 20 else 'bean'}" for row in range(1500)]
     path.write_text("\n".join(["age,grew", *rows]))
-    made = draft(path, label="grew", seen_from=tmp_path)
-    assert "300 rows without grew are left out." in made.notes
-    assert made.spec.options == ("bean", "pea")
-    assert made.spec.learning.experiment.horizon == 1200
-    assert made.choice, "rows without a class refused all runs"
+    spec_draft = draft(path, label="grew", seen_from=tmp_path)
+    assert "300 rows without grew are left out." in spec_draft.notes
+    assert spec_draft.spec.options == ("bean", "pea")
+    assert spec_draft.spec.learning.experiment.horizon == 1200
+    assert spec_draft.choice, "rows without a class refused all runs"
 
 
 def test_bounds_of_texts_are_refused(capsys):
-    code, printed, said = run(capsys, GARDEN, "--bounds", "soil=0:1")
+    code, printed, error = run_spec_from(capsys, GARDEN, "--bounds", "soil=0:1")
     assert (code, printed) == (2, "")
-    assert said == "privateer: --bounds soil: has values that are not numbers (give no bounds of it)\n"
+    assert error == "privateer: --bounds soil: has values that are not numbers (give no bounds of it)\n"
 
 
 def test_the_data_are_not_replaced(tmp_path, capsys):
@@ -316,17 +317,17 @@ def test_the_data_are_not_replaced(tmp_path, capsys):
     log.write_bytes(GARDEN.read_bytes())
     people = tmp_path / "spec.people.parquet"
     for data, out in ((log, log), (people, tmp_path / "spec.toml")):
-        code, _, said = run(capsys, data, "--out", out)
+        code, _, error = run_spec_from(capsys, data, "--out", out)
         assert code == 2
-        assert "--out: would replace the data" in said
+        assert "--out: would replace the data" in error
     assert log.read_bytes() == GARDEN.read_bytes()
-    code, _, said = run(capsys, log, "--out", tmp_path / "none" / "spec.toml")
+    code, _, error = run_spec_from(capsys, log, "--out", tmp_path / "none" / "spec.toml")
     assert code == 2
-    assert "--out: there is no folder" in said
+    assert "--out: there is no folder" in error
 
 
 @pytest.mark.parametrize(
-    ("given", "missing"),
+    ("options", "missing"),
     [
         ((), ["--arm COLUMN", "--reward COLUMN"]),
         (("--arm", "shown"), ["--reward COLUMN"]),
@@ -334,21 +335,33 @@ def test_the_data_are_not_replaced(tmp_path, capsys):
         (("--arm", "shown", "--reward", "bought"), []),
     ],
 )
-def test_half_a_log_is_told_what_is_missing(given, missing, tmp_path, capsys):
+def test_missing_columns_of_a_log_are_named(options, missing, tmp_path, capsys):
     table = outcomes() | {"shown": ["old", "new"] * 1_000}
     log = tmp_path / "log.csv"
     rows = [",".join(map(str, row)) for row in zip(*table.values(), strict=True)]
     log.write_text("\n".join([",".join(table), *rows]))
-    said = run(capsys, log, *given)[2]
-    assert [way for way in ("--arm COLUMN", "--reward COLUMN") if way in said] == missing
+    error = run_spec_from(capsys, log, *options)[2]
+    assert [way for way in ("--arm COLUMN", "--reward COLUMN") if way in error] == missing
 
 
 def test_a_file_that_no_spec_names_is_the_table(tmp_path, capsys):
     (tmp_path / "empty.csv").touch()
-    assert run(capsys, tmp_path / "empty.csv")[2].startswith("privateer: table: ")
+    assert run_spec_from(capsys, tmp_path / "empty.csv")[2].startswith("privateer: table: ")
 
 
-def test_a_name_that_no_spec_may_have_is_told_in_words(capsys):
-    code, _, said = run(capsys, GARDEN, "--name", "My Garden")
+def test_an_invalid_name_is_refused_with_the_rule(capsys):
+    code, _, error = run_spec_from(capsys, GARDEN, "--name", "My Garden")
     assert code == 2
-    assert "experiment.name: must have 1 to 63 lower-case letters, digits and dashes" in said
+    assert "experiment.name: must have 1 to 63 lower-case letters, digits and dashes" in error
+
+
+def test_a_small_log_may_have_a_shuffler_and_its_first_round_is_the_smallest_batch():
+    """Planted: a thirtieth of the people, which is below any batch, as where devices keep the promise alone."""
+    rng = np.random.default_rng(0)
+    log = {"x": rng.random(2_000), "arm": rng.integers(0, 3, 2_000), "won": rng.integers(0, 2, 2_000)}
+    shuffled = draft(log, arm="arm", reward="won", model="shuffle").spec.model_dump()
+    local = draft(log, arm="arm", reward="won", model="local").spec.model_dump()
+    assert shuffled["experiment"]["round_size"] == shuffled["privacy"]["min_batch"]
+    assert local["experiment"]["round_size"] < shuffled["privacy"]["min_batch"]
+    with pytest.raises(SpecError, match=r"round_size: is 1,000, as privacy\.min_batch asks"):
+        draft({name: values[:300] for name, values in log.items()}, arm="arm", reward="won", model="shuffle")

@@ -8,7 +8,7 @@ import pytest
 
 from privateer_core.errors import SpecError
 from privateer_lab.environments import environment_for
-from privateer_lab.environments.classified import ADDED
+from privateer_lab.environments.files import ADDED_EFFECTS
 from tests.support.specs import make_spec
 
 ROW = (
@@ -34,8 +34,8 @@ def write(directory: Path, *rows: str) -> str:
 
 
 def test_people_of_the_file(tmp_path):
-    here = ROW.format("United-States", "<=50K")
-    rows = here, ROW.format("Cuba", ">50K.").replace("39", "41"), here.replace("40, U", "20, U").replace("13", "9")
+    row = ROW.format("United-States", "<=50K")
+    rows = (row, ROW.format("Cuba", ">50K.").replace("39", "41"), row.replace("40, U", "20, U").replace("13", "9"))
     path = write(tmp_path, *rows)
     people = environment_for(adult(path), 0)
     contexts = people.contexts(0, 3, np.random.default_rng(0))
@@ -46,7 +46,7 @@ def test_people_of_the_file(tmp_path):
 
 
 def test_an_offer_adds_what_is_said_by_sex_and_hours(tmp_path):
-    """To nobody does it add more than there is: mean rewards stay within [0, 1]."""
+    """Mean rewards stay within [0, 1]."""
     rng, rows = np.random.default_rng(3), []
     for sex in ("Female", "Male"):
         for hours in rng.integers(20, 60, 400).tolist():
@@ -60,7 +60,7 @@ def test_an_offer_adds_what_is_said_by_sex_and_hours(tmp_path):
     cells = contexts[:, -1].astype(int) // 2
     for place in range(6):
         added[place // 3, place % 3] = (means[cells == place, 1] - means[cells == place, 0]).mean()
-    assert added == pytest.approx(ADDED)
+    assert added == pytest.approx(ADDED_EFFECTS)
 
 
 def test_rows_that_cannot_be_used_are_named(tmp_path):
@@ -118,11 +118,10 @@ def test_what_a_policy_of_64_cells_could_reach(features, projected, share):
 
 @pytest.mark.data
 def test_one_hot_columns_are_as_many_as_the_paper_says():
-    from privateer_lab.environments.classified import COLUMNS as NAMES
-    from privateer_lab.environments.classified import PROJECTION
-    from privateer_lab.environments.file_contexts import Projected
+    from privateer_lab.environments.files import ADULT_COLUMNS as NAMES
+    from privateer_lab.environments.files import PROJECTION, Components
     from privateer_lab.tables.data_table import DataTable
 
-    source = Projected(PROJECTION, adult(files(), COMPONENTS), NAMES)
+    source = Components(PROJECTION, adult(files(), COMPONENTS), NAMES)
     DataTable(files(), header=NAMES, remark="|").fill(source.columns, 3, complete=NAMES, drop=True)
     assert source.width == 46

@@ -1,4 +1,4 @@
-"""Any CSV file as people, and what is wrong with one: named by row and column, with a remedy and without the value."""
+"""A CSV file as people; an error in it names row, column and remedy, but not the value."""
 
 import gzip
 import os
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from privateer_core.algorithms import parse_spec
 from privateer_core.errors import SpecError
 from privateer_core.policies.decisions import Arms
-from privateer_core.spec.context import encoded
+from privateer_core.spec.context import encode_features
 from privateer_lab.environments import environment_for
 from privateer_lab.tables import data_table, sources
 from privateer_lab.tables.columns import Numbers
@@ -53,7 +53,7 @@ def everybody(population, count: int = 4):
     return population.contexts(0, count, np.random.default_rng(0))
 
 
-def test_everybody_takes_part_once_and_then_again(tmp_path):
+def test_each_row_takes_part_once_before_any_repeats(tmp_path):
     path = write(tmp_path, GOOD)
     population = people(path)
     first = everybody(population)
@@ -64,7 +64,7 @@ def test_everybody_takes_part_once_and_then_again(tmp_path):
     assert len(orders) > 5
 
 
-def test_the_right_class_is_worth_1(tmp_path):
+def test_the_arm_of_the_right_class_has_reward_1(tmp_path):
     population = people(write(tmp_path, GOOD))
     contexts = everybody(population)
     right = {31: 0, 45: 1, 27: 2, 60: 0}
@@ -87,9 +87,9 @@ def test_rewards_by_class_and_arm(tmp_path):
 
 
 def test_an_algorithm_without_context_meets_the_same_people(tmp_path):
-    told = tables({**SPEC, "population.path": write(tmp_path, GOOD), "population.ignore": ["*"]})
-    del told["context"]
-    population = environment_for(parse_spec(told | {"algorithm": {"name": "bandit"}}), 0)
+    sections = tables({**SPEC, "population.path": write(tmp_path, GOOD), "population.ignore": ["*"]})
+    del sections["context"]
+    population = environment_for(parse_spec(sections | {"algorithm": {"name": "bandit"}}), 0)
     assert population.contexts(0, 4, np.random.default_rng(0)).shape == (4, 1)
     assert population.means(everybody(population)).sum(axis=0).tolist() == [2, 1, 1]
 
@@ -160,7 +160,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_what_is_wrong_is_named(tmp_path, name):
+def test_errors_in_a_file_are_named(tmp_path, name):
     text, changes, says = BAD[name]
     spec = make_spec({**SPEC, "population.path": write(tmp_path, text), **changes})
     with pytest.raises(SpecError, match=says) as refused:
@@ -179,7 +179,7 @@ def test_what_is_wrong_is_named(tmp_path, name):
         (b"not gzip", "plain.csv.gz", "cannot read"),
     ],
 )
-def test_files_that_cannot_be_read(tmp_path, content, name, says):
+def test_unreadable_files_are_refused(tmp_path, content, name, says):
     path = tmp_path / name
     if content is not None:
         path.write_bytes(content)
@@ -187,7 +187,7 @@ def test_files_that_cannot_be_read(tmp_path, content, name, says):
         people(str(path))
 
 
-def test_other_columns_in_the_second_file(tmp_path):
+def test_different_columns_in_a_second_file_are_refused(tmp_path):
     second = write(tmp_path, GOOD.replace("job", "work"), "other.csv")
     with pytest.raises(SpecError, match="has other columns than"):
         people(f"{write(tmp_path, GOOD)},{second}")
@@ -212,11 +212,11 @@ def test_several_files_share_the_memory(tmp_path, monkeypatch):
         people(f"{path},{path}")
 
 
-def test_memory_that_others_take_meanwhile_is_missed(tmp_path, monkeypatch):
-    """96 bytes a row: there is room for 12,000 at first, and none is left when one reads."""
+def test_memory_lost_while_a_file_is_read_is_an_error(tmp_path, monkeypatch):
+    """96 bytes a row: memory for 12,000 rows is free at first, and no memory is free while the file is read."""
     path = write(tmp_path, GOOD + "50,cook,40,a\n" * 10_000)
-    left = iter([100.0 * 12_000, 0.0])
-    monkeypatch.setattr(data_table, "available_memory", lambda: next(left))
+    free_bytes = iter([100.0 * 12_000, 0.0])
+    monkeypatch.setattr(data_table, "available_memory", lambda: next(free_bytes))
     with pytest.raises(SpecError, match="of memory"):
         people(path)
 
@@ -226,7 +226,7 @@ def test_blocks_are_one_table(tmp_path, monkeypatch):
     rows = "".join(f'{20 + i % 60},"co\nok, {i % 3}",{i % 40},{"abc"[i % 3]}\n\n' for i in range(500))
     path = write(tmp_path, "age,job,hours,kind\n" + rows)
     whole = everybody(people(f"{path},{path}"), 1000)
-    monkeypatch.setattr(sources, "_BLOCK", 256)
+    monkeypatch.setattr(sources, "_BYTES", 256)
     assert (everybody(people(f"{path},{path}"), 1000) == whole).all()
     worse = write(tmp_path, "age,job,hours,kind\n" + rows + f"50,,40,{SECRET}\n", "worse.csv")
     with pytest.raises(SpecError, match=r"row 1002, column 'kind' .* not one of the classes") as refused:
@@ -236,7 +236,7 @@ def test_blocks_are_one_table(tmp_path, monkeypatch):
 
 def test_quotes_may_follow_a_blank(tmp_path, monkeypatch):
     """As in "50, \"cook, or baker\"": the same people as without blanks, and rows keep their numbers."""
-    monkeypatch.setattr(sources, "_ROWS", 7)
+    monkeypatch.setattr(sources, "_BLOCK_ROWS", 7)
     rows = [f'{20 + i % 60},"cook, {i % 3}",{i % 40},"{"abc"[i % 3]}"\n' for i in range(50)]
     plain = write(tmp_path, "age,job,hours,kind\n" + "".join(rows))
     blanks = write(tmp_path, "age, job, hours, kind\n" + "".join(rows).replace(',"', ', "'), "blanks.csv")
@@ -248,7 +248,7 @@ def test_quotes_may_follow_a_blank(tmp_path, monkeypatch):
 
 
 def test_a_row_that_is_too_long_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(sources, "_BLOCK", 2**20)
+    monkeypatch.setattr(sources, "_BYTES", 2**20)
     features = ",".join(f"note{i}" for i in range(20))
     long = ",".join(["x" * 100_000] * 20)
     path = write(tmp_path, f"age,hours,kind,{features}\n30,20,a,{long}\n40,10,b,{long}\n50,10,c,{long}\n")
@@ -268,7 +268,7 @@ def test_numbers_are_written_in_many_ways(tmp_path, text):
     assert 31 in everybody(people(write(tmp_path, GOOD.replace("31", text))))[:, 0]
 
 
-def test_too_many_values_for_a_category(tmp_path):
+def test_a_category_with_too_many_values_is_refused(tmp_path):
     rows = "".join(f"50,job{number},40,a\n" for number in range(1001))
     features = {**FEATURES, "job=cook": {"low": 0, "high": 1}}
     with pytest.raises(SpecError, match=r"row 1003, column 'job' .* more than 1,000 different values"):
@@ -281,13 +281,13 @@ def test_memory_that_is_free_is_known():
 
 @settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    where=st.integers(0, len(GOOD) - 1),
-    what=st.one_of(st.sampled_from([b"", b",", b"\n", b'"', b"\x00", b"\xff", b"nan", b"1e999", b"\r"]), st.binary()),
+    position=st.integers(0, len(GOOD) - 1),
+    junk=st.one_of(st.sampled_from([b"", b",", b"\n", b'"', b"\x00", b"\xff", b"nan", b"1e999", b"\r"]), st.binary()),
 )
-def test_a_damaged_file_is_refused_or_fine(tmp_path, where, what):
+def test_a_damaged_file_is_refused_or_fine(tmp_path, position, junk):
     good = GOOD.encode()
     path = tmp_path / "people.csv"
-    path.write_bytes(good[:where] + what + good[where + 1 :])
+    path.write_bytes(good[:position] + junk + good[position + 1 :])
     with suppress(SpecError):
         assert np.isfinite(everybody(people(str(path)))).all()
 
@@ -326,7 +326,7 @@ def test_columns_of_every_kind(tmp_path):
     rows = sorted(contexts.tolist(), key=str)
     nan = pytest.approx(float("nan"), nan_ok=True)
     assert rows == [[0, nan, 2, 0, 1], [1, 40, 0, 1, 0], [1, 50, 1, 0, 0], [2, nan, nan, 1, 2]]
-    assert encoded(spec.features, contexts).shape == (4, 1 + 2 + 2 + 1)
+    assert encode_features(spec.features, contexts).shape == (4, 1 + 2 + 2 + 1)
 
 
 @pytest.mark.parametrize(
@@ -340,7 +340,7 @@ def test_columns_of_every_kind(tmp_path):
         (OF_KINDS.replace("No", "y").replace("f,a", "y,a"), KINDS, r"features\.member: every row counts as the same"),
     ],
 )
-def test_columns_that_do_not_fit_their_features(changed, features, message, tmp_path):
+def test_columns_incompatible_with_their_features_are_refused(changed, features, message, tmp_path):
     path = write(tmp_path, changed)
     spec = make_spec({**SPEC, "population.path": path, "context.features": features, "population.ignore": []})
     with pytest.raises(SpecError, match=message) as refused:

@@ -1,4 +1,4 @@
-"""Mean rewards by a formula are those of the papers, or of their number."""
+"""Mean rewards by formula are those of the papers, or of their function number."""
 
 import numpy as np
 import pytest
@@ -54,7 +54,7 @@ def test_most_functions_have_something_to_learn(shape):
 
 
 def test_a_number_names_one_function():
-    """The numbers are what they were when results were written down: another numpy must not change them unseen."""
+    """The function of a number is pinned, so that another version of numpy cannot change it unnoticed."""
     contexts = np.array([[0.1, 0.9], [0.5, 0.5]])
     means = smooth(7, "gentle", 3, contexts)
     assert means == pytest.approx(np.array(PINNED), abs=1e-12)
@@ -94,7 +94,7 @@ def test_a_ridge_has_one_direction():
     step = 1e-5 * np.eye(3)
 
     def slopes(shape):
-        two = [(smooth(3, shape, 2, contexts + one) - smooth(3, shape, 2, contexts - one))[:, 0] for one in step]
+        two = [(smooth(3, shape, 2, contexts + shift) - smooth(3, shape, 2, contexts - shift))[:, 0] for shift in step]
         return np.linalg.svd(np.stack(two, axis=1), compute_uv=False)
 
     assert slopes("ridge")[1] < 1e-4 * slopes("ridge")[0]

@@ -1,13 +1,12 @@
-"""People with features of every kind: how they are drawn, what matters to them, and what they are not."""
+"""People with features of every kind: distributions, effects on rewards, and refused sections."""
 
 import numpy as np
 import pytest
 
 from privateer_core.errors import SpecError
 from privateer_core.policies.decisions import Arms
-from privateer_core.spec.context import encoded
+from privateer_core.spec.context import encode_features
 from privateer_lab.environments import environment_for
-from privateer_lab.simulation.aggregation import can_aggregate
 from tests.support.specs import make_spec
 
 FEATURES = {
@@ -30,7 +29,7 @@ def test_people_are_uniform_in_what_their_features_are():
     environment, contexts = people()
     gaps = np.isnan(contexts)
     assert gaps.mean(axis=0) == pytest.approx([0, 0.3, 0, 0, 0], abs=0.015)
-    columns = encoded(SPEC.features, contexts)
+    columns = encode_features(SPEC.features, contexts)
     assert ((columns >= 0) & (columns <= 1)).all()
     assert [np.mean(contexts[:, 0] == level) for level in range(3)] == pytest.approx([1 / 3] * 3, abs=0.015)
     assert np.mean(contexts[:, 2] < 10) == pytest.approx(0.5, abs=0.015)
@@ -50,8 +49,8 @@ def test_levels_are_as_alike_as_the_section_says():
 
     def by_level(alike: float) -> np.ndarray:
         spec = make_spec({"context.features": {"premium": {"boolean": True}}})
-        drawn = [environment_for(spec, 0, {"name": "mixed", "function": f, "alike": alike}) for f in range(60)]
-        return np.concatenate([one.means(np.array([[0.0], [1.0]])).T for one in drawn])
+        environments = [environment_for(spec, 0, {"name": "mixed", "function": f, "alike": alike}) for f in range(60)]
+        return np.concatenate([environment.means(np.array([[0.0], [1.0]])).T for environment in environments])
 
     assert (by_level(1.0)[:, 0] == by_level(1.0)[:, 1]).all()
     # 180 pairs: the deviation of a correlation r is (1 - r^2) / sqrt(180).
@@ -61,22 +60,22 @@ def test_levels_are_as_alike_as_the_section_says():
 
 @pytest.mark.parametrize("name", FEATURES)
 def test_a_feature_matters_if_the_section_says_so(name):
-    place = list(FEATURES).index(name)
+    index = list(FEATURES).index(name)
     environment, contexts = people(500, relevant=[name])
     others = contexts.copy()
     for j in range(len(FEATURES)):
-        if j != place:
+        if j != index:
             others[:, j] = np.random.default_rng(1).permutation(others[:, j])
     assert environment.means(others) == pytest.approx(environment.means(contexts))
-    moved = contexts.copy()
-    moved[:, place] = np.random.default_rng(1).permutation(moved[:, place])
-    assert np.abs(environment.means(moved) - environment.means(contexts)).max() > 0.05
+    changed = contexts.copy()
+    changed[:, index] = np.random.default_rng(1).permutation(changed[:, index])
+    assert np.abs(environment.means(changed) - environment.means(contexts)).max() > 0.05
 
 
-def test_a_function_is_the_same_in_every_run_and_others_are_others():
+def test_a_function_is_the_same_in_every_run_and_differs_by_number():
     contexts = people(100)[1]
-    first, again, other = (people(1, function=number)[0].means(contexts) for number in (3, 3, 4))
-    assert (first == again).all()
+    first, repeated, other = (people(1, function=number)[0].means(contexts) for number in (3, 3, 4))
+    assert (first == repeated).all()
     assert not np.allclose(first, other)
 
 
@@ -96,18 +95,13 @@ def test_people_of_formulas_on_the_cube_have_numbers_alone():
         spec = make_spec({"context.features": {"x1": {"low": 0, "high": 1}, name: FEATURES[name]}})
         with pytest.raises(SpecError, match=rf"context\.features\.{name}: .*numbers only.*mixed"):
             environment_for(spec, 0, {"name": "peaks"})
-        assert not can_aggregate(environment_for(spec, 0, {"name": "mixed"}), spec)
 
 
 @pytest.mark.parametrize("features", [6, 20])
-def test_many_numbers_are_drawn_one_by_one(features):
+def test_many_numbers_are_drawn(features):
     spec = make_spec(dimension=features)
     smooth = environment_for(spec, 0, {"name": "smooth", "function": 1})
     assert smooth.contexts(0, 10, np.random.default_rng(0)).shape == (10, features)
-    assert not can_aggregate(smooth, spec)
-    assert can_aggregate(
-        environment_for(make_spec(dimension=5), 0, {"name": "smooth", "function": 1}), make_spec(dimension=5)
-    )
     with pytest.raises(SpecError, match=r"population\.density: .*'varied' is for at most 5 features"):
         environment_for(spec, 0, {"name": "smooth", "function": 1, "density": {"name": "varied"}})
 
@@ -129,8 +123,8 @@ def test_numbers_have_the_noise_of_the_section():
     contexts = environment.contexts(0, 20_000, np.random.default_rng(0))
     means = environment.means(contexts)
     assert means.mean() == pytest.approx(50, rel=0.02)
-    drawn = environment.rewards(contexts, Arms(np.zeros(20_000, np.int64)), np.random.default_rng(1))
-    assert (drawn - means[:, 0]).std() == pytest.approx(3, rel=0.03)
+    rewards = environment.rewards(contexts, Arms(np.zeros(20_000, np.int64)), np.random.default_rng(1))
+    assert (rewards - means[:, 0]).std() == pytest.approx(3, rel=0.03)
 
 
 @pytest.mark.parametrize(

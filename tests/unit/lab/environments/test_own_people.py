@@ -1,4 +1,4 @@
-"""People of a class of one's own: what they are asked, what is refused, and that no file can name them."""
+"""People of an own class: their methods, refused classes, and files, which cannot name a class."""
 
 import sys
 from pathlib import Path
@@ -10,7 +10,7 @@ import privateer_lab as lab
 from privateer_core.errors import SpecError
 from privateer_core.policies.decisions import Arms
 from privateer_lab.cli.command_line import main
-from privateer_lab.environments import environment_for, with_people
+from privateer_lab.environments import environment_for, with_population
 from tests.support.specs import make_spec
 
 PAGE = Path(__file__).parents[4] / "docs" / "environments" / "own.md"
@@ -43,15 +43,15 @@ class Shoppers:
         return np.stack([contexts[:, 0], 1 - contexts[:, 0], np.zeros(len(contexts))], axis=1)
 
 
-def test_a_class_an_object_and_a_simulation_of_them():
+def test_people_may_be_a_class_or_an_object_and_are_simulated():
     for people in (Shoppers, Shoppers()):
-        environment = environment_for(with_people(SPEC, people), 0)
+        environment = environment_for(with_population(SPEC, people), 0)
         contexts, rng = environment.contexts(0, 20_000, np.random.default_rng(0)), np.random.default_rng(1)
         rewards = environment.rewards(contexts, Arms(np.ones(20_000, np.int64)), rng)
         assert rewards.mean() == pytest.approx(0.5, abs=0.015)  # 4 deviations
-    made = lab.simulate(SPEC, people=Shoppers, users=4000, seeds=1)
-    assert made.runs[0].uniform_regret == pytest.approx(4000 * (0.75 - 1 / 3), rel=0.05)
-    assert lab.spec(made.spec).population == made.spec.population
+    simulated = lab.simulate(SPEC, people=Shoppers, users=4000, seeds=1)
+    assert simulated.runs[0].uniform_regret == pytest.approx(4000 * (0.75 - 1 / 3), rel=0.05)
+    assert lab.spec(simulated.spec).population == simulated.spec.population
     assert lab.simulate(SPEC, people="mixed", users=2000, seeds=1).spec.population == {"name": "mixed"}
 
 
@@ -70,10 +70,10 @@ def test_the_commands_find_the_class_of_the_page_in_the_working_directory(tmp_pa
         assert stop.value.code == 0, capsys.readouterr()
 
 
-def broken(method: str, answer: object) -> object:
-    made = Shoppers()
-    setattr(made, method, lambda *_: answer)
-    return made
+def stub(method: str, answer: object) -> object:
+    shoppers = Shoppers()
+    setattr(shoppers, method, lambda *_: answer)
+    return shoppers
 
 
 class Failing(Shoppers):
@@ -87,23 +87,23 @@ class Failing(Shoppers):
         ("no_such_module:X", r"--population: no module is named 'no_such_module' \(run this in the folder"),
         ("math:Nobody", "the module 'math' has no 'Nobody'"),
         (object(), "the class has no method 'contexts'"),
-        (broken("contexts", np.zeros((16, 1))), "contexts must have 2 columns, one a feature, and has 1"),
-        (broken("contexts", np.full((16, 2), np.nan)), "contexts has people without 'x1'"),
-        (broken("contexts", [["a", "b"]] * 16), "contexts returned something else than numbers"),
-        (broken("means", np.zeros((16, 2))), r"means must be finite numbers of shape \(16, 3\), and has \(16, 2\)"),
-        (broken("means", np.full((16, 3), 1.5)), "means must be from reward.low = 0 to reward.high = 1"),
+        (stub("contexts", np.zeros((16, 1))), "contexts must have 2 columns, one a feature, and has 1"),
+        (stub("contexts", np.full((16, 2), np.nan)), "contexts has people without 'x1'"),
+        (stub("contexts", [["a", "b"]] * 16), "contexts returned something else than numbers"),
+        (stub("means", np.zeros((16, 2))), r"means must be finite numbers of shape \(16, 3\), and has \(16, 2\)"),
+        (stub("means", np.full((16, 3), 1.5)), "means must be from reward.low = 0 to reward.high = 1"),
         (Failing(), r"means raised ZeroDivisionError: oh \(see line \d+ of test_own_people.py"),
     ],
 )
-def test_what_is_wrong_with_people_is_said_in_a_line(people, message):
+def test_an_error_in_a_class_of_people_is_a_single_line(people, message):
     with pytest.raises(SpecError, match=message):
-        environment_for(with_people(SPEC, people), 0)
+        environment_for(with_population(SPEC, people), 0)
 
 
 def test_numbers_need_rewards_of_their_own():
     spec = make_spec({"reward.kind": "numeric"})
     with pytest.raises(SpecError, match="the class has no method 'rewards', and the rewards of the spec are numbers"):
-        environment_for(with_people(spec, Shoppers), 0)
+        environment_for(with_population(spec, Shoppers), 0)
 
 
 def test_no_file_and_no_spec_can_name_a_class(tmp_path):
@@ -113,4 +113,4 @@ def test_no_file_and_no_spec_can_name_a_class(tmp_path):
     path = tmp_path / "people.toml"
     path.write_text('[population]\nname = "own"\npeople = "os:getcwd"\n', encoding="utf-8")
     with pytest.raises(SpecError, match=r"no file can name a class"):
-        with_people(SPEC, str(path))
+        with_population(SPEC, str(path))

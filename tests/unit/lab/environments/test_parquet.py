@@ -1,4 +1,4 @@
-"""A Parquet file means what a CSV file of the same values does."""
+"""A Parquet file gives the same people as a CSV file of the same values."""
 
 from pathlib import Path
 from typing import Any

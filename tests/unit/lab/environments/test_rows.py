@@ -1,4 +1,4 @@
-"""People who are the rows of a file with expected rewards: how they are drawn, and what makes no people."""
+"""People from the rows of a file with expected rewards: how they are sampled, and refused files."""
 
 from pathlib import Path
 
@@ -44,9 +44,9 @@ def test_rows_come_with_replacement_and_yes_with_the_probability_of_the_options_
 
 def test_an_algorithm_without_context_meets_the_same_people(tmp_path):
     (tmp_path / "people.csv").write_text("\n".join(ROWS), encoding="utf-8")
-    told = tables({"experiment.arms": ["a", "b", "c"]}) | {"algorithm": {"name": "bandit"}}
-    del told["context"]
-    environment = environment_for(parse_spec(told), 0, {"name": "rows", "path": str(tmp_path / "people.csv")})
+    sections = tables({"experiment.arms": ["a", "b", "c"]}) | {"algorithm": {"name": "bandit"}}
+    del sections["context"]
+    environment = environment_for(parse_spec(sections), 0, {"name": "rows", "path": str(tmp_path / "people.csv")})
     contexts = environment.contexts(0, 1000, np.random.default_rng(0))
     assert environment.means(contexts)[:, 1:].tolist() == [[0.5, 1.0]] * 1000
 
@@ -60,18 +60,18 @@ def test_numbers_are_what_the_column_has_or_have_noise(tmp_path):
     assert 0.3 < noisy.std() < 0.7
 
 
-def test_numbers_may_be_drawn_among_those_that_people_got(tmp_path):
+def test_numeric_rewards_may_be_drawn_among_observed_rewards(tmp_path):
     """Whatever may be expected, the mean is that, and no number is new: 40,000 draws, 4 standard errors."""
     rng = np.random.default_rng(0)
     expected = rng.uniform(1, 5, 2000)
-    got = np.where(rng.random(2000) < 0.3, expected * rng.exponential(1 / 0.3, 2000), 0.0)
-    law = ObservedRewards(got, expected)
+    observed = np.where(rng.random(2000) < 0.3, expected * rng.exponential(1 / 0.3, 2000), 0.0)
+    law = ObservedRewards(observed, expected)
     for mean in (2.0, 3.0, 4.0):
-        drawn = law.draw(law.possible(np.full(40_000, mean)), rng)
-        assert set(drawn.tolist()) <= set(got.tolist())
-        assert abs(drawn.mean() - mean) < 4 * drawn.std() / 200
-        assert 0.6 < (drawn == 0).mean() < 0.8
-    assert law.possible(np.array([-1.0]))[0] > 0
+        rewards = law.draw(law.clip_means(np.full(40_000, mean)), rng)
+        assert set(rewards.tolist()) <= set(observed.tolist())
+        assert abs(rewards.mean() - mean) < 4 * rewards.std() / 200
+        assert 0.6 < (rewards == 0).mean() < 0.8
+    assert law.clip_means(np.array([-1.0]))[0] > 0
     money = {"reward.kind": "numeric", "reward.low": 0.0, "reward.high": 10.0}
     environment = people(tmp_path, money, observed={"got": "spent", "expected": "likely"})
     contexts = environment.contexts(0, 50, rng)
@@ -113,6 +113,6 @@ def test_a_file_that_changes_is_read_again(tmp_path):
         ),
     ],
 )
-def test_what_makes_no_people_is_named(tmp_path, changes, keys, message):
+def test_tables_that_make_no_people_are_refused(tmp_path, changes, keys, message):
     with pytest.raises(SpecError, match=message):
         people(tmp_path, changes, **keys)

@@ -3,6 +3,7 @@
 import math
 from contextlib import suppress
 from copy import deepcopy
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -17,13 +18,12 @@ GOOD = [
     {"name": "quadrants", "density": {"name": "uniform"}},
     {"name": "peaks", "density": {"name": "shifted", "gamma": 0.2}, "drift": {"name": "swap", "period": 100}},
     {"name": "smooth", "function": 0, "shape": "close", "density": {"name": "varied", "ratio": 40, "side": 2}},
-    {"name": "smooth", "function": 1, "density": {"name": "atoms", "share": 1, "points": 1, "seed": 3}},
     {"name": "quadrants", "drift": {"name": "slide", "period": 1, "step": -0.5}},
     {"name": "csv", "path": "a.csv", "label": "kind", "rewards": [[0, 1], [0.5, 1]], "classes": ["a", "b"]},
     {"name": "csv", "path": "a.csv", "label": "kind", "project": {"numbers": ["age"]}, "missing": "drop"},
     {"name": "adult", "path": "adult.data", "task": "income", "cohort": "target", "projected": True},
 ]
-SHIFTED, VARIED, ATOMS = {"name": "shifted"}, {"name": "varied"}, {"name": "atoms"}
+SHIFTED, VARIED = {"name": "shifted"}, {"name": "varied"}
 SMOOTH, CSV = {"name": "smooth"}, {"name": "csv", "path": "a", "label": "b"}
 BAD = [
     ({}, "population.name", "missing"),
@@ -34,16 +34,13 @@ BAD = [
     ({"name": "peaks", "function": 3}, "population.function", "unknown key"),
     ({"name": "peaks", "density": "shifted"}, "population.density", None),
     ({"name": "peaks", "density": {"gamma": 1}}, "population.density.name", "missing"),
-    ({"name": "peaks", "density": {"name": "normal"}}, "population.density.name", "'atoms'"),
+    ({"name": "peaks", "density": {"name": "normal"}}, "population.density.name", "'varied'"),
     ({"name": "peaks", "density": SHIFTED}, "population.density.gamma", "required"),
     ({"name": "peaks", "density": {**SHIFTED, "gamma": -0.1}}, "population.density.gamma", "greater than or equal"),
     ({"name": "peaks", "density": {**SHIFTED, "gamma": math.nan}}, "population.density.gamma", None),
     ({"name": "peaks", "density": {**SHIFTED, "gamma": 1, "seed": 1}}, "population.density.seed", "unknown key"),
     ({"name": "peaks", "density": {**VARIED, "ratio": 0.5}}, "population.density.ratio", "greater than or equal"),
     ({"name": "peaks", "density": {**VARIED, "side": 3}}, "population.density.side", "2 or 4"),
-    ({"name": "peaks", "density": {**ATOMS, "share": 0}}, "population.density.share", "greater than 0"),
-    ({"name": "peaks", "density": {**ATOMS, "share": 1.1}}, "population.density.share", "less than or equal"),
-    ({"name": "peaks", "density": {**ATOMS, "share": 0.5, "points": 0}}, "population.density.points", None),
     ({"name": "peaks", "drift": {"name": "jump", "period": 3}}, "population.drift.name", "'slide'"),
     ({"name": "peaks", "drift": {"name": "swap"}}, "population.drift.period", "required"),
     ({"name": "peaks", "drift": {"name": "swap", "period": 0}}, "population.drift.period", "greater than or equal"),
@@ -66,13 +63,13 @@ BAD = [
 
 
 @pytest.mark.parametrize("table", GOOD, ids=str)
-def test_what_is_valid_is_fine(table):
+def test_valid_population_sections_are_accepted(table):
     check_population(make_spec({"population": table}))
 
 
 @pytest.mark.parametrize(("table", "field", "constraint"), BAD, ids=lambda value: str(value)[:70])
-def test_what_is_wrong_is_named_as_in_the_file(table, field, constraint):
-    source = {"name": "clinic", "people": 10, "epsilon": 1.0, "shares": [1, 0, 0], "population": table}
+def test_invalid_keys_are_named_as_in_the_file(table, field, constraint):
+    source = {"name": "clinic", "participants": 10, "epsilon": 1.0, "shares": [1, 0, 0], "population": table}
     for changes, prefix in (({"population": table}, ""), ({"sources": [source]}, "sources.0.")):
         with pytest.raises(SpecError) as refused:
             check_population(make_spec(changes))
@@ -87,7 +84,7 @@ def test_what_is_wrong_is_named_as_in_the_file(table, field, constraint):
 )
 def test_any_value_in_any_place_is_a_spec_error_or_fine(key, value):
     for good in GOOD:
-        table = deepcopy(good)
+        table: Any = deepcopy(good)
         data = {"population": table}
         *path, last = key.split(".")
         for part in path:

@@ -1,4 +1,4 @@
-"""Which environment a spec names, and which one is usual."""
+"""The environment that a spec names, and the default environment."""
 
 from pathlib import Path
 
@@ -9,8 +9,7 @@ from privateer_core.algorithms import parse_spec
 from privateer_core.algorithms.phased import PhasedSpec
 from privateer_core.errors import SpecError
 from privateer_lab.environments import check_population, default_environment, environment_for
-from privateer_lab.environments.density import ShiftedDensity
-from privateer_lab.environments.synthetic import Synthetic
+from privateer_lab.environments.synthetic import ShiftedDensity, Synthetic
 from privateer_lab.toml_file import read_tables
 from tests.support.specs import make_spec
 
@@ -59,10 +58,10 @@ def test_another_section_stands_in_for_the_specs_own():
 
 def test_density_and_drift_are_those_of_the_spec():
     section = {"name": "smooth", "function": 1, "density": {"name": "shifted", "gamma": 3.5}}
-    made = environment_for(make_spec({"population": {**section, "drift": {"name": "swap", "period": 7}}}), 0)
-    assert isinstance(made, Synthetic)
-    assert made.density == ShiftedDensity(gamma=3.5)
-    assert (made.period, made.cycle) == (7, 3)
+    environment = environment_for(make_spec({"population": {**section, "drift": {"name": "swap", "period": 7}}}), 0)
+    assert isinstance(environment, Synthetic)
+    assert environment.density == ShiftedDensity(gamma=3.5)
+    assert environment.period == 7
 
 
 def with_people_here(path: Path) -> bool:

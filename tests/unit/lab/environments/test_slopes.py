@@ -1,4 +1,4 @@
-"""People whose log odds are linear: what is drawn once, what levels change, and how much varies."""
+"""People whose log odds are linear in numbers at each level, with a given scale."""
 
 import numpy as np
 import pytest
@@ -27,22 +27,22 @@ def effects(seed, spec=SPEC, **keys):
 def test_log_odds_vary_by_the_scale(features):
     """600 functions: the deviation is within .03 of 1/2 (a planted root of 2 more is not)."""
     spec = make_spec({"context.features": features})
-    found = np.std([effects(seed, spec, scale=0.5)[1] for seed in range(600)])
-    assert found == pytest.approx(0.5, abs=0.03)
+    deviation = np.std([effects(seed, spec, scale=0.5)[1] for seed in range(600)])
+    assert deviation == pytest.approx(0.5, abs=0.03)
 
 
 def test_log_odds_are_linear_in_numbers_at_each_level():
-    contexts, found = effects(3)
+    contexts, log_odds = effects(3)
     for level in range(4):
-        here = contexts[:, 0] == level
-        design = np.column_stack([np.ones(here.sum()), contexts[here, 1:]])
-        residuals = np.linalg.lstsq(design, found[here], rcond=None)[1]
+        is_level = contexts[:, 0] == level
+        design = np.column_stack([np.ones(is_level.sum()), contexts[is_level, 1:]])
+        residuals = np.linalg.lstsq(design, log_odds[is_level], rcond=None)[1]
         assert residuals == pytest.approx([0, 0, 0], abs=1e-20)
     everybody = np.column_stack([np.ones(len(contexts)), contexts[:, 1:]])
-    assert (np.linalg.lstsq(everybody, found, rcond=None)[1] > 1).all()
+    assert (np.linalg.lstsq(everybody, log_odds, rcond=None)[1] > 1).all()
 
 
-def test_what_is_common_is_the_same_at_every_level():
+def test_the_common_slopes_are_equal_at_every_level():
     environment, contexts = people(1, common=1)
     others = contexts.copy()
     others[:, 0] = (others[:, 0] + 1) % 4
@@ -53,8 +53,8 @@ def test_what_is_common_is_the_same_at_every_level():
 
 def test_every_seed_has_a_function_of_its_own_unless_one_is_named():
     contexts = people()[1]
-    first, again, other = (people(seed, 1)[0].means(contexts) for seed in (0, 0, 1))
-    assert (first == again).all()
+    first, repeated, other = (people(seed, 1)[0].means(contexts) for seed in (0, 0, 1))
+    assert (first == repeated).all()
     assert np.abs(first - other).max() > 0.05
     named = [people(seed, 1, function=1)[0].means(contexts) for seed in (0, 5)]
     assert (named[0] == named[1]).all()
@@ -73,6 +73,6 @@ def test_who_has_no_number_is_taken_for_average_and_who_has_no_level_has_one_of_
 
 
 @pytest.mark.parametrize(("key", "value"), [("scale", 0), ("common", 1.1), ("missing", 1), ("function", -1)])
-def test_what_is_out_of_range_is_named(key, value):
+def test_parameters_out_of_range_are_named(key, value):
     with pytest.raises(SpecError, match=rf"population\.{key}: "):
         people(**{key: value})

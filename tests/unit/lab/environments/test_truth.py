@@ -1,4 +1,6 @@
-"""What is expected of decisions: sums over people, or over the rounds of plays that affect everybody."""
+"""Expected rewards of decisions: sums over people, or over the rounds of plays that all people share."""
+
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ from tests.support.specs import make_spec
 SPEC = next(iter(PhasedSpec.instances().values()))
 
 
-def linear(seed=7, scale=1.0):
+def linear(seed=7, scale=1.0) -> Any:
     return environment_for(SPEC, seed, {"name": "linear", "scale": scale})
 
 
@@ -34,12 +36,12 @@ def test_sums_over_people_who_each_play_an_arm():
     assert people.facts(Left(0)) == {}
 
 
-def test_sums_over_rounds_whoever_is_asked():
+def test_sums_over_rounds_do_not_depend_on_invited_participants():
     people = linear()
     plays = Plays(np.array([1, 4]), np.array([3, 5]))
-    for asked in (0, 10):
-        contexts = people.contexts(0, asked, np.random.default_rng(0))
-        assert contexts.shape == (asked, 0)
+    for n_invited in (0, 10):
+        contexts = people.contexts(0, n_invited, np.random.default_rng(0))
+        assert contexts.shape == (n_invited, 0)
         played = people.play(plays, contexts)
         assert played.times == 8
         assert played.expected == pytest.approx(3 * people.values[1] + 5 * people.values[4])
@@ -48,7 +50,7 @@ def test_sums_over_rounds_whoever_is_asked():
     assert (people.means(contexts) == people.values).all()
 
 
-def test_whether_the_best_action_is_kept():
+def test_facts_say_whether_the_best_action_is_active():
     people = linear()
     best = int(people.values.argmax())
     assert people.facts(Left(best, 29)) == {"best_action_kept": 1.0}
@@ -61,7 +63,7 @@ def test_averages_of_linear_rewards():
     people, n = linear(), 40_000
     plays = Plays(np.array([1, 4]), np.array([3, 5]))
     rewards = people.rewards(people.contexts(0, n, np.random.default_rng(0)), plays, np.random.default_rng(1))
-    half, deviation = SPEC.reward.half_range, SPEC.algorithm.client_deviation
+    half, deviation = SPEC.reward.half_range, SPEC.algorithm.participant_standard_deviation
     lengths = np.linalg.norm(SPEC.actions.matrix[plays.actions], axis=1)
     variance = half**2 / plays.times + (deviation * lengths) ** 2
     assert rewards.shape == (n, 2)
@@ -77,7 +79,7 @@ def test_theta_is_as_long_as_the_scale_says_and_of_the_seed():
 
 def test_rewards_of_a_range_away_from_zero():
     spec = SPEC.model_copy(update={"reward": SPEC.reward.model_copy(update={"low": 9.0, "high": 11.0})})
-    moved = environment_for(spec, 7, {"name": "linear"})
+    moved: Any = environment_for(spec, 7, {"name": "linear"})
     assert moved.values == pytest.approx(10 + linear().values)
     plays = Plays(np.array([1]), np.array([3]))
     rewards = moved.rewards(moved.contexts(0, 100, np.random.default_rng(0)), plays, np.random.default_rng(1))

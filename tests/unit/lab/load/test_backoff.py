@@ -1,4 +1,4 @@
-"""A load run whose server went away asks now and then, not all the time; one whose door is full tries again."""
+"""A load run polls an unreachable server seldom, and sends again to a full round."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -10,12 +10,12 @@ from aiohttp.test_utils import TestServer
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from privateer_core.errors import RoundClosed, Unavailable
-from privateer_core.wire.envelope import header_of
+from privateer_core.wire.envelope import report_header
 from privateer_core.wire.problem import problem_body
 from privateer_lab.load import driver
 from privateer_lab.load.endpoints import Backoff
 from privateer_lab.load.wire import Wire
-from privateer_server.rounds.open_round import first_round
+from privateer_server.rounds.open_round import open_first_round
 from tests.support.phased import phased_spec
 
 KEY = X25519PrivateKey.generate().public_key().public_bytes_raw()
@@ -23,18 +23,18 @@ KEY = X25519PrivateKey.generate().public_key().public_bytes_raw()
 
 @dataclass
 class Away:
-    """Services that take one phase and then do not answer."""
+    """Services that accept a phase and then do not respond."""
 
     questions: int = 0
-    sent: int = 0
+    bytes_sent: int = 0
     name: str = "test"
     is_paused: bool = False
-    patience: Backoff = field(default_factory=Backoff)
+    backoff: Backoff = field(default_factory=Backoff)
 
     async def fetch(self, old: bytes | None) -> bytes | None:
         self.questions += 1
         await asyncio.sleep(0)
-        return first_round(phased_spec(), KEY).publication if old is None else None
+        return open_first_round(phased_spec(), KEY).publication if old is None else None
 
     async def counts(self) -> None:
         return None
@@ -43,16 +43,16 @@ class Away:
         return int(report[2]), {}
 
 
-async def test_a_server_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(driver, "_PATIENCE", 1.0)
+async def test_an_unreachable_server_is_requested_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver, "_POLICY_TIMEOUT_SECONDS", 1.0)
     wire: Any = Away()
     result = await driver.Driver(wire, {"name": "linear"}, 0).run(None, 1, 10, lambda _: None)
     assert (result.over, result.accepted) == (False, 2)
     assert 2 <= wire.questions <= 7
 
 
-async def test_people_at_a_full_door_try_again_until_it_takes_or_closes() -> None:
-    """Two answers to come back later, a part of the people, then the rest; then a round that has closed."""
+async def test_reports_to_a_full_round_are_sent_again_until_accepted_or_closed() -> None:
+    """Two responses to retry later, a partial acceptance, then the rest; then a round that has closed."""
     full = problem_body(Unavailable("the round is full", remedy="send the same bytes again later"))
     closed = problem_body(RoundClosed("closed"), refused={"round-closed": 5})
     answers = [
@@ -77,17 +77,17 @@ async def test_people_at_a_full_door_try_again_until_it_takes_or_closes() -> Non
     app.router.add_get("/experiments/test", facts)
     app.router.add_post("/experiments/test/reports", endpoint)
     async with TestServer(app, host="127.0.0.1") as server:
-        where = str(server.make_url(""))
-        first = first_round(phased_spec(), KEY)
-        header = header_of(first.round, first.digest)
-        async with Wire.open("test", where, where, 1, None) as wire:
+        url = str(server.make_url(""))
+        first = open_first_round(phased_spec(), KEY)
+        header = report_header(first.round, first.digest)
+        async with Wire.open("test", url, url, 1, None) as wire:
             assert await wire.send(header, b"sealed", 5, "shuffler") == (5, {})
             assert len(set(bodies)) == 1 < len(bodies)
             assert await wire.send(header, b"others", 5, "shuffler") == (0, {"round-closed": 5})
     assert answers == []
 
 
-async def test_who_comes_in_a_pause_is_not_asked() -> None:
+async def test_a_policy_fetched_in_a_pause_requests_no_report() -> None:
     wire: Any = Away(is_paused=True)
-    result = await driver.Driver(wire, {"name": "linear"}, 0)._next(None)
-    assert not result.asks
+    result = await driver.Driver(wire, {"name": "linear"}, 0)._fetch_next(None)
+    assert not result.is_report_requested

@@ -1,4 +1,4 @@
-"""Before the first upload a load run sees that a shuffler stands at its address; later it says what it waits for."""
+"""A load run checks the shuffler's address before the first upload, and later names the service it waits for."""
 
 import asyncio
 import time
@@ -16,13 +16,13 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from privateer_core.answer.people import HeldReports, People
 from privateer_core.errors import NotFound, PrivateerError, SenderRefused, SpecError, Unavailable
 from privateer_core.wire.batch import UPLOAD
-from privateer_core.wire.envelope import header_of
+from privateer_core.wire.envelope import report_header
 from privateer_core.wire.keys import signing_key_id
 from privateer_core.wire.problem import problem_body
 from privateer_lab.load import endpoints
 from privateer_lab.load.endpoints import Backoff, ServerCounts
 from privateer_lab.load.wire import Wire
-from privateer_server.rounds.open_round import first_round
+from privateer_server.rounds.open_round import open_first_round
 from tests.support.phased import phased_spec
 
 KEY = X25519PrivateKey.generate().public_key().public_bytes_raw()
@@ -35,28 +35,28 @@ SMALL = problem_body(SpecError("rounds are too small\n\x1b[2J", field="privacy.m
 
 @asynccontextmanager
 async def answering(
-    facts: Callable[[], tuple[int, bytes]], decided: Callable[[], bool] = lambda: True
+    facts: Callable[[], tuple[int, bytes]], is_decided: Callable[[], bool] = lambda: True
 ) -> AsyncIterator[str]:
-    async def told(_: web.Request) -> web.Response:
+    async def serve_facts(_: web.Request) -> web.Response:
         status, body = facts()
         return web.Response(status=status, body=body)
 
     async def report(_: web.Request) -> web.Response:
-        if decided():
+        if is_decided():
             return web.Response(status=202, body=b'{"accepted": 1, "refused": {}}')
         return web.Response(status=503, body=problem_body(Unavailable("the disk is full", remedy="give it room")))
 
     app = web.Application()
-    app.router.add_get("/experiments/test", told)
+    app.router.add_get("/experiments/test", serve_facts)
     app.router.add_post("/experiments/test/reports", report)
     async with TestServer(app, host="127.0.0.1") as server:
         yield str(server.make_url(""))
 
 
 async def send(wire: Wire) -> tuple[int, dict[str, int]]:
-    first = first_round(phased_spec(), KEY)
+    first = open_first_round(phased_spec(), KEY)
     async with asyncio.timeout(30):
-        return await wire.send(header_of(first.round, first.digest), b"sealed", 1, "shuffler")
+        return await wire.send(report_header(first.round, first.digest), b"sealed", 1, "shuffler")
 
 
 @pytest.mark.parametrize(
@@ -69,19 +69,19 @@ async def send(wire: Wire) -> tuple[int, dict[str, int]]:
         (422, SMALL, r"rounds are too small\?\?\[2J \(larger rounds\)"),
     ],
 )
-async def test_an_address_that_takes_no_reports_is_told_at_once(status: int, body: bytes, says: str) -> None:
-    asked: list[int] = []
+async def test_an_address_that_takes_no_reports_is_an_error_at_once(status: int, body: bytes, says: str) -> None:
+    requests: list[int] = []
     async with (
-        answering(lambda: (asked.append(1), (status, body))[1]) as where,
-        Wire.open("test", where, where, 1) as wire,
+        answering(lambda: (requests.append(1), (status, body))[1]) as url,
+        Wire.open("test", url, url, 1) as wire,
     ):
         with pytest.raises(PrivateerError, match=f"^--shuffler: {says}"):
             await send(wire)
-    assert len(asked) == 1
+    assert len(requests) == 1
 
 
-async def test_nobody_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(endpoints, "PATIENCE", 0.3)
+async def test_an_unreachable_endpoint_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endpoints, "STARTUP_SECONDS", 0.3)
     async with Wire.open("test", "http://127.0.0.1:1", "http://127.0.0.1:1", 1) as wire:
         with pytest.raises(
             Unavailable, match=r"^--shuffler: no answer from http://127\.0\.0\.1:1 \(is the shuffler running\?\)"
@@ -91,7 +91,7 @@ async def test_nobody_there(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_a_shuffler_that_starts_is_waited_for_and_asked_once() -> None:
     answers = [(503, problem_body(Unavailable("later"))), (502, b"<html>"), (200, FACTS)]
-    async with answering(lambda: answers.pop(0)) as where, Wire.open("test", where, where, 1) as wire:
+    async with answering(lambda: answers.pop(0)) as url, Wire.open("test", url, url, 1) as wire:
         assert await asyncio.gather(send(wire), send(wire)) == [(1, {}), (1, {})]
     assert answers == []
 
@@ -99,27 +99,27 @@ async def test_a_shuffler_that_starts_is_waited_for_and_asked_once() -> None:
 async def test_an_endpoint_that_does_not_decide_is_named_once(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    said = ""
+    messages = ""
 
-    def told() -> bool:
-        nonlocal said
-        said += capsys.readouterr().err
-        return bool(said)
+    def serve_facts() -> bool:
+        nonlocal messages
+        messages += capsys.readouterr().err
+        return bool(messages)
 
-    monkeypatch.setattr(endpoints, "PATIENCE", 0.2)
-    async with answering(lambda: (200, FACTS), told) as where, Wire.open("test", where, where, 1) as wire:
+    monkeypatch.setattr(endpoints, "STARTUP_SECONDS", 0.2)
+    async with answering(lambda: (200, FACTS), serve_facts) as url, Wire.open("test", url, url, 1) as wire:
         assert await asyncio.gather(send(wire), send(wire)) == [(1, {}), (1, {})]
-    said += capsys.readouterr().err
-    assert (said.startswith("waiting for the shuffler: "), said.count("\n")) == (True, 1)
+    messages += capsys.readouterr().err
+    assert (messages.startswith("waiting for the shuffler: "), messages.count("\n")) == (True, 1)
 
 
 async def test_a_wait_is_explained_in_the_endpoints_own_words(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(endpoints, "PATIENCE", 0.0)
+    monkeypatch.setattr(endpoints, "STARTUP_SECONDS", 0.0)
     waiting = endpoints.UploadWait("shuffler")
-    waiting.note(503, problem_body(Unavailable("the disk is full", remedy="give it\nroom")))
-    with waiting.limited():
+    waiting.note_response(503, problem_body(Unavailable("the disk is full", remedy="give it\nroom")))
+    with waiting.warn_if_slow():
         await asyncio.sleep(0.05)
     assert capsys.readouterr().err == "waiting for the shuffler: the disk is full (give it?room)\n"
 
@@ -127,12 +127,12 @@ async def test_a_wait_is_explained_in_the_endpoints_own_words(
 async def test_a_service_that_died_after_it_accepted_reports_gives_no_answer(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async with answering(lambda: (200, FACTS)) as where:
-        wire_of = Wire.open("test", where, where, 1)
+    async with answering(lambda: (200, FACTS)) as url:
+        wire_of = Wire.open("test", url, url, 1)
         wire = await wire_of.__aenter__()
         assert await send(wire) == (1, {})
-    monkeypatch.setattr(endpoints, "PATIENCE", 0.2)
-    monkeypatch.setattr("privateer_lab.load.wire.TRIES", 4)
+    monkeypatch.setattr(endpoints, "STARTUP_SECONDS", 0.2)
+    monkeypatch.setattr("privateer_lab.load.wire.MAX_ATTEMPTS", 4)
     assert await send(wire) == (0, {"pending": 1})
     await wire_of.__aexit__(None, None, None)
     assert capsys.readouterr().err == "waiting for the shuffler: no answer (is the shuffler running?)\n"
@@ -147,48 +147,46 @@ async def test_a_service_that_died_after_it_accepted_reports_gives_no_answer(
 )
 def test_an_answer_without_a_decision_is_put_in_words(status: int, body: bytes, says: str) -> None:
     waiting = endpoints.UploadWait("shuffler")
-    waiting.note(status, body)
-    assert waiting.why == says
+    waiting.note_response(status, body)
+    assert waiting.reason == says
 
 
 @pytest.mark.parametrize(
     ("status", "body", "counted"), [(200, SERVER, COUNTS), (200, b"<html>", None), (503, PAGE, None)]
 )
-async def test_what_the_server_has_counted_is_its_own_word(
-    status: int, body: bytes, counted: ServerCounts | None
-) -> None:
-    async with answering(lambda: (status, body)) as where, aiohttp.ClientSession() as http:
-        assert await endpoints.counts_of(http, where, "test") == counted
-        nowhere = await endpoints.counts_of(http, "http://127.0.0.1:1", "test")
+async def test_counts_are_read_from_the_server(status: int, body: bytes, counted: ServerCounts | None) -> None:
+    async with answering(lambda: (status, body)) as url, aiohttp.ClientSession() as http:
+        assert await endpoints.fetch_counts(http, url, "test") == counted
+        nowhere = await endpoints.fetch_counts(http, "http://127.0.0.1:1", "test")
     assert nowhere is None
 
 
-async def test_answers_are_read_to_a_bound() -> None:
+async def test_responses_are_read_to_a_maximal_size() -> None:
     body = b'{"experiment": "test", "batch": 1, "x": "' + b"x" * (1 << 20) + b'"}'
-    async with answering(lambda: (200, body)) as where, aiohttp.ClientSession() as http:
+    async with answering(lambda: (200, body)) as url, aiohttp.ClientSession() as http:
         with pytest.raises(NotFound, match="this is not a shuffler"):
-            await endpoints.meet(http, where, "test", Backoff())
+            await endpoints.wait_for_shuffler(http, url, "test", Backoff())
 
 
 @pytest.mark.parametrize("seconds", [0, 3600])
-async def test_a_wrong_clock_is_not_a_key_that_nobody_trusts(seconds: int) -> None:
+async def test_a_wrong_clock_is_not_reported_as_an_untrusted_key(seconds: int) -> None:
     key, stranger = Ed25519PrivateKey.generate(), Ed25519PrivateKey.generate()
-    known = {signing_key_id(one.public_key()): one.public_key() for one in ((key,) if seconds else (stranger,))}
+    trusted = {signing_key_id(k.public_key()): k.public_key() for k in ((key,) if seconds else (stranger,))}
 
     async def refuse(request: web.Request) -> web.Response:
         try:
-            UPLOAD.check(request.headers[UPLOAD.header], known, time.time() + seconds)
+            UPLOAD.verify(request.headers[UPLOAD.header], trusted, time.time() + seconds)
         except SenderRefused as error:
             return web.Response(status=error.status, body=problem_body(error))
         return web.Response(status=500)
 
     app = web.Application()
     app.router.add_post("/reports", refuse)
-    first = first_round(phased_spec(), KEY)
+    first = open_first_round(phased_spec(), KEY)
     async with TestServer(app, host="127.0.0.1") as server:
         url = str(server.make_url(""))
         async with Wire.open("test", url, None, 1, key) as wire:
             with pytest.raises(SenderRefused) as refused:
-                await wire.send(header_of(first.round, first.digest), b"sealed" * 2, 2, "server")
+                await wire.send(report_header(first.round, first.digest), b"sealed" * 2, 2, "server")
     says = "this machine's clock and the service's differ" if seconds else "the services do not trust this key"
     assert refused.value.detail.startswith(says)

@@ -14,17 +14,17 @@ from aiohttp.test_utils import TestServer
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from privateer_core.errors import Unavailable
-from privateer_core.wire.envelope import header_of
+from privateer_core.wire.envelope import report_header
 from privateer_core.wire.problem import problem_body
 from privateer_lab.load import command
-from privateer_lab.load.endpoints import TRIES
+from privateer_lab.load.endpoints import MAX_ATTEMPTS
 from privateer_lab.load.wire import Wire
-from privateer_lab.services.rest import Busy
-from privateer_server.rounds.open_round import first_round
+from privateer_lab.services.rest import ServiceBusy
+from privateer_server.rounds.open_round import open_first_round
 from tests.support.phased import phased_spec
 
 KEY = X25519PrivateKey.generate().public_key().public_bytes_raw()
-FIRST = first_round(phased_spec(), KEY)
+FIRST = open_first_round(phased_spec(), KEY)
 BUSY = problem_body(Unavailable("the database does not answer", remedy="try again later"))
 
 
@@ -53,21 +53,21 @@ def busy(seconds: str) -> web.Response:
 
 @asynccontextmanager
 async def answering(**pages: list[web.Response]) -> AsyncIterator[Wire]:
-    """A wire to services that give each page's answers one after the other."""
+    """Open a wire to services that return each page's responses in order."""
     paths = {"facts": "/experiments/test", "policy": "/experiments/test/policy", "reports": "/experiments/test/reports"}
     app = web.Application()
 
-    def served(answers: list[web.Response]) -> Any:
+    def serve_in_order(answers: list[web.Response]) -> Any:
         async def answer(_: web.Request) -> web.Response:
             return answers.pop(0)
 
         return answer
 
     for name, answers in pages.items():
-        app.router.add_route("*", paths[name], served(answers))
+        app.router.add_route("*", paths[name], serve_in_order(answers))
     async with TestServer(app, host="127.0.0.1") as server:
-        where = str(server.make_url(""))
-        async with Wire.open("test", where, where, 1) as wire:
+        url = str(server.make_url(""))
+        async with Wire.open("test", url, url, 1) as wire:
             yield wire
     assert not any(pages.values())
 
@@ -79,28 +79,28 @@ async def test_every_question_waits_as_long_as_it_is_asked_to(sleeps: Sleeps) ->
     async with answering(facts=facts, reports=reports, policy=policy) as wire:
         assert await wire.fetch(None) is None
         assert await wire.fetch(None) == FIRST.publication
-        assert await wire.send(header_of(FIRST.round, FIRST.digest), b"sealed", 2, "shuffler") == (2, {})
+        assert await wire.send(report_header(FIRST.round, FIRST.digest), b"sealed", 2, "shuffler") == (2, {})
         assert sleeps.seconds == [2, 7, 3, 5, 30]
-        assert (wire.patience.waits, wire.patience.seconds) == (5, 47)
+        assert (wire.backoff.waits, wire.backoff.seconds) == (5, 47)
 
 
 async def test_an_endpoint_that_never_decides_is_given_up(sleeps: Sleeps) -> None:
     facts = [web.json_response({"experiment": "test", "batch": 10})]
-    async with answering(facts=facts, reports=[busy("1") for _ in range(TRIES)]) as wire:
-        refused = await wire.send(header_of(FIRST.round, FIRST.digest), b"sealed", 2, "shuffler")
+    async with answering(facts=facts, reports=[busy("1") for _ in range(MAX_ATTEMPTS)]) as wire:
+        refused = await wire.send(report_header(FIRST.round, FIRST.digest), b"sealed", 2, "shuffler")
     assert refused == (0, {"pending": 2})
-    assert len(sleeps.seconds) == TRIES
+    assert len(sleeps.seconds) == MAX_ATTEMPTS
 
 
 def test_a_server_that_is_busy_when_the_run_begins_is_asked_again(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], sleeps: Sleeps
 ) -> None:
-    spec = msgspec.json.decode(FIRST.schedule.encoded)
+    spec = msgspec.json.decode(FIRST.schedule.encoded_spec)
     later = httpx.Response(503, content=BUSY, headers={"Retry-After": "3"})
     answers = [later, later, httpx.Response(502, content=b"<html>"), httpx.Response(200, json={"spec": spec})]
     monkeypatch.setattr("privateer_lab.services.rest.bounded_request", lambda *_, **__: answers.pop(0))
-    options = command._parser().parse_args(["test"])
-    assert command._spec(options).name == "test"
+    options = command._make_parser().parse_args(["test"])
+    assert command._fetch_spec(options).name == "test"
     assert sleeps.seconds == [3, 3, 0.2]
     assert capsys.readouterr().err == "waiting for the server: the database does not answer\n"
 
@@ -108,6 +108,6 @@ def test_a_server_that_is_busy_when_the_run_begins_is_asked_again(
 def test_a_server_that_stays_busy_is_told_in_its_own_words(monkeypatch: pytest.MonkeyPatch, sleeps: Sleeps) -> None:
     later = httpx.Response(503, content=BUSY, headers={"Retry-After": "1"})
     monkeypatch.setattr("privateer_lab.services.rest.bounded_request", lambda *_, **__: later)
-    with pytest.raises(Busy, match="the database does not answer"):
-        command._spec(command._parser().parse_args(["test"]))
-    assert len(sleeps.seconds) == TRIES - 1
+    with pytest.raises(ServiceBusy, match="the database does not answer"):
+        command._fetch_spec(command._make_parser().parse_args(["test"]))
+    assert len(sleeps.seconds) == MAX_ATTEMPTS - 1

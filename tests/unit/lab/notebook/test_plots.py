@@ -1,4 +1,4 @@
-"""Pictures: axes with labels, titles in words, colours that people tell apart, and the curve that is certified."""
+"""Pictures: axes with labels, titles in words, distinguishable colours, and the certified curve."""
 
 import struct
 from pathlib import Path
@@ -12,8 +12,8 @@ from privateer_core.accounting.accountant import account
 from privateer_core.errors import SpecError
 from privateer_core.privacy.certificate import certify
 from privateer_core.privacy.risk import risks
-from privateer_lab.notebook.plot import true_positives
-from privateer_lab.picture import COLOURS
+from privateer_lab.notebook.plot import max_true_positive_rates
+from privateer_lab.render.pictures import COLOURS
 
 FALSE = np.linspace(0, 1, 501)
 
@@ -57,55 +57,55 @@ def test_each_picture_is_drawn_with_one_call(peaks: lab.Simulated, effects: lab.
 def test_the_map_has_the_policys_arms(peaks: lab.Simulated) -> None:
     """The colour of a place is that of the arm that people there get most."""
     axis = lab.plot.policy(peaks).figure.axes[0]
-    drawn = axis.collections[0].get_array().reshape(160, 160, 3)
+    pixels = axis.collections[0].get_array().reshape(160, 160, 3)
     middles = (np.arange(160) + 0.5) / 160
     shares = peaks.policy.shares({"x1": middles, "x2": np.full(160, middles[30])})
-    for place in np.flatnonzero(shares.max(axis=1) > 0.999):
-        wanted = COLOURS[int(shares[place].argmax())]
-        assert tuple(round(255 * float(part)) for part in drawn[30, place]) == tuple(
-            int(wanted[k : k + 2], 16) for k in (1, 3, 5)
+    for index in np.flatnonzero(shares.max(axis=1) > 0.999):
+        colour = COLOURS[int(shares[index].argmax())]
+        assert tuple(round(255 * float(part)) for part in pixels[30, index]) == tuple(
+            int(colour[k : k + 2], 16) for k in (1, 3, 5)
         )
 
 
 @pytest.mark.parametrize("name", ["bandit", "linear", "levels-shuffle", "miss-shuffle", "num10-shuffle"])
 def test_policies_of_every_kind_have_a_map(name: str) -> None:
-    made = lab.simulate(f"examples/{name}.toml", users=3000, seeds=1)
-    check(lab.plot.policy(made))
-    assert len(made.policy) > 0
+    simulated = lab.simulate(f"examples/{name}.toml", users=3000, seeds=1)
+    check(lab.plot.policy(simulated))
+    assert len(simulated.policy) > 0
 
 
 def claims(spec: str, changes: dict[str, Any] | None = None) -> Any:
-    made = lab.spec(spec, changes)
-    terms = made.planned("")
+    parsed = lab.spec(spec, changes)
+    terms = parsed.first_terms("")
     assert terms is not None
-    return certify(made.name, made.privacy, [terms], planned=True)
+    return certify(parsed.name, parsed.privacy, [terms], planned=True)
 
 
 @pytest.mark.parametrize("name", ["local", "shuffle", "central"])
-def test_an_attack_achieves_what_the_curve_says(name: str) -> None:
-    """Its best advantage is the risk that servers tell; and at any false-positive rate it keeps (epsilon, delta)."""
+def test_an_attack_achieves_the_rates_of_the_curve(name: str) -> None:
+    """Its best advantage is the published risk, and at any false-positive rate it satisfies (epsilon, delta)."""
     certificate = claims(f"examples/peaks-{name}.toml")
     for claim, risk in zip(certificate.claims, risks(certificate).risks, strict=True):
-        found = true_positives(claim, FALSE)
-        assert (np.diff(found) >= -1e-12).all()
-        assert (found >= FALSE).all()
+        rates = max_true_positive_rates(claim, FALSE)
+        assert (np.diff(rates) >= -1e-12).all()
+        assert (rates >= FALSE).all()
         if claim.epsilon is None:
-            assert (found == 1).all()
+            assert (rates == 1).all()
             continue
-        assert (found <= np.exp(claim.epsilon) * FALSE + claim.delta + 1e-12).all()
-        assert (found - FALSE).max() == pytest.approx(risk.advantage, rel=0.02, abs=1e-6)
+        assert (rates <= np.exp(claim.epsilon) * FALSE + claim.delta + 1e-12).all()
+        assert (rates - FALSE).max() == pytest.approx(risk.advantage, rel=0.02, abs=1e-6)
         delta = account(claim.event).delta(0.0) + claim.sampling
-        assert (found <= FALSE + delta + 1e-12).all()
+        assert (rates <= FALSE + delta + 1e-12).all()
 
 
 def test_randomized_response_has_the_curve_of_two_answers() -> None:
     claim = claims("examples/peaks-local.toml", {"privacy.epsilon": 2.0}).claims[0]
     e = np.exp(2.0)
     exact = np.minimum(e * FALSE, 1 - (1 - FALSE) / e)
-    assert true_positives(claim, FALSE) == pytest.approx(exact, abs=1e-9)
+    assert max_true_positive_rates(claim, FALSE) == pytest.approx(exact, abs=1e-9)
 
 
-def test_what_cannot_be_drawn_is_said(peaks: lab.Simulated) -> None:
+def test_a_plot_that_is_not_possible_is_refused(peaks: lab.Simulated) -> None:
     with pytest.raises(SpecError, match=r"age: no feature has this name \(choose from x1, x2\)"):
         lab.plot.policy(peaks, "age")
     with pytest.raises(SpecError, match=r"policy: is no policy \(give the name of an experiment"):
@@ -115,8 +115,8 @@ def test_what_cannot_be_drawn_is_said(peaks: lab.Simulated) -> None:
     with pytest.raises(SpecError, match="has no regret"):
         lab.plot.regret(peaks.policy)  # type: ignore[arg-type]
     for name in ("convex-one-point", "stations"):
-        made = lab.simulate(f"examples/{name}.toml", seeds=1)
+        simulated = lab.simulate(f"examples/{name}.toml", seeds=1)
         with pytest.raises(SpecError, match="chooses something else than an arm for each person"):
-            lab.plot.policy(made)
+            lab.plot.policy(simulated)
     with pytest.raises(SpecError, match="promises nothing"):
         lab.plot.privacy(lab.spec("examples/peaks-local.toml", {"privacy.model": "none", "privacy.epsilon": None}))

@@ -1,4 +1,4 @@
-"""Replay: a learner on logged rows earns what it earns with the people themselves."""
+"""Replay: a learner on logged rows earns the same as with the people themselves."""
 
 from typing import Any
 
@@ -35,49 +35,49 @@ def test_a_replay_earns_what_a_simulation_does() -> None:
     assert FALSE_ALARM <= 1e-6
     simulated = [simulate_once(spec(2000), seed).reward for seed in range(20)]
     replays = [lab.replay(log(8000, seed), spec(2000), seed=seed) for seed in range(20)]
-    replayed, all_rows = [one.reward.value for one in replays], [one.logged.value for one in replays]
+    replayed, all_rows = [replay.reward.value for replay in replays], [replay.logged.value for replay in replays]
     assert same_law(np.array(simulated)[:, None], np.array(replayed)[:, None])
     assert not same_law(np.array(simulated)[:, None], np.array(all_rows)[:, None])
 
 
 def test_a_replay_learns_and_says_what_it_used() -> None:
-    found = lab.replay(log(30_000, 1), spec(8000))
-    assert found.people == 8000
-    assert sum(row["rows"] for row in found.rows()) == found.rows_used
-    assert found.rows_used == pytest.approx(24_000, rel=0.05)
-    assert found.reward.low > found.logged.high
-    assert found.policy.shares({"x1": [0.05, 0.95], "x2": [0.5, 0.5]}).argmax(axis=1).tolist() == [0, 2]
-    assert found.rows()[-1]["reward"] > found.rows()[0]["reward"]
+    replayed = lab.replay(log(30_000, 1), spec(8000))
+    assert replayed.people == 8000
+    assert sum(row["rows"] for row in replayed.rows()) == replayed.rows_used
+    assert replayed.rows_used == pytest.approx(24_000, rel=0.05)
+    assert replayed.reward.low > replayed.logged.high
+    assert replayed.policy.shares({"x1": [0.05, 0.95], "x2": [0.5, 0.5]}).argmax(axis=1).tolist() == [0, 2]
+    assert replayed.rows()[-1]["reward"] > replayed.rows()[0]["reward"]
 
 
 def test_a_log_that_ends_early_is_said() -> None:
-    found = lab.replay(log(4000, 2), spec(8000))
-    assert found.people == 1000
-    assert "set users=1000" in found.warnings[0]
+    replayed = lab.replay(log(4000, 2), spec(8000))
+    assert replayed.people == 1000
+    assert "set users=1000" in replayed.warnings[0]
 
 
 def effects(seed: int) -> list[bool]:
-    """Whether each effect's interval has the truth in it, after a replay in segments: one arm adds .3."""
+    """Return whether each effect's confidence interval contains the truth after a replay in segments."""
     rng, rows = np.random.default_rng([3, seed]), 9000
-    made = {"group": rng.choice(list("abcd"), rows), "arm": rng.choice(["control", "gentle", "bold"], rows)}
-    made["reward"] = (rng.random(rows) < 0.3 + 0.3 * (made["arm"] == "bold")).astype(float)
-    found = lab.replay(
-        made, lab.spec("examples/trial.toml", {"experiment.round_size": 2500}, users=2500), seed=seed
+    log = {"group": rng.choice(list("abcd"), rows), "arm": rng.choice(["control", "gentle", "bold"], rows)}
+    log["reward"] = (rng.random(rows) < 0.3 + 0.3 * (log["arm"] == "bold")).astype(float)
+    result = lab.replay(
+        log, lab.spec("examples/trial.toml", {"experiment.round_size": 2500}, users=2500), seed=seed
     ).found
-    assert found is not None
-    rows_of = [row for row in found.rows() if row["effect"] is not None]
+    assert result is not None
+    rows_of = [row for row in result.rows() if row["effect"] is not None]
     return [row["low"] <= 0.3 * (row["arm"] == "bold") <= row["high"] for row in rows_of]
 
 
-def test_what_a_replay_finds_holds() -> None:
+def test_confidence_intervals_of_a_replay_contain_the_truth() -> None:
     """Of 80 intervals of 95 % fewer than 68 hold by chance once in a thousand."""
-    held = [one for seed in range(10) for one in effects(seed)]
-    assert len(held) > 60
-    assert np.mean(held) >= 0.85
+    is_covered = [effect for seed in range(10) for effect in effects(seed)]
+    assert len(is_covered) > 60
+    assert np.mean(is_covered) >= 0.85
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "error"),
     [
         ({"arm": np.where(np.arange(6000) < 3000, "left", "right")}, "arm: has arms that were not chosen uniformly"),
         ({"arm": np.repeat(ARMS, 2000), "x1": np.repeat([0.1, 0.5, 0.9], 2000)}, "too frequent for some people"),
@@ -86,8 +86,8 @@ def test_what_a_replay_finds_holds() -> None:
         ({"arm": ["left"] * 5999 + ["up"]}, "arm: row 5,999, .* not one of left, middle, right"),
     ],
 )
-def test_a_log_that_cannot_be_replayed_is_refused(change: dict[str, Any], said: str) -> None:
-    with pytest.raises(PrivateerError, match=said):
+def test_a_log_that_cannot_be_replayed_is_refused(change: dict[str, Any], error: str) -> None:
+    with pytest.raises(PrivateerError, match=error):
         lab.replay({**log(6000, 0), **change}, spec(2000))
 
 

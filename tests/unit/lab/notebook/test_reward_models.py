@@ -21,26 +21,26 @@ def noise_log(rows: int = 5000, columns: int = 4) -> dict[str, Any]:
 @pytest.mark.parametrize("item", ["0", "12", "30"])
 def test_a_model_that_explains_nothing_costs_nothing(item: str) -> None:
     """Of a ridge regression of 20 terms for 150 rows the error would be above that of IPS."""
-    found = lab.evaluate(noise_log(), item, context=["x0", "x1", "x2", "x3"])
-    assert found.dr.error <= 1.05 * found.ips.error
-    assert "ridge" not in found.model
-    assert f"rows left out, is {found.model}" in repr(found)
+    evaluation = lab.evaluate(noise_log(), item, context=["x0", "x1", "x2", "x3"])
+    assert evaluation.dr.error <= 1.05 * evaluation.ips.error
+    assert "ridge" not in evaluation.model
+    assert f"rows left out, is {evaluation.model}" in repr(evaluation)
 
 
 def test_a_model_that_explains_rewards_is_chosen_and_helps() -> None:
-    here = world()
-    log = here.log(6000, np.random.default_rng(14))
-    log["reward"] = 5 + 10 * here.means[log["hour"].astype(int), (log["plan"] == "paid").astype(int), 0]
-    found = lab.evaluate(log, here.judged, context=CONTEXT)
-    assert found.model == "a ridge regression an arm"
-    assert found.dr.error < 0.4 * found.ips.error
+    environment = world()
+    log = environment.log(6000, np.random.default_rng(14))
+    log["reward"] = 5 + 10 * environment.means[log["hour"].astype(int), (log["plan"] == "paid").astype(int), 0]
+    evaluation = lab.evaluate(log, environment.target_policy, context=CONTEXT)
+    assert evaluation.model == "a ridge regression an arm"
+    assert evaluation.dr.error < 0.4 * evaluation.ips.error
     means = lab.evaluate(log, "left")
     assert means.model == "the arms' means"
     assert means.dr.error < 0.5 * means.ips.error
 
 
 def test_folds_never_split_a_person() -> None:
-    """A column names the person, whose rewards are alike: it explains nothing of people who are left out."""
+    """A column that names the person explains rewards within a person, but not of people in other folds."""
     rng = np.random.default_rng(15)
     user = np.repeat(np.arange(20), 50)
     log = {
@@ -51,11 +51,11 @@ def test_folds_never_split_a_person() -> None:
         "reward": rng.random(20).round()[user],
     }
     assert "ridge" in lab.evaluate(log, "a", context=["name"]).model
-    found = lab.evaluate(log, "a", context=["name"], person="user")
-    assert "ridge" not in found.model
-    assert (found.n_rows, found.n_people) == (1000, 20)
-    assert "1,000 rows, of 20 people" in repr(found)
-    assert not any("--person" in warning for warning in found.warnings)
+    evaluation = lab.evaluate(log, "a", context=["name"], person="user")
+    assert "ridge" not in evaluation.model
+    assert (evaluation.n_rows, evaluation.n_people) == (1000, 20)
+    assert "1,000 rows, of 20 people" in repr(evaluation)
+    assert not any("--person" in warning for warning in evaluation.warnings)
 
 
 def test_a_column_of_people_that_repeat_is_noticed() -> None:

@@ -1,4 +1,4 @@
-"""Effects that are found, and people needed: what learners foresee, for every trust model."""
+"""Detectable effects and required numbers of people, for every trust model."""
 
 from typing import Any
 
@@ -12,10 +12,10 @@ from privateer_core.privacy.trust import TRUST
 
 
 def test_every_trust_model_has_a_row() -> None:
-    found = lab.detectable(people=40_000, epsilon=[1, 4])
+    table = lab.detectable(people=40_000, epsilon=[1, 4])
     promised = sum(row.promises for row in TRUST.values())
-    assert len(found) == 2 * promised + len(TRUST) - promised
-    by = {(row["model"], row["epsilon"]): row["least effect"] for row in found.rows()}
+    assert len(table) == 2 * promised + len(TRUST) - promised
+    by = {(row["model"], row["epsilon"]): row["least effect"] for row in table.rows()}
     assert by["none", None] < by["central", 1.0] < by["shuffle", 1.0] < by["local", 1.0]
     assert by["local", 4.0] < by["local", 1.0]
 
@@ -33,23 +33,23 @@ def test_one_look_without_privacy_is_the_textbooks() -> None:
 def test_people_and_effects_agree(model: str) -> None:
     (row,) = lab.sample_size(0.03, trust=model, epsilon=0.8).rows()
 
-    def least(people: int) -> float:
+    def least_effect(people: int) -> float:
         return float(lab.detectable(people=people, trust=model, epsilon=0.8).rows()[0]["least effect"])
 
-    assert least(row["people"]) == pytest.approx(0.03, rel=5e-3)
-    assert least(row["people"] * 9 // 10) > 0.03
+    assert least_effect(row["people"]) == pytest.approx(0.03, rel=5e-3)
+    assert least_effect(row["people"] * 9 // 10) > 0.03
 
 
-def test_a_plan_is_the_commands() -> None:
+def test_notebook_and_plan_have_the_same_figures() -> None:
     """`plan` has the same figures in its tables."""
-    made = lab.plan("examples/trial.toml", trust=["local"], epsilon=[1], users=20_000, seeds=1)
-    ours = lab.detectable("examples/trial.toml", trust="local", epsilon=1, people=20_000)
-    planned = {row["segment"]: row["least effect"] for row in made.foreseen.rows()}
-    assert {row["segment"]: row["least effect"] for row in ours.rows()} == planned
+    plan = lab.plan("examples/trial.toml", trust=["local"], epsilon=[1], users=20_000, seeds=1)
+    notebook_table = lab.detectable("examples/trial.toml", trust="local", epsilon=1, people=20_000)
+    planned = {row["segment"]: row["least effect"] for row in plan.foreseen.rows()}
+    assert {row["segment"]: row["least effect"] for row in notebook_table.rows()} == planned
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("arguments", "error"),
     [
         ({"people": 0}, "people: must be a whole number"),
         ({"trust": "magic"}, "trust: must be trust models"),
@@ -60,12 +60,12 @@ def test_a_plan_is_the_commands() -> None:
         ({"spec": "examples/peaks-local.toml"}, "foresees no effects"),
     ],
 )
-def test_a_plan_that_is_none_is_refused(given: dict[str, Any], said: str) -> None:
-    with pytest.raises(SpecError, match=said):
-        lab.detectable(**given)
+def test_a_malformed_plan_is_refused(arguments: dict[str, Any], error: str) -> None:
+    with pytest.raises(SpecError, match=error):
+        lab.detectable(**arguments)
 
 
 def test_a_promise_that_is_not_possible_is_left_out() -> None:
-    found = lab.detectable(people=500, epsilon=1)
-    assert {row["model"] for row in found.rows()} == set(TRUST) - {"shuffle"}
-    assert "min_batch" in found.notes[0] or "round_size" in found.notes[0]
+    table = lab.detectable(people=500, epsilon=1)
+    assert {row["model"] for row in table.rows()} == set(TRUST) - {"shuffle"}
+    assert "min_batch" in table.notes[0] or "round_size" in table.notes[0]

@@ -1,4 +1,4 @@
-"""The surface of ``privateer_lab``: names, tables, examples of the docstrings, and what bad input is told."""
+"""The surface of ``privateer_lab``: names, tables, examples of the docstrings, and errors of bad input."""
 
 import doctest
 import subprocess
@@ -33,14 +33,14 @@ def test_every_name_is_there_and_documented() -> None:
 
 
 def test_importing_it_is_fast() -> None:
-    """It imports nothing but itself, which takes 2 to 7 ms; 100 ms of processor time would be another package."""
+    """It imports itself alone, which takes 2 to 7 ms; another package would take 100 ms of processor time."""
     code = (
         "import sys, time; import os, typing, importlib; before = set(sys.modules); start = time.process_time();"
         "import privateer_lab; took = time.process_time() - start;"
         "print(took, *(set(sys.modules) - before))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    took, *names = done.stdout.split()
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    took, *names = process.stdout.split()
     assert names == ["privateer_lab"]
     assert float(took) < 0.1
 
@@ -55,10 +55,10 @@ def test_data_frames_are_imported_when_they_are_asked_for() -> None:
 def test_the_examples_of_the_docstrings_work(name: str) -> None:
     module = import_module(name)
     flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-    found = doctest.testmod(module, optionflags=flags)
-    assert found.failed == 0
-    functions = [getattr(lab, one) for one in FUNCTIONS if one not in ("result", "history", "policy")]
-    assert all(">>>" in one.__doc__ for one in functions if one.__module__ == name)
+    results = doctest.testmod(module, optionflags=flags)
+    assert results.failed == 0
+    functions = [getattr(lab, function) for function in FUNCTIONS if function not in ("result", "history", "policy")]
+    assert all(">>>" in function.__doc__ for function in functions if function.__module__ == name)
 
 
 def table() -> lab.ResultTable:
@@ -66,19 +66,19 @@ def table() -> lab.ResultTable:
 
 
 def test_tables_become_frames(tmp_path: Path) -> None:
-    made = table()
+    small_table = table()
     rows = [{"arm": "a", "n": 1, "share": 0.5, "cell": "few"}, {"arm": "b", "n": 2, "share": None, "cell": "3.0"}]
-    assert made.to_arrow().to_pylist() == rows
-    assert isinstance(made.to_pandas(), pd.DataFrame)
-    assert made.to_pandas()["n"].tolist() == [1, 2]
-    assert isinstance(made.to_polars(), pl.DataFrame)
-    assert made.to_polars().rows(named=True) == rows
-    made.to_parquet(tmp_path / "table.parquet")
+    assert small_table.to_arrow().to_pylist() == rows
+    assert isinstance(small_table.to_pandas(), pd.DataFrame)
+    assert small_table.to_pandas()["n"].tolist() == [1, 2]
+    assert isinstance(small_table.to_polars(), pl.DataFrame)
+    assert small_table.to_polars().rows(named=True) == rows
+    small_table.to_parquet(tmp_path / "table.parquet")
     assert parquet.read_table(tmp_path / "table.parquet").to_pylist() == rows
-    assert len(made) == 2
+    assert len(small_table) == 2
 
 
-def test_tables_are_shown() -> None:
+def test_tables_are_rendered_as_html_and_text() -> None:
     html = lab.ResultTable("<b>", {"arm": ["a<"] * 30}, ("remark & more",))._repr_html_()
     assert "&lt;b&gt;" in html
     assert html.count("<td") == 20
@@ -145,11 +145,11 @@ BAD: list[tuple[Any, dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("frame", "arguments", "said"), BAD)
+@pytest.mark.parametrize(("frame", "arguments", "error"), BAD)
 def test_a_frame_that_cannot_be_used_is_refused_in_one_sentence(
-    frame: Any, arguments: dict[str, Any], said: str
+    frame: Any, arguments: dict[str, Any], error: str
 ) -> None:
-    with pytest.raises(PrivateerError, match=said) as caught:
+    with pytest.raises(PrivateerError, match=error) as caught:
         lab.evaluate(frame, **{"policy": "b", **arguments})
     assert isinstance(caught.value, InputError | SpecError)
     assert caught.value.remedy
@@ -166,43 +166,43 @@ def test_a_policys_features_must_be_columns() -> None:
 
 
 def test_contexts_are_read_as_devices_read_them() -> None:
-    made = lab.simulate("examples/garden-shuffle.toml", users=2000, seeds=1)
+    simulated = lab.simulate("examples/garden-shuffle.toml", users=2000, seeds=1)
     garden = {"sun": [3.0], "rain": [47], "acidity": [6.2], "soil": ["sand"]}
     flagged = {key: value for key, value in garden.items() if key != "soil"} | {"soil=sand": [1]}
-    assert (made.policy.shares(garden) == made.policy.shares(flagged)).all()
+    assert (simulated.policy.shares(garden) == simulated.policy.shares(flagged)).all()
     with pytest.raises(SpecError, match="row 1, column 'sun' of the frame has no value"):
-        made.policy.shares(garden | {"sun": [np.nan]})
+        simulated.policy.shares(garden | {"sun": [np.nan]})
     levels = lab.simulate("examples/levels-shuffle.toml", users=2000, seeds=1).policy
     assert np.allclose(levels.at(np.zeros((3, levels.spec.dimension))).sum(axis=1), 1)
 
 
-def test_specs_from_everything() -> None:
+def test_specs_are_built_from_files_texts_and_tables() -> None:
     text = Path("examples/peaks-local.toml").read_text()
-    made = lab.spec(text)
-    assert lab.spec(made) == lab.spec(made.model_dump(exclude_none=True)) == made
-    data = made.model_dump(exclude_none=True)
+    parsed = lab.spec(text)
+    assert lab.spec(parsed) == lab.spec(parsed.model_dump(exclude_none=True)) == parsed
+    data = parsed.model_dump(exclude_none=True)
     assert lab.spec(data, {"context.features.x2": None}, users=900).experiment.horizon == 900
     assert "x2" in data["context"]["features"]
-    for wrong, said in (
+    for wrong, error in (
         (3, "spec: is no spec"),
         ({"privacy": 2}, "algorithm.name: missing"),
         ("nowhere.toml", "cannot read"),
     ):
-        with pytest.raises(SpecError, match=said):
+        with pytest.raises(SpecError, match=error):
             lab.spec(wrong)  # type: ignore[arg-type]
     with pytest.raises(SpecError, match=r"changes\.privacy: is no key"):
-        lab.spec(made, {"privacy": {}})
+        lab.spec(parsed, {"privacy": {}})
     with pytest.raises(SpecError, match="seeds: must be a whole number"):
-        lab.simulate(made, seeds=0)
+        lab.simulate(parsed, seeds=0)
 
 
-def test_a_draft_of_a_log() -> None:
+def test_a_log_becomes_a_spec_draft() -> None:
     log = {"age": [20, 30, 40, 55], "spent": [0.0, 12.0, 30.0, 99.0], "arm": ["new", "old", "new", "old"]}
-    made = lab.spec_from(log, reward="spent", arm="arm", bounds={"age": (18, 98)})
-    assert (made.spec.reward.low, made.spec.reward.high) == (0.0, 100.0)
-    assert made.spec.options == ("new", "old")
-    assert any("options are from the data" in one for one in made.confirm)
-    assert "<pre>" in made._repr_html_()
+    spec_draft = lab.spec_from(log, reward="spent", arm="arm", bounds={"age": (18, 98)})
+    assert (spec_draft.spec.reward.low, spec_draft.spec.reward.high) == (0.0, 100.0)
+    assert spec_draft.spec.options == ("new", "old")
+    assert any("options are from the data" in message for message in spec_draft.confirm)
+    assert "<pre>" in spec_draft._repr_html_()
     assert (
         lab.spec_from(log, reward="spent", bounds={"spent": (0, 50), "age": (0, 99)}, ignore=["arm"]).spec.reward.high
         == 50
@@ -216,8 +216,8 @@ def test_a_draft_of_a_log() -> None:
 def test_a_sweep_goes_on_where_it_stopped(tmp_path: Path) -> None:
     out = tmp_path / "sweep.csv"
     first = lab.sweep("examples/peaks-local.toml", {"privacy.epsilon": [1]}, users=1000, seeds=1, out=out)
-    both = lab.sweep("examples/peaks-local.toml", {"privacy.epsilon": [1, 4]}, users=1000, seeds=1, out=out)
-    assert both.rows()[0] == first.rows()[0]
-    assert len(both) == 2
+    extended = lab.sweep("examples/peaks-local.toml", {"privacy.epsilon": [1, 4]}, users=1000, seeds=1, out=out)
+    assert extended.rows()[0] == first.rows()[0]
+    assert len(extended) == 2
     with pytest.raises(SpecError, match="vary: must have a list of values"):
         lab.sweep("examples/peaks-local.toml", {"privacy.epsilon": 4}, seeds=1)  # type: ignore[dict-item]

@@ -1,4 +1,4 @@
-"""Which features a promise can afford: what reports tell of cells, near-copies, and rewards that mean nothing."""
+"""The features that a promise can afford: precisions of cells, near-copies, and rewards without any effect."""
 
 import math
 from itertools import pairwise
@@ -8,14 +8,19 @@ import numpy as np
 import pytest
 
 from privateer_core.algorithms import parse_spec
+from privateer_core.algorithms.additive.spec import AdditiveSpec
 from privateer_core.privacy.cell_reports import CellReports
 from privateer_lab.cli.input_files import load_spec
 from privateer_lab.planning.feature_sets import selection
-from privateer_lab.planning.feature_sets.afforded import affordable, afforded, unnoised
+from privateer_lab.planning.feature_sets.afforded import (
+    build_affordable_specs,
+    count_noiseless,
+    find_affordable_sets,
+)
 from privateer_lab.planning.feature_sets.budget import feature_budgets
-from privateer_lab.planning.feature_sets.outcomes import FeatureCodes, PotentialOutcomes
-from privateer_lab.planning.feature_sets.selection import most_telling
-from privateer_lab.planning.plans import Variant, possible
+from privateer_lab.planning.feature_sets.outcomes import FeatureCodes, PotentialOutcomes, encode_cells
+from privateer_lab.planning.feature_sets.selection import rank_features
+from privateer_lab.planning.plans import Variant, find_possible
 
 EXAMPLES = Path(__file__).parents[4] / "examples"
 UNIT = {"low": 0.0, "high": 1.0}
@@ -34,12 +39,12 @@ def tables(promise, people=20_000, names=NAMES):
 
 
 def outcomes(rng, effect, people=3_000, names=NAMES):
-    """Estimates as of a random log of yes and no: the third option is better from some age on, and the copy says so."""
+    """Return estimates of a random binary log: the third option is better above an age, and a column copies the age."""
     age = rng.random(people)
-    known = {"age": age, "copy": np.clip(age + 0.02 * rng.standard_normal(people), 0, 1)}
+    columns = {"age": age, "copy": np.clip(age + 0.02 * rng.standard_normal(people), 0, 1)}
     contexts = np.stack(
         [
-            known[name] if name in known else rng.integers(0, 3, people) if name == "job" else rng.random(people)
+            columns[name] if name in columns else rng.integers(0, 3, people) if name == "job" else rng.random(people)
             for name in names
         ],
         axis=1,
@@ -50,55 +55,77 @@ def outcomes(rng, effect, people=3_000, names=NAMES):
     rewards = np.full((people, 3), 0.4)
     rewards[np.arange(people), arms] += 3 * (won - 0.4)
     spec = parse_spec(tables({"model": "none"}, names=names))
-    return PotentialOutcomes(spec.features, contexts, rewards, np.full(people, 0.4), 0.4, 0.24)
+    return PotentialOutcomes(encode_cells(spec.features, contexts), rewards, np.full(people, 0.4), 0.4, 0.24)
 
 
 CENTRAL = {"model": "central", "epsilon": 1.0, "delta": 1e-6}
 
 
 def test_one_of_two_near_copies_is_taken():
-    known = outcomes(np.random.default_rng(0), 0.3)
-    assert set(most_telling(known)[:2]) == {"age", "copy"}
-    sets = afforded(tables(CENTRAL), known)
+    potential = outcomes(np.random.default_rng(0), 0.3)
+    assert set(rank_features(potential)[:2]) == {"age", "copy"}
+    sets = find_affordable_sets(tables(CENTRAL), potential)
     assert sets.names in ([("age",)], [("copy",)])
-    assert {names for _, names in affordable(tables(CENTRAL), known, differ=True)} == {(), *sets.names}
-    assert {names for _, names in affordable(tables(CENTRAL), known, differ=False)} == {()}
-    assert unnoised(tables(CENTRAL), known) == 1
+    assert {names for _, names in build_affordable_specs(tables(CENTRAL), potential, differ=True)} == {(), *sets.names}
+    assert {names for _, names in build_affordable_specs(tables(CENTRAL), potential, differ=False)} == {()}
+    assert count_noiseless(potential) == 1
 
 
-def taken(count, names=("age", "days", "job")):
-    """In how many of some logs whose rewards have nothing to do with features any is taken."""
+def count_false_selections(count, names=("age", "days", "job")):
+    """Return the number of logs with uninformative features in which a feature is selected."""
     rngs = map(np.random.default_rng, range(count))
-    some = [afforded(tables(CENTRAL, names=names), outcomes(rng, 0.0, 1_000, names)).names for rng in rngs]
-    return sum(bool(one) for one in some)
+    sets = (find_affordable_sets(tables(CENTRAL, names=names), outcomes(rng, 0.0, 1_000, names)) for rng in rngs)
+    return sum(bool(affordable.names) for affordable in sets)
 
 
-def test_rewards_that_mean_nothing_take_no_feature(monkeypatch):
-    """Planted: one standard error takes a feature far too often."""
-    at_two = taken(20)
-    monkeypatch.setattr(selection, "CLEARLY", 1.0)
+def test_rewards_independent_of_features_select_no_feature(monkeypatch):
+    """Planted: a threshold of a standard error selects a feature far too often."""
+    at_two = count_false_selections(20)
+    monkeypatch.setattr(selection, "MIN_STANDARD_ERRORS", 1.0)
     assert at_two <= 2
-    assert taken(20) >= 5
+    assert count_false_selections(20) >= 5
 
 
 @pytest.mark.parametrize("algorithm", ["partition", "additive"])
-def test_reports_tell_of_cells_what_the_promise_lets_them(algorithm):
-    keys, arms, asked = np.array([0.25]), np.array([[0.5]]), np.ones(1)
+def test_precisions_of_cells_rise_with_the_promise(algorithm):
+    keys, arms, invited = np.array([0.25]), np.array([[0.5]]), np.ones(1)
 
-    def told(promise):
+    def cell_precision(promise):
         spec = parse_spec(tables(promise) | {"algorithm": {"name": algorithm}})
-        return float(CellReports(spec, 0.5, 0.25).precisions([1000, 1000], keys, arms, asked)[0, 0])
+        return float(CellReports(spec, 0.5, 0.25).precisions([1000, 1000], keys, arms, invited)[0, 0])
 
-    free = told({"model": "none"})
+    free = cell_precision({"model": "none"})
     assert free == pytest.approx(2000 * 0.25 * 0.5 / 0.25, rel=0.01)
-    promised = [told({"model": "local", "epsilon": epsilon}) for epsilon in (1.0, 2.0, 4.0)]
-    assert all(first < then < free for first, then in pairwise(promised))
-    central = told(CENTRAL)
+    promised = [cell_precision({"model": "local", "epsilon": epsilon}) for epsilon in (1.0, 2.0, 4.0)]
+    assert all(first < second < free for first, second in pairwise(promised))
+    central = cell_precision(CENTRAL)
     assert promised[0] < central < free
     # What reports tell of a cell falls with its share: noise is that of all.
     spec = parse_spec(tables({"model": "local", "epsilon": 1.0}) | {"algorithm": {"name": algorithm}})
-    some = CellReports(spec, 0.5, 0.25).precisions([1000], np.array([0.2, 0.1]), np.full((2, 1), 0.5), np.ones(2))
-    assert some[0, 0] / some[1, 0] == pytest.approx(4, rel=0.05)
+    precisions = CellReports(spec, 0.5, 0.25).precisions([1000], np.array([0.2, 0.1]), np.full((2, 1), 0.5), np.ones(2))
+    assert precisions[0, 0] / precisions[1, 0] == pytest.approx(4, rel=0.05)
+
+
+def test_reports_on_arms_that_coins_gave_tell_more(monkeypatch):
+    """Where the arm is the coins', a report need not contain a random one."""
+    spec = AdditiveSpec.instances()["local-coins"]
+    arguments = [1000], np.array([0.25]), np.array([[0.5]]), np.ones(1)
+    with_plan = CellReports(spec, 0.5, 0.25).precisions(*arguments)[0, 0]
+    monkeypatch.setattr(AdditiveSpec, "has_coin_plan", False)
+    assert with_plan > 1.5 * CellReports(spec, 0.5, 0.25).precisions(*arguments)[0, 0]
+
+
+@pytest.mark.parametrize("promise", [{"model": "local", "epsilon": 1.0}, CENTRAL])
+def test_precisions_of_cells_of_a_declared_rate_do_not_depend_on_other_cells(promise):
+    """The variance of an estimated rate depends on the cell; a small cell has a far larger variance."""
+    spec = parse_spec(tables(promise) | {"reward": {"base_rate": 0.05}})
+    reports, keys = CellReports(spec, 0.05, 0.05), np.array([0.2, 0.02])
+
+    def cell_precision(cells):
+        return reports.precisions([1000], cells, np.full((len(cells), 1), 0.5), np.ones(len(cells)))[:, 0]
+
+    assert cell_precision(keys) == pytest.approx([cell_precision(keys[:1])[0], cell_precision(keys[1:])[0]])
+    assert cell_precision(keys)[0] > 5 * cell_precision(keys)[1]
 
 
 def test_policies_change_as_more_people_have_reported():
@@ -109,23 +136,23 @@ def test_policies_change_as_more_people_have_reported():
     assert groups[0] == [1000]
 
 
-def test_cells_are_those_of_places():
+def test_cells_are_numbered_by_the_levels_of_features():
     spec = parse_spec(tables({"model": "none"}))
-    codes = FeatureCodes.of(spec.features["age"], np.array([0.0, 0.13, 1.0, 7.0]))
+    codes = FeatureCodes.from_feature(spec.features["age"], np.array([0.0, 0.13, 1.0, 7.0]))
     assert codes.codes.tolist() == [0, 1, 2, 2]
     assert codes.kernel[0, 1] > codes.kernel[0, 2]
-    job = FeatureCodes.of(spec.features["job"], np.array([0.0, 2.0, 1.0, math.nan]))
-    assert len(set(job.codes.tolist())) == job.count == len(job.kernel)
+    job = FeatureCodes.from_feature(spec.features["job"], np.array([0.0, 2.0, 1.0, math.nan]))
+    assert len(set(job.codes.tolist())) == job.n_cells == len(job.kernel)
     assert np.linalg.eigvalsh(codes.kernel).min() > 0
 
 
 def test_a_plan_says_which_features_pay_and_what_more_people_would_bring():
     """Only the first of two features decides anything, and the whole gain is known."""
     spec = load_spec(EXAMPLES / "peaks-shuffle.toml", [], 4000)
-    own, free = feature_budgets(spec, [Variant("shuffle", 1.0, spec), *possible(spec, ["none"], [1.0])[0]])
-    assert own.features == free.features == ("x1",)
-    assert own.single < own.value < free.value
-    assert own.value < own.with_twice_people
-    assert own.value < own.with_twice_epsilon
+    shuffled, free = feature_budgets(spec, [Variant("shuffle", 1.0, spec), *find_possible(spec, ["none"], [1.0])[0]])
+    assert shuffled.features == free.features == ("x1",)
+    assert shuffled.single < shuffled.value < free.value
+    assert shuffled.value < shuffled.with_twice_people
+    assert shuffled.value < shuffled.with_twice_epsilon
     assert free.with_twice_epsilon is None
-    assert own.another is None, "x2 alone tells nothing"
+    assert shuffled.another is None, "x2 alone tells nothing"

@@ -1,4 +1,4 @@
-"""Plans and sweeps: what they say is right, what is interrupted goes on, and what is wrong is one line."""
+"""Plans and sweeps are correct, continue after an interruption, and report an error in a single line."""
 
 import json
 import os
@@ -6,7 +6,6 @@ import signal
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,11 +13,18 @@ import privateer_lab as lab
 from privateer_core.accounting.amplification import shuffled_delta
 from privateer_core.answer.people import People
 from privateer_core.errors import SpecError
-from privateer_core.privacy.trust import honest_people
+from privateer_core.privacy.trust import count_honest
 from privateer_lab.cli import output
-from privateer_lab.cli import plan as planning
 from privateer_lab.planning import sweep as sweeps
-from privateer_lab.planning.plans import batches, outcome, people_needed, possible, smallest_batch, variants
+from privateer_lab.planning.plans import (
+    count_needed,
+    describe_batches,
+    find_possible,
+    find_smallest_batch,
+    make_variants,
+    summarize_promise,
+)
+from privateer_lab.render.pictures import draw_plan
 from privateer_lab.simulation.simulate import simulate_once
 from privateer_lab.simulation.simulation import Costs, Run
 from tests.support.linears import linear_spec
@@ -30,7 +36,7 @@ from tests.unit.lab.planning.test_sweeps import rows
 PATH = tuple((n, 0.4 * min(n, 1000) + 0.05 * max(0, n - 1000), 0.3 * n, 0.5 * n) for n in range(100, 4100, 100))
 
 
-def made(path: tuple[tuple[int, float, float, float], ...]) -> Run:
+def make_run(path: tuple[tuple[int, float, float, float], ...]) -> Run:
     people, regret, constant, uniform = path[-1]
     return Run(
         0, regret, uniform, constant, 0.5, people, len(path), People(people, people), {"bins": 4.0}, Costs(), path
@@ -39,64 +45,75 @@ def made(path: tuple[tuple[int, float, float, float], ...]) -> Run:
 
 def test_people_needed_is_where_the_policy_begins_to_earn() -> None:
     """From 1,000 people on .05 a person is lost where the best constant arm loses .3: five sixths are gained."""
-    assert people_needed(made(PATH), 0.8) == 1000
-    assert people_needed(made(PATH), 0.9) is None
+    assert count_needed(make_run(PATH), 0.8) == 1000
+    assert count_needed(make_run(PATH), 0.9) is None
+
+
+def test_a_lead_by_chance_that_is_lost_again_does_not_pay() -> None:
+    """Planted: a run that was ahead early, by chance, and whose last policy is below the best single option."""
+
+    def play(*rates: float) -> Run:
+        regrets = [sum(rates[: n // 1000]) * 1000 for n in range(1000, 1000 * len(rates) + 1, 1000)]
+        return make_run(tuple((1000 * n, regret, 300.0 * n, 500.0 * n) for n, regret in enumerate(regrets, 1)))
+
+    assert count_needed(play(0.4, 0.2, 0.4, 0.4, 0.4, 0.4, 0.4, 0.4), 0.0) is None
+    assert count_needed(play(0.4, 0.2, 0.4, 0.4, 0.2, 0.2, 0.2, 0.2), 0.0) == 4000
 
 
 def test_nobody_gains_where_one_arm_is_best_for_all() -> None:
-    assert people_needed(made(tuple((n, 0.1 * n, 0.0, 0.5 * n) for n in (100, 200))), 0.5) is None
+    assert count_needed(make_run(tuple((n, 0.1 * n, 0.0, 0.5 * n) for n in (100, 200))), 0.5) is None
 
 
 def test_the_smallest_batch_keeps_the_promise_and_a_smaller_one_does_not() -> None:
     privacy = make_spec(SHUFFLE).privacy
-    batch = smallest_batch(privacy, 1.0, 4.0)
+    batch = find_smallest_batch(privacy, 1.0, 4.0)
     assert batch is not None
-    assert shuffled_delta(1.0, 4.0, 2, honest_people(privacy, batch)) <= 1e-6
-    assert shuffled_delta(1.0, 4.0, 2, honest_people(privacy, int(0.97 * batch))) > 1e-6
-    wanted = variants(make_spec(SHUFFLE), ("local", "shuffle"), (1.0, 4.0))
-    assert [row["epsilon"] for row in batches(wanted)] == [1.0, 4.0]
-    assert batches(wanted)[1]["min_batch_to_double"] is None
+    assert shuffled_delta(1.0, 4.0, 2, count_honest(privacy, batch)) <= 1e-6
+    assert shuffled_delta(1.0, 4.0, 2, count_honest(privacy, int(0.97 * batch))) > 1e-6
+    variants = make_variants(make_spec(SHUFFLE), ("local", "shuffle"), (1.0, 4.0))
+    assert [row["epsilon"] for row in describe_batches(variants)] == [1.0, 4.0]
+    assert describe_batches(variants)[1]["min_batch_to_double"] is None
 
 
-def test_what_a_learner_refuses_is_left_out_and_names_the_promise() -> None:
-    """A spec is possible, but under a shuffler a thousand people say too little of its features."""
+def test_a_promise_that_the_learner_refuses_is_left_out_with_the_reason() -> None:
+    """A spec is valid, but under a shuffler a batch of 1,000 is too small for its features."""
     spec = sparse_spec("shuffle", context__features=100, experiment__horizon=8000)
-    found = lab.plan(spec, trust=["central", "shuffle"], epsilon=[0.5], seeds=1)
-    (refused,) = found.refused
+    plan = lab.plan(spec, trust=["central", "shuffle"], epsilon=[0.5], seeds=1)
+    (refused,) = plan.refused
     assert refused.startswith("shuffle at epsilon 0.5: ")
     assert "experiment.round_size, under the shuffle model at epsilon 0.5" in refused
     assert "4000 people can" in refused
-    assert [row["model"] for row in found.outcomes] == ["central"]
+    assert [row["model"] for row in plan.outcomes] == ["central"]
     with pytest.raises(SpecError, match="under the shuffle model"):
         lab.plan(spec, trust=["shuffle"], epsilon=[0.5], seeds=1)
 
 
 def test_a_promise_that_is_not_possible_refuses_its_row_alone() -> None:
     spec = make_spec({"experiment.horizon": 900, "experiment.round_size": 100})
-    wanted, refused = possible(spec, ("local", "shuffle"), (1.0,))
-    assert [one.model for one in wanted] == ["local"]
-    assert [one.row["model"] for one in refused] == ["shuffle"]
-    assert "horizon" in refused[0].row["why"] or "round_size" in refused[0].row["why"]
+    possible, refused = find_possible(spec, ("local", "shuffle"), (1.0,))
+    assert [variant.model for variant in possible] == ["local"]
+    assert [refusal.as_row["model"] for refusal in refused] == ["shuffle"]
+    assert "horizon" in refused[0].as_row["why"] or "round_size" in refused[0].as_row["why"]
 
 
 def test_variants_are_specs_under_other_promises() -> None:
-    found = variants(make_spec({"experiment.round_size": 100}), ("local", "shuffle", "central"), (1.0, 8.0))
-    assert [(one.model, one.epsilon) for one in found] == [
+    variants = make_variants(make_spec({"experiment.round_size": 100}), ("local", "shuffle", "central"), (1.0, 8.0))
+    assert [(variant.model, variant.epsilon) for variant in variants] == [
         (model, epsilon) for model in ("local", "shuffle", "central") for epsilon in (1.0, 8.0)
     ]
-    assert [one.spec.experiment.round_size for one in found[::2]] == [100, 1000, 100]
-    assert [one.spec.privacy.delta for one in found[::2]] == [0.0, 1e-6, 1e-6]
+    assert [variant.spec.model_dump()["experiment"]["round_size"] for variant in variants[::2]] == [100, 1000, 100]
+    assert [variant.spec.privacy.delta for variant in variants[::2]] == [0.0, 1e-6, 1e-6]
 
 
-def seeded(seed: int, regret: float) -> Run:
-    return replace(made(PATH), seed=seed, regret=regret)
+def run_with_seed(seed: int, regret: float) -> Run:
+    return replace(make_run(PATH), seed=seed, regret=regret)
 
 
 def test_promises_are_compared_on_the_same_seeds() -> None:
-    """Of every promise a notebook has the runs of as many seeds, which are those of the command line."""
+    """A notebook plans every promise with the same seeds as the command line."""
     spec = make_spec({"experiment.horizon": 600, "experiment.round_size": 200, "population": {"name": "peaks"}})
-    found = lab.plan(spec, trust=["local"], epsilon=[1.0, 4.0], seeds=2)
-    for variant, row in zip(variants(spec, ("local",), (1.0, 4.0)), found.outcomes, strict=True):
+    plan = lab.plan(spec, trust=["local"], epsilon=[1.0, 4.0], seeds=2)
+    for variant, row in zip(make_variants(spec, ("local",), (1.0, 4.0)), plan.outcomes, strict=True):
         regrets = [simulate_once(variant.spec, seed).regret for seed in range(2)]
         assert (row["seeds"], row["epsilon"]) == (2, variant.epsilon)
         assert row["regret_mean"] == pytest.approx(sum(regrets) / 2)
@@ -104,25 +121,25 @@ def test_promises_are_compared_on_the_same_seeds() -> None:
 
 def test_the_interval_of_two_seeds_is_as_wide_as_it_must_be() -> None:
     """Planted: the normal interval, which would hold the mean in 7 of 10 cases."""
-    (variant,) = variants(make_spec(), ("local",), (1.0,))
-    row = outcome(variant, [seeded(0, 10.0), seeded(1, 20.0)])
+    (variant,) = make_variants(make_spec(), ("local",), (1.0,))
+    row = summarize_promise(variant, [run_with_seed(0, 10.0), run_with_seed(1, 20.0)])
     assert row["regret_ci95"] == pytest.approx(12.706 * 5.0, rel=1e-4)
     assert row["regret_ci95"] > 6 * 1.96 * 5.0
-    assert outcome(variant, [seeded(0, 10.0)])["regret_ci95"] is None
+    assert summarize_promise(variant, [run_with_seed(0, 10.0)])["regret_ci95"] is None
 
 
 @pytest.mark.parametrize(("growth", "warns"), [("0.5", True), ("0", False)])
 def test_rounds_that_are_too_large_for_a_memory_are_a_warning(
     growth: str, warns: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    grows = ("--set", "algorithm.memory=auto", "--set", f"experiment.round_growth={growth}", "--users", "9000")
+    grows = ("--set", "algorithm.half_life=auto", "--set", f"experiment.round_growth={growth}", "--users", "9000")
     for command in ("simulate", "plan"):
-        few = ("--seeds", "1", "--jobs", "1", *(("--models", "local", "--epsilons", "4") if command == "plan" else ()))
-        code, out, _ = run(capsys, command, SPEC, *grows, *few, "--json")
+        args = ("--seeds", "1", "--jobs", "1", *(("--models", "local", "--epsilons", "4") if command == "plan" else ()))
+        code, out, _ = run(capsys, command, SPEC, *grows, *args, "--json")
         assert code == 0
-        assert sum("experiment.round_growth" in said for said in json.loads(out)["warnings"]) == warns
-        words = " ".join(run(capsys, command, SPEC, *grows, *few)[1].split())
-        assert ("warning: with algorithm.memory rounds of up to" in words) is warns
+        assert sum("experiment.round_growth" in warning for warning in json.loads(out)["warnings"]) == warns
+        words = " ".join(run(capsys, command, SPEC, *grows, *args)[1].split())
+        assert ("warning: with algorithm.half_life rounds of up to" in words) is warns
 
 
 def test_plan_and_sweep_take_any_algorithm(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -168,7 +185,7 @@ def test_plan_and_sweep_take_any_algorithm(capsys: pytest.CaptureFixture[str], t
         (["reproduce", "paper-1-figure-7", "--quick", "--published", "none.csv"], "--published: "),
     ],
 )
-def test_what_is_wrong_is_one_line(
+def test_an_error_is_a_single_line(
     arguments: list[str], says: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -179,7 +196,7 @@ def test_what_is_wrong_is_one_line(
     assert len([line for line in err.splitlines() if not line.endswith(" ...")]) == 1
 
 
-def test_progress_returns_what_came_before_an_interruption(capsys: pytest.CaptureFixture[str]) -> None:
+def test_progress_returns_the_runs_before_an_interruption(capsys: pytest.CaptureFixture[str]) -> None:
     def items():  # type: ignore[no-untyped-def]
         yield 1
         raise KeyboardInterrupt
@@ -188,25 +205,27 @@ def test_progress_returns_what_came_before_an_interruption(capsys: pytest.Captur
     assert "interrupted after 1 of 3 runs" in capsys.readouterr().err
 
 
-FULL = {"name": "clinic", "people": 1000, "epsilon": 8.0, "shares": [0.4, 0.3, 0.3]}
+FULL = {"name": "clinic", "participants": 1000, "epsilon": 8.0, "shares": [0.4, 0.3, 0.3]}
 
 
 def test_a_plan_takes_sources_that_are_promised_more_than_a_report_may_cost() -> None:
-    (one,) = variants(make_spec({"sources": [FULL]}), ("shuffle",), (1.0,))
-    assert one.spec.privacy.local_epsilon_max == 8.0
+    (variant,) = make_variants(make_spec({"sources": [FULL]}), ("shuffle",), (1.0,))
+    assert variant.spec.privacy.local_epsilon_max == 8.0
 
 
 def test_a_plan_asks_for_several_messages_where_a_batch_makes_them_cheap() -> None:
-    planned = variants(linear_spec("shuffle", messages=3), ("local", "shuffle", "central", "none"), (1.0,))
-    assert [one.spec.algorithm.model_dump()["messages"] for one in planned] == [1, 3, 1, 1]
+    planned = make_variants(
+        linear_spec("shuffle", messages_per_report=3), ("local", "shuffle", "central", "none"), (1.0,)
+    )
+    assert [variant.spec.algorithm.model_dump()["messages_per_report"] for variant in planned] == [1, 3, 1, 1]
 
 
 def test_a_promise_that_the_spec_cannot_be_under_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    few = ("--users", "500", "--seeds", "1", "--epsilons", "1")
-    code, out, err = run(capsys, "plan", SPEC, *few, "--models", "shuffle")
+    options = ("--users", "500", "--seeds", "1", "--epsilons", "1")
+    code, out, err = run(capsys, "plan", SPEC, *options, "--models", "shuffle")
     assert (code, err.count("\n")) == (0, 1)
-    why = "shuffle at epsilon 1 is not possible: experiment.round_size, under the shuffle model at epsilon 1: is 1,000,"
-    assert out.count(why) == 1
+    reason = "experiment.round_size, under the shuffle model at epsilon 1: is 1,000,"
+    assert out.count(f"shuffle at epsilon 1 is not possible: {reason}") == 1
 
 
 def test_a_value_may_have_commas_and_one_source_be_meant() -> None:
@@ -218,38 +237,36 @@ def test_a_value_may_have_commas_and_one_source_be_meant() -> None:
 
 
 def test_no_more_processes_than_runs_and_no_absurd_number(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    asked = ("simulate", SPEC, "--set", "experiment.horizon=1000", "--seeds", "1", "--out", str(tmp_path / "a.csv"))
-    assert run(capsys, *asked, "--jobs", "500")[0] == 0
-    code, _, err = run(capsys, *asked, "--jobs", "100000")
+    arguments = ("simulate", SPEC, "--set", "experiment.horizon=1000", "--seeds", "1", "--out", str(tmp_path / "a.csv"))
+    assert run(capsys, *arguments, "--jobs", "500")[0] == 0
+    code, _, err = run(capsys, *arguments, "--jobs", "100000")
     assert code == 2
     assert "--jobs" in err
 
 
-@pytest.mark.parametrize("asked", [("plan", "--plot"), ("reproduce", "--out")])
+@pytest.mark.parametrize("arguments", [("plan", "--plot"), ("reproduce", "--out")])
 def test_a_folder_that_cannot_be_written_is_refused_before_the_runs(
-    asked: tuple[str, str], capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    arguments: tuple[str, str], capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def never(*_: object) -> None:
         raise AssertionError("ran")
 
-    monkeypatch.setattr("privateer_lab.cli.plan.choices_of", never)
+    monkeypatch.setattr("privateer_lab.cli.plan.list_choices", never)
     monkeypatch.setattr("privateer_papers.paper_1.figures.jump_start.simulate_once", never)
     (tmp_path / "taken").write_text("a file")
-    name = SPEC if asked[0] == "plan" else "paper-1-figure-6"
-    code, _, err = run(capsys, asked[0], name, asked[1], str(tmp_path / "taken" / "here"))
+    name = SPEC if arguments[0] == "plan" else "paper-1-figure-6"
+    code, _, err = run(capsys, arguments[0], name, arguments[1], str(tmp_path / "taken" / "here"))
     assert code == 2
     assert err.count("\n") == 1
     assert "taken" in err
 
 
-def test_the_legend_of_a_plan_hides_no_curve(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    drawn: list[Any] = []
-    monkeypatch.setattr("privateer_lab.pages.plots.plt.close", drawn.append)
+def test_the_legend_of_a_plan_hides_no_curve(tmp_path: Path) -> None:
     path = [{"people": people, "regret_mean": 0.3, "regret_worst": 0.4} for people in (1000, 20_000)]
     fixed = {"path": path, "best_constant_regret": 300.0, "people": 1000}
     rows = [{"model": model, "epsilon": 1.0, **fixed} for model in ("local", "shuffle")]
-    planning._draw(rows, "test", "people", tmp_path / "plan.png")
-    [figure] = drawn
+    figure = draw_plan("test", "people", rows).figure
+    figure.savefig(tmp_path / "plan.png")
     [legend] = [axis.get_legend() for axis in figure.axes if axis.get_legend()]
     assert not any(legend.get_window_extent().overlaps(axis.get_window_extent()) for axis in figure.axes)
     assert legend.get_window_extent().x1 <= figure.bbox.x1 + 1
@@ -257,9 +274,9 @@ def test_the_legend_of_a_plan_hides_no_curve(monkeypatch: pytest.MonkeyPatch, tm
 
 def test_tiny_promises_have_no_batch_and_none_is_below_what_a_spec_may_name() -> None:
     privacy = make_spec(SHUFFLE).privacy
-    assert smallest_batch(privacy, 1e-9, 6.0) is None
-    assert smallest_batch(privacy, 0.01, 16.0) is None
-    assert smallest_batch(privacy, 0.01, 0.02) == smallest_batch(privacy, 1.0, 1.0) == 100
+    assert find_smallest_batch(privacy, 1e-9, 6.0) is None
+    assert find_smallest_batch(privacy, 0.01, 16.0) is None
+    assert find_smallest_batch(privacy, 0.01, 0.02) == find_smallest_batch(privacy, 1.0, 1.0) == 100
     make_spec(SHUFFLE | {"privacy.min_batch": 100})
 
 
@@ -269,7 +286,7 @@ def test_the_list_of_reproductions_is_json_too(capsys: pytest.CaptureFixture[str
     assert "paper-1-figure-7" in [row["name"] for row in json.loads(out)]
 
 
-def test_a_run_that_is_terminated_keeps_what_came(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_terminated_sweep_keeps_its_finished_runs(capsys: pytest.CaptureFixture[str]) -> None:
     def items():  # type: ignore[no-untyped-def]
         yield 1
         os.kill(os.getpid(), signal.SIGTERM)
@@ -291,7 +308,7 @@ def test_a_missing_file_of_people_is_found_before_anything_runs(
     def never(*_: object) -> None:
         raise AssertionError("a run began")
 
-    monkeypatch.setattr("privateer_lab.cli.plan.choices_of", never)
+    monkeypatch.setattr("privateer_lab.cli.plan.list_choices", never)
     code, out, err = run(capsys, "plan", SPEC, "--set", "population.name=adult", "--set", "population.path=none.csv")
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert err.startswith("privateer: population.path: cannot read none.csv")
@@ -300,8 +317,8 @@ def test_a_missing_file_of_people_is_found_before_anything_runs(
 def test_a_warning_of_a_change_says_which_change(capsys: pytest.CaptureFixture[str]) -> None:
     """Planted: a curator's spec was warned of a limit that only shuffled reports have."""
     central = str(Path(SPEC).with_name("additive-central.toml"))
-    few = ("--seconds", "0.1", "--jobs", "1", "--json")
-    warnings = json.loads(run(capsys, "plan", central, *few)[1])["warnings"]
-    of_reports = [one for one in warnings if "local_epsilon_max" in one]
+    options = ("--seconds", "0.1", "--jobs", "1", "--json")
+    warnings = json.loads(run(capsys, "plan", central, *options)[1])["warnings"]
+    of_reports = [warning for warning in warnings if "local_epsilon_max" in warning]
     assert of_reports
-    assert all(one.startswith("with shuffle, epsilon 1: ") for one in of_reports)
+    assert all(warning.startswith("with shuffle, epsilon 1: ") for warning in of_reports)

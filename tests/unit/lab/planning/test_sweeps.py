@@ -1,4 +1,4 @@
-"""Sweeps: one table of many runs, tidy, that goes on where it was cut."""
+"""Sweeps: a tidy table of many runs, which continues after an interruption."""
 
 import csv
 from pathlib import Path
@@ -9,7 +9,7 @@ from pyarrow import parquet
 
 from privateer_lab.cli.input_files import load_spec
 from privateer_lab.planning import sweep as sweeps
-from privateer_lab.simulation.simulate import figures_of
+from privateer_lab.simulation.simulate import list_figures
 from tests.support.specs import make_spec
 from tests.unit.lab.cli.test_command_line import SPEC, run
 
@@ -22,25 +22,25 @@ def rows(path: Path) -> list[dict[str, str]]:
 
 
 def test_a_sweep_is_tidy_and_goes_on_where_it_was_cut(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    whole, cut = tmp_path / "whole.csv", tmp_path / "cut.csv"
-    assert run(capsys, "simulate", SPEC, *VARY, "--out", str(whole))[0] == 0
-    assert {(row["privacy.epsilon"], row["seed"]) for row in rows(whole)} == {(e, s) for e in "14" for s in "01"}
-    cut.write_bytes(whole.read_bytes()[:-7])
-    said = run(capsys, "simulate", SPEC, *VARY, "--out", str(cut))[1]
-    assert "4 runs, 1 of them new" in " ".join(said.split())
-    assert sorted(map(str, rows(cut))) == sorted(map(str, rows(whole)))
+    complete, cut = tmp_path / "whole.csv", tmp_path / "cut.csv"
+    assert run(capsys, "simulate", SPEC, *VARY, "--out", str(complete))[0] == 0
+    assert {(row["privacy.epsilon"], row["seed"]) for row in rows(complete)} == {(e, s) for e in "14" for s in "01"}
+    cut.write_bytes(complete.read_bytes()[:-7])
+    output = run(capsys, "simulate", SPEC, *VARY, "--out", str(cut))[1]
+    assert "4 runs, 1 of them new" in " ".join(output.split())
+    assert sorted(map(str, rows(cut))) == sorted(map(str, rows(complete)))
 
 
 def test_an_interrupted_sweep_keeps_its_rows(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = tmp_path / "table.csv"
-    kept = sweeps.SweepJournal.append
+    append = sweeps.SweepJournal.append
 
     def stop(journal: sweeps.SweepJournal, *row: object) -> None:
         if len(table.read_text().splitlines()) == 3:
             raise KeyboardInterrupt
-        kept(journal, *row)  # type: ignore[arg-type]
+        append(journal, *row)  # type: ignore[arg-type]
 
     with monkeypatch.context() as patch:
         patch.setattr(sweeps.SweepJournal, "append", stop)
@@ -93,7 +93,7 @@ def test_a_table_cut_off_in_its_first_line_begins_again(capsys: pytest.CaptureFi
 
 def test_two_sweeps_do_not_write_one_table(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     table = tmp_path / "sweep.csv"
-    with sweeps.SweepJournal(table, ["privacy.epsilon"], figures_of(load_spec(Path(SPEC), []))):
+    with sweeps.SweepJournal(table, ["privacy.epsilon"], list_figures(load_spec(Path(SPEC), []))):
         code, _, err = run(capsys, "simulate", SPEC, *VARY, "--out", str(table))
     assert code == 2
     assert "another sweep writes" in err
@@ -104,12 +104,12 @@ def test_rows_of_a_file_that_has_changed_are_run_again(tmp_path: Path) -> None:
     people = tmp_path / "people.csv"
     people.write_text("x,y\n1,a\n")
     population = {"name": "csv", "path": str(people), "label": "y"}
-    found = []
+    keys = []
     for _ in range(2):
-        found.append(sweeps.Cell((), make_spec({"population": population}), 0).key)
+        keys.append(sweeps.Cell((), make_spec({"population": population}), 0).key)
         people.write_text("x,y\n2,a\n")
-        sweeps._content.cache_clear()
-    assert found[0] != found[1]
+        sweeps._hash_file.cache_clear()
+    assert keys[0] != keys[1]
 
 
 def test_a_digest_of_digits_stays_text_in_parquet(tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_a_digest_of_digits_stays_text_in_parquet(tmp_path: Path) -> None:
 
 
 def test_a_journal_is_read_as_other_tables_are(tmp_path: Path) -> None:
-    """Planted: a digest that is a number, a trust model that is called none, and figures that nobody knows."""
+    """Planted: a digest of digits, the trust model none, and missing figures."""
     table = tmp_path / "sweep.csv"
     rows = ["privacy.model,experiment.arms,seed,regret,holds,spec", 'none,"[1, 2]",0,12,True,1234567890123456']
     table.write_text("\n".join([*rows, 'local,"[1, 2]",1,nan,False,12e4567890123456', "local,a,2,1.5,True,00aa\n"]))

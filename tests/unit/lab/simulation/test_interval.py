@@ -4,28 +4,27 @@ import numpy as np
 import pytest
 
 from privateer_core.algorithms import parse_spec
-from privateer_lab.simulation.simulate import simulate_once
-from privateer_lab.simulation.summary import interval, summary
+from privateer_lab.simulation.simulate import half_width_95, simulate_once, summarize
 
 
-def test_of_two_values_it_is_students() -> None:
-    assert interval(np.array([0.0, 1.0])) == pytest.approx(12.7062 / 2, abs=1e-4)
-    assert interval(np.array([3.0])) is None
+def test_the_interval_of_two_values_is_students() -> None:
+    assert half_width_95(np.array([0.0, 1.0])) == pytest.approx(12.7062 / 2, abs=1e-4)
+    assert half_width_95(np.array([3.0])) is None
 
 
 @pytest.mark.parametrize("runs", [2, 4, 10])
-def test_it_holds_the_mean_as_often_as_it_says(runs: int) -> None:
+def test_the_confidence_interval_contains_the_mean_at_its_level(runs: int) -> None:
     """Of 4,000 draws 5 % miss, within 5 deviations (false alarms 1e-6); the normal interval misses more."""
-    drawn = np.random.default_rng(runs).standard_normal((4_000, runs))
-    half = np.array([interval(values) for values in drawn])
-    far = np.abs(drawn.mean(axis=1))
-    allowed = 5 * (0.05 * 0.95 / len(drawn)) ** 0.5
-    assert abs((far > half).mean() - 0.05) < allowed
-    assert (far > 1.96 * drawn.std(axis=1, ddof=1) / runs**0.5).mean() > 0.05 + allowed
+    samples = np.random.default_rng(runs).standard_normal((4_000, runs))
+    half_widths = np.array([half_width_95(values) for values in samples])
+    errors = np.abs(samples.mean(axis=1))
+    allowed = 5 * (0.05 * 0.95 / len(samples)) ** 0.5
+    assert abs((errors > half_widths).mean() - 0.05) < allowed
+    assert (errors > 1.96 * samples.std(axis=1, ddof=1) / runs**0.5).mean() > 0.05 + allowed
 
 
 def test_the_error_of_effects_is_a_root_mean_square_over_runs_too() -> None:
-    """Planted: of one effect the mean of runs' figures is one of absolute errors."""
+    """Planted: with a single effect, the mean of the runs' figures is a mean of absolute errors."""
     spec = parse_spec(
         {
             "experiment": {"name": "one", "arms": ["old", "new"], "horizon": 400, "round_size": 400},
@@ -37,12 +36,12 @@ def test_the_error_of_effects_is_a_root_mean_square_over_runs_too() -> None:
     )
     runs = [simulate_once(spec, seed) for seed in range(3)]
     errors = np.array([run.facts["effect_error"] for run in runs])
-    assert summary(spec, runs, 0.0)["effect_error"] == pytest.approx(np.square(errors).mean() ** 0.5)
+    assert summarize(spec, runs, 0.0)["effect_error"] == pytest.approx(np.square(errors).mean() ** 0.5)
     assert errors.mean() < np.square(errors).mean() ** 0.5
 
 
-def test_runs_that_estimated_nothing_do_not_count_in_coverage() -> None:
-    """89 people who randomize: hardly any run has an interval, which is no coverage of 1 and no width of 0."""
+def test_runs_without_estimates_do_not_count_in_coverage() -> None:
+    """With 89 randomized reports hardly any run has an interval: no coverage of 1 and no width of 0."""
     spec = parse_spec(
         {
             "experiment": {"name": "few", "arms": ["a", "b"], "horizon": 89, "round_size": 89},
@@ -53,10 +52,10 @@ def test_runs_that_estimated_nothing_do_not_count_in_coverage() -> None:
         }
     )
     runs = [simulate_once(spec, seed) for seed in range(4)]
-    figures = summary(spec, runs, 0.0)
+    figures = summarize(spec, runs, 0.0)
     silent = [run for run in runs if run.facts["judged"] == 0]
     assert silent
     assert all(np.isnan(run.facts["coverage"]) for run in silent)
     assert [run["coverage"] for run in figures["runs"] if run["judged"] == 0] == [None] * len(silent)
-    said = [run.facts["half_width"] for run in runs if run.facts["judged"]]
-    assert figures["half_width"] == (pytest.approx(np.mean(said)) if said else None)
+    half_widths = [run.facts["half_width"] for run in runs if run.facts["judged"]]
+    assert figures["half_width"] == (pytest.approx(np.mean(half_widths)) if half_widths else None)

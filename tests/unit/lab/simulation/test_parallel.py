@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from privateer_core.errors import SpecError
-from privateer_lab.simulation.parallel import each
+from privateer_lab.simulation.parallel import run_tasks
 
 
 class _TaskError(Exception):
@@ -17,12 +17,12 @@ class _TaskError(Exception):
 
 
 class _Ray:
-    """What is used of Ray, as it behaves: tasks run when they are waited for, the last one first."""
+    """A stand-in for Ray: tasks run when the caller waits for them, in reverse order."""
 
     exceptions = SimpleNamespace(RayTaskError=_TaskError)
 
     def __init__(self) -> None:
-        self.most = 0
+        self.max_under_way = 0
 
     def init(self, **_: object) -> None:
         pass
@@ -34,12 +34,12 @@ class _Ray:
         return SimpleNamespace(remote=lambda *task: lambda: run(*task))
 
     def wait(self, under_way: list[Any]) -> tuple[list[Any], list[Any]]:
-        self.most = max(self.most, len(under_way))
+        self.max_under_way = max(self.max_under_way, len(under_way))
         return under_way[-1:], under_way[:-1]
 
-    def get(self, done: Callable[[], Any]) -> Any:
+    def get(self, task: Callable[[], Any]) -> Any:
         try:
-            return done()
+            return task()
         except Exception as error:
             raise _TaskError(error) from None
 
@@ -52,26 +52,30 @@ def square(number: int) -> int:
 
 @pytest.fixture
 def ray(monkeypatch: pytest.MonkeyPatch) -> _Ray:
-    made = _Ray()
-    monkeypatch.setitem(sys.modules, "ray", made)
-    return made
+    stand_in = _Ray()
+    monkeypatch.setitem(sys.modules, "ray", stand_in)
+    return stand_in
 
 
 TASKS = [(number,) for number in range(10)]
 
 
-@pytest.mark.parametrize(("jobs", "most"), [(None, 3), (2, 2), (100, 10)])
-def test_ray_gives_what_processes_give_as_they_come(ray: _Ray, jobs: int | None, most: int) -> None:
-    assert sorted(each(square, TASKS, jobs, "ray")) == sorted(each(square, TASKS, 1)) == [n * n for n in range(10)]
-    assert ray.most == most
-    assert next(each(square, TASKS, 2, "ray")) == 1
+@pytest.mark.parametrize(("jobs", "max_under_way"), [(None, 3), (2, 2), (100, 10)])
+def test_ray_gives_the_results_of_processes_as_they_come(ray: _Ray, jobs: int | None, max_under_way: int) -> None:
+    assert (
+        sorted(run_tasks(square, TASKS, jobs, "ray"))
+        == sorted(run_tasks(square, TASKS, 1))
+        == [n * n for n in range(10)]
+    )
+    assert ray.max_under_way == max_under_way
+    assert next(run_tasks(square, TASKS, 2, "ray")) == 1
 
 
 @pytest.mark.parametrize("backend", ["processes", "ray"])
-def test_what_a_run_refuses_is_told_as_it_is(ray: _Ray, backend: Any) -> None:
+def test_an_error_of_a_run_is_raised_unchanged(ray: _Ray, backend: Any) -> None:
     with pytest.raises(SpecError, match="number: below 0"):
-        list(each(square, [(-1,), (2,)], 2, backend))
+        list(run_tasks(square, [(-1,), (2,)], 2, backend))
 
 
 def test_no_runs_are_no_results() -> None:
-    assert list(each(square, [], 2)) == []
+    assert list(run_tasks(square, [], 2)) == []

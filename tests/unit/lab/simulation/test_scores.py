@@ -1,4 +1,4 @@
-"""What people lose after an experiment, by the largest estimate of their group."""
+"""The welfare that people lose after an experiment if they follow the largest estimate of their group."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -14,9 +14,9 @@ MEANS = np.array([[0.5, 0.7, 0.1], [0.5, 0.4, 0.9]])
 
 
 class Halves:
-    """People of two groups in turn, and what is compared among them."""
+    """People of two groups in turn, and the comparisons among them."""
 
-    def contexts(self, _seen: int, people: int, _rng: np.random.Generator) -> np.ndarray:
+    def contexts(self, _n_seen: int, people: int, _rng: np.random.Generator) -> np.ndarray:
         return np.column_stack([np.arange(people) % 2, np.zeros(people)])
 
     def means(self, contexts: np.ndarray) -> np.ndarray:
@@ -31,32 +31,32 @@ class Halves:
                 yield f"{name}: {arm}", group, arm, 0
 
 
-def lost(**estimates: float) -> float:
-    """What is lost after an answer with these estimates, named by group and arm."""
+def welfare_loss(**estimates: float) -> float:
+    """Return the welfare lost after an answer with these estimates, named by group and arm."""
     halves: Any = Halves()
     judgement = Judgement(make_spec({"experiment.horizon": 1000}), halves)
-    told = [
+    intervals = [
         SimpleNamespace(name=name.replace("_", ": "), value=value, low=value - 1, high=value + 1)
         for name, value in estimates.items()
     ]
-    answer: Any = SimpleNamespace(estimates=told)
-    judgement.see(halves, answer)
+    answer: Any = SimpleNamespace(estimates=intervals)
+    judgement.add_answer(halves, answer)
     return judgement.facts()["welfare_lost"]
 
 
 def test_right_signs_lose_nothing() -> None:
-    assert lost(first_1=0.2, first_2=-0.4, second_1=-0.1, second_2=0.4) == pytest.approx(0.0)
+    assert welfare_loss(first_1=0.2, first_2=-0.4, second_1=-0.1, second_2=0.4) == pytest.approx(0.0)
 
 
 def test_each_group_follows_its_own_estimates() -> None:
     """The first half gets the third arm, which loses .6; the second keeps the first, which loses .4."""
-    assert lost(first_1=0.1, first_2=0.2, second_1=-0.1, second_2=-0.2) == pytest.approx((0.6 + 0.4) / 2)
+    assert welfare_loss(first_1=0.1, first_2=0.2, second_1=-0.1, second_2=-0.2) == pytest.approx((0.6 + 0.4) / 2)
 
 
 def test_where_a_group_is_unknown_the_average_decides() -> None:
-    assert lost(first_1=0.2, all_1=-0.1, all_2=0.1) == pytest.approx(0.0)
-    assert lost(all_1=0.3, all_2=0.1) == pytest.approx((0.0 + 0.5) / 2)
+    assert welfare_loss(first_1=0.2, all_1=-0.1, all_2=0.1) == pytest.approx(0.0)
+    assert welfare_loss(all_1=0.3, all_2=0.1) == pytest.approx((0.0 + 0.5) / 2)
 
 
-def test_without_estimates_nothing_is_judged() -> None:
-    assert lost() == 0.0
+def test_without_estimates_no_effect_is_judged() -> None:
+    assert welfare_loss() == 0.0

@@ -1,4 +1,4 @@
-"""``privateer simulate`` of actions that affect everybody: figures, actions from a file, and what is refused."""
+"""``privateer simulate`` of actions that affect all people: figures, actions from a file, and refusals."""
 
 import json
 from pathlib import Path
@@ -29,18 +29,18 @@ def figures(capsys: pytest.CaptureFixture[str], *arguments: str, spec: Path = SP
 
 
 def test_figures_of_section_7(capsys: pytest.CaptureFixture[str]) -> None:
-    found = figures(capsys, "--seeds", "5")
-    assert set(found) >= KEYS
-    assert (found["epsilon"], found["delta"], found["model"]) == (10.0, 0.25, "shuffle")
-    assert found["best_action_kept"] == 1.0
-    assert float(str(found["regret_mean"])) <= 58_000
-    assert float(str(found["bits_mean"])) <= 2e7
-    assert "protects nobody" in str(found["warnings"])
+    output = figures(capsys, "--seeds", "5")
+    assert set(output) >= KEYS
+    assert (output["epsilon"], output["delta"], output["model"]) == (10.0, 0.25, "shuffle")
+    assert output["best_action_kept"] == 1.0
+    assert float(str(output["regret_mean"])) <= 58_000
+    assert float(str(output["bits_mean"])) <= 2e7
+    assert "protects nobody" in str(output["warnings"])
 
 
-def test_other_trust_models(capsys: pytest.CaptureFixture[str]) -> None:
-    nothing = ("--set", "privacy.model=none", "--set", "privacy.epsilon=", "--set", "privacy.delta=")
-    assert figures(capsys, *SMALL, *nothing)["epsilon"] is None
+def test_simulate_runs_under_every_trust_model(capsys: pytest.CaptureFixture[str]) -> None:
+    no_promise = ("--set", "privacy.model=none", "--set", "privacy.epsilon=", "--set", "privacy.delta=")
+    assert figures(capsys, *SMALL, *no_promise)["epsilon"] is None
     assert figures(capsys, *SMALL, "--set", "privacy.model=local")["true_delta"] == 0.0
     published = figures(capsys, *SMALL, "--set", "privacy.model=central", "--set", "algorithm.name=paper-5-dp-dpe")
     assert published["holds"] is False
@@ -49,7 +49,7 @@ def test_other_trust_models(capsys: pytest.CaptureFixture[str]) -> None:
 def test_users_are_the_population(capsys: pytest.CaptureFixture[str]) -> None:
     code, _, err = run(capsys, "simulate", str(SPEC), "--users", "50")
     assert code == 2
-    assert "experiment.people: " in err
+    assert "experiment.participants: " in err
     assert "raise it to 3179" in err
     assert figures(capsys, *SMALL, "--users", "5000")["rounds_mean"]
 
@@ -69,8 +69,8 @@ def with_actions(tmp_path: Path, text: str) -> Path:
 
 
 def test_actions_from_a_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    found = figures(capsys, spec=with_actions(tmp_path, "1.0,0,0\n0,0.5,0\n\n0,0,-1\n"))
-    assert found["rounds_mean"]
+    output = figures(capsys, spec=with_actions(tmp_path, "1.0,0,0\n0,0.5,0\n\n0,0,-1\n"))
+    assert output["rounds_mean"]
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_files_that_hold_no_actions(text: str, says: str, capsys: pytest.Capture
     assert err.count("\n") == 1
 
 
-def test_a_missing_file_of_actions(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_missing_file_of_actions_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     spec = with_actions(tmp_path, "")
     (tmp_path / "actions.csv").unlink()
     code, _, err = run(capsys, "simulate", str(spec))
@@ -110,7 +110,7 @@ def test_a_missing_file_of_actions(capsys: pytest.CaptureFixture[str], tmp_path:
         ("population=", "--set: "),
     ],
 )
-def test_what_cannot_work_is_one_line(setting: str, says: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_impossible_run_is_refused_in_one_line(setting: str, says: str, capsys: pytest.CaptureFixture[str]) -> None:
     code, _, err = run(capsys, "simulate", str(SPEC), "--set", setting)
     assert code == 2
     assert says in err

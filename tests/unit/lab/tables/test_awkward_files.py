@@ -1,4 +1,4 @@
-"""The same people in spellings that real exports have: both commands say the same of each, in the user's words."""
+"""The same people in spellings of real exports: both commands read them alike."""
 
 import gzip
 import io
@@ -15,7 +15,7 @@ from pyarrow import parquet
 
 import privateer_lab as lab
 from privateer_core.errors import PrivateerError, SpecError
-from privateer_lab.tables.header import COLUMNS_MAX
+from privateer_lab.tables.dialect import COLUMNS_MAX
 from tests.unit.lab.cli.test_command_line import run
 
 PEOPLE = 400
@@ -27,7 +27,7 @@ def people() -> list[list[str]]:
     rng = np.random.default_rng(1)
     arms, cities = ("new", "old", "mid"), ("Köln", "Wien", "Zürich")
     spend = np.round(np.exp(rng.normal(3, 1.5, PEOPLE)), 2)
-    return [[arms[rng.integers(3)], str(rng.integers(18, 80)), cities[rng.integers(3)], f"{one:.2f}"] for one in spend]
+    return [[arms[rng.integers(3)], str(rng.integers(18, 80)), cities[rng.integers(3)], f"{x:.2f}"] for x in spend]
 
 
 def text(rows: list[list[str]], separator: str = ",", header: tuple[str, ...] = HEADER) -> str:
@@ -35,12 +35,12 @@ def text(rows: list[list[str]], separator: str = ",", header: tuple[str, ...] = 
     return "".join(separator.join(row) + "\n" for row in [list(header), *quoted])
 
 
-def changed(column: int, change: Callable[[int, str], str]) -> str:
+def edit(column: int, change: Callable[[int, str], str]) -> str:
     return text([[*row[:column], change(n, row[column]), *row[column + 1 :]] for n, row in enumerate(people())])
 
 
 def spend(change: Callable[[int, str], str]) -> str:
-    return changed(3, change)
+    return edit(3, change)
 
 
 def is_much(cell: str) -> bool:
@@ -48,7 +48,7 @@ def is_much(cell: str) -> bool:
 
 
 def workbook() -> bytes:
-    """What a file of Excel begins with."""
+    """Return the first bytes of an Excel file."""
     return b"PK\x03\x04" + bytes(100)
 
 
@@ -109,8 +109,8 @@ REFUSED: dict[str, tuple[str | bytes, str]] = {
     "words.csv": (spend(lambda n, _: ("ill", "cured")[n % 2]), "spend: must be numbers, or yes and no"),
     "half.csv": (spend(lambda n, cell: cell if n % 2 else "cured"), "spend: must be numbers, or yes and no"),
     "same.csv": (spend(lambda *_: "yes"), "spend: every row has the same reward"),
-    "one-arm.csv": (changed(0, lambda *_: "new"), "arm: every row has the same option"),
-    "no-arm.csv": (changed(0, lambda *_: "NA"), "arm and spend: has no row with a value"),
+    "one-arm.csv": (edit(0, lambda *_: "new"), "arm: every row has the same option"),
+    "no-arm.csv": (edit(0, lambda *_: "NA"), "arm and spend: has no row with a value"),
     "other-names.csv": (text(people(), header=("group", "age", "city", "spend")), r"arm: no column has this name \(ch"),
     "wide.csv": (
         ",".join(f"x{n}" for n in range(20_000)) + "\n",
@@ -125,39 +125,40 @@ def write(folder: Path, name: str, content: str | bytes) -> Path:
     return path
 
 
-def both(path: Path, **more: Any) -> tuple[Any, lab.FinishedTest]:
-    """What a draft and a test that is over say of a file."""
-    return lab.spec_from(path, arm="arm", reward="spend", **more), lab.analyze(path, arm="arm", reward="spend", **more)
+def load(path: Path, **options: Any) -> tuple[Any, lab.FinishedTest]:
+    """Return the draft and the finished test of a file."""
+    options |= {"arm": "arm", "reward": "spend"}
+    return lab.spec_from(path, **options), lab.analyze(path, **options)
 
 
-def shared(made: Any, found: lab.FinishedTest) -> set[str]:
-    return set(made.notes) & set(found.assumed)
+def shared_notes(drafted: Any, analysis: lab.FinishedTest) -> set[str]:
+    return set(drafted.notes) & set(analysis.assumed)
 
 
 @pytest.mark.parametrize("name", AS_NUMBERS)
 def test_numbers_are_the_same_however_they_are_written(name: str, tmp_path: Path) -> None:
-    made, found = both(write(tmp_path, name, AS_NUMBERS[name]), control="old", bounds=None)
+    drafted, analysis = load(write(tmp_path, name, AS_NUMBERS[name]), control="old", bounds=None)
     unit = 1000 if name == "whole.csv" else 1
     spends = [unit * float(row[3]) for row in people()]
-    assert (made.spec.reward.kind, made.spec.reward.low) == ("numeric", 0.0)
-    assert (found.spec.reward.low, found.spec.reward.high) == (min(spends), max(spends))
-    assert sum(spend > made.spec.reward.high for spend in spends) <= 0.02 * PEOPLE
-    assert made.spec.options == found.spec.options == ("old", "mid", "new")
+    assert (drafted.spec.reward.kind, drafted.spec.reward.low) == ("numeric", 0.0)
+    assert (analysis.spec.reward.low, analysis.spec.reward.high) == (min(spends), max(spends))
+    assert sum(spend > drafted.spec.reward.high for spend in spends) <= 0.02 * PEOPLE
+    assert drafted.spec.options == analysis.spec.options == ("old", "mid", "new")
     if name != "decimal.parquet":
-        assert {"age", "city"} == set(made.spec.features)
-        assert made.spec.features["city"].levels
+        assert {"age", "city"} == set(drafted.spec.features)
+        assert drafted.spec.features["city"].levels
     mid, old = (np.mean([unit * float(row[3]) for row in people() if row[0] == arm]) for arm in ("mid", "old"))
-    effect = next(one for one in found.answer.effects if one.option == "mid")
+    effect = next(candidate for candidate in analysis.answer.effects if candidate.arm == "mid")
     assert effect.value == pytest.approx(mid - old, rel=1e-4)
-    assert found.answer.people == PEOPLE
+    assert analysis.answer.people == PEOPLE
 
 
 @pytest.mark.parametrize("name", AS_YES)
 def test_yes_and_no_are_read_in_their_usual_spellings(name: str, tmp_path: Path) -> None:
-    made, found = both(write(tmp_path, "table.csv", AS_YES[name]))
-    assert (made.spec.reward.kind, found.spec.reward.kind) == ("binary", "binary")
+    drafted, analysis = load(write(tmp_path, "table.csv", AS_YES[name]))
+    assert (drafted.spec.reward.kind, analysis.spec.reward.kind) == ("binary", "binary")
     yes = {arm: np.mean([is_much(row[3]) for row in people() if row[0] == arm]) for arm in ("mid", "old")}
-    effect = next(one for one in found.answer.effects if one.option == "old")
+    effect = next(candidate for candidate in analysis.answer.effects if candidate.arm == "old")
     assert effect.value == pytest.approx(yes["old"] - yes["mid"], abs=1e-5)
 
 
@@ -165,11 +166,11 @@ def test_yes_and_no_are_read_in_their_usual_spellings(name: str, tmp_path: Path)
 def test_both_commands_refuse_in_the_same_words(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     content, words = REFUSED[name]
     path = write(tmp_path, name, content)
-    said = [
+    outputs = [
         run(capsys, command, str(path), "--reward", "spend", "--arm", "arm") for command in ("spec-from", "analyze")
     ]
-    assert said[0] == said[1]
-    code, out, err = said[0]
+    assert outputs[0] == outputs[1]
+    code, out, err = outputs[0]
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert re.search(words, err), err
     assert "(" in err, "no remedy"
@@ -187,69 +188,70 @@ GAPS = ("", "NA", "N/A", "#N/A", "NaN", "nan", "NULL", "null", "None", "?", ".",
 @pytest.mark.parametrize("mark", GAPS)
 def test_gaps_are_counted_in_every_usual_spelling(mark: str, tmp_path: Path) -> None:
     """Every tenth cell is a gap: in ages it is no level, and rows without spend or arm are left out by both."""
-    path = write(tmp_path, "age.csv", changed(1, lambda n, cell: cell if n % 10 else mark))
-    made = lab.spec_from(path, arm="arm", reward="spend")
-    assert made.spec.features["age"].missing
-    assert any(one == "age: 40 of 400 rows have no value." for one in made.notes)
+    path = write(tmp_path, "age.csv", edit(1, lambda n, cell: cell if n % 10 else mark))
+    drafted = lab.spec_from(path, arm="arm", reward="spend")
+    assert drafted.spec.features["age"].missing
+    assert any(note == "age: 40 of 400 rows have no value." for note in drafted.notes)
     for column, name in ((3, "spend"), (0, "arm")):
-        made, found = both(write(tmp_path, f"{name}.csv", changed(column, lambda n, cell: cell if n % 10 else mark)))
-        assert f"40 rows without {name} are left out." in shared(made, found)
-        assert found.answer.people == PEOPLE - 40
-        assert made.spec.options == found.spec.options == ("mid", "new", "old")
+        drafted, analysis = load(write(tmp_path, f"{name}.csv", edit(column, lambda n, cell: cell if n % 10 else mark)))
+        assert f"40 rows without {name} are left out." in shared_notes(drafted, analysis)
+        assert analysis.answer.people == PEOPLE - 40
+        assert drafted.spec.options == analysis.spec.options == ("mid", "new", "old")
 
 
-def test_which_arms_lack_outcomes_is_said_by_both(tmp_path: Path) -> None:
+def test_missing_outcomes_are_counted_by_arm_in_both_commands(tmp_path: Path) -> None:
     rows = ["a,1", "a,0"] * 50 + ["b,"] * 30 + ["b,1", "b,0"] * 35
-    made, found = both(write(tmp_path, "table.csv", "\n".join(["arm,spend", *rows])))
-    assert "Rows without spend, by arm: a: 0 of 100, b: 30 of 100." in shared(made, found)
+    drafted, analysis = load(write(tmp_path, "table.csv", "\n".join(["arm,spend", *rows])))
+    assert "Rows without spend, by arm: a: 0 of 100, b: 30 of 100." in shared_notes(drafted, analysis)
 
 
 def test_infinite_numbers_are_no_levels(tmp_path: Path) -> None:
-    path = write(tmp_path, "age.csv", changed(1, lambda n, cell: cell if n % 10 else "inf"))
-    made = lab.spec_from(path, arm="arm", reward="spend")
-    assert made.spec.features["age"].missing
-    assert "age: 40 of 400 rows have no value, 40 of which are infinite numbers." in made.notes
-    made, found = both(write(tmp_path, "spend.csv", spend(lambda n, cell: cell if n % 10 else "inf")))
-    assert "40 of the rows without spend have an infinite number." in shared(made, found)
+    path = write(tmp_path, "age.csv", edit(1, lambda n, cell: cell if n % 10 else "inf"))
+    drafted = lab.spec_from(path, arm="arm", reward="spend")
+    assert drafted.spec.features["age"].missing
+    assert "age: 40 of 400 rows have no value, 40 of which are infinite numbers." in drafted.notes
+    drafted, analysis = load(write(tmp_path, "spend.csv", spend(lambda n, cell: cell if n % 10 else "inf")))
+    assert "40 of the rows without spend have an infinite number." in shared_notes(drafted, analysis)
 
 
 def test_arms_that_differ_by_case_are_named_and_blanks_are_trimmed(tmp_path: Path) -> None:
-    path = write(tmp_path, "t.csv", changed(0, lambda n, cell: cell.upper() if n % 5 == 0 else cell + "  "))
-    made, found = both(path)
-    assert set(made.spec.options) == set(found.spec.options) == {"mid", "new", "old", "MID", "NEW", "OLD"}
-    assert "arm: 'MID' and 'mid' count as different options: write them alike if they are one." in shared(made, found)
+    path = write(tmp_path, "t.csv", edit(0, lambda n, cell: cell.upper() if n % 5 == 0 else cell + "  "))
+    drafted, analysis = load(path)
+    assert set(drafted.spec.options) == set(analysis.spec.options) == {"mid", "new", "old", "MID", "NEW", "OLD"}
+    note = "arm: 'MID' and 'mid' count as different options: write them alike if they are one."
+    assert note in shared_notes(drafted, analysis)
 
 
 def test_the_row_of_a_total_is_left_out(tmp_path: Path) -> None:
-    made, found = both(write(tmp_path, "t.csv", text(people()) + "TOTAL,,,99999.00\n"))
-    assert "arm: the row of 'TOTAL' is a sum of others, and is left out." in shared(made, found)
-    assert made.spec.options == ("mid", "new", "old")
-    assert found.answer.people == PEOPLE
+    drafted, analysis = load(write(tmp_path, "t.csv", text(people()) + "TOTAL,,,99999.00\n"))
+    assert "arm: the row of 'TOTAL' is a sum of others, and is left out." in shared_notes(drafted, analysis)
+    assert drafted.spec.options == ("mid", "new", "old")
+    assert analysis.answer.people == PEOPLE
 
 
 def test_lower_may_be_better_in_a_draft_too(tmp_path: Path) -> None:
-    made, found = both(write(tmp_path, "t.csv", text(people())), lower_is_better=True)
+    drafted, analysis = load(write(tmp_path, "t.csv", text(people())), lower_is_better=True)
     spends = [float(row[3]) for row in people()]
-    assert made.spec.reward.high == 0
-    assert (found.spec.reward.low, found.spec.reward.high) == (-max(spends), -min(spends))
-    assert any("A lower spend counts as better" in one for one in made.notes)
+    assert drafted.spec.reward.high == 0
+    assert (analysis.spec.reward.low, analysis.spec.reward.high) == (-max(spends), -min(spends))
+    assert any("A lower spend counts as better" in note for note in drafted.notes)
     yes = lab.spec_from(write(tmp_path, "yes.csv", AS_YES["yes"]), arm="arm", reward="spend", lower_is_better=True)
     share = np.mean([not is_much(row[3]) for row in people()])
     assert yes.spec.reward.base_rate == pytest.approx(share, abs=0.01)
     rare = {"arm": ["a", "b"] * 1500, "ill": [n < 3 for n in range(3000)]}
-    made = lab.spec_from(rare, arm="arm", reward="ill", lower_is_better=True)
-    assert made.spec.reward.base_rate == pytest.approx(0.999)
+    drafted = lab.spec_from(rare, arm="arm", reward="ill", lower_is_better=True)
+    assert drafted.spec.reward.base_rate == pytest.approx(0.999)
 
 
 def test_a_table_of_an_arm_and_yes_or_no_is_a_test_of_everybody(tmp_path: Path) -> None:
-    """From the file to runs with its people: a draft, and a simulation, which finds what the rows have."""
+    """A draft of a file and a simulation of its people reproduce the effect in its rows."""
     rows = ["old,no"] * 900 + ["old,yes"] * 100 + ["new,no"] * 800 + ["new,yes"] * 200
     path = write(tmp_path, "ab.csv", "\n".join(["arm,bought", *rows]))
-    made = lab.spec_from(path, arm="arm", reward="bought", control="old")
-    assert made.spec.options == ("old", "new")
-    assert "No column makes a feature: this is the spec of a test among everybody." in made.notes
-    made.write(tmp_path / "ab.toml")
-    assert "a model of the means of the options alone" in made.people.notes[0]
+    drafted = lab.spec_from(path, arm="arm", reward="bought", control="old")
+    assert drafted.spec.options == ("old", "new")
+    assert "No column makes a feature: this is the spec of a test among everybody." in drafted.notes
+    drafted.write(tmp_path / "ab.toml")
+    assert "a model of the means of the options alone" in drafted.people.notes[0]
     spec = lab.spec(tmp_path / "ab.toml", {"privacy.model": "none", "privacy.epsilon": None})
     played = lab.simulate(spec, seeds=1)
     assert played.runs[0].reward == pytest.approx(0.15, abs=0.05)
@@ -258,16 +260,16 @@ def test_a_table_of_an_arm_and_yes_or_no_is_a_test_of_everybody(tmp_path: Path) 
 
 def test_damaged_files_have_no_traceback(tmp_path: Path) -> None:
     """A byte of a small file is replaced in 24 ways: both commands answer, or refuse in a sentence."""
-    rng, whole = np.random.default_rng(3), text(people()[:120]).encode()
+    rng, body = np.random.default_rng(3), text(people()[:120]).encode()
     for trial in range(24):
-        place = int(rng.integers(len(whole)))
+        index = int(rng.integers(len(body)))
         sign = (b",", b"\n", b'"', b"\x00", b"\xff", b"\r", b";", b"\xc3")[trial % 8]
-        path = write(tmp_path, "t.csv", whole[:place] + sign + whole[place + 1 :])
-        said = []
+        path = write(tmp_path, "t.csv", body[:index] + sign + body[index + 1 :])
+        errors = []
         for command in (lab.spec_from, lab.analyze):
             try:
                 command(path, arm="arm", reward="spend")
             except PrivateerError as error:
-                said.append(str(error))
-        assert len(said) in (0, 2), said
-        assert len(set(said)) < 2, said
+                errors.append(str(error))
+        assert len(errors) in (0, 2), errors
+        assert len(set(errors)) < 2, errors

@@ -10,7 +10,7 @@ from privateer_core.primitives.public_coins import UNIT, Layout
 from privateer_server.algorithms.partition.allocation import (
     Allocation,
     best_probabilities,
-    only_best,
+    select_best_arm,
     thompson_draw,
     thresholds,
 )
@@ -58,95 +58,97 @@ def test_thresholds_give_dropped_arms_nothing(seed, arms):
     active[:, rng.integers(arms)] = True
     shares = active * rng.random((7, arms)) ** 4 + 1e-12 * active
     shares /= shares.sum(axis=1, keepdims=True)
-    found = Layout(1, thresholds(shares, active)).shares
-    assert (found[~active] == 0).all()
-    assert found == pytest.approx(shares, abs=2 / UNIT)
+    layout_shares = Layout(1, thresholds(shares, active)).shares
+    assert (layout_shares[~active] == 0).all()
+    assert layout_shares == pytest.approx(shares, abs=2 / UNIT)
 
 
-def test_arms_that_take_turns_have_the_shares_of_arms_that_share():
+def test_one_arm_rounds_have_the_average_shares_of_thompson_sampling():
     """4,000 rounds: no arm of 20 bins is off by 5 of its standard deviations (false alarm below 4e-5)."""
     rng = np.random.default_rng(5)
     mean, standard_deviation = rng.normal(0, 0.3, (20, 3)), rng.uniform(0.1, 0.5, (20, 3))
     active = np.ones((20, 3), np.bool_)
     active[::2, 1] = False
-    wanted = best_probabilities(mean, standard_deviation, active)
-    drawn = [thompson_draw(mean, standard_deviation, active, np.arange(20), seed) for seed in range(4000)]
-    assert all(((shares == 0) | (shares == 1)).all() and (shares.sum(axis=1) == 1).all() for shares in drawn)
-    found = np.mean(drawn, axis=0)
-    deviation = np.sqrt(wanted * (1 - wanted) / len(drawn))
-    assert (np.abs(found - wanted) <= 5 * deviation + 1e-3).all()
-    assert not found[~active].any()
+    expected = best_probabilities(mean, standard_deviation, active)
+    samples = [thompson_draw(mean, standard_deviation, active, np.arange(20), seed) for seed in range(4000)]
+    assert all(((shares == 0) | (shares == 1)).all() and (shares.sum(axis=1) == 1).all() for shares in samples)
+    average = np.mean(samples, axis=0)
+    deviation = np.sqrt(expected * (1 - expected) / len(samples))
+    assert (np.abs(average - expected) <= 5 * deviation + 1e-3).all()
+    assert not average[~active].any()
     # Planted: draws of half the deviations.
     timid = np.mean(
         [thompson_draw(mean, standard_deviation / 2, active, np.arange(20), seed) for seed in range(4000)], 0
     )
-    assert not (np.abs(np.mean(timid, axis=0) - wanted) <= 5 * deviation + 1e-3).all()
+    assert not (np.abs(np.mean(timid, axis=0) - expected) <= 5 * deviation + 1e-3).all()
 
 
-def test_parts_that_are_alike_play_the_same_arm_in_a_round():
+def test_equal_parts_play_the_same_arm_in_a_round():
     alike = (np.zeros((4, 3)), np.ones((4, 3)), np.ones((4, 3), np.bool_))
-    together = [thompson_draw(*alike, np.array([0, 0, 1, 1]), seed).argmax(axis=1) for seed in range(50)]
-    assert all(arms[0] == arms[1] and arms[2] == arms[3] for arms in together)
-    assert any(arms[0] != arms[2] for arms in together)
-    assert len({int(arms[0]) for arms in together}) == 3
+    arms_by_round = [thompson_draw(*alike, np.array([0, 0, 1, 1]), seed).argmax(axis=1) for seed in range(50)]
+    assert all(arms[0] == arms[1] and arms[2] == arms[3] for arms in arms_by_round)
+    assert any(arms[0] != arms[2] for arms in arms_by_round)
+    assert len({int(arms[0]) for arms in arms_by_round}) == 3
 
 
-def bins_of(depth, people=1.0, selected=False, known=0.01):
+def make_bin(depth, people=1.0, selected=False, variance=0.01):
     """The rule under shuffle, a bin of so many halvings of two numbers, and how it is treated."""
     spec, none = make_spec(SHUFFLE), np.zeros(0, np.int64)
     tree = BinTree(np.tile([0, 1], 20)[:depth], np.array([depth]), np.zeros(1, np.int64), none, none)
     space, kernel = Space(spec.blocks), Kernel(np.array([11, 11]), 0)
-    process = BinProcess(
-        tree, BinEvidence.nothing(1, 3), np.array([people]), kernel, space, np.arange(2), spec.dimension
-    )
+    process = BinProcess(tree, BinEvidence.empty(1, 3), np.array([people]), kernel, space, np.arange(2), spec.dimension)
     allocation = Allocation(spec, by_levels=False)
-    kinds = allocation.kinds(process, np.ones((1, 3), np.bool_), np.full((1, 3), known), selected=selected)
+    kinds = allocation.classify_bins(process, np.ones((1, 3), np.bool_), np.full((1, 3), variance), selected=selected)
     return allocation, process, kinds
 
 
 @pytest.mark.parametrize(
     ("bins", "kinds"),
     [
-        (bins_of(0), (True, False, False)),
-        (bins_of(8), (False, False, True)),
-        (bins_of(8, known=5.0), (False, False, False)),
-        (bins_of(8, 0.5, selected=True), (True, True, False)),
-        (bins_of(8, 0.01, selected=True), (False, False, True)),
+        (make_bin(0), (True, False, False)),
+        (make_bin(8), (False, False, True)),
+        (make_bin(8, variance=5.0), (False, False, False)),
+        (make_bin(8, 0.5, selected=True), (True, True, False)),
+        (make_bin(8, 0.01, selected=True), (False, False, True)),
     ],
     ids=["wide", "narrow", "unknown", "large", "small"],
 )
 def test_bins_are_treated_by_their_width_people_and_knowledge(bins, kinds):
-    found = bins[2]
-    assert (bool(found.wide[0]), bool(found.large[0]), bool(found.one_arm[0])) == kinds
+    classified = bins[2]
+    assert (bool(classified.wide[0]), bool(classified.large[0]), bool(classified.one_arm[0])) == kinds
 
 
 def test_an_arm_is_dropped_when_it_is_behind_by_more_deviations_than_the_bin_asks_for():
     """Deviations of a difference: 1.8 where arms share a bin, 2.2 where rounds play one, 3 in large bins."""
-    for bins, most in ((bins_of(8, known=5.0), 1.8), (bins_of(8), 2.2), (bins_of(8, 0.5, selected=True), 3.0)):
+    for bins, limit in ((make_bin(8, variance=5.0), 1.8), (make_bin(8), 2.2), (make_bin(8, 0.5, selected=True), 3.0)):
         allocation, process, kinds = bins
-        usual = Kernel(usual_lengths(process.space.parts), 2, process.space).within(*process.box)
-        within = max(process.kernel.within(*process.box)[0], usual[0] if kinds.wide[0] else 0.0)
+        usual = Kernel(usual_lengths(process.space.parts), 2, process.space).within_bin_variances(*process.box)
+        within = max(process.kernel.within_bin_variances(*process.box)[0], usual[0] if kinds.wide[0] else 0.0)
         deviation = np.sqrt(2 * (0.01 + within))
         for times, stays in ((0.99, True), (1.01, False)):
-            mean = np.array([[0.0, -times * most * deviation, 0.0]])
-            known = (np.ones((1, 3), np.bool_), mean, np.full((1, 3), 0.01))
-            assert allocation.surviving(process, kinds, *known)[0, 1] == stays
+            mean = np.array([[0.0, -times * limit * deviation, 0.0]])
+            posterior = (np.ones((1, 3), np.bool_), mean, np.full((1, 3), 0.01))
+            assert allocation.surviving_arms(process, kinds, *posterior)[0, 1] == stays
 
 
 def test_less_is_explored_when_few_people_are_left_and_in_narrow_bins():
-    (allocation, _, wide), (_, _, narrow) = bins_of(0), bins_of(8)
-    assert allocation.exploration(wide, 0, np.inf, 0.5) > allocation.exploration(narrow, 0, np.inf, 0.5) > 0.3
-    assert allocation.exploration(wide, 19_999, np.inf, 0.5) == pytest.approx(0.05)
+    (allocation, _, wide), (_, _, narrow) = make_bin(0), make_bin(8)
+    assert (
+        allocation.exploration_factors(wide, 0, np.inf, 0.5)
+        > allocation.exploration_factors(narrow, 0, np.inf, 0.5)
+        > 0.3
+    )
+    assert allocation.exploration_factors(wide, 19_999, np.inf, 0.5) == pytest.approx(0.05)
 
 
 def test_more_is_explored_where_events_are_rare():
     """Draws have the whole standard deviation below rates of .02, in wide bins and in narrow ones."""
-    for allocation, _, kinds in (bins_of(0), bins_of(8)):
-        usual, rare = (allocation.exploration(kinds, 0, np.inf, rarity)[0] for rarity in (0.03, 0.01))
+    for allocation, _, kinds in (make_bin(0), make_bin(8)):
+        usual, rare = (allocation.exploration_factors(kinds, 0, np.inf, rarity)[0] for rarity in (0.03, 0.01))
         assert usual < rare == 1.0
 
 
-def test_the_only_arm_is_the_best_of_those_that_are_preferred():
+def test_the_single_arm_is_the_best_of_the_preferred_arms():
     mean, all_ = np.array([[0.9, 0.5, 0.1]]), np.ones((1, 3), np.bool_)
-    assert only_best(all_, np.array([False, True, True]), mean).tolist() == [[False, True, False]]
-    assert only_best(all_, np.zeros(3, np.bool_), mean).tolist() == [[True, False, False]]
+    assert select_best_arm(all_, np.array([False, True, True]), mean).tolist() == [[False, True, False]]
+    assert select_best_arm(all_, np.zeros(3, np.bool_), mean).tolist() == [[True, False, False]]

@@ -1,4 +1,4 @@
-"""What learners keep when an experiment changes: evidence stays, retired arms go, added ones are not known."""
+"""Learners after a change: evidence stays, retired arms have no share, and added arms are unknown."""
 
 from dataclasses import replace
 from typing import Any
@@ -10,7 +10,7 @@ from privateer_core.algorithms.partition import PartitionSpec
 from privateer_core.errors import SpecError
 from privateer_server.algorithms import learner_for
 from privateer_server.algorithms.partition.learner import PartitionLearner
-from privateer_server.experiments.spec_changes import extended, renamed, with_arm, without_arm
+from privateer_server.experiments.spec_changes import add_arm, extend_horizon, retire_arm, with_name
 from privateer_server.rounds.loop import Schedule
 from privateer_server.rounds.open_round import read_schedule
 from tests.support.phased import phased_spec
@@ -19,13 +19,13 @@ from tests.support.specs import make_spec
 
 MODELS = [{}, {"privacy.model": "shuffle", "privacy.delta": 1e-6}]
 SOURCES = [
-    {"name": "past", "people": 2000, "epsilon": 1.0, "shares": [0.5, 0.3, 0.2]},
-    {"name": "older", "people": 2000, "epsilon": 1.0, "shares": [0.2, 0.3, 0.5]},
+    {"name": "past", "participants": 2000, "epsilon": 1.0, "shares": [0.5, 0.3, 0.2]},
+    {"name": "older", "participants": 2000, "epsilon": 1.0, "shares": [0.2, 0.3, 0.5]},
 ]
 
 
-def played(spec: Any, rounds: int, rewards: Any, seed: int = 0) -> Any:
-    """The step after so many rounds of people whose chance of a reward is ``rewards(contexts, arm)``."""
+def play_rounds(spec: Any, rounds: int, rewards: Any, seed: int = 0) -> Any:
+    """Return the step after a number of rounds with the reward probability ``rewards(contexts, arm)``."""
     schedule, rng = Schedule(spec), np.random.default_rng(seed)
     step = schedule.open(seed)
     for _ in range(rounds):
@@ -40,32 +40,32 @@ def released(policy: Any, people: int, rewards: Any, rng: np.random.Generator) -
     decided = policy.decide(contexts, coins)
     chances = rewards(contexts, decided.arms)
     values = (rng.random(people) < chances).astype(np.float64)
-    told = rng.integers(0, 2**32, people, dtype=np.uint32) if policy.fresh_coins else coins
-    return policy.mechanism.simulate(policy.contribute(contexts, told, decided, values), rng)
+    report_coins = rng.integers(0, 2**32, people, dtype=np.uint32) if policy.fresh_coins else coins
+    return policy.mechanism.simulate(policy.contribute(contexts, report_coins, decided, values), rng)
 
 
 def by_half(contexts: Any, arms: Any) -> Any:
     """Arm 0 is best on the left, arm 1 on the right, and the others are poor."""
-    left = contexts[:, 0] < 0.5
-    return np.where(arms == 0, np.where(left, 0.9, 0.2), np.where(arms == 1, np.where(left, 0.2, 0.9), 0.4))
+    is_left = contexts[:, 0] < 0.5
+    return np.where(arms == 0, np.where(is_left, 0.9, 0.2), np.where(arms == 1, np.where(is_left, 0.2, 0.9), 0.4))
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_a_longer_horizon_changes_nothing_that_is_known(model: Any) -> None:
+def test_a_longer_horizon_keeps_the_state(model: Any) -> None:
     before = make_spec({"privacy.epsilon": 4.0, **model})
-    step = played(before, 8, by_half)
-    after = Schedule(extended(before, 40_000))
-    assert after.learner.changed(step.state, before) is step.state
+    step = play_rounds(before, 8, by_half)
+    after = Schedule(extend_horizon(before, 40_000))
+    assert after.learner.apply_spec_change(step.state, before) is step.state
     assert after.follow(step.state, 9, 1).batch == 1000
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_a_retired_arm_leaves_its_evidence_and_no_share(model: Any) -> None:
+def test_a_retired_arm_keeps_its_evidence_without_a_share(model: Any) -> None:
     before = make_spec({"privacy.epsilon": 4.0, **model})
-    step = played(before, 8, by_half)
-    after = without_arm(before, "arm-0")
+    step = play_rounds(before, 8, by_half)
+    after = retire_arm(before, "arm-0")
     schedule = Schedule(after)
-    state = schedule.learner.changed(step.state, before)
+    state = schedule.learner.apply_spec_change(step.state, before)
     assert np.array_equal(state.evidence.precision, step.state.evidence.precision)
     assert not state.active[:, 0].any()
     assert state.active.any(axis=1).all()
@@ -82,9 +82,9 @@ def test_an_added_arm_that_is_best_is_found(model: Any) -> None:
         return np.where(arms == 3, 0.9, 0.6 * by_half(contexts, arms))
 
     before = make_spec({"privacy.epsilon": 4.0, **model})
-    step = played(before, 6, with_better)
-    schedule, rng = Schedule(with_arm(before, "new")), np.random.default_rng(3)
-    state: Any = schedule.learner.changed(step.state, before)
+    step: Any = play_rounds(before, 6, with_better)
+    schedule, rng = Schedule(add_arm(before, "new")), np.random.default_rng(3)
+    state: Any = schedule.learner.apply_spec_change(step.state, before)
     assert not state.evidence.precision[:, 3].any()
     assert np.array_equal(state.evidence.precision[:, :3], step.state.evidence.precision)
     final: Any = schedule.follow(state, 7, 1, asks=False).policy
@@ -102,27 +102,27 @@ def test_a_device_refuses_a_policy_that_plays_a_retired_arm() -> None:
     before = make_spec()
     step = Schedule(before).open(0)
     with pytest.raises(Exception, match="not a partition policy"):
-        step.policy.check(without_arm(before, "arm-1"))
+        step.policy.check(retire_arm(before, "arm-1"))
 
 
 def test_sources_say_nothing_about_an_added_arm() -> None:
     before = make_spec({"sources": SOURCES})
-    after = with_arm(before, "new")
+    after = add_arm(before, "new")
     assert [source.shares[-1] for source in after.sources] == [0.0, 0.0]
     schedule = Schedule(after)
-    state = schedule.learner.changed(Schedule(before).open(0).state, before)
+    state = schedule.learner.apply_spec_change(Schedule(before).open(0).state, before)
     step = schedule.follow(state, 2, 1)
     assert step.policy.cohort == "past"
     step.policy.check(after)
-    found = schedule.close(step, released_past(step.policy, 1000), 1).state
-    assert not found.evidence.precision[:, 3].any()
+    closed = schedule.close(step, released_past(step.policy, 1000), 1).state
+    assert not closed.evidence.precision[:, 3].any()
 
 
 def released_past(policy: Any, people: int) -> Any:
     rng = np.random.default_rng(0)
     contexts, coins = rng.random((people, 2)), rng.integers(0, 2**32, people, dtype=np.uint32)
-    told = policy.recall(contexts, coins, rng.integers(0, 3, people), rng.random(people))
-    return policy.mechanism.simulate(told, rng)
+    reports = policy.recall(contexts, coins, rng.integers(0, 3, people), rng.random(people))
+    return policy.mechanism.simulate(reports, rng)
 
 
 def test_a_new_experiment_begins_with_the_evidence_and_counts_people_anew() -> None:
@@ -130,13 +130,13 @@ def test_a_new_experiment_begins_with_the_evidence_and_counts_people_anew() -> N
     step = played_past_sources(before)
     after = make_spec({"experiment.name": "next", "privacy.epsilon": 2.0, "experiment.horizon": 3000})
     schedule = Schedule(after)
-    state = schedule.learner.begun(step.state, before)
+    state = schedule.learner.start_from_state(step.state, before)
     assert (state.rounds, state.seen, state.own, state.reported, state.cohort) == (0, 0, 0, 0, "")
     assert np.array_equal(state.evidence.precision, step.state.evidence.precision)
     assert len(state.population.shares) == 1
     assert schedule.follow(state, 1, 1).batch == 1000
     with pytest.raises(SpecError, match="no such source"):
-        Schedule(make_spec({"sources": SOURCES})).learner.begun(step.state, before)
+        Schedule(make_spec({"sources": SOURCES})).learner.start_from_state(step.state, before)
 
 
 def played_past_sources(spec: PartitionSpec) -> Any:
@@ -147,50 +147,53 @@ def played_past_sources(spec: PartitionSpec) -> Any:
     return schedule.close(step, released(step.policy, step.batch, by_half, rng), 1)
 
 
-def test_under_proofs_arms_go_but_none_comes() -> None:
+def test_elimination_by_test_allows_retiring_but_not_adding_arms() -> None:
     before = make_spec({"algorithm.name": "paper-1-proved", "privacy.epsilon": 8.0})
-    step = played(before, 10, by_half)
+    step = play_rounds(before, 10, by_half)
     with pytest.raises(SpecError, match="shared out"):
-        Schedule(with_arm(before, "new")).learner.changed(step.state, before)
-    after = without_arm(before, "arm-1")
-    state = Schedule(after).learner.changed(step.state, before)
+        Schedule(add_arm(before, "new")).learner.apply_spec_change(step.state, before)
+    after = retire_arm(before, "arm-1")
+    state = Schedule(after).learner.apply_spec_change(step.state, before)
     assert not state.active[:, 1].any()
     assert state.active[:, [0, 2]].any(axis=1).all()
     Schedule(after).follow(state, 11, 1).policy.check(after)
-    assert Schedule(extended(before, 10**6)).learner.changed(step.state, before).expected == step.state.expected
+    changed = Schedule(extend_horizon(before, 10**6)).learner.apply_spec_change(step.state, before)
+    assert changed.expected == step.state.expected
 
 
-def test_an_arm_that_only_a_retired_one_beat_is_tried_again_under_proofs() -> None:
+def test_an_arm_eliminated_by_a_retired_arm_is_tried_again() -> None:
     before = make_spec({"algorithm.name": "paper-1-proved"})
     learner: Any = learner_for(before)
     state = replace(learner.start(0), active=np.array([[True, False, False]]))
-    after: Any = learner_for(without_arm(before, "arm-0"))
-    assert after.changed(state, before).active.tolist() == [[False, True, True]]
+    after: Any = learner_for(retire_arm(before, "arm-0"))
+    assert after.apply_spec_change(state, before).active.tolist() == [[False, True, True]]
 
 
-def test_phases_refuse_another_spec_and_go_on_in_a_clone() -> None:
+def test_phased_learners_refuse_another_spec_but_a_clone_continues() -> None:
     spec = phased_spec(PHASED, "local")
     state = Schedule(spec).open(5).state
     longer = spec.model_copy(update={"experiment": spec.experiment.model_copy(update={"horizon": 6000})})
     learner = learner_for(longer)
     with pytest.raises(SpecError, match="create another experiment"):
-        learner.changed(state, spec)
+        learner.apply_spec_change(state, spec)
     with pytest.raises(SpecError):
-        learner.begun(state, spec)
-    clone = renamed(spec, "other")
-    assert learner_for(clone).begun(state, spec) is state
+        learner.start_from_state(state, spec)
+    clone = with_name(spec, "other")
+    assert learner_for(clone).start_from_state(state, spec) is state
 
 
-@pytest.mark.parametrize("changes", [{"experiment.retired": ["x"]}, {"experiment.retired": ["arm-0", "arm-1"]}])
+@pytest.mark.parametrize(
+    "changes", [{"experiment.retired_arms": ["x"]}, {"experiment.retired_arms": ["arm-0", "arm-1"]}]
+)
 def test_a_spec_retires_its_own_arms_and_leaves_two(changes: Any) -> None:
     with pytest.raises(SpecError, match="retired"):
         make_spec(changes)
 
 
 def test_an_experiment_may_start_with_retired_arms() -> None:
-    spec = make_spec({"experiment.retired": ["arm-2"]})
+    spec = make_spec({"experiment.retired_arms": ["arm-2"]})
     policy: Any = Schedule(spec).open(0).policy
     policy.check(spec)
     assert not policy.active[:, 2].any()
-    assert read_schedule(Schedule(spec).encoded).spec == spec
+    assert read_schedule(Schedule(spec).encoded_spec).spec == spec
     assert isinstance(learner_for(spec), PartitionLearner)

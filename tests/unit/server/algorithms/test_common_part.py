@@ -7,8 +7,7 @@ import pytest
 from scipy import stats
 
 from privateer_server.algorithms.partition.kernel import Kernel
-from privateer_server.algorithms.partition.posterior.common_part import CommonPart
-from privateer_server.algorithms.partition.posterior.observations import Observations
+from privateer_server.algorithms.partition.observations import CommonPart, Observations
 
 ARMS = 3
 KERNEL = Kernel(np.array([4, 6]), 1, common=True)
@@ -30,61 +29,65 @@ def observations():
     rng = np.random.default_rng(3)
     about = rng.dirichlet(np.ones(BINS), (ARMS, SEEN)) * (rng.random((ARMS, SEEN, 1)) < 0.5)
     about[:, np.arange(3), np.arange(3)] += 1
-    precision, found = rng.uniform(1, 40, (ARMS, SEEN)), rng.normal(-0.7, 1.0, (ARMS, SEEN))
+    precision, averages = rng.uniform(1, 40, (ARMS, SEEN)), rng.normal(-0.7, 1.0, (ARMS, SEEN))
     lower, upper = boxes()
     information = np.einsum("koi,ko,koj->kij", about, precision, about)
-    weighted = np.einsum("koi,ko->ki", about, precision * found)
-    return about, precision, found, Observations(lower[:BINS], upper[:BINS], information, weighted)
+    weighted = np.einsum("koi,ko->ki", about, precision * averages)
+    return about, precision, averages, Observations(lower[:BINS], upper[:BINS], information, weighted)
 
 
-def joint(kernel):
+def condition_jointly(kernel):
     """Means and covariance of the values of all arms in all boxes, (arms * boxes), and the evidence, by hand."""
-    about, precision, found, _ = observations()
+    about, precision, averages, _ = observations()
     lower, upper = boxes()
-    own, common = kernel.covariance(lower, upper), kernel.common_covariance(lower, upper)
-    prior = np.kron(np.eye(ARMS), own) + np.kron(np.ones((ARMS, ARMS)), common)
-    seen = np.zeros((ARMS, SEEN, ARMS, len(lower)))
-    seen[np.arange(ARMS), :, np.arange(ARMS), :BINS] = about
-    seen = seen.reshape(ARMS * SEEN, -1)
-    told = seen @ prior @ seen.T + np.diag(1 / precision.ravel())
-    gain = prior @ seen.T @ np.linalg.inv(told)
-    density = float(stats.multivariate_normal(cov=told).logpdf(found.ravel()))
-    return gain @ found.ravel(), prior - gain @ seen @ prior, density
+    own_covariance, common = kernel.covariance(lower, upper), kernel.common_covariance(lower, upper)
+    prior = np.kron(np.eye(ARMS), own_covariance) + np.kron(np.ones((ARMS, ARMS)), common)
+    design = np.zeros((ARMS, SEEN, ARMS, len(lower)))
+    design[np.arange(ARMS), :, np.arange(ARMS), :BINS] = about
+    design = design.reshape(ARMS * SEEN, -1)
+    observed_covariance = design @ prior @ design.T + np.diag(1 / precision.ravel())
+    gain = prior @ design.T @ np.linalg.inv(observed_covariance)
+    density = float(stats.multivariate_normal(cov=observed_covariance).logpdf(averages.ravel()))
+    return gain @ averages.ravel(), prior - gain @ design @ prior, density
 
 
 @pytest.mark.parametrize("planted", [False, True])
 def test_posteriors_are_those_of_the_joint_normal_distribution(planted):
-    """Planted: observations of one arm are taken to say nothing of the others."""
+    """Planted: observations of an arm are taken as uninformative on the other arms."""
     kernel = replace(KERNEL, common=not planted)
-    means, covariance, _ = joint(KERNEL)
+    means, covariance, _ = condition_jointly(KERNEL)
     means, variances = means.reshape(ARMS, -1).T, np.diagonal(covariance).reshape(ARMS, -1).T
     lower, upper = boxes()
-    known = observations()[-1]
-    found = [known.posterior(kernel)[0], known.elsewhere(kernel, lower[BINS:], upper[BINS:]), known.variances(kernel)]
+    observed = observations()[-1]
+    estimates = [
+        observed.posterior(kernel)[0],
+        observed.predict_boxes(kernel, lower[BINS:], upper[BINS:]),
+        observed.variances_with_common_part(kernel),
+    ]
     agree = [
-        np.allclose(one, right, atol=1e-6)
-        for one, right in zip(found, [means[:BINS], means[BINS:], variances[:BINS]], strict=True)
+        np.allclose(estimate, right, atol=1e-6)
+        for estimate, right in zip(estimates, [means[:BINS], means[BINS:], variances[:BINS]], strict=True)
     ]
     assert all(agree) if not planted else not any(agree)
 
 
-def test_the_variance_that_choices_depend_on_leaves_out_what_moves_all_arms_alike():
-    """If the common part is known an arm has the variance P_k; by what the part moves all arms alike nothing is added.
+def test_the_variance_for_choices_excludes_the_common_part():
+    """Given the common part an arm has the variance P_k, without the variance that all arms share.
 
     Arms that are observed alike differ by their own parts alone.
     """
-    known = observations()[-1]
+    observed = observations()[-1]
     alike = Observations(
-        known.lower,
-        known.upper,
-        np.repeat(known.information[:1], ARMS, axis=0),
-        np.repeat(known.weighted[:1], ARMS, axis=0),
+        observed.lower,
+        observed.upper,
+        np.repeat(observed.information[:1], ARMS, axis=0),
+        np.repeat(observed.weighted[:1], ARMS, axis=0),
     )
-    prior = KERNEL.covariance(known.lower, known.upper)
-    alone = np.diagonal(np.linalg.inv(np.linalg.inv(prior) + known.information[0]))
-    apart = alike.posterior(KERNEL)[1]
-    assert apart == pytest.approx(np.repeat(alone[:, None], ARMS, axis=1), abs=1e-9)
-    assert (alike.variances(KERNEL) > 1.05 * apart).all()
+    prior = KERNEL.covariance(observed.lower, observed.upper)
+    single_arm_variances = np.diagonal(np.linalg.inv(np.linalg.inv(prior) + observed.information[0]))
+    own_variances = alike.posterior(KERNEL)[1]
+    assert own_variances == pytest.approx(np.repeat(single_arm_variances[:, None], ARMS, axis=1), abs=1e-9)
+    assert (alike.variances_with_common_part(KERNEL) > 1.05 * own_variances).all()
 
 
 @pytest.mark.parametrize("planted", [False, True])
@@ -94,30 +97,30 @@ def test_likelihoods_are_those_of_the_joint_normal_distribution(planted):
     Planted: the common part's determinant is forgotten.
     """
     other = Kernel(KERNEL.lengths, KERNEL.spread)
-    about, precision, found, known = observations()
+    about, precision, averages, observed = observations()
     lower, upper = boxes()
-    own = other.covariance(lower[:BINS], upper[:BINS])
-    alone = sum(
-        float(stats.multivariate_normal(cov=one @ own @ one.T + np.diag(1 / of)).logpdf(seen))
-        for one, of, seen in zip(about, precision, found, strict=True)
+    kernel = other.covariance(lower[:BINS], upper[:BINS])
+    log_density = sum(
+        float(stats.multivariate_normal(cov=matrix @ kernel @ matrix.T + np.diag(1 / weights)).logpdf(means))
+        for matrix, weights, means in zip(about, precision, averages, strict=True)
     )
-    difference = known.likelihood(KERNEL) + 3 - known.likelihood(other)
+    difference = observed.log_density(KERNEL) + 3 - observed.log_density(other)
     if planted:
         covariance = KERNEL.common_covariance(lower[:BINS], upper[:BINS])
-        posterior = np.linalg.inv(np.linalg.inv(own) + known.information)
-        part = CommonPart(posterior, known.information, known.weighted, covariance)
-        told = (known.information - known.information @ posterior @ known.information).sum(axis=0)
-        difference += np.linalg.slogdet(np.eye(BINS) + covariance @ told)[1] / 2
-        assert part.likelihood() < difference
-    assert (abs(difference - (joint(KERNEL)[2] - alone)) < 1e-6) == (not planted)
+        posterior = np.linalg.inv(np.linalg.inv(kernel) + observed.information)
+        part = CommonPart(posterior, observed.information, observed.weighted, covariance)
+        reduced = (observed.information - observed.information @ posterior @ observed.information).sum(axis=0)
+        difference += np.linalg.slogdet(np.eye(BINS) + covariance @ reduced)[1] / 2
+        assert part.log_density_gain() < difference
+    assert (abs(difference - (condition_jointly(KERNEL)[2] - log_density)) < 1e-6) == (not planted)
 
 
-def test_what_further_observations_are_predicted_to_be_is_a_ratio_of_densities():
-    known = observations()[-1]
+def test_the_predictive_density_is_a_ratio_of_likelihoods():
+    observed = observations()[-1]
     precision, moment = np.full((2, ARMS), 7.0), np.linspace(-3, 3, 2 * ARMS).reshape(2, ARMS)
-    information, weighted = known.information.copy(), known.weighted.copy()
+    information, weighted = observed.information.copy(), observed.weighted.copy()
     information[:, [0, 1], [0, 1]] += precision.T
     weighted[:, :2] += moment.T
-    after = Observations(known.lower, known.upper, information, weighted)
-    expected = after.likelihood(KERNEL) - known.likelihood(KERNEL)
-    assert known.predicted(KERNEL, precision, moment) == pytest.approx(expected, abs=1e-9)
+    after = Observations(observed.lower, observed.upper, information, weighted)
+    expected = after.log_density(KERNEL) - observed.log_density(KERNEL)
+    assert observed.predictive_log_density(KERNEL, precision, moment) == pytest.approx(expected, abs=1e-9)

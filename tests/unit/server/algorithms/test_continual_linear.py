@@ -1,6 +1,7 @@
-"""Linear rounds of one size: all since noise began anew are one observation."""
+"""Linear rounds of equal sizes under continual release: all rounds since the last restart are one observation."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from privateer_core.primitives.bounded_vectors import RunningSums
 from privateer_core.spec.sections import parse_section
 from privateer_server.algorithms.linear import learner
 from privateer_server.algorithms.linear.learner import ContinualLearner, ResidualLearner
-from privateer_server.algorithms.linear.sufficient_statistics import Running
+from privateer_server.algorithms.linear.posterior import BaseStatistics, ResidualSums
 from privateer_server.rounds.loop import Schedule
 from tests.support.linears import linear_spec
 
@@ -21,7 +22,7 @@ def spec_of(model="central", **table):
     return parse_section(type(linear_spec()), data)
 
 
-def test_rounds_of_one_size_under_a_curators_promise_are_told_in_sum():
+def test_rounds_of_equal_size_under_central_privacy_are_released_as_running_sums():
     assert (spec_of().steps, type(learner(spec_of()))) == (10, ContinualLearner)
     mechanism = Schedule(spec_of()).open(1).policy.terms.mechanism
     assert isinstance(mechanism, RunningVectors)
@@ -35,9 +36,9 @@ def test_the_sum_of_rounds_is_regressed_on_the_sum_of_slopes():
     """Against least squares by hand; what was known before noise began anew stays."""
     rng = np.random.default_rng(5)
     state = learner(spec_of()).start(0)
-    known = replace(state, information=state.information + np.eye(5), scores=state.scores + 2.0)
+    before = BaseStatistics(state.information + np.eye(5), state.scores + 2.0, state.moments, state.precision)
     running = replace(
-        Running.begun(known),
+        ResidualSums.start(before),
         matrices=rng.normal(size=(2, 5, 5)),
         observed=rng.normal(size=(2, 5)),
         spread=np.array([3.0, 5.0]),
@@ -50,13 +51,14 @@ def test_the_sum_of_rounds_is_regressed_on_the_sum_of_slopes():
         assert scores[arm] == pytest.approx(2.0 + matrix.T @ running.observed[arm] / variance)
 
 
-def test_estimates_do_not_drift_and_a_new_beginning_keeps_what_was_known():
+def test_estimates_do_not_drift_and_a_restart_keeps_the_earlier_evidence():
     """Without noise rounds lead to the truth, and what was known before a new beginning counts as it was."""
-    made, truth = learner(spec_of()), np.array([0.5, 0.1, -0.1, 0.05, 0.0])
+    truth = np.array([0.5, 0.1, -0.1, 0.05, 0.0])
+    linear_learner: Any = learner(spec_of())
     rng, step = np.random.default_rng(6), Schedule(spec_of()).open(2)
     state, errors = step.state, []
     for number in range(1, 6):
-        policy = made.next(state, number, 7).policy
+        policy: Any = linear_learner.open_next_round(state, number, 7).policy
         contexts = rng.random((2000, 4))
         coins = rng.integers(0, 2**32, 2000, dtype=np.uint32)
         decided = policy.decide(contexts, coins)
@@ -64,10 +66,10 @@ def test_estimates_do_not_drift_and_a_new_beginning_keeps_what_was_known():
         values = policy.mechanism.ball.clip(policy.contribute(contexts, coins, decided, rewards).values)
         begins = number in (1, 4)
         release = RunningSums(2000, values.sum(axis=0), 1e-9, 1 if begins else number)
-        before, state = state, made.learn(state, policy, release)
+        before, state = state, linear_learner.learn(state, policy, release)
         assert state.running.people == 2000 * (number if number < 4 else number - 3)
         assert not begins or (state.running.before.information == before.information).all()
-        means, covariances = made.known(state)
+        means, covariances = linear_learner.estimate_parameters(state)
         errors.append(float(np.abs(means - truth).max()))
         assert np.linalg.eigvalsh(covariances).min() > 0
     assert state.reported == 10_000

@@ -1,6 +1,7 @@
 """Learning on convex sets: gradients without bias, the noise that is expected, and points that stay in the set."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,9 +10,8 @@ from privateer_core.algorithms import parse_spec
 from privateer_core.algorithms.convex.spec import ConvexSpec, Domain
 from privateer_papers.paper_2.convex import PublishedConvexSpec
 from privateer_server.algorithms import learner_for
-from privateer_server.algorithms.convex.learner import ConvexLearner, ConvexState, _radial
-from privateer_server.algorithms.convex.pair_distance import PairDistance
-from privateer_server.algorithms.convex.regret_bound import GradientSums
+from privateer_server.algorithms.convex.learner import ConvexLearner, ConvexState, _solve_radius
+from privateer_server.algorithms.convex.pair_distance import GradientSums, PairDistance
 from privateer_server.rounds.loop import Schedule
 
 SPECS = {**ConvexSpec.instances(), "published": PublishedConvexSpec.instances()["local"]}
@@ -24,8 +24,9 @@ def estimates(spec, count, turned=False, deviation=0.0):
 
     ``turned``: planted, everybody's side is lost.
     """
-    learner, schedule, rng = learner_for(spec), Schedule(spec), np.random.default_rng(3)
-    made = []
+    schedule, rng = Schedule(spec), np.random.default_rng(3)
+    learner: Any = schedule.learner
+    gradients = []
     for seed in range(count):
         policy = schedule.open(seed).policy
         coins = rng.integers(0, 2**32, policy.terms.batch, dtype=np.uint32)
@@ -37,11 +38,11 @@ def estimates(spec, count, turned=False, deviation=0.0):
         if turned:
             decisions = replace(decisions, arms=decisions.arms | 1)
         release = policy.terms.mechanism.simulate(policy.contribute(None, coins, decisions, rewards), rng)
-        made.append(learner._gradient(policy, release))
-    return np.array(made)
+        gradients.append(learner._estimate_gradient(policy, release))
+    return np.array(gradients)
 
 
-def off(sample):
+def max_standard_errors(sample):
     """By how many standard errors the mean is off the truth, at most."""
     return float(np.abs((sample.mean(axis=0) - TRUTH) / (sample.std(axis=0) / np.sqrt(len(sample)))).max())
 
@@ -49,9 +50,9 @@ def off(sample):
 @pytest.mark.parametrize("name", SPECS)
 def test_gradients_are_unbiased(name):
     """A true one is called biased once in 10,000 runs; the seed is fixed. Planted: sides that are lost."""
-    assert off(estimates(SPECS[name], 150)) < 4.1
+    assert max_standard_errors(estimates(SPECS[name], 150)) < 4.1
     if name != "published":
-        assert off(estimates(SPECS[name], 150, turned=True)) > 8
+        assert max_standard_errors(estimates(SPECS[name], 150, turned=True)) > 8
 
 
 @pytest.mark.parametrize("name", ["local", "none"])
@@ -62,11 +63,11 @@ def test_gradients_of_noisy_points_are_unbiased(name, monkeypatch):
     """
     data = SPECS[name].model_dump(mode="json", exclude_none=True)
     data["experiment"]["horizon"] = 10**9
-    data["algorithm"]["deviation"] = 0.1
+    data["algorithm"]["standard_deviation"] = 0.1
     spec = parse_spec(data)
-    assert off(estimates(spec, 200, deviation=0.1)) < 4.1
-    monkeypatch.setattr(PairDistance, "kept", lambda *_: 1.0)
-    assert off(estimates(spec, 200, deviation=0.1)) > 6
+    assert max_standard_errors(estimates(spec, 200, deviation=0.1)) < 4.1
+    monkeypatch.setattr(PairDistance, "attenuation", lambda *_: 1.0)
+    assert max_standard_errors(estimates(spec, 200, deviation=0.1)) > 6
 
 
 @pytest.mark.parametrize("name", ["local", "shuffle", "central"])
@@ -78,17 +79,18 @@ def test_the_noise_is_what_the_learner_expects(name):
     spec = SPECS[name]
     terms, people = Schedule(spec).open(0).policy.terms, spec.experiment.round_size
     scale = (2 * spec.algorithm.slope) ** 2 / people
-    found = float(np.square(estimates(spec, 200) - TRUTH).sum(axis=1).mean())
-    expected = scale * ConvexLearner(spec)._power(terms.mechanism, people)
-    assert found < 1.2 * expected
+    observed = float(np.square(estimates(spec, 200) - TRUTH).sum(axis=1).mean())
+    expected = scale * ConvexLearner(spec)._mean_square_score(terms.mechanism, people)
+    assert observed < 1.2 * expected
     if terms.mechanism.pure:
-        assert found > 0.8 * expected
-        assert not found > 0.8 * scale * ConvexLearner(spec)._power(terms.mechanism.weaker(0.5), people)
+        assert observed > 0.8 * expected
+        planted = ConvexLearner(spec)._mean_square_score(terms.mechanism.with_less_noise(0.5), people)
+        assert not observed > 0.8 * scale * planted
 
 
-def test_the_leader_solves_its_equation():
+def test_the_regularized_leader_solves_its_equation():
     pulls, curved, weight, radius = np.array([0.0, 1e-3, 1.0, 50.0, 1e9]), 3.0, 2.0, 1.5
-    r = _radial(pulls, curved, weight, radius)
+    r = _solve_radius(pulls, curved, weight, radius)
     assert (curved * r + 2 * weight * r / (radius**2 - r**2))[:4] == pytest.approx(pulls[:4], abs=1e-6)
     assert (r < radius).all()
 
@@ -102,72 +104,73 @@ def test_ellipsoids_fit_the_set_even_at_its_edge(shape, learned):
     learner = ConvexLearner(spec)
     for size in (0.0, 0.7, 1 - 1e-9):
         point = 2.0 * size * np.array([0.6, -0.8, 0.0]) / (0.8 if shape == "box" else 1.0)
-        state = ConvexState(0, learned, point, GradientSums.none(3))
-        learner.next(state, 1, 5).policy.check(spec)
+        state = ConvexState(0, learned, point, GradientSums.empty(3))
+        learner.open_next_round(state, 1, 5).policy.check(spec)
 
 
-def test_a_reward_that_rises_leads_to_the_edge():
+def test_an_increasing_reward_leads_to_the_edge_of_the_set():
     spec = SPECS["none"]
     learner, schedule, rng = learner_for(spec), Schedule(spec), np.random.default_rng(3)
     step = schedule.open(1)
     while step.batch:
         coins = rng.integers(0, 2**32, step.batch, dtype=np.uint32)
         decisions = step.policy.decide(np.zeros((len(coins), 0)), coins)
-        made = step.policy.contribute(None, coins, decisions, 0.5 + decisions.points @ TRUTH)
-        step = schedule.close(step, step.policy.terms.mechanism.simulate(made, rng), 7)
+        reports = step.policy.contribute(None, coins, decisions, 0.5 + decisions.points @ TRUTH)
+        step = schedule.close(step, step.policy.terms.mechanism.simulate(reports, rng), 7)
     end = learner.answer(step.state)
     assert np.dot(list(end.parts[0].centre.values()), TRUTH) > 0.9 * 0.5
     assert (end.people, learner.figures(step.state)["centre_size"] <= 1.0) == (4000, True)
 
 
 def misses(mu, runs=600, rounds=20, gradient=0.5):
-    """How often the upper end of what centres at the worst end lost, and the estimate, are below what they lost."""
-    lost = gradient**2 / (2 * mu) if mu else 2 * gradient
+    """Return how often the upper bounds of the regret of the worst centres and its estimate are below the regret."""
+    regret = gradient**2 / (2 * mu) if mu else 2 * gradient
     domain, rng = Domain(shape="box", dimension=1), np.random.default_rng(4)
     missed = np.zeros(2)
-    for told in gradient + rng.normal(size=(runs, rounds)):
-        course = GradientSums.none(1)
-        for one in told:
-            course = course.with_round(10, np.array([-1.0]), np.array([one]), mu)
-        missed += np.array(course.shortfall(domain, mu, 10 * rounds)) < lost
+    for estimates in gradient + rng.normal(size=(runs, rounds)):
+        course = GradientSums.empty(1)
+        for estimate in estimates:
+            course = course.with_round(10, np.array([-1.0]), np.array([estimate]), mu)
+        missed += np.array(course.estimate_shortfall(domain, mu, 10 * rounds)) < regret
     return missed[1] / runs, missed[0] / runs
 
 
-@pytest.mark.parametrize(("mu", "least"), [(0.0, 0.01), (1.0, 0.0)])
-def test_what_people_lost_is_below_the_end_as_often_as_stated(mu, least):
+@pytest.mark.parametrize(("mu", "min_rate"), [(0.0, 0.01), (1.0, 0.0)])
+def test_regret_exceeds_its_upper_bound_at_most_as_often_as_stated(mu, min_rate):
     """Called too often once in 3,000 runs; the seed is fixed. Planted: an end that forgets the noise."""
     ends, estimates = misses(mu)
-    assert least <= ends < 0.05 + 3.4 * (0.05 * 0.95 / 600) ** 0.5
+    assert min_rate <= ends < 0.05 + 3.4 * (0.05 * 0.95 / 600) ** 0.5
     assert estimates > 0.3
 
 
 @pytest.mark.parametrize("mu", [0.0, 2.0])
 @pytest.mark.parametrize("shape", ["ball", "box"])
-def test_the_bound_is_the_largest_of_all_points(mu, shape):
+def test_the_regret_bound_is_the_maximum_over_all_points(mu, shape):
     domain, rng = Domain(shape=shape, dimension=2, radius=1.5), np.random.default_rng(5)
-    course, people = GradientSums.none(2), 0
+    course, people = GradientSums.empty(2), 0
     centres, gradients = (rng.normal(size=(4, 2)) for _ in range(2))
     for count, (x, g) in enumerate(zip(centres, gradients, strict=True), 1):
         course, people = course.with_round(count, x, g, mu), people + count
     away = rng.uniform(-1.5, 1.5, (20_000, 1, 2)) - centres
-    away = away[domain.sizes(away[:, 0] + centres[0]) <= 1.5]
+    away = away[domain.gauge(away[:, 0] + centres[0]) <= 1.5]
     means = ((gradients * away).sum(axis=2) - mu * np.square(away).sum(axis=2) / 2) @ np.arange(1, 5) / people
-    assert course.shortfall(domain, mu, people)[0] == pytest.approx(max(0.0, means.max()), abs=0.02)
+    assert course.estimate_shortfall(domain, mu, people)[0] == pytest.approx(max(0.0, means.max()), abs=0.02)
 
 
-def test_a_result_says_where_people_are_led_and_what_that_costs():
+def test_a_result_has_the_recommended_point_and_its_regret():
     spec = SPECS["none"]
     learner, schedule, rng = learner_for(spec), Schedule(spec), np.random.default_rng(3)
-    step, found = schedule.open(1), []
+    step: Any = schedule.open(1)
+    answers = []
     while step.batch:
-        found.append(learner.answer(step.state))
+        answers.append(learner.answer(step.state))
         coins = rng.integers(0, 2**32, step.batch, dtype=np.uint32)
         decisions = step.policy.decide(np.zeros((len(coins), 0)), coins)
-        made = step.policy.contribute(None, coins, decisions, 0.5 + decisions.points @ TRUTH)
-        step = schedule.close(step, step.policy.terms.mechanism.simulate(made, rng), 7)
-    assert [one.says_something for one in found[:3]] == [False, False, True]
-    assert (found[2].recommended, found[2].status) == (None, "learning")
-    end = learner.answer(step.state)
+        reports = step.policy.contribute(None, coins, decisions, 0.5 + decisions.points @ TRUTH)
+        step = schedule.close(step, step.policy.terms.mechanism.simulate(reports, rng), 7)
+    assert [result.says_something for result in answers[:3]] == [False, False, True]
+    assert (answers[2].recommended, answers[2].status) == (None, "learning")
+    end: Any = learner.answer(step.state)
     assert (end.recommended, end.status, end.confidence) == ("centre", "ended", 0.95)
     assert end.parts[0].centre == dict(zip(spec.options, step.policy.centre.tolist(), strict=True))
     assert end.parts[0].centre == step.policy.view(spec).shows.centre

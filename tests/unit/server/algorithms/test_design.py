@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from privateer_server.algorithms.phased.design import near_optimal_design, span_of
+from privateer_server.algorithms.phased.design import compute_span, near_optimal_design
 
 
 def sphere(count, dimension, seed):
@@ -31,7 +31,7 @@ def best_determinant(actions):
         inverse = np.linalg.inv(matrix)
         return -np.linalg.slogdet(matrix)[1], -np.einsum("kd,de,ke->k", actions, inverse, actions)
 
-    found = minimize(
+    optimum = minimize(
         objective,
         np.full(count, 1 / count),
         jac=True,
@@ -40,8 +40,8 @@ def best_determinant(actions):
         constraints={"type": "eq", "fun": lambda w: w.sum() - 1, "jac": lambda w: np.ones(count)},
         options={"maxiter": 500, "ftol": 1e-12},
     )
-    assert found.success
-    return -found.fun
+    assert optimum.success
+    return -optimum.fun
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -57,7 +57,7 @@ def test_ties_are_decided_by_the_row(seed):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_close_to_the_optimum_of_an_independent_optimiser(seed):
+def test_the_design_is_close_to_the_optimum_of_scipy(seed):
     """G- and D-optimal designs are the same (Kiefer and Wolfowitz); the optimum's leverage is the dimension."""
     actions = sphere(25, 4, seed) * np.random.default_rng(seed).uniform(0.3, 1, (25, 1))
     design = near_optimal_design(actions, gap=1.001)
@@ -71,7 +71,7 @@ def test_close_to_the_optimum_of_an_independent_optimiser(seed):
 
 @pytest.mark.parametrize("gap", [1.1, 1.5, 2.0])
 @pytest.mark.parametrize(("count", "dimension"), [(2, 1), (6, 3), (40, 5), (300, 12), (1000, 20)])
-def test_gap_and_support(count, dimension, gap):
+def test_the_design_has_the_stated_gap_and_support(count, dimension, gap):
     actions = sphere(count, dimension, 5) if dimension > 1 else np.array([[0.5], [-0.9]])
     design = near_optimal_design(actions, gap)
     assert design.gap == pytest.approx(leverage(actions, design) / dimension, rel=1e-9)
@@ -92,33 +92,33 @@ def test_the_start_alone_is_not_enough():
 
 
 @pytest.mark.parametrize("rank", [1, 3, 6])
-def test_actions_that_do_not_span(rank):
+def test_a_design_for_actions_in_a_subspace(rank):
     rng = np.random.default_rng(rank)
     actions = rng.normal(size=(50, rank)) @ rng.normal(size=(rank, 9))
     actions /= 1.01 * np.linalg.norm(actions, axis=1).max()
     design = near_optimal_design(actions, 1.5)
-    assert design.rank == rank == len(span_of(actions))
+    assert design.rank == rank == len(compute_span(actions))
     assert design.basis @ design.basis.T == pytest.approx(np.eye(rank), abs=1e-12)
     assert actions @ design.basis.T @ design.basis == pytest.approx(actions, abs=1e-12)
     assert leverage(actions, design) <= 1.5 * rank * (1 + 1e-6)
 
 
-def test_lengths_that_differ_by_orders_of_magnitude():
+def test_a_design_for_lengths_of_different_orders_of_magnitude():
     actions = sphere(40, 5, 1) * np.geomspace(1e-6, 1, 40)[:, None]
     assert leverage(actions, near_optimal_design(actions, 1.2)) <= 1.2 * 5 * (1 + 1e-6)
 
 
-def test_a_single_action():
+def test_a_design_for_a_single_action():
     design = near_optimal_design(np.array([[0.3, 0.4]]))
     assert (design.support.tolist(), design.weights.tolist(), design.rank) == ([0], [1.0], 1)
 
 
 def test_ten_thousand_actions_in_fifty_dimensions_take_two_seconds():
     actions = sphere(10_000, 50, 3)
-    taken = []
+    durations = []
     for _ in range(3):
         started = time.process_time()  # a busy machine does not count
         design = near_optimal_design(actions)
-        taken.append(time.process_time() - started)
-    assert min(taken) <= 2.0
+        durations.append(time.process_time() - started)
+    assert min(durations) <= 2.0
     assert leverage(actions, design) <= 100 * (1 + 1e-9)

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,44 +13,39 @@ from privateer_core.errors import SpecError
 from privateer_lab.environments import environment_for
 from privateer_server.algorithms import NewRound, learner_for
 from privateer_server.algorithms.partition.bin_tree import Split
-from privateer_server.algorithms.partition.forgetting import Discounted, Forgetting, beforehand
+from privateer_server.algorithms.partition.forgetting import DiscountedEvidence, ForgettingRule, prior_probabilities
 from privateer_server.algorithms.partition.gaussian_process import BinEvidence
 from privateer_server.algorithms.partition.kernel import LENGTHS, Kernel
 from privateer_server.algorithms.partition.learner import PartitionLearner
-from privateer_server.algorithms.partition.posterior.observations import Observations
+from privateer_server.algorithms.partition.observations import Observations
 from tests.support.partitions import same, with_parts
 from tests.support.people import rounds
 from tests.support.phased import phased_spec
 from tests.support.specs import SHUFFLE, make_spec
 
-AUTO = {"algorithm.memory": "auto"}
+AUTO = {"algorithm.half_life": "auto"}
 QUICK = {"privacy.epsilon": 4.0, "experiment.round_size": 500}
 PEAKS = environment_for(make_spec({"population.name": "peaks"}), 0).means
 LIVES = (math.inf, 1000.0)
 
 
-def bank_of(precision=8.0, probabilities=(0.5, 0.5), used=0):
-    known = np.full((2, 1, 3), precision)
+def make_evidence(precision=8.0, probabilities=(0.5, 0.5), used=0):
+    evidence = np.full((2, 1, 3), precision)
     past = np.full((2, 1, 3), precision)
-    return Discounted(BinEvidence(known, known / 2, past, past / 2), np.array(probabilities), used, 0)
+    return DiscountedEvidence(BinEvidence(evidence, evidence / 2, past, past / 2), np.array(probabilities), used, 0)
 
 
 def faded(evidence, people):
-    return Forgetting(LIVES, chooses=True).faded(evidence, people)
+    return ForgettingRule(LIVES, chooses=True).faded(evidence, people)
 
 
 def test_evidence_counts_half_after_a_half_life_and_the_endless_one_stays():
-    left = faded(bank_of().evidence, 1000)
-    for found, whole in (
-        (left.precision, 8.0),
-        (left.moment, 4.0),
-        (left.past_precision, 8.0),
-        (left.past_moment, 4.0),
-    ):
-        assert found[0] == pytest.approx(whole)
-        assert found[1] == pytest.approx(whole / 2)
-    twice = faded(faded(bank_of().evidence, 400), 600)
-    assert twice.precision == pytest.approx(left.precision)
+    old = faded(make_evidence().evidence, 1000)
+    for values, whole in ((old.precision, 8.0), (old.moment, 4.0), (old.past_precision, 8.0), (old.past_moment, 4.0)):
+        assert values[0] == pytest.approx(whole)
+        assert values[1] == pytest.approx(whole / 2)
+    in_steps = faded(faded(make_evidence().evidence, 400), 600)
+    assert in_steps.precision == pytest.approx(old.precision)
 
 
 def test_every_memory_learns_from_the_round_that_one_of_them_asked_for():
@@ -62,12 +58,12 @@ def test_every_memory_learns_from_the_round_that_one_of_them_asked_for():
     assert first.state.discounted.own == spec.experiment.round_size
 
 
-def test_the_endless_memory_knows_what_a_learner_without_memory_knows(monkeypatch):
+def test_the_endless_memory_equals_a_learner_without_forgetting(monkeypatch):
     """The same releases of the same policies, whichever memory made these.
 
     The variances of scores depend a little on what was thought of values, which is what the memory in use knows.
     """
-    monkeypatch.setattr(PartitionLearner, "split", lambda self, state: state)
+    monkeypatch.setattr(PartitionLearner, "split_bins", lambda self, state: state)
     spec = make_spec({**QUICK, **AUTO})
     plain = learner_for(make_spec(QUICK))
     state = plain.start(0)
@@ -80,53 +76,53 @@ def test_the_endless_memory_knows_what_a_learner_without_memory_knows(monkeypatc
     assert (evidence.precision[3] < evidence.precision[0]).all()
 
 
-def test_what_is_used_is_the_knowledge_of_the_memory_in_use():
+def test_the_posterior_is_that_of_the_memory_in_use():
     for memory, used in (("auto", None), (5000, 1)):
-        *_, last = rounds(make_spec({**QUICK, "algorithm.memory": memory}), PEAKS)
+        *_, last = rounds(make_spec({**QUICK, "algorithm.half_life": memory}), PEAKS)
         bank = last.state.discounted
         assert used is None or bank.used == used
         for name in ("precision", "moment", "past_precision", "past_moment"):
             assert (getattr(last.state.evidence, name) == getattr(bank.evidence, name)[bank.used]).all()
 
 
-def test_none_is_as_if_not_given():
+def test_half_life_none_is_the_default():
     *_, plain = rounds(make_spec(QUICK), PEAKS)
-    *_, none = rounds(make_spec({**QUICK, "algorithm.memory": "none"}), PEAKS)
+    *_, none = rounds(make_spec({**QUICK, "algorithm.half_life": "none"}), PEAKS)
     assert plain.state.discounted is None
     assert same(plain.state, none.state)
 
 
 def test_the_memory_that_predicts_better_takes_over_and_can_lose_its_place_again():
-    bank = Forgetting(LIVES, chooses=True).start(3)
+    bank = ForgettingRule(LIVES, chooses=True).start(3)
     for _ in range(20):
-        bank = bank.weighed(np.array([-0.5, 0.0]), 300)
+        bank = bank.choose_half_life(np.array([-0.5, 0.0]), 300)
     assert bank.used == 1
     for _ in range(20):
-        bank = bank.weighed(np.array([0.0, -0.5]), 300)
+        bank = bank.choose_half_life(np.array([0.0, -0.5]), 300)
     assert bank.used == 0
     assert bank.probabilities.sum() == pytest.approx(1)
 
 
 def test_a_small_lead_does_not_change_the_memory():
-    bank = bank_of(probabilities=(0.45, 0.55), used=0).weighed(np.zeros(2), 1)
+    bank = make_evidence(probabilities=(0.45, 0.55), used=0).choose_half_life(np.zeros(2), 1)
     assert bank.used == 0
 
 
-def test_merits_are_forgotten():
+def test_scores_of_memories_are_forgotten():
     """However badly a memory predicted long ago, now is another time."""
-    bank = bank_of(probabilities=(1e-12, 1.0), used=1).weighed(np.zeros(2), 1_000_000)
-    assert bank.probabilities == pytest.approx(beforehand(2))
+    bank = make_evidence(probabilities=(1e-12, 1.0), used=1).choose_half_life(np.zeros(2), 1_000_000)
+    assert bank.probabilities == pytest.approx(prior_probabilities(2))
 
 
-def test_halving_keeps_what_every_memory_knew():
+def test_halving_keeps_the_evidence_of_every_memory():
     split = Split(np.array([0, 0, 1]), np.array([True, True, False]), np.array([True, False]))
-    known = np.arange(12.0).reshape(2, 2, 3)
+    evidence = np.arange(12.0).reshape(2, 2, 3)
     none = np.zeros((2, 0, 3))
-    before = Discounted(BinEvidence(known, known, none, none), np.array([0.5, 0.5]), 0, 0)
+    before = DiscountedEvidence(BinEvidence(evidence, evidence, none, none), np.array([0.5, 0.5]), 0, 0)
     halved = before.split(split).evidence
     assert (halved.precision[:, :2] == 0).all()
-    assert (halved.precision[:, 2] == known[:, 1]).all()
-    assert (halved.past_moment[:, 0] == known[:, 0]).all()
+    assert (halved.precision[:, 2] == evidence[:, 1]).all()
+    assert (halved.past_moment[:, 0] == evidence[:, 0]).all()
 
 
 def test_predictions_are_scored_by_their_density():
@@ -135,53 +131,56 @@ def test_predictions_are_scored_by_their_density():
     lower = np.array([[0.0], [0.5]])
     smoothness = Kernel(np.array([LENGTHS.tolist().index(0.5)]), 1)
     covariance = smoothness.covariance(lower, lower + 0.5)
-    precision, seen = rng.uniform(5, 50, (2, 2)), rng.normal(0, 0.4, (2, 2))
+    precision, averages = rng.uniform(5, 50, (2, 2)), rng.normal(0, 0.4, (2, 2))
     scores, densities = [], []
     for weight in (1.0, 20.0):
         information = np.stack([np.diag([weight, 2 * weight])] * 2)
         weighted = rng.normal(0, weight / 2, (2, 2))
         evidence = Observations(lower, lower + 0.5, information, weighted)
-        scores.append(evidence.predicted(smoothness, precision, precision * seen))
+        scores.append(evidence.predictive_log_density(smoothness, precision, precision * averages))
         total = 0.0
         for arm in range(2):
-            known = np.linalg.inv(np.linalg.inv(covariance) + information[arm])
-            spread = known + np.diag(1 / precision[:, arm])
-            total += stats.multivariate_normal.logpdf(seen[:, arm], known @ weighted[arm], spread)
+            posterior = np.linalg.inv(np.linalg.inv(covariance) + information[arm])
+            spread = posterior + np.diag(1 / precision[:, arm])
+            total += stats.multivariate_normal.logpdf(averages[:, arm], posterior @ weighted[arm], spread)
         densities.append(total)
     assert scores[1] - scores[0] == pytest.approx(densities[1] - densities[0])
 
 
-def decided(spec):
+def decide_every_bin(spec):
     """A learner that knows its only bin, which is narrow: one arm is clearly worse."""
-    learner = learner_for(spec)
+    learner: Any = learner_for(spec)
     start = learner.start(0)
-    lengths, known = np.full(2, len(LENGTHS) - 1), np.full((1, 3), 400.0)
-    moment = known * np.array([[0.3, 0.2, -0.5]])
-    state = with_parts(
-        start, axes=np.arange(8) % 2, depths=np.full(1, 8), lengths=lengths, spread=0, precision=known, moment=moment
-    )
+    precision = np.full((1, 3), 400.0)
+    moment = precision * np.array([[0.3, 0.2, -0.5]])
+    kernel = {"lengths": np.full(2, len(LENGTHS) - 1), "spread": 0}
+    tree = {"axes": np.arange(8) % 2, "depths": np.full(1, 8)}
+    state = with_parts(start, **tree, **kernel, precision=precision, moment=moment)
     if state.discounted:
         rows = len(state.discounted.probabilities)
-        every = replace(state.discounted.evidence, precision=np.stack([known] * rows), moment=np.stack([moment] * rows))
-        state = replace(state, discounted=replace(state.discounted, evidence=every))
-    return learner, learner.sifted(learner.computed(state))
+        stacks = {"precision": np.stack([precision] * rows), "moment": np.stack([moment] * rows)}
+        evidence = replace(state.discounted.evidence, **stacks)
+        state = replace(state, discounted=replace(state.discounted, evidence=evidence))
+    return learner, learner.update_arms(learner.compute_posterior(state))
 
 
-def test_a_dropped_arm_comes_back_as_what_was_held_against_it_fades():
-    learner, state = decided(make_spec({"algorithm.memory": 5000}))
+def test_a_dropped_arm_returns_as_its_evidence_fades():
+    learner, state = decide_every_bin(make_spec({"algorithm.half_life": 5000}))
     assert state.active.tolist() == [[True, True, False]]
     later = replace(state, own=60_000)
-    assert learner.sifted(learner.computed(learner.discounted(later))).active.all()
+    assert learner.update_arms(learner.compute_posterior(learner.fade_evidence(later))).active.all()
 
 
 def test_without_memory_a_dropped_arm_stays_dropped():
-    learner, state = decided(make_spec())
-    assert learner.sifted(learner.computed(replace(state, own=60_000))).active.tolist() == [[True, True, False]]
+    learner, state = decide_every_bin(make_spec())
+    assert learner.update_arms(learner.compute_posterior(replace(state, own=60_000))).active.tolist() == [
+        [True, True, False]
+    ]
 
 
 @pytest.mark.parametrize("changes", [{}, SHUFFLE], ids=["local", "shuffle"])
-def test_people_of_decided_bins_are_asked_too(changes):
-    """What nobody tells of cannot be seen to move. The last policy asks nobody."""
+def test_decided_bins_still_explore_under_forgetting(changes):
+    """Drift needs reports from decided bins. The last policy asks for none."""
     spec = make_spec({**changes, **AUTO})
     learner = learner_for(spec)
     state = replace(learner.start(0), active=np.array([[True, False, False]]))
@@ -193,40 +192,42 @@ def test_people_of_decided_bins_are_asked_too(changes):
     assert not len(learner_for(make_spec(changes)).policy(replace(state, discounted=None), NewRound(1, 0, 1000)).bins)
 
 
-def explored(learner, state):
-    kinds = learner.allocation.kinds(learner.process(state), state.active, state.posterior.variance, selected=False)
-    return learner.allocation.exploration(kinds, state.own, learner.forgetting.half_life(state.discounted), 0.5)
+def exploration_share(learner, state):
+    kinds = learner.allocation.classify_bins(
+        learner.process(state), state.active, state.posterior.variance, selected=False
+    )
+    return learner.allocation.exploration_factors(kinds, state.own, learner.forgetting.half_life(state.discounted), 0.5)
 
 
-def test_less_is_explored_where_what_is_found_fades():
-    spec = make_spec({"algorithm.memory": 3000, "experiment.horizon": 1_000_000})
+def test_forgetting_reduces_late_exploration():
+    spec = make_spec({"algorithm.half_life": 3000, "experiment.horizon": 1_000_000})
     learner = learner_for(spec)
-    early, late = (replace(learner.start(0), own=own) for own in (1000, 50_000))
+    early, late = (replace(learner.start(0), own=n_reports) for n_reports in (1000, 50_000))
     plain = learner_for(make_spec({"experiment.horizon": 1_000_000}))
-    assert explored(learner, early) == pytest.approx(explored(plain, replace(early, discounted=None)))
-    assert explored(learner, late) < 0.7 * explored(plain, replace(late, discounted=None))
+    assert exploration_share(learner, early) == pytest.approx(exploration_share(plain, replace(early, discounted=None)))
+    assert exploration_share(learner, late) < 0.7 * exploration_share(plain, replace(late, discounted=None))
 
 
 def test_a_state_says_which_memory_is_used():
     *_, last = rounds(make_spec({**QUICK, **AUTO}), PEAKS)
-    said = learner_for(make_spec({**QUICK, **AUTO})).answer(last.state).first_of(HalfLives)
-    assert said.candidates == (None, 30_000, 10_000, 3_000)
-    assert said.used in said.candidates
-    assert sum(said.probabilities) == pytest.approx(1, abs=1e-3)
+    first = learner_for(make_spec({**QUICK, **AUTO})).answer(last.state).first_of(HalfLives)
+    assert first.candidates == (None, 30_000, 10_000, 3_000)
+    assert first.used in first.candidates
+    assert sum(first.probabilities) == pytest.approx(1, abs=1e-3)
 
 
 def test_an_algorithm_without_memory_refuses_it():
     with pytest.raises(SpecError) as refused:
-        phased_spec({"algorithm.memory": "auto"})
-    assert refused.value.field == "algorithm.memory"
+        phased_spec({"algorithm.half_life": "auto"})
+    assert refused.value.field == "algorithm.half_life"
     assert refused.value.remedy
 
 
 def test_rounds_that_grow_too_large_for_the_memory_are_a_concern():
     grows = {"experiment.round_growth": 0.07, "experiment.horizon": 100_000}
     assert make_spec({**grows, "experiment.round_growth": 0.02, **AUTO}).concerns() == []
-    assert make_spec({**grows, "algorithm.memory": 50_000}).concerns() == []
+    assert make_spec({**grows, "algorithm.half_life": 50_000}).concerns() == []
     assert make_spec(grows).concerns() == []
-    (said,) = make_spec({**grows, **AUTO}).concerns()
-    assert "experiment.round_growth" in said
-    assert "2,000" in said
+    (concern,) = make_spec({**grows, **AUTO}).concerns()
+    assert "experiment.round_growth" in concern
+    assert "2,000" in concern

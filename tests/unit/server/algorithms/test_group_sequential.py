@@ -4,14 +4,14 @@ import pytest
 from privateer_server.algorithms.trial.group_sequential import (
     critical_values,
     decision_time,
-    drift_of,
+    estimate_stagewise,
+    find_drift,
     p_values,
     power,
-    stagewise,
 )
-from tests.support.trials import growing
+from tests.support.trials import growing_fractions
 
-GROWING = growing(1_000, 17_000)
+GROWING = growing_fractions(1_000, 17_000)
 EQUAL = tuple((np.arange(1, 21) / 20).tolist())
 
 
@@ -36,7 +36,7 @@ def test_without_an_effect_any_look_crosses_with_probability_alpha(times: tuple[
     assert (np.abs(scores) > 1.96).any(axis=1).mean() > 0.15  # what looking without boundaries does
 
 
-def test_sequential_p_values_are_valid_and_say_what_boundaries_say() -> None:
+def test_sequential_p_values_are_valid_and_agree_with_the_boundaries() -> None:
     scores = (walks(GROWING, 0.0, 20_000, 2) / np.sqrt(GROWING)).T.copy()
     p = p_values(GROWING, scores)
     assert (np.diff(p, axis=0) <= 0).all()
@@ -49,32 +49,32 @@ def test_sequential_p_values_are_valid_and_say_what_boundaries_say() -> None:
 
 def test_a_look_without_new_people_has_no_boundary_and_costs_nothing() -> None:
     with_pause = (*GROWING[:4], GROWING[3] + 1e-5, *GROWING[4:], 1.0)
-    found = critical_values(with_pause, 0.05)
-    assert np.isinf(found[[4, -1]]).all()
-    assert np.delete(found, [4, len(found) - 1]) == pytest.approx(critical_values(GROWING, 0.05))
+    boundaries = critical_values(with_pause, 0.05)
+    assert np.isinf(boundaries[[4, -1]]).all()
+    assert np.delete(boundaries, [4, len(boundaries) - 1]) == pytest.approx(critical_values(GROWING, 0.05))
 
 
 def test_power_and_decision_time_are_those_of_simulated_walks() -> None:
-    assert drift_of(GROWING, 0.05) == pytest.approx(2.871, abs=0.002)
-    assert drift_of(GROWING, 0.05, 0.9) == pytest.approx(3.314, abs=0.002)
+    assert find_drift(GROWING, 0.05) == pytest.approx(2.871, abs=0.002)
+    assert find_drift(GROWING, 0.05, 0.9) == pytest.approx(3.314, abs=0.002)
     crossed = np.abs(walks(GROWING, 2.871, 20_000, 3) / np.sqrt(GROWING)) > critical_values(GROWING, 0.05)
     first = np.where(crossed.any(axis=1), np.array(GROWING)[crossed.argmax(axis=1)], 1.0)
     assert power(GROWING, 0.05, np.array([2.871]))[0] == pytest.approx(crossed.any(axis=1).mean(), abs=0.012)
     assert decision_time(GROWING, 0.05, 2.871) == pytest.approx(first.mean(), abs=0.01)
 
 
-def test_stage_wise_limits_are_drifts_at_which_what_was_seen_is_as_rare_as_stated() -> None:
+def test_stagewise_limits_have_the_stated_coverage() -> None:
     """20,000 walks for each of the two limits and the estimate: 4 standard errors are .0044 and .014."""
     times, score = GROWING[:6], 3.4
-    found = stagewise(times, 0.05, score, 1 / np.sqrt(times[-1]))
-    assert found.low < found.estimate < found.high
-    assert found.estimate < score / np.sqrt(times[-1])  # the plain estimate is inflated by stopping
+    limits = estimate_stagewise(times, 0.05, score, 1 / np.sqrt(times[-1]))
+    assert limits.low < limits.estimate < limits.high
+    assert limits.estimate < score / np.sqrt(times[-1])  # the plain estimate is inflated by stopping
     edges = critical_values(times, 0.05)
-    for limit, rare in ((found.low, 0.025), (found.estimate, 0.5), (found.high, 0.975)):
+    for limit, probability in ((limits.low, 0.025), (limits.estimate, 0.5), (limits.high, 0.975)):
         scores = walks(times, limit, 20_000, 4) / np.sqrt(times)
         outside = np.abs(scores) > edges
         early = outside[:, :-1].any(axis=1)
         above = np.take_along_axis(scores, outside.argmax(axis=1)[:, None], axis=1)[:, 0] > 0
-        assert np.where(early, above, scores[:, -1] > score).mean() == pytest.approx(rare, abs=0.014)
-    mirrored = stagewise(times, 0.05, -score, 1 / np.sqrt(times[-1]))
-    assert (mirrored.estimate, mirrored.low) == pytest.approx((-found.estimate, -found.high))
+        assert np.where(early, above, scores[:, -1] > score).mean() == pytest.approx(probability, abs=0.014)
+    mirrored = estimate_stagewise(times, 0.05, -score, 1 / np.sqrt(times[-1]))
+    assert (mirrored.estimate, mirrored.low) == pytest.approx((-limits.estimate, -limits.high))

@@ -1,11 +1,11 @@
-"""Kernel: averages of the covariance over bins against integration by points, and what follows from them."""
+"""The kernel: averages of the covariance over bins against numerical integration, and variances that follow."""
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privateer_server.algorithms.partition.kernel import LENGTHS, SPREADS, Kernel, overlap
+from privateer_server.algorithms.partition.kernel import LENGTHS, SPREADS, Kernel, interval_covariance
 
 
 def covariance(t, rate):
@@ -23,16 +23,16 @@ def test_overlap_is_the_average_over_both_intervals(seed, length):
     share = (np.arange(400) + 0.5) / 400
     places = lower[:, None] + (upper - lower)[:, None] * share
     gaps = np.abs(places[:, None, :, None] - places[None, :, None, :])
-    assert overlap(lower, upper, rate) == pytest.approx(covariance(gaps, rate).mean(axis=(2, 3)), abs=2e-4)
+    assert interval_covariance(lower, upper, rate) == pytest.approx(covariance(gaps, rate).mean(axis=(2, 3)), abs=2e-4)
 
 
 @pytest.mark.parametrize("width", [2.0**-k for k in (1, 6, 9, 10, 11, 14, 20, 30, 40)])
 def test_narrow_intervals_count_as_points(width):
     lower = np.array([0.0, width, 0.5, 1 - width])
-    found = overlap(lower, lower + width, 10.0)
+    overlaps = interval_covariance(lower, lower + width, 10.0)
     middle = lower + width / 2
     expected = covariance(np.abs(middle[:, None] - middle[None, :]), 10.0)
-    assert found == pytest.approx(expected, abs=20 * width**2 + 1e-8)
+    assert overlaps == pytest.approx(expected, abs=20 * width**2 + 1e-8)
 
 
 def boxes(rng, count, dimension):
@@ -44,13 +44,13 @@ def boxes(rng, count, dimension):
 def test_covariances_are_positive_definite(seed, dimension):
     rng = np.random.default_rng(seed)
     smoothness = Kernel(rng.integers(0, len(LENGTHS), dimension), int(rng.integers(len(SPREADS))))
-    found = smoothness.covariance(*boxes(rng, 30, dimension))
-    assert found == pytest.approx(found.T)
-    assert np.linalg.eigvalsh(found).min() > 0
+    covariance = smoothness.covariance(*boxes(rng, 30, dimension))
+    assert covariance == pytest.approx(covariance.T)
+    assert np.linalg.eigvalsh(covariance).min() > 0
 
 
 @given(st.integers(0, 2**32), st.integers(1, 4))
-def test_variances_of_parts_follow_from_covariances(seed, dimension):
+def test_variances_within_bins_follow_from_the_covariance(seed, dimension):
     """A bin's halves: half their difference; and a place's value less the average, from a grid of small boxes."""
     rng = np.random.default_rng(seed)
     smoothness = Kernel(rng.integers(3, len(LENGTHS), dimension), int(rng.integers(len(SPREADS))))
@@ -59,17 +59,17 @@ def test_variances_of_parts_follow_from_covariances(seed, dimension):
         middle = (lower[0, j] + upper[0, j]) / 2
         cut = np.repeat(lower, 2, axis=0), np.repeat(upper, 2, axis=0)
         cut[1][0, j] = cut[0][1, j] = middle
-        both = smoothness.covariance(*cut)
-        expected = (both[0, 0] + both[1, 1] - 2 * both[0, 1]) / 4
-        assert smoothness.halves(lower, upper)[0, j] == pytest.approx(expected, abs=2e-6)
+        halves = smoothness.covariance(*cut)
+        expected = (halves[0, 0] + halves[1, 1] - 2 * halves[0, 1]) / 4
+        assert smoothness.half_difference_variances(lower, upper)[0, j] == pytest.approx(expected, abs=2e-6)
     whole = smoothness.covariance(lower, upper)[0, 0]
     point = smoothness.covariance(lower, lower + 1e-9)[0, 0]
-    assert smoothness.within(lower, upper)[0] == pytest.approx(point - whole, abs=2e-6)
+    assert smoothness.within_bin_variances(lower, upper)[0] == pytest.approx(point - whole, abs=2e-6)
 
 
-def test_a_long_feature_makes_bins_alike():
+def test_a_long_length_scale_makes_bins_correlated():
     lower = np.array([[0.0, 0.0], [0.0, 0.5]])
-    found = Kernel(np.array([3, len(LENGTHS) - 1]), 1).covariance(lower, lower + 0.5)
-    assert found[0, 1] / found[0, 0] > 0.99
+    covariance = Kernel(np.array([3, len(LENGTHS) - 1]), 1).covariance(lower, lower + 0.5)
+    assert covariance[0, 1] / covariance[0, 0] > 0.99
     other = Kernel(np.array([3, 3]), 1).covariance(lower, lower + 0.5)
     assert other[0, 1] / other[0, 0] < 0.8

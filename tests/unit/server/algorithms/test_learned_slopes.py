@@ -1,4 +1,4 @@
-"""Slopes that a trial learns: what sums tell of them, by whom they are used, and what the answer says."""
+"""Slopes that a trial learns: estimates from sums, the looks that use them, and the answer."""
 
 import itertools
 from dataclasses import replace
@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from privateer_core.algorithms import parse_spec
-from privateer_core.algorithms.trial.learned_slopes import SLOPE_MAX, LearnedSlope, adjusted
+from privateer_core.algorithms.trial.learned_slopes import SLOPE_MAX, LearnedSlope, adjust_values
 from privateer_core.answer.parts import Figures
 from privateer_core.errors import InputError, Malformed
 from privateer_core.mechanisms.cell_pairs import CellTriples
 from privateer_core.mechanisms.cell_products import CellProducts
 from privateer_core.primitives.contributions import KeyedValues
 from privateer_core.primitives.public_coins import SlotLayout
-from privateer_server.algorithms.trial.evidence.slopes import learned_slope
+from privateer_server.algorithms.trial.state import estimate_slope
 from privateer_server.rounds.loop import Schedule
 from tests.support.people import rounds
 from tests.support.specs import tables
@@ -31,8 +31,8 @@ TOLD: dict[str, Any] = {
     "reward.low": -60.0,
     "reward.high": 120.0,
     "reward.kind": "numeric",
-    "reward.deviation": 20.0,
-    "reward.adjust": {"minutes": {"low": 0.0, "high": 90.0}, "visits": {"low": 0.0, "high": 9.0}},
+    "reward.standard_deviation": 20.0,
+    "reward.covariates": {"minutes": {"low": 0.0, "high": 90.0}, "visits": {"low": 0.0, "high": 9.0}},
 }
 
 
@@ -47,8 +47,10 @@ def released(scale: float, slope: float, spread: float, seed: int = 1, effect: f
     numbers = np.clip(0.4 + 0.2 * segments + spread * rng.standard_normal(PEOPLE), 0, 1)
     means = 0.6 - 0.2 * segments + effect * arms
     values = np.clip(means + slope * (numbers - 0.4 - 0.2 * segments) + 0.05 * rng.standard_normal(PEOPLE), 0, 1)
-    made = KeyedValues(np.zeros(PEOPLE, np.uint32), 2 * segments + arms, np.zeros(PEOPLE, np.int64), values, numbers)
-    return CellProducts(SlotLayout.ungrouped(4, 5), scale).simulate(made, rng), segments, numbers, values
+    keyed_values = KeyedValues(
+        np.zeros(PEOPLE, np.uint32), 2 * segments + arms, np.zeros(PEOPLE, np.int64), values, numbers
+    )
+    return CellProducts(SlotLayout.ungrouped(4, 5), scale).simulate(keyed_values, rng), segments, numbers, values
 
 
 @pytest.mark.parametrize("effect", [0.0, 0.1])
@@ -58,21 +60,21 @@ def test_the_slope_is_that_of_least_squares_within_segments(effect: float) -> No
     Planted: segments that differ make the slope over all people one of the other sign.
     """
     release, segments, numbers, values = released(0.0, 0.5, 0.1, effect=effect)
-    inside = [np.polyfit(numbers[segments == one], values[segments == one], 1)[0] for one in (0, 1)]
-    found = learned_slope(release, 2)
-    assert found.slope == pytest.approx(np.mean(inside), abs=0.002)
-    assert found.mean == pytest.approx(numbers.mean(), abs=1e-4)
+    inside = [np.polyfit(numbers[segments == segment], values[segments == segment], 1)[0] for segment in (0, 1)]
+    estimate = estimate_slope(release, 2)
+    assert estimate.slope == pytest.approx(np.mean(inside), abs=0.002)
+    assert estimate.mean == pytest.approx(numbers.mean(), abs=1e-4)
     assert np.polyfit(numbers, values, 1)[0] < 0
-    assert learned_slope(release, 1).slope < 0
+    assert estimate_slope(release, 1).slope < 0
 
 
 def test_noise_makes_slopes_flatter_and_not_steeper_and_more_of_it_stops_adjusting() -> None:
     """Forty releases of each: with e noise's deviation, c / (v + e^2 / v) is below the slope on average."""
-    slopes = [learned_slope(released(30.0, 0.5, 0.1, seed)[0], 2).slope for seed in range(40)]
+    slopes = [estimate_slope(released(30.0, 0.5, 0.1, seed)[0], 2).slope for seed in range(40)]
     assert 0.2 < np.mean(slopes) <= 0.5
-    assert all(learned_slope(released(1e3, 0.5, 0.1, seed)[0], 2).slope == 0 for seed in range(10))
-    assert learned_slope(released(0.0, 0.5, 0.0)[0], 2).slope == 0
-    steep = learned_slope(released(0.0, 2.0, 0.05)[0], 2)
+    assert all(estimate_slope(released(1e3, 0.5, 0.1, seed)[0], 2).slope == 0 for seed in range(10))
+    assert estimate_slope(released(0.0, 0.5, 0.0)[0], 2).slope == 0
+    steep = estimate_slope(released(0.0, 2.0, 0.05)[0], 2)
     assert steep.slope == SLOPE_MAX
     assert steep.is_possible
 
@@ -80,34 +82,34 @@ def test_noise_makes_slopes_flatter_and_not_steeper_and_more_of_it_stops_adjusti
 def test_values_are_adjusted_within_their_bounds() -> None:
     learned = [LearnedSlope(0.5, 0.4), LearnedSlope(-1.0, 0.5)]
     numbers = np.array([[0.6, 0.5, 0.9], [0.4, 0.0, 0.9], [1.0, 0.5, 0.9]])
-    assert adjusted(np.array([0.7, 0.7, 0.1]), numbers, learned) == pytest.approx(np.array([0.6, 0.2, 0.0]))
+    assert adjust_values(np.array([0.7, 0.7, 0.1]), numbers, learned) == pytest.approx(np.array([0.6, 0.2, 0.0]))
 
 
 def test_each_of_the_first_looks_learns_one_slope_and_later_ones_have_triples() -> None:
-    """What a look adjusts with is what its policy tells, which earlier looks alone have made."""
+    """A look adjusts with the slopes in its policy, which earlier looks have estimated."""
     played = list(rounds(spec_of()))
-    assert [len(one.policy.learned) for one in played[:4]] == [0, 1, 2, 2]
-    assert [type(one.policy.terms.mechanism) for one in played[:3]] == [CellProducts, CellProducts, CellTriples]
-    costs = {one.policy.terms.mechanism.released for one in played}
+    assert [len(result.policy.learned) for result in played[:4]] == [0, 1, 2, 2]
+    assert [type(result.policy.terms.mechanism) for result in played[:3]] == [CellProducts, CellProducts, CellTriples]
+    costs = {result.policy.terms.mechanism.release_event for result in played}
     assert len(costs) == 1
     for before, after in itertools.pairwise(played):
         assert after.policy.learned == before.state.learned
         assert after.policy.learned[: len(before.policy.learned)] == before.policy.learned
 
 
-def facts_of(spec: Any, state: Any) -> dict[str, Any]:
+def read_facts(spec: Any, state: Any) -> dict[str, Any]:
     answer: Any = Schedule(spec).learner.answer(state)
-    return {fact.name: fact.value for one in answer.parts if isinstance(one, Figures) for fact in one.facts}
+    return {fact.name: fact.value for part in answer.parts if isinstance(part, Figures) for fact in part.facts}
 
 
-def test_the_answer_says_slopes_in_the_units_of_reward_and_number() -> None:
+def test_the_answer_has_slopes_in_the_units_of_reward_and_number() -> None:
     spec = spec_of()
     first, second, *_ = rounds(spec)
-    known = facts_of(spec, replace(first.state, learned=(LearnedSlope(0.5, 0.4),)))
-    assert known["slope of minutes, learned"] == pytest.approx(1.0)  # .5 of 180 for 90
-    assert "slope of visits, learned" not in known
+    facts = read_facts(spec, replace(first.state, learned=(LearnedSlope(0.5, 0.4),)))
+    assert facts["slope of minutes, learned"] == pytest.approx(1.0)  # .5 of 180 for 90
+    assert "slope of visits, learned" not in facts
     none = replace(second.state, learned=(LearnedSlope(0.5, 0.4), LearnedSlope(0.0, 0.4)))
-    assert "noise" in facts_of(spec, none)["slope of visits, learned"]
+    assert "noise" in read_facts(spec, none)["slope of visits, learned"]
 
 
 @pytest.mark.parametrize(
@@ -128,30 +130,30 @@ def test_a_device_refuses_slopes_that_no_learner_makes(learned: tuple[LearnedSlo
         replace(policy, learned=learned).check(spec)
 
 
-def test_a_device_refuses_to_tell_a_number_where_none_is_learned_of() -> None:
-    declared = spec_of(**{"reward.adjust": {"minutes": {"mean": 31.0, "slope": 0.8}}})
+def test_a_device_refuses_a_number_that_no_slope_is_learned_for() -> None:
+    declared = spec_of(**{"reward.covariates": {"minutes": {"mean": 31.0, "slope": 0.8}}})
     with pytest.raises(Malformed):
         Schedule(spec_of()).open(7).policy.check(declared)
 
 
-def test_a_round_that_learns_needs_the_numbers() -> None:
+def test_a_round_that_learns_a_slope_needs_the_numbers() -> None:
     policy: Any = Schedule(spec_of()).open(7).policy
     contexts, coins = np.full((3, 2), 0.5), np.arange(3, dtype=np.uint32)
     decisions = policy.decide(contexts, coins)
-    made = policy.contribute(contexts, coins, decisions, np.full((3, 3), 0.25))
-    assert made.numbers.tolist() == [0.25] * 3
+    reports = policy.contribute(contexts, coins, decisions, np.full((3, 3), 0.25))
+    assert reports.numbers.tolist() == [0.25] * 3
     with pytest.raises(InputError):
         policy.contribute(contexts, coins, decisions, np.full(3, 0.25))
 
 
-def test_a_plan_reckons_with_looks_before_slopes_are_known() -> None:
-    def least(**changes: Any) -> float:
+def test_a_plan_counts_the_looks_without_slopes() -> None:
+    def compute_least_effect(**changes: Any) -> float:
         spec = spec_of(**{"algorithm.allocation": "fixed"} | changes)
-        table = Schedule(spec).learner.foreseen()[0]  # type: ignore[attr-defined]
+        table = Schedule(spec).learner.build_forecast()[0]  # type: ignore[attr-defined]
         return float(table.rows[0][[column.name for column in table.columns].index("least effect")])
 
     number = {"correlation": 0.7}
-    declared = least(**{"reward.adjust": {"minutes": {"mean": 31.0, "slope": 0.8} | number}})
-    learned = least(**{"reward.adjust": {"minutes": {"low": 0.0, "high": 90.0} | number}})
-    plain = least(**{"reward.adjust": {}})
+    declared = compute_least_effect(**{"reward.covariates": {"minutes": {"mean": 31.0, "slope": 0.8} | number}})
+    learned = compute_least_effect(**{"reward.covariates": {"minutes": {"low": 0.0, "high": 90.0} | number}})
+    plain = compute_least_effect(**{"reward.covariates": {}})
     assert declared < learned < plain

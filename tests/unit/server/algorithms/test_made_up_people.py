@@ -6,7 +6,7 @@ import numpy as np
 
 from privateer_core.algorithms import parse_spec
 from privateer_core.algorithms.additive.cells import Cells
-from privateer_server.algorithms.additive.made_up_people import contexts_of
+from privateer_server.algorithms.additive.terms_learner import build_contexts
 
 SPEC: dict[str, Any] = {
     "experiment": {"name": "t", "arms": ["a", "b"], "horizon": 5000},
@@ -23,18 +23,18 @@ SPEC: dict[str, Any] = {
 }
 
 
-def test_they_are_in_cells_as_shares_say() -> None:
+def test_simulated_contexts_follow_the_cell_shares() -> None:
     spec: Any = parse_spec(SPEC)
     cells: Cells = spec.questions.cells
     rng = np.random.default_rng(3)
     masses = np.ones(cells.count)
     for place in range(len(cells.features)):
-        own = cells.of_feature(place)
-        masses[own] = rng.dirichlet(np.ones(own.stop - own.start))
+        columns = cells.feature_slice(place)
+        masses[columns] = rng.dirichlet(np.ones(columns.stop - columns.start))
     people = 20_000
-    contexts = contexts_of(cells, masses, spec.dimension, rng.random((people, len(cells.features), 2)))
+    contexts = build_contexts(cells, masses, spec.dimension, rng.random((people, len(cells.features), 2)))
     assert contexts.min() >= 0
     assert contexts.max() <= 1
-    found = np.bincount(cells.locate(contexts).ravel(), minlength=cells.count) / people
+    shares = np.bincount(cells.locate(contexts).ravel(), minlength=cells.count) / people
     # Seven deviations of a share: a false alarm in 10^11 runs.
-    assert np.abs(found - masses)[1:].max() < 7 * 0.5 / np.sqrt(people)
+    assert np.abs(shares - masses)[1:].max() < 7 * 0.5 / np.sqrt(people)

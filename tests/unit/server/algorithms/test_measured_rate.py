@@ -1,4 +1,4 @@
-"""The mean reward that releases tell, and what is said where a declared one is far from it."""
+"""The mean reward by releases, and the warning about a declared rate far from it."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from privateer_core.algorithms import parse_spec
-from privateer_core.answer.measured_rate import MeasuredRate
+from privateer_core.answer.estimates import MeasuredRate
 from privateer_core.spec.reward import Reward
 from privateer_server.rounds.loop import Schedule
 from tests.support.people import rounds
@@ -20,40 +20,40 @@ PROMISES: dict[str, dict[str, Any]] = {
 }
 
 
-def found(algorithm: str, model: str, declared: float, rate: float) -> tuple[MeasuredRate | None, tuple[str, ...]]:
-    """What 20,000 people tell, whose arms have rates within a tenth of ``rate``, and the warnings of the answer."""
-    told = {"privacy.delta": 0.0} | PROMISES[model] | {"algorithm.name": algorithm, "privacy.model": model}
+def measure(algorithm: str, model: str, declared: float, rate: float) -> tuple[MeasuredRate | None, tuple[str, ...]]:
+    """Run 20,000 participants and arms with rates within a tenth of ``rate``; return the rate and the warnings."""
+    overrides = {"privacy.delta": 0.0} | PROMISES[model] | {"algorithm.name": algorithm, "privacy.model": model}
     if (algorithm, model) == ("linear", "central"):
-        told["privacy.delta"] = 1e-6
+        overrides["privacy.delta"] = 1e-6
     changes = {"reward.base_rate": declared, "experiment.horizon": 20_000, "experiment.round_size": 2000}
-    known = tables(told | changes)
+    sections = tables(overrides | changes)
     if algorithm == "bandit":
-        known.pop("context", None)
-    spec: Any = parse_spec(known)
+        sections.pop("context", None)
+    spec: Any = parse_spec(sections)
     learner: Any = Schedule(spec).learner
     assert not learner.answer(learner.start(1)).warnings
     rates = rate * np.linspace(0.9, 1.1, len(spec.options))
     *_, last = rounds(spec, lambda contexts: np.tile(rates, (len(contexts), 1)))
-    said = tuple(warning for warning in learner.answer(last.state).warnings if "declared" in warning)
-    return learner.measured_rate(last.state), said
+    warnings = tuple(warning for warning in learner.answer(last.state).warnings if "declared" in warning)
+    return learner.measured_rate(last.state), warnings
 
 
 @pytest.mark.battery
 @pytest.mark.parametrize("model", PROMISES)
 @pytest.mark.parametrize("algorithm", ["trial", "partition", "bandit", "linear"])
-def test_a_rate_declared_ten_times_wrong_is_said_and_one_that_is_about_right_is_not(algorithm: str, model: str) -> None:
-    """One run each, fixed seed; the interval of three deviations misses a rate in one of 370 (16 x 3 here: .12).
+def test_a_warning_names_a_rate_declared_ten_times_wrong(algorithm: str, model: str) -> None:
+    """Run each case once with a fixed seed; intervals of three deviations miss 1 rate in 370 (16 x 3 here: .12).
 
     Planted: a rate declared ten times too high, and one ten times too low.
     """
     for declared, rate in ((0.1, 0.01), (0.01, 0.1)):
-        measured, (said,) = found(algorithm, model, declared, rate)
+        measured, (warning,) = measure(algorithm, model, declared, rate)
         assert measured is not None
         assert measured.low <= 1.1 * rate
         assert measured.high >= 0.9 * rate
-        assert f"declared as {declared:g}" in said
-        assert f"{measured.value:.3g} ({measured.low:.3g} to {measured.high:.3g})" in said
-    assert not found(algorithm, model, 0.03, 0.015)[1]
+        assert f"declared as {declared:g}" in warning
+        assert f"{measured.value:.3g} ({measured.low:.3g} to {measured.high:.3g})" in warning
+    assert not measure(algorithm, model, 0.03, 0.015)[1]
 
 
 @pytest.mark.parametrize(
@@ -68,14 +68,14 @@ def test_a_rate_declared_ten_times_wrong_is_said_and_one_that_is_about_right_is_
         (None, (0.9, 0.88, 0.92), False),
     ],
 )
-def test_a_factor_of_three_beyond_the_interval_is_said(
+def test_a_warning_needs_a_factor_of_three_beyond_the_interval(
     declared: float | None, ends: tuple[float, float, float], is_said: bool
 ) -> None:
     assert bool(MeasuredRate(*ends).warnings(Reward(base_rate=declared))) is is_said
 
 
-def test_what_is_said_is_in_the_unit_of_rewards_and_for_screens() -> None:
+def test_the_rate_warning_is_short_and_in_the_unit_of_rewards() -> None:
     reward = Reward(low=0.0, high=200.0, kind="numeric", base_rate=20.0)
-    (said,) = MeasuredRate.normal(0.01, 0.001).warnings(reward)
-    assert "declared as 20, and reports tell 2 (1.4 to 2.6)" in said
-    assert len(said) <= 256
+    (warning,) = MeasuredRate.normal(0.01, 0.001).warnings(reward)
+    assert "declared as 20, and reports tell 2 (1.4 to 2.6)" in warning
+    assert len(warning) <= 256

@@ -1,6 +1,7 @@
 """The tight learner: calibrated estimates, masses, Thompson shares, dropping, halving."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from scipy import stats
 from privateer_server.algorithms import NewRound, learner_for
 from privateer_server.algorithms.partition.kernel import LENGTHS, SPREADS, Kernel
 from privateer_server.algorithms.partition.learner import PartitionLearner
-from privateer_server.algorithms.partition.round_estimates import Population
+from privateer_server.algorithms.partition.round_estimates import CohortShares
 from privateer_server.algorithms.partition.state import PartitionState
 from tests.support.partitions import random_bins, same, with_parts
 from tests.support.people import rounds
@@ -22,7 +23,7 @@ from tests.support.statistics import FALSE_ALARM
 FLAT = np.array([0.9, 0.5, 0.2])
 
 
-def flat(contexts):
+def make_flat_rewards(contexts):
     return np.tile(FLAT, (len(contexts), 1))
 
 
@@ -32,7 +33,7 @@ def state_of(spec, depths, paths, seed=0, precision=50.0):
     shape = (len(depths), spec.arm_count)
     active = rng.random(shape) < 0.7
     active[:, rng.integers(spec.arm_count)] = True
-    known = np.full(shape, precision) * rng.uniform(0.5, 2, shape)
+    precisions = np.full(shape, precision) * rng.uniform(0.5, 2, shape)
     return with_parts(
         learner_for(spec).start(0),
         rounds=3,
@@ -42,9 +43,9 @@ def state_of(spec, depths, paths, seed=0, precision=50.0):
         depths=depths,
         paths=paths,
         active=active,
-        precision=known,
-        moment=known * rng.normal(0, 0.3, shape),
-        population=Population(0.5 ** depths[None, :], np.full((1, len(depths)), 100.0)),
+        precision=precisions,
+        moment=precisions * rng.normal(0, 0.3, shape),
+        population=CohortShares(0.5 ** depths[None, :], np.full((1, len(depths)), 100.0)),
         mean=rng.normal(0, 0.3, shape),
         variance=rng.uniform(0.001, 0.3, shape),
     )
@@ -52,7 +53,7 @@ def state_of(spec, depths, paths, seed=0, precision=50.0):
 
 @pytest.mark.parametrize(
     "changes",
-    [{}, *(pytest.param(one, marks=pytest.mark.nightly) for one in ({"privacy.epsilon": 4.0}, SHUFFLE))],
+    [{}, *(pytest.param(changes, marks=pytest.mark.nightly) for changes in ({"privacy.epsilon": 4.0}, SHUFFLE))],
     ids=["local-1", "local-4", "shuffle"],
 )
 def test_estimates_are_calibrated(changes, monkeypatch):
@@ -62,11 +63,11 @@ def test_estimates_are_calibrated(changes, monkeypatch):
     mean's share of that: of all people where reports say nothing of the arm, of an arm's third where they name it.
     Means by a t-test, spreads by chi-square, each at the stated false-alarm rate.
     """
-    monkeypatch.setattr(PartitionLearner, "split", lambda self, state: state)
+    monkeypatch.setattr(PartitionLearner, "split_bins", lambda self, state: state)
     spec = make_spec({**changes, "experiment.horizon": 1000})
     scores = []
     for seed in range(300):
-        (played,) = rounds(spec, flat, seed)
+        (played,) = rounds(spec, make_flat_rewards, seed)
         state = played.state
         scores.append(
             (state.evidence.moment[0] / state.evidence.precision[0] - (2 * FLAT - 1))
@@ -134,8 +135,8 @@ def test_exploration_ends_with_the_experiment():
     learner = learner_for(spec)
     state = with_parts(learner.start(0), mean=np.array([[0.1, 0.0, -0.1]]), variance=np.full((1, 3), 0.02))
     shares = [
-        learner.policy(replace(state, own=own), NewRound(2, 1, 1000)).layout.shares[0]
-        for own in (0, 50_000, 90_000, 99_000)
+        learner.policy(replace(state, own=n_reports), NewRound(2, 1, 1000)).layout.shares[0]
+        for n_reports in (0, 50_000, 90_000, 99_000)
     ]
     assert shares[0] == pytest.approx(shares[1])
     leader = [share[0] for share in shares]
@@ -175,18 +176,18 @@ ANY = given(
 
 @ANY
 @settings(max_examples=40)
-def test_whatever_is_released_the_bins_stay_sound(seed, dimension, arms, scale, batch):
-    check_sound(seed, dimension, arms, scale, batch)
+def test_arbitrary_releases_keep_the_bins_valid(seed, dimension, arms, scale, batch):
+    check_bins(seed, dimension, arms, scale, batch)
 
 
 @pytest.mark.nightly
 @ANY
 @settings(max_examples=400)
-def test_whatever_is_released_of_very_much_the_bins_stay_sound(seed, dimension, arms, scale, batch):
-    check_sound(seed, dimension, arms, scale, batch)
+def test_arbitrary_releases_of_large_rounds_keep_the_bins_valid(seed, dimension, arms, scale, batch):
+    check_bins(seed, dimension, arms, scale, batch)
 
 
-def check_sound(seed, dimension, arms, scale, batch):
+def check_bins(seed, dimension, arms, scale, batch):
     """Six rounds of arbitrary releases: bins tile, an arm is left everywhere, all is finite."""
     spec = make_spec({"privacy.epsilon": 8.0}, dimension=dimension, arms=arms)
     learner, rng = learner_for(spec), np.random.default_rng(seed)
@@ -214,12 +215,12 @@ def check_sound(seed, dimension, arms, scale, batch):
 
 def halves_of(spec, state, ready):
     """The bins after ``ready`` ones were halved, whatever is known."""
-    learner = learner_for(spec)
+    learner: Any = learner_for(spec)
     variance = np.where(ready[:, None], 1e-12, 10.0) * np.ones_like(state.posterior.variance)
-    return learner.split(with_parts(state, variance=variance, active=np.ones_like(state.active)))
+    return learner.split_bins(with_parts(state, variance=variance, active=np.ones_like(state.active)))
 
 
-def test_what_was_known_of_a_bin_is_kept_for_its_halves():
+def test_halves_keep_the_mean_of_their_bin():
     """The halves' mean is what the bin's was, however little is known of their difference."""
     spec = make_spec({"privacy.epsilon": 8.0})
     start = learner_for(spec).start(0)
@@ -232,16 +233,18 @@ def test_what_was_known_of_a_bin_is_kept_for_its_halves():
     assert halved.population.shares.tolist() == [[0.5, 0.5]]
     assert halved.posterior.mean.mean(axis=0) == pytest.approx(mean[0], abs=1e-4)
     kernel = Kernel(halved.hyperparameters.lengths, halved.hyperparameters.spread)
-    spread = kernel.halves(np.zeros((1, 2)), np.ones((1, 2))).max()
+    spread = kernel.half_difference_variances(np.zeros((1, 2)), np.ones((1, 2))).max()
     assert halved.posterior.variance == pytest.approx(np.full((2, 3), spread), rel=0.01)
 
 
 def test_halves_of_unlike_weight_keep_the_bins_mean():
     spec = make_spec(SHUFFLE)
-    learner = learner_for(spec)
+    learner: Any = learner_for(spec)
     state = with_parts(learner.start(0), precision=np.full((1, 3), 1e6), moment=np.full((1, 3), 2e5))
     state = halves_of(spec, state, np.array([True]))
-    state = learner.computed(replace(state, population=replace(state.population, shares=np.array([[0.9, 0.1]]))))
+    state = learner.compute_posterior(
+        replace(state, population=replace(state.population, shares=np.array([[0.9, 0.1]])))
+    )
     assert np.array([0.9, 0.1]) @ state.posterior.mean == pytest.approx(np.full(3, 0.2), abs=1e-4)
 
 
@@ -256,19 +259,19 @@ def test_a_new_level_halves_the_dimension_that_matters_most():
     assert state.tree.axes.tolist() == [1, 1], "bins of a level are cut alike"
 
 
-def test_neighbours_learn_from_each_other():
-    """What is known of one half moves the other, less where values change fast."""
+def test_neighbouring_bins_share_evidence():
+    """Evidence on one half moves the other half, less where values change fast."""
     spec = make_spec()
     moved = []
     for place in (0, len(LENGTHS) - 1):
         state = halves_of(spec, learner_for(spec).start(0), np.array([True]))
-        known = {"precision": np.array([[100.0] * 3, [0.0] * 3]), "moment": np.array([[50.0] * 3, [0.0] * 3])}
-        state = with_parts(state, lengths=np.full(2, place), spread=len(SPREADS) - 1, **known)
-        moved.append(learner_for(spec).computed(state).posterior.mean[1, 0])
+        observations = {"precision": np.array([[100.0] * 3, [0.0] * 3]), "moment": np.array([[50.0] * 3, [0.0] * 3])}
+        state = with_parts(state, lengths=np.full(2, place), spread=len(SPREADS) - 1, **observations)
+        moved.append(PartitionLearner(spec).compute_posterior(state).posterior.mean[1, 0])
     assert 0 < moved[0] < 0.45 < moved[1] < 0.5
 
 
-def narrow(spec, **changes):
+def narrow_bin(spec, **changes):
     """A state that knows its only bin of the deepest level: 1/16 wide along both features."""
     start = learner_for(spec).start(0)
     axes = np.arange(8) % 2
@@ -277,27 +280,27 @@ def narrow(spec, **changes):
 
 def test_a_clear_loser_is_dropped_and_a_close_one_stays():
     spec = make_spec()
-    state = narrow(spec, mean=np.array([[0.3, 0.2, -0.5]]), variance=np.full((1, 3), 0.01))
+    state = narrow_bin(spec, mean=np.array([[0.3, 0.2, -0.5]]), variance=np.full((1, 3), 0.01))
     # Deviation of a difference: .14, and a little for places within the bin.
-    assert learner_for(spec).sifted(state).active.tolist() == [[True, True, False]]
+    assert PartitionLearner(spec).update_arms(state).active.tolist() == [[True, True, False]]
 
 
 def test_a_wide_bin_drops_no_arm_that_may_be_better_somewhere_in_it():
     """However even values were fitted to be."""
     spec = make_spec()
-    known = {"mean": np.array([[0.3, 0.2, -0.5]]), "variance": np.full((1, 3), 0.01)}
-    wide = with_parts(narrow(spec, **known), axes=np.zeros(0, np.int64), depths=np.zeros(1, np.int64))
-    assert learner_for(spec).sifted(wide).active.all()
+    posterior = {"mean": np.array([[0.3, 0.2, -0.5]]), "variance": np.full((1, 3), 0.01)}
+    wide = with_parts(narrow_bin(spec, **posterior), axes=np.zeros(0, np.int64), depths=np.zeros(1, np.int64))
+    assert PartitionLearner(spec).update_arms(wide).active.all()
 
 
 def test_a_dropped_arm_comes_back_when_it_may_be_the_best_again():
     spec = make_spec()
     state = replace(learner_for(spec).start(0), active=np.array([[True, True, False]]))
     state = with_parts(state, mean=np.array([[0.3, 0.2, 0.25]]), variance=np.full((1, 3), 0.01))
-    assert learner_for(spec).sifted(state).active.all()
+    assert PartitionLearner(spec).update_arms(state).active.all()
 
 
-def test_people_are_counted_where_reports_tell():
+def test_the_learner_counts_participants_by_bin_where_reports_reveal_it():
     """Nine in ten people live in one half; under shuffle and central the learner finds out, under local it cannot."""
 
     def crowded(rng, n):
@@ -307,7 +310,7 @@ def test_people_are_counted_where_reports_tell():
         return np.stack([contexts[:, 0], 1 - contexts[:, 0]], axis=1)
 
     central = {"privacy.model": "central", "privacy.delta": 1e-6}
-    for changes, known in ((SHUFFLE, True), (central, True), ({}, False)):
+    for changes, is_counted in ((SHUFFLE, True), (central, True), ({}, False)):
         *_, last = rounds(make_spec(changes, arms=2), ramp, 1, crowded)
         _, upper = replace(
             last.policy,
@@ -316,13 +319,13 @@ def test_people_are_counted_where_reports_tell():
             axes=np.append(last.state.tree.axes, [0] * 40)[:40],
         ).edges()
         shares = last.state.population.shares[0]
-        left = shares[upper[:, 0] <= 0.5].sum() / shares.sum()
-        assert (left > 0.8) == known
-        assert known or left == pytest.approx(0.5, abs=1e-9)
+        left_share = shares[upper[:, 0] <= 0.5].sum() / shares.sum()
+        assert (left_share > 0.8) == is_counted
+        assert is_counted or left_share == pytest.approx(0.5, abs=1e-9)
         assert isinstance(last.state, PartitionState)
 
 
-def test_rounds_between_news_change_nothing_but_what_is_known():
+def test_rounds_between_updates_change_evidence_alone():
     spec = make_spec({"experiment.horizon": 1_000_000, "privacy.epsilon": 4.0})
     learner = learner_for(spec)
     *_, last = rounds(make_spec({"privacy.epsilon": 4.0}), wave, 1)
@@ -333,24 +336,24 @@ def test_rounds_between_news_change_nothing_but_what_is_known():
     assert (after.evidence.precision[policy.bins] >= last.state.evidence.precision[policy.bins]).all()
 
 
-@pytest.mark.parametrize("own", [True, False])
-def test_what_own_people_tell_is_news_whatever_a_source_told(own):
+@pytest.mark.parametrize("is_own", [True, False])
+def test_own_reports_trigger_an_update_after_a_large_source(is_own):
     """100 reports after a source's 5,000: news from the first own people, and none from more of the source."""
-    source = {"name": "s", "people": 10_000, "epsilon": 1.0, "shares": [1 / 3] * 3}
+    source = {"name": "s", "participants": 10_000, "epsilon": 1.0, "shares": [1 / 3] * 3}
     spec = make_spec({"privacy.epsilon": 4.0, "sources": [source]})
     learner = learner_for(spec)
     state = with_parts(learner.start(0), seen=5000, computed=5000, fitted=5000)
-    policy = learner.policy(state, NewRound(2, 1, 100, "" if own else "s"))
+    policy = learner.policy(state, NewRound(2, 1, 100, "" if is_own else "s"))
     after = learner.learn(state, policy, wild_release(policy, np.random.default_rng(1), 0.3))
     assert after.seen == 5100
-    assert after.posterior.computed == after.hyperparameters.fitted == (5100 if own else 5000)
+    assert after.posterior.computed == after.hyperparameters.fitted == (5100 if is_own else 5000)
 
 
 RARE = {"privacy.model": "none", "privacy.epsilon": None, "experiment.round_size": 500, "experiment.round_growth": 0.2}
 
 
-def rare(contexts):
-    """One of three offers sells twice as often as the others, which is still rare."""
+def double_one_rare_offer(contexts):
+    """Return rare rewards of three offers, of which one sells twice as often."""
     return np.tile([0.01, 0.02, 0.01], (len(contexts), 1))
 
 
@@ -358,14 +361,14 @@ def rare(contexts):
 def test_a_base_rate_that_is_wrong_is_learned_all_the_same(declared):
     """Ten times too low or too high: means of arms are near the truth after 20,000 people, and the prior as well."""
     spec = make_spec({**RARE, **({} if declared is None else {"reward.base_rate": declared})})
-    *_, last = rounds(spec, rare, 5)
+    *_, last = rounds(spec, double_one_rare_offer, 5)
     level = (1 + last.state.prior.level) / 2
     assert 0.009 < level < 0.021
     contexts, coins = np.random.default_rng(0).random((999, 2)), np.arange(999, dtype=np.uint32)
     assert np.bincount(last.policy.decide(contexts, coins).arms).argmax() == 1
 
 
-def test_a_declared_rate_is_what_a_first_round_expects():
+def test_a_first_round_expects_the_declared_rate():
     learner = learner_for(make_spec({**RARE, "reward.base_rate": 0.01}))
     state = learner.start(0)
     assert state.posterior.mean == pytest.approx(np.full((1, 3), -0.98))

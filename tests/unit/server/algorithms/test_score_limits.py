@@ -1,4 +1,4 @@
-"""Limits of the difference of two rates agree with the test of no difference, and with what others compute."""
+"""Limits of the difference of two rates agree with the test of no difference and with statsmodels."""
 
 import numpy as np
 import pytest
@@ -26,27 +26,27 @@ def test_limits_are_those_of_miettinen_and_nurminen() -> None:
 
 
 @pytest.mark.parametrize("counts", [(7, 1_000, 90, 9_000), (5, 20, 10, 20), (68, 722, 2, 13), (0, 50, 0, 50)])
-def test_ends_are_where_the_score_is_critical(counts: tuple[int, ...]) -> None:
+def test_limits_are_where_the_score_is_critical(counts: tuple[int, ...]) -> None:
     rates, people, noise = arms(*counts)
     for end in score_limits(rates, people, noise, CRITICAL):
         score = (rates[0] - rates[1] - end) / np.sqrt(variance_at(rates, people, noise, np.array(end)))
         assert abs(score) == pytest.approx(CRITICAL, rel=1e-6)
 
 
-def test_all_against_none_has_an_interval_that_ends_there() -> None:
+def test_all_successes_against_none_have_a_limit_at_1() -> None:
     low, high = score_limits(*arms(10, 10, 0, 12), CRITICAL)
     assert 0.6 < low < 0.8
     assert high == 1
 
 
-def test_restricted_rates_are_the_likeliest() -> None:
+def test_restricted_rates_maximize_the_likelihood() -> None:
     """By hand: the likelihood of the counts is largest there among rates that differ by so much."""
     rates, people, _ = arms(68, 722, 2, 13)
     for difference in (-0.2, 0.0, 0.05, 0.4):
 
         def unlikely(control: float, difference: float = difference) -> float:
-            both = np.array([control + difference, control])
-            return -float((people * (rates * np.log(both) + (1 - rates) * np.log(1 - both))).sum())
+            arm_rates = np.array([control + difference, control])
+            return -float((people * (rates * np.log(arm_rates) + (1 - rates) * np.log(1 - arm_rates))).sum())
 
         ends = max(0.0, -difference) + 1e-9, min(1.0, 1 - difference) - 1e-9
         best = minimize_scalar(unlikely, bounds=ends, method="bounded", options={"xatol": 1e-10})
@@ -54,7 +54,7 @@ def test_restricted_rates_are_the_likeliest() -> None:
 
 
 @pytest.mark.parametrize("noise", [0.0, 4.0])
-def test_0_is_left_out_exactly_where_the_test_of_no_difference_is_decided(noise: float) -> None:
+def test_the_interval_excludes_0_exactly_where_the_test_rejects(noise: float) -> None:
     rng = np.random.default_rng(5)
     people = rng.integers(10, 3_000, (4_000, 2)).astype(float)
     rates = rng.binomial(people.astype(int), rng.uniform(0.002, 0.6, (4_000, 2))) / people

@@ -1,12 +1,12 @@
-"""Bins by depth and path: halving keeps a tiling in order, and ancestors hold what lies in them."""
+"""Bins by depth and path: halving keeps a tiling in order, and ancestors hold the bins within them."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privateer_server.algorithms.partition.bin_tree import BinTree, Space, ancestry, halved
-from privateer_server.algorithms.partition.splitting import Splitting, undecided
+from privateer_server.algorithms.partition.bin_tree import BinTree, Space, group_by_ancestor, halve_bins
+from privateer_server.algorithms.partition.splitting import SplittingRule, is_undecided
 from tests.support.partitions import random_bins
 from tests.support.specs import SHUFFLE, make_spec
 
@@ -20,7 +20,7 @@ def test_halves_replace_their_bins_in_order(seed, splits):
     rng = np.random.default_rng(seed)
     depths, paths = random_bins(rng, splits, 39)
     ready = rng.random(len(depths)) < 0.5
-    copies, fresh, new_depths, new_paths = halved(depths, paths, ready)
+    copies, fresh, new_depths, new_paths = halve_bins(depths, paths, ready)
     expected = []
     for (depth, path), cut in zip(names(depths, paths), ready, strict=True):
         expected += [(depth + 1, 2 * path), (depth + 1, 2 * path + 1)] if cut else [(depth, path)]
@@ -35,17 +35,17 @@ def ancestors(depths, paths):
 
 
 @given(st.integers(0, 2**32), st.integers(0, 60), st.integers(1, 20))
-def test_groups_share_an_ancestor_and_know_what_past_bins_hold(seed, splits, limit):
+def test_groups_share_an_ancestor_and_the_past_bins_within_it(seed, splits, limit):
     depths, paths = random_bins(np.random.default_rng(seed), splits, 40)
     past = np.array(ancestors(depths, paths), np.int64).reshape(-1, 2)
     bins = names(depths, paths)
     covered = []
-    for some, which, inside in ancestry(depths, paths, past[:, 0], past[:, 1], limit):
-        members = range(len(bins))[some]
+    for group, past_rows, inside in group_by_ancestor(depths, paths, past[:, 0], past[:, 1], limit):
+        members = range(len(bins))[group]
         covered += members
         assert len(members) <= limit
-        assert inside.shape == (len(which), len(members))
-        for row, index in enumerate(which):
+        assert inside.shape == (len(past_rows), len(members))
+        for row, index in enumerate(past_rows):
             up, path = past[index]
             holds = [bins[b][0] >= up and bins[b][1] >> (bins[b][0] - up) == path for b in range(len(bins))]
             assert [holds[b] for b in members] == inside[row].tolist()
@@ -53,17 +53,17 @@ def test_groups_share_an_ancestor_and_know_what_past_bins_hold(seed, splits, lim
     assert covered == list(range(len(bins)))
 
 
-def test_one_group_knows_all_that_is_past():
+def test_a_single_group_has_all_past_bins():
     depths, paths = random_bins(np.random.default_rng(3), 30, 40)
     past = np.array(ancestors(depths, paths), np.int64)
-    [(some, which, _)] = ancestry(depths, paths, past[:, 0], past[:, 1], 31)
-    assert some == slice(0, 31)
-    assert len(which) == len(past) == 30
+    [(group, past_rows, _)] = group_by_ancestor(depths, paths, past[:, 0], past[:, 1], 31)
+    assert group == slice(0, 31)
+    assert len(past_rows) == len(past) == 30
 
 
 def rule(changes=None):
     spec = make_spec(changes or {})
-    return Splitting(spec, Space(spec.blocks))
+    return SplittingRule(spec, Space(spec.blocks))
 
 
 def quarters():
@@ -73,7 +73,7 @@ def quarters():
     return tree
 
 
-def test_a_tree_remembers_what_was_split():
+def test_a_tree_keeps_its_split_bins():
     tree = quarters()
     assert names(tree.depths, tree.paths) == [(1, 0), (2, 2), (2, 3)]
     assert names(tree.past_depths, tree.past_paths) == [(0, 0), (1, 1)]
@@ -81,11 +81,11 @@ def test_a_tree_remembers_what_was_split():
     assert lower.tolist() == [[0, 0], [0.5, 0], [0.5, 0.5]]
     assert upper.tolist() == [[0.5, 1], [1, 0.5], [1, 1]]
     assert tree.all_axes(2)[:4].tolist() == [0, 1, 0, 1]
-    assert tree.expected(Space.numbers(2)).tolist() == [0.5, 0.25, 0.25]
+    assert tree.expected_shares(Space.numbers(2)).tolist() == [0.5, 0.25, 0.25]
 
 
 @pytest.mark.parametrize(("changes", "second"), [({}, False), (SHUFFLE, True)], ids=["best arm", "any arm"])
-def test_bins_are_split_that_are_known_better_than_their_halves_differ(changes, second):
+def test_bins_are_split_whose_error_is_below_the_difference_of_halves(changes, second):
     """The first bin by its best arm, the second by another; the third has one arm, the last is as deep as may be."""
     tree = BinTree(
         np.zeros(3, np.int64), np.array([1, 2, 2, 3]), np.arange(4), np.zeros(0, np.int64), np.zeros(0, np.int64)
@@ -93,13 +93,13 @@ def test_bins_are_split_that_are_known_better_than_their_halves_differ(changes, 
     active = np.array([[True] * 3, [True] * 3, [True, False, False], [True] * 3])
     variance = np.array([[0.04, 1, 1], [1, 0.04, 1], [0.04, 0.04, 0.04], [0.04, 0.04, 0.04]])
     mean, differences = np.tile([0.3, 0.1, 0.0], (4, 1)), np.full((4, 2), 0.1)
-    assert rule(changes).ready(tree, active, mean, variance, differences, 3).tolist() == [True, second, False, False]
-    assert not rule(changes).ready(tree, active, mean, 10 * variance, differences, 3).any()
-    assert undecided(tree, active, 3).tolist() == [True, True, False, False]
+    assert rule(changes).is_ready(tree, active, mean, variance, differences, 3).tolist() == [True, second, False, False]
+    assert not rule(changes).is_ready(tree, active, mean, 10 * variance, differences, 3).any()
+    assert is_undecided(tree, active, 3).tolist() == [True, True, False, False]
 
 
 def test_a_level_is_added_where_the_deepest_bins_are_split():
     tree, differences = quarters(), np.array([[0.9, 0.1], [0.1, 0.3], [0.1, 0.3]])
     columns = np.arange(2)
-    assert rule().deeper(tree, np.array([True, False, False]), differences, columns).axes.tolist() == [0, 1]
-    assert rule().deeper(tree, np.array([True, True, False]), differences, columns).axes.tolist() == [0, 1, 1]
+    assert rule().add_level(tree, np.array([True, False, False]), differences, columns).axes.tolist() == [0, 1]
+    assert rule().add_level(tree, np.array([True, True, False]), differences, columns).axes.tolist() == [0, 1, 1]

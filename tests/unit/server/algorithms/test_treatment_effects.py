@@ -6,65 +6,77 @@ import numpy as np
 import pytest
 
 from privateer_core.answer.shares import Shares, ShareSource
-from privateer_server.algorithms.trial.corrections import benjamini_hochberg, holm
-from privateer_server.algorithms.trial.evidence.averages import average
+from privateer_server.algorithms.trial.evidence.averages import average_contributions
 from privateer_server.algorithms.trial.evidence.epochs import PlannedEpoch, TrialDesign
 from privateer_server.algorithms.trial.evidence.trial_evidence import TrialEvidence
 from privateer_server.algorithms.trial.group_sequential import critical_values
-from privateer_server.algorithms.trial.power.planned_deviations import looks_of, people_needed
+from privateer_server.algorithms.trial.power.power_analysis import look_times, required_people
 from privateer_server.algorithms.trial.reasons import ReasonCode
 from privateer_server.algorithms.trial.treatment_effects import (
-    average_effects,
-    effects,
+    benjamini_hochberg,
+    compute_average_effects,
+    compute_effects,
     fieller,
+    holm,
     stopped_effect,
 )
-from tests.support.trials import SETTINGS, Trials, TrialSetting, by_trial, central, detectable, growing, named
+from tests.support.trials import (
+    SETTINGS,
+    Trials,
+    TrialSetting,
+    by_trial,
+    central,
+    detectable,
+    growing_fractions,
+    named_symbol,
+)
 
 SEGMENTS = np.array([0.4, 0.3, 0.2, 0.1])
 EFFECTS = np.array([0.03, -0.03, 0.06, 0.0])
 MEANS = np.stack([np.full(4, 0.3), 0.3 + EFFECTS], axis=1)
-TIMES = growing(10_000, 100_000)
+TIMES = growing_fractions(10_000, 100_000)
 
 
-def looked_at(trials: Trials, seed: int, times: tuple[float, ...] = TIMES) -> list[TrialEvidence]:
-    rng, found, before = np.random.default_rng(seed), [trials.begin()], 0.0
-    shares = np.tile(np.array(trials.arms), (trials.count * len(trials.segments), 1))
+def run_looks(trials: Trials, seed: int, times: tuple[float, ...] = TIMES) -> list[TrialEvidence]:
+    rng, looks, before = np.random.default_rng(seed), [trials.begin()], 0.0
+    allocation = np.tile(np.array(trials.arms), (trials.count * len(trials.segments), 1))
     for time in times:
-        found.append(found[-1].add(trials.epoch(rng, round((time - before) * trials.people), shares)))
+        looks.append(looks[-1].add(trials.epoch(rng, round((time - before) * trials.people), allocation)))
         before = time
-    return found[1:]
+    return looks[1:]
 
 
-def shares(asked: np.ndarray, variance: float) -> Shares:
-    return replace(Shares.fixed(asked, ShareSource.ASKED), variance=np.full(len(asked), variance))
+def asked_shares(estimates: np.ndarray, variance: float) -> Shares:
+    return replace(Shares.fixed(estimates, ShareSource.ASKED), variance=np.full(len(estimates), variance))
 
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_intervals_of_all_looks_hold_at_once(name: str) -> None:
     """1,600 effects: .95 within four standard errors, .022."""
     truth, inside = np.tile(EFFECTS, 400), np.ones(1_600, bool)
-    for evidence in looked_at(Trials(SETTINGS[name], SEGMENTS, MEANS, 1e5, 400), 11):
-        found = effects(evidence)
-        outside = (found.low[:, 0] > truth) | (found.high[:, 0] < truth)
+    for evidence in run_looks(Trials(SETTINGS[name], SEGMENTS, MEANS, 1e5, 400), 11):
+        effects = compute_effects(evidence)
+        outside = (effects.low[:, 0] > truth) | (effects.high[:, 0] < truth)
         inside &= ~outside
-        assert ((found.low > 0) | (found.high < 0) == (found.p_value <= 0.05 + 1e-3))[found.reason == 0].mean() > 0.95
+        assert ((effects.low > 0) | (effects.high < 0) == (effects.p_value <= 0.05 + 1e-3))[
+            effects.reason == 0
+        ].mean() > 0.95
     assert inside.mean() == pytest.approx(0.95, abs=0.022)
     contributions = np.tile(SEGMENTS * EFFECTS, 400)
-    hit = (found.contribution_low[:, 0] <= contributions) & (contributions <= found.contribution_high[:, 0])
+    hit = (effects.contribution_low[:, 0] <= contributions) & (contributions <= effects.contribution_high[:, 0])
     assert hit.mean() == pytest.approx(0.961, abs=0.02)
 
 
-def test_shares_that_were_asked_widen_an_interval_and_unknown_ones_take_it_away() -> None:
+def test_asked_shares_widen_an_interval_and_unknown_shares_remove_it() -> None:
     """2,000 intervals of nominally .961 at the last look; taking shares as exact would be worse than .93."""
     trials = Trials(SETTINGS["local 1"], SEGMENTS[[0]], np.array([[0.2, 0.5]]), 1e5, 2_000)
-    evidence = looked_at(trials, 2)[-1]
-    asked = 0.4 + np.random.default_rng(3).normal(0, 0.03, 2_000)
-    found = effects(evidence, shares(asked, 0.03**2))
-    assert ((found.low <= 0.3) & (found.high >= 0.3)).mean() == pytest.approx(0.961, abs=0.018)
-    naive = effects(evidence, shares(asked, 0.0))
+    evidence = run_looks(trials, 2)[-1]
+    estimates = 0.4 + np.random.default_rng(3).normal(0, 0.03, 2_000)
+    effects = compute_effects(evidence, asked_shares(estimates, 0.03**2))
+    assert ((effects.low <= 0.3) & (effects.high >= 0.3)).mean() == pytest.approx(0.961, abs=0.018)
+    naive = compute_effects(evidence, asked_shares(estimates, 0.0))
     assert ((naive.low <= 0.3) & (naive.high >= 0.3)).mean() < 0.93
-    unknown = effects(evidence, shares(asked, 0.3**2))
+    unknown = compute_effects(evidence, asked_shares(estimates, 0.3**2))
     assert (unknown.reason == ReasonCode.SHARE).all()
     assert np.isinf(unknown.low).all()
     assert np.isfinite(unknown.contribution_low).all()
@@ -73,11 +85,11 @@ def test_shares_that_were_asked_widen_an_interval_and_unknown_ones_take_it_away(
 @pytest.mark.parametrize("name", ["local 1", "shuffle 1"])
 def test_the_effect_that_ended_a_trial_is_in_units_of_rewards(name: str) -> None:
     trials = Trials(SETTINGS[name], np.ones(1), np.array([[0.3, 0.4]]), 1e5, 1)
-    evidence = looked_at(trials, 8, TIMES[:1])[-1]
-    found, whole = stopped_effect(evidence), effects(evidence)
-    assert found.estimate == pytest.approx(float(whole.estimate[0, 0]), abs=1e-6)  # nobody looked before
+    evidence = run_looks(trials, 8, TIMES[:1])[-1]
+    stopped, whole = stopped_effect(evidence), compute_effects(evidence)
+    assert stopped.estimate == pytest.approx(float(whole.estimate[0, 0]), abs=1e-6)  # nobody looked before
     half = 1.96 / critical_values(TIMES[:1], 0.05)[0] * float(whole.high[0, 0] - whole.low[0, 0]) / 2
-    assert found.high - found.estimate == pytest.approx(half, rel=1e-3)
+    assert stopped.high - stopped.estimate == pytest.approx(half, rel=1e-3)
 
 
 def test_fieller_is_a_test_of_every_ratio_inverted() -> None:
@@ -87,30 +99,30 @@ def test_fieller_is_a_test_of_every_ratio_inverted() -> None:
     assert np.isinf(fieller(np.array([0.3]), np.array([0.01]), np.array([0.1]), np.array([0.003]), 2.0)[0])
 
 
-def test_reasons_for_saying_nothing() -> None:
-    few = effects(looked_at(Trials(SETTINGS["central 1"], SEGMENTS, MEANS, 300, 1), 1, (1.0,))[-1])
-    noisy, clear = few.reason == ReasonCode.NOISE, few.reason == ReasonCode.RARE
+def test_reasons_of_missing_effects() -> None:
+    effects = compute_effects(run_looks(Trials(SETTINGS["central 1"], SEGMENTS, MEANS, 300, 1), 1, (1.0,))[-1])
+    noisy, clear = effects.reason == ReasonCode.NOISE, effects.reason == ReasonCode.RARE
     assert (noisy | clear).all()
     assert noisy.any()
-    assert (few.counts.bearers[clear] < 20).all(), "what is too rare is, at the mean of both arms' rates"
-    assert np.isnan(few.low).all()
-    evidence = looked_at(Trials(SETTINGS["none"], SEGMENTS, MEANS, 5_000, 1), 1, (1.0,))[-1]
-    asked_for = effects(evidence, smallest=0.001)
+    assert (effects.counts.bearers[clear] < 20).all(), "what is too rare is, at the mean of both arms' rates"
+    assert np.isnan(effects.low).all()
+    evidence = run_looks(Trials(SETTINGS["none"], SEGMENTS, MEANS, 5_000, 1), 1, (1.0,))[-1]
+    asked_for = compute_effects(evidence, smallest=0.001)
     assert (asked_for.reason == np.where(asked_for.decided, ReasonCode.NONE, ReasonCode.SMALL)).all()
-    assert (effects(evidence, smallest=1.0).reason == ReasonCode.NONE).all()
-    again = evidence.add(Trials(SETTINGS["none"], SEGMENTS, MEANS, 5_000, 1).epoch(*_another()))
-    assert (effects(again).reason == ReasonCode.LOOK).all()
+    assert (compute_effects(evidence, smallest=1.0).reason == ReasonCode.NONE).all()
+    next_look = evidence.add(Trials(SETTINGS["none"], SEGMENTS, MEANS, 5_000, 1).epoch(*third_look()))
+    assert (compute_effects(next_look).reason == ReasonCode.LOOK).all()
 
 
-def _another() -> tuple[np.random.Generator, float, np.ndarray]:
+def third_look() -> tuple[np.random.Generator, float, np.ndarray]:
     return np.random.default_rng(1), 1_000, np.full((4, 2), 0.5)
 
 
-def test_holm_decides_wrongly_in_a_twentieth_of_trials_and_single_tests_in_most() -> None:
+def test_holm_controls_the_familywise_error_rate() -> None:
     """24 effects of 0 in each of 600 trials: four standard errors are .036."""
     rng = np.random.default_rng(5)
     p = rng.random((600, 8, 3))
-    wrong = np.array([(holm(one) <= 0.05).any() for one in p])
+    wrong = np.array([(holm(p_values) <= 0.05).any() for p_values in p])
     assert wrong.mean() == pytest.approx(0.05, abs=0.036)
     assert (p <= 0.05).any(axis=(1, 2)).mean() > 0.6
     assert holm(np.array([0.01, 0.04, 0.03])) == pytest.approx([0.03, 0.06, 0.06])
@@ -121,38 +133,36 @@ def test_average_effects_of_two_treatments() -> None:
     """400 trials: four standard errors of a mean of z are .2, of its deviation .14."""
     means = np.array([[0.3, 0.33, 0.3], [0.2, 0.25, 0.2], [0.5, 0.48, 0.5], [0.4, 0.5, 0.4]])
     truth = SEGMENTS @ (means[:, 1:] - means[:, :1])
-    trials = Trials(named(3.0, 4), SEGMENTS, means, 2e5, 400, arms=(0.4, 0.3, 0.3))
-    many = looked_at(trials, 4, (1.0,))[-1]
-    averages = average(by_trial(many.common, 400), many.design)
+    trials = Trials(named_symbol(3.0, 4), SEGMENTS, means, 2e5, 400, arms=(0.4, 0.3, 0.3))
+    last = run_looks(trials, 4, (1.0,))[-1]
+    averages = average_contributions(by_trial(last.common, 400), last.design)
     z = (averages.estimate.reshape(400, 2) - truth) / np.sqrt(averages.variance.reshape(400, 2))
     assert z.mean(axis=0) == pytest.approx([0, 0], abs=0.2)
     assert z.std(axis=0) == pytest.approx([1, 1], abs=0.14)
-    found = average_effects(looked_at(replace(trials, count=1), 5)[-1])
-    assert ((found.low <= truth) & (truth <= found.high)).all()
-    assert found.decided.tolist() == [True, False]
+    average_effects = compute_average_effects(run_looks(replace(trials, count=1), 5)[-1])
+    assert ((average_effects.low <= truth) & (truth <= average_effects.high)).all()
+    assert average_effects.decided.tolist() == [True, False]
 
 
 def test_people_needed_are_those_of_published_formulas() -> None:
     """Two proportions of .3 and .32, as any textbook has it, times the price of 8 looks."""
     design = TrialDesign(0.05, 1e5, np.array([0.5, 0.5]), np.ones(1))
-    epochs = [PlannedEpoch(size) for size in np.diff((0.0, *growing(5_800, 1e5))) * 1e5]
+    epochs = [PlannedEpoch(size) for size in np.diff((0.0, *growing_fractions(5_800, 1e5))) * 1e5]
     fixed = (1.959964 + 0.841621) ** 2 * 4 * 0.31 * 0.69 / 0.02**2
-    found = people_needed(design, epochs, 0.31, 0.02)[0, 0]
-    assert found == pytest.approx(fixed * (2.871 / 2.8016) ** 2, rel=0.01)
-    assert detectable(design, epochs, 0.31)[0, 0] == pytest.approx(0.02 * np.sqrt(found / 1e5), rel=0.01)
+    n_required = required_people(design, epochs, 0.31, 0.02)[0, 0]
+    assert n_required == pytest.approx(fixed * (2.871 / 2.8016) ** 2, rel=0.01)
+    assert detectable(design, epochs, 0.31)[0, 0] == pytest.approx(0.02 * np.sqrt(n_required / 1e5), rel=0.01)
 
 
-@pytest.mark.parametrize(("setting", "planned"), [(central(0.1), {}), (named(2.0, 4), {})])
-def test_the_effect_that_a_plan_calls_detectable_is_found_in_four_of_five_trials(
-    setting: TrialSetting, planned: dict[str, float]
-) -> None:
+@pytest.mark.parametrize(("setting", "planned"), [(central(0.1), {}), (named_symbol(2.0, 4), {})])
+def test_the_detectable_effect_of_a_plan_has_80_percent_power(setting: TrialSetting, planned: dict[str, float]) -> None:
     """1,200 trials: four standard errors are .046."""
     trials = Trials(setting, SEGMENTS[[1]], np.array([[0.3, 0.3]]), 5e4, 1_200)
     sizes = np.diff((0.0, *TIMES)) * 5e4
     epochs = [PlannedEpoch(size, setting.keep, setting.other, setting.noise) for size in sizes]
-    one = replace(trials, count=1).design
-    wanted = float(detectable(one, epochs, 0.35)[0, 0])
-    trials = replace(trials, means=np.array([[0.35 - wanted / 2, 0.35 + wanted / 2]]))
-    last = looked_at(trials, 6)[-1]
-    assert (effects(last).p_value <= 0.05).mean() == pytest.approx(0.8, abs=0.046)
-    assert looks_of(one, epochs) == pytest.approx(TIMES)
+    design = replace(trials, count=1).design
+    effect = float(detectable(design, epochs, 0.35)[0, 0])
+    trials = replace(trials, means=np.array([[0.35 - effect / 2, 0.35 + effect / 2]]))
+    last = run_looks(trials, 6)[-1]
+    assert (compute_effects(last).p_value <= 0.05).mean() == pytest.approx(0.8, abs=0.046)
+    assert look_times(design, epochs) == pytest.approx(TIMES)

@@ -1,4 +1,4 @@
-"""What a trial says of rewards that devices adjust: ahead of it in its plan, and beside what it found."""
+"""Covariate adjustment in trials: its worth in the plan, and its name in the answer."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import pytest
 
 from privateer_core.algorithms import parse_spec
 from privateer_core.answer.parts import Figures
-from privateer_lab.simulation.simulate import simulation
+from privateer_lab.simulation.simulate import make_simulation
 from privateer_server.algorithms.trial.learner import TrialLearner
 from tests.support.specs import tables
 
@@ -16,32 +16,32 @@ TRIAL = {
     "privacy.model": "none",
     "privacy.epsilon": None,
     "reward.kind": "numeric",
-    "reward.deviation": 0.1,
+    "reward.standard_deviation": 0.1,
 }
 
 
 def spec_of(**number: float) -> Any:
-    return parse_spec(tables(TRIAL | {"reward.adjust": {"minutes": {"mean": 31.0, "slope": 0.8} | number}}))
+    return parse_spec(tables(TRIAL | {"reward.covariates": {"minutes": {"mean": 31.0, "slope": 0.8} | number}}))
 
 
-def test_a_plan_says_what_adjusting_is_worth_where_the_correlation_is_declared() -> None:
+def test_a_plan_has_the_worth_of_adjusting_with_a_declared_correlation() -> None:
     """Normal rewards vary by sqrt(1 - .6^2) = .8 of what they did."""
-    table = TrialLearner(spec_of(correlation=0.6)).foreseen()[0]
+    table = TrialLearner(spec_of(correlation=0.6)).build_forecast()[0]
     names = [column.name for column in table.columns]
-    least, plain = (names.index(name) for name in ("least effect", "least effect if nothing were adjusted"))
+    adjusted, plain = (names.index(name) for name in ("least effect", "least effect if nothing were adjusted"))
     for row in table.rows:
-        assert float(str(row[least])) / float(str(row[plain])) == pytest.approx(0.8, rel=0.01)
-    silent = TrialLearner(spec_of()).foreseen()[0]
+        assert float(str(row[adjusted])) / float(str(row[plain])) == pytest.approx(0.8, rel=0.01)
+    silent = TrialLearner(spec_of()).build_forecast()[0]
     assert "least effect if nothing were adjusted" not in [column.name for column in silent.columns]
-    assert silent.rows[0][least] == table.rows[0][plain]
+    assert silent.rows[0][adjusted] == table.rows[0][plain]
 
 
-def test_an_answer_names_what_rewards_are_adjusted_by() -> None:
+def test_an_answer_names_the_covariates() -> None:
     minutes = {"mean": 31.0, "deviation": 1.0, "correlation": 0.5}
     people = {"name": "numbers", "mean": 0.5, "deviation": 0.1, "before": {"minutes": minutes}}
-    for spec, wanted in ((spec_of(), "minutes"), (parse_spec(tables(TRIAL)), None)):
-        run = simulation(spec.model_copy(update={"population": people}), 1)
+    for spec, covariate in ((spec_of(), "minutes"), (parse_spec(tables(TRIAL)), None)):
+        run = make_simulation(spec.model_copy(update={"population": people}), 1)
         run.close_round()
-        found = run.schedule.answer(run.step)
-        (figures,) = (part for part in found.parts if isinstance(part, Figures))
-        assert {fact.name: fact.value for fact in figures.facts}.get("rewards are adjusted by") == wanted
+        answer = run.schedule.answer(run.step)
+        (figures,) = (part for part in answer.parts if isinstance(part, Figures))
+        assert {fact.name: fact.value for fact in figures.facts}.get("rewards are adjusted by") == covariate

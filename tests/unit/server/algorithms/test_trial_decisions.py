@@ -1,4 +1,4 @@
-"""Every effect has one decision and one reason, and what was called of an arm that is dropped stays."""
+"""Every effect has one decision and one reason, and decisions on a dropped arm stay."""
 
 from dataclasses import replace
 
@@ -8,7 +8,13 @@ import pytest
 from privateer_core.algorithms.trial import TrialSpec
 from privateer_core.answer.estimates import Reason
 from privateer_lab.audit.whole_experiments import contribution
-from privateer_server.algorithms.trial.decisions import StandingDecisions, TrialFindings, decisions, ground, ground_in
+from privateer_server.algorithms.trial.decisions import (
+    StandingDecisions,
+    TrialFindings,
+    build_effects,
+    choose_overall_basis,
+    choose_segment_basis,
+)
 from privateer_server.algorithms.trial.state import TrialState
 from privateer_server.rounds.loop import Schedule
 
@@ -19,10 +25,10 @@ AGAIN: Reason = "its test decided at an earlier look, but its interval holds 0 a
 FEW: Reason = Reason.FEW_PEOPLE
 
 
-def called(*looks: tuple[float, float, float], tested: bool) -> StandingDecisions:
-    """What is called of one effect, of which every look had this interval."""
+def decide_looks(*looks: tuple[float, float, float], tested: bool) -> StandingDecisions:
+    """Return the decisions on one effect after looks with these intervals."""
     path, none = np.array(looks).reshape(len(looks), 1, 3), np.full(1, np.nan)
-    return StandingDecisions.of(path, np.arange(1.0, len(looks) + 1) * 1000, np.array([tested]), (none, none))
+    return StandingDecisions.from_path(path, np.arange(1.0, len(looks) + 1) * 1000, np.array([tested]), (none, none))
 
 
 @pytest.mark.parametrize(
@@ -36,24 +42,24 @@ def called(*looks: tuple[float, float, float], tested: bool) -> StandingDecision
         ((NAN, NAN), True, False, 2000),
     ],
 )
-def test_what_was_called_stands_with_its_last_interval(
+def test_a_decision_stays_with_its_last_interval(
     looks: tuple[tuple[float, float, float], ...], tested: bool, decided: bool, people: int
 ) -> None:
-    found = called(*looks, tested=tested)
-    assert (found.decided.tolist(), found.people.tolist()) == ([decided], [people])
+    standing_decisions = decide_looks(*looks, tested=tested)
+    assert (standing_decisions.decided.tolist(), standing_decisions.people.tolist()) == ([decided], [people])
 
 
-def trial() -> tuple[TrialSpec, TrialState, TrialFindings]:
+def run_one_look() -> tuple[TrialSpec, TrialState, TrialFindings]:
     """A trial of two segments and two treatments after a round, with known averages."""
     spec = TrialSpec.instances()["none"]
     schedule = Schedule(spec)
     step = schedule.open(7)
     contexts = np.random.default_rng(5).random((step.batch, spec.dimension))
     coins = np.random.default_rng(6).integers(0, 2**32, step.batch, dtype=np.uint32)
-    made = contribution(spec, step.policy, contexts, coins, 0.0)
-    release = step.policy.terms.mechanism.simulate(made, np.random.default_rng(7))
+    reports = contribution(spec, step.policy, contexts, coins, 0.0)
+    release = step.policy.terms.mechanism.simulate(reports, np.random.default_rng(7))
     state = schedule.close(step, release, 7).state
-    return spec, state, TrialFindings.of(state, spec)
+    return spec, state, TrialFindings.from_state(state, spec)
 
 
 @pytest.mark.parametrize(
@@ -70,32 +76,35 @@ def trial() -> tuple[TrialSpec, TrialState, TrialFindings]:
 def test_an_average_is_decided_only_where_its_interval_leaves_0_out(
     interval: tuple[float, float, float], tested: bool, reason: Reason
 ) -> None:
-    spec, state, found = trial()
+    spec, state, findings = run_one_look()
     treatments = spec.arm_count - 1
-    assert found.average is not None
+    assert findings.average is not None
     path, calls = np.tile(interval, (1, treatments, 1)), np.full(treatments, tested)
-    averages = StandingDecisions.of(path, np.array([1000.0]), calls, (np.full(treatments, np.nan),) * 2)
-    average = replace(found.average, estimate=path[0, :, 0], low=path[0, :, 1], high=path[0, :, 2])
-    made = decisions(state, replace(found, average=average, average_called=averages), spec)
-    shown = [one for one in made if one.group is None]
-    assert [one.reason for one in shown] == [reason] * treatments
-    assert all((one.value is None) == (reason == FEW) for one in shown)
+    averages = StandingDecisions.from_path(path, np.array([1000.0]), calls, (np.full(treatments, np.nan),) * 2)
+    average = replace(findings.average, estimate=path[0, :, 0], low=path[0, :, 1], high=path[0, :, 2])
+    effects = build_effects(state, replace(findings, average=average, average_decisions=averages), spec)
+    averages_shown = [effect for effect in effects if effect.group is None]
+    assert [effect.reason for effect in averages_shown] == [reason] * treatments
+    assert all((effect.value is None) == (reason == FEW) for effect in averages_shown)
 
 
-def test_a_recommendation_rests_on_what_was_decided() -> None:
-    _, _, found = trial()
-    assert found.average_called is not None
-    segments, treatments = found.called.decided.shape
+def test_a_recommendation_has_the_ground_of_its_decisions() -> None:
+    _, _, findings = run_one_look()
+    assert findings.average_decisions is not None
+    segments, treatments = findings.decisions.decided.shape
     none, all_ = np.zeros((segments, treatments), bool), np.ones((segments, treatments), bool)
     worse, better = np.tile(BELOW, (segments, treatments, 1)), np.tile(ABOVE, (segments, treatments, 1))
 
     def of(best: int, intervals: np.ndarray, decided: np.ndarray) -> str:
         people = np.full(decided.shape, 1000)
         whole = StandingDecisions(intervals, people, decided, decided, decided & (intervals[..., 1] > 0))
-        return ground_in(replace(found, called=whole, given=np.full(segments, best), sure=np.zeros(segments, bool)), 0)
+        return choose_segment_basis(
+            replace(findings, decisions=whole, segment_arms=np.full(segments, best), is_best=np.zeros(segments, bool)),
+            0,
+        )
 
     assert of(0, worse, all_) == "decided against all other options"
     assert of(1, better, all_) == "decided against the control alone"
     assert of(1, worse, all_) == "ahead, and not decided"
     assert of(0, worse, none) in ("ahead, and not decided", "too few people to say")
-    assert ground(found) in ("ahead, and not decided", "too few people to say")
+    assert choose_overall_basis(findings) in ("ahead, and not decided", "too few people to say")

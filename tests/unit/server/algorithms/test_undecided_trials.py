@@ -1,4 +1,4 @@
-"""What people get when a trial ends: what is decided, and the control where nothing is; the answer says the same."""
+"""The last policy of a trial: the decided arm, or the control; the answer says the same."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -18,12 +18,12 @@ MIXED = (-0.25, -0.25, 0.25, 0.25)
 SKEWED = (0.9, 0.05, 0.05, 0.0)
 
 
-def spec(instance: str = "none", segments: Mapping[str, Any] | None = None, **section: Any) -> TrialSpec:
-    told = TrialSpec.instances()[instance].model_dump(exclude_none=True)
-    told["experiment"] = {"name": "test", "arms": ["a", "b"], "horizon": 8_000, "round_size": 2_000}
-    told["algorithm"] |= section
-    told["segments"] |= segments or {}
-    return TrialSpec.model_validate(told)
+def make_trial_spec(instance: str = "none", segments: Mapping[str, Any] | None = None, **section: Any) -> TrialSpec:
+    settings = TrialSpec.instances()[instance].model_dump(exclude_none=True)
+    settings["experiment"] = {"name": "test", "arms": ["a", "b"], "horizon": 8_000, "round_size": 2_000}
+    settings["algorithm"] |= section
+    settings["segments"] |= segments or {}
+    return TrialSpec.model_validate(settings)
 
 
 def run(
@@ -45,76 +45,67 @@ def run(
 
 
 @cache
-def finished(
-    effects: tuple[float, ...], shares: tuple[float, ...], undecided: str = "control"
-) -> tuple[Conclusion, Step]:
-    return run(spec(undecided=undecided), effects, shares)
+def run_standard_trial(effects: tuple[float, ...], shares: tuple[float, ...]) -> tuple[Conclusion, Step]:
+    return run(make_trial_spec(), effects, shares)
 
 
-def given(step: Step) -> list[int]:
-    return step.policy.arm_shares.argmax(axis=1).tolist()
+def published_arms(step: Step) -> list[int]:
+    policy: Any = step.policy
+    assert set(policy.arm_shares.max(axis=1).tolist()) == {1}
+    return policy.arm_shares.argmax(axis=1).tolist()
 
 
 def test_an_undecided_trial_publishes_the_control() -> None:
-    found, step = finished(NONE, (0.25,) * 4)
-    assert not any(one.is_decided for one in found.effects)
-    assert given(step) == [0, 0, 0, 0]
-    assert step.policy.arm_shares.max(axis=1).tolist() == [1, 1, 1, 1]
-    assert (found.headline.option, found.headline.compared, found.headline.sureness) == ("a", "b", "not known")
-    assert "Keep a." in found.headline.sentence
-    assert found.gain is None
-    assert len(found.losses) == 4
-
-
-def test_the_spec_may_publish_what_is_leading() -> None:
-    found, step = finished(NONE, (0.25,) * 4, "leading")
-    ahead = {one.group: (one.value or 0.0) > 0 for one in found.effects if one.group}
-    assert given(step) == [int(one) for one in ahead.values()]
-    assert 1 in given(step)
-    assert found.headline.sureness == "not known"
+    answer, step = run_standard_trial(NONE, (0.25,) * 4)
+    assert not any(effect.is_decided for effect in answer.effects)
+    assert published_arms(step) == [0, 0, 0, 0]
+    assert (answer.headline.arm, answer.headline.compared, answer.headline.confidence_label) == ("a", "b", "not known")
+    assert "Keep a." in answer.headline.sentence
+    assert answer.gain is None
+    assert len(answer.expected_losses) == 4
 
 
 def test_a_harm_keeps_the_control_and_says_so() -> None:
-    found, step = finished(WORSE, (0.25,) * 4)
-    assert given(step) == [0, 0, 0, 0]
-    assert (found.headline.option, found.headline.compared, found.headline.sureness) == ("a", "b", "decided")
-    assert found.headline.sentence.startswith("Keep a: no other option is better")
-    assert found.rules is not None
-    assert [(one.option, one.sureness) for one in found.rules.rules] == [("a", "decided")]
+    answer, step = run_standard_trial(WORSE, (0.25,) * 4)
+    assert published_arms(step) == [0, 0, 0, 0]
+    assert (answer.headline.arm, answer.headline.compared, answer.headline.confidence_label) == ("a", "b", "decided")
+    assert answer.headline.sentence.startswith("Keep a: no other option is better")
+    assert answer.rules is not None
+    assert [(rule.arm, rule.confidence_label) for rule in answer.rules.rules] == [("a", "decided")]
 
 
-def test_a_gain_is_told_of_a_policy_of_several_arms_alone() -> None:
-    found, step = finished(MIXED, (0.25,) * 4)
-    assert given(step) == [0, 0, 1, 1]
-    assert found.gain is not None
-    assert found.gain.low is not None
-    assert found.gain.low < found.gain.value < found.gain.high
-    assert (found.headline.finding, found.headline.option) == ("rules", None)
-    assert found.gain.low < 0.125 < found.gain.high
+def test_only_a_policy_of_several_arms_has_a_gain() -> None:
+    answer, step = run_standard_trial(MIXED, (0.25,) * 4)
+    assert published_arms(step) == [0, 0, 1, 1]
+    assert answer.gain is not None
+    assert answer.gain.low is not None
+    assert answer.gain.low < answer.gain.value < answer.gain.high
+    assert (answer.headline.finding, answer.headline.arm) == ("rules", None)
+    assert answer.gain.low < 0.125 < answer.gain.high
 
 
 @pytest.mark.parametrize("promise", [{}, {"model": "central", "epsilon": 2.0}])
-def test_shares_are_those_that_were_counted_and_nobody_is_in_no_rule(promise: Mapping[str, Any]) -> None:
-    trial = spec("central" if promise else "none", {"shares": "equal"})
-    found, step = run(trial, (-0.2, 0.3, 0.3, 0.0), SKEWED)
-    assert found.rules is not None
-    assert found.rules.source is ShareSource.COUNTED
-    assert "1 segment is left out" in found.rules.people
-    shares = {one.option: one.share for one in found.rules.rules}
+def test_rule_shares_are_counted_and_empty_segments_are_left_out(promise: Mapping[str, Any]) -> None:
+    trial = make_trial_spec("central" if promise else "none", {"proportions": "equal"})
+    answer, step = run(trial, (-0.2, 0.3, 0.3, 0.0), SKEWED)
+    assert answer.rules is not None
+    assert answer.rules.source is ShareSource.COUNTED
+    assert "1 segment is left out" in answer.rules.people
+    shares = {rule.arm: rule.share for rule in answer.rules.rules}
     assert shares["b"] == pytest.approx(0.1, abs=0.02)
-    assert sum(one.share for one in found.rules.rules) == pytest.approx(1, abs=1e-3)
-    assert all(one.sureness == "decided" for one in found.rules.rules), "nobody's segment blurs nothing"
-    assert given(step) == [0, 1, 1, 0]
-    [warning] = [one for one in found.warnings if one.startswith("segments.shares")]
+    assert sum(rule.share for rule in answer.rules.rules) == pytest.approx(1, abs=1e-3)
+    assert all(rule.confidence_label == "decided" for rule in answer.rules.rules), "nobody's segment blurs nothing"
+    assert published_arms(step) == [0, 1, 1, 0]
+    [warning] = [text for text in answer.warnings if text.startswith("segments.proportions")]
     assert "declares 25.0%" in warning
     assert warning.split("reports count ")[1].startswith(("89", "90"))
 
 
-def test_shares_that_only_the_spec_knows_are_called_declared() -> None:
-    found, _ = run(spec("local-one-bit", floor=None), WORSE)
-    assert found.rules is not None
-    assert found.rules.source is ShareSource.DECLARED
-    assert found.rules.people == ShareSource.DECLARED.sentence
-    asked, _ = run(spec("local-asked", {"cuts": {"x1": [0.25, 0.5, 0.75]}}, floor=None), WORSE)
-    assert asked.rules is not None
-    assert asked.rules.source is ShareSource.ASKED
+def test_shares_of_the_spec_are_called_declared() -> None:
+    declared, _ = run(make_trial_spec("local-one-bit", min_allocation=None), WORSE)
+    assert declared.rules is not None
+    assert declared.rules.source is ShareSource.DECLARED
+    assert declared.rules.people == ShareSource.DECLARED.sentence
+    reported, _ = run(make_trial_spec("local-asked", {"cuts": {"x1": [0.25, 0.5, 0.75]}}, min_allocation=None), WORSE)
+    assert reported.rules is not None
+    assert reported.rules.source is ShareSource.ASKED

@@ -15,7 +15,7 @@ import pytest
 
 from privateer_core.serving.store import write_ahead_log
 from privateer_core.serving.store.copies import is_held
-from privateer_core.serving.store.write_ahead_log import held_log
+from privateer_core.serving.store.write_ahead_log import hold_log
 from privateer_server.api import backups as module
 from privateer_server.app import create_app
 from privateer_server.data import open_data
@@ -45,7 +45,7 @@ def store(tmp_path: Path) -> Store:
     return store
 
 
-def test_reports_are_counted_while_a_copy_is_half_read(store: Store, tmp_path: Path) -> None:
+def test_reports_are_counted_while_a_backup_is_read(store: Store, tmp_path: Path) -> None:
     """And the copy has what was committed before, but no sums and no ids of its open round."""
     store.commit([change(1)])
     with store.backup() as copy:
@@ -85,13 +85,13 @@ def test_another_process_cannot_open_the_database_after_a_backup(store: Store, t
     """The copy is read in the same process: when it closes the file, the lock must stay."""
     store.backup().close()
     code = f"import sqlite3; sqlite3.connect({str(tmp_path / 'server.db')!r}, timeout=0).execute('SELECT * FROM log')"
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert "database is locked" in told.stderr
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "database is locked" in process.stderr
     store.close()
     assert not is_held(tmp_path / "server.db")
 
 
-def test_memory_is_constant(store: Store) -> None:
+def test_a_backup_takes_constant_memory(store: Store) -> None:
     for number in range(2, 6):
         blob = bytes([number]) * (4 << 20)
         store.create(f"large-{number}", blob, FIRST)
@@ -105,22 +105,22 @@ def test_memory_is_constant(store: Store) -> None:
     store.close()
 
 
-def test_a_disk_without_room_is_refused(store: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_backup_without_disk_space_is_refused(store: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(copying.shutil, "disk_usage", lambda _: usage._replace(free=512 << 20))
     with pytest.raises(Exception, match="has no room for the backup"):
         store.backup()
-    store.check()
+    store.write_probe()
     store.close()
 
 
-def figures(page: str) -> dict[str, float]:
+def storage_figures(page: str) -> dict[str, float]:
     lines = (line.split() for line in page.splitlines() if line.startswith("privateer_last_backup"))
     return {name.removeprefix("privateer_last_backup_"): float(value) for name, value in lines}
 
 
 async def metrics(client: httpx.AsyncClient) -> dict[str, float]:
-    return figures((await client.get("/metrics")).text)
+    return storage_figures((await client.get("/metrics")).text)
 
 
 async def test_the_last_backup_is_in_the_metrics_also_after_a_restart(
@@ -133,34 +133,34 @@ async def test_the_last_backup_is_in_the_metrics_also_after_a_restart(
         assert await metrics(client) == {"timestamp_seconds": 0, "seconds": 0, "bytes": 0, "failed": 0}
         answer = await client.get("/backup", headers=ADMIN)
         assert int(answer.headers["content-length"]) == len(answer.content)
-        told = {"timestamp_seconds": began, "seconds": 0, "bytes": len(answer.content), "failed": 0}
-        assert await metrics(client) == told
-    assert [one.getMessage() for one in caplog.records] == ["backup fetched"]
+        expected = {"timestamp_seconds": began, "seconds": 0, "bytes": len(answer.content), "failed": 0}
+        assert await metrics(client) == expected
+    assert [record.getMessage() for record in caplog.records] == ["backup fetched"]
     async with serving(create_app(settings, clock)) as client:
-        assert await metrics(client) == told
+        assert await metrics(client) == expected
 
 
 @pytest.mark.parametrize("hangs_up", [True, False])
-async def test_one_that_breaks_off_is_told_and_the_next_one_goes_on(
+async def test_a_broken_off_backup_counts_as_failed_and_the_next_one_succeeds(
     hangs_up: bool, settings: ServerSettings, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also one whose receiver neither takes more nor goes."""
+    """A receiver that neither reads nor leaves breaks off a backup, too."""
     monkeypatch.setattr(module, "_CHUNK_BYTES", 4096)
     if not hangs_up:
-        monkeypatch.setattr(module, "_STALLED_SECONDS", 0.5)
+        monkeypatch.setattr(module, "_STALL_TIMEOUT_SECONDS", 0.5)
     app = create_app(settings)
     async with serving(app) as client:
-        gone, sent = asyncio.Event(), list[int]()
+        event, chunk_sizes = asyncio.Event(), list[int]()
 
         async def receive() -> dict[str, object]:
-            await gone.wait()
+            await event.wait()
             return {"type": "http.disconnect"}
 
         async def send(message: dict[str, object]) -> None:
-            sent.append(len(message.get("body", b"")))  # type: ignore[arg-type]
-            if len(sent) == 3:
+            chunk_sizes.append(len(message.get("body", b"")))  # type: ignore[arg-type]
+            if len(chunk_sizes) == 3:
                 if hangs_up:
-                    gone.set()
+                    event.set()
                 await asyncio.sleep(60)
 
         headers = [(name.lower().encode(), value.encode()) for name, value in ADMIN.items()]
@@ -179,16 +179,16 @@ async def test_one_that_breaks_off_is_told_and_the_next_one_goes_on(
             "server": ("127.0.0.1", 2),
         }
         await app(scope, receive, send)
-        found = await metrics(client)
-        assert (found["failed"], found["timestamp_seconds"]) == (1, 0)
-        assert [one.getMessage() for one in caplog.records] == ["backup broke off"]
+        gauges = await metrics(client)
+        assert (gauges["failed"], gauges["timestamp_seconds"]) == (1, 0)
+        assert [record.getMessage() for record in caplog.records] == ["backup broke off"]
         assert (await client.get("/backup", headers=ADMIN)).status_code == 200
         assert (await metrics(client))["failed"] == 0
     assert not list(settings.data.glob(".privateer-*"))
 
 
 @pytest.mark.parametrize("is_complete", [True, False])
-async def test_a_clock_that_is_put_back_meanwhile_hides_no_failure_and_makes_none(
+async def test_a_clock_set_back_during_a_backup_does_not_change_the_gauges(
     is_complete: bool, settings: ServerSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was begun is a flag, and no time that is compared with that of the last complete backup."""
@@ -205,14 +205,14 @@ async def test_a_clock_that_is_put_back_meanwhile_hides_no_failure_and_makes_non
         first = await metrics(client)
         monkeypatch.setattr(copying, "_write_copy", writing)
         assert (await client.get("/backup", headers=ADMIN)).status_code == (200 if is_complete else 503)
-        seen = await metrics(client)
-        assert (seen["failed"], seen["seconds"]) == (0 if is_complete else 1, 0)
-        assert seen["timestamp_seconds"] == first["timestamp_seconds"] - (3600 if is_complete else 0)
+        gauges = await metrics(client)
+        assert (gauges["failed"], gauges["seconds"]) == (0 if is_complete else 1, 0)
+        assert gauges["timestamp_seconds"] == first["timestamp_seconds"] - (3600 if is_complete else 0)
     async with serving(create_app(settings, clock)) as client:
-        assert await metrics(client) == seen
+        assert await metrics(client) == gauges
 
 
-async def test_a_copy_whose_blocks_are_not_freed_bit_by_bit_was_sent_all_the_same(
+async def test_a_backup_succeeds_where_blocks_cannot_be_freed(
     settings: ServerSettings, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level(logging.INFO, "privateer.admin")
@@ -229,11 +229,11 @@ async def test_a_copy_whose_blocks_are_not_freed_bit_by_bit_was_sent_all_the_sam
             assert answer.status_code == 200
         assert tried == [len(answer.content)] * 2
         assert (await metrics(client))["failed"] == 0
-    assert [one.getMessage() for one in caplog.records] == ["backup fetched"] * 2
+    assert [record.getMessage() for record in caplog.records] == ["backup fetched"] * 2
     assert not list(settings.data.glob(".privateer-*"))
 
 
-async def test_a_disk_that_fails_is_told(
+async def test_a_failing_disk_is_a_problem_response(
     settings: ServerSettings, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def failing(*_: object) -> None:
@@ -244,14 +244,14 @@ async def test_a_disk_that_fails_is_told(
         answer = await client.get("/backup", headers=ADMIN)
         assert (answer.status_code, answer.json()["detail"]) == (503, "the database cannot be copied now")
         assert (await metrics(client))["failed"] == 1
-        lines = [one.getMessage()[:13] for one in caplog.records if one.name == "privateer.admin"]
+        lines = [record.getMessage()[:13] for record in caplog.records if record.name == "privateer.admin"]
         assert lines == ["backup failed"]
         assert (await client.get("/readyz")).status_code == 200
     async with serving(create_app(settings)) as client:
         assert (await metrics(client))["failed"] == 1
 
 
-async def test_two_at_once_are_one_too_many(settings: ServerSettings, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_second_backup_at_once_is_refused(settings: ServerSettings, monkeypatch: pytest.MonkeyPatch) -> None:
     write, second = copying._write_copy, list[httpx.Response]()
     async with serving(create_app(settings)) as client:
         loop = asyncio.get_running_loop()
@@ -267,24 +267,22 @@ async def test_two_at_once_are_one_too_many(settings: ServerSettings, monkeypatc
 
 
 @pytest.mark.parametrize("place", ["data", "elsewhere"])
-def test_what_a_killed_process_left_goes_at_the_next_start(place: str, settings: ServerSettings) -> None:
+def test_files_of_a_killed_process_are_deleted_at_the_next_start(place: str, settings: ServerSettings) -> None:
     """Beside the database a backup has its copy, and beside the journal, which may be on another disk, the doctor."""
     elsewhere = settings.data.with_name("elsewhere")
-    given = settings.model_copy(update={"journal": elsewhere / "journal.db"})
-    left = (settings.data if place == "data" else elsewhere) / ".privateer-left"
+    split_settings = settings.model_copy(update={"journal": elsewhere / "journal.db"})
+    copies = (settings.data if place == "data" else elsewhere) / ".privateer-left"
     elsewhere.mkdir()
-    left.mkdir(parents=True)
-    (left / "server.db").write_bytes(b"a copy")
-    data = open_data(given)
-    assert not left.exists()
+    copies.mkdir(parents=True)
+    (copies / "server.db").write_bytes(b"a copy")
+    data = open_data(split_settings)
+    assert not copies.exists()
     data.close()
 
 
-def test_a_database_that_somebody_reads_is_copied_with_its_last_commits_or_not_at_all(
-    store: Store, tmp_path: Path
-) -> None:
+def test_a_backup_during_a_read_has_the_last_commits_or_fails(store: Store, tmp_path: Path) -> None:
     """The doctor holds the log: what was committed since is in the log alone, where no copy would find it."""
-    with held_log(tmp_path / "server.db"):
+    with hold_log(tmp_path / "server.db"):
         store.commit([change(1)])
         with pytest.raises(sqlite3.OperationalError, match="somebody else reads the database"):
             store.backup()
@@ -296,7 +294,7 @@ def test_a_file_that_changes_while_it_is_copied_is_no_backup(store: Store, monke
     """A log that grows beyond all bounds is emptied although somebody reads."""
 
     def write(*arguments: object) -> None:
-        monkeypatch.setattr(write_ahead_log, "_HELD_MAX", 0)
+        monkeypatch.setattr(write_ahead_log, "_HELD_BYTES_MAX", 0)
         store.commit([change(1)])
         store.tidy()
         usual(*arguments)

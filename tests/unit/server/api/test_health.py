@@ -27,22 +27,22 @@ async def test_a_store_that_does_not_write_is_not_ready(
 ) -> None:
     """Whoever asks again and again does not fill the log."""
     with monkeypatch.context() as broken:
-        broken.setattr(Store, "check", lambda _: 1 / 0)
+        broken.setattr(Store, "write_probe", lambda _: 1 / 0)
         for _ in range(3):
             assert_problem(await api.client.get("/readyz"), 503, "unavailable")
         assert (await api.client.get("/healthz")).status_code == 200
     for _ in range(2):
         assert (await api.client.get("/readyz")).status_code == 200
-    lines = [one.getMessage() for one in caplog.records if one.name == "privateer.server"]
+    lines = [record.getMessage() for record in caplog.records if record.name == "privateer.server"]
     assert [line.partition(":")[0] for line in lines] == ["the data cannot be written", "the data can be written again"]
 
 
 async def counting(api: Api) -> float:
     text = (await api.client.get("/metrics")).text
-    return next(float(line.split()[1]) for line in text.splitlines() if line.startswith("privateer_counting "))
+    return next(float(line.split()[1]) for line in text.splitlines() if line.startswith("privateer_intake_up "))
 
 
-async def test_the_gauge_says_what_the_last_commit_said(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_store_gauge_follows_the_last_commit(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise sqlite3.OperationalError("database or disk is full")
 
@@ -73,7 +73,7 @@ async def test_a_folder_that_cannot_be_written_is_not_ready(api: Api, settings: 
 
 
 @pytest.mark.parametrize("path", ["/", "/nothing", "/experiments/test/nothing", "/reports/"])
-async def test_unknown_pages(api: Api, path: str) -> None:
+async def test_unknown_pages_are_not_found(api: Api, path: str) -> None:
     assert_problem(await api.client.get(path), 404, "not-found")
 
 
@@ -86,13 +86,13 @@ async def test_unknown_pages(api: Api, path: str) -> None:
         ("POST", "/keys", "GET, HEAD"),
     ],
 )
-async def test_methods_that_a_page_does_not_take(api: Api, method: str, path: str, allowed: str) -> None:
+async def test_other_methods_are_refused(api: Api, method: str, path: str, allowed: str) -> None:
     response = await api.client.request(method, path)
     assert_problem(response, 405, "method-not-allowed")
     assert response.headers["allow"] == allowed
 
 
-async def test_faults_show_nothing_of_themselves(
+async def test_responses_to_defects_quote_no_exception(
     api: Api, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(*_: object) -> None:
@@ -112,13 +112,16 @@ async def test_faults_show_nothing_of_themselves(
     assert "secret" not in caplog.text
 
 
-async def test_an_overloaded_server_says_so(settings: ServerSettings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(intake, "_QUEUE_MAX", 2)
+async def test_an_overloaded_server_is_unavailable(settings: ServerSettings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(intake, "_MAX_QUEUED_REQUESTS", 2)
     async with serving(create_app(settings)) as client:
         api = Api(client)
         await api.create(SMALL)
         body = await api.publication()
-        posts = [client.post("/reports", content=body_of(body, [one])) for one in sealed_reports(body, 20)]
+        posts = [
+            client.post("/reports", content=body_of(body, [sealed_report]))
+            for sealed_report in sealed_reports(body, 20)
+        ]
         responses = await asyncio.gather(*posts)
         full = [response for response in responses if response.status_code == 503]
         assert full
@@ -126,7 +129,7 @@ async def test_an_overloaded_server_says_so(settings: ServerSettings, monkeypatc
         assert (await api.facts())["accepted"] == len(responses) - len(full) > 0
 
 
-async def test_reports_after_the_end_are_turned_away(settings: ServerSettings) -> None:
+async def test_reports_after_the_end_of_an_experiment_are_refused(settings: ServerSettings) -> None:
     app = create_app(settings)
     async with serving(app) as client:
         api = Api(client)
@@ -139,18 +142,18 @@ async def test_reports_after_the_end_are_turned_away(settings: ServerSettings) -
         assert_problem(await client.get("/readyz"), 503, "unavailable")
 
 
-async def test_a_sender_that_goes_away_in_mid_body_is_let_go(settings: ServerSettings) -> None:
-    app, sent = create_app(settings), []
+async def test_a_sender_that_disconnects_in_mid_body_gets_no_response(settings: ServerSettings) -> None:
+    app, messages = create_app(settings), []
 
     async def receive() -> dict[str, str]:
         return {"type": "http.disconnect"}
 
     async def send(message: object) -> None:
-        sent.append(message)
+        messages.append(message)
 
     async with serving(app) as client:
         await app({"type": "http", "method": "POST", "path": "/reports", "headers": []}, receive, send)
-        assert sent == []
+        assert messages == []
         assert (await client.get("/readyz")).status_code == 200
 
 
@@ -159,5 +162,5 @@ async def test_logs_carry_nothing_of_reports(api: Api, caplog: pytest.LogCapture
         await api.create(SMALL)
         body = await api.publication()
         await api.client.post("/reports", content=body_of(body, [*sealed_reports(body, 20), bytes(70)]))
-    told = [record.getMessage() for record in caplog.records if record.name.startswith("privateer")]
-    assert told == ["experiment created"]
+    messages = [record.getMessage() for record in caplog.records if record.name.startswith("privateer")]
+    assert messages == ["experiment created"]

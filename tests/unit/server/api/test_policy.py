@@ -45,27 +45,27 @@ async def test_entity_tag_is_the_digest(api: Api) -> None:
     first = await api.client.get(POLICY, headers=MSGPACK)
     tag = first.headers["etag"]
     assert tag == f'"{digest(first.content).hex()}"'
-    same = await api.client.get(POLICY, headers=MSGPACK | {"if-none-match": f'"other", W/{tag}'})
-    assert (same.status_code, same.content, same.headers["etag"]) == (304, b"", tag)
+    response = await api.client.get(POLICY, headers=MSGPACK | {"if-none-match": f'"other", W/{tag}'})
+    assert (response.status_code, response.content, response.headers["etag"]) == (304, b"", tag)
     other = await api.client.get(POLICY, headers=MSGPACK | {"if-none-match": '"other"'})
     assert (other.status_code, other.content) == (200, first.content)
 
 
-async def test_devices_get_what_the_control_route_says(api: Api) -> None:
+async def test_the_fast_route_answers_as_the_control_route(api: Api) -> None:
     """The same status, headers and body, whichever of the two answers; ``?`` goes to the control route."""
     await api.create(SMALL)
     tag = (await api.client.get(POLICY)).headers["etag"]
     for is_paused in (False, True):
         if is_paused:
             await api.client.post("/experiments/test/pause", headers=ADMIN)
-        for asked in (
+        for headers in (
             MSGPACK,
             MSGPACK | {"if-none-match": tag},
             {"if-none-match": tag},
             MSGPACK | {"if-none-match": "*"},
         ):
-            quick = await api.client.get(POLICY, headers=asked)
-            control = await api.client.get(f"{POLICY}?wait=0", headers=asked)
+            quick = await api.client.get(POLICY, headers=headers)
+            control = await api.client.get(f"{POLICY}?wait=0", headers=headers)
             assert (quick.status_code, quick.content) == (control.status_code, control.content)
             assert dict(quick.headers) == dict(control.headers)
         assert quick.headers["privateer-asks"] == ("nobody" if is_paused else "published")
@@ -105,7 +105,7 @@ async def test_long_poll_wakes_with_the_next_publication(api: Api) -> None:
     assert decode_publication(response.content).round.version == 2
 
 
-async def test_long_poll_answers_at_once_when_the_policy_is_another(api: Api) -> None:
+async def test_long_poll_answers_at_once_when_the_policy_has_changed(api: Api) -> None:
     await api.create(SMALL)
     request = api.client.get(POLICY, params={"wait": 30}, headers={"if-none-match": '"old"'})
     assert (await asyncio.wait_for(request, 20)).status_code == 200

@@ -70,23 +70,23 @@ async def test_several_reports_need_a_trusted_sender(api: Api, key: Ed25519Priva
 
 
 @pytest.mark.parametrize("change", ["body", "old", "longer", "of a batch"])
-async def test_signatures_are_for_one_upload_and_some_minutes(api: Api, change: str) -> None:
+async def test_a_signature_is_for_one_upload_and_expires(api: Api, change: str) -> None:
     await api.create(SMALL)
     publication = await api.publication()
     body = body_of(publication, sealed_reports(publication, 2))
     signature = UPLOAD.sign(body, KEY, time.time() - 400 if change == "old" else None)
     if change == "of a batch":
         signature = BATCH.sign(body, KEY)
-    sent = {"body": body[:-1] + b"\0", "longer": body + b"\0"}.get(change, body)
+    upload = {"body": body[:-1] + b"\0", "longer": body + b"\0"}.get(change, body)
     answer = await api.client.post(
-        "/reports", content=sent, headers={UPLOAD.header: signature}, auth=lambda request: request
+        "/reports", content=upload, headers={UPLOAD.header: signature}, auth=lambda request: request
     )
     assert answer.status_code == (413 if change == "longer" else 403)
     assert (await api.facts())["accepted"] == 0
 
 
 async def test_a_batch_is_refused_before_it_is_read(api: Api, shuffler_key: Ed25519PrivateKey) -> None:
-    """Nothing is read of a body that nobody trusted signed, nor of one that is not announced."""
+    """The server reads no body without a trusted signature or an announced length."""
     await api.create(SHUFFLED)
     read: list[int] = []
 
@@ -101,7 +101,7 @@ async def test_a_batch_is_refused_before_it_is_read(api: Api, shuffler_key: Ed25
     assert not read
 
 
-async def test_bodies_that_find_no_room_are_told_to_come_again(settings: ServerSettings) -> None:
+async def test_bodies_beyond_the_memory_budget_are_unavailable(settings: ServerSettings) -> None:
     small = ServerSettings(
         data=settings.data, admin_token=TOKEN, report_bytes_max=10, batch_bytes_max=10, body_budget=10
     )

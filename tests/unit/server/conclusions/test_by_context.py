@@ -13,9 +13,9 @@ from privateer_core.answer.conclusion import Conclusion
 from privateer_core.answer.estimates import Estimate
 from privateer_core.answer.parts import ABOVE_CHANCE, Gain, Intervals
 from privateer_core.policies.expected_rewards import ExpectedRewards
-from privateer_server.conclusions.by_context import context_findings
-from privateer_server.conclusions.measured_gain import beside_chance, gain_to_measure
-from privateer_server.conclusions.wording import LearnedAnswer
+from privateer_server.conclusions.by_context import add_context_findings
+from privateer_server.conclusions.measured_gain import suggest_measurement, warn_of_chance_level
+from privateer_server.conclusions.wording import AnswerFacts
 from tests.support.published_answers import CONCLUSION
 from tests.support.specs import SHUFFLE, make_spec
 
@@ -23,7 +23,7 @@ Array = NDArray[np.float64]
 SPEC = make_spec({"experiment.arms": ["now", "new"], "context.features": {"days": {"low": 0, "high": 28}}})
 
 
-def concluded(
+def conclude_by_context(
     below: tuple[float, float], above: tuple[float, float], deviation: float, status: Any, gain: Gain | None = None
 ) -> Conclusion:
     """What follows from the mean rewards of both options below and above the middle of the number."""
@@ -31,38 +31,38 @@ def concluded(
     def means(contexts: Array) -> Array:
         return np.where(contexts[:, :1] < 0.5, np.array([below]), np.array([above]))
 
-    def at(contexts: Array) -> tuple[Array, Array]:
+    def estimate_at(contexts: Array) -> tuple[Array, Array]:
         return means(contexts), np.full((len(contexts), 2), deviation)
 
-    expected = ExpectedRewards.everywhere(1, at, lambda _, weights: deviation * float(np.abs(weights).sum()))
+    expected = ExpectedRewards.everywhere(1, estimate_at, lambda _, weights: deviation * float(np.abs(weights).sum()))
     policy = SimpleNamespace(decide=lambda contexts, _: SimpleNamespace(arms=means(contexts).argmax(axis=1)))
-    learned = LearnedAnswer(SPEC, Answer(status, 2000, 2, None, gain=gain))
-    return context_findings(CONCLUSION, learned, expected, policy)  # type: ignore[arg-type]
+    learned = AnswerFacts(SPEC, Answer(status, 2000, 2, None, gain=gain))
+    return add_context_findings(CONCLUSION, learned, expected, policy)  # type: ignore[arg-type]
 
 
-def test_a_gain_that_is_known_is_the_headline() -> None:
-    found = concluded((0.2, 0.6), (0.6, 0.2), 0.01, "ended")
-    said = (
+def test_a_known_gain_is_the_headline() -> None:
+    conclusion = conclude_by_context((0.2, 0.6), (0.6, 0.2), 0.01, "ended")
+    sentence = (
         "Choose by days. By the rules below a mean reward of 0.600 is expected instead of 0.400 with now for everybody:"
     )
-    assert found.headline.sentence.startswith(f"{said} +0.200 (+0.180 to +0.2")
-    assert found.means == pytest.approx((0.6, 0.4), abs=1e-3)
-    assert found.rules is not None
-    assert [(one.people, one.option) for one in found.rules.rules] == [
+    assert conclusion.headline.sentence.startswith(f"{sentence} +0.200 (+0.180 to +0.2")
+    assert conclusion.means == pytest.approx((0.6, 0.4), abs=1e-3)
+    assert conclusion.rules is not None
+    assert [(rule.people, rule.arm) for rule in conclusion.rules.rules] == [
         ("days below 14", "new"),
         ("everybody else", "now"),
     ]
 
 
-def test_a_gain_that_is_not_known_names_nothing_as_better_and_says_what_would_tell() -> None:
-    found = concluded((0.2, 0.6), (0.6, 0.2), 0.2, "learning")
-    said = "So far: it is not known whether choosing by days is better than now for everybody"
-    assert found.headline.sentence == f"{said}: +0.2 (-0.2 to +0.6) is expected."
-    assert found.headline.sureness == "not known"
-    assert found.surer == (
+def test_an_uncertain_gain_recommends_no_arm_and_suggests_a_measurement() -> None:
+    conclusion = conclude_by_context((0.2, 0.6), (0.6, 0.2), 0.2, "learning")
+    sentence = "So far: it is not known whether choosing by days is better than now for everybody"
+    assert conclusion.headline.sentence == f"{sentence}: +0.2 (-0.2 to +0.6) is expected."
+    assert conclusion.headline.confidence_label == "not known"
+    assert conclusion.next_steps == (
         "If choosing by context gains as much as is expected now, about 7,700 people in all would tell.",
-        "Nobody measured the gain: it is what the model expects. With experiment.gain_share = 0.05 the last 5% of the "
-        "people do, in the next experiment.",
+        "Nobody measured the gain: it is what the model expects. With experiment.evaluation_fraction = 0.05 the last "
+        "5% of the people do, in the next experiment.",
     )
 
 
@@ -72,7 +72,7 @@ MEASURED = Gain(
 
 
 @pytest.mark.parametrize(
-    ("ends", "finding", "sureness", "says"),
+    ("ends", "finding", "confidence_label", "says"),
     [
         (
             (0.0312, 0.0101, 0.0523),
@@ -88,40 +88,51 @@ MEASURED = Gain(
         ),
         (
             (-0.03, -0.05, -0.01),
-            *("one option", "almost certain"),
+            *("one arm", "almost certain"),
             "Give everybody now. Choosing by days as was learned gives -0.030 (95 % interval -0.050 to -0.010) beside "
             "it: measured, a mean reward of 0.500 instead of 0.470.",
         ),
     ],
 )
-def test_a_measured_gain_is_said_in_place_of_what_the_model_expects(
-    ends: tuple[float, float, float], finding: str, sureness: str, says: str
+def test_a_measured_gain_replaces_the_expected_one(
+    ends: tuple[float, float, float], finding: str, confidence_label: str, says: str
 ) -> None:
     value, low, high = ends
     gain = msgspec.structs.replace(MEASURED, value=value, low=low, high=high)
-    found = concluded((0.2, 0.6), (0.6, 0.2), 0.01, "ended", gain)
-    assert (found.headline.finding, found.headline.sureness) == (finding, sureness)
-    assert found.headline.sentence == says
-    assert (found.gain, found.is_measured, found.means, found.surer) == (gain, True, (0.5, 0.47), ())
+    conclusion = conclude_by_context((0.2, 0.6), (0.6, 0.2), 0.01, "ended", gain)
+    assert (conclusion.headline.finding, conclusion.headline.confidence_label) == (finding, confidence_label)
+    assert conclusion.headline.sentence == says
+    assert (conclusion.gain, conclusion.is_measured, conclusion.means, conclusion.next_steps) == (
+        gain,
+        True,
+        (0.5, 0.47),
+        (),
+    )
 
 
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"experiment.gain_share": 0.1}, "The gain is what the model expects; the last 2,000 people will measure it."),
-        ({**SHUFFLE, "experiment.horizon": 8000}, "With experiment.gain_share = 0.13 the last 13% of the people do"),
+        (
+            {"experiment.evaluation_fraction": 0.1},
+            "The gain is what the model expects; the last 2,000 people will measure it.",
+        ),
+        (
+            {**SHUFFLE, "experiment.horizon": 8000},
+            "With experiment.evaluation_fraction = 0.13 the last 13% of the people do",
+        ),
         ({**SHUFFLE, "experiment.horizon": 1500}, "Nobody measured the gain: that takes 2,000 people in all."),
         ({"experiment.reports_per_person": 2}, None),
     ],
 )
-def test_what_to_do_where_nobody_measured_it(changes: dict[str, Any], says: str | None) -> None:
-    said = gain_to_measure(make_spec(changes))
-    assert bool(said) is (says is not None)
-    assert not says or says in said[0]
+def test_a_gain_without_measurement_suggests_an_evaluation_fraction(changes: dict[str, Any], says: str | None) -> None:
+    steps = suggest_measurement(make_spec(changes))
+    assert bool(steps) is (says is not None)
+    assert not says or says in steps[0]
 
 
 @pytest.mark.parametrize(
-    ("deviation", "sureness", "says"),
+    ("deviation", "confidence_label", "says"),
     [
         (0.02, "almost certain", "Give everybody new: +0.10 (+0.02 to +0.18) against now, the next best, is expected"),
         (0.035, "likely", "Everybody gets new, which is likely better than now: +0.10"),
@@ -129,30 +140,30 @@ def test_what_to_do_where_nobody_measured_it(changes: dict[str, Any], says: str 
         (np.inf, "not known", "Everybody gets new, of which little is known."),
     ],
 )
-def test_one_option_for_all_is_as_sure_as_it_is(deviation: float, sureness: str, says: str) -> None:
-    found = concluded((0.4, 0.5), (0.4, 0.5), deviation, "ended")
-    assert found.headline.sentence.startswith(says)
-    assert found.headline.sureness == sureness
-    assert found.gain is None
+def test_one_arm_for_all_has_its_own_confidence(deviation: float, confidence_label: str, says: str) -> None:
+    conclusion = conclude_by_context((0.4, 0.5), (0.4, 0.5), deviation, "ended")
+    assert conclusion.headline.sentence.startswith(says)
+    assert conclusion.headline.confidence_label == confidence_label
+    assert conclusion.gain is None
 
 
-def test_an_option_is_behind_by_no_more_than_rewards_can_be() -> None:
+def test_a_gap_between_arms_is_limited_to_the_reward_range() -> None:
     """An estimate far below the lowest reward is noise, and makes nobody sure of another option."""
-    behind, lowest = (concluded((low, 0.05), (low, 0.05), 0.02, "ended").headline for low in (-0.2, 0.0))
+    behind, lowest = (conclude_by_context((low, 0.05), (low, 0.05), 0.02, "ended").headline for low in (-0.2, 0.0))
     assert behind == lowest
-    assert behind.sureness != "almost certain"
+    assert behind.confidence_label != "almost certain"
     assert behind.value == pytest.approx(0.05)
 
 
-def test_a_single_option_that_earns_less_than_chance_is_told() -> None:
+def test_a_best_arm_worse_than_chance_is_a_warning() -> None:
     """The best single option was a guess from what the learner knew, and the people who measured contradict it."""
 
-    def said(above_any: float) -> tuple[str, ...]:
+    def warnings(above_any: float) -> tuple[str, ...]:
         chance = Intervals(
             "gain", "difference", (Estimate(ABOVE_CHANCE, above_any, above_any - 0.02, above_any + 0.02),)
         )
-        return beside_chance(Answer("ended", 2000, 2, 0.95, gain=MEASURED, parts=(chance,)))
+        return warn_of_chance_level(Answer("ended", 2000, 2, 0.95, gain=MEASURED, parts=(chance,)))
 
-    assert said(0.05) == said(0.03) == ()
-    assert "another may be the best one" in said(0.01)[0]
-    assert beside_chance(Answer("ended", 2000, 2, 0.95, gain=MEASURED)) == ()
+    assert warnings(0.05) == warnings(0.03) == ()
+    assert "another may be the best one" in warnings(0.01)[0]
+    assert warn_of_chance_level(Answer("ended", 2000, 2, 0.95, gain=MEASURED)) == ()

@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from privateer_core.answer.conclusion import RULES_MAX
-from privateer_server.conclusions.rule_search import RuleList, search
+from privateer_server.conclusions.rule_search import RuleList, search_rules
 
 Array = NDArray[np.float64]
 CUTS = np.arange(1, 8) / 8
@@ -21,77 +21,77 @@ def grid(side: int = 16) -> tuple[Array, NDArray[np.bool_]]:
     return people, np.array(parts)
 
 
-def worth_of(best: NDArray[np.int64], options: int, apart: float = 1.0) -> Array:
-    """Rewards of everybody: ``apart`` for the best option and 0 for the others, times an equal share."""
-    return apart * np.eye(options)[best] / len(best)
+def worth_of(best: NDArray[np.int64], options: int, reward: float = 1.0) -> Array:
+    """Return rewards of all participants: ``reward`` for the best option and 0 for others, times an equal share."""
+    return reward * np.eye(options)[best] / len(best)
 
 
-def given(found: RuleList) -> NDArray[np.int64]:
-    return np.asarray(np.array([one.option for one in found.rules])[found.first])
+def assigned_options(rule_list: RuleList) -> NDArray[np.int64]:
+    return np.asarray(np.array([rule.arm for rule in rule_list.rules])[rule_list.first])
 
 
 def test_four_quadrants_with_four_options_are_four_rules() -> None:
     people, parts = grid()
     best = 2 * (people[:, 0] >= 0.5) + (people[:, 1] >= 0.5)
-    found = search(parts, worth_of(best, 4), best)
-    assert len(found.rules) == 4
-    assert found.gain_kept == pytest.approx(1.0)
-    assert (given(found) == best).all()
-    assert not found.rules[-1].parts
+    rule_list = search_rules(parts, worth_of(best, 4), best)
+    assert len(rule_list.rules) == 4
+    assert rule_list.gain_kept == pytest.approx(1.0)
+    assert (assigned_options(rule_list) == best).all()
+    assert not rule_list.rules[-1].parts
 
 
-def test_quadrants_that_share_two_options_are_found_though_no_number_matters_alone() -> None:
+def test_quadrants_of_two_options_are_found_without_a_main_effect() -> None:
     people, parts = grid()
     best = ((people[:, 0] >= 0.5) == (people[:, 1] >= 0.5)).astype(np.int64)
-    found = search(parts, worth_of(best, 2), best)
+    rule_list = search_rules(parts, worth_of(best, 2), best)
     # Two of the quadrants are everybody else.
-    assert len(found.rules) == 3
-    assert (given(found) == best).all()
+    assert len(rule_list.rules) == 3
+    assert (assigned_options(rule_list) == best).all()
 
 
 def test_stripes_are_a_rule_each() -> None:
     people, parts = grid()
     best = np.digitize(people[:, 0], [0.25, 0.625])
-    found = search(parts, worth_of(best, 3), best)
-    assert len(found.rules) == 3
-    assert (given(found) == best).all()
+    rule_list = search_rules(parts, worth_of(best, 3), best)
+    assert len(rule_list.rules) == 3
+    assert (assigned_options(rule_list) == best).all()
 
 
 def test_a_constant_policy_is_one_rule() -> None:
     people, parts = grid()
-    found = search(parts, worth_of(np.zeros(len(people), np.int64), 2), np.zeros(len(people), np.int64))
-    assert [(one.parts, one.option) for one in found.rules] == [((), 0)]
+    rule_list = search_rules(parts, worth_of(np.zeros(len(people), np.int64), 2), np.zeros(len(people), np.int64))
+    assert [(rule.parts, rule.arm) for rule in rule_list.rules] == [((), 0)]
 
 
 def test_ties_between_options_are_one_rule() -> None:
     people, parts = grid()
     chosen = (people[:, 0] >= 0.5).astype(np.int64)
-    found = search(parts, np.ones((len(people), 2)) / len(people), chosen)
-    assert len(found.rules) == 1
+    rule_list = search_rules(parts, np.ones((len(people), 2)) / len(people), chosen)
+    assert len(rule_list.rules) == 1
 
 
-def test_rules_are_few_where_chance_decides_everywhere_and_never_lose_against_one_option() -> None:
+def test_rules_on_random_rewards_are_few_and_no_worse_than_one_option() -> None:
     rng = np.random.default_rng(1)
     people, parts = grid()
     worth = rng.normal(size=(len(people), 5)) / len(people)
-    found = search(parts, worth, worth.argmax(axis=1))
-    assert 1 < len(found.rules) <= RULES_MAX
-    assert 0 < found.gain_kept < 1
+    rule_list = search_rules(parts, worth, worth.argmax(axis=1))
+    assert 1 < len(rule_list.rules) <= RULES_MAX
+    assert 0 < rule_list.gain_kept < 1
     rows = np.arange(len(people))
-    assert worth[rows, given(found)].sum() >= worth.sum(axis=0).max()
+    assert worth[rows, assigned_options(rule_list)].sum() >= worth.sum(axis=0).max()
 
 
-def test_what_rules_keep_is_what_they_earn() -> None:
+def test_the_kept_gain_equals_the_reward_of_the_rules() -> None:
     people, parts = grid()
     best = 2 * (people[:, 0] >= 0.5) + (people[:, 1] >= 0.25)
     worth = worth_of(best, 4) * (1 + people[:, :1])
-    found = search(parts, worth, best)
+    rule_list = search_rules(parts, worth, best)
     rows, constant = np.arange(len(best)), worth.sum(axis=0).max()
     gain = worth[rows, best].sum() - constant
-    assert found.gain_kept == pytest.approx((worth[rows, given(found)].sum() - constant) / gain)
+    assert rule_list.gain_kept == pytest.approx((worth[rows, assigned_options(rule_list)].sum() - constant) / gain)
 
 
-def test_a_search_is_the_same_twice_and_takes_less_than_a_second() -> None:
+def test_a_search_is_deterministic_and_takes_less_than_a_second() -> None:
     rng = np.random.default_rng(2)
     people = rng.random((4096, 4))
     cuts = np.arange(1, 20) / 20
@@ -100,7 +100,7 @@ def test_a_search_is_the_same_twice_and_takes_less_than_a_second() -> None:
     )
     worth = np.cos(7 * people @ rng.normal(size=(4, 4))) / len(people)
     began = time.process_time()
-    found = search(parts, worth, worth.argmax(axis=1))
+    first = search_rules(parts, worth, worth.argmax(axis=1))
     assert time.process_time() - began < 1
-    again = search(parts, worth, worth.argmax(axis=1))
-    assert [one.parts for one in found.rules] == [one.parts for one in again.rules]
+    second = search_rules(parts, worth, worth.argmax(axis=1))
+    assert [rule.parts for rule in first.rules] == [rule.parts for rule in second.rules]

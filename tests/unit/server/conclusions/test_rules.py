@@ -1,4 +1,4 @@
-"""Rules for whom: in the words of the spec, for features of all kinds, with nobody left out."""
+"""Rules by segment: in the words of the spec, for features of all kinds, covering all participants."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -14,15 +14,15 @@ from privateer_core.answer.shares import Shares, ShareSource
 from privateer_core.policies.expected_rewards import ExpectedRewards
 from privateer_core.spec.categories import Boolean, Categorical, Ordinal
 from privateer_core.spec.features import Feature, Numeric, Ranked
-from privateer_server.conclusions.rules import prospect_of, rules_of
+from privateer_server.conclusions.rules import build_prospect, find_arm_rules
 
 Array = NDArray[np.float64]
 OPTIONS = ("plain", "offer", "bundle")
 
 
 @dataclass
-class Chooses:
-    """A policy that gives everybody the option of the highest mean among some."""
+class BestMeanPolicy:
+    """A policy of the option with the highest mean among the playable options."""
 
     means: Callable[[Array], Array]
     playable: tuple[bool, ...]
@@ -38,7 +38,7 @@ def rules(
     playable: tuple[bool, ...] = (True, True, True),
     boxes: tuple[Array, Array, Array] | None = None,
 ) -> Rules:
-    columns = sum(one.columns for one in features.values())
+    columns = sum(feature.columns for feature in features.values())
     at = lambda contexts: (means(contexts), np.full((len(contexts), 3), deviation))  # noqa: E731
 
     def spread(_: Array, weights: Array) -> float:
@@ -49,14 +49,14 @@ def rules(
         lower, upper, shares = boxes
         counted = Shares.fixed(shares, ShareSource.COUNTED)
         expected = ExpectedRewards(lower, upper, counted, at, spread)
-    prospect = prospect_of(features, expected, Chooses(means, playable), playable)  # type: ignore[arg-type]
-    return rules_of(OPTIONS, features, (0.0, 1.0), prospect)
+    prospect = build_prospect(features, expected, BestMeanPolicy(means, playable), playable)  # type: ignore[arg-type]
+    return find_arm_rules(OPTIONS, features, (0.0, 1.0), prospect)
 
 
 def prefer(*masks: Callable[[Array], Any]) -> Callable[[Array], Array]:
-    """Means of .2, and .3 more for the option whose mask holds, one mask for each of the options."""
+    """Return means of .2, and .3 more for each option where its mask holds."""
     return lambda contexts: np.stack(
-        [0.2 + 0.3 * np.broadcast_to(one(contexts), len(contexts)) for one in masks], axis=1
+        [0.2 + 0.3 * np.broadcast_to(mask(contexts), len(contexts)) for mask in masks], axis=1
     )
 
 
@@ -64,19 +64,19 @@ def nobody(_: Array) -> bool:
     return False
 
 
-def told(found: Rules) -> list[tuple[str, str]]:
-    return [(one.people, one.option) for one in found.rules]
+def name_rules(answer: Rules) -> list[tuple[str, str]]:
+    return [(rule.people, rule.arm) for rule in answer.rules]
 
 
-def test_numbers_are_in_the_units_of_the_spec() -> None:
+def test_rules_have_numbers_in_the_units_of_the_spec() -> None:
     features: dict[str, Feature] = {"days": Numeric(low=0, high=28), "age": Numeric(low=18, high=82)}
     young = prefer(lambda c: c[:, 0] >= 0.25, lambda c: c[:, 0] < 0.25, nobody)
-    found = rules(features, young)
-    assert told(found) == [("days below 7", "offer"), ("everybody else", "plain")]
-    assert found.rules[0].share == pytest.approx(0.25, abs=0.002)
-    assert (found.rules[0].mean, found.rules[0].next_best, found.rules[0].difference) == (0.5, "plain", 0.3)
-    assert found.rules[0].sureness == "almost certain"
-    assert found.gain_kept == 1.0
+    answer = rules(features, young)
+    assert name_rules(answer) == [("days below 7", "offer"), ("everybody else", "plain")]
+    assert answer.rules[0].share == pytest.approx(0.25, abs=0.002)
+    assert (answer.rules[0].mean, answer.rules[0].next_best, answer.rules[0].difference) == (0.5, "plain", 0.3)
+    assert answer.rules[0].confidence_label == "almost certain"
+    assert answer.gain_kept == 1.0
 
 
 def test_a_category_of_fifteen_levels_is_one_set() -> None:
@@ -88,63 +88,63 @@ def test_a_category_of_fifteen_levels_is_one_set() -> None:
         powers = 2.0 ** np.arange(contexts.shape[1])[::-1]
         return np.isin(np.searchsorted(codes, contexts @ powers), (2, 5, 11))
 
-    found = rules(features, prefer(lambda c: ~some(c), some, nobody))
-    assert told(found) == [("country is c2, c5 or c11", "offer"), ("everybody else", "plain")]
+    answer = rules(features, prefer(lambda c: ~some(c), some, nobody))
+    assert name_rules(answer) == [("country is c2, c5 or c11", "offer"), ("everybody else", "plain")]
 
 
-def test_yes_and_no_ranks_orders_and_missing_values_have_their_words() -> None:
+def test_rules_describe_booleans_ordered_levels_and_missing_values() -> None:
     yes: dict[str, Feature] = {"premium": Boolean(boolean=True)}
-    found = rules(yes, prefer(lambda c: c[:, 0] == 0, lambda c: c[:, 0] == 1, nobody))
-    assert dict(told(found)) in (
+    answer = rules(yes, prefer(lambda c: c[:, 0] == 0, lambda c: c[:, 0] == 1, nobody))
+    assert dict(name_rules(answer)) in (
         {"premium is yes": "offer", "everybody else": "plain"},
         {"premium is no": "plain", "everybody else": "offer"},
     )
     plan: dict[str, Feature] = {"plan": Ordinal(levels=("free", "basic", "pro", "max"), ordered=True)}
-    found = rules(plan, prefer(lambda c: c[:, 0] < 0.75, lambda c: c[:, 0] >= 0.75, nobody))
-    assert told(found) == [("plan is max", "offer"), ("everybody else", "plain")]
+    answer = rules(plan, prefer(lambda c: c[:, 0] < 0.75, lambda c: c[:, 0] >= 0.75, nobody))
+    assert name_rules(answer) == [("plan is max", "offer"), ("everybody else", "plain")]
     ranked: dict[str, Feature] = {"income": Ranked(quantiles=(0, 10_000, 20_000, 40_000, 90_000))}
-    found = rules(ranked, prefer(lambda c: c[:, 0] >= 0.25, lambda c: c[:, 0] < 0.25, nobody))
-    assert told(found) == [("income below 10,000", "offer"), ("everybody else", "plain")]
+    answer = rules(ranked, prefer(lambda c: c[:, 0] >= 0.25, lambda c: c[:, 0] < 0.25, nobody))
+    assert name_rules(answer) == [("income below 10,000", "offer"), ("everybody else", "plain")]
     gaps: dict[str, Feature] = {"hours": Numeric(low=0, high=80, missing=True)}
-    found = rules(gaps, prefer(lambda c: c[:, 1] == 0, lambda c: c[:, 1] == 1, nobody))
-    assert told(found) == [("hours is missing", "offer"), ("everybody else", "plain")]
+    answer = rules(gaps, prefer(lambda c: c[:, 1] == 0, lambda c: c[:, 1] == 1, nobody))
+    assert name_rules(answer) == [("hours is missing", "offer"), ("everybody else", "plain")]
 
 
-def test_one_cell_and_a_constant_policy_are_everybody() -> None:
+def test_a_single_cell_or_a_constant_policy_has_one_rule_for_everybody() -> None:
     features: dict[str, Feature] = {"x": Numeric(low=0, high=1)}
-    found = rules(features, prefer(lambda _: True, nobody, nobody))
-    assert told(found) == [("everybody", "plain")]
-    assert found.gain_kept is None
-    assert found.rules[0].where == ()
+    answer = rules(features, prefer(lambda _: True, nobody, nobody))
+    assert name_rules(answer) == [("everybody", "plain")]
+    assert answer.gain_kept is None
+    assert answer.rules[0].where == ()
 
 
-def test_ties_name_no_option_as_better() -> None:
+def test_tied_options_have_no_next_best() -> None:
     features: dict[str, Feature] = {"x": Numeric(low=0, high=1)}
     [rule] = rules(features, prefer(nobody, nobody, nobody)).rules
-    assert rule.sureness == "not known"
-    assert rule.certainty is not None
-    assert rule.certainty <= 0.5
+    assert rule.confidence_label == "not known"
+    assert rule.probability_best is not None
+    assert rule.probability_best <= 0.5
 
 
-def test_nothing_known_is_nothing_said() -> None:
+def test_unknown_means_have_no_rules() -> None:
     features: dict[str, Feature] = {"x": Numeric(low=0, high=1)}
     [rule] = rules(features, prefer(nobody, nobody, nobody), deviation=np.inf).rules
-    assert (rule.mean, rule.next_best, rule.difference, rule.sureness) == (None, None, None, "not known")
+    assert (rule.mean, rule.next_best, rule.difference, rule.confidence_label) == (None, None, None, "not known")
 
 
-def test_an_arm_that_is_retired_is_neither_given_nor_next_best() -> None:
+def test_a_retired_arm_is_neither_recommended_nor_next_best() -> None:
     features: dict[str, Feature] = {"x": Numeric(low=0, high=1)}
     means = prefer(lambda c: c[:, 0] < 0.5, lambda _: True, lambda c: c[:, 0] >= 0.5)
-    found = rules(features, means, playable=(True, False, True))
-    assert {one.option for one in found.rules} == {"plain", "bundle"}
-    assert {one.next_best for one in found.rules} == {"plain", "bundle"}
+    answer = rules(features, means, playable=(True, False, True))
+    assert {rule.arm for rule in answer.rules} == {"plain", "bundle"}
+    assert {rule.next_best for rule in answer.rules} == {"plain", "bundle"}
 
 
-def test_shares_are_those_of_the_people_who_came() -> None:
+def test_rule_shares_are_those_of_the_observed_contexts() -> None:
     features: dict[str, Feature] = {"x": Numeric(low=0, high=1)}
     boxes = np.array([[0.0], [0.5]]), np.array([[0.5], [1.0]]), np.array([0.9, 0.1])
-    found = rules(features, prefer(lambda c: c[:, 0] < 0.5, lambda c: c[:, 0] >= 0.5, nobody), boxes=boxes)
-    assert sorted(one.share for one in found.rules) == pytest.approx([0.1, 0.9])
+    answer = rules(features, prefer(lambda c: c[:, 0] < 0.5, lambda c: c[:, 0] >= 0.5, nobody), boxes=boxes)
+    assert sorted(rule.share for rule in answer.rules) == pytest.approx([0.1, 0.9])
 
 
 def test_sixty_four_segments_are_at_most_seven_rules_whose_shares_add_up() -> None:
@@ -152,17 +152,17 @@ def test_sixty_four_segments_are_at_most_seven_rules_whose_shares_add_up() -> No
     rng = np.random.default_rng(4)
     table = rng.random((8, 8, 3))
     sides = np.arange(64)[:, None] // [8, 1] % 8 / 8
-    found = rules(
+    answer = rules(
         features,
         lambda c: table[tuple(np.minimum((8 * c).astype(int), 7).T)],
         boxes=(sides, sides + 1 / 8, np.full(64, 1 / 64)),
     )
-    assert 2 <= len(found.rules) <= 7
-    assert sum(one.share for one in found.rules) == pytest.approx(1.0, abs=0.001)
-    assert found.rules[-1].people == "everybody else"
-    assert found.gain_kept is not None
-    assert 0 < found.gain_kept < 1
-    assert all(one.difference is not None and one.difference > 0 for one in found.rules)
+    assert 2 <= len(answer.rules) <= 7
+    assert sum(rule.share for rule in answer.rules) == pytest.approx(1.0, abs=0.001)
+    assert answer.rules[-1].people == "everybody else"
+    assert answer.gain_kept is not None
+    assert 0 < answer.gain_kept < 1
+    assert all(rule.difference is not None and rule.difference > 0 for rule in answer.rules)
 
 
 def test_segments_that_are_left_out_are_named() -> None:
@@ -176,7 +176,7 @@ def test_segments_that_are_left_out_are_named() -> None:
     assert shares.sentence.endswith("1 segment is left out, in which nobody is known to be.")
     long = replace(Shares.fixed(np.eye(9)[0], ShareSource.COUNTED), names=("x" * 2000,) * 9).sentence
     assert len(long) < 1000
-    many = replace(Shares.fixed(np.eye(9)[0], ShareSource.COUNTED), names=tuple("abcdefghi"))
-    assert many.sentence.endswith(
+    counted = replace(Shares.fixed(np.eye(9)[0], ShareSource.COUNTED), names=tuple("abcdefghi"))
+    assert counted.sentence.endswith(
         "8 segments are left out, in which nobody is known to be: b, c, d, e, f, g and 2 more."
     )

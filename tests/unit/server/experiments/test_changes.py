@@ -11,7 +11,7 @@ from privateer_core.wire.publication import decode_publication
 from privateer_server.app import create_app
 from privateer_server.settings import ServerSettings
 from tests.support.asgi import serving
-from tests.support.changes import arms_played, asks, change, changed, lines, reached, record_holds, report
+from tests.support.changes import arms_played, asks, change, lines, make_change, record_holds, report, wait_for_version
 from tests.support.clocks import Hands
 from tests.support.devices import EVERYTHING
 from tests.support.servers import ADMIN, MSGPACK, SMALL, TOKEN, Api, assert_problem
@@ -20,10 +20,10 @@ ARMS = ["retire-arm", "add-arm"]
 DEVICE = Limits(epsilon=1.0)
 
 
-async def test_a_pause_asks_nobody_and_waits_for_those_in_flight(api: Api) -> None:
+async def test_a_pause_invites_no_participants_and_waits_for_reports_in_flight(api: Api) -> None:
     await api.create(SMALL)
     first = await api.publication()
-    answer = await changed(api, "pause")
+    answer = await make_change(api, "pause")
     assert answer | {"status": "paused", "version": 1, "changed": True, "waiting": []} == answer
     assert not await asks(api)
     assert await api.publication() == first
@@ -33,7 +33,7 @@ async def test_a_pause_asks_nobody_and_waits_for_those_in_flight(api: Api) -> No
     assert facts | {"status": "paused", "version": 2, "batch": 0, "accepted": 20} == facts
     assert not await asks(api)
     assert len(await arms_played(api)) == 1
-    answer = await changed(api, "resume")
+    answer = await make_change(api, "resume")
     # The round that ended asked nobody: it was the pause's own.
     assert answer | {"status": "open", "version": 3, "given_up": False} == answer
     assert await asks(api)
@@ -48,8 +48,8 @@ async def test_a_round_goes_on_after_a_short_pause(api: Api) -> None:
     await api.create(SMALL)
     first = await api.publication()
     await report(api, 12)
-    await changed(api, "pause")
-    await changed(api, "resume")
+    await make_change(api, "pause")
+    await make_change(api, "resume")
     assert await asks(api)
     assert await api.publication() == first
     assert (await report(api, 8, seed=2)).json()["accepted"] == 8
@@ -57,11 +57,11 @@ async def test_a_round_goes_on_after_a_short_pause(api: Api) -> None:
     assert await lines(api) == [("create", 1, 1), ("pause", 1, 1), ("resume", 1, 1)]
 
 
-async def test_a_pause_at_once_learns_from_what_came_and_is_late_for_the_rest(api: Api) -> None:
+async def test_an_immediate_pause_learns_from_the_reports_so_far(api: Api) -> None:
     await api.create(SMALL)
     first = await api.publication()
     await report(api, 12)
-    answer = await changed(api, "pause", {"seconds": 0})
+    answer = await make_change(api, "pause", {"seconds": 0})
     assert answer | {"status": "paused", "version": 2} == answer
     assert_problem(await report(api, 1, first, seed=3), 409, "round-closed")
     assert (await api.client.get("/experiments/test/state")).json()["answer"]["people"] == 12
@@ -73,11 +73,11 @@ async def test_a_pause_at_once_learns_from_what_came_and_is_late_for_the_rest(ap
 async def test_a_pause_has_a_deadline_which_a_restart_keeps(
     settings: ServerSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("privateer_server.rounds.deadlines._LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("privateer_server.rounds.deadlines._CHECK_INTERVAL_SECONDS", 0.01)
     clock = Hands()
     async with serving(create_app(settings, clock)) as client:
         await Api(client).create(SMALL)
-        await changed(Api(client), "pause", {"seconds": 100})
+        await make_change(Api(client), "pause", {"seconds": 100})
         await report(Api(client), 5)
     async with serving(create_app(settings, clock)) as client:
         api = Api(client)
@@ -86,7 +86,7 @@ async def test_a_pause_has_a_deadline_which_a_restart_keeps(
         clock.time += 99
         assert (await api.facts())["version"] == 1
         clock.time += 1
-        await reached(api, 2)
+        await wait_for_version(api, 2)
         assert (await api.client.get("/experiments/test/state")).json()["answer"]["people"] == 5
 
 
@@ -94,12 +94,12 @@ async def test_a_stop_publishes_the_best_policy_for_good(api: Api) -> None:
     await api.create(SMALL)
     await report(api, 20)
     second = await api.publication()
-    answer = await changed(api, "stop")
+    answer = await make_change(api, "stop")
     assert answer | {"status": "stopped", "version": 3} == answer
     assert len(await arms_played(api)) == 1
     assert_problem(await report(api, 1, second), 409, "round-closed")
     assert not await asks(api)
-    assert not (await changed(api, "stop"))["changed"]
+    assert not (await make_change(api, "stop"))["changed"]
     for action in ("pause", "resume"):
         assert_problem(await change(api, action), 409, "conflict")
     for action, body in (("extend", {"horizon": 5000}), ("add-arm", {"arm": "d"})):
@@ -107,10 +107,10 @@ async def test_a_stop_publishes_the_best_policy_for_good(api: Api) -> None:
     await record_holds(api)
 
 
-async def test_a_stop_may_wait_for_those_in_flight(api: Api) -> None:
+async def test_a_stop_may_wait_for_reports_in_flight(api: Api) -> None:
     await api.create(SMALL)
     first = await api.publication()
-    answer = await changed(api, "stop", {"seconds": 1000})
+    answer = await make_change(api, "stop", {"seconds": 1000})
     assert answer | {"status": "stopped", "version": 1} == answer
     assert not await asks(api)
     assert_problem(await change(api, "pause"), 409, "conflict")
@@ -119,9 +119,9 @@ async def test_a_stop_may_wait_for_those_in_flight(api: Api) -> None:
     assert facts | {"status": "stopped", "version": 2, "batch": 0} == facts
 
 
-async def test_a_longer_horizon_is_the_next_publications(api: Api) -> None:
+async def test_a_longer_horizon_is_in_the_next_publication(api: Api) -> None:
     await api.create({"experiment.round_size": 20, "experiment.horizon": 40})
-    answer = await changed(api, "extend", {"horizon": 60})
+    answer = await make_change(api, "extend", {"horizon": 60})
     assert [row["action"] for row in answer["waiting"]] == ["extend"]
     first = await api.publication()
     assert b'"horizon":40' in decode_publication(first).spec
@@ -134,7 +134,7 @@ async def test_a_longer_horizon_is_the_next_publications(api: Api) -> None:
     facts = await api.facts()
     assert facts | {"status": "finished", "accepted": 60, "version": 4} == facts
     # What is finished goes on.
-    answer = await changed(api, "extend", {"horizon": 80})
+    answer = await make_change(api, "extend", {"horizon": 80})
     assert answer | {"status": "open", "version": 5} == answer
     await report(api, 20)
     facts = await api.facts()
@@ -143,12 +143,12 @@ async def test_a_longer_horizon_is_the_next_publications(api: Api) -> None:
     assert await lines(api) == [("create", 1, 1), ("extend", 1, 2), ("extend", 4, 5)]
 
 
-async def test_a_horizon_never_shrinks_and_leaves_room_for_rounds(api: Api) -> None:
+async def test_a_horizon_cannot_shrink_and_must_hold_a_round(api: Api) -> None:
     await api.create({**SMALL, "experiment.horizon": 40})
     problem = assert_problem(await change(api, "extend", {"horizon": 39}), 422, "spec-invalid")
     assert problem["field"] == "experiment.horizon"
     assert_problem(await change(api, "extend", {"horizon": 10**11}), 422, "spec-invalid")
-    assert not (await changed(api, "extend", {"horizon": 40}))["changed"]
+    assert not (await make_change(api, "extend", {"horizon": 40}))["changed"]
     assert_problem(await change(api, "extend", {"horizon": 0}), 422, "parameter-invalid")
     assert len(await lines(api)) == 1
 
@@ -168,17 +168,17 @@ async def test_rounds_that_no_request_may_carry_are_refused_when_the_horizon_gro
         assert problem["field"] == "experiment.round_growth"
 
 
-async def test_a_retired_arm_is_nobodys_from_the_next_policy_on(api: Api) -> None:
+async def test_a_retired_arm_has_no_share_from_the_next_policy_on(api: Api) -> None:
     await api.create(SMALL)
     first = await api.publication()
-    await changed(api, "retire-arm", {"arm": "b"})
+    await make_change(api, "retire-arm", {"arm": "b"})
     assert await arms_played(api) == {"a", "b", "c"}
     # Reports in flight, also those about the arm, count for their keys.
     assert (await report(api, 20, first)).json()["accepted"] == 20
     assert await arms_played(api) == {"a", "c"}
     Participation(await api.publication(), "test", DEVICE)
     spec = (await api.facts())["spec"]["experiment"]
-    assert (spec["arms"], spec["retired"]) == (["a", "b", "c"], ["b"])
+    assert (spec["arms"], spec["retired_arms"]) == (["a", "b", "c"], ["b"])
     for _ in range(5):
         await report(api, 20)
         assert "b" not in await arms_played(api)
@@ -186,11 +186,11 @@ async def test_a_retired_arm_is_nobodys_from_the_next_policy_on(api: Api) -> Non
     await record_holds(api)
 
 
-async def test_a_retired_arm_at_once_closes_the_round(api: Api) -> None:
+async def test_retiring_an_arm_at_once_closes_the_round(api: Api) -> None:
     await api.create(SMALL)
     first = await api.publication()
     await report(api, 7)
-    answer = await changed(api, "retire-arm", {"arm": "a", "seconds": 0})
+    answer = await make_change(api, "retire-arm", {"arm": "a", "seconds": 0})
     assert (answer["version"], answer["waiting"], answer["given_up"]) == (2, [], False)
     assert await arms_played(api) == {"b", "c"}
     assert_problem(await report(api, 1, first, seed=3), 409, "round-closed")
@@ -199,87 +199,87 @@ async def test_a_retired_arm_at_once_closes_the_round(api: Api) -> None:
 
 async def test_the_name_of_a_retired_arm_is_never_used_again(api: Api) -> None:
     await api.create(SMALL)
-    await changed(api, "retire-arm", {"arm": "b"})
+    await make_change(api, "retire-arm", {"arm": "b"})
     problem = assert_problem(await change(api, "add-arm", {"arm": "b"}), 422, "spec-invalid")
     assert (problem["field"], problem["remedy"]) == ("arm", "choose another name")
     await report(api, 20)
     assert_problem(await change(api, "add-arm", {"arm": "b"}), 422, "spec-invalid")
-    assert not (await changed(api, "retire-arm", {"arm": "b"}))["changed"]
+    assert not (await make_change(api, "retire-arm", {"arm": "b"}))["changed"]
     problem = assert_problem(await change(api, "retire-arm", {"arm": "a"}), 422, "spec-invalid")
     assert "2 arms" in problem["detail"]
     assert_problem(await change(api, "retire-arm", {"arm": "z"}), 422, "spec-invalid")
 
 
-async def test_an_added_arm_is_tried_and_old_reports_say_nothing_about_it(api: Api) -> None:
+async def test_an_added_arm_is_explored_without_evidence_from_old_reports(api: Api) -> None:
     await api.create(SMALL)
     await report(api, 20)
     second = await api.publication()
-    await changed(api, "add-arm", {"arm": "d"})
+    await make_change(api, "add-arm", {"arm": "d"})
     assert "d" not in await arms_played(api)
     await report(api, 20, second)
     assert await arms_played(api) == {"a", "b", "c", "d"}
     third = await api.publication()
     Participation(third, "test", DEVICE)
     assert (await report(api, 20, third)).json()["accepted"] == 20
-    assert not (await changed(api, "add-arm", {"arm": "d"}))["changed"]
+    assert not (await make_change(api, "add-arm", {"arm": "d"}))["changed"]
     assert_problem(await change(api, "add-arm", {"arm": "a/b"}), 422, "spec-invalid")
     await record_holds(api)
 
 
-async def test_an_arm_that_nobody_has_tried_is_nobodys_best(api: Api) -> None:
+async def test_an_arm_without_reports_is_not_recommended(api: Api) -> None:
     await api.create(SMALL)
     for seed in range(5):
         await report(api, 20, seed=seed)
-    await changed(api, "add-arm", {"arm": "d", "seconds": 0})
+    await make_change(api, "add-arm", {"arm": "d", "seconds": 0})
     assert "d" in await arms_played(api)
-    await changed(api, "stop")
+    await make_change(api, "stop")
     assert "d" not in await arms_played(api)
 
 
-async def test_changes_add_up_and_wait_together(api: Api) -> None:
+async def test_pending_changes_are_combined(api: Api) -> None:
     await api.create(SMALL)
-    await changed(api, "retire-arm", {"arm": "c"})
-    await changed(api, "add-arm", {"arm": "d"})
-    await changed(api, "extend", {"horizon": 3000})
-    answer = await changed(api, "pause", {"seconds": 0})
+    await make_change(api, "retire-arm", {"arm": "c"})
+    await make_change(api, "add-arm", {"arm": "d"})
+    await make_change(api, "extend", {"horizon": 3000})
+    answer = await make_change(api, "pause", {"seconds": 0})
     assert (answer["version"], answer["status"], answer["waiting"]) == (2, "paused", [])
     spec = (await api.facts())["spec"]["experiment"]
-    assert (spec["arms"], spec["retired"], spec["horizon"]) == (["a", "b", "c", "d"], ["c"], 3000)
-    await changed(api, "resume")
+    assert (spec["arms"], spec["retired_arms"], spec["horizon"]) == (["a", "b", "c", "d"], ["c"], 3000)
+    await make_change(api, "resume")
     assert await arms_played(api) == {"a", "b", "d"}
-    assert [since for _, _, since in await lines(api)] == [1, 2, 2, 2, 2, 3]
+    assert [version for _, _, version in await lines(api)] == [1, 2, 2, 2, 2, 3]
 
 
-async def test_what_waits_may_be_hurried_and_is_never_put_off(api: Api) -> None:
+async def test_a_pending_change_may_be_advanced_but_not_deferred(api: Api) -> None:
     await api.create(SMALL)
-    await changed(api, "retire-arm", {"arm": "b"})
-    assert not (await changed(api, "retire-arm", {"arm": "b"}))["changed"]
-    assert (await changed(api, "retire-arm", {"arm": "b", "seconds": 1000}))["changed"]
+    await make_change(api, "retire-arm", {"arm": "b"})
+    assert not (await make_change(api, "retire-arm", {"arm": "b"}))["changed"]
+    assert (await make_change(api, "retire-arm", {"arm": "b", "seconds": 1000}))["changed"]
     # Neither a later end nor a pause without one moves what is planned.
-    assert not (await changed(api, "retire-arm", {"arm": "b", "seconds": 2000}))["changed"]
-    await changed(api, "pause")
-    await changed(api, "resume")
-    await changed(api, "extend", {"horizon": 2000, "seconds": 5000})
+    assert not (await make_change(api, "retire-arm", {"arm": "b", "seconds": 2000}))["changed"]
+    await make_change(api, "pause")
+    await make_change(api, "resume")
+    await make_change(api, "extend", {"horizon": 2000, "seconds": 5000})
     assert (await api.facts())["version"] == 1
-    answer = await changed(api, "retire-arm", {"arm": "b", "seconds": 0})
+    answer = await make_change(api, "retire-arm", {"arm": "b", "seconds": 0})
     assert (answer["version"], answer["waiting"]) == (2, [])
     assert await arms_played(api) == {"a", "c"}
     assert (await api.facts())["spec"]["experiment"]["horizon"] == 2000
 
 
-async def test_a_deadline_of_a_change_outlives_a_pause(
+async def test_the_deadline_of_a_change_continues_through_a_pause(
     settings: ServerSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("privateer_server.rounds.deadlines._LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("privateer_server.rounds.deadlines._CHECK_INTERVAL_SECONDS", 0.01)
     clock = Hands()
     async with serving(create_app(settings, clock)) as client:
         api = Api(client)
         await api.create(SMALL)
-        await changed(api, "retire-arm", {"arm": "b", "seconds": 100})
-        await changed(api, "pause")
-        await changed(api, "resume")
+        await make_change(api, "retire-arm", {"arm": "b", "seconds": 100})
+        await make_change(api, "pause")
+        await make_change(api, "resume")
         clock.time += 100
-        await reached(api, 2)
+        await wait_for_version(api, 2)
         assert await arms_played(api) == {"a", "c"}
 
 
@@ -293,15 +293,15 @@ async def test_a_replayed_change_changes_nothing(api: Api) -> None:
         ("resume", None),
         ("stop", None),
     ):
-        assert (await changed(api, action, body))["changed"]
+        assert (await make_change(api, action, body))["changed"]
         before = (await api.facts(), await lines(api))
-        assert not (await changed(api, action, body))["changed"]
+        assert not (await make_change(api, action, body))["changed"]
         assert (await api.facts(), await lines(api)) == before
 
 
 async def test_the_same_spec_again_is_the_same_experiment_after_changes(api: Api) -> None:
     await api.create(SMALL)
-    await changed(api, "add-arm", {"arm": "d", "seconds": 0})
+    await make_change(api, "add-arm", {"arm": "d", "seconds": 0})
     assert (await api.create(SMALL)).status_code == 200
     assert (await api.create({**SMALL, "experiment.horizon": 77})).status_code == 409
 
@@ -313,14 +313,14 @@ async def test_every_change_under_every_model_keeps_the_promise(api: Api, model:
     await api.create({**SMALL, **privacy, **promise})
     for action, body in (("add-arm", {"arm": "d"}), ("retire-arm", {"arm": "a"}), ("extend", {"horizon": 2000})):
         await report(api, 20)
-        await changed(api, action, {**body, "seconds": 0})
+        await make_change(api, action, {**body, "seconds": 0})
         Participation(await api.publication(), "test", EVERYTHING)
         await record_holds(api)
     await report(api, 20)
     assert await arms_played(api) <= {"b", "c", "d"}
 
 
-async def test_strangers_change_nothing_and_read_no_log(settings: ServerSettings) -> None:
+async def test_changes_and_their_log_need_the_admin_token(settings: ServerSettings) -> None:
     app = create_app(settings)
     async with serving(app) as client, serving_public(app) as strangers:
         api = Api(client)

@@ -7,12 +7,12 @@ from unittest.mock import Mock
 import msgspec
 import pytest
 
-from privateer_core.answer.stored import decode_answer
+from privateer_core.answer.conclusion import decode_answer
 from privateer_core.privacy.certificate import read_certificate, recompute
 from privateer_core.wire.publication import decode_publication
 from privateer_server.experiments.catalog import Experiments
 from privateer_server.rounds import loop
-from privateer_server.store.records import TRANSIENT
+from privateer_server.store.records import TRANSIENT_ERRORS
 from tests.support.phased import tables as phased_tables
 from tests.support.sealing import body_of, sealed_reports
 from tests.support.servers import ADMIN, PHASED, SHUFFLED, SMALL, Api, assert_problem
@@ -34,14 +34,14 @@ name = "partition"
 name = "peaks"
 [[sources]]
 name = "clinic"
-people = 1000
+participants = 1000
 epsilon = 1.0
 shares = [0.5, 0.5]
 population = { name = "adult", path = "a-file-of-my-own" }
 """
 
 
-async def test_create_lists_and_shows(api: Api) -> None:
+async def test_a_created_experiment_is_listed_and_shown(api: Api) -> None:
     created = await api.create(SMALL)
     assert created.status_code == 201
     facts = await api.facts()
@@ -98,7 +98,7 @@ async def test_bad_specs_are_refused_with_field_and_remedy(api: Api, changes: di
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{", b"\xff", b'{"privacy": NaN}'])
-async def test_bodies_that_are_no_spec_are_refused(api: Api, body: bytes) -> None:
+async def test_bodies_other_than_specs_are_refused(api: Api, body: bytes) -> None:
     assert_problem(await api.client.post("/experiments", content=body, headers=ADMIN), 422, "spec-invalid")
 
 
@@ -111,7 +111,7 @@ async def test_an_experiment_that_cannot_be_stored_is_there_once_it_can(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(Experiments, "_created", Mock(side_effect=TRANSIENT[0]("the disk is full")))
+        patch.setattr(Experiments, "_create_first_round", Mock(side_effect=TRANSIENT_ERRORS[0]("the disk is full")))
         problem = assert_problem(await api.create(SMALL), 503, "unavailable")
     assert "disk" not in problem["detail"]
     assert (await api.client.get("/experiments")).json() == {"experiments": []}
@@ -140,15 +140,15 @@ async def test_privacy_states_the_promise_round_by_round_and_certifies_it(api: A
 
 
 async def test_privacy_states_what_each_source_is_promised(api: Api) -> None:
-    sources = [{"name": "clinic", "people": 200, "epsilon": 2.0, "shares": [0.5, 0.25, 0.25]}]
+    sources = [{"name": "clinic", "participants": 200, "epsilon": 2.0, "shares": [0.5, 0.25, 0.25]}]
     assert (await api.create(SMALL | {"sources": sources})).status_code == 201
     record = (await api.client.get("/experiments/test/privacy")).json()
     (source,) = record["sources"]
     assert (record["epsilon"], source["name"], source["epsilon"]) == (1.0, "clinic", 2.0)
     assert record["rounds"] == []
     assert [round_["mechanism"]["epsilon"] for round_ in source["rounds"]] == [2.0]
-    for told, epsilon in ((record, 1.0), (source, 2.0)):
-        assert [claim.epsilon for claim in read_certificate(told["certificate"]).claims] == [epsilon, epsilon]
+    for promise, epsilon in ((record, 1.0), (source, 2.0)):
+        assert [claim.epsilon for claim in read_certificate(promise["certificate"]).claims] == [epsilon, epsilon]
     summary = (await api.client.get("/experiments/test/history")).json()["rounds"][0]
     assert summary["cohort"] == "clinic"
 
@@ -157,7 +157,7 @@ async def test_privacy_states_what_sources_are_promised_before_their_turn(api: A
     """The rounds of a small source hide its people among as few as they are; one too small is never asked."""
     sizes = (("clinic", 2.0, 1000), ("abroad", 1.5, 100), ("few", 1.2, 99))
     sources = [
-        {"name": name, "people": people, "epsilon": epsilon, "shares": [0.5, 0.25, 0.25]}
+        {"name": name, "participants": people, "epsilon": epsilon, "shares": [0.5, 0.25, 0.25]}
         for name, epsilon, people in sizes
     ]
     sizes_of_rounds = {"experiment.round_size": 1000, "experiment.horizon": 2000}
@@ -166,17 +166,18 @@ async def test_privacy_states_what_sources_are_promised_before_their_turn(api: A
     clinic, abroad = record["sources"]
     assert (abroad["name"], abroad["epsilon"], abroad["rounds"]) == ("abroad", 1.5, [])
     assert len(clinic["rounds"]) == 1
-    honest = [told["certificate"]["claims"][0]["event"]["honest"] for told in (record, clinic, abroad)]
+    honest = [promise["certificate"]["claims"][0]["event"]["honest"] for promise in (record, clinic, abroad)]
     assert honest == [900, 900, 90]
     # What a report alone will cost follows from what is learned until then: only its bound can be claimed.
-    alone = {told.get("name", ""): told["certificate"]["claims"][1]["epsilon"] for told in (record, clinic, abroad)}
-    assert alone == {"": 4.0, "clinic": clinic["rounds"][0]["mechanism"]["epsilon"], "abroad": 4.0}
-    for told in (record, abroad):
-        assert all(verdict.holds for verdict in recompute(read_certificate(told["certificate"])))
+    promises = (record, clinic, abroad)
+    epsilons = {promise.get("name", ""): promise["certificate"]["claims"][1]["epsilon"] for promise in promises}
+    assert epsilons == {"": 4.0, "clinic": clinic["rounds"][0]["mechanism"]["epsilon"], "abroad": 4.0}
+    for promise in (record, abroad):
+        assert all(verdict.holds for verdict in recompute(read_certificate(promise["certificate"])))
 
 
 @pytest.mark.parametrize("model", ["local", "central", "none"])
-async def test_privacy_of_other_models(api: Api, model: str) -> None:
+async def test_privacy_claims_of_other_trust_models(api: Api, model: str) -> None:
     promise = {"local": (1.0, 0.0), "central": (1.0, 1e-6), "none": (None, 0.0)}[model]
     changes = {"privacy.model": model, "privacy.epsilon": promise[0], "privacy.delta": promise[1]}
     assert (await api.create(SMALL | changes)).status_code == 201
@@ -211,49 +212,50 @@ async def test_state_and_history_describe_the_first_round(api: Api) -> None:
     assert row["mechanism"] == {"type": "signed-symbol", "epsilon": 1.0, "buckets": 1, "elsewhere": False}
 
 
-async def test_an_answer_has_what_is_published_and_what_follows(api: Api) -> None:
+async def test_an_answer_has_the_published_result_and_its_conclusion(api: Api) -> None:
     await api.client.post("/experiments", json=phased_tables(PHASED, "central"), headers=ADMIN)
     first = await api.publication()
-    begun = (await api.client.get("/experiments/test/answer")).json()
-    assert begun["conclusion"]["headline"]["sentence"].startswith("Nothing is known yet: the first result comes after ")
-    assert begun["found"]["estimates"] == []
+    first_answer = (await api.client.get("/experiments/test/answer")).json()
+    sentence = first_answer["conclusion"]["headline"]["sentence"]
+    assert sentence.startswith("Nothing is known yet: the first result comes after ")
+    assert first_answer["result"]["estimates"] == []
     people = decode_publication(first).round.batch
     await api.client.post("/reports", content=body_of(first, sealed_reports(first, people)))
     answer = (await api.client.get("/experiments/test/answer")).json()
     published = decode_answer(decode_publication(await api.publication()).result)
-    assert answer["found"] == json.loads(msgspec.json.encode(published))
+    assert answer["result"] == json.loads(msgspec.json.encode(published))
     assert (answer["experiment"], answer["version"], answer["status"]) == ("test", 2, "open")
-    assert answer["conclusion"]["headline"]["option"] == answer["found"]["recommended"]
+    assert answer["conclusion"]["headline"]["arm"] == answer["result"]["recommended"]
     assert answer["began"].startswith("20")
 
 
-async def test_an_answer_is_kept_for_as_long_as_it_stands(api: Api) -> None:
+async def test_an_answer_is_cached_until_it_changes(api: Api) -> None:
     await api.create(SMALL)
     page = await api.client.get("/experiments/test/answer")
     tag = page.headers["etag"]
-    again = await api.client.get("/experiments/test/answer", headers={"If-None-Match": tag})
-    assert (again.status_code, again.content) == (304, b"")
+    response = await api.client.get("/experiments/test/answer", headers={"If-None-Match": tag})
+    assert (response.status_code, response.content) == (304, b"")
     await api.client.post("/experiments/test/stop", headers=ADMIN)
     stopped = (await api.client.get("/experiments/test/answer")).json()
-    assert (stopped["status"], stopped["found"]["ended"]) == ("stopped", "an operator")
+    assert (stopped["status"], stopped["result"]["stop_reason"]) == ("stopped", "an operator")
     assert stopped["conclusion"]["headline"]["sentence"] == (
         "Nothing is known: it ended before enough people had reported."
     )
 
 
-async def test_reading_makes_no_learner_and_one_answer_of_a_state(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_reading_computes_one_answer_per_state(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     await api.create(SMALL)
     answered = []
     learner = type(loop.Schedule(make_spec()).learner)
     answer = learner.answer
-    monkeypatch.setattr(learner, "answer", lambda *of: (answered.append(1), answer(*of))[1])
+    monkeypatch.setattr(learner, "answer", lambda *arguments: (answered.append(1), answer(*arguments))[1])
     monkeypatch.setattr(loop, "learner_for", lambda _: 1 / 0)
     for page in ("", "/policy", "/policy/1", "/state", "/answer", "/answer", "/history", "/privacy"):
         assert (await api.client.get(f"/experiments/test{page}")).status_code == 200
     assert answered == [1]
 
 
-async def test_a_version_that_is_no_number_is_named_in_plain_words(api: Api) -> None:
+async def test_a_version_that_is_not_a_number_is_refused(api: Api) -> None:
     await api.create()
     problem = assert_problem(await api.client.get("/experiments/test/policy/x"), 422, "parameter-invalid")
     assert (problem["field"], problem["detail"]) == ("version", "must be an integer")

@@ -1,4 +1,4 @@
-"""Clones, exports and deletions: what goes on elsewhere, and what is gone."""
+"""Clones, exports and deletions: the state that goes on elsewhere, and the data that is erased."""
 
 import base64
 import json
@@ -17,7 +17,7 @@ from privateer_core.wire.publication import decode_publication
 from privateer_server.algorithms.partition.state import PartitionState
 from privateer_server.app import create_app
 from privateer_server.settings import ServerSettings
-from tests.documents.exports import redigested
+from tests.documents.exports import redigest
 from tests.support.algorithms import RUN
 from tests.support.asgi import serving
 from tests.support.changes import change, lines, report
@@ -28,7 +28,7 @@ from tests.support.servers import ADMIN, PHASED, SMALL, Api, assert_problem
 from tests.support.specs import tables
 
 
-async def test_a_clone_begins_with_what_was_learned(api: Api) -> None:
+async def test_a_clone_starts_from_the_learned_state(api: Api) -> None:
     await api.create(SMALL)
     for seed in range(5):
         await report(api, 20, seed=seed)
@@ -40,8 +40,8 @@ async def test_a_clone_begins_with_what_was_learned(api: Api) -> None:
     states = [(await api.client.get(f"/experiments/{name}/state")).json()["answer"] for name in ("test", "other")]
     assert (states[1]["people"], states[1]["rounds"]) == (0, 0)
     bins = [state["parts"][0]["bins"] for state in states]
-    assert [[mean["name"] for mean in one["means"]] for one in bins[0]] == [
-        [mean["name"] for mean in one["means"]] for one in bins[1]
+    assert [[mean["name"] for mean in row["means"]] for row in bins[0]] == [
+        [mean["name"] for mean in row["means"]] for row in bins[1]
     ]
     publication = await api.publication("other")
     Participation(publication, "other", Limits(epsilon=1.0))
@@ -55,7 +55,7 @@ async def test_a_clone_begins_with_what_was_learned(api: Api) -> None:
     assert_problem(await change(api, "clone", {"name": "No Name"}), 422, "spec-invalid")
 
 
-async def test_a_deleted_experiment_is_gone_and_its_name_stays_taken(settings: ServerSettings) -> None:
+async def test_a_deleted_experiment_is_erased_and_its_name_stays_reserved(settings: ServerSettings) -> None:
     async with serving(create_app(settings)) as client:
         api = Api(client)
         await api.create(SMALL)
@@ -63,18 +63,18 @@ async def test_a_deleted_experiment_is_gone_and_its_name_stays_taken(settings: S
         await report(api, 12)
         answer = await client.delete("/experiments/test", headers=ADMIN)
         assert answer.json() == {"experiment": "test", "changed": True}
-        await _is_gone(api, first)
+        await _assert_deleted(api, first)
         assert not list((settings.data / "keys").iterdir())
-    kept = b"".join(path.read_bytes() for path in settings.data.rglob("*") if path.is_file())
-    assert first not in kept
-    assert decode_publication(first).policy not in kept
+    content = b"".join(path.read_bytes() for path in settings.data.rglob("*") if path.is_file())
+    assert first not in content
+    assert decode_publication(first).policy not in content
     async with serving(create_app(settings)) as client:
-        await _is_gone(Api(client), first)
+        await _assert_deleted(Api(client), first)
         assert (await client.delete("/experiments/test", headers=ADMIN)).json()["changed"] is False
         assert await lines(Api(client)) == [("create", 1, 1), ("delete", 1, 1)]
 
 
-async def _is_gone(api: Api, publication: bytes) -> None:
+async def _assert_deleted(api: Api, publication: bytes) -> None:
     assert (await api.client.get("/experiments")).json() == {"experiments": []}
     for page in ("", "/policy", "/policy/1", "/state", "/history", "/privacy"):
         assert_problem(await api.client.get(f"/experiments/test{page}"), 410, "deleted")
@@ -85,7 +85,7 @@ async def _is_gone(api: Api, publication: bytes) -> None:
     assert_problem(await change(api, "pause"), 410, "deleted")
 
 
-async def test_what_is_exported_starts_another_experiment(api: Api, settings: ServerSettings) -> None:
+async def test_an_export_starts_another_experiment(api: Api, settings: ServerSettings) -> None:
     await api.create(SMALL)
     for seed in range(5):
         await report(api, 20, seed=seed)
@@ -99,8 +99,8 @@ async def test_what_is_exported_starts_another_experiment(api: Api, settings: Se
     states = [(await api.client.get(f"/experiments/{name}/state")).json()["answer"] for name in ("test", "next")]
     assert states[1]["people"] == 0
     bins = [state["parts"][0]["bins"] for state in states]
-    assert [[mean["name"] for mean in one["means"]] for one in bins[0]] == [
-        [mean["name"] for mean in one["means"]] for one in bins[1]
+    assert [[mean["name"] for mean in row["means"]] for row in bins[0]] == [
+        [mean["name"] for mean in row["means"]] for row in bins[1]
     ]
     assert (await api.client.get("/experiments/next/log", headers=ADMIN)).json()["changes"][0]["detail"] == (
         "warm start from test at version 6"
@@ -114,10 +114,10 @@ async def test_what_is_exported_starts_another_experiment(api: Api, settings: Se
         ("context.features", {"context.features": {"x1": {"low": 0.0, "high": 2.0}, "x2": {"low": 0.0, "high": 1.0}}}),
         ("context.features", {"context.features": {"x2": {"low": 0.0, "high": 1.0}, "x1": {"low": 0.0, "high": 1.0}}}),
         ("reward", {"reward.high": 2.0}),
-        ("algorithm", {"algorithm.memory": "auto"}),
+        ("algorithm", {"algorithm.half_life": "auto"}),
     ],
 )
-async def test_another_kind_of_experiment_does_not_start_with_it(api: Api, field: str, changes: dict[str, Any]) -> None:
+async def test_an_export_starts_no_other_kind_of_experiment(api: Api, field: str, changes: dict[str, Any]) -> None:
     await api.create(SMALL)
     await report(api, 20)
     document = (await api.client.get("/experiments/test/export", headers=ADMIN)).json()
@@ -130,23 +130,23 @@ async def test_another_kind_of_experiment_does_not_start_with_it(api: Api, field
 
 
 @pytest.mark.parametrize("name", RUN)
-async def test_a_file_of_any_algorithm_starts_another(api: Api, name: str) -> None:
+async def test_an_export_of_every_algorithm_starts_another_experiment(api: Api, name: str) -> None:
     """As text that another program wrote; the policy is the one that was exported."""
     spec = next(iter(algorithm(name).spec.instances().values())).without_people()
     body = spec.model_dump(mode="json", exclude_none=True)
     created = await api.client.post("/experiments", json=body, headers=ADMIN)
     assert created.status_code == 201, created.text
     document = (await api.client.get(f"/experiments/{spec.name}/export", headers=ADMIN)).json()
-    written = json.loads(json.dumps(document, indent=3, sort_keys=True))
-    begun = {"spec": body, "start": written}
-    started = await change(api, "warm-start", begun, "next")
+    reordered = json.loads(json.dumps(document, indent=3, sort_keys=True))
+    request = {"spec": body, "start": reordered}
+    started = await change(api, "warm-start", request, "next")
     if name == "trial":  # whose looks are those of its own people
         assert "cannot begin with" in assert_problem(started, 422, "spec-invalid")["detail"]
         return
     assert started.status_code == 201, started.text
-    again = (await api.client.get("/experiments/next/export", headers=ADMIN)).json()
-    assert again["record"]["certificate"]["claims"] == document["record"]["certificate"]["claims"]
-    assert OfflinePolicy(read_export(again, "FILE")).options == OfflinePolicy(read_export(document, "FILE")).options
+    exported = (await api.client.get("/experiments/next/export", headers=ADMIN)).json()
+    assert exported["record"]["certificate"]["claims"] == document["record"]["certificate"]["claims"]
+    assert OfflinePolicy(read_export(exported, "FILE")).options == OfflinePolicy(read_export(document, "FILE")).options
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ async def test_an_export_of_a_damaged_state_is_refused(api: Api, damaged: dict[s
     await api.create(SMALL)
     document = (await api.client.get("/experiments/test/export", headers=ADMIN)).json()
     state = with_parts(decode(base64.b64decode(document["state"]), PartitionState), **damaged)
-    forged = redigested({**document, "state": base64.b64encode(encode(state)).decode(), "digest": None})
+    forged = redigest({**document, "state": base64.b64encode(encode(state)).decode(), "digest": None})
     body = {"spec": tables({**SMALL, "experiment.name": "next"}), "start": forged}
     refused = assert_problem(await change(api, "warm-start", body, "next"), 422, "spec-invalid")
     assert "does not fit its spec" in refused["detail"]
@@ -181,7 +181,9 @@ async def test_a_forged_export_is_refused(api: Api) -> None:
     ):
         damaged = {"spec": spec, "start": forged}
         assert_problem(await change(api, "warm-start", damaged, "next"), 422, "spec-invalid")
-        body = {"spec": spec, "start": redigested({**forged, "digest": None})}
+        body = {"spec": spec, "start": redigest({**forged, "digest": None})}
         assert_problem(await change(api, "warm-start", body, "next"), 422, "spec-invalid")
     assert_problem(await change(api, "warm-start", {"spec": spec}, "next"), 400, "bad-request")
-    assert [one["name"] for one in (await api.client.get("/experiments")).json()["experiments"]] == ["test"]
+    assert [experiment["name"] for experiment in (await api.client.get("/experiments")).json()["experiments"]] == [
+        "test"
+    ]

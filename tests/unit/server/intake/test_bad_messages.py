@@ -1,4 +1,4 @@
-"""One person's bad messages among many of a shuffled round: the round stands, and one person is counted as refused."""
+"""Bad messages of one participant in a shuffled round: the round stands, and one participant is refused."""
 
 import os
 import random
@@ -13,24 +13,24 @@ from tests.support.phased import tables
 from tests.support.sealing import body_of, permuted, seal, sealed_reports
 from tests.support.servers import ADMIN, Api
 
-FEW = {"experiment.horizon": 600, "algorithm.alpha": 0.2, "algorithm.clients": 20, "privacy.min_batch": 12}
+FEW = {"experiment.horizon": 600, "algorithm.alpha": 0.2, "algorithm.participants_factor": 20, "privacy.min_batch": 12}
 BAD: dict[str, Callable[[bytes], bytes]] = {
-    "unopenable": lambda publication: os.urandom(decode_publication(publication).round.sealed_size),
+    "decryption-failed": lambda publication: os.urandom(decode_publication(publication).round.sealed_size),
     "out-of-range": lambda publication: seal(publication, os.urandom(16) + b"\xff\xff\x01"),
 }
 
 
 @pytest.mark.parametrize("reason", BAD)
-async def test_one_persons_bad_messages(api: Api, shuffler_key: Ed25519PrivateKey, reason: str) -> None:
+async def test_bad_messages_are_one_refusal(api: Api, shuffler_key: Ed25519PrivateKey, reason: str) -> None:
     await api.client.post("/experiments", json=tables(FEW, "shuffle"), headers=ADMIN)
     publication = await api.publication()
-    facts = decode_publication(publication).round
-    bad = b"".join(BAD[reason](publication) for _ in range(facts.messages))
-    messages = permuted(publication, [*sealed_reports(publication, facts.batch - 1), bad], random.Random(3))
+    first_round = decode_publication(publication).round
+    bad = b"".join(BAD[reason](publication) for _ in range(first_round.messages))
+    messages = permuted(publication, [*sealed_reports(publication, first_round.batch - 1), bad], random.Random(3))
     body = body_of(publication, messages)
     answer = await api.client.post("/batches", content=body, headers={SIGNATURE_HEADER: BATCH.sign(body, shuffler_key)})
-    assert answer.json() == {"accepted": facts.batch - 1, "refused": {reason: 1}, "closed": True}
-    told = await api.facts()
-    assert (told["version"], told["status"], told["refused"]) == (2, "open", {reason: 1})
+    assert answer.json() == {"accepted": first_round.batch - 1, "refused": {reason: 1}, "closed": True}
+    facts = await api.facts()
+    assert (facts["version"], facts["status"], facts["refused"]) == (2, "open", {reason: 1})
     state = (await api.client.get("/experiments/test/state")).json()["answer"]
     assert (state["rounds"], state["status"]) == (1, "learning")

@@ -1,4 +1,4 @@
-"""Groups of reports are counted one after the other; a round that closes keeps nobody else waiting."""
+"""Groups of reports are counted one after another, and a closing round does not block other experiments."""
 
 import asyncio
 from collections.abc import Iterator
@@ -39,7 +39,7 @@ async def fill(api: Api, name: str) -> Any:
     return await api.client.post("/reports", content=body_of(body, sealed_reports(body, 20)))
 
 
-async def test_others_learn_while_one_experiment_does(api: Api, learning: Event) -> None:
+async def test_experiments_learn_concurrently(api: Api, learning: Event) -> None:
     await api.create(SLOW)
     await api.create(SMALL)
     slow = asyncio.create_task(fill(api, "slow"))
@@ -53,7 +53,7 @@ async def test_others_learn_while_one_experiment_does(api: Api, learning: Event)
     assert (await api.facts("slow"))["version"] == 2
 
 
-async def test_what_comes_for_a_closing_round_is_answered_by_the_next(api: Api, learning: Event) -> None:
+async def test_reports_for_a_closing_round_wait_for_the_next_round(api: Api, learning: Event) -> None:
     await api.create(SLOW)
     body = await api.publication("slow")
     slow = asyncio.create_task(fill(api, "slow"))
@@ -69,43 +69,43 @@ async def test_what_comes_for_a_closing_round_is_answered_by_the_next(api: Api, 
     assert (facts["version"], facts["accepted"], facts["refused"]) == (2, 20, {"round-closed": 1})
 
 
-async def test_a_key_that_cannot_be_read_ends_no_counting(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_unreadable_round_key_does_not_stop_intake(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise OSError
 
     await api.create(SMALL)
     with monkeypatch.context() as broken:
-        broken.setattr(RoundKeys, "find", fail)
+        broken.setattr(RoundKeys, "find_decryptor", fail)
         async with asyncio.timeout(20):
             assert_problem(await fill(api, "test"), 503, "unavailable")
     assert (await fill(api, "test")).json()["accepted"] == 20
 
 
-async def test_what_waits_for_a_closing_round_is_bounded(
+async def test_the_queue_for_a_closing_round_is_bounded(
     api: Api, learning: Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("privateer_server.intake.intake._QUEUE_MAX", 3)
+    monkeypatch.setattr("privateer_server.intake.intake._MAX_QUEUED_REQUESTS", 3)
     await api.create(SLOW)
     body = await api.publication("slow")
     slow = asyncio.create_task(fill(api, "slow"))
     while not (await api.facts("slow"))["accepted"]:
         await asyncio.sleep(0.01)
     late = [body_of(body, sealed_reports(body, 1)) for _ in range(5)]
-    waiting = {asyncio.create_task(api.client.post("/reports", content=one)) for one in late}
-    done = set[asyncio.Task[Any]]()
+    waiting = {asyncio.create_task(api.client.post("/reports", content=upload)) for upload in late}
+    finished = set[asyncio.Task[Any]]()
     async with asyncio.timeout(20):
-        while len(done) < 2:
-            more, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-            done |= more
-    for one in done:
-        assert_problem(await one, 503, "unavailable")
+        while len(finished) < 2:
+            newly_finished, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            finished |= newly_finished
+    for task in finished:
+        assert_problem(await task, 503, "unavailable")
     learning.set()
-    for one in waiting:
-        assert_problem(await one, 409, "round-closed")
+    for task in waiting:
+        assert_problem(await task, 409, "round-closed")
     assert (await slow).status_code == 202
 
 
-async def test_others_are_counted_while_a_change_waits_for_a_closing_round(api: Api, learning: Event) -> None:
+async def test_intake_continues_while_a_change_waits_for_a_closing_round(api: Api, learning: Event) -> None:
     await api.create(SLOW)
     await api.create(SMALL)
     slow = asyncio.create_task(fill(api, "slow"))
@@ -121,10 +121,10 @@ async def test_others_are_counted_while_a_change_waits_for_a_closing_round(api: 
     assert (await slow).status_code == 202
 
 
-async def test_others_meet_their_deadlines_while_one_experiment_learns(
+async def test_deadlines_are_met_while_another_experiment_learns(
     settings: ServerSettings, learning: Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("privateer_server.rounds.deadlines._LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("privateer_server.rounds.deadlines._CHECK_INTERVAL_SECONDS", 0.01)
     async with serving(create_app(settings)) as client:
         api = Api(client)
         await api.create(SLOW)

@@ -17,8 +17,7 @@ from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 from msgspec.msgpack import encode
 
 from privateer_server.app import create_app
-from privateer_server.intake.opening import LENGTH_BYTES, SEAL_SIZE, Job, Opener, serve
-from privateer_server.intake.opening_pool import Openers
+from privateer_server.intake.opening import LENGTH_BYTES, SEAL_SIZE, Decryptor, DecryptPool, Job, serve
 from privateer_server.settings import ServerSettings
 from tests.support.asgi import serving
 from tests.support.sealing import body_of, sealed_reports
@@ -31,28 +30,28 @@ SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_128_GCM)
 SIZE = SEAL_SIZE + 2
 CONTENTS = [number.to_bytes(2) for number in range(1, 701)]
 """More than one process opens at a time."""
-SEALED = [SUITE.encrypt(one, KEY.public_key(), info=INFO) for one in CONTENTS]
+SEALED = [SUITE.encrypt(report, KEY.public_key(), info=INFO) for report in CONTENTS]
 
 
 @pytest.fixture
-async def openers() -> AsyncIterator[Openers]:
-    pool = Openers(2)
+async def openers() -> AsyncIterator[DecryptPool]:
+    pool = DecryptPool(2)
     yield pool
     await pool.close()
 
 
-async def opened(openers: Openers) -> list[bytes] | None:
-    return await openers.open(Opener(KEY), b"".join(SEALED), SIZE, INFO)
+async def decrypt_all(openers: DecryptPool) -> list[bytes] | None:
+    return await openers.decrypt(Decryptor(KEY), b"".join(SEALED), SIZE, INFO)
 
 
 def children() -> list[int]:
-    found = subprocess.run(
+    processes = subprocess.run(
         ["ps", "-ww", "-o", "pid=,args=", "--ppid", str(os.getpid())], capture_output=True, text=True
     )
-    return [int(line.split()[0]) for line in found.stdout.splitlines() if "intake.opening import" in line]
+    return [int(line.split()[0]) for line in processes.stdout.splitlines() if "intake.opening import" in line]
 
 
-async def test_processes_know_no_secret_of_the_server(openers: Openers, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_processes_do_not_inherit_secrets(openers: DecryptPool, monkeypatch: pytest.MonkeyPatch) -> None:
     secrets = ("PRIVATEER_ADMIN_TOKEN", "PRIVATEER_DATABASE", "PGPASSWORD", "OTEL_EXPORTER_OTLP_HEADERS", "AWS_SECRET")
     for name in secrets:
         monkeypatch.setenv(name, "secret-of-the-server")
@@ -61,18 +60,20 @@ async def test_processes_know_no_secret_of_the_server(openers: Openers, monkeypa
         variables = Path(f"/proc/{process}/environ").read_bytes()
         assert b"secret-of-the-server" not in variables
         assert b"PATH=" in variables
-    assert await opened(openers) == CONTENTS
+    assert await decrypt_all(openers) == CONTENTS
 
 
-async def test_processes_start_before_reports_come(openers: Openers) -> None:
+async def test_processes_start_before_reports_come(openers: DecryptPool) -> None:
     await openers.start()
     started = children()
     assert len(started) == 2
-    assert await opened(openers) == CONTENTS
+    assert await decrypt_all(openers) == CONTENTS
     assert children() == started
 
 
-async def test_a_process_that_does_not_start_is_tried_again(openers: Openers, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_process_that_does_not_start_is_tried_again(
+    openers: DecryptPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def failing(*_: object, **__: object) -> None:
         raise OSError("no memory")
 
@@ -80,19 +81,19 @@ async def test_a_process_that_does_not_start_is_tried_again(openers: Openers, mo
         patch.setattr(asyncio, "create_subprocess_exec", failing)
         await openers.start()
     assert children() == []
-    assert await opened(openers) == CONTENTS
+    assert await decrypt_all(openers) == CONTENTS
 
 
-async def test_processes_open_what_the_server_would(openers: Openers) -> None:
-    assert await opened(openers) == CONTENTS
+async def test_processes_decrypt_the_same_reports_as_the_server(openers: DecryptPool) -> None:
+    assert await decrypt_all(openers) == CONTENTS
     junk = [*SEALED[:40], bytes(SIZE), *SEALED[40:80]]
-    assert await openers.open(Opener(KEY), b"".join(junk), SIZE, INFO) == [*CONTENTS[:40], b"", *CONTENTS[40:80]]
-    assert await openers.open(Opener(KEY), b"".join(SEALED), SIZE, b"other") == [b""] * len(SEALED)
+    assert await openers.decrypt(Decryptor(KEY), b"".join(junk), SIZE, INFO) == [*CONTENTS[:40], b"", *CONTENTS[40:80]]
+    assert await openers.decrypt(Decryptor(KEY), b"".join(SEALED), SIZE, b"other") == [b""] * len(SEALED)
 
 
-async def test_few_messages_are_left_to_the_caller(openers: Openers) -> None:
-    assert await openers.open(Opener(KEY), b"".join(SEALED[:10]), SIZE, INFO) is None
-    assert await Openers(0).open(Opener(KEY), b"".join(SEALED), SIZE, INFO) is None
+async def test_small_uploads_are_left_to_the_caller(openers: DecryptPool) -> None:
+    assert await openers.decrypt(Decryptor(KEY), b"".join(SEALED[:10]), SIZE, INFO) is None
+    assert await DecryptPool(0).decrypt(Decryptor(KEY), b"".join(SEALED), SIZE, INFO) is None
 
 
 def kill() -> None:
@@ -100,42 +101,43 @@ def kill() -> None:
         os.kill(pid, signal.SIGKILL)
 
 
-async def test_a_process_that_has_died_is_replaced(openers: Openers) -> None:
-    assert await opened(openers) == CONTENTS
+async def test_a_dead_process_is_replaced(openers: DecryptPool) -> None:
+    assert await decrypt_all(openers) == CONTENTS
     kill()
-    started = [process for process in openers._idle._queue if process]
+    idle: Any = openers._idle
+    started = [process for process in idle._queue if process]
     assert len(started) == 2
     await until(lambda: all(process.returncode is not None for process in started))  # the server has noticed
-    assert await opened(openers) == CONTENTS
+    assert await decrypt_all(openers) == CONTENTS
 
 
-async def test_what_a_process_held_when_it_died_is_left_to_the_caller(openers: Openers) -> None:
-    job = asyncio.create_task(opened(openers))
+async def test_reports_of_a_dying_process_are_left_to_the_caller(openers: DecryptPool) -> None:
+    job = asyncio.create_task(decrypt_all(openers))
     while not children():
         await asyncio.sleep(0)
     kill()
     assert await job is None
-    assert await opened(openers) == CONTENTS
+    assert await decrypt_all(openers) == CONTENTS
 
 
 async def test_where_no_process_starts_reports_are_left_to_the_caller(
-    openers: Openers, monkeypatch: pytest.MonkeyPatch
+    openers: DecryptPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def start() -> Process:
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr("privateer_server.intake.opening_pool._start", start)
-    assert await opened(openers) is None
+    monkeypatch.setattr("privateer_server.intake.opening._start_process", start)
+    assert await decrypt_all(openers) is None
 
 
-async def test_a_caller_who_goes_away_leaves_no_answer_to_others(openers: Openers) -> None:
+async def test_results_of_a_cancelled_call_do_not_reach_the_next_caller(openers: DecryptPool) -> None:
     with pytest.raises(TimeoutError):
-        await asyncio.wait_for(opened(openers), 0.01)
-    assert await opened(openers) == CONTENTS
+        await asyncio.wait_for(decrypt_all(openers), 0.01)
+    assert await decrypt_all(openers) == CONTENTS
 
 
 def test_a_process_serves_jobs_until_its_input_ends() -> None:
-    body = encode(Job(memoryview(Opener(KEY).private_bytes()), b"".join(SEALED[:2]), SIZE, INFO))
+    body = encode(Job(memoryview(Decryptor(KEY).private_bytes()), b"".join(SEALED[:2]), SIZE, INFO))
     framed, results = len(body).to_bytes(LENGTH_BYTES) + body, BytesIO()
     serve(BytesIO(framed * 2), results)
     answer = encode(CONTENTS[:2])
@@ -143,38 +145,42 @@ def test_a_process_serves_jobs_until_its_input_ends() -> None:
 
 
 class Locals(BytesIO):
-    """Jobs, with what the reader of the next one still has."""
+    """Jobs that record the local variables of the reader of the next job."""
 
-    seen: bytes
+    frame_values: bytes
 
     def readinto(self, buffer: Any, /) -> int:
-        found, frame = [], sys._getframe(1)
+        values, frame = [], sys._getframe(1)
         while frame and frame.f_globals["__name__"] == "privateer_server.intake.opening":
-            found += [encode(one) for one in frame.f_locals.values() if isinstance(one, bytes | bytearray | Job | list)]
+            values += [
+                encode(f_local)
+                for f_local in frame.f_locals.values()
+                if isinstance(f_local, bytes | bytearray | Job | list)
+            ]
             frame = frame.f_back
-        self.seen = b"".join(found)
+        self.frame_values = b"".join(values)
         return super().readinto(buffer)
 
 
-def test_a_process_that_waits_has_neither_the_key_nor_what_it_opened() -> None:
-    private, content = Opener(KEY).private_bytes(), b"what somebody reported"
+def test_an_idle_process_holds_neither_key_nor_reports() -> None:
+    private, content = Decryptor(KEY).private_bytes(), b"what somebody reported"
     sealed = SUITE.encrypt(content, KEY.public_key(), info=INFO)
     body = encode(Job(memoryview(private), sealed, len(sealed), INFO))
     jobs, results = Locals(len(body).to_bytes(LENGTH_BYTES) + body), BytesIO()
     serve(jobs, results)
     assert content in results.getvalue()
-    assert private not in jobs.seen
-    assert content not in jobs.seen
+    assert private not in jobs.frame_values
+    assert content not in jobs.frame_values
 
 
 async def test_a_server_with_processes_counts_as_one_without(settings: ServerSettings) -> None:
-    async with serving(create_app(settings.model_copy(update={"openers": 1}))) as client:
+    async with serving(create_app(settings.model_copy(update={"decrypt_workers": 1}))) as client:
         api = Api(client)
         await api.create(SMALL | {"experiment.round_size": 200})
         body = await api.publication()
         reports = sealed_reports(body, 100)
         bad = bytes(len(reports[0]))
         answer = await client.post("/reports", content=body_of(body, [*reports, bad, reports[0]]))
-        assert answer.json() == {"accepted": 100, "refused": {"unopenable": 1, "duplicate-report": 1}}
+        assert answer.json() == {"accepted": 100, "refused": {"decryption-failed": 1, "duplicate-report": 1}}
         assert children()
     assert not children()

@@ -23,7 +23,7 @@ async def api(request: pytest.FixtureRequest, settings: ServerSettings) -> Async
         yield Api(client)
 
 
-async def refused(api: Api, body: bytes, status: int, slug: str, count: int = 1, durable: bool = True) -> None:
+async def assert_refused(api: Api, body: bytes, status: int, slug: str, count: int = 1, durable: bool = True) -> None:
     """Check that a body is refused as a whole, and counted in the answer, the experiment and the metrics."""
     problem = assert_problem(await api.client.post("/reports", content=body), status, slug)
     assert await api.metric(f'privateer_reports_refused_total{{reason="{slug}"}}') == count
@@ -64,7 +64,10 @@ async def test_reports_beyond_the_batch_are_refused_in_the_same_answer(api: Api)
 async def test_concurrent_requests_fill_the_round_exactly(api: Api) -> None:
     await api.create(SMALL)
     first = await api.publication()
-    posts = [api.client.post("/reports", content=body_of(first, [one])) for one in sealed_reports(first, 30)]
+    posts = [
+        api.client.post("/reports", content=body_of(first, [sealed_report]))
+        for sealed_report in sealed_reports(first, 30)
+    ]
     statuses = [response.status_code for response in await asyncio.gather(*posts)]
     assert sorted(statuses) == [202] * 20 + [409] * 10
     facts = await api.facts()
@@ -88,10 +91,10 @@ async def test_experiment_ends_at_its_horizon(api: Api) -> None:
 async def test_experiments_do_not_mix(api: Api) -> None:
     await api.create(SMALL)
     await api.create(SMALL | {"experiment.name": "other"})
-    mine, other = await api.publication(), await api.publication("other")
+    first, second = await api.publication(), await api.publication("other")
     answers = await asyncio.gather(
-        api.client.post("/reports", content=body_of(mine, sealed_reports(mine, 20))),
-        api.client.post("/reports", content=body_of(other, sealed_reports(other, 7))),
+        api.client.post("/reports", content=body_of(first, sealed_reports(first, 20))),
+        api.client.post("/reports", content=body_of(second, sealed_reports(second, 7))),
     )
     assert [answer.json()["accepted"] for answer in answers] == [20, 7]
     assert (await api.facts())["version"] == 2
@@ -102,10 +105,11 @@ async def test_experiments_do_not_mix(api: Api) -> None:
 async def test_duplicates_count_once(api: Api) -> None:
     await api.create(SMALL)
     body = await api.publication()
-    one, two = sealed_reports(body, 2)
-    response = await api.client.post("/reports", content=body_of(body, [one, one, two]))
+    first, second = sealed_reports(body, 2)
+    response = await api.client.post("/reports", content=body_of(body, [first, first, second]))
     assert response.json() == {"accepted": 2, "refused": {"duplicate-report": 1}}
-    problem = assert_problem(await api.client.post("/reports", content=body_of(body, [two])), 409, "duplicate-report")
+    response = await api.client.post("/reports", content=body_of(body, [second]))
+    problem = assert_problem(response, 409, "duplicate-report")
     assert problem["refused"] == {"duplicate-report": 1}
     facts = await api.facts()
     assert facts | {"received": 2, "refused": {"duplicate-report": 2}} == facts
@@ -113,14 +117,14 @@ async def test_duplicates_count_once(api: Api) -> None:
 
 @pytest.mark.parametrize("body", [b"", b"\x00", b"not msgpack", b"\x92\x94\xa1x"])
 async def test_malformed_bodies(api: Api, body: bytes) -> None:
-    await refused(api, body, 400, "malformed-report", durable=False)
+    await assert_refused(api, body, 400, "malformed-report", durable=False)
 
 
 async def test_unknown_experiment(api: Api) -> None:
     await api.create(SMALL)
     body = await api.publication()
     header = msgspec.structs.replace(header_for(body), experiment="nobody")
-    await refused(api, body_of(body, sealed_reports(body, 1), header), 404, "not-found", durable=False)
+    await assert_refused(api, body_of(body, sealed_reports(body, 1), header), 404, "not-found", durable=False)
 
 
 @pytest.mark.parametrize("damage", [b"", b"x" * 73, b"x" * 72 * 1001])
@@ -128,7 +132,7 @@ async def test_wrong_size(api: Api, damage: bytes) -> None:
     await api.create(SMALL)
     body = await api.publication()
     count = max(1, len(damage) // 72)
-    await refused(api, body_of(body, [damage]), 400, "wrong-size", count)
+    await assert_refused(api, body_of(body, [damage]), 400, "wrong-size", count)
 
 
 @pytest.mark.parametrize(
@@ -143,7 +147,7 @@ async def test_headers_of_another_round(api: Api, change: dict[str, Any], slug: 
     await api.create(SMALL)
     body = await api.publication()
     header = msgspec.structs.replace(header_for(body), **change)
-    await refused(api, body_of(body, sealed_reports(body, 3), header), 409, slug, 3)
+    await assert_refused(api, body_of(body, sealed_reports(body, 3), header), 409, slug, 3)
 
 
 async def test_reports_for_a_closed_round(api: Api) -> None:
@@ -157,7 +161,7 @@ async def test_reports_for_a_closed_round(api: Api) -> None:
 async def test_reports_that_do_not_open(api: Api) -> None:
     await api.create(SMALL)
     body = await api.publication()
-    await refused(api, body_of(body, [os.urandom(72), os.urandom(72)]), 400, "unopenable", 2)
+    await assert_refused(api, body_of(body, [os.urandom(72), os.urandom(72)]), 400, "decryption-failed", 2)
 
 
 async def test_reports_bound_to_another_round_do_not_open(api: Api) -> None:
@@ -165,13 +169,13 @@ async def test_reports_bound_to_another_round_do_not_open(api: Api) -> None:
     body = await api.publication()
     elsewhere = msgspec.structs.replace(header_for(body), version=7)
     sealed = seal(body, os.urandom(16) + plain_reports(body, 1)[0], elsewhere)
-    await refused(api, body_of(body, [sealed]), 400, "unopenable")
+    await assert_refused(api, body_of(body, [sealed]), 400, "decryption-failed")
 
 
 async def test_reports_out_of_range(api: Api) -> None:
     await api.create(SMALL)
     body = await api.publication()
-    await refused(api, body_of(body, [seal(body, os.urandom(16) + bytes(2) + b"\xff" * 6)]), 400, "out-of-range")
+    await assert_refused(api, body_of(body, [seal(body, os.urandom(16) + bytes(2) + b"\xff" * 6)]), 400, "out-of-range")
 
 
 async def test_one_bad_report_does_not_cost_the_others(api: Api) -> None:
@@ -179,17 +183,17 @@ async def test_one_bad_report_does_not_cost_the_others(api: Api) -> None:
     body = await api.publication()
     bad = [os.urandom(72), seal(body, os.urandom(16) + bytes(2) + b"\xff" * 6)]
     response = await api.client.post("/reports", content=body_of(body, bad + sealed_reports(body, 5)))
-    assert response.json() == {"accepted": 5, "refused": {"unopenable": 1, "out-of-range": 1}}
+    assert response.json() == {"accepted": 5, "refused": {"decryption-failed": 1, "out-of-range": 1}}
 
 
 async def test_reports_for_the_shuffler(api: Api) -> None:
     await api.create(SHUFFLED)
     body = await api.publication()
-    await refused(api, body_of(body, sealed_reports(body, 1)), 400, "wrong-endpoint")
+    await assert_refused(api, body_of(body, sealed_reports(body, 1)), 400, "wrong-endpoint")
 
 
 async def test_bodies_above_the_limit(api: Api) -> None:
-    await refused(api, bytes(5 << 20), 413, "too-large", durable=False)
+    await assert_refused(api, bytes(5 << 20), 413, "too-large", durable=False)
 
 
 async def test_streamed_bodies_above_the_limit(api: Api) -> None:

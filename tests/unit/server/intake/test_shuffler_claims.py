@@ -56,7 +56,7 @@ async def test_batches_of_another_shuffler_are_refused(
         assert (await api.client.post("/batches", content=body, headers=headers)).status_code == status
 
 
-async def test_an_operator_releases_a_claim(
+async def test_a_released_claim_allows_another_shuffler(
     api: Api, shuffler_key: Ed25519PrivateKey, other_key: Ed25519PrivateKey
 ) -> None:
     await api.create(SHUFFLED)
@@ -76,7 +76,7 @@ async def test_a_claim_from_before_the_release_is_void(api: Api, shuffler_key: E
     assert (await claim(api, shuffler_key, later=2)).status_code == 200
 
 
-async def test_the_first_batch_claims_and_old_rounds_are_nobodys(
+async def test_the_first_batch_is_a_claim_for_the_open_round_alone(
     api: Api, shuffler_key: Ed25519PrivateKey, other_key: Ed25519PrivateKey
 ) -> None:
     await api.create(SHUFFLED)

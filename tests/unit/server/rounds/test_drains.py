@@ -1,4 +1,4 @@
-"""After the horizon: people who chose before report for one more window, nobody else is asked, then it is finished."""
+"""After the horizon, late reports are accepted for one window, and then the experiment is finished."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -18,7 +18,7 @@ from privateer_server.app import create_app
 from privateer_server.rounds.loop import Schedule
 from privateer_server.settings import ServerSettings
 from tests.support.asgi import serving
-from tests.support.changes import arms_played, change, changed, record_holds, report
+from tests.support.changes import arms_played, change, make_change, record_holds, report
 from tests.support.clocks import Hands
 from tests.support.devices import EVERYTHING
 from tests.support.sealing import body_of, sealed_reports
@@ -26,15 +26,15 @@ from tests.support.servers import SHUFFLED, SMALL, Api, assert_problem
 
 WINDOW = 1000.0
 OVER = WINDOW * 1.01 + 1
-WAITING = {"experiment.horizon": 40, "experiment.conversion_window": WINDOW}
+WAITING = {"experiment.horizon": 40, "experiment.conversion_window_seconds": WINDOW}
 LOCAL = SMALL | WAITING
 CENTRAL = LOCAL | {"privacy.model": "central", "privacy.delta": 1e-6}
 SHUFFLE = SHUFFLED | WAITING | {"experiment.horizon": 250}
 
 
 @pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("privateer_server.rounds.deadlines._LOOK_SECONDS", 0.01)
+def check_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("privateer_server.rounds.deadlines._CHECK_INTERVAL_SECONDS", 0.01)
 
 
 @pytest.fixture
@@ -45,12 +45,12 @@ def clock() -> Hands:
 
 
 @asynccontextmanager
-async def served(settings: ServerSettings, clock: Hands) -> AsyncIterator[Api]:
+async def run_server(settings: ServerSettings, clock: Hands) -> AsyncIterator[Api]:
     async with serving(create_app(settings, clock)) as client:
         yield Api(client)
 
 
-async def reached(api: Api, version: int) -> dict[str, Any]:
+async def fill_to_horizon(api: Api, version: int) -> dict[str, Any]:
     async with asyncio.timeout(20):
         while (facts := await api.facts())["version"] < version:
             await asyncio.sleep(0.01)
@@ -64,8 +64,8 @@ async def deliver(api: Api, key: Ed25519PrivateKey, people: int) -> httpx.Respon
     return await api.client.post("/batches", content=batch, headers=headers)
 
 
-async def drained(api: Api, changes: dict[str, Any]) -> dict[str, Any]:
-    """An experiment without a shuffler whose horizon is reached, and what is known of it."""
+async def drain_unshuffled(api: Api, changes: dict[str, Any]) -> dict[str, Any]:
+    """Create an experiment without a shuffler, fill it to its horizon, and return its facts."""
     await api.create(changes)
     for _ in range(2):
         await report(api, 20)
@@ -76,15 +76,19 @@ async def drained(api: Api, changes: dict[str, Any]) -> dict[str, Any]:
 async def test_reports_are_taken_for_one_more_window(
     settings: ServerSettings, clock: Hands, changes: dict[str, Any]
 ) -> None:
-    async with served(settings, clock) as api:
-        facts = await drained(api, changes)
+    async with run_server(settings, clock) as api:
+        facts = await drain_unshuffled(api, changes)
         assert facts | {"status": "draining", "version": 3, "batch": 20, "accepted": 40} == facts
-        until = decode_publication(await api.publication()).drain
-        assert until is not None
-        assert WINDOW <= until.until - clock.now() <= OVER + 1
+        drain = decode_publication(await api.publication()).drain
+        assert drain is not None
+        assert WINDOW <= drain.until - clock.now() <= OVER + 1
         # Who comes now gets the best arm and is not asked.
         followed = Participation(await api.publication(), "test", EVERYTHING)
-        assert (followed.asks, followed.takes(2), followed.takes(3)) == (False, True, False)
+        assert (followed.is_report_requested, followed.accepts_version(2), followed.accepts_version(3)) == (
+            False,
+            True,
+            False,
+        )
         assert len(await arms_played(api)) == 1
         # A round that is full is followed by one more, and by the end of the window all that came is learned from.
         await report(api, 20)
@@ -92,29 +96,29 @@ async def test_reports_are_taken_for_one_more_window(
         assert facts | {"status": "draining", "version": 4, "draining_until": facts["draining_until"]} == facts
         await report(api, 7)
         clock.time += OVER
-        facts = await reached(api, 5)
+        facts = await fill_to_horizon(api, 5)
         assert facts | {"status": "finished", "batch": 0, "accepted": 67, "draining_until": None} == facts
         assert (await api.client.get("/experiments/test/state")).json()["answer"]["people"] == 67
 
 
-async def test_without_a_window_the_horizon_is_the_end(api: Api) -> None:
-    assert (await drained(api, SMALL | {"experiment.horizon": 40}))["status"] == "finished"
+async def test_without_a_conversion_window_there_is_no_drain(api: Api) -> None:
+    assert (await drain_unshuffled(api, SMALL | {"experiment.horizon": 40}))["status"] == "finished"
 
 
-async def test_where_nobody_comes_nothing_is_released(settings: ServerSettings, clock: Hands) -> None:
-    async with served(settings, clock) as api:
-        await drained(api, CENTRAL)
+async def test_a_drain_without_reports_has_no_release(settings: ServerSettings, clock: Hands) -> None:
+    async with run_server(settings, clock) as api:
+        await drain_unshuffled(api, CENTRAL)
         clock.time += OVER
-        facts = await reached(api, 4)
+        facts = await fill_to_horizon(api, 4)
         assert facts | {"status": "finished", "accepted": 40} == facts
         record = (await api.client.get("/experiments/test/privacy")).json()
         assert [row["released"] for row in record["rounds"]] == [True, True, False]
 
 
-async def test_whole_batches_alone_are_taken_from_a_shuffler(
+async def test_a_drain_accepts_only_full_batches_from_a_shuffler(
     settings: ServerSettings, clock: Hands, shuffler_key: Ed25519PrivateKey
 ) -> None:
-    async with served(settings, clock) as api:
+    async with run_server(settings, clock) as api:
         await api.create(SHUFFLE)
         for _ in range(2):
             clock.time += 10
@@ -126,131 +130,137 @@ async def test_whole_batches_alone_are_taken_from_a_shuffler(
         assert (await deliver(api, shuffler_key, 100)).json()["closed"]
         assert (await api.facts())["status"] == "draining"
         clock.time += OVER / 2
-        facts = await reached(api, 5)
+        facts = await fill_to_horizon(api, 5)
         assert facts | {"status": "finished", "accepted": 300} == facts
         record = (await api.client.get("/experiments/test/privacy")).json()
         assert [(row["batch"], row["released"]) for row in record["rounds"]] == [(100, True)] * 3 + [(100, False)]
 
 
-async def test_late_reports_are_about_policies_that_asked(
+async def test_late_reports_belong_to_earlier_policies(
     settings: ServerSettings, clock: Hands, shuffler_key: Ed25519PrivateKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rounds open at 0 and 900; from 1,800 to 2,300 nobody is asked; reports until 3,300 are on choices of before."""
-    seen, learned = [], Schedule.learned
+    mixes, learned = [], Schedule.learn
 
     def noting(self, step, release, decided=()):
-        seen.append({policy.version: round(share, 1) for policy, share in decided})
+        mixes.append({policy.version: round(share, 1) for policy, share in decided})
         return learned(self, step, release, decided)
 
-    monkeypatch.setattr(Schedule, "learned", noting)
-    async with served(settings, clock) as api:
+    monkeypatch.setattr(Schedule, "learn", noting)
+    async with run_server(settings, clock) as api:
         await api.create(SHUFFLE)
         for _ in range(2):
             clock.time += 900
             await deliver(api, shuffler_key, 100)
         clock.time += 500
-        await changed(api, "extend", {"horizon": 500, "seconds": 0})
-        await reached(api, 4)
+        await make_change(api, "extend", {"horizon": 500, "seconds": 0})
+        await fill_to_horizon(api, 4)
         clock.time += 1000
         await deliver(api, shuffler_key, 100)
-    assert seen == [{1: 1.0}, {1: 1.0}, {2: 1.0}]
+    assert mixes == [{1: 1.0}, {1: 1.0}, {2: 1.0}]
 
 
-async def test_a_restart_goes_on_where_it_was(settings: ServerSettings, clock: Hands) -> None:
-    async with served(settings, clock) as api:
-        before = await drained(api, CENTRAL)
+async def test_a_drain_continues_after_a_restart(settings: ServerSettings, clock: Hands) -> None:
+    async with run_server(settings, clock) as api:
+        before = await drain_unshuffled(api, CENTRAL)
         await report(api, 7)
     clock.time += OVER / 2
-    async with served(settings, clock) as api:
+    async with run_server(settings, clock) as api:
         facts = await api.facts()
         assert facts == before | {"received": 7, "accepted": 47, "people": facts["people"]}
         assert (facts["people"]["counted"], facts["people"]["held"]["in_open_round"]) == (40, 7)
         clock.time += OVER / 2
-        facts = await reached(api, 4)
+        facts = await fill_to_horizon(api, 4)
         assert facts | {"status": "finished", "accepted": 47} == facts
 
 
-async def test_stopping_finishes_now(settings: ServerSettings, clock: Hands) -> None:
-    async with served(settings, clock) as api:
-        await drained(api, LOCAL)
+async def test_stopping_ends_a_drain_at_once(settings: ServerSettings, clock: Hands) -> None:
+    async with run_server(settings, clock) as api:
+        await drain_unshuffled(api, LOCAL)
         await report(api, 7)
-        await changed(api, "stop")
-        facts = await reached(api, 4)
+        await make_change(api, "stop")
+        facts = await fill_to_horizon(api, 4)
         assert facts | {"status": "stopped", "batch": 0, "accepted": 47} == facts
         assert (await api.client.get("/experiments/test/state")).json()["answer"]["people"] == 47
 
 
-async def test_extending_asks_people_again(settings: ServerSettings, clock: Hands) -> None:
-    async with served(settings, clock) as api:
-        await drained(api, LOCAL)
+async def test_extending_ends_the_drain_with_a_new_round(settings: ServerSettings, clock: Hands) -> None:
+    async with run_server(settings, clock) as api:
+        await drain_unshuffled(api, LOCAL)
         await report(api, 7)
-        answer = await changed(api, "extend", {"horizon": 100, "seconds": 0})
+        answer = await make_change(api, "extend", {"horizon": 100, "seconds": 0})
         assert answer["changed"]
-        facts = await reached(api, 4)
+        facts = await fill_to_horizon(api, 4)
         assert facts | {"status": "open", "accepted": 47, "draining_until": None} == facts
-        assert Participation(await api.publication(), "test", EVERYTHING).asks
+        assert Participation(await api.publication(), "test", EVERYTHING).is_report_requested
         for _ in range(3):
             await report(api, 20)
         assert (await api.facts())["status"] == "draining"
 
 
-async def test_extending_leaves_room_for_people(settings: ServerSettings, clock: Hands) -> None:
-    async with served(settings, clock) as api:
-        await drained(api, LOCAL)
+async def test_extending_must_hold_a_round(settings: ServerSettings, clock: Hands) -> None:
+    async with run_server(settings, clock) as api:
+        await drain_unshuffled(api, LOCAL)
         for _ in range(2):
             await report(api, 20)
         problem = assert_problem(await change(api, "extend", {"horizon": 60}), 422, "spec-invalid")
         assert problem["field"] == "experiment.horizon"
 
 
-async def test_an_arm_is_added_for_nobody_and_retired_for_those_who_come(
-    settings: ServerSettings, clock: Hands
-) -> None:
-    async with served(settings, clock) as api:
-        await drained(api, LOCAL)
+async def test_a_drain_refuses_added_arms_and_accepts_retiring(settings: ServerSettings, clock: Hands) -> None:
+    async with run_server(settings, clock) as api:
+        await drain_unshuffled(api, LOCAL)
         assert_problem(await change(api, "add-arm", {"arm": "more"}), 409, "conflict")
         (best,) = await arms_played(api)
-        until = (await api.facts())["draining_until"]
-        await changed(api, "retire-arm", {"arm": best, "seconds": 0})
-        facts = await reached(api, 4)
-        assert facts | {"status": "draining", "draining_until": until} == facts
+        draining_until = (await api.facts())["draining_until"]
+        await make_change(api, "retire-arm", {"arm": best, "seconds": 0})
+        facts = await fill_to_horizon(api, 4)
+        assert facts | {"status": "draining", "draining_until": draining_until} == facts
         assert best not in await arms_played(api)
 
 
-async def test_a_pause_over_the_horizon_keeps_those_who_chose_before(settings: ServerSettings, clock: Hands) -> None:
-    async with served(settings, clock) as api:
+async def test_a_drain_follows_a_pause_at_the_horizon(settings: ServerSettings, clock: Hands) -> None:
+    async with run_server(settings, clock) as api:
         await api.create(LOCAL)
         await report(api, 20)
-        await changed(api, "pause")
+        await make_change(api, "pause")
         await report(api, 20)
         facts = await api.facts()
         assert facts | {"status": "paused", "version": 3, "batch": 20} == facts
         assert (await report(api, 7)).json()["accepted"] == 7
         clock.time += OVER
-        facts = await reached(api, 4)
+        facts = await fill_to_horizon(api, 4)
         assert facts | {"status": "paused", "batch": 0, "accepted": 47} == facts
-        assert (await changed(api, "resume"))["status"] == "finished"
+        assert (await make_change(api, "resume"))["status"] == "finished"
 
 
-async def test_who_measures_the_gain_comes_after_all_late_reports(settings: ServerSettings, clock: Hands) -> None:
-    """The learner's people, those of them who report late, those who measure, and then nobody: not even the late."""
-    asked = {"experiment.round_size": 150, "experiment.horizon": 400, "experiment.gain_share": 0.25}
-    async with served(settings, clock) as api:
-        await api.create(CENTRAL | asked)
+async def test_the_gain_round_follows_all_late_reports(settings: ServerSettings, clock: Hands) -> None:
+    """Learner's reports come first, late ones follow, and the gain round is last."""
+    changes = {"experiment.round_size": 150, "experiment.horizon": 400, "experiment.evaluation_fraction": 0.25}
+    async with run_server(settings, clock) as api:
+        await api.create(CENTRAL | changes)
         for _ in range(2):
             await report(api, 150)
         facts = await api.facts()
         assert facts | {"status": "draining", "version": 3, "batch": 150, "accepted": 300} == facts
         followed = Participation(await api.publication(), "test", EVERYTHING)
-        assert (followed.asks, followed.takes(2), followed.takes(3)) == (False, True, False)
+        assert (followed.is_report_requested, followed.accepts_version(2), followed.accepts_version(3)) == (
+            False,
+            True,
+            False,
+        )
         assert len(await arms_played(api)) == 1
         await report(api, 30)
         clock.time += OVER
-        facts = await reached(api, 4)
+        facts = await fill_to_horizon(api, 4)
         assert facts | {"status": "open", "batch": 100, "draining_until": None, "accepted": 330} == facts
         followed = Participation(await api.publication(), "test", EVERYTHING)
         assert isinstance(followed.policy, GainPolicy)
-        assert (followed.asks, followed.takes(3), followed.takes(4)) == (True, False, True)
+        assert (followed.is_report_requested, followed.accepts_version(3), followed.accepts_version(4)) == (
+            True,
+            False,
+            True,
+        )
         await report(api, 100)
         facts = await api.facts()
         assert facts | {"status": "finished", "batch": 0, "accepted": 430} == facts
@@ -263,22 +273,22 @@ async def test_late_reports_are_awaited_as_well_before_a_gain_is_measured_again(
     settings: ServerSettings, clock: Hands
 ) -> None:
     """Who measured before counts among those who reported, and makes no round larger."""
-    asked = {"experiment.round_size": 150, "experiment.horizon": 400, "experiment.gain_share": 0.25}
-    async with served(settings, clock) as api:
-        await api.create(CENTRAL | asked)
+    changes = {"experiment.round_size": 150, "experiment.horizon": 400, "experiment.evaluation_fraction": 0.25}
+    async with run_server(settings, clock) as api:
+        await api.create(CENTRAL | changes)
         for _ in range(2):
             await report(api, 150)
         clock.time += OVER
-        await reached(api, 4)
+        await fill_to_horizon(api, 4)
         await report(api, 100)
-        await changed(api, "extend", {"horizon": 800, "seconds": 0})
+        await make_change(api, "extend", {"horizon": 800, "seconds": 0})
         for version in (6, 7):
-            assert (await reached(api, version))["status"] == "open"
+            assert (await fill_to_horizon(api, version))["status"] == "open"
             await report(api, 150)
-        facts = await reached(api, 8)
+        facts = await fill_to_horizon(api, 8)
         assert facts | {"status": "draining", "batch": 150, "accepted": 700} == facts
         clock.time += OVER
-        facts = await reached(api, 9)
+        facts = await fill_to_horizon(api, 9)
         assert facts | {"status": "open", "batch": 100, "accepted": 700} == facts
         assert isinstance(Participation(await api.publication(), "test", EVERYTHING).policy, GainPolicy)
         await report(api, 100)

@@ -48,14 +48,14 @@ async def test_restart_continues_where_it_was(settings: ServerSettings) -> None:
         state = (await client.get("/experiments/test/state")).json()
         assert (await api.facts(), await api.publication(), state) == before
         assert (await client.get("/experiments/test/policy/1", headers=MSGPACK)).content == first
-        again = await client.post("/reports", content=body_of(second, open_reports))
-        assert_problem(again, 409, "duplicate-report")
+        response = await client.post("/reports", content=body_of(second, open_reports))
+        assert_problem(response, 409, "duplicate-report")
         rest = await client.post("/reports", content=body_of(second, sealed_reports(second, 8, seed=2)))
         assert rest.json()["accepted"] == 8
         assert (await api.facts())["version"] == 3
 
 
-async def test_restart_changes_nothing_of_what_is_learned(settings: ServerSettings, tmp_path: Path) -> None:
+async def test_restart_keeps_the_learned_state(settings: ServerSettings, tmp_path: Path) -> None:
     """A total restored from disk and one kept in memory lead to the same state."""
     async with serving(create_app(settings)) as client:
         await Api(client).create(SMALL)
@@ -65,9 +65,9 @@ async def test_restart_changes_nothing_of_what_is_learned(settings: ServerSettin
     copy = ServerSettings(data=tmp_path / "copy", admin_token=TOKEN, sender_keys=TRUSTED)
     shutil.copytree(settings.data, copy.data)
     states = []
-    for one, parts in ((settings, [sealed[13:]]), (copy, [sealed[13:16], sealed[16:]])):
+    for copied, parts in ((settings, [sealed[13:]]), (copy, [sealed[13:16], sealed[16:]])):
         for part in parts:
-            async with serving(create_app(one)) as client:
+            async with serving(create_app(copied)) as client:
                 await client.post("/reports", content=body_of(first, part))
                 states.append((await client.get("/experiments/test/state")).json())
     assert states[0]["version"] == 2
@@ -125,15 +125,15 @@ async def test_failing_to_learn_keeps_a_batch(
         with monkeypatch.context() as broken:
             broken.setattr(PartitionLearner, "learn", lambda *_: 1 / 0)
             first_answer = await client.post("/batches", content=body, headers=headers)
-            assert first_answer.json() == {"accepted": 99, "refused": {"unopenable": 1}, "closed": True}
-        again = await client.post("/batches", content=body, headers=headers)
-        assert (again.status_code, again.json()) == (200, first_answer.json())
+            assert first_answer.json() == {"accepted": 99, "refused": {"decryption-failed": 1}, "closed": True}
+        response = await client.post("/batches", content=body, headers=headers)
+        assert (response.status_code, response.json()) == (200, first_answer.json())
     async with serving(create_app(settings)) as client:
         facts = await Api(client).facts()
         assert facts | {"version": 2, "accepted": 99} == facts
 
 
-async def test_failing_to_store_answers_unavailable_and_counts_nothing(
+async def test_a_store_failure_is_unavailable_and_counts_no_report(
     settings: ServerSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with serving(create_app(settings)) as client:
@@ -167,28 +167,28 @@ async def test_a_round_whose_key_is_lost_is_given_up_and_another_one_opens(setti
         assert (people["counted"], people["refused"], people["replaced"]) == (0, {GIVEN_UP: 12}, 12)
         assert people["not_asked"] == people["planned"] == SMALL["experiment.horizon"]
         second = await api.publication()
-        sent = await client.post("/reports", content=body_of(second, sealed_reports(second, 20)))
-        assert sent.json()["accepted"] == 20
+        response = await client.post("/reports", content=body_of(second, sealed_reports(second, 20)))
+        assert response.json()["accepted"] == 20
         assert (await api.facts())["version"] == 1_000_002
         rounds = (await client.get("/experiments/test/privacy")).json()["rounds"]
         assert [(row["version"], row["released"]) for row in rounds][:2] == [(1, False), (1_000_001, True)]
 
 
-async def test_a_phase_whose_key_is_lost_asks_other_people(settings: ServerSettings) -> None:
-    async def asked(api: Api) -> tuple[int, range]:
+async def test_a_phase_with_a_lost_key_invites_other_participants(settings: ServerSettings) -> None:
+    async def read_draw(api: Api) -> tuple[int, range]:
         draw = (await api.client.get("/experiments/test/policy")).json()["policy"]["shows"]["draw"]
         return draw["seed"], range(draw["start"], draw["start"] + draw["places"])
 
     async with serving(create_app(settings)) as client:
         await client.post("/experiments", json=phased_tables(PHASED, "local"), headers=ADMIN)
-        seed, first = await asked(Api(client))
+        seed, first = await read_draw(Api(client))
     shutil.rmtree(settings.data / "keys")
     async with serving(create_app(settings)) as client:
         api = Api(client)
         facts = await api.facts()
         assert facts | {"version": 1_000_001, "status": "open"} == facts
-        again, others = await asked(api)
-        assert (again, others.start) == (seed, first.stop)
+        next_seed, others = await read_draw(api)
+        assert (next_seed, others.start) == (seed, first.stop)
         publication = await api.publication()
         people = decode_publication(publication).round.batch
         await client.post("/reports", content=body_of(publication, sealed_reports(publication, people)))
@@ -292,11 +292,11 @@ def test_kill_in_mid_load_keeps_every_acknowledged_report_once(tmp_path: Path) -
         assert (accepted, refused) == (count - stored, stored)
         facts = client.get("/experiments/test").json()
         assert (facts["version"], facts["accepted"]) == (2, count)
-        again = client.post("/reports", content=body_of(publication, sealed[:1000])).json()
-        assert again["refused"] == {"round-closed": 1000}
+        repeated = client.post("/reports", content=body_of(publication, sealed[:1000])).json()
+        assert repeated["refused"] == {"round-closed": 1000}
 
 
-async def test_experiments_that_the_database_lacks_are_told_at_the_start(
+async def test_experiments_missing_in_the_database_are_logged_at_the_start(
     settings: ServerSettings, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with serving(create_app(settings)) as client:

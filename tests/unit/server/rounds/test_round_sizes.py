@@ -2,6 +2,7 @@
 
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from privateer_core.primitives.bounded_vectors import VectorSums
 from privateer_core.spec.sections import parse_section
 from privateer_core.spec.spec import Spec
 from privateer_server.algorithms.phased.design import near_optimal_design
-from privateer_server.experiments.experiment_admission import measure_experiment
+from privateer_server.experiments.experiment import measure_experiment
 from privateer_server.rounds.loop import Schedule
 
 EXAMPLES = Path(__file__).parents[4] / "examples"
@@ -32,20 +33,20 @@ def test_no_seed_changes_the_size_that_is_admitted(name: str) -> None:
 def test_the_size_of_phases_does_not_depend_on_the_round_that_it_is_asked_in() -> None:
     """A warm start begins in a later phase, which plays other actions than the first."""
     schedule = Schedule(example("stations"))
-    first = schedule.open(3)
+    first: Any = schedule.open(3)
     averages = np.linspace(-1, 1, len(first.policy.support))
-    later = schedule.close(first, VectorSums(first.batch, first.batch * averages, 0.0), 3)
+    later: Any = schedule.close(first, VectorSums(first.batch, first.batch * averages, 0.0), 3)
     assert len(later.policy.support) != len(first.policy.support)  # or the test shows nothing
     assert measure_experiment(schedule, later) == measure_experiment(schedule, first)
 
 
-@pytest.mark.parametrize("most", [20, 25, 40])
-def test_a_design_never_plays_more_actions_than_it_may(most: int) -> None:
-    rng = np.random.default_rng(most)
+@pytest.mark.parametrize("max_actions", [20, 25, 40])
+def test_a_design_never_plays_more_actions_than_it_may(max_actions: int) -> None:
+    rng = np.random.default_rng(max_actions)
     for actions in (rng.normal(size=(300, 20)) for _ in range(5)):
-        free, bounded = near_optimal_design(actions, 1.05), near_optimal_design(actions, 1.05, most)
+        free, bounded = near_optimal_design(actions, 1.05), near_optimal_design(actions, 1.05, max_actions)
         assert len(free.support) > 40  # or the bound does nothing
-        assert len(bounded.support) == most
+        assert len(bounded.support) == max_actions
         assert (bounded.rank, bounded.weights.min() > 0, bounded.weights.sum()) == (20, True, pytest.approx(1))
 
 
@@ -66,5 +67,5 @@ def test_phases_carry_no_more_than_was_expected_at_creation() -> None:
         noisy = averages + rng.normal(size=len(averages)) * 0.1 / np.sqrt(step.batch)
         step = schedule.close(step, VectorSums(step.batch, step.batch * noisy, 0.0), 3)
     assert max(played) > played[0]  # or the test shows nothing
-    expected = schedule.learner.bulk(first)
-    assert all(now <= most.messages for now, most in zip(carried, expected, strict=False))
+    expected = schedule.learner.list_round_volumes(first)
+    assert all(now <= planned.messages for now, planned in zip(carried, expected, strict=False))

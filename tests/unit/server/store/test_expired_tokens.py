@@ -18,7 +18,7 @@ DAY, HOUR = 86_400.0, 3600.0
 
 @pytest.fixture
 def data(settings: ServerSettings, monkeypatch: pytest.MonkeyPatch) -> Data:
-    monkeypatch.setattr(data_module, "_CLEAN_SECONDS", 0.005)
+    monkeypatch.setattr(data_module, "_CLEANUP_INTERVAL_SECONDS", 0.005)
     return open_data(settings)
 
 
@@ -27,7 +27,7 @@ def spend(data: Data, token: bytes, expires: float) -> None:
         database.execute("INSERT INTO spent_tokens VALUES (?, ?, ?)", (int(expires), token, b"report"))
 
 
-async def until(is_so: Callable[[], bool]) -> bool:
+async def becomes_true(is_so: Callable[[], bool]) -> bool:
     """Whether something comes to be so within some seconds."""
     for _ in range(4000):
         if is_so():
@@ -36,7 +36,7 @@ async def until(is_so: Callable[[], bool]) -> bool:
     return False
 
 
-async def test_expired_tokens_go_while_the_server_runs(data: Data) -> None:
+async def test_expired_tokens_are_deleted_while_the_server_runs(data: Data) -> None:
     clock = Hands()
     begin = clock.now()
     old, young = int(begin - 2 * DAY), int(begin + HOUR)
@@ -44,19 +44,19 @@ async def test_expired_tokens_go_while_the_server_runs(data: Data) -> None:
     spend(data, b"young", begin + HOUR)
     cleaning = asyncio.create_task(data.clean(clock))
     try:
-        assert await until(lambda: data.store.spent(old, b"old") is None)
+        assert await becomes_true(lambda: data.store.find_token_report(old, b"old") is None)
         clock.time = begin + DAY  # its key has expired, and a clock may be wrong by a day
         await asyncio.sleep(0.1)
-        assert data.store.spent(young, b"young") == b"report"
+        assert data.store.find_token_report(young, b"young") == b"report"
         clock.time = begin + HOUR + DAY + HOUR
-        assert await until(lambda: data.store.spent(young, b"young") is None)
+        assert await becomes_true(lambda: data.store.find_token_report(young, b"young") is None)
     finally:
         cleaning.cancel()
         await asyncio.wait([cleaning])
         data.close()
 
 
-async def test_a_disk_that_refuses_is_asked_again(data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_failed_cleanup_is_tried_again(data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
     clock, calls, forget = Hands(), list[float](), data.store.forget_tokens
     old = int(clock.now() - 2 * DAY)
 
@@ -70,10 +70,10 @@ async def test_a_disk_that_refuses_is_asked_again(data: Data, monkeypatch: pytes
     spend(data, b"old", old)
     cleaning = asyncio.create_task(data.clean(clock))
     try:
-        assert await until(lambda: len(calls) == 1)
-        assert data.store.spent(old, b"old") == b"report"
+        assert await becomes_true(lambda: len(calls) == 1)
+        assert data.store.find_token_report(old, b"old") == b"report"
         clock.time += HOUR
-        assert await until(lambda: data.store.spent(old, b"old") is None)
+        assert await becomes_true(lambda: data.store.find_token_report(old, b"old") is None)
         assert not cleaning.done()
     finally:
         cleaning.cancel()
@@ -81,7 +81,7 @@ async def test_a_disk_that_refuses_is_asked_again(data: Data, monkeypatch: pytes
         data.close()
 
 
-async def test_it_is_looked_once_an_hour(data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_cleanup_runs_once_an_hour(data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
     clock, calls = Hands(), list[float]()
     monkeypatch.setattr(data.store, "forget_tokens", calls.append)
     cleaning = asyncio.create_task(data.clean(clock))
@@ -94,11 +94,11 @@ async def test_it_is_looked_once_an_hour(data: Data, monkeypatch: pytest.MonkeyP
     data.close()
 
 
-async def test_many_go_in_slices_and_others_are_counted_in_between(data: Data) -> None:
+async def test_many_tokens_are_deleted_in_slices_between_commits(data: Data) -> None:
     clock, slices = Hands(), list[int]()
     old = int(clock.now() - 2 * DAY)
 
-    def left() -> int:
+    def count_tokens() -> int:
         with driver(data.store) as database:
             return int(database.execute("SELECT count(*) FROM spent_tokens").fetchone()[0])
 
@@ -106,8 +106,8 @@ async def test_many_go_in_slices_and_others_are_counted_in_between(data: Data) -
         rows = ((old + number, number.to_bytes(12, "big"), b"last") for number in range(12_000))
         database.executemany("INSERT INTO spent_tokens VALUES (?, ?, ?)", rows)
     while data.store.forget_tokens(clock.now()):
-        slices.append(left())
-    assert (slices, left()) == ([7000, 2000], 0)
+        slices.append(count_tokens())
+    assert (slices, count_tokens()) == ([7000, 2000], 0)
     data.close()
 
 
@@ -119,8 +119,8 @@ async def test_the_logs_of_database_and_journal_are_emptied_while_the_server_run
     cleaning = asyncio.create_task(data.clean(Hands()))
     for number in range(3):
         data.store.delete(f"experiment-{number}", line)
-        data.journal.extend("origin", number, [Leaf("test", number, b"digest")])
-        assert await until(lambda: not any(log.stat().st_size for log in logs))
+        data.journal.extend_log("origin", number, [Leaf("test", number, b"digest")])
+        assert await becomes_true(lambda: not any(log.stat().st_size for log in logs))
     cleaning.cancel()
     await asyncio.wait([cleaning])
     data.close()

@@ -9,7 +9,7 @@ import pytest
 
 from privateer_core.codec import decode, encode
 from privateer_server.store.journal import Journal
-from privateer_server.store.records import Behind, JournalEntry, Leaf, LogLine, RoundRecord
+from privateer_server.store.records import JournalEntry, Leaf, LogLine, OutdatedState, RoundRecord
 from tests.support.stores import embedded_journal, shared_journal
 
 ROUND = RoundRecord(1, 10, 0, 0, False, b"one", b"{}", b"publication", b"state", b"total")
@@ -32,25 +32,25 @@ def journal(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Journal]
 
 
 def test_the_last_publication_of_every_experiment_is_there(journal: Journal) -> None:
-    assert (journal.last("test"), journal.experiments()) == (None, [])
-    assert journal.write(FIRST, None) == FIRST
-    assert journal.write(SECOND, FIRST) == SECOND
-    assert journal.write(replace(FIRST, experiment="other"), None).experiment == "other"
-    assert (journal.last("test"), journal.experiments()) == (SECOND, ["other", "test"])
+    assert (journal.last_entry("test"), journal.experiments()) == (None, [])
+    assert journal.record_publication(FIRST, None) == FIRST
+    assert journal.record_publication(SECOND, FIRST) == SECOND
+    assert journal.record_publication(replace(FIRST, experiment="other"), None).experiment == "other"
+    assert (journal.last_entry("test"), journal.experiments()) == (SECOND, ["other", "test"])
 
 
 def test_a_round_that_takes_no_further_batch_is_on_record_until_the_next_one(journal: Journal) -> None:
-    journal.shut("test", b"one")
-    assert journal.last("test") is None
-    journal.write(FIRST, None)
-    journal.shut("test", b"another")
-    assert journal.last("test") == FIRST
+    journal.close_to_batches("test", b"one")
+    assert journal.last_entry("test") is None
+    journal.record_publication(FIRST, None)
+    journal.close_to_batches("test", b"another")
+    assert journal.last_entry("test") == FIRST
     for _ in range(2):
-        journal.shut("test", b"one")
-        assert journal.last("test") == replace(FIRST, shut=True)
-    assert journal.write(SECOND, FIRST) == SECOND
-    journal.shut("test", b"one")  # whoever was slow
-    assert journal.last("test") == SECOND
+        journal.close_to_batches("test", b"one")
+        assert journal.last_entry("test") == replace(FIRST, shut=True)
+    assert journal.record_publication(SECOND, FIRST) == SECOND
+    journal.close_to_batches("test", b"one")  # whoever was slow
+    assert journal.last_entry("test") == SECOND
 
 
 def test_an_entry_of_an_earlier_privateer_is_of_a_round_that_takes_batches() -> None:
@@ -60,17 +60,17 @@ def test_an_entry_of_an_earlier_privateer_is_of_a_round_that_takes_batches() -> 
 
 
 def test_a_deleted_experiment_leaves_its_name(journal: Journal) -> None:
-    journal.write(FIRST, None)
+    journal.record_publication(FIRST, None)
     for _ in range(2):
-        journal.bury("test", LINE)
-    assert (journal.last("test"), journal.experiments(), journal.buried()) == (None, [], {"test": LINE})
+        journal.record_deletion("test", LINE)
+    assert (journal.last_entry("test"), journal.experiments(), journal.deletions()) == (None, [], {"test": LINE})
 
 
 def test_the_log_goes_on_under_one_name_and_key(journal: Journal) -> None:
     assert (journal.origin(), journal.leaves(0)) == ("", [])
-    assert journal.signer(b"key") == b"key"
-    journal.extend("first", 0, LEAVES[:2])
-    journal.extend("second", 2, LEAVES[2:])
+    assert journal.register_signer(b"key") == b"key"
+    journal.extend_log("first", 0, LEAVES[:2])
+    journal.extend_log("second", 2, LEAVES[2:])
     assert (journal.origin(), journal.leaves(0), journal.leaves(1, 1)) == ("first", LEAVES, LEAVES[1:2])
     assert (journal.leaves(2, 0), journal.leaves(3)) == ([], [])
 
@@ -78,79 +78,79 @@ def test_the_log_goes_on_under_one_name_and_key(journal: Journal) -> None:
 @pytest.mark.postgres
 def test_several_servers_extend_one_log(postgres: Any) -> None:
     url = postgres.make()
-    one, two = shared_journal(url), shared_journal(url)
-    assert (one.signer(b"key"), two.signer(b"another")) == (b"key", b"key")
-    one.extend("log", 0, LEAVES[:2])
-    two.extend("another", 0, LEAVES)  # one was faster with the first two
-    one.extend("log", 2, LEAVES[2:])
+    journal, two = shared_journal(url), shared_journal(url)
+    assert (journal.register_signer(b"key"), two.register_signer(b"another")) == (b"key", b"key")
+    journal.extend_log("log", 0, LEAVES[:2])
+    two.extend_log("another", 0, LEAVES)  # one was faster with the first two
+    journal.extend_log("log", 2, LEAVES[2:])
     assert (two.origin(), two.leaves(0)) == ("log", LEAVES)
     fourth = Leaf("test", 4, b"four")
     for start, leaves in ((2, [fourth]), (4, [fourth]), (1, [*LEAVES[2:], fourth])):
-        with pytest.raises(Behind, match="not the one"):
-            two.extend("log", start, leaves)
-    assert one.leaves(0) == LEAVES
-    one.close()
+        with pytest.raises(OutdatedState, match="not the one"):
+            two.extend_log("log", start, leaves)
+    assert journal.leaves(0) == LEAVES
+    journal.close()
     two.close()
 
 
 @pytest.mark.postgres
 def test_the_first_of_several_writers_wins(postgres: Any) -> None:
     url = postgres.make()
-    one, two = shared_journal(url), shared_journal(url)
+    journal, two = shared_journal(url), shared_journal(url)
     other = replace(SECOND, following=replace(SECOND.following, digest=b"of another noise"))
-    assert one.write(FIRST, None) == FIRST
-    assert two.write(replace(FIRST, following=replace(ROUND, digest=b"late")), None) == FIRST
-    assert two.write(other, FIRST) == other
-    assert one.write(SECOND, FIRST) == other
+    assert journal.record_publication(FIRST, None) == FIRST
+    assert two.record_publication(replace(FIRST, following=replace(ROUND, digest=b"late")), None) == FIRST
+    assert two.record_publication(other, FIRST) == other
+    assert journal.record_publication(SECOND, FIRST) == other
     third = replace(SECOND, closed=b"two", following=replace(ROUND, version=3, digest=b"three"))
-    assert two.write(third, SECOND) == other  # it follows what was never put on record
-    assert one.last("test") == two.last("test") == other
-    two.bury("test", LINE)
-    with pytest.raises(Behind):
-        one.write(third, other)
-    with pytest.raises(Behind):
-        one.write(FIRST, None)
-    assert one.last("test") is None
-    one.close()
+    assert two.record_publication(third, SECOND) == other  # it follows what was never put on record
+    assert journal.last_entry("test") == two.last_entry("test") == other
+    two.record_deletion("test", LINE)
+    with pytest.raises(OutdatedState):
+        journal.record_publication(third, other)
+    with pytest.raises(OutdatedState):
+        journal.record_publication(FIRST, None)
+    assert journal.last_entry("test") is None
+    journal.close()
     two.close()
 
 
 @pytest.mark.postgres
-def test_a_journal_that_was_put_back_counts_for_versions_only(postgres: Any, tmp_path: Path) -> None:
+def test_a_restored_journal_is_used_for_versions_alone(postgres: Any, tmp_path: Path) -> None:
     url = postgres.make()
     journal = shared_journal(url)
-    journal.write(FIRST, None)
+    journal.record_publication(FIRST, None)
     postgres.dump(url, tmp_path / "dump")
-    journal.write(SECOND, FIRST)
+    journal.record_publication(SECOND, FIRST)
     journal.close()
-    again = shared_journal(url)
-    assert again.last("test") == SECOND  # a restart alone changes nothing
-    again.close()
+    reopened = shared_journal(url)
+    assert reopened.last_entry("test") == SECOND  # a restart alone changes nothing
+    reopened.close()
     back = postgres.make()
     postgres.load(tmp_path / "dump", back)
     for _ in range(2):  # it is found out once, and stays so
         restored = shared_journal(back)
-        last = restored.last("test")
+        last = restored.last_entry("test")
         assert (last.closed, last.following.digest, last.following.version) == (b"", b"", 1)
         restored.close()
     restored = shared_journal(back)
-    assert restored.write(SECOND, last) == SECOND
-    assert restored.last("test") == SECOND
+    assert restored.record_publication(SECOND, last) == SECOND
+    assert restored.last_entry("test") == SECOND
     restored.close()
 
 
 @pytest.mark.postgres
-def test_a_journal_that_is_put_back_under_a_running_server_is_not_used(postgres: Any, tmp_path: Path) -> None:
+def test_a_journal_restored_under_a_running_server_is_not_used(postgres: Any, tmp_path: Path) -> None:
     from privateer_core.serving.store.postgres import Unreachable
 
     url = postgres.make()
     journal = shared_journal(url)
-    journal.write(FIRST, None)
+    journal.record_publication(FIRST, None)
     postgres.dump(url, tmp_path / "dump")
     postgres.drop(url)
     with pytest.raises(Unreachable):
-        journal.last("test")
+        journal.last_entry("test")
     postgres.load(tmp_path / "dump", postgres.make_again(url))
     with pytest.raises(Unreachable, match="another copy"):
-        journal.last("test")
+        journal.last_entry("test")
     journal.close()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from privateer_core.errors import SpecError
-from privateer_core.wire.keys import UNREADABLE_KEY
+from privateer_core.wire.keys import UNREADABLE_KEY_REMEDY
 from privateer_server.store.round_keys import KeyFolder, KeyTable, RoundKeys
 from privateer_server.store.schema import JOURNAL_SCHEMA
 
@@ -27,38 +27,38 @@ def keys(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Round
 
 
 def test_a_key_is_found_until_it_is_destroyed(keys: tuple[RoundKeys, RoundKeys]) -> None:
-    made, again = keys
-    public_key, other = made.make(), made.make()
+    first, second = keys
+    public_key, other = first.create_key(), first.create_key()
     for place in keys:
-        opener = place.find(public_key)
+        opener = place.find_decryptor(public_key)
         assert opener is not None
         assert opener.public_key == public_key
-    assert (made.find(b"x" * 32), again.find(b"x" * 32)) == (None, None)
-    made.destroy(public_key)
-    made.destroy(public_key)
-    assert (made.find(public_key), made.unerased) == (None, 0)
-    again.destroy(public_key)  # whoever had read it forgets it
-    assert again.find(public_key) is None
-    made.retry()
-    assert again.find(other) is not None
+    assert (first.find_decryptor(b"x" * 32), second.find_decryptor(b"x" * 32)) == (None, None)
+    first.destroy(public_key)
+    first.destroy(public_key)
+    assert (first.find_decryptor(public_key), first.n_unerased) == (None, 0)
+    second.destroy(public_key)  # whoever had read it forgets it
+    assert second.find_decryptor(public_key) is None
+    first.retry_erasures()
+    assert second.find_decryptor(other) is not None
 
 
 def test_keys_of_open_rounds_are_kept(keys: tuple[RoundKeys, RoundKeys]) -> None:
-    made, again = keys
-    wanted = made.make()
-    again.keep([wanted])
-    assert again.find(wanted) is not None
-    again.keep([])
+    first, second = keys
+    kept_key = first.create_key()
+    second.erase_all_except([kept_key])
+    assert second.find_decryptor(kept_key) is not None
+    second.erase_all_except([])
 
 
 def test_a_key_that_may_not_be_read_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A start refuses it by name of the setting, and says what to do; it gives no round up."""
-    made = RoundKeys(KeyFolder(tmp_path / "keys")).make()
-    monkeypatch.setattr(Path, "read_bytes", _refused)
+    public_key = RoundKeys(KeyFolder(tmp_path / "keys")).create_key()
+    monkeypatch.setattr(Path, "read_bytes", _refused_start)
     with pytest.raises(SpecError, match="the key of an open round cannot be read: Permission denied") as refused:
-        RoundKeys(KeyFolder(tmp_path / "keys")).find(made)
-    assert (refused.value.field, refused.value.remedy) == ("PRIVATEER_DATA", UNREADABLE_KEY)
+        RoundKeys(KeyFolder(tmp_path / "keys")).find_decryptor(public_key)
+    assert (refused.value.field, refused.value.remedy) == ("PRIVATEER_DATA", UNREADABLE_KEY_REMEDY)
 
 
-def _refused(path: Path) -> bytes:
+def _refused_start(path: Path) -> bytes:
     raise PermissionError(13, "Permission denied", str(path))

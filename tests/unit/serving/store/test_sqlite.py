@@ -1,4 +1,4 @@
-"""SQLite files of an earlier version are brought to this one; those that are too old or too new stay as they are."""
+"""SQLite files of an earlier version are migrated; too old or too new files stay unchanged."""
 
 import hashlib
 import logging
@@ -18,7 +18,7 @@ STEPS = {3: "ALTER TABLE person ADD COLUMN born INTEGER; CREATE TABLE place (id)
 NOW = FileKind(77, 5, "CREATE TABLE person (id, born INTEGER); CREATE TABLE place (id)", "SETTING", steps=STEPS)
 
 
-def made(path: Path, version: int, application: int = 77) -> None:
+def make_file(path: Path, version: int, application: int = 77) -> None:
     """A file of a version, and rows in its write-ahead log, as a process leaves it that was killed."""
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
         for statement in ("CREATE TABLE person (id)", f"PRAGMA user_version = {version}"):
@@ -35,13 +35,13 @@ def digests(folder: Path) -> dict[str, str]:
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()}
 
 
-@pytest.mark.parametrize(("version", "left"), [(3, 2), (4, 1)])
+@pytest.mark.parametrize(("version", "n_steps"), [(3, 2), (4, 1)])
 def test_an_earlier_version_becomes_this_one_and_the_log_has_one_line(
-    version: int, left: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    version: int, n_steps: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "privateer.data")
-    made(tmp_path / "some.db", version)
-    kind = NOW if left == 2 else FileKind(77, 5, NOW.schema, "SETTING", steps={4: STEPS[4]})
+    make_file(tmp_path / "some.db", version)
+    kind = NOW if n_steps == 2 else FileKind(77, 5, NOW.schema, "SETTING", steps={4: STEPS[4]})
     with closing(open_database(tmp_path / "some.db", kind)) as db:
         assert db.execute("PRAGMA user_version").fetchone() == (5,)
         assert db.execute("SELECT id FROM person").fetchall() == [(1,)]
@@ -62,10 +62,10 @@ def test_an_earlier_version_becomes_this_one_and_the_log_has_one_line(
         (6, "some.db was made by a newer Privateer: schema 6, and this one reads 5", "install the newer version again"),
     ],
 )
-def test_a_file_that_is_too_old_or_too_new_is_called_that_and_not_a_byte_of_it_changes(
+def test_a_file_that_is_too_old_or_too_new_is_refused_and_unchanged(
     version: int, says: str, remedy: str, tmp_path: Path
 ) -> None:
-    made(tmp_path / "some.db", version)
+    make_file(tmp_path / "some.db", version)
     before = digests(tmp_path)
     assert before.keys() == {"some.db", "some.db-wal"}
     with pytest.raises(SpecError) as caught:
@@ -75,15 +75,15 @@ def test_a_file_that_is_too_old_or_too_new_is_called_that_and_not_a_byte_of_it_c
     assert digests(tmp_path) == before
 
 
-def test_another_service_s_file_is_no_migration(tmp_path: Path) -> None:
-    made(tmp_path / "some.db", 3, application=78)
+def test_a_file_of_another_service_is_not_migrated(tmp_path: Path) -> None:
+    make_file(tmp_path / "some.db", 3, application=78)
     with pytest.raises(SpecError, match=r"some\.db is not a database of this service"):
         open_database(tmp_path / "some.db", NOW)
 
 
 def test_a_migration_that_fails_leaves_the_earlier_version(tmp_path: Path) -> None:
     """All steps are one transaction."""
-    made(tmp_path / "some.db", 3)
+    make_file(tmp_path / "some.db", 3)
     broken = FileKind(77, 5, NOW.schema, "SETTING", steps={3: STEPS[3], 4: "CREATE TABLE place (id)"})
     with pytest.raises(SpecError, match=r"some\.db does not open"):
         open_database(tmp_path / "some.db", broken)
@@ -91,7 +91,7 @@ def test_a_migration_that_fails_leaves_the_earlier_version(tmp_path: Path) -> No
         assert db.execute("SELECT id FROM person").fetchall() == [(1,)]
 
 
-def test_who_stopped_in_order_leaves_no_log_behind(tmp_path: Path) -> None:
+def test_a_clean_stop_leaves_no_write_ahead_log(tmp_path: Path) -> None:
     path = tmp_path / "some.db"
     assert not was_cut_short(path)
     db = connect(path, NOW)
@@ -101,8 +101,8 @@ def test_who_stopped_in_order_leaves_no_log_behind(tmp_path: Path) -> None:
     assert not was_cut_short(path)
 
 
-def test_a_commit_that_fails_leaves_nothing_open(tmp_path: Path) -> None:
-    """Nobody reads what was not committed, and the next transaction begins."""
+def test_a_failed_commit_leaves_no_transaction_open(tmp_path: Path) -> None:
+    """Uncommitted rows are invisible, and the next transaction begins."""
     later = "CREATE TABLE a (id INTEGER PRIMARY KEY); CREATE TABLE b (a REFERENCES a DEFERRABLE INITIALLY DEFERRED)"
     database = SqliteDatabase(open_database(tmp_path / "a.db", FileKind(78, 1, later, "SETTING")))
     with database.driver() as raw:
@@ -117,7 +117,7 @@ def test_a_commit_that_fails_leaves_nothing_open(tmp_path: Path) -> None:
     database.close()
 
 
-def test_who_waits_while_a_database_is_closed_is_refused(tmp_path: Path) -> None:
+def test_a_transaction_waiting_at_close_is_refused(tmp_path: Path) -> None:
     """Nobody uses a connection at the moment at which another thread closes it."""
     database = SqliteDatabase(open_database(tmp_path / "some.db", NOW))
     refusals = list[str]()

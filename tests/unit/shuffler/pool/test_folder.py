@@ -1,4 +1,4 @@
-"""The data folder: one process, its owner's eyes alone, and databases that are what they should be."""
+"""The data folder: one process, readable by its owner alone, with valid databases."""
 
 import os
 import sqlite3
@@ -16,17 +16,17 @@ from tests.support.asgi import serving
 from tests.support.senders import Signing
 from tests.unit.shuffler.fake_server import body_of, listening
 from tests.unit.shuffler.helpers import sealed_reports
-from tests.unit.shuffler.test_process import running
+from tests.unit.shuffler.test_process import start_process
 
 
-async def test_a_second_shuffler_touches_nothing(settings):
+async def test_a_second_shuffler_on_the_folder_is_refused(settings):
     """Not even a key that is missing: the first one may be about to make it."""
     settings.data.mkdir()
-    held = open_history(settings.data)
+    database = open_history(settings.data)
     with pytest.raises(SpecError, match="is in use"):
         create_app(settings)
     assert {path.suffix for path in settings.data.iterdir()} <= {".sqlite", ".sqlite-wal"}
-    held.close()
+    database.close()
     async with serving(create_app(settings)):
         assert (settings.data / "shuffler.key").exists()
 
@@ -39,12 +39,12 @@ def test_a_start_that_fails_gives_the_folder_back(settings):
             create_app(settings)
 
 
-def test_what_a_killed_doctor_left_goes_at_the_next_start(settings):
-    left = settings.data / ".privateer-left"
-    left.mkdir(parents=True)
-    (left / "taken.sqlite").write_bytes(b"a copy of what was taken")
+def test_files_of_a_killed_doctor_are_deleted_at_the_next_start(settings):
+    copies = settings.data / ".privateer-left"
+    copies.mkdir(parents=True)
+    (copies / "taken.sqlite").write_bytes(b"a copy of what was taken")
     open_history(settings.data).close()
-    assert not left.exists()
+    assert not copies.exists()
 
 
 async def test_files_are_their_owners_alone(server, tmp_path):
@@ -52,7 +52,7 @@ async def test_files_are_their_owners_alone(server, tmp_path):
     header, data = server.publish(batch=50), tmp_path / "data"
     mask = os.umask(0)
     try:
-        with listening(server) as address, running(address, data) as process:
+        with listening(server) as address, start_process(address, data) as process:
             await process.ready()
             async with httpx.AsyncClient(auth=Signing()) as client:
                 url = f"{process.url}/experiments/spring/reports"
@@ -67,24 +67,24 @@ async def test_files_are_their_owners_alone(server, tmp_path):
     assert set(modes.values()) == {0o600}
 
 
-def garbage(path: Path) -> None:
+def write_garbage(path: Path) -> None:
     path.write_bytes(b"no database" * 1000)
 
 
-def older(path: Path) -> None:
+def write_older_database(path: Path) -> None:
     """As written before databases had a version."""
     with sqlite3.connect(path) as database:
         database.execute("CREATE TABLE place (id INTEGER PRIMARY KEY, taken INTEGER, sealed BLOB)")
     database.close()
 
 
-def newer(path: Path) -> None:
+def write_newer_database(path: Path) -> None:
     with sqlite3.connect(path) as database:
         database.execute("PRAGMA user_version=77")
     database.close()
 
 
-def foreign(path: Path) -> None:
+def write_foreign_database(path: Path) -> None:
     """Another program's, which happens to have our number."""
     with sqlite3.connect(path) as database:
         database.execute("CREATE TABLE notes (text)")
@@ -96,24 +96,24 @@ def foreign(path: Path) -> None:
 @pytest.mark.parametrize(("version", "says"), [(0, "is too old: schema 0"), (77, "was made by a newer Privateer")])
 async def test_a_folder_of_another_age_is_untouched(settings, server, broken, version, says):
     """No key is made, no other file is opened."""
-    asked = settings.model_copy(update={"tokens": TokenSettings(required=True, keys="/nowhere")})
-    async with serving(create_app(asked, httpx.ASGITransport(server.app))) as client:
+    with_tokens = settings.model_copy(update={"tokens": TokenSettings(required=True, keys="/nowhere")})
+    async with serving(create_app(with_tokens, httpx.ASGITransport(server.app))) as client:
         header = server.publish(batch=50)
         answer = await client.get("/experiments/spring")
         assert (answer.status_code, answer.json()["version"]) == (200, header.version)
     (path,) = settings.data.glob(broken)
     with closing(sqlite3.connect(path)) as database:
         database.execute(f"PRAGMA user_version={version}")
-    before = {one.name: one.read_bytes() for one in settings.data.iterdir()}
+    before = {file.name: file.read_bytes() for file in settings.data.iterdir()}
     assert len(before) == 6
     with pytest.raises(SpecError, match=says) as caught:
-        create_app(asked, httpx.ASGITransport(server.app))
+        create_app(with_tokens, httpx.ASGITransport(server.app))
     assert caught.value.field == "PRIVATEER_DATA"
-    assert {one.name: one.read_bytes() for one in settings.data.iterdir()} == before
+    assert {file.name: file.read_bytes() for file in settings.data.iterdir()} == before
 
 
 @pytest.mark.parametrize("name", ["taken.sqlite", "a.db"])
-@pytest.mark.parametrize("damage", [garbage, older, newer, foreign])
+@pytest.mark.parametrize("damage", [write_garbage, write_older_database, write_newer_database, write_foreign_database])
 def test_a_database_that_cannot_be_used_is_one_line_and_exit_code_2(monkeypatch, capsys, tmp_path, name, damage):
     damage(tmp_path / name)
     before = (tmp_path / name).read_bytes()
@@ -122,15 +122,15 @@ def test_a_database_that_cannot_be_used_is_one_line_and_exit_code_2(monkeypatch,
     with pytest.raises(SystemExit) as caught:
         main()
     assert caught.value.code == 2
-    told = capsys.readouterr().err
-    assert told.count("\n") == 1
-    assert told.startswith(f"privateer-shuffler: PRIVATEER_DATA: {name} ")
-    assert told.rstrip().endswith(")")  # the remedy
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1
+    assert err.startswith(f"privateer-shuffler: PRIVATEER_DATA: {name} ")
+    assert err.rstrip().endswith(")")  # the remedy
     assert (tmp_path / name).read_bytes() == before
 
 
 @pytest.mark.parametrize("harm", ["places", "sizes", "label", "pages"])
-def test_a_damaged_round_is_told(new_store, tmp_path, settings, harm):
+def test_a_damaged_round_database_is_reported(new_store, tmp_path, settings, harm):
     settings.data.mkdir()
     store = new_store(200, folder=settings.data)
     store.close()

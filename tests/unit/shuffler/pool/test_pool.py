@@ -7,9 +7,9 @@ from scipy import stats
 
 from privateer_core.errors import DuplicateReport, Unavailable
 from privateer_core.wire.batch import decode_batch
-from privateer_core.wire.envelope import decode_envelope, pieces
+from privateer_core.wire.envelope import decode_envelope, split_bytes
 from privateer_shuffler.pool.placed_round import PlacedRound
-from privateer_shuffler.pool.pool import _GATHER_SECONDS, _MANY
+from privateer_shuffler.pool.pool import _GATHER_SECONDS, _MIN_SHARED_UPLOADS
 from privateer_shuffler.pool.round_file import RoundStore
 from privateer_shuffler.shuffle import RandomBelow
 from tests.support.statistics import FALSE_ALARM
@@ -37,7 +37,7 @@ async def fill(pool, reports, at_once=1):
         await pool.hold(reports[start : start + at_once])
 
 
-async def quiet(folder):
+async def wait_for_empty_log(folder):
     """Wait until the write-ahead log is empty."""
     await until(lambda: log(folder) == b"")
 
@@ -56,13 +56,13 @@ async def test_nothing_is_acknowledged_before_it_is_durable(new_store, monkeypat
     monkeypatch.setattr(store, "commit", lambda: (disk.wait(20), commit()))
     pool, (report,) = pool_of(store), sealed_reports(1)
     first = asyncio.ensure_future(pool.hold([report]))
-    again = asyncio.ensure_future(pool.hold([report]))
+    repeated = asyncio.ensure_future(pool.hold([report]))
     await asyncio.sleep(0.2)
     assert not first.done()
-    assert not again.done()  # "held already" is a promise, too
+    assert not repeated.done()  # "held already" is a promise, too
     disk.set()
     assert (await first).accepted == 1
-    assert (await again).refused == {"duplicate-report": 1}
+    assert (await repeated).refused == {"duplicate-report": 1}
     await pool.close()
 
 
@@ -77,16 +77,16 @@ async def test_requests_share_commits(new_store, monkeypatch):
     await pool.close()
 
 
-async def commits_of(store, monkeypatch, at_once):
+async def count_commits(store, monkeypatch, at_once):
     """Commits of so many requests at once and of two more, the second of which comes before a gathering ends."""
     commits, commit, sleep = [], store.commit, asyncio.sleep
-    gathering, enough = asyncio.Event(), asyncio.Event()
+    gathering, event = asyncio.Event(), asyncio.Event()
 
     async def gather(seconds):
         if seconds != _GATHER_SECONDS:
             return await sleep(seconds)
         gathering.set()
-        return await enough.wait()
+        return await event.wait()
 
     with monkeypatch.context() as patch:
         patch.setattr(asyncio, "sleep", gather)
@@ -96,32 +96,32 @@ async def commits_of(store, monkeypatch, at_once):
         first, waits = pool.hold(sealed_reports(1)), asyncio.ensure_future(gathering.wait())
         await asyncio.wait({first, waits}, return_when=asyncio.FIRST_COMPLETED)
         second = pool.hold(sealed_reports(1))
-        enough.set()
+        event.set()
         assert [(await receipt).accepted for receipt in (first, second)] == [1, 1]
         waits.cancel()
         await pool.close()
     return len(commits)
 
 
-async def test_under_load_requests_wait_for_each_other(new_store, monkeypatch, tmp_path):
-    """If many shared a commit, the next ones wait, so that more of them share theirs; nobody waits after a few."""
+async def test_requests_share_commits_under_load(new_store, monkeypatch, tmp_path):
+    """After a shared commit the next requests wait to share theirs, until a few commits had a single request."""
     (tmp_path / "few").mkdir()
-    assert await commits_of(new_store(1000), monkeypatch, _MANY) == 2
-    assert await commits_of(new_store(1000, tmp_path / "few"), monkeypatch, _MANY - 1) == 3
+    assert await count_commits(new_store(1000), monkeypatch, _MIN_SHARED_UPLOADS) == 2
+    assert await count_commits(new_store(1000, tmp_path / "few"), monkeypatch, _MIN_SHARED_UPLOADS - 1) == 3
 
 
-async def test_requests_that_do_not_wait_are_caught(new_store, monkeypatch):
-    monkeypatch.setattr("privateer_shuffler.pool.pool._MANY", 1000)
-    assert await commits_of(new_store(1000), monkeypatch, 8) == 3
+async def test_unshared_commits_are_caught(new_store, monkeypatch):
+    monkeypatch.setattr("privateer_shuffler.pool.pool._MIN_SHARED_UPLOADS", 1000)
+    assert await count_commits(new_store(1000), monkeypatch, 8) == 3
 
 
-async def test_the_batch_is_exact(new_store):
+async def test_a_pool_accepts_exactly_its_batch(new_store):
     pool, reports = pool_of(new_store(5)), sealed_reports(9)
     await pool.hold(reports[:3])
     receipt = await pool.hold(reports[3:])
     assert (receipt.accepted, receipt.refused) == (2, {"unavailable": 4})
-    assert isinstance(receipt.problem, Unavailable)
-    assert pool.full
+    assert isinstance(receipt.first_refusal, Unavailable)
+    assert pool.is_full
     await pool.filled.wait()
     envelope = decode_batch(await pool.batch())
     assert envelope.header == pool.header
@@ -133,9 +133,9 @@ async def test_the_same_bytes_are_held_once(new_store):
     pool, reports = pool_of(new_store(5)), sealed_reports(2)
     receipt = await pool.hold([reports[0], reports[0], reports[1]])
     assert (receipt.accepted, receipt.refused) == (2, {"duplicate-report": 1})
-    assert isinstance(receipt.problem, DuplicateReport)
+    assert isinstance(receipt.first_refusal, DuplicateReport)
     assert (await pool.hold(reports)).refused == {"duplicate-report": 2}
-    assert pool.held == 2
+    assert pool.n_held == 2
     await pool.close()
 
 
@@ -144,7 +144,7 @@ async def test_a_restart_keeps_reports_and_their_places(new_store, tmp_path):
     await pool.hold(reports[:3])
     await pool.close()
     pool = reload(tmp_path)
-    assert pool.held == 3
+    assert pool.n_held == 3
     assert (await pool.hold(reports)).refused == {"duplicate-report": 3}
     batch = await pool.batch()
     await pool.close()
@@ -155,12 +155,12 @@ async def test_a_restart_keeps_reports_and_their_places(new_store, tmp_path):
     await pool.close()
 
 
-async def test_a_forgotten_pool_takes_nothing(new_store, tmp_path):
+async def test_an_erased_pool_accepts_no_report(new_store, tmp_path):
     pool, reports = pool_of(new_store(5)), sealed_reports(5)
     await pool.hold(reports[:3])
     await pool.forget()
     assert (await pool.hold(reports)).refused == {"unavailable": 5}
-    assert (pool.held, pool.full) == (0, True)
+    assert (pool.n_held, pool.is_full) == (0, True)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -168,7 +168,7 @@ def fail():
     raise sqlite3.OperationalError("disk I/O error")
 
 
-async def test_nothing_is_left_of_what_a_failing_disk_did_not_take(new_store, tmp_path, monkeypatch):
+async def test_reports_of_a_failed_commit_are_rolled_back(new_store, tmp_path, monkeypatch):
     store, reports = new_store(5), sealed_reports(5)
     pool = pool_of(store)
     await pool.hold(reports[:1])
@@ -177,14 +177,14 @@ async def test_nothing_is_left_of_what_a_failing_disk_did_not_take(new_store, tm
         for task in [pool.hold([report]) for report in reports[1:]]:
             with pytest.raises(Unavailable):
                 await task
-    assert (pool.last_commit.has_failed, pool.held, pool.full) == (True, 1, False)
+    assert (pool.last_commit.has_failed, pool.n_held, pool.is_full) == (True, 1, False)
     assert (await pool.hold(reports[1:])).accepted == 4  # the disk has room again: the same bytes, in other places
-    assert (pool.last_commit.has_failed, pool.full) == (False, True)
+    assert (pool.last_commit.has_failed, pool.is_full) == (False, True)
     batch = await pool.batch()
     await pool.close()
     pool = reload(tmp_path)
     assert await pool.batch() == batch
-    assert sorted(pieces(decode_batch(batch).sealed, SIZE)) == sorted(reports)
+    assert sorted(split_bytes(decode_batch(batch).sealed, SIZE)) == sorted(reports)
     await pool.close()
 
 
@@ -200,11 +200,11 @@ async def test_a_disk_that_cannot_undo_stops_the_pool(new_store, tmp_path, monke
         await pool.hold(reports[1:])
     await pool.close()
     pool = reload(tmp_path)
-    assert pool.held == 0
+    assert pool.n_held == 0
     await pool.close()
 
 
-async def test_the_log_is_emptied_as_soon_as_the_disk_lets_it(new_store, tmp_path, monkeypatch):
+async def test_the_write_ahead_log_is_emptied_after_a_disk_failure(new_store, tmp_path, monkeypatch):
     monkeypatch.setattr("privateer_shuffler.pool.pool._FULL_DISK_SECONDS", 0.01)
     store = new_store(50)
     pool, attempts = pool_of(store), []
@@ -213,18 +213,18 @@ async def test_the_log_is_emptied_as_soon_as_the_disk_lets_it(new_store, tmp_pat
         await pool.hold(sealed_reports(1))
         await until(lambda: len(attempts) > 1)
         assert log(tmp_path) != b""
-    await quiet(tmp_path)
+    await wait_for_empty_log(tmp_path)
     await pool.close()
 
 
-async def test_a_sender_that_hangs_up_harms_nobody(new_store):
+async def test_a_cancelled_upload_does_not_affect_others(new_store):
     pool, reports = pool_of(new_store(5)), sealed_reports(3)
     tasks = [asyncio.ensure_future(pool.hold([report])) for report in reports]
     await asyncio.sleep(0)
     tasks[1].cancel()
     results = await asyncio.gather(*tasks, return_exceptions=True)
     assert [getattr(result, "accepted", None) for result in results] == [1, None, 1]
-    assert pool.held == 3
+    assert pool.n_held == 3
     await pool.close()
 
 
@@ -240,17 +240,17 @@ async def test_the_database_is_the_same_whatever_the_order_of_arrival(new_store,
         folder = tmp_path / str(at_once)
         folder.mkdir()
         free = list(range(50))
-        wanted = iter(order)
+        targets = iter(order)
 
-        def chosen(count, free=free, wanted=wanted):  # as Places does it: the last free place fills the gap
-            index = free.index(next(wanted))
+        def choose_place(count, free=free, targets=targets):  # as Places does it: the last free place fills the gap
+            index = free.index(next(targets))
             free[index], free[-1] = free[-1], free[index]
             free.pop()
             return index
 
-        pool = pool_of(new_store(50, folder), chosen)
+        pool = pool_of(new_store(50, folder), choose_place)
         await fill(pool, [reports[place] for place in order], at_once)
-        await quiet(folder)
+        await wait_for_empty_log(folder)
         contents.append(database(folder))
         await pool.close()
     assert all(report in contents[0] for report in reports)
@@ -261,7 +261,7 @@ async def rank_correlation(pool, folder) -> float:
     """p-value of the correlation between arrival and position in the raw file."""
     reports = sealed_reports(300)
     await fill(pool, reports, 3)
-    await quiet(folder)
+    await wait_for_empty_log(folder)
     raw = database(folder)
     positions = [raw.find(report) for report in reports]
     assert -1 not in positions
@@ -275,7 +275,7 @@ async def test_positions_in_the_file_do_not_follow_arrival(new_store, tmp_path):
     await pool.close()
 
 
-async def test_a_pool_that_does_not_shuffle_is_caught(new_store, tmp_path):
+async def test_an_unshuffled_pool_is_caught(new_store, tmp_path):
     pool = pool_of(new_store(400), lambda free: free - 1)
     assert await rank_correlation(pool, tmp_path) < FALSE_ALARM
     await pool.close()
@@ -285,10 +285,10 @@ async def test_the_log_is_emptied_when_nothing_arrives(new_store, tmp_path):
     pool = pool_of(new_store(50))
     await fill(pool, sealed_reports(10))
     assert log(tmp_path) != b""
-    await quiet(tmp_path)
+    await wait_for_empty_log(tmp_path)
     await fill(pool, sealed_reports(1))
     assert log(tmp_path) != b""
-    await quiet(tmp_path)
+    await wait_for_empty_log(tmp_path)
     await pool.close()
 
 

@@ -21,21 +21,21 @@ def write(store, reports):
 def test_reports_come_back_in_the_order_of_their_places(new_store):
     store, reports = new_store(3), sealed_reports(3)
     write(store, [(reports[2], 2), (reports[0], 0)])
-    assert list(store.places()) == [(0, reports[0]), (1, None), (2, reports[2])]
+    assert list(store.iter_places()) == [(0, reports[0]), (1, None), (2, reports[2])]
     write(store, [(reports[1], 1)])
     assert store.batch() == b"".join(reports)
     store.close()
 
 
-def test_a_round_is_found_again(new_store, tmp_path):
+def test_a_round_is_loaded_with_its_reports(new_store, tmp_path):
     store, reports = new_store(3), sealed_reports(1)
     write(store, [(reports[0], 1)])
     store.close()
     (path,) = tmp_path.glob("*.db")
-    again = RoundStore.load(path)
-    assert again.label == store.label
-    assert list(again.places()) == [(0, None), (1, reports[0]), (2, None)]
-    again.close()
+    reopened = RoundStore.load(path)
+    assert reopened.label == store.label
+    assert list(reopened.iter_places()) == [(0, None), (1, reports[0]), (2, None)]
+    reopened.close()
 
 
 def test_commits_wait_for_the_disk(new_store):
@@ -48,7 +48,7 @@ def test_commits_wait_for_the_disk(new_store):
 
 
 @pytest.mark.parametrize("size", [SIZE, 700, 5000])
-def test_a_report_overwrites_its_place_and_moves_nothing(new_store, tmp_path, size):
+def test_a_report_overwrites_its_place_in_the_file(new_store, tmp_path, size):
     """Reports of any size lie in the file where their place is, also if they span pages."""
     store = new_store(30, size=size)
     (path,) = tmp_path.glob("*.db")
@@ -139,19 +139,19 @@ def test_a_round_has_one_database(new_store, tmp_path):
     write(store, [(report, 0)])
     with pytest.raises(FileExistsError):
         new_store(3)
-    assert next(store.places()) == (0, report)
+    assert next(store.iter_places()) == (0, report)
     store.close()
 
 
-def test_no_file_remains_when_there_is_no_room(new_store, tmp_path, monkeypatch):
+def test_no_file_remains_of_a_creation_without_disk_space(new_store, tmp_path, monkeypatch):
     connect = sqlite3.connect
 
-    def cramped(*arguments, **options):
+    def limit_file_size(*arguments, **options):
         connection = connect(*arguments, **options)
         connection.execute("PRAGMA max_page_count=20")
         return connection
 
-    monkeypatch.setattr(sqlite3, "connect", cramped)
+    monkeypatch.setattr(sqlite3, "connect", limit_file_size)
     with pytest.raises(sqlite3.OperationalError, match="full"):
         new_store(10_000)
     assert list(tmp_path.iterdir()) == []
@@ -165,7 +165,7 @@ def test_two_shufflers_do_not_share_a_folder(new_store, tmp_path):
     store.close()
 
 
-def test_a_damaged_file_is_told(tmp_path):
+def test_a_damaged_file_is_reported(tmp_path):
     path, content = tmp_path / "damaged.db", b"no database at all" * 100
     path.write_bytes(content)
     with pytest.raises(SpecError, match="damaged") as caught:
@@ -174,7 +174,7 @@ def test_a_damaged_file_is_told(tmp_path):
     assert path.read_bytes() == content
 
 
-def test_a_label_that_makes_no_sense_is_told(new_store, tmp_path):
+def test_an_invalid_label_is_reported(new_store, tmp_path):
     store = new_store(3)
     store._connection.execute("UPDATE label SET label = X'00'")
     store.close()

@@ -16,7 +16,7 @@ const WORDS = {
   pending: "No service has answered yet. The sealed report waits in this browser, and is sent when you come back.",
   refused: "The server did not take the report. Nothing else is sent.",
   "already-reported": "This visitor has reported, and never does so twice.",
-  "not-asked": "The experiment asks nobody now. Nothing was sent.",
+  "not-requested": "The experiment asks nobody now. Nothing was sent.",
 };
 const $ = (id) => document.getElementById(id);
 const demo = await (await fetch("demo.json")).json();
@@ -61,7 +61,7 @@ async function begin() {
     session = await client(new IndexedDbLedger(`privateer-demo-${visitor()}`)).join(demo.experiment);
     trouble(session.offline ? "The server does not answer. You can choose by the policy that was kept here." : "");
     $("choose").disabled = false;
-    if (!session.asked) $("outcome").textContent = "This visitor has reported, and never does so twice. You may still look at places.";
+    if (!session.reportRequested) $("outcome").textContent = "This visitor has reported, and never does so twice. You may still look at places.";
   } catch (error) {
     trouble(`${error.message}. You can still see below what the server learned from others.`);
   }
@@ -72,8 +72,8 @@ function show(place) {
   $("scene").setAttribute("aria-label", SCENES[place] ?? place);
   $("place").textContent = place;
   $("shown").hidden = false;
-  $("question").hidden = !session.asked;
-  for (const id of ["like", "dislike"]) $(id).hidden = !session.asked;
+  $("question").hidden = !session.reportRequested;
+  for (const id of ["like", "dislike"]) $(id).hidden = !session.reportRequested;
 }
 
 $("about").addEventListener("submit", (event) => {

@@ -1,7 +1,7 @@
 // @ts-check
 /** The cells of features, in each of which a shape function has one value, and the questions that merge cells. */
 
-import { sound, says } from "../../errors.js";
+import { requireKnown, formatFields } from "../../errors.js";
 import { isWhole } from "../../numbers.js";
 
 /** Numbers of merged cells in which a feature in order is asked about, besides its own cells. */
@@ -15,20 +15,20 @@ const [BINS_MIN, BINS_MAX] = [2, 64];
  */
 
 /** @param {ShapeCells} one */
-const countOf = ({ bins, codes, missing }) => (bins || codes.length) + (missing ? 1 : 0);
+const countCells = ({ bins, codes, missing }) => (bins || codes.length) + (missing ? 1 : 0);
 
 /** @param {import("../../spec.js").Spec} spec @returns {ShapeCells[]} */
-function cellsOf(spec) {
+function listCells(spec) {
   const { bins = BINS } = spec.table;
-  sound(isWhole(bins, BINS_MIN, BINS_MAX), "algorithm.bins");
+  requireKnown(isWhole(bins, BINS_MIN, BINS_MAX), "algorithm.bins");
   let start = 0;
   return [...spec.features].map(([name, feature]) => {
     const [{ codes, columns, cyclic = false }] = feature.blocks;
-    const own = start;
+    const first = start;
     start += feature.columns;
-    if (codes.length) return { start: own, bins: 0, codes, columns, missing: false, cyclic };
+    if (codes.length) return { start: first, bins: 0, codes, columns, missing: false, cyclic };
     const { ordered, levels, missing = false } = spec.tables[name];
-    return { start: own, bins: ordered ? levels.length : bins, codes, columns: 1, missing, cyclic };
+    return { start: first, bins: ordered ? levels.length : bins, codes, columns: 1, missing, cyclic };
   });
 }
 
@@ -36,17 +36,17 @@ function cellsOf(spec) {
 export class Questions {
   /** @param {import("../../spec.js").Spec} spec */
   constructor(spec) {
-    this.features = cellsOf(spec);
+    this.features = listCells(spec);
     this.merges = spec.trust.promises;
     /** The place of each feature's first term; 0 is the term that everybody has. @type {number[]} */
     this.firsts = [];
-    this.terms = this.features.reduce((sum, one) => (this.firsts.push(sum), sum + countOf(one)), 1);
+    this.terms = this.features.reduce((sum, feature) => (this.firsts.push(sum), sum + countCells(feature)), 1);
     /** Each question's feature, and into how many parts the cells of one in order are merged; 0: into none. */
     this.asked = this.features.flatMap((feature, place) => {
       const coarser = this.merges ? COARSER.filter((parts) => parts < feature.bins) : [];
       return [0, ...coarser].map((parts) => ({ place, parts }));
     });
-    this.sizes = [1, ...this.asked.map(({ place, parts }) => (parts ? parts + (this.features[place].missing ? 1 : 0) : countOf(this.features[place])))];
+    this.sizes = [1, ...this.asked.map(({ place, parts }) => (parts ? parts + (this.features[place].missing ? 1 : 0) : countCells(this.features[place])))];
     let end = 0;
     /** The place of each question's first part among those of all. */
     this.starts = this.sizes.map((size) => (end += size) - size);
@@ -60,17 +60,17 @@ export class Questions {
     return this.sizes.length;
   }
 
-  /** Whether a policy has the same. @param {any} told */
-  is(told) {
-    const features = told?.cells?.features;
-    if (told?.merges !== this.merges || !Array.isArray(features) || features.length !== this.features.length) return false;
-    return this.features.every((feature, i) => says(features[i], feature));
+  /** Whether a policy has the same. @param {any} decoded */
+  is(decoded) {
+    const features = decoded?.cells?.features;
+    if (decoded?.merges !== this.merges || !Array.isArray(features) || features.length !== this.features.length) return false;
+    return this.features.every((feature, i) => formatFields(features[i], feature));
   }
 
   /** The terms of a person's cells, one a feature. @param {number[]} columns */
   locate(columns) {
-    const found = new Int32Array(this.features.length);
-    for (let i = 0; i < found.length; i++) {
+    const cells = new Int32Array(this.features.length);
+    for (let i = 0; i < cells.length; i++) {
       const { start, bins, codes, columns: width, missing } = this.features[i];
       let cell = 0;
       if (codes.length) {
@@ -79,9 +79,9 @@ export class Questions {
       } else {
         cell = missing && columns[start + 1] > 0.5 ? bins : Math.min(Math.floor(columns[start] * bins), bins - 1);
       }
-      found[i] = this.firsts[i] + cell;
+      cells[i] = this.firsts[i] + cell;
     }
-    return found;
+    return cells;
   }
 
   /** The part, within a question, of a person with these terms. @param {number} question @param {Int32Array} terms */

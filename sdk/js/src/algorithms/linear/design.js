@@ -1,7 +1,7 @@
 // @ts-check
 /** How columns in [0, 1] become the coordinates of a context: 1, and what each block of columns says. */
 
-import { says } from "../../errors.js";
+import { formatFields } from "../../errors.js";
 
 /** @typedef {import("../../features.js").Block} Block */
 
@@ -15,11 +15,11 @@ export class Design {
     this.dimension = this.blocks.reduce((sum, block) => sum + width(block), 1);
   }
 
-  /** Whether a policy has the same. @param {any} told */
-  is(told) {
-    const blocks = told?.blocks;
+  /** Whether a policy has the same. @param {any} decoded */
+  is(decoded) {
+    const blocks = decoded?.blocks;
     if (!Array.isArray(blocks) || blocks.length !== this.blocks.length) return false;
-    return this.blocks.every((block, i) => says(blocks[i], { cyclic: false, ...block }));
+    return this.blocks.every((block, i) => formatFields(blocks[i], { cyclic: false, ...block }));
   }
 
   /** A number is in [-1, 1], one that comes round a point of the unit circle, yes and no are 1 and -1, and one of several levels is one-hot. @param {number[]} columns */
@@ -27,17 +27,17 @@ export class Design {
     const row = [1];
     let start = 0;
     for (const [place, block] of this.blocks.entries()) {
-      const own = columns.slice(start, start + block.columns);
+      const values = columns.slice(start, start + block.columns);
       start += block.columns;
-      const angle = 2 * Math.PI * own[0];
+      const angle = 2 * Math.PI * values[0];
       // Who has no number is at the centre of the circle.
-      if (block.flags && this.blocks[place - 1]?.cyclic) row.push(...row.splice(-2).map((one) => one * (1 - own[0])));
-      if (block.flags) row.push(...own);
+      if (block.flags && this.blocks[place - 1]?.cyclic) row.push(...row.splice(-2).map((entry) => entry * (1 - values[0])));
+      if (block.flags) row.push(...values);
       else if (block.cyclic) row.push(Math.sin(angle), Math.cos(angle));
-      else if (width(block) === 1) row.push(2 * own[0] - 1);
+      else if (width(block) === 1) row.push(2 * values[0] - 1);
       else {
-        const code = own.reduce((sum, bit) => 2 * sum + bit, 0);
-        row.push(...block.codes.map((one) => (one === code ? 1 : 0)));
+        const code = values.reduce((sum, bit) => 2 * sum + bit, 0);
+        row.push(...block.codes.map((entry) => (entry === code ? 1 : 0)));
       }
     }
     return row;

@@ -1,7 +1,7 @@
 // @ts-check
 /** What a person tells about a context: vectors of length 1 at most. */
 
-import { clipped } from "../../numbers.js";
+import { clipNumber } from "../../numbers.js";
 import { lengthOf } from "../../vectors.js";
 
 /** Shorter vectors have no direction. */
@@ -9,12 +9,12 @@ export const SHORTEST = 1e-100;
 const SURE = 0.02;
 
 /** The expected reward of x theta, away from 0 and 1. @param {string} name @param {number} value */
-export const link = (name, value) =>
-  name === "identity" ? clipped(value, SURE, 1 - SURE) : SURE + (1 - 2 * SURE) / (1 + Math.exp(-value));
+export const applyLink = (name, value) =>
+  name === "identity" ? clipNumber(value, SURE, 1 - SURE) : SURE + (1 - 2 * SURE) / (1 + Math.exp(-value));
 
 /** The second moments of a row, which is shortened to length 1: products, those of two coordinates times the root of 2. @param {number[]} row */
-export function squares(row) {
+export function encodeSquares(row) {
   const length = Math.max(1, lengthOf(row));
-  const short = row.map((one) => one / length);
+  const short = row.map((entry) => entry / length);
   return short.flatMap((left, i) => short.slice(i).map((right, j) => left * right * (j ? Math.SQRT2 : 1)));
 }

@@ -1,1 +1,1 @@
-"""What a trial's releases add up to."""
+"""Sums of a trial's releases, and statistics of them."""

@@ -1,4 +1,4 @@
-"""Average effects over segments, of which some have too few people for a rate of their own."""
+"""Average effects over segments, including segments with too few participants for a rate of their own."""
 
 from dataclasses import dataclass
 from typing import Final, Self
@@ -11,7 +11,7 @@ from privateer_server.algorithms.trial.evidence.weighted_sums import Sums, rates
 
 Array = NDArray[np.float64]
 
-_OWN: Final = 20.0
+_PRIOR_RARE_OUTCOMES: Final = 20.0
 """Rare outcomes, positive or negative, with which a segment's mean counts as much as that of all segments."""
 
 
@@ -24,36 +24,37 @@ class Average:
 
     estimate: Array
     variance: Array
-    ready: NDArray[np.bool_]
+    is_ready: NDArray[np.bool_]
     contributions: Array
 
     @property
     def scores(self) -> Array:
         """Shape (K,): estimate over standard deviation, nan where not ready."""
-        usable = self.ready & (self.variance > 0) & np.isfinite(self.variance)
+        usable = self.is_ready & (self.variance > 0) & np.isfinite(self.variance)
         return np.where(usable, self.estimate / np.sqrt(np.where(usable, self.variance, 1.0)), np.nan)
 
 
-def average(sums: Sums, design: TrialDesign) -> Average:
-    """Add up contributions over all segments.
+def average_contributions(sums: Sums, design: TrialDesign) -> Average:
+    """Return the sum of contributions over all segments.
 
     With v a segment's share of hits, q what is kept and d its difference in positive hits: the average is the sum of
     contributions c = (v/q) d. Its variance is that of the differences, and of the segments' shares of hits, which are
     multinomial: (sum c^2/v - average^2)/n. Hits of public slots have no such variance.
 
     A segment that is not ready, which may have nobody, is told from public numbers of people instead of its hits
-    (`by_people`). The average is ready when everybody's hits together are.
+    (`estimate_from_people`). The average is ready when everybody's hits together are.
     """
     rate, q, _, _ = rates(sums)
     values = HitValues.shrunk(sums)
-    few, few_variances = by_people(sums, values, centres(sums, values))
-    contributions = np.where(sums.ready, rate / q * sums.difference, few[..., 0] - few[..., 1])
-    variance = _added(sums, design, contributions, sums.variance, few_variances)
+    small_values, small_variances = estimate_from_people(sums, values, best_centres(sums, values))
+    contributions = np.where(sums.is_ready, rate / q * sums.difference, small_values[..., 0] - small_values[..., 1])
+    variance = _add_variances(sums, design, contributions, sums.variance, small_variances)
     if sums.values is not None:
         # Numbers vary in each arm by their own, as `scores` takes them to.
-        own = by_people(sums, HitValues.of_arms(sums), centres(sums, values))[1]
-        variance = np.maximum(variance, _added(sums, design, contributions, sums.own_variances.sum(axis=-1), own))
-    return Average(contributions.sum(axis=0), variance, np.asarray(sums.together.ready[0]), contributions)
+        _, arm_variances = estimate_from_people(sums, HitValues.of_arms(sums), best_centres(sums, values))
+        own_variances = sums.own_variances.sum(axis=-1)
+        variance = np.maximum(variance, _add_variances(sums, design, contributions, own_variances, arm_variances))
+    return Average(contributions.sum(axis=0), variance, np.asarray(sums.pooled.is_ready[0]), contributions)
 
 
 def side_variances(sums: Sums, design: TrialDesign, contributions: Array, critical: float) -> tuple[Array, Array]:
@@ -62,26 +63,26 @@ def side_variances(sums: Sums, design: TrialDesign, contributions: Array, critic
     They add up what each arm's own rewards vary, as `Sums.side_variances` says it of a segment that is ready.
     """
     values = HitValues.shrunk(sums)
-    _, few = by_people(sums, HitValues.of_arms(sums), centres(sums, values))
-    low, high = (_added(sums, design, contributions, one, few) for one in sums.side_variances(critical))
+    _, small = estimate_from_people(sums, HitValues.of_arms(sums), best_centres(sums, values))
+    low, high = (_add_variances(sums, design, contributions, side, small) for side in sums.side_variances(critical))
     return low, high
 
 
-def _added(sums: Sums, design: TrialDesign, contributions: Array, variance: Array, few: Array) -> Array:
-    """Add up variances of differences, (J, K), and those of segments that are not ready, by people and arm."""
+def _add_variances(sums: Sums, design: TrialDesign, contributions: Array, variance: Array, small: Array) -> Array:
+    """Return the sum of variances of differences, (J, K), by participants and arm in segments that are not ready."""
     rate, q, _, people = rates(sums)
-    known = np.where(sums.ready & np.isfinite(variance), variance, 0.0)
+    ready_variances = np.where(sums.is_ready & np.isfinite(variance), variance, 0.0)
     noise = np.square(sums.difference / q) * sums.hits_noise / np.square(sums.people)
-    total = np.where(sums.ready, np.square(rate / q) * known + noise, few.sum(axis=-1)).sum(axis=0)
+    total = np.where(sums.is_ready, np.square(rate / q) * ready_variances + noise, small.sum(axis=-1)).sum(axis=0)
     if design.counted:
-        shares = np.where(sums.ready, rate / q * np.square(sums.difference) / q, 0.0).sum(axis=0)
-        between = shares - np.square(contributions.sum(axis=0))
-        total = total + np.maximum(between, 0.0) / people.mean(axis=0)
+        squared_shares = np.where(sums.is_ready, rate / q * np.square(sums.difference) / q, 0.0).sum(axis=0)
+        share_variance = squared_shares - np.square(contributions.sum(axis=0))
+        total = total + np.maximum(share_variance, 0.0) / people.mean(axis=0)
     return np.asarray(total)
 
 
-def joined(summed: Average, direct: Average, weight: float) -> Average:
-    """Join two averages of different people.
+def join_averages(summed: Average, direct: Average, weight: float) -> Average:
+    """Return the weighted average of two averages of different participants.
 
     Scores are added with public weights, a and b with a^2 + b^2 = 1, as those of stages are (Lehmacher and Wassmer
     1999): looks then correlate as those of each part do, whatever either varies by. The estimate is the one that has
@@ -90,60 +91,60 @@ def joined(summed: Average, direct: Average, weight: float) -> Average:
     summed, direct: the sum over segments, and the average of people who were asked about everybody.
     weight: share of the planned information that the latter have, a^2.
     """
-    ready = _both_ready(summed, direct)
+    is_ready = _are_both_ready(summed, direct)
     a, b = joint_weights(summed, direct, weight)
     estimate = (a * direct.estimate + b * summed.estimate) / (a + b)
-    return Average(estimate, np.where(ready, 1 / np.square(a + b), np.inf), ready, summed.contributions)
+    return Average(estimate, np.where(is_ready, 1 / np.square(a + b), np.inf), is_ready, summed.contributions)
 
 
-def _both_ready(summed: Average, direct: Average) -> NDArray[np.bool_]:
+def _are_both_ready(summed: Average, direct: Average) -> NDArray[np.bool_]:
     has_variance = (summed.variance > 0) & (direct.variance > 0) & np.isfinite(summed.variance)
-    return np.asarray(summed.ready & direct.ready & has_variance)
+    return np.asarray(summed.is_ready & direct.is_ready & has_variance)
 
 
 def joint_weights(summed: Average, direct: Average, weight: float) -> tuple[Array, Array]:
-    """Return what the direct average counts and what the sum over segments does, (K,) each, up to a factor."""
-    ready = _both_ready(summed, direct)
-    a = np.sqrt(weight / np.where(ready, direct.variance, 1.0))
-    return a, np.sqrt((1 - weight) / np.where(ready, summed.variance, 1.0))
+    """Return the weights of the direct average and of the sum over segments, (K,) each, up to a factor."""
+    is_ready = _are_both_ready(summed, direct)
+    a = np.sqrt(weight / np.where(is_ready, direct.variance, 1.0))
+    return a, np.sqrt((1 - weight) / np.where(is_ready, summed.variance, 1.0))
 
 
 @dataclass(frozen=True)
 class HitValues:
-    """Mean and variance of what a hit of both arms of a contrast counts, (J, K) each; or of each arm, (J, K, 2)."""
+    """Mean and variance of a hit's value, of both arms of a contrast, (J, K) each; or of each arm, (J, K, 2)."""
 
     mean: Array
     variance: Array
 
     @classmethod
     def shrunk(cls, sums: Sums) -> Self:
-        """Return a segment's own, drawn to those of all segments.
+        """Return each segment's moments, shrunk to those of all segments.
 
         With t a segment's effective hits, f the mean of all segments, or what it lacks of 1 where that is less, and s^2
         the variance, its own count t f^2/(t f^2 + 20 s^2): of rare rewards half where 20 people had some.
         """
-        everybody, own = cls._of(sums.together), cls._of(sums)
+        everybody, segment_values = cls._of(sums.pooled), cls._of(sums)
         hits, square = sums.den.sum(axis=-1), sums.square.sum(axis=-1)
-        seen = _ratio(np.square(hits), square, 0.0) * np.square(np.minimum(everybody.mean, 1 - everybody.mean))
-        weight = _ratio(seen, seen + _OWN * everybody.variance, 0.0)
-        mean = weight * own.mean + (1 - weight) * everybody.mean
-        squares = weight * own._square + (1 - weight) * everybody._square
+        information = _divide(np.square(hits), square, 0.0) * np.square(np.minimum(everybody.mean, 1 - everybody.mean))
+        weight = _divide(information, information + _PRIOR_RARE_OUTCOMES * everybody.variance, 0.0)
+        mean = weight * segment_values.mean + (1 - weight) * everybody.mean
+        squares = weight * segment_values._square + (1 - weight) * everybody._square
         return cls(mean, np.maximum(squares - np.square(mean), 0.0))
 
     @classmethod
     def of_arms(cls, sums: Sums) -> Self:
-        """Return those of each arm, drawn to the same arm's of all segments as both arms together are."""
-        everybody = sums.together
-        seen = sums.people_of_arms * np.square(np.minimum(everybody.middle, 1 - everybody.middle))[..., None]
-        weight = _ratio(seen, seen + _OWN * everybody.own_spread, 0.0)
-        own, all_own = np.clip(sums.means, 0.0, 1.0), np.clip(everybody.means, 0.0, 1.0)
-        mean = weight * own + (1 - weight) * all_own
-        squares = weight * (sums.own_spread + np.square(own)) + (1 - weight) * (everybody.own_spread + all_own**2)
+        """Return each arm's moments, shrunk to the same arm's of all segments."""
+        everybody = sums.pooled
+        information = sums.people_of_arms * np.square(np.minimum(everybody.middle, 1 - everybody.middle))[..., None]
+        weight = _divide(information, information + _PRIOR_RARE_OUTCOMES * everybody.own_spread, 0.0)
+        means, all_means = np.clip(sums.means, 0.0, 1.0), np.clip(everybody.means, 0.0, 1.0)
+        mean = weight * means + (1 - weight) * all_means
+        squares = weight * (sums.own_spread + np.square(means)) + (1 - weight) * (everybody.own_spread + all_means**2)
         return cls(mean, np.maximum(squares - np.square(mean), 0.0))
 
     @classmethod
     def _of(cls, sums: Sums) -> Self:
-        mean = np.clip(_ratio(sums.num.sum(axis=-1), sums.den.sum(axis=-1), 0.5), 0.0, 1.0)
+        mean = np.clip(_divide(sums.num.sum(axis=-1), sums.den.sum(axis=-1), 0.5), 0.0, 1.0)
         return cls(mean, mean * (1 - mean) if sums.values is None else sums.spread_of_hits)
 
     @property
@@ -151,16 +152,16 @@ class HitValues:
         return np.asarray(self.variance + np.square(self.mean))
 
 
-def centres(sums: Sums, values: HitValues) -> Array:
-    """Return the numbers c in [0, 1], (J, K), at which the sums of w (W - c T) vary least.
+def best_centres(sums: Sums, values: HitValues) -> Array:
+    """Return the centres c in [0, 1], (J, K), at which the sums of w (W - c T) have the least variance.
 
     Without noise that is what a hit counts on average. A curator's noise varies least at 1/2.
     """
     square, noise = np.maximum(sums.square.sum(axis=-1), 0.0), sums.noise_of_hits.sum(axis=-1)
-    return np.asarray(0.5 + _ratio(square, square + noise, 0.0) * (values.mean - 0.5))
+    return np.asarray(0.5 + _divide(square, square + noise, 0.0) * (values.mean - 0.5))
 
 
-def by_people(sums: Sums, values: HitValues, centre: Array) -> tuple[Array, Array]:
+def estimate_from_people(sums: Sums, values: HitValues, centre: Array) -> tuple[Array, Array]:
     """Return shares of people times (mean reward - centre) of both arms, and variances, (J, K, 2), however few people.
 
     With c the centre, the sum of w (W - c T) over an arm's hits expects u n (q p (f - c) + o (1 - 2 c)): p is the share
@@ -172,13 +173,13 @@ def by_people(sums: Sums, values: HitValues, centre: Array) -> tuple[Array, Arra
     centre: shape (J, K).
     """
     c, scale = centre[..., None], sums.keep[..., None]
-    others = (1 - 2 * c) * sums.other[..., None]
-    mean, variance = (one if one.ndim == sums.num.ndim else one[..., None] for one in (values.mean, values.variance))
-    each = variance + np.square(mean - c)
-    spread = np.maximum(sums.square, 0.0) * each + sums.noise_about(centre)
-    return (sums.num - c * sums.den - others) / scale, spread / np.square(scale)
+    other_hits = (1 - 2 * c) * sums.other[..., None]
+    mean, variance = (m if m.ndim == sums.num.ndim else m[..., None] for m in (values.mean, values.variance))
+    mean_squares = variance + np.square(mean - c)
+    variances = np.maximum(sums.square, 0.0) * mean_squares + sums.noise_about(centre)
+    return (sums.num - c * sums.den - other_hits) / scale, variances / np.square(scale)
 
 
-def _ratio(top: Array, bottom: Array, otherwise: float) -> Array:
-    some = bottom > 0
-    return np.asarray(np.where(some, top / np.where(some, bottom, 1.0), otherwise))
+def _divide(numerator: Array, denominator: Array, default: float) -> Array:
+    is_positive = denominator > 0
+    return np.asarray(np.where(is_positive, numerator / np.where(is_positive, denominator, 1.0), default))

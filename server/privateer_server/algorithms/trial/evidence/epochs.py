@@ -1,4 +1,4 @@
-"""What a trial plans, and its releases: epochs of people, and the weights with which they add up."""
+"""The plan of a trial, and its releases: epochs of participants, and their weights."""
 
 from dataclasses import dataclass
 from typing import Final, Self
@@ -11,22 +11,22 @@ from privateer_server.algorithms.trial.evidence.value_sums import PlannedValues
 
 Array = NDArray[np.float64]
 
-_HALF: Final = 2.0
+_PRIOR_HITS: Final = 2.0
 """Hits of a mean of 1/2 that an epoch is taken to have beside its own."""
-_NOISES: Final = 4.0
+_PRIOR_HITS_PER_NOISE_DEVIATION: Final = 4.0
 """The same for each standard deviation of a curator's noise in the number of hits."""
 
-_HARDLY: Final = 100.0
+_MAX_VARIANCE_RATIO: Final = 100.0
 """How many times less than bits numbers may vary before weights no longer follow."""
-_LEAST: Final = 1e-10
+_MIN_VARIANCE: Final = 1e-10
 """The least variance that weights follow."""
-_MOST: Final = 0.25
+_MAX_VARIANCE: Final = 0.25
 """Variance of what a hit counts whose values are 0 and 1 alike often."""
 
 
 @dataclass(frozen=True)
 class TrialDesign:
-    """The design for which intervals and weights are planned. Nothing in it depends on data."""
+    """The design by which intervals and weights are planned, independent of data."""
 
     alpha: float  # 1 - the level of intervals, in (0, 1)
     people: float  # reports planned over the whole trial
@@ -43,13 +43,13 @@ class TrialDesign:
 
     @property
     def precision(self) -> float:
-        """Information about the average effect, up to q^2 and the shares of arms, where hits are not counted."""
+        """The information on average effect, up to q^2 and the shares of arms, if hits are not counted."""
         return self.people / (len(self.segments) * self.hit)
 
 
 @dataclass(frozen=True)
 class Epoch:
-    """A release, and what was public before it."""
+    """A release, and the public facts before it."""
 
     people: float  # reports of the epoch, n
     # positive, hits: shape (J, K + 1): positive hits W and hits T of each segment and arm; debiased by nothing, noise
@@ -72,38 +72,39 @@ class Epoch:
 
     @property
     def spread(self) -> "Spread":
-        """How much hits vary in this epoch, of all arms and segments together; a value for each segment, (J, 1).
+        """The variance of hits in this epoch, of all arms together; a value for each segment, (J, 1).
 
         Which arm got the good luck cannot be told from it, so weights that follow it favour none.
         """
         rows, arms = len(self.hits) // self.trials, self.hits.shape[1]
         # Hits of bits would be most of what small numbers vary by, and more so the fewer people an epoch has.
-        prior = _HALF * (self.squares is None) + _NOISES * np.sqrt(self.parts.count * self.noise * rows * arms)
-        hits = np.maximum(self._together(self.hits), 0.0 if prior else 1.0)
-        mean = (np.clip(self._together(self.positive), 0.0, hits) + prior / 2) / (hits + prior)
+        noise_deviation = np.sqrt(self.parts.count * self.noise * rows * arms)
+        prior_hits = _PRIOR_HITS * (self.squares is None) + _PRIOR_HITS_PER_NOISE_DEVIATION * noise_deviation
+        hits = np.maximum(self._sum_trials(self.hits), 0.0 if prior_hits else 1.0)
+        mean = (np.clip(self._sum_trials(self.positive), 0.0, hits) + prior_hits / 2) / (hits + prior_hits)
         if self.squares is None:
             return Spread.of_bits(mean)
-        squares = (np.clip(self._together(self.squares), 0.0, hits) + prior / 3) / (hits + prior)
-        most = mean * (1 - mean)
-        found = np.maximum(np.clip(squares - np.square(mean), most / _HARDLY, most), _LEAST)
-        return Spread(found, self.parts.noise_about(mean))
+        squares = (np.clip(self._sum_trials(self.squares), 0.0, hits) + prior_hits / 3) / (hits + prior_hits)
+        limit = mean * (1 - mean)
+        variance = np.maximum(np.clip(squares - np.square(mean), limit / _MAX_VARIANCE_RATIO, limit), _MIN_VARIANCE)
+        return Spread(variance, self.parts.noise_about(mean))
 
-    def _together(self, cells: Array) -> Array:
+    def _sum_trials(self, cells: Array) -> Array:
         """Return the sum over arms and segments of each trial, for each of its segments."""
-        whole = cells.reshape(self.trials, -1).sum(axis=1)
-        return np.repeat(whole, len(cells) // self.trials)[:, None]
+        totals = cells.reshape(self.trials, -1).sum(axis=1)
+        return np.repeat(totals, len(cells) // self.trials)[:, None]
 
 
 @dataclass(frozen=True)
 class Spread:
-    """How much a hit varies by what its person earns, and by noise."""
+    """The variance of a hit's value from rewards, and from noise."""
 
     hit: Array  # variance of what a hit counts
     noise: Array  # variance that noise of 1 in each part of a value has in what hits count above their mean
 
     @classmethod
     def of_bits(cls, mean: Array) -> Self:
-        """Return that of hits of which a share is positive."""
+        """Return the spread of binary hits with this mean."""
         return cls(mean * (1 - mean), np.asarray(BITS.noise_about(mean)))
 
 
@@ -118,19 +119,19 @@ class PlannedEpoch:
     values: PlannedValues | None = None
 
 
-def pairs(cells: Array) -> Array:
-    """Cells (J, K + 1) as contrasts (J, K, 2): treatment and control."""
+def pair_with_control(cells: Array) -> Array:
+    """Return cells (J, K + 1) as contrasts (J, K, 2): treatment and control."""
     return np.stack([cells[:, 1:], np.broadcast_to(cells[:, :1], cells[:, 1:].shape)], axis=-1)
 
 
 def stable_weights(design: TrialDesign, epoch: Epoch) -> Array:
-    """Return the weight of an epoch in each contrast, (J, K), with which it adds variance as planned."""
+    """Return the weight of an epoch in each contrast, (J, K), at which it adds variance as planned."""
     planned, actual = contrast_variances(design, epoch)
     return np.asarray(np.sqrt(planned / actual))
 
 
 def common_weights(planned: Array, actual: Array) -> Array:
-    """Return the weight of an epoch in sums over segments, (J, K), from its variances as planned and as they are."""
+    """Return the weight of an epoch in sums over segments, (J, K), from planned and actual variances."""
     return np.broadcast_to(np.sqrt(planned.sum(axis=0) / actual.sum(axis=0)), actual.shape)
 
 
@@ -141,19 +142,19 @@ def contrast_variances(design: TrialDesign, epoch: Epoch) -> tuple[Array, Array]
     they may: it goes with people, as boundaries assume. The second is that of the epoch, with its noise, at its shares.
     """
     people = epoch.people * hits_per_person(design, epoch.keep, epoch.other)
-    planned = _MOST * people * (1 / pairs(design.arms[None])).sum(axis=-1)
+    planned = _MAX_VARIANCE * people * (1 / pair_with_control(design.arms[None])).sum(axis=-1)
     actual = weighed_variance(people, epoch.noise, epoch.shares, epoch.spread)
     return np.broadcast_to(planned, actual.shape), actual
 
 
 def hits_per_person(design: TrialDesign, keep: float, other: float) -> Array:
-    """Return the hits of each segment that a report is expected to make, (J, 1); of public slots, one."""
+    """Return the expected hits of a report in each segment, (J, 1); 1 for public slots."""
     p = design.segments[:, None]
     return keep * p + 2 * other if design.counted else np.ones_like(p)
 
 
 def weighed_variance(hits: Array, noise: float, shares: Array, spread: Spread) -> Array:
     """Return the variance of a treatment's sum of values over shares, less that of the control, (J, K)."""
-    inverse = 1 / pairs(shares)
-    sampling = hits * spread.hit * inverse.sum(axis=-1)
-    return np.asarray(sampling + spread.noise * noise * np.square(inverse).sum(axis=-1))
+    inverse_shares = 1 / pair_with_control(shares)
+    sampling_variance = hits * spread.hit * inverse_shares.sum(axis=-1)
+    return np.asarray(sampling_variance + spread.noise * noise * np.square(inverse_shares).sum(axis=-1))

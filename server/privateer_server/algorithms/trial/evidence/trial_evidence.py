@@ -1,4 +1,4 @@
-"""The evidence of a trial: weighted hits of each arm and its control, and a score at every look."""
+"""The evidence of a trial: weighted hits of each arm and its control, and the scores of every look."""
 
 from dataclasses import dataclass, replace
 from typing import Self
@@ -6,7 +6,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from privateer_server.algorithms.trial.evidence.averages import Average, average, side_variances
+from privateer_server.algorithms.trial.evidence.averages import Average, average_contributions, side_variances
 from privateer_server.algorithms.trial.evidence.epochs import (
     Epoch,
     TrialDesign,
@@ -14,7 +14,7 @@ from privateer_server.algorithms.trial.evidence.epochs import (
     contrast_variances,
     stable_weights,
 )
-from privateer_server.algorithms.trial.evidence.weighted_sums import Sums, scores
+from privateer_server.algorithms.trial.evidence.weighted_sums import Sums, standardized_scores
 from privateer_server.algorithms.trial.group_sequential import critical_values, information
 
 Array = NDArray[np.float64]
@@ -22,7 +22,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class TrialEvidence:
-    """A trial's releases so far, added up."""
+    """The sum of a trial's releases."""
 
     design: TrialDesign  # what was planned
     people: Array  # shape (looks,): all reports up to each look
@@ -40,32 +40,32 @@ class TrialEvidence:
 
     @classmethod
     def begin(cls, design: TrialDesign) -> Self:
-        """Return evidence of nothing."""
-        contrasts, nothing = (len(design.segments), len(design.arms) - 1), Sums.none(design)
-        looks = np.zeros((0, *contrasts))
-        return cls(design, np.zeros(0), nothing, nothing, nothing, looks, np.zeros((0, contrasts[1])))
+        """Return the evidence without releases."""
+        contrasts, no_sums = (len(design.segments), len(design.arms) - 1), Sums.empty(design)
+        no_looks = np.zeros((0, *contrasts))
+        return cls(design, np.zeros(0), no_sums, no_sums, no_sums, no_looks, np.zeros((0, contrasts[1])))
 
     def add(self, epoch: Epoch) -> "TrialEvidence":
-        """Add an epoch, which ends with a look."""
+        """Return the evidence with an epoch, which ends with a look."""
         planned, actual = contrast_variances(self.design, epoch)
         stable = self.stable.add(epoch, stable_weights(self.design, epoch))
-        before = self.people[-1] if len(self.people) else 0.0
-        added = replace(
+        n_before = self.people[-1] if len(self.people) else 0.0
+        updated = replace(
             self,
-            people=np.append(self.people, before + epoch.people),
+            people=np.append(self.people, n_before + epoch.people),
             stable=stable,
             precise=self.precise.add(epoch, planned / actual),
             common=self.common.add(epoch, common_weights(planned, actual)),
         )
         return replace(
-            added,
-            scores=np.concatenate([self.scores, scores(stable)[None]]),
-            average_scores=np.concatenate([self.average_scores, added.average.scores[None]]),
+            updated,
+            scores=np.concatenate([self.scores, standardized_scores(stable)[None]]),
+            average_scores=np.concatenate([self.average_scores, updated.average.scores[None]]),
         )
 
     @property
     def looks(self) -> int:
-        """Epochs added."""
+        """The number of epochs added."""
         return len(self.people)
 
     @property
@@ -80,8 +80,8 @@ class TrialEvidence:
 
     @property
     def average(self) -> "Average":
-        """The effect over all segments, as each counts among the people."""
-        return average(self.common, self.design)
+        """The effect averaged over all segments, by participants."""
+        return average_contributions(self.common, self.design)
 
     def average_sides(self, critical: float) -> tuple[Array, Array]:
         """Return variances of the average effects for the lower and the upper end of their intervals, (K,) each."""

@@ -1,0 +1,1 @@
+"""Analysis of finished A/B tests from their rows."""

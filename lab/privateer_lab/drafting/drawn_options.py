@@ -1,0 +1,65 @@
+"""Tests of random assignment: randomized arms are independent of every feature that was measured before them."""
+
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import chi2, f, rankdata
+
+from privateer_core.spec.features import Feature, Numeric, Ranked
+from privateer_lab.drafting.outcome_model import LoggedRows
+
+Array = NDArray[np.float64]
+_FALSE_ALARM_RATE: Final = 1e-3
+"""Probability that any feature seems to depend on arms that were assigned at random."""
+_MIN_ROWS_PER_ARM: Final = 8
+"""Fewest rows of a level for each arm; rarer levels count together."""
+_MIN_UNEXPLAINED_SHARE: Final = 1e-12
+"""Lower bound of the unexplained share, which rounding can make negative if a feature determines the arm."""
+
+
+def find_dependent_features(features: Mapping[str, Feature], rows: LoggedRows, propensities: Array | None) -> list[str]:
+    """Return the names of features that depend on the arm, given the log's propensities, (n,), if it has them."""
+    columns = zip(features.items(), rows.contexts.T, strict=True)
+    threshold = _FALSE_ALARM_RATE / max(len(features), 1)
+    return [
+        name
+        for (name, feature), values in columns
+        if _independence_p_value(_compute_scores(feature, values, rows), rows, propensities) < threshold
+    ]
+
+
+def _compute_scores(feature: Feature, values: Array, rows: LoggedRows) -> Array:
+    """Return the scores to compare between arms, (n, scores): levels; or a number's gaps, rank and squared rank."""
+    if isinstance(feature, Numeric | Ranked):
+        ranks = np.nan_to_num(rankdata(values, nan_policy="omit") / max(len(values), 1) - 1 / 2)
+        return np.column_stack([np.isnan(values), ranks, ranks**2])
+    levels, counts = np.unique(values, return_counts=True, equal_nan=True)
+    frequent = levels[counts >= _MIN_ROWS_PER_ARM * (int(rows.arms.max()) + 1)]
+    return np.asarray((values[:, None] == frequent[~np.isnan(frequent)][:-1]).astype(np.float64))
+
+
+def _independence_p_value(scores: Array, rows: LoggedRows, propensities: Array | None) -> float:
+    """Return a p-value of independence of the arm: Pearson's test for levels, Kruskal and Wallis's for ranks."""
+    arms = (rows.arms[:, None] == np.arange(int(rows.arms.max()) + 1)).astype(np.float64)
+    arms = arms[:, :-1] - arms[:, :-1].mean(axis=0) if propensities is None else arms / propensities[:, None] - 1
+    scores = scores - scores.mean(axis=0)
+    if propensities is not None or rows.clusters is not None:
+        return _clustered_p_value((scores[:, :, None] * arms[:, None]).reshape(len(scores), -1), rows.units)
+    products, inner, outer = scores.T @ arms, scores.T @ scores, arms.T @ arms
+    distance = (np.linalg.pinv(inner) @ products * (products @ np.linalg.pinv(outer))).sum() * len(scores)
+    degrees_of_freedom = np.linalg.matrix_rank(inner) * np.linalg.matrix_rank(outer) if scores.size else 0
+    return float(chi2.sf(distance, degrees_of_freedom)) if degrees_of_freedom else 1.0
+
+
+def _clustered_p_value(products: Array, units: NDArray[np.int64]) -> float:
+    """Return the p-value of Hotelling's test that sums of products by unit, which are independent, have mean 0."""
+    sums = np.stack([np.bincount(units, score) for score in products.T], axis=1) if products.size else np.empty((1, 0))
+    inner, total, count = sums.T @ sums, sums.sum(axis=0), len(sums)
+    rank = int(np.linalg.matrix_rank(inner)) if sums.size else 0
+    if not 0 < rank < count:
+        return 1.0
+    share = float(total @ np.linalg.pinv(inner) @ total) / count
+    odds = share / max(1 - share, _MIN_UNEXPLAINED_SHARE)
+    return float(f.sf(odds * (count - rank) / rank, rank, count - rank))

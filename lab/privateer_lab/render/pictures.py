@@ -1,0 +1,335 @@
+"""Pictures for pages and notebooks: style, drawing without a display, and saving."""
+
+import base64
+import io
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from privateer_core.answer import Answer
+from privateer_core.answer.parts import EffectsOverTime
+from privateer_core.answer.policy_view import FeatureShape, ShapeCurve, Shapes
+from privateer_core.errors import printable
+from privateer_lab.notebook.tabular import import_library
+from privateer_lab.render.tables import format_extreme
+from privateer_lab.render.words import IntervalRow, interval_rows, max_drawn_rows, omitted_rows_note
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+COLOURS: Final = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#6b6b6b")
+"""Colours of arms, distinct for every kind of colour vision (Okabe and Ito 2008); the dashboard has the same."""
+DASHES: Final = ("-", "--", "-.", ":")
+GREY: Final = "#6b6b6b"
+"""Colour of undecided estimates, of ties between arms, and of reference lines."""
+POSITIVE_COLOUR: Final = COLOURS[0]
+NEGATIVE_COLOUR: Final = COLOURS[5]
+STYLE: Final[Any] = {
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.alpha": 0.25,
+    "legend.frameon": False,
+    "svg.hashsalt": "privateer",
+    "text.parse_math": False,  # a dollar in a name is a dollar
+}
+_DPI: Final = 100
+_PAGE_DPI: Final = 150
+_CSS_PIXELS_PER_INCH: Final = 96
+_MAX_LABEL_LENGTH: Final = 28
+"""Largest number of characters of a label."""
+
+
+def format_ticks_in_thousands(axis: Any) -> None:
+    """Format large ticks of a horizontal axis in thousands, as 20k."""
+    axis.xaxis.set_major_formatter(lambda value, _: f"{value / 1000:g}k" if abs(value) >= 1000 else f"{value:g}")
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure with a title and a caption."""
+
+    title: str  # the content in words, also for readers who do not see the figure
+    figure: "Figure"  # the ``matplotlib.figure.Figure``, to change it
+    caption: str = ""  # text below the figure on a page
+    vector: bool = True  # whether a page has it as vectors; a figure of very many parts is smaller in pixels
+
+    def save(self, path: "str | PathLike[str]", dpi: int = 200) -> None:
+        """Write the figure in the format of the path's suffix: .png, .svg, .pdf."""
+        with _use_style():
+            self.figure.savefig(path, dpi=dpi)
+
+    @property
+    def source(self) -> str:
+        """The picture as a data URL, for a page."""
+        kind, media = ("svg", "image/svg+xml") if self.vector else ("png", "image/png")
+        body, metadata = io.BytesIO(), {"Date": None} if self.vector else None
+        with _use_style():
+            self.figure.savefig(body, format=kind, dpi=_PAGE_DPI, bbox_inches="tight", metadata=metadata)
+        return f"data:{media};base64,{base64.b64encode(body.getvalue()).decode()}"
+
+    @property
+    def width(self) -> int:
+        """Its width on a page, in CSS pixels."""
+        return round(_CSS_PIXELS_PER_INCH * float(self.figure.get_size_inches()[0]))
+
+    def _repr_png_(self) -> bytes:
+        """Return the picture as PNG, which notebooks show."""
+        file = io.BytesIO()
+        settings: Any = {"format": "png", "metadata": {"Software": None}, "pil_kwargs": {"optimize": True}}
+        with _use_style():
+            self.figure.savefig(file, dpi=_DPI, **settings)
+        return file.getvalue()
+
+    def __repr__(self) -> str:
+        return f"<picture: {self.title}>"
+
+
+@contextmanager
+def _use_style() -> Iterator[None]:
+    with import_library("matplotlib").rc_context(STYLE):
+        yield
+
+
+@contextmanager
+def open_picture(title: str, panels: int = 1, height: float = 3.6, width: float = 6.6) -> Iterator[tuple[Picture, Any]]:
+    """Yield a picture and its axes, (panels,), to draw on, with the title above it."""
+    with _use_style():
+        figure = import_library("matplotlib.figure").Figure(figsize=(width, height), layout="constrained")
+        axes = figure.subplots(1, panels, squeeze=False, sharey=True)[0]
+        figure.suptitle(title, fontsize=10.5, x=0.01, ha="left")
+        yield Picture(title, figure), axes
+
+
+@contextmanager
+def open_page_picture(title: str, caption: str, height: float, *, vector: bool = True) -> Iterator[tuple[Picture, Any]]:
+    """Yield a picture of a page and its axis to draw on; the title is the alternative text."""
+    with _use_style():
+        figure = import_library("matplotlib.figure").Figure(figsize=(4.8, height))
+        yield Picture(printable(title), figure, printable(caption), vector), figure.subplots()
+
+
+def full_label(name: str) -> str:
+    """Return a name as a label of a picture; matplotlib would omit a label that begins with an underscore."""
+    return f" {printable(name)}" if name.startswith("_") else printable(name)
+
+
+def short_label(name: str) -> str:
+    """Return a name as a label of a picture, shortened to `_MAX_LABEL_LENGTH`."""
+    return full_label(name if len(name) <= _MAX_LABEL_LENGTH else f"{name[: _MAX_LABEL_LENGTH - 1]}…")
+
+
+_MAX_COLUMNS: Final = 4
+"""Largest number of panels of a figure side by side."""
+
+
+def create_panels(count: int, title: str, height: float = 3.4) -> "tuple[Figure, Any]":
+    """Create a figure and its axes, shape (count or more,), in rows of equal length."""
+    rows = math.ceil(count / _MAX_COLUMNS)
+    columns = math.ceil(count / rows)
+    with _use_style():
+        size = (1.2 + 3.6 * columns, height * rows)
+        figure = import_library("matplotlib.figure").Figure(figsize=size, layout="constrained")
+        axes = figure.subplots(rows, columns, squeeze=False)
+    figure.suptitle(title, fontsize=11, x=0.02, ha="left")
+    return figure, axes.ravel()
+
+
+def label_axes_from_zero(axes: Iterable[Any], label: str) -> None:
+    """Label the horizontal axes, and let the vertical axes begin at 0."""
+    for axis in axes:
+        axis.set_xlabel(label)
+        axis.set_ylim(bottom=0)
+        format_ticks_in_thousands(axis)
+
+
+def save_figure(figure: "Figure", stem: Path) -> list[Path]:
+    """Write ``stem.png`` and ``stem.svg``, byte for byte equal for equal figures."""
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    _write_ticks_as_numbers(figure)
+    for text in figure.findobj(import_library("matplotlib.text").Text):
+        text.set_parse_math(False)  # a name that was drawn without the style may have a dollar, too
+    paths = [stem.with_suffix(".png"), stem.with_suffix(".svg")]
+    with _use_style():
+        for path in paths:
+            figure.savefig(path, dpi=_PAGE_DPI, metadata={"Date": None} if path.suffix == ".svg" else None)
+    return paths
+
+
+def _write_ticks_as_numbers(figure: "Figure") -> None:
+    """Format the ticks of logarithmic axes as numbers: matplotlib's are formulas, which are not parsed here."""
+    for axes in figure.axes:
+        for axis in (axes.xaxis, axes.yaxis):
+            if axis.get_scale() == "log":
+                axis.set_major_formatter(lambda value, _: f"{value:,.10g}")
+                axis.set_minor_formatter(import_library("matplotlib.ticker").NullFormatter())
+
+
+_MAX_CURVES: Final = 8
+"""Largest number of curves of a picture."""
+_MAX_ESTIMATES: Final = 100
+"""Largest number of estimates of a picture."""
+
+
+def draw_effects(title: str, answer: Answer) -> "Figure":
+    """Draw the estimates of a result with their intervals, and its effects over time, if any, in a second panel."""
+    over_time, rows = answer.first_of(EffectsOverTime), interval_rows(answer)
+    drawn_rows, n_rows = rows[: max_drawn_rows(rows, _MAX_ESTIMATES)], len(rows)
+    figure, axes = create_panels(2 if over_time else 1, title, height=max(3.4, 0.3 * len(drawn_rows)))
+    draw_rows(axes[0], drawn_rows)
+    axes[0].set_xlabel(("effect" if answer.effects else "estimate") + omitted_rows_note(len(drawn_rows), n_rows))
+    if over_time:
+        draw_over_time(axes[1], over_time)
+    return figure
+
+
+def draw_rows(axis: Any, rows: Sequence[IntervalRow]) -> None:
+    """Draw estimates with their intervals: decided estimates filled in blue or red, undecided as grey rings."""
+    ends = [end for row in rows for end in row[1:4] if math.isfinite(end)] or [0.0]
+    low, high = min(ends), max(ends)
+    for index, row in enumerate(rows):
+        colour = GREY if row.decided is False else NEGATIVE_COLOUR if row.decided and row.value < 0 else POSITIVE_COLOUR
+        axis.plot((max(row.low, low), min(row.high, high)), (-index, -index), color=colour)
+        fill = "white" if row.decided is False else colour
+        axis.plot(row.value, -index, "o", color=colour, markerfacecolor=fill, markersize=4)
+    if any(row.decided is not None for row in rows):
+        axis.axvline(0, color=GREY, linewidth=0.8)
+    axis.set_ylim(0.6 - len(rows), 0.6)
+    axis.set_yticks([-index for index in range(len(rows))], [full_label(row.name) for row in rows])
+
+
+def draw_over_time(axis: Any, part: EffectsOverTime) -> None:
+    """Draw estimates over the number of participants, with their intervals."""
+    curves = [curve for curve in part.effects if any(value is not None for value in curve.values)]
+    for index, curve in enumerate(curves[:_MAX_CURVES]):
+        points = zip(part.people, curve.values, curve.lows, curve.highs, strict=True)
+        people, values, lows, highs = zip(*(look for look in points if look[1] is not None), strict=True)
+        colour = COLOURS[index % len(COLOURS)]
+        axis.plot(people, values, "o-", color=colour, markersize=3, label=full_label(curve.name))
+        axis.fill_between(people, lows, highs, color=colour, alpha=0.12, linewidth=0)
+    axis.axhline(0, color=GREY, linewidth=0.8)
+    axis.set_xlabel("people")
+    axis.set_ylabel("effect")
+    format_ticks_in_thousands(axis)
+    if curves:
+        title = f"the first {_MAX_CURVES} of {len(curves):,}" if len(curves) > _MAX_CURVES else None
+        axis.legend(fontsize=7, loc="upper left", bbox_to_anchor=(1, 1), title=title, title_fontsize=7)
+
+
+_MARKERS: Final = "osD^vP"
+"""Markers of options, distinct without colours."""
+_MAX_NAMED_CELLS: Final = 8
+"""Largest number of cells with a name on an axis."""
+
+
+def draw_shapes(answer: Answer) -> list[Picture]:
+    """Draw a picture of each feature's shape functions."""
+    return [_draw_shape(shape) for shapes in answer.all_of(Shapes) for shape in shapes.functions]
+
+
+def _draw_shape(shape: FeatureShape) -> Picture:
+    """Draw what a feature adds to each option's mean reward: curves over its cells."""
+    extremes = "; ".join(
+        f"{line.arm}: {format_extreme(shape, line, min)}, {format_extreme(shape, line, max)}" for line in shape.curves
+    )
+    title = f"What {shape.feature} adds to the mean reward of each option. {extremes}."
+    omitted = f" {shape.cells_left:,} more levels have fewer people." if shape.cells_left else ""
+    caption = (
+        f"{shape.feature}: what it adds to the mean reward of each option, apart from other features, with intervals "
+        f"of about 95 %; on average over people it adds 0. Choosing by it alone is expected to gain {shape.gain:.3g}."
+        f"{omitted}"
+    )
+    with open_page_picture(title, caption, 3.0) as (picture, axis):
+        axis.axhline(0, color=GREY, linewidth=0.8)
+        n_ordered = len(shape.cells) - shape.has_missing if shape.is_ordered else 0
+        for index, curve in enumerate(shape.curves):
+            _draw_ordered_cells(axis, curve, index, n_ordered)
+            _draw_other_cells(axis, curve, index, len(shape.curves), n_ordered)
+        _name_cells(axis, shape)
+        axis.set_ylabel("adds")
+        axis.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3, fontsize=8)
+    return picture
+
+
+def _draw_ordered_cells(axis: Any, curve: ShapeCurve, index: int, count: int) -> None:
+    """Draw a line through the ordered cells, with a confidence band."""
+    colour, marker = _colour_and_marker(index)
+    cells, label = range(count), short_label(curve.arm)
+    axis.fill_between(cells, curve.lows[:count], curve.highs[:count], color=colour, alpha=0.15, linewidth=0)
+    axis.plot(cells, curve.values[:count], color=colour, marker=marker, markersize=3, label=label)
+
+
+def _draw_other_cells(axis: Any, curve: ShapeCurve, index: int, n_options: int, first: int) -> None:
+    """Draw error bars for the unordered cells, options beside each other."""
+    values, lows, highs = curve.values[first:], curve.lows[first:], curve.highs[first:]
+    offset = 0.6 * ((index + 0.5) / n_options - 0.5)
+    cells = [first + cell + offset for cell in range(len(values))]
+    below = [value - low for value, low in zip(values, lows, strict=True)]
+    above = [high - value for value, high in zip(values, highs, strict=True)]
+    colour, marker = _colour_and_marker(index)
+    axis.errorbar(cells, values, [below, above], fmt=marker, markersize=4, color=colour)
+
+
+def _colour_and_marker(index: int) -> tuple[str, str]:
+    return COLOURS[index % len(COLOURS)], _MARKERS[index % len(_MARKERS)]
+
+
+def _name_cells(axis: Any, shape: FeatureShape) -> None:
+    """Label the cells on the axis: all if they are few, else cells at even distances."""
+    step = max(1, -(-len(shape.cells) // _MAX_NAMED_CELLS))
+    labels = [short_label(cell) for cell in shape.cells[::step]]
+    axis.set_xticks(range(0, len(shape.cells), step), labels, rotation=25, ha="right", fontsize=7)
+    axis.set_xlabel(short_label(shape.feature))
+
+
+def draw_regret(axis: Any, path: Mapping[str, Any], colour: str, dashes: str, label: str, worst: str = "") -> None:
+    """Draw the mean regret of a choice over the number of choices, with a band up to the worst seed."""
+    n_choices, mean = path["people"], path["regret_mean"]
+    axis.plot(n_choices, mean, color=colour, linestyle=dashes, label=label)
+    if worst:
+        axis.fill_between(n_choices, mean, path["regret_worst"], color=colour, alpha=0.18, label=worst)
+
+
+def finish_regret(axis: Any, counts: str, label: str = "reward lost per choice, in its units") -> None:
+    """Label the axes of a picture of regret, and make the horizontal axis logarithmic."""
+    ticker = import_library("matplotlib.ticker")
+    axis.set_xscale("log")
+    axis.xaxis.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0)))
+    axis.xaxis.set_minor_formatter(ticker.NullFormatter())
+    format_ticks_in_thousands(axis)
+    axis.set_ylim(bottom=0)
+    axis.set_xlabel(f"{counts} so far")
+    axis.set_ylabel(label)
+
+
+def draw_plan(name: str, counts: str, outcomes: Sequence[Mapping[str, Any]]) -> Picture:
+    """Draw the regret of a plan's promises: a panel for each trust model, a line for each epsilon."""
+    models = list(dict.fromkeys(row["model"] for row in outcomes))
+    epsilons = list(dict.fromkeys(row["epsilon"] for row in outcomes))
+    title, width = f"{name}: reward lost per choice, by trust model", max(6.6, 2.2 + 1.7 * len(models))
+    with open_picture(title, len(models), width=width, height=3.3) as (picture, axes):
+        for axis, model in zip(axes, models, strict=True):
+            for row in (row for row in outcomes if row["model"] == model):
+                index = epsilons.index(row["epsilon"])
+                path = {key: [point[key] for point in row["path"]] for key in row["path"][0]}
+                promise = "no privacy" if row["epsilon"] is None else f"epsilon {row['epsilon']:g}"
+                draw_regret(axis, path, COLOURS[index % len(COLOURS)], DASHES[index % len(DASHES)], promise, " ")
+            best = outcomes[0]["best_constant_regret"] / outcomes[0]["people"]
+            axis.axhline(best, color=GREY, linestyle=":", linewidth=0.8, label="the best arm for everybody")
+            axis.set_title(model, fontsize=9)
+        for axis in axes:  # once all is drawn, since they share a scale
+            finish_regret(axis, counts, *([] if axis is axes[0] else [""]))
+        lines = {
+            text: line
+            for axis in axes
+            for line, text in zip(*axis.get_legend_handles_labels(), strict=True)
+            if text.strip()
+        }
+        axes[-1].legend(lines.values(), lines.keys(), fontsize=8, loc="upper left", bbox_to_anchor=(1.01, 1.0))
+    return picture
